@@ -1,0 +1,1 @@
+//! The TIPC protocol, pure.

@@ -1,0 +1,1 @@
+//! A TIPC node: drives utipc-core over utipc-os.

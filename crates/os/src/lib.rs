@@ -1,0 +1,1 @@
+//! Every system call that utipc makes: UDP, Ethernet, offloads, reactor.

@@ -1,0 +1,3 @@
+//! Deterministic TIPC cluster simulator.
+
+fn main() {}

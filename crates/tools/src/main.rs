@@ -1,0 +1,3 @@
+//! The utipc command line: demo, bench, management.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! TIPC in user space: service addressing, reliable messaging and topology tracking.

@@ -1,0 +1,3 @@
+//! Project chores: tests, tidy checks, interop lab.
+
+fn main() {}
