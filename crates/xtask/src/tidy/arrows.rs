@@ -1,0 +1,110 @@
+//! Which crate may depend on which: the arrows of ARCHITECTURE.md point inward only.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::Finding;
+
+/// A workspace member and what its manifest asks for.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) manifest: PathBuf,
+    /// Names of dependencies of every kind (normal, build, dev).
+    pub(crate) wants: Vec<String>,
+}
+
+/// What a crate may use. A crate that is missing here is a finding: a new crate needs a decision record.
+struct Arrow {
+    from: &'static str,
+    /// Workspace crates.
+    inside: &'static [&'static str],
+    /// Crates of others; `None`: any.
+    outside: Option<&'static [&'static str]>,
+}
+
+const fn arrow(
+    from: &'static str,
+    inside: &'static [&'static str],
+    outside: Option<&'static [&'static str]>,
+) -> Arrow {
+    Arrow { from, inside, outside }
+}
+
+/// Protocol crates stay pure: an error derive is all they may take from others.
+const PURE: Option<&[&str]> = Some(&["thiserror"]);
+
+const ARROWS: &[Arrow] = &[
+    arrow("utipc-core", &[], PURE),
+    arrow("rssl", &[], PURE),
+    arrow("utipc-os", &[], None),
+    arrow("utipc-node", &["utipc-core", "utipc-os"], None),
+    arrow("utipc-client", &["utipc-core", "utipc-os"], None),
+    arrow("utipc", &["utipc-client", "utipc-node", "utipc-core", "utipc-os"], None),
+    arrow("utipc-preload", &["utipc-client"], None),
+    arrow("utipc-c", &["utipc"], None),
+    arrow("utipc-python", &["utipc"], None),
+    arrow("utipc-tools", &["utipc", "mdist"], None),
+    arrow("mdist", &["rssl", "utipc"], None),
+    arrow("utipc-sim", &["utipc-core", "rssl"], None),
+    arrow("xtask", &[], None),
+];
+
+/// Asks cargo for the members of the workspace at `root`.
+pub(crate) fn members(root: &Path) -> Result<Vec<Member>> {
+    let out = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("run cargo metadata")?;
+    if !out.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    let meta: Value = serde_json::from_slice(&out.stdout).context("parse cargo metadata")?;
+    parse(&meta).context("cargo metadata has no list of packages")
+}
+
+fn parse(meta: &Value) -> Option<Vec<Member>> {
+    let text = |v: &Value| v.as_str().map(str::to_owned);
+    meta["packages"]
+        .as_array()?
+        .iter()
+        .map(|p| {
+            let wants =
+                p["dependencies"].as_array()?.iter().map(|d| text(&d["name"])).collect::<Option<_>>()?;
+            Some(Member {
+                name: text(&p["name"])?,
+                manifest: PathBuf::from(p["manifest_path"].as_str()?),
+                wants,
+            })
+        })
+        .collect()
+}
+
+/// Findings for every dependency that no arrow allows.
+pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for member in members {
+        let Some(arrow) = ARROWS.iter().find(|a| a.from == member.name) else {
+            let why = "no arrow says what this crate may use (add it to ARROWS with a decision record)";
+            found.push(Finding::new("dependency", &member.name, why));
+            continue;
+        };
+        for want in &member.wants {
+            let ours = members.iter().any(|m| m.name == *want) || ARROWS.iter().any(|a| a.from == want);
+            let allowed = if ours {
+                arrow.inside.contains(&want.as_str()) || *want == member.name
+            } else {
+                arrow.outside.is_none_or(|list| list.contains(&want.as_str()))
+            };
+            if !allowed {
+                let why = format!("must not depend on {want} (arrows point inward: ARCHITECTURE.md)");
+                found.push(Finding::new("dependency", &member.name, why));
+            }
+        }
+    }
+    found
+}

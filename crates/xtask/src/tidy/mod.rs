@@ -1,0 +1,94 @@
+//! The rules of the house that neither the compiler nor clippy can see.
+//!
+//! Each rule is a pure function from text (or parsed metadata) to findings, so that each has a test that shows it fail.
+
+mod arrows;
+mod code;
+mod lints;
+mod source;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// One broken rule at one place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    rule: &'static str,
+    place: String,
+    why: String,
+}
+
+impl Finding {
+    fn new(rule: &'static str, place: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { rule, place: place.into(), why: why.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.place, self.rule, self.why)
+    }
+}
+
+/// Checks the whole tree below `root` and fails if any rule is broken.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let members = arrows::members(root)?;
+    let mut findings = arrows::check(&members);
+
+    let workspace =
+        std::fs::read_to_string(root.join("Cargo.toml")).context("read the workspace's Cargo.toml")?;
+    for member in &members {
+        let manifest = std::fs::read_to_string(&member.manifest)
+            .with_context(|| format!("read the manifest of {}", member.name))?;
+        findings.extend(lints::check(&member.name, &manifest, &workspace));
+    }
+
+    let files = tracked(root)?;
+    let mut read = 0usize;
+    for file in &files {
+        // A file that is staged for deletion, or is not text, has no lines to check.
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
+        read += 1;
+        findings.extend(words::check(file, &text));
+        findings.extend(source::check(file, &text));
+    }
+    if read < members.len() {
+        bail!(
+            "tidy read only {read} text files of {}: run it inside a git clone of the project",
+            files.len()
+        );
+    }
+
+    for finding in &findings {
+        println!("{finding}");
+    }
+    if !findings.is_empty() {
+        bail!("tidy: {} broken rules in {read} files", findings.len());
+    }
+    println!("tidy: {} crates, {read} files, no broken rule", members.len());
+    Ok(())
+}
+
+/// Every file that git tracks or would add, relative to the root.
+fn tracked(root: &Path) -> Result<Vec<String>> {
+    let out = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("run git ls-files (is git installed?)")?;
+    if !out.status.success() {
+        bail!("git ls-files failed: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout)
+        .split('\0')
+        .filter(|f| !f.is_empty())
+        .map(str::to_owned)
+        .collect())
+}

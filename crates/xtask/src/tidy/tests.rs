@@ -1,0 +1,146 @@
+//! Every rule of tidy, shown to fail and shown to pass.
+
+use std::path::PathBuf;
+
+use super::arrows::{self, Member};
+use super::{Finding, code, lints, source, words};
+
+fn rules(found: &[Finding]) -> Vec<&str> {
+    found.iter().map(|f| f.rule).collect()
+}
+
+fn member(name: &str, wants: &[&str]) -> Member {
+    Member { name: name.into(), manifest: PathBuf::new(), wants: wants.iter().map(|w| (*w).into()).collect() }
+}
+
+#[test]
+fn an_arrow_that_points_outward_is_found() {
+    for (from, to) in [
+        ("utipc-core", "utipc-os"),
+        ("utipc-os", "utipc-core"),
+        ("utipc-core", "rand"),
+        ("utipc-node", "utipc"),
+        ("utipc-sim", "utipc-os"),
+        ("utipc-sim", "utipc-node"),
+        ("utipc-tools", "utipc-core"),
+        ("xtask", "utipc"),
+        ("rssl", "utipc-core"),
+    ] {
+        let found = arrows::check(&[member(from, &[to])]);
+        assert_eq!(rules(&found), ["dependency"], "{from} -> {to}");
+    }
+}
+
+#[test]
+fn arrows_that_point_inward_are_fine() {
+    let house = [
+        member("utipc-core", &["thiserror"]),
+        member("utipc-os", &["libc", "rustix"]),
+        member("utipc-node", &["utipc-core", "utipc-os", "tracing"]),
+        member("utipc", &["utipc-node", "utipc-core", "utipc-os"]),
+        member("utipc-tools", &["utipc", "clap"]),
+        member("utipc-sim", &["utipc-core", "clap"]),
+        member("xtask", &["anyhow"]),
+    ];
+    assert_eq!(arrows::check(&house), []);
+}
+
+#[test]
+fn a_crate_without_an_arrow_is_found() {
+    assert_eq!(rules(&arrows::check(&[member("utipc-misc", &[])])), ["dependency"]);
+}
+
+const WORKSPACE: &str = "[workspace.lints.rust]\nunsafe_code = \"forbid\"\nmissing_docs = \"warn\"\n";
+
+#[test]
+fn a_crate_without_the_workspace_lints_is_found() {
+    assert_eq!(
+        rules(&lints::check("utipc-node", "[package]\nname = \"utipc-node\"\n", WORKSPACE)),
+        ["lints"]
+    );
+    assert_eq!(lints::check("utipc-node", "[lints]\nworkspace = true\n", WORKSPACE), []);
+}
+
+#[test]
+fn a_crate_with_unsafe_repeats_the_other_lints() {
+    assert_eq!(lints::check("utipc-os", "[lints.rust]\nmissing_docs = \"warn\"\n", WORKSPACE), []);
+    assert_eq!(rules(&lints::check("utipc-os", "[lints.rust]\n", WORKSPACE)), ["lints"]);
+    assert_eq!(
+        rules(&lints::check("utipc-os", "[lints.rust]\nmissing_docs = \"allow\"\n", WORKSPACE)),
+        ["lints"]
+    );
+}
+
+#[test]
+fn unsafe_outside_its_crates_is_found() {
+    let text = "fn f() {\n    unsafe { g() }\n}\n";
+    let found = source::check("crates/node/src/lib.rs", text);
+    assert_eq!(rules(&found), ["unsafe"]);
+    assert_eq!(found[0].place, "crates/node/src/lib.rs:2");
+    assert_eq!(source::check("crates/os/src/lib.rs", text), []);
+}
+
+#[test]
+fn unsafe_in_words_and_names_is_fine() {
+    let text = "// unsafe\n/* unsafe /* */ unsafe */\n#![forbid(unsafe_code)]\nconst S: &str = \"unsafe \\\" unsafe\";\n\
+                const R: &str = r#\"unsafe \" unsafe\"#;\nconst Q: char = '\"';\nfn f<'a>(_: &'a str) {}\n";
+    assert_eq!(source::check("crates/node/src/lib.rs", text), []);
+}
+
+#[test]
+fn code_after_a_literal_is_still_seen() {
+    let text = "const Q: [char; 2] = ['\"', '\\''];\nconst R: &str = r\"\\\"; fn f() { unsafe { g() } }\n";
+    assert_eq!(rules(&source::check("crates/node/src/lib.rs", text)), ["unsafe"]);
+    assert_eq!(code::only("a /* x\ny */ b\n"), "a     \n     b\n");
+}
+
+#[test]
+fn unfinished_work_is_found() {
+    for mark in [
+        concat!("todo", "!(\"later\")"),
+        concat!("unimplemented", "!()"),
+        concat!("#[", "ignore]"),
+        concat!("#[", "ignore = \"slow\"]"),
+        concat!("// FIX", "ME later"),
+        concat!("// XX", "X"),
+    ] {
+        let text = format!("fn f() {{\n    {mark}\n}}\n");
+        assert_eq!(rules(&source::check("crates/node/src/lib.rs", &text)), ["unfinished"], "{mark}");
+    }
+    assert_eq!(rules(&source::check("interop/x.py", concat!("# FIX", "ME\n"))), ["unfinished"]);
+}
+
+#[test]
+fn a_file_too_long_is_found() {
+    assert_eq!(source::check("a.rs", &"\n".repeat(800)), []);
+    assert_eq!(rules(&source::check("a.rs", &"\n".repeat(801))), ["length"]);
+    assert_eq!(source::check("Cargo.lock", &"\n".repeat(801)), []);
+}
+
+#[test]
+fn words_that_do_not_belong_are_found() {
+    for line in [
+        concat!("Co-authored", "-by: someone"),
+        concat!("written with Chat", "GPT"),
+        concat!("see /ho", "me/someone/notes"),
+        concat!("cd /wo", "rk/main"),
+        concat!("out=/t", "mp/x.pcap"),
+        concat!("HOME=/ro", "ot/x"),
+        concat!("registry = \"spar", "se+https://mirror/\""),
+        "source = \"registry+https://mirror.example/index\"",
+    ] {
+        assert_eq!(rules(&words::check("README.md", line)), ["word"], "{line}");
+    }
+}
+
+#[test]
+fn words_that_look_alike_are_fine() {
+    for line in [
+        "the session number of a link",
+        "$TMPDIR/x ${dir}/work/x ../work/x target/tmp/x",
+        "mount -t tmpfs run /run",
+        "source = \"registry+https://github.com/rust-lang/crates.io-index\"",
+    ] {
+        assert_eq!(words::check("README.md", line), [], "{line}");
+    }
+}
