@@ -1,1 +1,21 @@
-//! The TIPC protocol, pure.
+//! The TIPC protocol as pure state machines: bytes, time and commands in; frames, deliveries, events and the
+//! next deadline out. No sockets, clock, threads, locks or ambient randomness (DESIGN D2).
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod addr;
+pub mod error;
+pub mod limits;
+pub mod outbox;
+pub mod rng;
+pub mod time;
+pub mod wire;
+
+pub use addr::{Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr, ServiceRange};
+pub use error::WireError;
+pub use outbox::{BearerId, FrameBatch, FrameRef, FrameSink, Target};
+pub use rng::Rng;
+pub use time::Time;
+pub use wire::{MediaAddr, Message, View};
