@@ -1,8 +1,12 @@
 //! Project chores: tests, tidy checks, interop lab.
 
+mod lab;
+mod process;
 mod tidy;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -19,6 +23,35 @@ struct Args {
 enum Chore {
     /// Checks the rules of the house: dependency arrows, unsafe, lints, words, unfinished code
     Tidy,
+    /// The interop lab: a virtual machine whose Linux kernel has TIPC
+    #[command(subcommand)]
+    Lab(LabChore),
+}
+
+#[derive(Subcommand)]
+enum LabChore {
+    /// Downloads kernel and tools and makes the guest (once)
+    Build,
+    /// Runs a script in the guest; its exit code is ours, 124 at the time limit
+    Run {
+        /// Seconds, then the machine is killed
+        #[arg(short = 't', default_value_t = 120)]
+        time: u64,
+        /// Folder that the script sees, writable, as $OUT
+        #[arg(short = 'o', default_value = "target/lab/out")]
+        out: PathBuf,
+        /// Memory in MiB
+        #[arg(short = 'm', default_value_t = 2048)]
+        memory: u32,
+        /// Virtual CPUs
+        #[arg(short = 'c', default_value_t = 2)]
+        cpus: u32,
+        /// A program, or a shell (.sh) or Python (.py) file
+        script: PathBuf,
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
 }
 
 /// The project's folder: xtask is always built inside it.
@@ -27,8 +60,26 @@ fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-fn main() -> Result<()> {
-    match Args::parse().chore {
-        Chore::Tidy => tidy::run(&root()),
+fn main() -> ExitCode {
+    match chore(Args::parse().chore) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn chore(chore: Chore) -> Result<ExitCode> {
+    match chore {
+        Chore::Tidy => tidy::run(&root())?,
+        Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
+        Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {
+            let lab = lab::build(&root())?;
+            let limits = lab::Limits { time: Duration::from_secs(time), memory, cpus };
+            let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
+            return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

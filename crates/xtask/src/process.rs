@@ -1,0 +1,108 @@
+//! Child processes with a time limit, ended by their ids.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// How long to sleep between looks at a running child.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How a bounded child ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It ended by itself.
+    Exit(ExitStatus),
+    /// It was killed, with its descendants, at the limit.
+    TimedOut,
+}
+
+/// Waits for `child`; past `limit` kills it and everything it started.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<End> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().context("wait for a child")? {
+            return Ok(End::Exit(status));
+        }
+        if Instant::now() >= deadline {
+            kill_tree(child.id());
+            child.wait().context("reap a killed child")?;
+            return Ok(End::TimedOut);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Kills process `root` and all its descendants by id. Parents go first, so that none starts another child meanwhile.
+fn kill_tree(root: u32) {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        if let Some(parent) = parent_of(&stat) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut victims = vec![root];
+    let mut next = 0;
+    while let Some(pid) = victims.get(next) {
+        victims.extend(children.remove(pid).unwrap_or_default());
+        next += 1;
+    }
+    let ids = victims.iter().map(u32::to_string);
+    // A victim that has ended meanwhile is what we want: nothing to report.
+    let _ = Command::new("kill").arg("-KILL").args(ids).stderr(Stdio::null()).status();
+}
+
+/// The parent's id in the text of `/proc/PID/stat`; the command name before it may hold spaces and brackets.
+fn parent_of(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Runs a command to its end and returns its standard output; its errors become ours.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let what = format!("{command:?}");
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("run {what}"))?;
+    if !out.status.success() {
+        let why = String::from_utf8_lossy(&out.stderr);
+        anyhow::bail!("{what} failed ({}): {}", out.status, why.trim());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_found_behind_any_name() {
+        assert_eq!(parent_of("12 (a) b) c) S 34 12 12 0"), Some(34));
+        assert_eq!(parent_of("nonsense"), None);
+    }
+
+    #[test]
+    fn a_child_past_its_limit_is_killed_with_its_children() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 600 & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start sh");
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().expect("a pipe"));
+        std::io::BufRead::read_line(&mut out, &mut line).expect("the grandchild's id");
+        assert!(matches!(wait(&mut child, Duration::from_millis(100)), Ok(End::TimedOut)));
+        // The grandchild held the pipe: its end is our end of file.
+        assert_eq!(std::io::Read::read(&mut out, &mut [0; 8]).expect("end of file"), 0, "{line}");
+    }
+
+    #[test]
+    fn a_child_that_ends_gives_its_status() {
+        let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().expect("start sh");
+        match wait(&mut child, Duration::from_secs(60)) {
+            Ok(End::Exit(status)) => assert_eq!(status.code(), Some(7)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
