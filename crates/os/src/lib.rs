@@ -1,1 +1,23 @@
 //! Every system call that utipc makes: UDP, Ethernet, offloads, reactor.
+//!
+//! One kernel feature per file, each with its fallback where a kernel may lack it. Nothing here
+//! knows TIPC: a bearer (in `utipc-node`) gives meaning to the bytes. This is the only crate of
+//! the workspace's core that contains `unsafe`; every block argues why it is sound.
+
+pub mod clock;
+mod error;
+pub mod ethernet;
+pub mod file_lock;
+pub mod inotify;
+pub mod interface;
+pub mod mmsg;
+pub mod netns;
+pub mod offload;
+pub mod random;
+pub mod reactor;
+pub mod runtime_dir;
+pub mod sockaddr;
+pub mod timer;
+pub mod udp;
+
+pub use error::{OsError, Result};

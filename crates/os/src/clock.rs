@@ -1,0 +1,39 @@
+//! The monotonic clock.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Time since an arbitrary point before this boot's first process, never running backwards.
+///
+/// It is `CLOCK_MONOTONIC`: all processes of one boot share it; it stands still during suspend.
+pub fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    // The kernel starts this clock at zero and keeps nanoseconds below one second.
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// [`monotonic`] in nanoseconds: wraps after 584 years.
+pub fn monotonic_ns() -> u64 {
+    let now = monotonic();
+    now.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(now.subsec_nanos()))
+}
+
+/// The time of day since 1970, for file stamps alone: it may jump.
+pub fn wall() -> Duration {
+    let now = clock_gettime(ClockId::Realtime);
+    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_runs_backwards() {
+        let first = monotonic_ns();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(monotonic_ns() >= first + 2_000_000);
+        assert!(wall() > Duration::from_secs(1_600_000_000));
+    }
+}

@@ -1,0 +1,62 @@
+//! Locks on files, which the kernel drops when their holder dies.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::{OsError, Result};
+
+/// How often a busy lock is tried again.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// An exclusive lock (`flock`) on an open file, held until it is dropped or the process ends.
+///
+/// It belongs to the opening, not to the process: two openings in one process exclude each other.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+}
+
+impl FileLock {
+    /// Locks `file`, which was opened from `path`; `None` if someone else holds it.
+    pub fn try_lock(file: File, path: &Path) -> Result<Option<FileLock>> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(FileLock { file })),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(OsError::new("lock", path.display(), errno)),
+        }
+    }
+
+    /// Locks the file at `path`, created if missing, waiting at most `limit`.
+    pub fn lock(path: &Path, limit: Duration) -> Result<FileLock> {
+        let file = crate::runtime_dir::open_private(path, false)?;
+        let mut waited = Duration::ZERO;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(FileLock { file }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if waited < limit => {
+                    std::thread::sleep(RETRY);
+                    waited += RETRY;
+                }
+                Err(errno) => {
+                    return Err(OsError::new("lock", path.display(), errno)
+                        .with_remedy("another process holds it: `fuser` names it"));
+                }
+            }
+        }
+    }
+
+    /// The locked file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl AsFd for FileLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}

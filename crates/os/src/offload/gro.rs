@@ -1,0 +1,24 @@
+//! Generic receive offload: one receive of many equal datagrams (`UDP_GRO`, Linux 5.0).
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Room that a coalesced datagram may take, in bytes: the largest UDP payload.
+pub const MAX_BYTES: usize = 65_535;
+
+/// Asks the kernel to coalesce; `false` where it does not know how, and then every datagram
+/// arrives by itself, which the receiver handles alike.
+pub fn enable(fd: BorrowedFd<'_>) -> bool {
+    let on: libc::c_int = 1;
+    // SAFETY: the option value is a live c_int and its exact size is passed; the descriptor is
+    // borrowed for the duration of the call.
+    let code = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_GRO,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    code == 0
+}

@@ -1,0 +1,109 @@
+//! The directory where a user's running programs meet: private to that user.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+use crate::{OsError, Result};
+
+/// `$XDG_RUNTIME_DIR/<name>`, else `/run/user/<uid>/<name>`, else `<name>-<uid>` in the directory
+/// for temporary files; created with mode 0700 if missing.
+///
+/// A directory that belongs to someone else, or that others can enter, is refused: whoever can
+/// write there could pose as one of this user's nodes.
+pub fn user_dir(name: &str) -> Result<PathBuf> {
+    let uid = geteuid().as_raw();
+    let given = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let usual = PathBuf::from(format!("/run/user/{uid}"));
+    let base = given.into_iter().chain([usual]).find(|dir| is_private(dir, uid));
+    let path = match base {
+        Some(base) => base.join(name),
+        None => std::env::temp_dir().join(format!("{name}-{uid}")),
+    };
+    private_dir(&path)?;
+    Ok(path)
+}
+
+/// Creates `path` with mode 0700, or checks that it is a directory of this user that no other
+/// can enter.
+pub fn private_dir(path: &Path) -> Result<()> {
+    let failed = |cause| {
+        OsError::new("use as runtime directory", path.display(), cause)
+            .with_remedy("set XDG_RUNTIME_DIR to a directory of your own with mode 0700")
+    };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(cause) => return Err(failed(cause)),
+    }
+    if is_private(path, geteuid().as_raw()) {
+        return Ok(());
+    }
+    Err(failed(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "it is not a directory of this user with mode 0700",
+    )))
+}
+
+/// Opens a file for writing that only this user can open, never through a symbolic link;
+/// `fresh`: it must not exist yet.
+pub fn open_private(path: &Path, fresh: bool) -> Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .create_new(fresh)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .open(path)
+        .map_err(|cause| OsError::new("open", path.display(), cause))
+}
+
+/// Tells this thread's network namespace from all others that exist, as text.
+pub fn network_namespace() -> String {
+    std::fs::metadata("/proc/thread-self/ns/net")
+        .map_or_else(|_| "default".to_owned(), |meta| format!("{:x}-{:x}", meta.dev(), meta.ino()))
+}
+
+fn is_private(path: &Path, uid: u32) -> bool {
+    // Not through a link: whoever owns the link could move it.
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o077 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_a_private_directory_will_do() {
+        let base = std::env::temp_dir().join(format!("utipc-os-test-{}", std::process::id()));
+        private_dir(&base).unwrap();
+        private_dir(&base).unwrap();
+        std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = private_dir(&base).unwrap_err().to_string();
+        assert!(error.contains("XDG_RUNTIME_DIR"), "{error}");
+        let link = base.join("link");
+        std::os::unix::fs::symlink("/tmp", &link).unwrap();
+        assert!(private_dir(&link).is_err());
+        assert!(open_private(&link, false).is_err());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn a_lock_excludes_a_second_opening_and_dies_with_its_holder() {
+        use crate::file_lock::FileLock;
+        let path = std::env::temp_dir().join(format!("utipc-os-lock-{}", std::process::id()));
+        let held = FileLock::lock(&path, std::time::Duration::ZERO).unwrap();
+        let again = || FileLock::try_lock(File::open(&path).unwrap(), &path).unwrap();
+        assert!(again().is_none());
+        assert!(FileLock::lock(&path, std::time::Duration::from_millis(5)).is_err());
+        drop(held);
+        assert!(again().is_some());
+        std::fs::remove_file(&path).unwrap();
+    }
+}
