@@ -69,9 +69,10 @@ mod tests {
 
     #[test]
     fn names_object_cause_and_remedy() {
-        let error = OsError::new("open a packet socket on", "eth0", io::Error::from_raw_os_error(libc::EPERM))
-            .with_remedy_for(io::ErrorKind::PermissionDenied, "give it CAP_NET_RAW")
-            .with_remedy_for(io::ErrorKind::NotFound, "never shown");
+        let error =
+            OsError::new("open a packet socket on", "eth0", io::Error::from_raw_os_error(libc::EPERM))
+                .with_remedy_for(io::ErrorKind::PermissionDenied, "give it CAP_NET_RAW")
+                .with_remedy_for(io::ErrorKind::NotFound, "never shown");
         assert_eq!(
             error.to_string(),
             "cannot open a packet socket on eth0: Operation not permitted (os error 1) (give it CAP_NET_RAW)"

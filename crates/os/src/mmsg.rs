@@ -246,8 +246,7 @@ impl ReceiveRing {
         // SAFETY: mmsghdr is plain integers and pointers; all zero is a valid value of it.
         let mut headers: [libc::mmsghdr; RING_MAX] = unsafe { std::mem::zeroed() };
         let room = self.bytes.chunks_exact_mut(self.size);
-        for (index, ((buffer, from), control)) in
-            room.zip(&mut self.from).zip(&mut self.controls).enumerate()
+        for (index, ((buffer, from), control)) in room.zip(&mut self.from).zip(&mut self.controls).enumerate()
         {
             *from = SockAddr::EMPTY;
             let header = &mut headers[index].msg_hdr;

@@ -14,9 +14,8 @@ const REMEDY: &str = "network namespaces need root (CAP_SYS_ADMIN)";
 pub fn unshare() -> Result<()> {
     // SAFETY: NEWNET changes which network the thread's future system calls see; it touches
     // neither memory nor the descriptor table, which are what makes other flags unsafe.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|errno| {
-        OsError::new("create", "a network namespace", errno).with_remedy(REMEDY)
-    })
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
+        .map_err(|errno| OsError::new("create", "a network namespace", errno).with_remedy(REMEDY))
 }
 
 /// Moves the calling thread into the namespace that `path` stands for, such as

@@ -243,12 +243,7 @@ fn wait_with_timer(
     let limit = if poll_only { 0 } else { -1 };
     // SAFETY: `events` has room for EVENTS_MAX entries.
     let code = unsafe {
-        libc::epoll_wait(
-            epoll.as_raw_fd(),
-            events.as_mut_ptr().cast(),
-            EVENTS_MAX as libc::c_int,
-            limit,
-        )
+        libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr().cast(), EVENTS_MAX as libc::c_int, limit)
     };
     let count = usize::try_from(code).map_err(|_| io::Error::last_os_error())?;
     for event in events.iter().take(count) {

@@ -59,7 +59,8 @@ impl UdpSocket {
         };
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = socket_with(family, SocketType::DGRAM, flags, None).map_err(failed("open a UDP socket for"))?;
+        let fd =
+            socket_with(family, SocketType::DGRAM, flags, None).map_err(failed("open a UDP socket for"))?;
         if options.reuse_address {
             sockopt::set_socket_reuseaddr(&fd, true).map_err(failed("share the address"))?;
         }

@@ -64,8 +64,7 @@ fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
     let beyond = Datagram { to, offset: 69_999, len: 2, segment: 0 };
     let report = tx.send(&arena, &[datagram(10), datagram(70_000), datagram(20), beyond, datagram(30)]);
     assert_eq!((report.frames, report.dropped), (3, 2), "{report:?}");
-    let sizes: Vec<_> =
-        collect(&rx, &mut ReceiveRing::new(2, 2048), 3).iter().map(Vec::len).collect();
+    let sizes: Vec<_> = collect(&rx, &mut ReceiveRing::new(2, 2048), 3).iter().map(Vec::len).collect();
     assert_eq!(sizes, [10, 20, 30]);
 }
 
