@@ -10,6 +10,7 @@ pub mod error;
 pub mod limits;
 pub mod outbox;
 pub mod rng;
+pub mod socket;
 pub mod time;
 pub mod wire;
 
