@@ -27,7 +27,14 @@ impl Endpoint {
 
     /// The socket for a connection request that [`Self::next_request`] of `listener` gave; tells the client.
     #[must_use]
-    pub fn accepted(now: Time, port: u32, seed: u64, listener: &Endpoint, syn: Message, uplink: &mut dyn Uplink) -> Self {
+    pub fn accepted(
+        now: Time,
+        port: u32,
+        seed: u64,
+        listener: &Endpoint,
+        syn: Message,
+        uplink: &mut dyn Uplink,
+    ) -> Self {
         Self { port, kind: listener.kind, state: State::Established }
     }
 
@@ -59,7 +66,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`BindError`].
-    pub fn bind(&mut self, range: ServiceRange, scope: Scope, uplink: &mut dyn Uplink) -> Result<(), BindError> {
+    pub fn bind(
+        &mut self,
+        range: ServiceRange,
+        scope: Scope,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), BindError> {
         uplink.bind(self.port, range, scope)
     }
 
@@ -67,7 +79,11 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`BindError::NotBound`] if there is none such.
-    pub fn unbind(&mut self, which: Option<(ServiceRange, Scope)>, uplink: &mut dyn Uplink) -> Result<(), BindError> {
+    pub fn unbind(
+        &mut self,
+        which: Option<(ServiceRange, Scope)>,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), BindError> {
         uplink.unbind(self.port, which)
     }
 
@@ -85,7 +101,12 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub fn connect(&mut self, now: Time, to: Option<Destination>, uplink: &mut dyn Uplink) -> Result<(), ConnectError> {
+    pub fn connect(
+        &mut self,
+        now: Time,
+        to: Option<Destination>,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), ConnectError> {
         Err(ConnectError::Refused)
     }
 

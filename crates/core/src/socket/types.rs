@@ -139,9 +139,15 @@ pub enum WaitReason {
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingReceived { queued: 0 } => f.write_str("waiting for a message: the receive queue is empty"),
-            Self::NothingReceived { queued } => write!(f, "waiting for more: {queued} bytes in the receive queue"),
-            Self::Connecting { node } if node.is_none() => f.write_str("waiting for a link to send the connection request"),
+            Self::NothingReceived { queued: 0 } => {
+                f.write_str("waiting for a message: the receive queue is empty")
+            }
+            Self::NothingReceived { queued } => {
+                write!(f, "waiting for more: {queued} bytes in the receive queue")
+            }
+            Self::Connecting { node } if node.is_none() => {
+                f.write_str("waiting for a link to send the connection request")
+            }
             Self::Connecting { node } => write!(f, "waiting for node {node} to accept the connection"),
             Self::PeerWindow { peer, unacked, window } => {
                 write!(f, "waiting for {peer} to read: {unacked} blocks unread, window {window}")
