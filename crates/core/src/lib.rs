@@ -6,6 +6,7 @@
 )]
 
 pub mod addr;
+pub mod discovery;
 pub mod error;
 pub mod limits;
 pub mod outbox;

@@ -1,0 +1,77 @@
+//! Neighbour discovery: how nodes on one medium find each other, and how a node gets its address.
+//!
+//! [`OwnAddress`] is the node's own identity and address, [`Discoverer`] one bearer's timers and checks,
+//! [`DiscoveryMessage`] what travels. Nothing here knows links: a [`Neighbour`] that passed all checks is handed
+//! to the node layer, which asks [`evaluate`] what to do about it. Spec: tipc.md §4.2 to §4.6.
+
+mod discoverer;
+mod message;
+mod own;
+mod rate;
+#[cfg(test)]
+mod tests;
+
+pub use discoverer::{Discoverer, DiscovererConfig, Neighbour, Output, Refusal, Relation};
+pub use message::{DiscoveryKind, DiscoveryMessage};
+pub use own::{AddressState, OwnAddress};
+
+use crate::addr::{NodeAddr, NodeId};
+
+/// What discovery must know of the nodes that the node layer keeps.
+pub trait KnownNodes {
+    /// The identity of the node that owns `addr`.
+    fn identity_of(&self, addr: NodeAddr) -> Option<NodeId>;
+    /// The address under which the node `id` is known.
+    fn address_of(&self, id: &NodeId) -> Option<NodeAddr>;
+    /// How many nodes are known, up or down.
+    fn count(&self) -> usize;
+}
+
+/// What to do about a REQ or RESP of a neighbour. Spec: tipc.md §4.5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assessment {
+    /// Remember the neighbour's signature.
+    pub store_signature: bool,
+    /// Use its media address: create the link on this bearer if there is room for one, reset it otherwise.
+    pub accept_address: bool,
+    /// Answer, if the message was a request: see [`Discoverer::respond`].
+    pub respond: bool,
+    /// Somebody else may use this address: warn, do nothing.
+    pub duplicate: bool,
+}
+
+/// Judges a neighbour by three facts about what the node layer has stored for it on this bearer.
+///
+/// `signature_same`: the stored signature equals the one received (false for a new node). `address_same`: there is
+/// a link object and its media address equals the one received. `link_up`: that link is up. Spec: tipc.md §4.5.
+#[must_use]
+pub const fn evaluate(signature_same: bool, address_same: bool, link_up: bool) -> Assessment {
+    let nothing =
+        Assessment { store_signature: false, accept_address: false, respond: false, duplicate: false };
+    match (signature_same, address_same, link_up) {
+        (true, true, true) => nothing,
+        (true, true, false) => Assessment { respond: true, ..nothing },
+        (_, false, true) => Assessment { duplicate: true, ..nothing },
+        (true, false, false) => Assessment { accept_address: true, respond: true, ..nothing },
+        (false, true, true) => Assessment { store_signature: true, ..nothing },
+        (false, true, false) => Assessment { store_signature: true, respond: true, ..nothing },
+        (false, false, false) => {
+            Assessment { store_signature: true, accept_address: true, respond: true, ..nothing }
+        }
+    }
+}
+
+/// True if `domain` covers `addr`: 0 covers all, an address itself, and with legacy addresses `<Z.C.0>` and
+/// `<Z.0.0>` their part of the network. Spec: tipc.md §1.4.
+#[must_use]
+pub const fn in_domain(domain: NodeAddr, addr: NodeAddr, legacy: bool) -> bool {
+    const CLUSTER: u32 = 0xffff_f000;
+    const ZONE: u32 = 0xff00_0000;
+    let (d, a) = (domain.0, addr.0);
+    d == 0 || d == a || (legacy && (d == a & CLUSTER || d == a & ZONE))
+}
+
+/// True if `domain` names one node exactly.
+const fn is_exact(domain: NodeAddr, legacy: bool) -> bool {
+    if legacy { domain.0 & 0xfff != 0 } else { domain.0 != 0 }
+}

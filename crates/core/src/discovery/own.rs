@@ -1,0 +1,209 @@
+//! The node's own identity and address. Spec: tipc.md §1.1, §4.4.
+
+use super::KnownNodes;
+use crate::addr::{ClusterId, NodeAddr, NodeId};
+use crate::limits::{CAPABILITIES, MAX_PEERS};
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::wire::MediaAddr;
+
+/// Length of the trial period, milliseconds. Spec: tipc.md §4.4.
+pub(super) const TRIAL_MS: u64 = 1000;
+
+/// How far the node is on its way to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressState {
+    /// No bearer has asked for it yet.
+    Idle,
+    /// The neighbours are being asked; nobody may use the address before `until`.
+    Trial {
+        /// End of the trial period.
+        until: Time,
+    },
+    /// It is the node's own.
+    Final,
+}
+
+/// Identity, address, and what else a node says of itself in discovery.
+#[derive(Clone, Debug)]
+pub struct OwnAddress {
+    identity: NodeId,
+    address: NodeAddr,
+    state: AddressState,
+    legacy: bool,
+    cluster: ClusterId,
+    capabilities: u16,
+    random: u32,
+    net_hash: u32,
+}
+
+impl OwnAddress {
+    /// A node with a 128-bit identity: its address is derived from it and put to the neighbours in a trial period.
+    /// `rng` gives the marks of this run of the node.
+    #[must_use]
+    pub fn from_identity(identity: NodeId, cluster: ClusterId, rng: &mut Rng) -> Self {
+        let address = identity.trial_address();
+        Self::new(identity, address, AddressState::Idle, cluster, rng)
+    }
+
+    /// A node whose administrator chose the address `<Z.C.N>`: no trial; the identity is the address as text.
+    #[must_use]
+    pub fn explicit(address: NodeAddr, cluster: ClusterId, rng: &mut Rng) -> Self {
+        let identity = NodeId::from_legacy(address);
+        Self::new(identity, address, AddressState::Final, cluster, rng)
+    }
+
+    fn new(
+        identity: NodeId,
+        address: NodeAddr,
+        state: AddressState,
+        cluster: ClusterId,
+        rng: &mut Rng,
+    ) -> Self {
+        Self {
+            identity,
+            address,
+            state,
+            legacy: state == AddressState::Final,
+            cluster,
+            capabilities: CAPABILITIES,
+            random: rng.next_u32(),
+            net_hash: rng.next_u32() | 1,
+        }
+    }
+
+    /// The identity of a node that was given none: made of the address of its first bearer. Spec: tipc.md §1.1.
+    #[must_use]
+    pub fn identity_of_bearer(media: &MediaAddr) -> NodeId {
+        let bytes = match media {
+            MediaAddr::Ethernet(mac) => mac.to_vec(),
+            MediaAddr::Udp(at) => match at.ip() {
+                core::net::IpAddr::V4(ip) => ip.octets().to_vec(),
+                core::net::IpAddr::V6(ip) => ip.octets().to_vec(),
+            },
+        };
+        let mut id = [0; 16];
+        for (to, from) in id.iter_mut().zip(bytes) {
+            *to = from;
+        }
+        NodeId(id)
+    }
+
+    /// The same node with other capability bits (13 bits).
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: u16) -> Self {
+        self.capabilities = capabilities & 0x1fff;
+        self
+    }
+
+    /// The node's identity.
+    #[must_use]
+    pub fn identity(&self) -> NodeId {
+        self.identity
+    }
+
+    /// The node's address; [`NodeAddr::NONE`] before it is final.
+    #[must_use]
+    pub fn address(&self) -> NodeAddr {
+        if self.is_final() { self.address } else { NodeAddr::NONE }
+    }
+
+    /// The address that the node has or tries to get.
+    #[must_use]
+    pub fn trial_address(&self) -> NodeAddr {
+        self.address
+    }
+
+    /// How far the address is.
+    #[must_use]
+    pub fn state(&self) -> AddressState {
+        self.state
+    }
+
+    /// True once the address is the node's own.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.state == AddressState::Final
+    }
+
+    /// True if the address is an explicit `<Z.C.N>`: then domains may be masks. Spec: tipc.md §1.4.
+    #[must_use]
+    pub fn is_legacy(&self) -> bool {
+        self.legacy
+    }
+
+    /// The cluster the node belongs to.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// The capability bits that the node advertises.
+    #[must_use]
+    pub fn capabilities(&self) -> u16 {
+        self.capabilities
+    }
+
+    /// The signature of this run as the neighbours see it: bit 15 is overwritten by capability bit 0.
+    #[must_use]
+    pub fn signature(&self) -> u16 {
+        (self.random as u16 & 0x7fff) | self.capabilities << 15
+    }
+
+    /// The random mark of this node's network namespace.
+    #[must_use]
+    pub fn net_hash(&self) -> u32 {
+        self.net_hash
+    }
+
+    /// Starts the trial period, or starts it again, unless the address is final.
+    pub(super) fn start_trial(&mut self, now: Time) {
+        if !self.is_final() {
+            self.state = AddressState::Trial { until: now.plus_millis(TRIAL_MS) };
+        }
+    }
+
+    /// True while the neighbours may object.
+    pub(super) fn in_trial(&self, now: Time) -> bool {
+        matches!(self.state, AddressState::Trial { until } if now < until)
+    }
+
+    /// Makes the address final if its trial is over; true at that one time.
+    pub(super) fn conclude(&mut self, now: Time) -> bool {
+        let over = matches!(self.state, AddressState::Trial { until } if now >= until);
+        if over {
+            self.state = AddressState::Final;
+        }
+        over
+    }
+
+    /// A neighbour refused `tried` and suggests another address; true if that starts a new trial.
+    pub(super) fn refused(&mut self, now: Time, tried: NodeAddr, suggestion: NodeAddr) -> bool {
+        // Somebody else's suggestion may have been taken already: then this one is about an old address.
+        let taken = self.in_trial(now) && tried == self.address && !suggestion.is_none();
+        if taken {
+            self.address = suggestion;
+            self.start_trial(now);
+        }
+        taken
+    }
+
+    /// Judges an address that a neighbour tries: `None` if it may have it, else what it should take instead.
+    /// Spec: tipc.md §4.4.
+    #[must_use]
+    pub fn object_to(&self, id: &NodeId, addr: NodeAddr, known: &dyn KnownNodes) -> Option<NodeAddr> {
+        if let Some(owner) = known.identity_of(addr) {
+            return (owner != *id).then(|| self.suggest(addr, known));
+        }
+        known.address_of(id).or_else(|| (addr == self.address).then(|| self.suggest(addr, known)))
+    }
+
+    /// An address near `addr XOR random` that nobody known uses.
+    fn suggest(&self, addr: NodeAddr, known: &dyn KnownNodes) -> NodeAddr {
+        let first = addr.0 ^ self.random;
+        let free = |a: &NodeAddr| !a.is_none() && *a != self.address && known.identity_of(*a).is_none();
+        // Among more addresses than there can be nodes one is free.
+        let mut candidates = (0..MAX_PEERS as u32 + 3).map(|n| NodeAddr(first.wrapping_add(n)));
+        candidates.find(free).unwrap_or(NodeAddr(first))
+    }
+}
