@@ -9,6 +9,7 @@ pub mod addr;
 pub mod discovery;
 pub mod error;
 pub mod limits;
+pub mod link;
 pub mod outbox;
 pub mod rng;
 pub mod socket;

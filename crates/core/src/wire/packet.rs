@@ -8,7 +8,7 @@ use crate::error::WireError;
 use crate::limits::{MAX_HEADER, MAX_MESSAGE, MAX_USER_DATA};
 
 /// A TIPC message over bytes `B`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Packet<B>(B);
 
 /// A message that borrows its bytes.
@@ -94,6 +94,17 @@ impl Message {
     /// Appends data and corrects the size; the caller keeps it within [`MAX_MESSAGE`].
     pub fn append(&mut self, data: &[u8]) {
         self.0.extend_from_slice(data);
+        self.fix_size();
+    }
+
+    /// Makes room for `additional` more bytes of data.
+    pub fn reserve(&mut self, additional: usize) {
+        self.0.reserve(additional);
+    }
+
+    /// Appends zeros until the message has `size` bytes; nothing if it has them already.
+    pub fn pad_to(&mut self, size: usize) {
+        self.0.resize(size.max(self.0.len()), 0);
         self.fix_size();
     }
 

@@ -1,0 +1,226 @@
+//! Packets that wait for room in the window, per level of importance, and who waits for the backlog to shrink.
+//! Spec: tipc.md §5.7, §5.10.
+
+use std::collections::VecDeque;
+
+use super::Wakeup;
+use crate::addr::{Importance, NodeAddr};
+use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
+
+/// Packets in one backlog, whatever their level: a bound should a port ignore congestion.
+pub(crate) const MAX_BACKLOG: usize = 65_535;
+
+/// A level of importance on a link: those of payload, and system. Spec: tipc.md §2.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Level(u8);
+
+impl Level {
+    /// Everything that is not undisturbed payload.
+    pub(crate) const SYSTEM: Level = Level(4);
+    /// Number of levels.
+    const COUNT: usize = 5;
+
+    /// The level of a message or packet.
+    pub(crate) fn of(message: View<'_>) -> Self {
+        match message.user() {
+            User::Fragmenter | User::Bundler => Self(message.carried_importance().min(Self::SYSTEM.0)),
+            user if user.is_data() && message.error_code() == ErrorCode::Ok => Self(u8::from(user)),
+            _ => Self::SYSTEM,
+        }
+    }
+
+    /// 0 to 4, as on the wire.
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The importance of payload at this level; `None` for system.
+    pub(crate) fn importance(self) -> Option<Importance> {
+        Importance::from_number(u32::from(self.0))
+    }
+}
+
+/// What became of a packet that was put into the backlog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queued {
+    /// A packet of its own.
+    Alone,
+    /// It made a bundle together with the packet before it.
+    NewBundle,
+    /// It joined a bundle.
+    Bundled,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LevelState {
+    len: usize,
+    limit: usize,
+    /// Position, counted since the start, of the packet that the next one may join.
+    target: Option<u64>,
+}
+
+/// The backlog of one sending sequence.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    queue: VecDeque<Message>,
+    /// Packets that have left since the start: the position of the front.
+    popped: u64,
+    levels: [LevelState; Level::COUNT],
+    waiting: VecDeque<Wakeup>,
+}
+
+impl Backlog {
+    /// An empty backlog with the limits that follow from the smallest window and the MTU.
+    pub(crate) fn new(min_window: u16, mtu: usize) -> Self {
+        let mut backlog = Self {
+            queue: VecDeque::new(),
+            popped: 0,
+            levels: [LevelState::default(); Level::COUNT],
+            waiting: VecDeque::new(),
+        };
+        backlog.set_limits(min_window, mtu);
+        backlog
+    }
+
+    /// Sets the limits anew. Spec: tipc.md §5.7.
+    pub(crate) fn set_limits(&mut self, min_window: u16, mtu: usize) {
+        let window = usize::from(min_window);
+        let system = 65_535 / (mtu / 20).max(1);
+        for (level, limit) in self.levels.iter_mut().zip([2, 4, 6, 8].map(|n| n * window)) {
+            level.limit = limit;
+        }
+        if let Some(level) = self.levels.last_mut() {
+            level.limit = system;
+        }
+    }
+
+    /// Packets waiting.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// True if nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Packets waiting at one level, and the limit.
+    pub(crate) fn usage(&self, level: Level) -> (usize, usize) {
+        self.levels.get(usize::from(level.0)).map_or((0, 0), |l| (l.len, l.limit))
+    }
+
+    /// True if the level is at its limit: a sender must wait.
+    pub(crate) fn is_congested(&self, level: Level) -> bool {
+        let (len, limit) = self.usage(level);
+        len >= limit
+    }
+
+    /// Notes that a port waits for room at a level.
+    pub(crate) fn register(&mut self, wakeup: Wakeup) {
+        if !self.waiting.contains(&wakeup) {
+            self.waiting.push_back(wakeup);
+        }
+    }
+
+    /// Ports that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Wakes ports whose level has room, at most as many as there is room for.
+    pub(crate) fn wake(&mut self, out: &mut Vec<Wakeup>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let mut room = self.levels.map(|l| l.limit.saturating_sub(l.len));
+        self.waiting.retain(|wakeup| {
+            let left = room.get_mut(wakeup.importance as usize).filter(|left| **left > 0);
+            let Some(left) = left else { return true };
+            *left -= 1;
+            out.push(*wakeup);
+            false
+        });
+    }
+
+    /// Wakes every port.
+    pub(crate) fn wake_all(&mut self, out: &mut Vec<Wakeup>) {
+        out.extend(self.waiting.drain(..));
+    }
+
+    /// Appends a packet, into a bundle of at most `mss` bytes from `own` to `dest` if it can join one.
+    pub(crate) fn push(&mut self, packet: Message, mss: usize, own: NodeAddr, dest: NodeAddr) -> Queued {
+        let level = Level::of(packet.view());
+        let bundles = can_bundle(packet.view(), mss);
+        let queued = if bundles { self.join(level, packet.view(), mss, own, dest) } else { None };
+        if let Some(queued) = queued {
+            return queued;
+        }
+        let position = self.popped + self.queue.len() as u64;
+        if let Some(state) = self.levels.get_mut(usize::from(level.0)) {
+            state.len += 1;
+            state.target = bundles.then_some(position);
+        }
+        self.queue.push_back(packet);
+        Queued::Alone
+    }
+
+    /// The packet that has waited longest.
+    pub(crate) fn pop(&mut self) -> Option<Message> {
+        let packet = self.queue.pop_front()?;
+        if let Some(state) = self.levels.get_mut(usize::from(Level::of(packet.view()).0)) {
+            state.len = state.len.saturating_sub(1);
+            state.target = state.target.filter(|t| *t != self.popped);
+        }
+        self.popped += 1;
+        Some(packet)
+    }
+
+    /// Drops all packets; waiting ports stay.
+    pub(crate) fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+
+    fn join(
+        &mut self,
+        level: Level,
+        packet: View<'_>,
+        mss: usize,
+        own: NodeAddr,
+        dest: NodeAddr,
+    ) -> Option<Queued> {
+        let target = self.levels.get(usize::from(level.0))?.target?;
+        let target = self.queue.get_mut((target - self.popped) as usize)?;
+        let is_bundle = target.user() == User::Bundler;
+        let header = if is_bundle { 0 } else { INTERNAL_HEADER };
+        let offset = (target.size() + header).next_multiple_of(4);
+        if offset + packet.size() > mss {
+            return None;
+        }
+        if !is_bundle {
+            *target = new_bundle(target.view(), level, mss, own, dest);
+        }
+        target.pad_to(offset);
+        target.append(packet.bytes());
+        target.set_message_count(target.message_count().wrapping_add(1));
+        Some(if is_bundle { Queued::Bundled } else { Queued::NewBundle })
+    }
+}
+
+/// True for a packet that may be part of a bundle. Spec: tipc.md §5.10.
+fn can_bundle(packet: View<'_>, mss: usize) -> bool {
+    let kept_apart =
+        matches!(packet.user(), User::Fragmenter | User::Tunnel | User::BcastProtocol | User::Bundler);
+    !kept_apart && packet.size() + INTERNAL_HEADER < mss
+}
+
+fn new_bundle(first: View<'_>, level: Level, mss: usize, own: NodeAddr, dest: NodeAddr) -> Message {
+    let mut bundle = Message::build(User::Bundler, 0, INTERNAL_HEADER, &[]);
+    bundle.reserve(mss.saturating_sub(INTERNAL_HEADER));
+    bundle.append(first.bytes());
+    bundle.set_prev_node(own);
+    bundle.set_origin_node(own);
+    bundle.set_dest_node(dest);
+    bundle.set_message_count(1);
+    bundle.set_carried_importance(level.number());
+    bundle
+}

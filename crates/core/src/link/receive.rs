@@ -1,0 +1,158 @@
+//! The receiving half of a sequence: what is next, what came too early, what is missing. Spec: tipc.md §5.8.
+
+use std::collections::VecDeque;
+
+use crate::limits::MAX_WINDOW;
+use crate::wire::{Message, View, seq};
+
+/// Packets missing and received beyond them: {last received, number missing after it}. Spec: tipc.md §5.8.
+pub(crate) type GapBlock = (u16, u16);
+
+/// Gap blocks in one direction of one record. Spec: tipc.md §3.1.
+pub(crate) const MAX_GAP_BLOCKS: usize = 64;
+/// Bytes of packets that came too early and are kept, per sender: beyond it they are dropped, to be sent again. Spec: tipc.md §14.2.
+pub(crate) const MAX_DEFERRED_BYTES: usize = 16 << 20;
+
+/// What a sequence number means for the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The next one: the queue has moved on, the caller delivers it and then drains [`ReceiveQueue::pop`].
+    InOrder,
+    /// Kept until what is missing arrives.
+    Deferred,
+    /// Had before, or outside the accept window.
+    Duplicate,
+    /// Early, and no memory left for it.
+    Full,
+}
+
+/// Numbers of received packets, and those that came too early.
+#[derive(Debug)]
+pub(crate) struct ReceiveQueue {
+    rcv_nxt: u16,
+    /// Slot `i` holds packet `rcv_nxt + i`; the first slot is empty, the last is not.
+    deferred: VecDeque<Option<Message>>,
+    count: usize,
+    bytes: usize,
+}
+
+impl ReceiveQueue {
+    /// A queue that expects packet `rcv_nxt` next.
+    pub(crate) fn new(rcv_nxt: u16) -> Self {
+        Self { rcv_nxt, deferred: VecDeque::new(), count: 0, bytes: 0 }
+    }
+
+    /// The next packet in order.
+    pub(crate) fn rcv_nxt(&self) -> u16 {
+        self.rcv_nxt
+    }
+
+    /// Packets kept.
+    pub(crate) fn deferred_len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes kept.
+    pub(crate) fn deferred_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// True if the number lies in the accept window.
+    pub(crate) fn accepts(&self, seqno: u16) -> bool {
+        seqno.wrapping_sub(self.rcv_nxt) <= MAX_WINDOW
+    }
+
+    /// Takes note of a packet, and keeps it if it is early.
+    pub(crate) fn accept(&mut self, packet: View<'_>) -> Arrival {
+        let offset = packet.seqno().wrapping_sub(self.rcv_nxt);
+        if offset == 0 {
+            self.advance();
+            return Arrival::InOrder;
+        }
+        if offset > MAX_WINDOW {
+            return Arrival::Duplicate;
+        }
+        self.defer(usize::from(offset), packet.size(), || packet.to_message())
+    }
+
+    /// Like [`accept`](Self::accept) for a message that is owned already; it is given back if it is the next one.
+    pub(crate) fn accept_owned(&mut self, packet: Message) -> Result<Message, Arrival> {
+        let offset = packet.seqno().wrapping_sub(self.rcv_nxt);
+        if offset == 0 {
+            self.advance();
+            return Ok(packet);
+        }
+        if offset > MAX_WINDOW {
+            return Err(Arrival::Duplicate);
+        }
+        Err(self.defer(usize::from(offset), packet.size(), || packet))
+    }
+
+    /// The next deferred packet whose turn has come.
+    pub(crate) fn pop(&mut self) -> Option<Message> {
+        let packet = self.deferred.front_mut()?.take()?;
+        self.count -= 1;
+        self.bytes -= packet.size();
+        self.advance();
+        Some(packet)
+    }
+
+    /// Packets missing before the first deferred one; 0 if none is deferred.
+    pub(crate) fn gap(&self) -> u16 {
+        if self.count == 0 {
+            return 0;
+        }
+        self.deferred.iter().take_while(|slot| slot.is_none()).count() as u16
+    }
+
+    /// What is known beyond the first gap, at most [`MAX_GAP_BLOCKS`] blocks; empty if nothing is deferred.
+    pub(crate) fn gap_blocks(&self) -> Vec<GapBlock> {
+        let mut blocks: Vec<GapBlock> = Vec::new();
+        let mut expected: Option<u16> = None;
+        for (i, _) in self.deferred.iter().enumerate().filter(|(_, slot)| slot.is_some()) {
+            let seqno = self.rcv_nxt.wrapping_add(i as u16);
+            if let Some(expected) = expected.filter(|e| *e != seqno) {
+                blocks.push((expected.wrapping_sub(1), seqno.wrapping_sub(expected)));
+                if blocks.len() == MAX_GAP_BLOCKS {
+                    return blocks;
+                }
+            }
+            expected = Some(seqno.wrapping_add(1));
+        }
+        if let Some(expected) = expected {
+            blocks.push((expected.wrapping_sub(1), 0));
+        }
+        blocks
+    }
+
+    /// True if `seqno` was passed already.
+    pub(crate) fn is_past(&self, seqno: u16) -> bool {
+        seq::lt(seqno, self.rcv_nxt)
+    }
+
+    fn advance(&mut self) {
+        self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
+        self.deferred.pop_front();
+        if self.count == 0 {
+            self.deferred.clear();
+        }
+    }
+
+    fn defer(&mut self, offset: usize, size: usize, message: impl FnOnce() -> Message) -> Arrival {
+        if self.bytes + size > MAX_DEFERRED_BYTES {
+            return Arrival::Full;
+        }
+        if self.deferred.len() <= offset {
+            self.deferred.resize_with(offset + 1, || None);
+        }
+        match self.deferred.get_mut(offset) {
+            Some(slot @ None) => {
+                *slot = Some(message());
+                self.count += 1;
+                self.bytes += size;
+                Arrival::Deferred
+            }
+            _ => Arrival::Duplicate,
+        }
+    }
+}

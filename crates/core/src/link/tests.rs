@@ -1,0 +1,3 @@
+//! Tests of the link layer.
+
+mod queues;

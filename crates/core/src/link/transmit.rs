@@ -1,0 +1,197 @@
+//! The sending half of a sequence: packets under way, until they are acknowledged. Spec: tipc.md §5.8.
+
+use std::collections::VecDeque;
+
+use super::receive::GapBlock;
+use crate::limits::MAX_WINDOW;
+use crate::time::Time;
+use crate::wire::{Message, seq};
+
+/// A packet under way. `T` is what the owner of the queue keeps with it.
+#[derive(Debug)]
+pub(crate) struct Sent<T> {
+    /// The packet, its number stamped.
+    pub(crate) message: Message,
+    /// The owner's part.
+    pub(crate) extra: T,
+    /// It is not sent again before this.
+    next_retransmit: Time,
+    /// When it was sent again for the first time.
+    first_retransmit: Option<Time>,
+}
+
+impl<T> Sent<T> {
+    /// True, and noted, if the packet may be sent again now: at most once in `spacing_ms`.
+    pub(crate) fn retransmit(&mut self, now: Time, spacing_ms: u64) -> bool {
+        if now < self.next_retransmit {
+            return false;
+        }
+        self.next_retransmit = now.plus_millis(spacing_ms);
+        self.first_retransmit.get_or_insert(now);
+        true
+    }
+
+    /// When the packet was sent again for the first time.
+    pub(crate) fn first_retransmit(&self) -> Option<Time> {
+        self.first_retransmit
+    }
+}
+
+/// Packets under way, by number. Those in the middle can go before the first: that leaves holes.
+#[derive(Debug)]
+pub(crate) struct TransmitQueue<T = ()> {
+    snd_nxt: u16,
+    /// The last slot holds packet `snd_nxt - 1`; the first is not empty.
+    slots: VecDeque<Option<Sent<T>>>,
+    count: usize,
+}
+
+impl<T> TransmitQueue<T> {
+    /// An empty queue whose first packet will be `snd_nxt`.
+    pub(crate) fn new(snd_nxt: u16) -> Self {
+        Self { snd_nxt, slots: VecDeque::new(), count: 0 }
+    }
+
+    /// Number of the next packet.
+    pub(crate) fn snd_nxt(&self) -> u16 {
+        self.snd_nxt
+    }
+
+    /// Packets under way.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True if everything is acknowledged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// True if one more packet fits a window of `window` packets and what the receiver accepts at all.
+    pub(crate) fn has_room(&self, window: u16) -> bool {
+        self.count < usize::from(window) && self.slots.len() < usize::from(MAX_WINDOW)
+    }
+
+    /// True if packets were acknowledged while an earlier one was not.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.slots.len() != self.count
+    }
+
+    /// Number of the oldest packet under way; `snd_nxt` if there is none.
+    pub(crate) fn head(&self) -> u16 {
+        self.snd_nxt.wrapping_sub(self.slots.len() as u16)
+    }
+
+    /// The oldest packet under way.
+    pub(crate) fn first(&self) -> Option<&Sent<T>> {
+        self.slots.front()?.as_ref()
+    }
+
+    /// Numbers a packet and keeps it; its bytes, to be sent. It may be sent again from `retransmit_from` on.
+    pub(crate) fn push(&mut self, mut message: Message, extra: T, retransmit_from: Time) -> &[u8] {
+        message.set_seqno(self.snd_nxt);
+        self.snd_nxt = self.snd_nxt.wrapping_add(1);
+        self.count += 1;
+        let sent = Sent { message, extra, next_retransmit: retransmit_from, first_retransmit: None };
+        self.slots.push_back(Some(sent));
+        self.slots.back().and_then(Option::as_ref).map_or(&[], |sent| sent.message.bytes())
+    }
+
+    /// The packet with this number, if it is under way.
+    pub(crate) fn get_mut(&mut self, seqno: u16) -> Option<&mut Sent<T>> {
+        let at = self.index(seqno)?;
+        self.slots.get_mut(at)?.as_mut()
+    }
+
+    /// The packets under way with numbers from `first` to `last` (both included), in order.
+    pub(crate) fn range_mut(&mut self, first: u16, last: u16) -> impl Iterator<Item = &mut Sent<T>> {
+        let head = self.head();
+        let from = if seq::lt(first, head) { 0 } else { usize::from(first.wrapping_sub(head)) };
+        let to = if seq::lt(last, head) { 0 } else { usize::from(last.wrapping_sub(head)) + 1 };
+        let to = to.min(self.slots.len());
+        self.slots.range_mut(from.min(to)..to).flatten()
+    }
+
+    /// All packets under way, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Sent<T>> {
+        self.slots.iter().flatten()
+    }
+
+    /// Drops the packet with this number; false if it is not under way.
+    pub(crate) fn remove(&mut self, seqno: u16) -> bool {
+        let Some(at) = self.index(seqno) else { return false };
+        let found = self.slots.get_mut(at).is_some_and(|slot| slot.take().is_some());
+        self.count -= usize::from(found);
+        self.trim();
+        found
+    }
+
+    /// Drops all packets up to `ack`; how many. A number that was never sent, or an old one, drops nothing.
+    pub(crate) fn release_to(&mut self, ack: u16) -> usize {
+        if !self.is_sent(ack) || seq::lt(ack, self.head()) {
+            return 0;
+        }
+        let before = self.count;
+        for _ in 0..=ack.wrapping_sub(self.head()) {
+            self.count -= usize::from(self.slots.pop_front().flatten().is_some());
+        }
+        self.trim();
+        before - self.count
+    }
+
+    /// Drops the packets with numbers from `first` to `last`; how many.
+    pub(crate) fn release_range(&mut self, first: u16, last: u16) -> usize {
+        if seq::lt(last, first) || !self.is_sent(last) {
+            return 0;
+        }
+        let before = self.count;
+        let mut seqno = if seq::lt(first, self.head()) { self.head() } else { first };
+        while seq::le(seqno, last) {
+            if let Some(slot) = self.index(seqno).and_then(|at| self.slots.get_mut(at)) {
+                self.count -= usize::from(slot.take().is_some());
+            }
+            seqno = seqno.wrapping_add(1);
+        }
+        self.trim();
+        before - self.count
+    }
+
+    /// True for the number of a packet that was sent (in the half range before `snd_nxt`).
+    pub(crate) fn is_sent(&self, seqno: u16) -> bool {
+        seq::lt(seqno, self.snd_nxt)
+    }
+
+    /// True if a peer can truthfully say this: nothing beyond `snd_nxt`, blocks in rising order. Spec: tipc.md §14.2.
+    pub(crate) fn is_plausible(&self, ack: u16, gap: u16, blocks: &[GapBlock]) -> bool {
+        let mut end = ack;
+        let mut first = true;
+        for &(to, missing) in core::iter::once(&(ack, gap)).chain(blocks) {
+            let rising = first || seq::lt(end, to);
+            end = to.wrapping_add(missing);
+            if !rising || missing > MAX_WINDOW || !self.is_sent(to) || !self.is_sent(end) {
+                return false;
+            }
+            first = false;
+        }
+        true
+    }
+
+    /// Takes all packets under way, in order, and restarts at `snd_nxt`.
+    pub(crate) fn take(&mut self, snd_nxt: u16) -> impl Iterator<Item = Sent<T>> {
+        self.snd_nxt = snd_nxt;
+        self.count = 0;
+        core::mem::take(&mut self.slots).into_iter().flatten()
+    }
+
+    fn index(&self, seqno: u16) -> Option<usize> {
+        let at = usize::from(seqno.wrapping_sub(self.head()));
+        (at < self.slots.len()).then_some(at)
+    }
+
+    /// Restores "the first slot is not empty".
+    fn trim(&mut self) {
+        while matches!(self.slots.front(), Some(None)) {
+            self.slots.pop_front();
+        }
+    }
+}
