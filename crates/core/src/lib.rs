@@ -6,14 +6,18 @@
 )]
 
 pub mod addr;
+mod collections;
 pub mod discovery;
 pub mod error;
 pub mod limits;
 pub mod link;
+pub mod names;
 pub mod outbox;
 pub mod rng;
 pub mod socket;
 pub mod time;
+#[cfg(test)]
+mod vectors;
 pub mod wire;
 
 pub use addr::{Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr, ServiceRange};

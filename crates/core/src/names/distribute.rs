@@ -1,0 +1,270 @@
+//! Name distribution: bulk at contact, then one numbered message per change. Spec: tipc.md §3.7, §6.5.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::MAX_WAITING_UPDATES;
+use super::table::{Change, NameTable, PublishError};
+use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
+use crate::wire::{INTERNAL_HEADER, Message, User, View, seq};
+
+/// Message type: bindings made.
+const PUBLICATION: u8 = 0;
+/// Message type: bindings withdrawn.
+const WITHDRAWAL: u8 = 1;
+/// Size of one binding in a message, bytes.
+const ITEM: usize = 20;
+
+/// One binding in a message; its node is the origin of the message. Spec: tipc.md §3.7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameItem {
+    /// What is bound; may be upside down on the wire.
+    pub range: ServiceRange,
+    /// Port of the socket.
+    pub port: u32,
+    /// Key of the binding.
+    pub key: u32,
+}
+
+impl NameItem {
+    /// The 20 bytes of the item.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; ITEM] {
+        let words = [self.range.service, self.range.lower, self.range.upper, self.port, self.key];
+        let mut bytes = [0; ITEM];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// Reads the 20 bytes of an item.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; ITEM]) -> Self {
+        let mut words = bytes.chunks_exact(4).map(|c| c.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)));
+        let mut next = || words.next().unwrap_or(0);
+        let range = ServiceRange::new(next(), next(), next());
+        Self { range, port: next(), key: next() }
+    }
+
+    /// The items of a name message; trailing bytes that do not make a whole one are ignored.
+    pub fn all(message: View<'_>) -> impl Iterator<Item = NameItem> + '_ {
+        message.payload().as_chunks::<ITEM>().0.iter().map(Self::from_bytes)
+    }
+}
+
+impl From<&Binding> for NameItem {
+    fn from(b: &Binding) -> Self {
+        Self { range: b.range, port: b.port.port, key: b.key }
+    }
+}
+
+/// Sender side: turns own bindings into messages.
+#[derive(Clone, Debug)]
+pub struct Distributor {
+    next: u16,
+}
+
+impl Distributor {
+    /// A distributor whose first numbered message has number `first`: 0, save in tests of the wrap.
+    #[must_use]
+    pub const fn new(first: u16) -> Self {
+        Self { next: first }
+    }
+
+    /// Number of the next message.
+    #[must_use]
+    pub const fn next_number(&self) -> u16 {
+        self.next
+    }
+
+    /// The message that tells peers of an own change, and `None` if it does not leave the node. Broadcast it as it
+    /// is (destination node 0), or copy it to each peer with the destination set. Every one made must be sent, or the
+    /// peers wait for it.
+    pub fn announce(&mut self, own: NodeAddr, change: &Change) -> Option<Message> {
+        if change.binding.scope == Scope::Node {
+            return None;
+        }
+        let kind = if change.up { PUBLICATION } else { WITHDRAWAL };
+        let mut message = build(kind, own, NodeAddr::NONE, &NameItem::from(&change.binding).to_bytes());
+        message.set_name_seqno(self.next);
+        self.next = self.next.wrapping_add(1);
+        Some(message)
+    }
+
+    /// The messages that tell a new peer of all own bindings of cluster scope. `mss`: largest message that a link to
+    /// the peer carries in one packet, bytes. Spec: tipc.md §6.4, §6.5.
+    #[must_use]
+    pub fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
+        let per_message = (mss.saturating_sub(INTERNAL_HEADER) / ITEM).max(1);
+        let own = table.own_cluster_bindings();
+        let mut messages: Vec<Message> = own
+            .chunks(per_message)
+            .map(|part| {
+                let items: Vec<u8> = part.iter().flat_map(|b| NameItem::from(b).to_bytes()).collect();
+                self.bulk_message(table.own_node(), peer, &items)
+            })
+            .collect();
+        if messages.is_empty() {
+            // Nothing is bound, not even the node itself: the peer still needs the number (§14.3, 2026-98098).
+            messages.push(self.bulk_message(table.own_node(), peer, &[]));
+        }
+        if let Some(last) = messages.last_mut() {
+            last.set_name_last_bulk(true);
+            last.set_name_seqno(self.next);
+        }
+        messages
+    }
+
+    fn bulk_message(&self, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
+        let mut message = build(PUBLICATION, own, peer, items);
+        message.set_name_bulk(true);
+        message.set_bcast_ack_invalid(true);
+        message
+    }
+}
+
+fn build(kind: u8, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
+    let mut message = Message::build(User::NameDistributor, kind, INTERNAL_HEADER, items);
+    message.set_prev_node(own);
+    message.set_origin_node(own);
+    message.set_dest_node(peer);
+    message.set_name_numbered(true);
+    message
+}
+
+/// A peer keeps back a numbered message for so long that [`MAX_WAITING_UPDATES`] others wait for it: contact must be
+/// made anew, or the tables never agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("name update {missing} of the peer is missing and {MAX_WAITING_UPDATES} wait for it")]
+pub struct NamesOutOfStep {
+    /// Number of the message that is missing.
+    pub missing: u16,
+}
+
+/// What became of the items of the messages that were applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameReport {
+    /// Bindings added or withdrawn.
+    pub applied: u64,
+    /// Items with the upper end below the lower one.
+    pub inverted: u64,
+    /// Bindings that exist already.
+    pub duplicate: u64,
+    /// Bindings beyond the limit of the peer or of the table.
+    pub too_many: u64,
+    /// Withdrawals of something unknown.
+    pub unknown: u64,
+    /// Messages of another origin than the peer, or of an unknown type.
+    pub foreign: u64,
+    /// Messages with a number that was applied before, or waits already.
+    pub repeated: u64,
+}
+
+/// Receiver side, one per peer: the order of its messages, over unicast and broadcast arrivals alike.
+#[derive(Debug, Default)]
+pub struct NameReceiver {
+    open: bool,
+    next: u16,
+    waiting: BTreeMap<u16, Message>,
+}
+
+impl NameReceiver {
+    /// A receiver that waits for the bulk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Contact is lost: whatever comes next belongs to a new contact and begins with a bulk.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// True if the peer's whole bulk has arrived.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Messages that wait for an earlier one.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes a name message of `peer` from a link or the broadcast link, and applies to the table what is due.
+    ///
+    /// # Errors
+    /// [`NamesOutOfStep`] if too many messages wait: the caller resets the links to the peer.
+    pub fn receive(
+        &mut self,
+        peer: NodeAddr,
+        message: Message,
+        table: &mut NameTable,
+        changes: &mut Vec<Change>,
+        report: &mut NameReport,
+    ) -> Result<(), NamesOutOfStep> {
+        if message.origin_node() != peer || message.header_size() < INTERNAL_HEADER {
+            report.foreign += 1;
+            return Ok(());
+        }
+        let number = message.name_seqno();
+        let bulk = message.name_bulk();
+        if bulk && message.name_last_bulk() {
+            self.next = number;
+            self.open = true;
+            self.waiting.retain(|waiting, _| seq::le(number, *waiting)); // part of the bulk already
+        }
+        if bulk || !message.name_numbered() {
+            apply(peer, message.view(), table, changes, report);
+        } else if self.open && seq::lt(number, self.next) || self.waiting.contains_key(&number) {
+            report.repeated += 1;
+        } else if self.waiting.len() >= MAX_WAITING_UPDATES {
+            return Err(NamesOutOfStep { missing: self.next });
+        } else {
+            self.waiting.insert(number, message);
+        }
+        while self.open
+            && let Some(due) = self.waiting.remove(&self.next)
+        {
+            self.next = self.next.wrapping_add(1);
+            apply(peer, due.view(), table, changes, report);
+        }
+        Ok(())
+    }
+}
+
+/// Applies the items of one message.
+fn apply(
+    peer: NodeAddr,
+    message: View<'_>,
+    table: &mut NameTable,
+    changes: &mut Vec<Change>,
+    report: &mut NameReport,
+) {
+    let kind = message.kind();
+    if kind > WITHDRAWAL {
+        report.foreign += 1;
+        return;
+    }
+    for item in NameItem::all(message) {
+        let port = PortId { port: item.port, node: peer };
+        let result = if kind == PUBLICATION {
+            table.publish(Binding { range: item.range, scope: Scope::Cluster, port, key: item.key }).map(Some)
+        } else {
+            Ok(table.withdraw(item.range, port, item.key))
+        };
+        match result {
+            Ok(Some(change)) => {
+                report.applied += 1;
+                changes.push(change);
+            }
+            Ok(None) => report.unknown += 1,
+            Err(PublishError::Inverted(_)) => report.inverted += 1,
+            Err(PublishError::Duplicate(..)) => report.duplicate += 1,
+            Err(PublishError::TooMany(_) | PublishError::KeysUsedUp(_)) => report.too_many += 1,
+        }
+    }
+}

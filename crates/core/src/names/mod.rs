@@ -1,0 +1,29 @@
+//! The binding table and its distribution between nodes. Spec: tipc.md §1.2 to §1.4, §6.5, §7.7.
+//!
+//! [`NameTable`] holds every binding that this node knows and answers lookups. What changes in it is returned as
+//! [`Change`]s, in the order in which subscribers and peers must learn of them. [`Distributor`] turns the own changes
+//! into messages, [`NameReceiver`] (one per peer) puts a peer's messages into order and applies them.
+
+mod distribute;
+mod ranges;
+mod table;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod vector_tests;
+
+pub use distribute::{Distributor, NameItem, NameReceiver, NameReport, NamesOutOfStep};
+pub use table::{Change, Destinations, Lookup, NameTable, PublishError, ScopeRule, UnbindError};
+
+/// User bindings on one node; types 0, 1 and 2 are not counted. Spec: tipc.md §1.2.
+pub const MAX_USER_BINDINGS: usize = 65_534;
+/// Bindings that one peer may have: what a correct node can own, its node state included. Spec: tipc.md §14.2.
+pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
+/// Bindings in the whole table. Ours; at about 200 bytes each this bounds the table to some 200 MB.
+pub const MAX_BINDINGS: usize = 1 << 20;
+/// Name messages of one peer that wait for one with a lower number. Ours: far more than both link windows can hold
+/// back; a peer that exceeds it is out of step for good.
+pub const MAX_WAITING_UPDATES: usize = 16_384;

@@ -1,0 +1,246 @@
+//! The table against a reference model: plain lists, searched from the front, as the rules of tipc.md §1.4 read.
+
+use super::*;
+use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::rng::Rng;
+
+const OWN: NodeAddr = NodeAddr(0x0100_1001);
+
+struct ModelRange {
+    range: ServiceRange,
+    all: Vec<(u64, Binding)>,
+    local: Vec<(u64, Binding)>,
+}
+
+struct Model {
+    own: NodeAddr,
+    legacy: bool,
+    ranges: Vec<ModelRange>,
+    count: u64,
+}
+
+impl Model {
+    fn publish(&mut self, b: Binding) -> Result<bool, ()> {
+        if b.range.lower > b.range.upper {
+            return Err(());
+        }
+        let known = self
+            .ranges
+            .iter()
+            .flat_map(|r| &r.all)
+            .any(|(_, o)| o.range == b.range && o.port == b.port && o.key == b.key);
+        if known {
+            return Err(());
+        }
+        let at = self.ranges.iter().position(|r| r.range == b.range).unwrap_or_else(|| {
+            let at =
+                self.ranges.iter().position(|r| r.range.lower >= b.range.lower).unwrap_or(self.ranges.len());
+            self.ranges.insert(at, ModelRange { range: b.range, all: Vec::new(), local: Vec::new() });
+            at
+        });
+        let r = &mut self.ranges[at];
+        let first = r.all.is_empty();
+        r.all.insert(0, (self.count, b));
+        if b.port.node == self.own {
+            r.local.insert(0, (self.count, b));
+        }
+        self.count += 1;
+        Ok(first)
+    }
+
+    fn withdraw(&mut self, range: ServiceRange, port: PortId, key: u32) -> Option<bool> {
+        let same = |(_, b): &(u64, Binding)| b.port == port && b.key == key;
+        let at = self.ranges.iter().position(|r| r.range == range)?;
+        let r = &mut self.ranges[at];
+        let hit = r.all.iter().position(same)?;
+        r.all.remove(hit);
+        r.local.retain(|e| !same(e));
+        let last = r.all.is_empty();
+        if last {
+            self.ranges.remove(at);
+        }
+        Some(last)
+    }
+
+    fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<(u32, NodeAddr)> {
+        let covers = domain.0 == 0
+            || domain == self.own
+            || self.legacy && (domain.0 == self.own.0 & 0xffff_f000 || domain.0 == self.own.0 & 0xff00_0000);
+        if !covers {
+            return Some((0, domain));
+        }
+        for r in self.ranges.iter_mut().filter(|r| r.range.overlaps(&to.into())) {
+            let list = if domain == self.own {
+                if r.local.is_empty() {
+                    continue;
+                }
+                &mut r.local
+            } else if self.legacy && domain.0 == 0 && !r.local.is_empty() {
+                &mut r.local
+            } else {
+                &mut r.all
+            };
+            let taken = list.remove(0);
+            list.push(taken);
+            return Some((taken.1.port.port, taken.1.port.node));
+        }
+        None
+    }
+
+    fn entries(&self, range: ServiceRange) -> impl Iterator<Item = &(u64, Binding)> {
+        self.ranges.iter().filter(move |r| r.range.overlaps(&range)).flat_map(|r| &r.all)
+    }
+
+    fn snapshot(&self, range: ServiceRange, each: bool) -> Vec<Binding> {
+        let hits = self.ranges.iter().filter(|r| r.range.overlaps(&range));
+        let mut all: Vec<(u64, Binding)> = if each {
+            hits.flat_map(|r| r.all.clone()).collect()
+        } else {
+            hits.map(|r| *r.all.iter().min_by_key(|e| e.0).unwrap()).collect()
+        };
+        all.sort_by_key(|e| e.0);
+        all.into_iter().map(|e| e.1).collect()
+    }
+}
+
+/// Draws shaped so that equal lower ends, nesting, single instances and far ends all happen.
+fn any_range(rng: &mut Rng, spread: u64) -> ServiceRange {
+    let service = 100 + rng.below(3) as u32;
+    let lower = rng.below(spread) as u32;
+    let upper = match rng.below(8) {
+        0 => u32::MAX,
+        1 => lower.wrapping_sub(rng.below(3) as u32),
+        2..5 => lower,
+        _ => lower + rng.below(spread / 2 + 1) as u32,
+    };
+    ServiceRange::new(service, lower, upper)
+}
+
+fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
+    let mut rng = Rng::new(seed);
+    let mut table = NameTable::new(OWN, legacy, seed);
+    let mut model = Model { own: OWN, legacy, ranges: Vec::new(), count: 0 };
+    let mut alive: Vec<Binding> = Vec::new();
+    let nodes = [OWN, NodeAddr(0x0100_1002), NodeAddr(0x0100_1003), NodeAddr(0x0200_0001)];
+    let domains =
+        [NodeAddr(0), NodeAddr(0), OWN, nodes[1], NodeAddr(0x0100_1000), NodeAddr(0x0100_0000), nodes[3]];
+    for step in 0..steps {
+        let context = format!("seed {seed} step {step}");
+        match rng.below(20) {
+            0..6 => {
+                let port = PortId { port: 1 + rng.below(6) as u32, node: nodes[rng.below(4) as usize] };
+                let scope = if port.node == OWN && rng.below(3) == 0 { Scope::Node } else { Scope::Cluster };
+                let b = Binding { range: any_range(&mut rng, spread), scope, port, key: rng.below(4) as u32 };
+                let got = table.publish(b).map(|c| {
+                    assert!(c.up && c.binding == b, "{context}");
+                    c.edge
+                });
+                let expected = model.publish(b);
+                assert_eq!(got.map_err(|_| ()), expected, "{context}: publish {b:?}");
+                if expected.is_ok() {
+                    alive.push(b);
+                }
+            }
+            n if n < 6 + shrink => {
+                let picked = rng.below(alive.len() as u64 + 1) as usize;
+                let (range, port, key) = match alive.get(picked) {
+                    Some(b) => (b.range, b.port, b.key),
+                    None => (any_range(&mut rng, spread), PortId { port: 9, node: OWN }, 0),
+                };
+                let got = table.withdraw(range, port, key).map(|c| {
+                    assert!(!c.up, "{context}");
+                    c.edge
+                });
+                assert_eq!(got, model.withdraw(range, port, key), "{context}: withdraw {range}");
+                alive.retain(|b| (b.range, b.port, b.key) != (range, port, key));
+            }
+            11..17 => {
+                let to = ServiceAddr {
+                    service: 100 + rng.below(4) as u32,
+                    instance: rng.below(spread * 2) as u32,
+                };
+                let domain = domains[rng.below(7) as usize];
+                let got = table.lookup(to, domain).map(|l| (l.port, l.node));
+                assert_eq!(got, model.lookup(to, domain), "{context}: lookup {to} domain {domain}");
+            }
+            17 => {
+                let range = any_range(&mut rng, spread);
+                let range = ServiceRange { upper: range.upper.max(range.lower), ..range };
+                for each in [true, false] {
+                    assert_eq!(
+                        table.snapshot(range, each),
+                        model.snapshot(range, each),
+                        "{context}: {range}"
+                    );
+                }
+                let mut nodes: Vec<NodeAddr> = model.entries(range).map(|e| e.1.port.node).collect();
+                nodes.sort();
+                nodes.dedup();
+                let local = nodes.contains(&OWN);
+                nodes.retain(|n| *n != OWN);
+                assert_eq!(
+                    table.destination_nodes(range),
+                    Destinations { local, remote: nodes },
+                    "{context}"
+                );
+                for rule in
+                    [ScopeRule::Any, ScopeRule::Exactly(Scope::Cluster), ScopeRule::Exactly(Scope::Node)]
+                {
+                    let fits = |b: &Binding| rule == ScopeRule::Any || rule == ScopeRule::Exactly(b.scope);
+                    let here = model.entries(range).filter(|e| e.1.port.node == OWN && fits(&e.1));
+                    let mut expected: Vec<u32> = here.map(|e| e.1.port.port).collect();
+                    expected.sort();
+                    expected.dedup();
+                    let mut got = vec![77];
+                    table.local_ports(range, rule, &mut got);
+                    assert_eq!(got, expected, "{context}: {range} {rule:?}");
+                }
+            }
+            18 if rng.below(40) == 0 => {
+                let node = nodes[1 + rng.below(3) as usize];
+                let mut expected: Vec<(u64, Binding)> = model
+                    .ranges
+                    .iter()
+                    .flat_map(|r| r.all.clone())
+                    .filter(|e| e.1.port.node == node)
+                    .collect();
+                expected.sort_by_key(|e| e.0);
+                let changes = table.withdraw_node(node);
+                assert_eq!(changes.len(), expected.len(), "{context}");
+                for (change, (_, b)) in changes.iter().zip(&expected) {
+                    assert_eq!(change.binding, *b, "{context}");
+                    assert_eq!(Some(change.edge), model.withdraw(b.range, b.port, b.key), "{context}");
+                }
+                alive.retain(|b| b.port.node != node);
+            }
+            _ => {
+                let expected: Vec<Binding> = {
+                    let mut ranges: Vec<&ModelRange> = model.ranges.iter().collect();
+                    ranges.sort_by_key(|r| r.range.service); // stable: keeps the order within a type
+                    ranges.iter().flat_map(|r| r.all.iter().map(|e| e.1)).collect()
+                };
+                if rng.below(50) == 0 {
+                    assert_eq!(table.bindings(), expected, "{context}");
+                }
+                assert_eq!(table.len(), expected.len(), "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn few_overlapping_ranges_agree_with_the_model() {
+    for seed in 0..40 {
+        run(seed, seed % 2 == 0, 12, 3000, 5);
+    }
+}
+
+#[test]
+fn many_ranges_agree_with_the_model() {
+    for seed in 100..104 {
+        run(seed, false, 100_000, 6000, 1);
+    }
+    for seed in 200..204 {
+        run(seed, true, 600, 6000, 3);
+    }
+}
