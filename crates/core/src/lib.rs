@@ -16,6 +16,7 @@ pub mod outbox;
 pub mod rng;
 pub mod socket;
 pub mod time;
+pub mod topology;
 #[cfg(test)]
 mod vectors;
 pub mod wire;

@@ -1,0 +1,26 @@
+//! The topology service: who is where, and told when that changes. Spec: tipc.md §10.
+//!
+//! [`TopologyServer`] is the server's side for any number of connections; what an application sends and receives
+//! stands in [`Subscription`] and [`TopologyEvent`].
+
+mod codec;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+pub use codec::{
+    ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, TopologyEvent,
+};
+pub use server::{Close, TopologyServer, TopologyStats};
+
+/// Subscriptions on one node. Spec: tipc.md §10.2.
+pub const MAX_SUBSCRIPTIONS: usize = 65_535;
+/// Subscriptions of one connection, so that no single one can use up the node's. Ours. Spec: tipc.md §14.2.
+pub const MAX_CONNECTION_SUBSCRIPTIONS: usize = 16_384;
+/// Connections to the server. Ours.
+pub const MAX_CONNECTIONS: usize = 4096;
+/// Events that wait for one connection, 48 bytes each. Ours: twice the bindings that one node can own.
+pub const MAX_WAITING_EVENTS: usize = 131_072;
+/// Events that wait for all connections together, 48 bytes each. Ours: 48 MiB.
+pub const MAX_ALL_WAITING_EVENTS: usize = 1 << 20;
