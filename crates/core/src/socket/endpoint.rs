@@ -1,41 +1,94 @@
-//! One socket.
+//! One socket: its parts, and what it tells about itself. The other files of this folder hold what it does.
 
-use super::error::{AcceptError, ConnectError, OptionError, RecvError, SendError, StateError};
-use super::options::{OptionValue, SocketOption};
-use super::state::State;
-use super::types::{Destination, EndpointStats, Readiness, Received, RecvOptions, SocketKind, WaitReason};
-use super::uplink::{BindError, Uplink};
-use crate::addr::{NodeAddr, PortId, Scope, ServiceRange};
+use std::collections::BTreeSet;
+
+use super::error::{AcceptError, ConnectError, StateError};
+use super::flow::Flow;
+use super::nagle::Nagle;
+use super::options::Settings;
+use super::queue::ReceiveQueue;
+use super::setup::Request;
+use super::state::{Event, State};
+use super::teardown::Closing;
+use super::twins::Twins;
+use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
+use super::uplink::{BindError, SubmitError, Submitted, Uplink};
+use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::limits::RESERVED_TYPES;
+use crate::rng::Rng;
 use crate::time::Time;
-use crate::wire::Message;
+use crate::wire::{ErrorCode, Message};
 
 /// One socket: kind, state, queues and flow control. Spec: tipc.md §8.
 #[derive(Debug)]
 pub struct Endpoint {
-    port: u32,
-    kind: SocketKind,
-    state: State,
+    pub(super) port: u32,
+    pub(super) kind: SocketKind,
+    pub(super) state: State,
+    pub(super) settings: Settings,
+    /// The peer of the connection; while connecting, where the request went.
+    pub(super) peer: PortId,
+    /// Capabilities of the peer's node.
+    pub(super) capabilities: u16,
+    /// Largest message to the peer that is not fragmented, bytes.
+    pub(super) mss: usize,
+    /// The name by which the connection was set up.
+    pub(super) service: Option<ServiceAddr>,
+    pub(super) default_to: Option<Destination>,
+    pub(super) request: Option<Request>,
+    pub(super) queue: ReceiveQueue,
+    pub(super) twins: Twins,
+    pub(super) flow: Flow,
+    pub(super) nagle: Nagle,
+    /// Nodes whose links are full; bounded by the number of peers.
+    pub(super) congested: BTreeSet<NodeAddr>,
+    pub(super) probe_at: Option<Time>,
+    pub(super) probe_unanswered: bool,
+    pub(super) closing: Option<Closing>,
+    pub(super) closed: bool,
+    /// The application shut the connection down.
+    pub(super) shut: bool,
+    /// How the peer ended the connection.
+    pub(super) end: Option<ErrorCode>,
+    pub(super) error: Option<ConnectError>,
+    pub(super) blocked: Option<WaitReason>,
+    bindings: u32,
+    pub(super) rng: Rng,
+    pub(super) stats: EndpointStats,
 }
 
-#[expect(unused_variables, clippy::unused_self, reason = "behaviour follows")]
 impl Endpoint {
     /// A socket of `kind` with port number `port`; `seed` randomises the retries of connection requests.
     #[must_use]
-    pub fn new(now: Time, kind: SocketKind, port: u32, seed: u64) -> Self {
-        Self { port, kind, state: State::Open }
-    }
-
-    /// The socket for a connection request that [`Self::next_request`] of `listener` gave; tells the client.
-    #[must_use]
-    pub fn accepted(
-        now: Time,
-        port: u32,
-        seed: u64,
-        listener: &Endpoint,
-        syn: Message,
-        uplink: &mut dyn Uplink,
-    ) -> Self {
-        Self { port, kind: listener.kind, state: State::Established }
+    pub fn new(_now: Time, kind: SocketKind, port: u32, seed: u64) -> Self {
+        Self {
+            port,
+            kind,
+            state: State::Open,
+            settings: Settings::new(kind),
+            peer: PortId::default(),
+            capabilities: 0,
+            mss: 0,
+            service: None,
+            default_to: None,
+            request: None,
+            queue: ReceiveQueue::default(),
+            twins: Twins::default(),
+            flow: Flow::new(),
+            nagle: Nagle::new(),
+            congested: BTreeSet::new(),
+            probe_at: None,
+            probe_unanswered: false,
+            closing: None,
+            closed: false,
+            shut: false,
+            end: None,
+            error: None,
+            blocked: None,
+            bindings: 0,
+            rng: Rng::new(seed),
+            stats: EndpointStats::default(),
+        }
     }
 
     /// Port number.
@@ -56,13 +109,32 @@ impl Endpoint {
         self.state
     }
 
-    /// The other end of the connection, or of a connectionless socket's default destination if that is a port.
+    /// The other end of the connection, also after its end.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
-        None
+        let known = self.request.is_none() && matches!(self.state, State::Established | State::Disconnecting);
+        (known && self.peer.port != 0).then_some(self.peer)
     }
 
-    /// Binds to a range.
+    /// The name by which the connection was set up, if it was one.
+    #[must_use]
+    pub fn connected_service(&self) -> Option<ServiceAddr> {
+        self.service
+    }
+
+    /// The destination of sends without one on a connectionless socket.
+    #[must_use]
+    pub fn default_destination(&self) -> Option<Destination> {
+        self.default_to
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    /// Binds to a range. Spec: tipc.md §1.2.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -72,7 +144,18 @@ impl Endpoint {
         scope: Scope,
         uplink: &mut dyn Uplink,
     ) -> Result<(), BindError> {
-        uplink.bind(self.port, range, scope)
+        if range.service < RESERVED_TYPES {
+            return Err(BindError::Reserved);
+        }
+        if !range.is_valid() {
+            return Err(BindError::InvalidRange);
+        }
+        if self.state == State::Established || self.closing.is_some() || self.closed {
+            return Err(BindError::InvalidState);
+        }
+        uplink.bind(self.port, range, scope)?;
+        self.bindings = self.bindings.saturating_add(1);
+        Ok(())
     }
 
     /// Withdraws one binding, or all.
@@ -84,30 +167,29 @@ impl Endpoint {
         which: Option<(ServiceRange, Scope)>,
         uplink: &mut dyn Uplink,
     ) -> Result<(), BindError> {
-        uplink.unbind(self.port, which)
+        if which.is_none() && self.bindings == 0 {
+            return Ok(());
+        }
+        uplink.unbind(self.port, which)?;
+        self.bindings = if which.is_some() { self.bindings.saturating_sub(1) } else { 0 };
+        Ok(())
     }
 
-    /// Makes it a listener.
+    /// True if it holds a binding.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        self.bindings > 0
+    }
+
+    /// Makes it a listener. The queue of requests is bounded by the receive buffer. Spec: tipc.md §8.2.
     ///
     /// # Errors
     /// See [`StateError`].
     pub fn listen(&mut self) -> Result<(), StateError> {
-        Err(StateError::InUse)
-    }
-
-    /// Requests a connection: on success the state is [`State::Connecting`], and it becomes
-    /// [`State::Established`] or (see [`Self::take_error`]) [`State::Disconnecting`]. On a connectionless socket
-    /// sets the default destination instead; `None` removes it.
-    ///
-    /// # Errors
-    /// See [`ConnectError`].
-    pub fn connect(
-        &mut self,
-        now: Time,
-        to: Option<Destination>,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), ConnectError> {
-        Err(ConnectError::Refused)
+        if !self.kind.is_connection_oriented() {
+            return Err(StateError::Connectionless);
+        }
+        if self.enter(Event::Listen) { Ok(()) } else { Err(StateError::InUse) }
     }
 
     /// The oldest connection request of a listener, for [`Self::accepted`].
@@ -115,112 +197,130 @@ impl Endpoint {
     /// # Errors
     /// See [`AcceptError`].
     pub fn next_request(&mut self) -> Result<Message, AcceptError> {
-        Err(AcceptError::WouldBlock)
+        if self.state != State::Listen || self.closed {
+            return Err(AcceptError::NotListening);
+        }
+        self.queue.pop().ok_or_else(|| {
+            self.blocked = Some(WaitReason::NothingReceived { queued: 0 });
+            AcceptError::WouldBlock
+        })
     }
 
-    /// Sends `data`, on a STREAM possibly only its start; returns the bytes accepted.
-    ///
-    /// # Errors
-    /// See [`SendError`].
-    pub fn send(
+    /// Does `event`; false if the state does not allow it.
+    pub(super) fn enter(&mut self, event: Event) -> bool {
+        if let Some(state) = self.state.next(event) {
+            self.state = state;
+            return true;
+        }
+        false
+    }
+
+    /// Submits a message of the application, and remembers congestion.
+    pub(super) fn submit(
         &mut self,
-        now: Time,
-        data: &[u8],
-        to: Option<Destination>,
+        to: NodeAddr,
+        msg: Message,
         uplink: &mut dyn Uplink,
-    ) -> Result<usize, SendError> {
-        Err(SendError::NotConnected)
+    ) -> Result<(), SubmitError> {
+        let submitted = uplink.submit(to, msg)?;
+        self.submitted(submitted);
+        Ok(())
     }
 
-    /// Receives into `buffer`.
-    ///
-    /// # Errors
-    /// See [`RecvError`].
-    pub fn recv(
-        &mut self,
-        now: Time,
-        buffer: &mut [u8],
-        options: RecvOptions,
-        uplink: &mut dyn Uplink,
-    ) -> Result<Received, RecvError> {
-        Err(RecvError::NotConnected)
+    /// A message of the application was submitted.
+    pub(super) fn submitted(&mut self, submitted: Submitted) {
+        self.stats.sent_messages += 1;
+        if let Submitted::Congested(node) = submitted {
+            self.congested.insert(node);
+        }
     }
 
-    /// A message for this port (multicast: a copy of it) has arrived.
-    pub fn handle_message(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {}
-
-    /// The link to `node` (the broadcast link: [`NodeAddr::NONE`]) takes messages again.
-    pub fn wakeup(&mut self, now: Time, node: NodeAddr, uplink: &mut dyn Uplink) {}
-
-    /// Call at [`Self::deadline`].
-    pub fn handle_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {}
-
-    /// When [`Self::handle_timeout`] is due.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Time> {
-        None
-    }
-
-    /// What it can do without blocking.
+    /// What it can do without blocking. Spec: tipc.md §8.11.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        Readiness::default()
+        let received = !self.queue.is_empty();
+        let mut r = Readiness { read_closed: self.shut, hung_up: self.shut, ..Readiness::default() };
+        match self.state {
+            State::Established => {
+                r.writable = self.congested.is_empty() && !self.flow.is_congested() && self.closing.is_none();
+                r.readable = received;
+            }
+            State::Listen | State::Connecting => r.readable = received,
+            State::Open => {
+                r.writable = self.congested.is_empty();
+                r.readable = received && !self.kind.is_connection_oriented();
+            }
+            State::Disconnecting => {
+                r.readable = true;
+                r.hung_up = true;
+            }
+        }
+        r.readable |= self.shut;
+        r
     }
 
-    /// Why the last call would have blocked, if it still would.
+    /// Why the last call would have blocked, if it still would; while connecting, whom it waits for.
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {
-        None
+        let reason = match self.blocked? {
+            WaitReason::NothingReceived { .. } if self.queue.is_empty() && !self.is_over() => {
+                WaitReason::NothingReceived { queued: self.queue.data_len() }
+            }
+            WaitReason::LinkCongested { node, .. } if self.congested.contains(&node) => {
+                WaitReason::LinkCongested { node, importance: self.settings.importance }
+            }
+            WaitReason::PeerWindow { .. } if self.state == State::Established && self.flow.is_congested() => {
+                self.window_reason()
+            }
+            WaitReason::Connecting { .. } if self.state == State::Connecting => self.setup_reason(),
+            _ => return None,
+        };
+        Some(reason)
+    }
+
+    /// True if nothing can be received any more beside what is queued.
+    pub(super) fn is_over(&self) -> bool {
+        self.shut || self.closed || self.state == State::Disconnecting
+    }
+
+    pub(super) fn window_reason(&self) -> WaitReason {
+        WaitReason::PeerWindow {
+            peer: self.peer,
+            unacked: self.flow.unacked(),
+            window: self.flow.send_window(),
+        }
+    }
+
+    pub(super) fn link_reason(&self, node: NodeAddr) -> WaitReason {
+        WaitReason::LinkCongested { node, importance: self.settings.importance }
     }
 
     /// The error that ended connection setup or the connection, once (SO_ERROR).
     pub fn take_error(&mut self) -> Option<ConnectError> {
-        None
+        self.error.take()
     }
 
-    /// Ends the connection in both directions.
-    ///
-    /// # Errors
-    /// See [`StateError`].
-    pub fn shutdown(&mut self, now: Time, uplink: &mut dyn Uplink) -> Result<(), StateError> {
-        Ok(())
-    }
-
-    /// Closes: returns unread messages, ends the connection, withdraws all bindings. The endpoint is done when
-    /// [`Self::is_closed`]; until then (at most 8 s, waiting for congestion to clear) it wants messages, wake-ups
-    /// and timeouts as before.
-    pub fn close(&mut self, now: Time, uplink: &mut dyn Uplink) {}
-
-    /// True if nothing is left to do after [`Self::close`]; the owner may drop it.
+    /// When [`Self::handle_timeout`] is due.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
-        true
+    pub fn deadline(&self) -> Option<Time> {
+        let request = self.request.as_ref().map(Request::due);
+        let closing = self.closing.as_ref().map(|c| c.deadline);
+        [request, closing, self.probe_at, self.twins.deadline()].into_iter().flatten().min()
     }
 
-    /// Sets an option.
-    ///
-    /// # Errors
-    /// See [`OptionError`].
-    pub fn set_option(
-        &mut self,
-        option: SocketOption,
-        value: OptionValue,
-        uplink: &mut dyn Uplink,
-    ) -> Result<(), OptionError> {
-        Err(OptionError::NoSuchOption)
-    }
-
-    /// Value of an option.
-    ///
-    /// # Errors
-    /// See [`OptionError`].
-    pub fn option(&self, option: SocketOption) -> Result<u32, OptionError> {
-        Err(OptionError::NoSuchOption)
-    }
-
-    /// Counters.
-    #[must_use]
-    pub fn stats(&self) -> EndpointStats {
-        EndpointStats::default()
+    /// Call at [`Self::deadline`].
+    pub fn handle_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {
+        if self.closing.as_ref().is_some_and(|c| c.deadline <= now) {
+            self.finish_closing(uplink);
+        }
+        if self.request.as_ref().is_some_and(|r| r.due() <= now) {
+            self.request_timeout(now, uplink);
+        }
+        if self.probe_at.is_some_and(|at| at <= now) {
+            self.probe(now, uplink);
+        }
+        for msg in self.twins.expire(now) {
+            self.admit(now, msg, uplink);
+        }
     }
 }

@@ -78,6 +78,15 @@ pub enum SendError {
     /// The node's queues are full.
     #[error("no buffer space on this node")]
     NoBuffers,
+    /// The connection request was refused.
+    #[error("connection refused: the socket there does not listen")]
+    Refused,
+    /// The connection request was not answered in time.
+    #[error("no answer within the connect timeout")]
+    TimedOut,
+    /// The peer did not answer probes.
+    #[error("connection aborted: the peer does not answer probes")]
+    Aborted,
 }
 
 impl SendError {
@@ -95,6 +104,9 @@ impl SendError {
             Self::IsConnected => Errno::IsConnected,
             Self::BoundSocket | Self::NotSupported => Errno::NotSupported,
             Self::NoBuffers => Errno::NoBuffers,
+            Self::Refused => Errno::ConnectionRefused,
+            Self::TimedOut => Errno::TimedOut,
+            Self::Aborted => Errno::ConnectionAborted,
         }
     }
 }
@@ -125,6 +137,15 @@ pub enum RecvError {
     /// The peer, or the way to it, died.
     #[error("connection reset: the peer closed it with data unread, died, or its node was lost")]
     ConnectionReset,
+    /// The connection request was refused.
+    #[error("connection refused: the socket there does not listen")]
+    Refused,
+    /// The connection request was not answered in time.
+    #[error("no answer within the connect timeout")]
+    TimedOut,
+    /// The peer did not answer probes.
+    #[error("connection aborted: the peer does not answer probes")]
+    Aborted,
 }
 
 impl RecvError {
@@ -136,6 +157,9 @@ impl RecvError {
             Self::EmptyBuffer => Errno::Invalid,
             Self::NotConnected => Errno::NotConnected,
             Self::ConnectionReset => Errno::ConnectionReset,
+            Self::Refused => Errno::ConnectionRefused,
+            Self::TimedOut => Errno::TimedOut,
+            Self::Aborted => Errno::ConnectionAborted,
         }
     }
 }

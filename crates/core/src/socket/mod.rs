@@ -5,16 +5,31 @@
 //! at which it wants to be called by [`Endpoint::deadline`]. Every call does its work at once or says that it would
 //! block; [`Endpoint::wait_reason`] then tells who is waited for. Spec: tipc.md §8.
 
+mod control;
+mod deliver;
 mod endpoint;
 mod error;
+mod flow;
+mod nagle;
 mod options;
+mod queue;
+mod recv;
+mod returned;
+mod send;
+mod setup;
 mod state;
+mod teardown;
+mod twins;
 mod types;
 mod uplink;
+
+#[cfg(test)]
+mod tests;
 
 pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
 pub use options::{OptionValue, SocketOption};
+pub use returned::reverse;
 pub use state::State;
 pub use types::{
     Destination, EndpointStats, Method, Readiness, Received, RecvOptions, Returned, SocketKind, WaitReason,

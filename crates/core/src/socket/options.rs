@@ -1,5 +1,16 @@
 //! Options of a socket, by the numbers of level 271. Spec: tipc.md §8.9.
 
+use super::endpoint::Endpoint;
+use super::error::OptionError;
+use super::types::{Method, RecvOptions, SocketKind};
+use super::uplink::Uplink;
+use crate::addr::Importance;
+
+/// Default connect timeout, milliseconds. Spec: tipc.md §15.
+pub(super) const DEFAULT_CONNECT_TIMEOUT_MS: u16 = 8000;
+/// Receive buffer, bytes: smallest, default, largest (`tipc_rmem`). Spec: tipc.md §8.7.
+const RECEIVE_BUFFER: [usize; 3] = [512 * 1024, 2 * 1024 * 1024, 16 * 1024 * 1024];
+
 /// An option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
@@ -10,9 +21,9 @@ pub enum SocketOption {
     SourceDroppable = 128,
     /// Undeliverable messages are dropped, not returned.
     DestDroppable = 129,
-    /// Connect timeout, milliseconds (16 bits).
+    /// Connect timeout, milliseconds (16 bits); 0 stands for the default of 8000.
     ConnectTimeout = 130,
-    /// Always 0.
+    /// Always 0; read-only.
     NodeReceiveQueueDepth = 131,
     /// Messages in the receive queue; read-only.
     ReceiveQueueDepth = 132,
@@ -24,14 +35,36 @@ pub enum SocketOption {
     GroupJoin = 135,
     /// Leave the group; no value.
     GroupLeave = 136,
-    /// Bytes in the receive queue; read-only.
+    /// Bytes in the receive queue, with overhead; read-only.
     ReceiveQueueUsed = 137,
-    /// STREAM: no Nagle.
+    /// STREAM: no Nagle; write-only.
     NoDelay = 138,
-    /// Receive buffer, bytes (SO_RCVBUF of level SOL_SOCKET).
+    /// Receive buffer, 512 KiB to 16 MiB (SO_RCVBUF of level SOL_SOCKET); values outside are clamped.
     ReceiveBuffer = 1008,
-    /// STREAM: least bytes that a receive waits for (SO_RCVLOWAT of level SOL_SOCKET).
+    /// STREAM: least bytes that a blocking receive waits for (SO_RCVLOWAT of level SOL_SOCKET), at least 1.
     ReceiveLowWater = 1018,
+}
+
+impl SocketOption {
+    /// The option of level 271 with this number.
+    #[must_use]
+    pub const fn from_number(n: u32) -> Option<Self> {
+        Some(match n {
+            127 => Self::Importance,
+            128 => Self::SourceDroppable,
+            129 => Self::DestDroppable,
+            130 => Self::ConnectTimeout,
+            131 => Self::NodeReceiveQueueDepth,
+            132 => Self::ReceiveQueueDepth,
+            133 => Self::MulticastBroadcast,
+            134 => Self::MulticastReplicast,
+            135 => Self::GroupJoin,
+            136 => Self::GroupLeave,
+            137 => Self::ReceiveQueueUsed,
+            138 => Self::NoDelay,
+            _ => return None,
+        })
+    }
 }
 
 /// Value of an option.
@@ -41,4 +74,119 @@ pub enum OptionValue {
     None,
     /// A number; booleans are 0 and not 0.
     Number(u32),
+}
+
+/// What the options set.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) importance: Importance,
+    pub(super) source_droppable: bool,
+    pub(super) dest_droppable: bool,
+    pub(super) connect_timeout: u16,
+    pub(super) receive_buffer: usize,
+    pub(super) low_water: usize,
+    pub(super) no_delay: bool,
+}
+
+impl Settings {
+    /// The defaults of a kind. Spec: tipc.md §8.1.
+    pub(super) const fn new(kind: SocketKind) -> Self {
+        let [_, receive_buffer, _] = RECEIVE_BUFFER;
+        Self {
+            importance: Importance::Low,
+            source_droppable: matches!(kind, SocketKind::Dgram),
+            dest_droppable: !kind.is_connection_oriented(),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT_MS,
+            receive_buffer,
+            low_water: 1,
+            no_delay: false,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// See [`OptionError`].
+    pub fn set_option(
+        &mut self,
+        option: SocketOption,
+        value: OptionValue,
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), OptionError> {
+        match (option, value) {
+            (SocketOption::GroupJoin | SocketOption::GroupLeave, _) => Err(OptionError::NotSupported),
+            (SocketOption::MulticastBroadcast, OptionValue::None) => {
+                uplink.multicast_method(self.port, Some(Method::Broadcast));
+                Ok(())
+            }
+            (SocketOption::MulticastReplicast, OptionValue::None) => {
+                uplink.multicast_method(self.port, Some(Method::Replicast));
+                Ok(())
+            }
+            (_, OptionValue::Number(n)) => self.set_number(option, n),
+            _ => Err(OptionError::Invalid),
+        }
+    }
+
+    fn set_number(&mut self, option: SocketOption, n: u32) -> Result<(), OptionError> {
+        match option {
+            SocketOption::Importance => {
+                self.settings.importance = Importance::from_number(n).ok_or(OptionError::Invalid)?;
+            }
+            SocketOption::SourceDroppable if self.kind == SocketKind::Stream => {
+                return Err(OptionError::NoSuchOption);
+            }
+            SocketOption::SourceDroppable => self.settings.source_droppable = n != 0,
+            SocketOption::DestDroppable => self.settings.dest_droppable = n != 0,
+            SocketOption::ConnectTimeout => self.settings.connect_timeout = (n & 0xffff) as u16,
+            SocketOption::NoDelay => {
+                self.settings.no_delay = n != 0;
+                if self.settings.no_delay {
+                    self.nagle.set_max(0);
+                } else {
+                    self.allow_nagle();
+                }
+            }
+            SocketOption::ReceiveBuffer => {
+                let [least, _, most] = RECEIVE_BUFFER;
+                self.settings.receive_buffer = (n as usize).clamp(least, most);
+            }
+            SocketOption::ReceiveLowWater => self.settings.low_water = (n as usize).max(1),
+            _ => return Err(OptionError::Invalid),
+        }
+        Ok(())
+    }
+
+    /// Value of an option.
+    ///
+    /// # Errors
+    /// [`OptionError::Invalid`] if the option cannot be read.
+    pub fn option(&self, option: SocketOption) -> Result<u32, OptionError> {
+        let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Ok(match option {
+            SocketOption::Importance => self.settings.importance as u32,
+            SocketOption::SourceDroppable => u32::from(self.settings.source_droppable),
+            SocketOption::DestDroppable => u32::from(self.settings.dest_droppable),
+            SocketOption::ConnectTimeout => u32::from(self.settings.connect_timeout),
+            SocketOption::NodeReceiveQueueDepth | SocketOption::GroupJoin => 0,
+            SocketOption::ReceiveQueueDepth => small(self.queue.len()),
+            SocketOption::ReceiveQueueUsed => small(self.queue.charged()),
+            SocketOption::ReceiveBuffer => small(self.settings.receive_buffer),
+            SocketOption::ReceiveLowWater => small(self.settings.low_water),
+            _ => return Err(OptionError::Invalid),
+        })
+    }
+
+    /// Bytes that a blocking receive on a STREAM collects, over several calls of [`Self::recv`], before it returns:
+    /// the low-water mark, or the whole buffer for [`RecvOptions::wait_all`]. 1 for the other kinds.
+    #[must_use]
+    pub fn receive_goal(&self, buffer: usize, options: RecvOptions) -> usize {
+        match self.kind {
+            SocketKind::Stream if options.wait_all => buffer,
+            SocketKind::Stream => self.settings.low_water.min(buffer),
+            _ => 1,
+        }
+    }
 }

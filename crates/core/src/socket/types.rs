@@ -55,7 +55,8 @@ impl Destination {
 pub struct RecvOptions {
     /// Leave what was read in the queue (MSG_PEEK).
     pub peek: bool,
-    /// STREAM: wait until the whole buffer can be filled (MSG_WAITALL).
+    /// STREAM: fill the whole buffer (MSG_WAITALL). A single call yields what is there; whoever blocks calls again
+    /// for the rest, see [`super::Endpoint::receive_goal`].
     pub wait_all: bool,
     /// Not STREAM: leave what does not fit for the next call instead of cutting it off (MSG_EOR).
     pub keep_remainder: bool,

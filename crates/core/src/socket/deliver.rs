@@ -1,0 +1,196 @@
+//! Messages that arrive: what is taken, what goes back, what is dropped. Spec: tipc.md §7.6, §8.2 to §8.7.
+
+use super::endpoint::Endpoint;
+use super::error::ConnectError;
+use super::returned::reverse;
+use super::state::{Event, State};
+use super::twins::Filtered;
+use super::uplink::Uplink;
+use crate::addr::NodeAddr;
+use crate::limits::capability;
+use crate::time::Time;
+use crate::wire::{ErrorCode, Message, MessageType, User};
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Queue,
+    /// It has done its work.
+    Done,
+    Reject,
+}
+
+impl Endpoint {
+    /// A message for this port (multicast: a copy of it) has arrived.
+    pub fn handle_message(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
+        if !msg.header_fits() {
+            self.stats.dropped += 1;
+        } else if msg.user() == User::ConnManager {
+            self.connection_control(msg, uplink);
+        } else if !msg.is_data() {
+            self.stats.dropped += 1;
+        } else if msg.message_type() == MessageType::Mcast && !self.is_returned_multicast(&msg) {
+            self.handle_multicast(now, msg, uplink);
+        } else {
+            self.admit(now, msg, uplink);
+        }
+    }
+
+    /// The dummy of a method switch also carries an error, but never data.
+    fn is_returned_multicast(&self, msg: &Message) -> bool {
+        msg.error_code() != ErrorCode::Ok && !(msg.syn() && msg.data().is_empty())
+    }
+
+    fn handle_multicast(&mut self, now: Time, mut msg: Message, uplink: &mut dyn Uplink) {
+        msg.set_dest_port(self.port);
+        if self.kind.is_connection_oriented() {
+            return self.respond(msg, ErrorCode::NoPort, uplink);
+        }
+        if !msg.syn() && self.twins.is_empty() {
+            return self.admit(now, msg, uplink);
+        }
+        match self.twins.filter(now, uplink.own_node(), msg, self.settings.receive_buffer) {
+            Filtered::Deliver(msg) => self.admit(now, msg, uplink),
+            Filtered::Release(all) => all.into_iter().for_each(|msg| self.admit(now, msg, uplink)),
+            Filtered::Held => {}
+            Filtered::Overflow(msg) => {
+                self.stats.overloads += 1;
+                self.respond(msg, ErrorCode::Overload, uplink);
+            }
+        }
+    }
+
+    /// Decides about a payload message, and queues it or sends it back.
+    pub(super) fn admit(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
+        let verdict = match () {
+            () if self.closed || is_group(&msg) => Verdict::Reject,
+            () if self.kind.is_connection_oriented() => self.filter_connected(now, &msg, uplink),
+            () if msg.message_type() == MessageType::Conn => Verdict::Reject,
+            () => Verdict::Queue,
+        };
+        match verdict {
+            Verdict::Queue => self.enqueue(msg, uplink),
+            Verdict::Done => {}
+            Verdict::Reject => self.respond(msg, ErrorCode::NoPort, uplink),
+        }
+    }
+
+    fn enqueue(&mut self, msg: Message, uplink: &mut dyn Uplink) {
+        let error = msg.error_code() != ErrorCode::Ok;
+        if !error && msg.data().is_empty() && self.state != State::Listen {
+            return; // never delivered
+        }
+        // the end of a connection must not get lost; there is only one
+        let must_fit = error && self.kind.is_connection_oriented();
+        if !must_fit && !self.queue.has_room(&msg, self.settings.receive_buffer, self.flow.is_legacy()) {
+            self.stats.overloads += 1;
+            return self.respond(msg, ErrorCode::Overload, uplink);
+        }
+        self.stats.returned_to_us += u64::from(error);
+        self.queue.push(msg);
+    }
+
+    /// Sends `msg` back, if its sender wants that.
+    pub(super) fn respond(&mut self, msg: Message, code: ErrorCode, uplink: &mut dyn Uplink) {
+        let Some(back) = reverse(uplink.own_node(), msg, code) else {
+            self.stats.dropped += 1;
+            return;
+        };
+        let to = back.dest_node().unwrap_or(NodeAddr::NONE);
+        // whoever cannot be reached does not need the answer
+        let _ = uplink.submit(to, back);
+        self.stats.rejected += 1;
+    }
+
+    fn filter_connected(&mut self, now: Time, msg: &Message, uplink: &mut dyn Uplink) -> Verdict {
+        self.nagle.heard();
+        match self.state {
+            State::Open | State::Disconnecting => Verdict::Reject,
+            State::Listen => self.filter_listening(msg, uplink),
+            State::Connecting => self.filter_connecting(now, msg, uplink),
+            State::Established => self.filter_established(msg, uplink),
+        }
+    }
+
+    fn filter_listening(&self, msg: &Message, uplink: &mut dyn Uplink) -> Verdict {
+        let old_node = || uplink.capabilities(msg.origin_node()) & capability::SYN_BIT == 0;
+        let request = matches!(msg.message_type(), MessageType::Named | MessageType::Direct)
+            && msg.error_code() == ErrorCode::Ok
+            && (msg.syn() || msg.origin_node() != uplink.own_node() && old_node());
+        if request && self.closing.is_none() { Verdict::Queue } else { Verdict::Reject }
+    }
+
+    fn filter_connecting(&mut self, now: Time, msg: &Message, uplink: &mut dyn Uplink) -> Verdict {
+        let on_connection = msg.message_type() == MessageType::Conn;
+        if on_connection && msg.error_code() == ErrorCode::Ok {
+            self.enter(Event::Answer);
+            self.establish(now, msg.origin(), uplink);
+            self.settings.importance = msg.importance();
+            return if msg.data().is_empty() { Verdict::Done } else { Verdict::Queue };
+        }
+        if !on_connection && !self.is_returned_request(msg) {
+            return Verdict::Reject;
+        }
+        if !on_connection && msg.error_code() == ErrorCode::Overload {
+            self.retry_request(now);
+            return Verdict::Done;
+        }
+        self.request = None;
+        self.enter(Event::Refuse);
+        self.error = Some(ConnectError::Refused);
+        self.end = Some(msg.error_code());
+        Verdict::Queue
+    }
+
+    fn filter_established(&mut self, msg: &Message, uplink: &mut dyn Uplink) -> Verdict {
+        self.push_collected(uplink);
+        if !self.is_from_peer(msg, uplink.own_node()) {
+            return Verdict::Reject;
+        }
+        if msg.error_code() != ErrorCode::Ok {
+            self.end = Some(msg.error_code());
+            self.enter(Event::PeerEnd);
+            self.probe_at = None;
+            uplink.forget(self.port);
+            self.continue_closing(uplink);
+            return if self.closed { Verdict::Done } else { Verdict::Queue };
+        }
+        if msg.message_type() != MessageType::Conn {
+            return Verdict::Reject;
+        }
+        if msg.ack_required() {
+            self.acknowledge(true, uplink);
+        }
+        Verdict::Queue
+    }
+
+    /// The peer is gone without a message of its own for the queue: queues one.
+    pub(super) fn lost_peer(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
+        if !self.enter(Event::PeerEnd) {
+            return;
+        }
+        self.end = Some(code);
+        self.probe_at = None;
+        uplink.forget(self.port);
+        let mut abort = self.connection_message(&[], self.peer.node);
+        abort.set_origin_port(self.peer.port);
+        abort.set_dest_port(self.port);
+        abort.set_error_code(code);
+        self.queue.push(abort);
+        self.continue_closing(uplink);
+    }
+
+    /// The link to `node` (the broadcast link: [`NodeAddr::NONE`]) takes messages again.
+    pub fn wakeup(&mut self, _now: Time, node: NodeAddr, uplink: &mut dyn Uplink) {
+        self.congested.remove(&node);
+        if self.state == State::Established {
+            self.push_collected(uplink);
+        }
+        self.continue_closing(uplink);
+    }
+}
+
+fn is_group(msg: &Message) -> bool {
+    use MessageType::{GroupBcast, GroupEvent, GroupMcast, GroupUcast};
+    matches!(msg.message_type(), GroupEvent | GroupBcast | GroupMcast | GroupUcast)
+}

@@ -1,0 +1,86 @@
+//! The receive queue and its limits. Spec: tipc.md §8.7.
+
+use std::collections::VecDeque;
+
+use super::flow::LEGACY_WINDOW;
+use crate::limits::MAX_MESSAGE;
+use crate::wire::{ErrorCode, Message, MessageType};
+
+/// What a queued message costs beside its bytes: allocation and bookkeeping, bytes.
+const MESSAGE_OVERHEAD: usize = 128;
+/// Importance level of messages that came back. Spec: tipc.md §2.4.
+const SYSTEM_LEVEL: u32 = 4;
+/// Queue limit of connections to peers that count messages, bytes.
+const LEGACY_LIMIT: usize = (2 * LEGACY_WINDOW as usize + 1) * (MAX_MESSAGE + MESSAGE_OVERHEAD);
+
+/// What a message costs of the receive buffer, bytes.
+pub(super) fn charge(msg: &Message) -> usize {
+    msg.size() + MESSAGE_OVERHEAD
+}
+
+/// Messages for the application, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct ReceiveQueue {
+    messages: VecDeque<Message>,
+    charged: usize,
+    /// Bytes of the first message's data that were read.
+    pub(super) read: usize,
+}
+
+impl ReceiveQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Cost of all messages, bytes.
+    pub(super) fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// Data bytes of all messages that were not read yet.
+    pub(super) fn data_len(&self) -> usize {
+        self.messages.iter().map(|m| m.data().len()).sum::<usize>().saturating_sub(self.read)
+    }
+
+    pub(super) fn front(&self) -> Option<&Message> {
+        self.messages.front()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Message> {
+        self.messages.iter()
+    }
+
+    pub(super) fn push(&mut self, msg: Message) {
+        self.charged += charge(&msg);
+        self.messages.push_back(msg);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Message> {
+        let msg = self.messages.pop_front()?;
+        self.charged -= charge(&msg);
+        self.read = 0;
+        Some(msg)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// True if there is room for `msg` in a receive buffer of `buffer` bytes.
+    pub(super) fn has_room(&self, msg: &Message, buffer: usize, legacy_peer: bool) -> bool {
+        self.charged + charge(msg) < limit(msg, buffer, legacy_peer)
+    }
+}
+
+fn limit(msg: &Message, buffer: usize, legacy_peer: bool) -> usize {
+    match msg.message_type() {
+        MessageType::Conn if legacy_peer => LEGACY_LIMIT,
+        MessageType::Conn => buffer,
+        _ if msg.error_code() != ErrorCode::Ok => buffer << SYSTEM_LEVEL,
+        _ => buffer << msg.importance() as u32,
+    }
+}

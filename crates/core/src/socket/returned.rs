@@ -1,0 +1,47 @@
+//! Sending a message back to where it came from. Spec: tipc.md §2.5.
+
+use crate::addr::NodeAddr;
+use crate::limits::MAX_RETURNED_DATA;
+use crate::wire::{BASIC_HEADER, ErrorCode, Message, Packet, SHORT_HEADER};
+
+/// Turns `msg`, which cannot be delivered on node `own` for the reason `code`, into the message that goes back to
+/// its sender, whose node is its destination node then. `None` if it must be dropped instead: because its sender
+/// wants that, or because it is itself on its way back.
+#[must_use]
+pub fn reverse(own: NodeAddr, msg: Message, code: ErrorCode) -> Option<Message> {
+    if msg.dest_droppable() || msg.error_code() != ErrorCode::Ok {
+        return None;
+    }
+    let (from, to) = (msg.origin_port(), msg.dest_port());
+    let node = msg.prev_node();
+    // the sender of a connection request keeps a copy for the next attempt
+    let keep = if msg.syn() && code == ErrorCode::Overload { 0 } else { MAX_RETURNED_DATA };
+    let mut back = with_node_fields(msg);
+    if back.data().len() > keep {
+        back.truncate_data(keep);
+    }
+    back.set_error_code(code);
+    back.set_non_sequenced(false);
+    back.set_origin_port(to);
+    back.set_dest_port(from);
+    back.set_prev_node(own);
+    back.set_origin_node(own);
+    back.set_dest_node(node);
+    Some(back)
+}
+
+/// `msg` with a header that has room for nodes.
+fn with_node_fields(msg: Message) -> Message {
+    if msg.header_size() > SHORT_HEADER {
+        return msg;
+    }
+    let data = msg.data();
+    let data = data.get(..MAX_RETURNED_DATA).unwrap_or(data);
+    let mut longer = Packet::build(msg.user(), msg.kind(), BASIC_HEADER, data);
+    let header_and_size = (0xf << 21) | 0x1_ffff;
+    longer.set_word(0, msg.word(0) & !header_and_size | longer.word(0) & header_and_size);
+    for word in 1..SHORT_HEADER / 4 {
+        longer.set_word(word, msg.word(word));
+    }
+    longer
+}

@@ -1,0 +1,224 @@
+//! Sending. Spec: tipc.md §2.2, §7.7, §8.5, §8.6, §8.8.
+
+use super::endpoint::Endpoint;
+use super::error::{ConnectError, SendError};
+use super::nagle::Collected;
+use super::state::State;
+use super::types::{Destination, SocketKind, WaitReason};
+use super::uplink::Uplink;
+use crate::addr::{NodeAddr, PortId, ServiceRange};
+use crate::limits::MAX_USER_DATA;
+use crate::time::Time;
+use crate::wire::{
+    BASIC_HEADER, MULTICAST_HEADER, Message, MessageType, NAMED_HEADER, Packet, SHORT_HEADER, User,
+};
+
+/// Lookup scope "cluster" of a header. Spec: tipc.md §2.1.
+const SCOPE_CLUSTER: u8 = 2;
+
+impl Endpoint {
+    /// Sends `data`, on a STREAM possibly only its start; returns the bytes accepted. With a destination on an open
+    /// socket that makes connections, requests one by sending `data` with the request; on a connected socket the
+    /// destination is ignored. Spec: tipc.md §8.2.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send(
+        &mut self,
+        now: Time,
+        data: &[u8],
+        to: Option<Destination>,
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
+        self.blocked = None;
+        if data.len() > MAX_USER_DATA && self.kind != SocketKind::Stream {
+            return Err(SendError::MessageSize);
+        }
+        if !self.kind.is_connection_oriented() {
+            let to = to.or(self.default_to).ok_or(SendError::DestinationRequired)?;
+            return self.send_to(to, data, uplink);
+        }
+        match (self.state, to) {
+            _ if self.shut || self.closing.is_some() => Err(SendError::Broken),
+            (State::Open, Some(to)) => self.request(now, to, data, uplink),
+            (State::Open | State::Connecting, _) => Err(SendError::NotConnected),
+            (State::Established, _) => self.send_connected(data, uplink),
+            (State::Listen, _) => Err(SendError::Broken),
+            (State::Disconnecting, _) => Err(match self.error.take() {
+                Some(ConnectError::Send(e)) => e,
+                Some(ConnectError::TimedOut) => SendError::TimedOut,
+                Some(ConnectError::Aborted) => SendError::Aborted,
+                Some(ConnectError::Refused) => SendError::Refused,
+                _ => SendError::Broken,
+            }),
+        }
+    }
+
+    fn send_to(&mut self, to: Destination, data: &[u8], uplink: &mut dyn Uplink) -> Result<usize, SendError> {
+        if let Destination::Range(range) = to {
+            return self.send_multicast(range, data, uplink);
+        }
+        let (dest, msg) = self.addressed(to, data, uplink)?;
+        if self.congested.contains(&dest.node) {
+            return self.would_block(self.link_reason(dest.node));
+        }
+        self.submit(dest.node, msg, uplink)?;
+        self.stats.sent_bytes += data.len() as u64;
+        Ok(data.len())
+    }
+
+    fn send_multicast(
+        &mut self,
+        range: ServiceRange,
+        data: &[u8],
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
+        if !range.is_valid() {
+            return Err(SendError::InvalidDestination);
+        }
+        if let Some(node) = self.congested.first() {
+            return self.would_block(self.link_reason(*node));
+        }
+        let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink.own_node());
+        msg.set_src_droppable(false); // on a multicast the bit tells the method
+        msg.set_lookup_scope(SCOPE_CLUSTER);
+        msg.set_name_type(range.service);
+        msg.set_name_lower(range.lower);
+        msg.set_name_upper(range.upper);
+        let submitted = uplink.submit_multicast(msg)?;
+        self.submitted(submitted);
+        self.stats.sent_bytes += data.len() as u64;
+        Ok(data.len())
+    }
+
+    /// The message with `data` to one socket, and that socket, or port 0 of the node that will look for it.
+    pub(super) fn addressed(
+        &mut self,
+        to: Destination,
+        data: &[u8],
+        uplink: &mut dyn Uplink,
+    ) -> Result<(PortId, Message), SendError> {
+        let own = uplink.own_node();
+        let (mut dest, mut msg) = match to {
+            Destination::Range(_) => return Err(SendError::InvalidDestination),
+            Destination::Port(dest) => (dest, self.message(MessageType::Direct, BASIC_HEADER, data, own)),
+            Destination::Service { addr, domain } => {
+                let found = uplink.resolve(addr, domain).ok_or(SendError::HostUnreachable)?;
+                let mut msg = self.message(MessageType::Named, NAMED_HEADER, data, own);
+                msg.set_lookup_scope(found.scope);
+                msg.set_name_type(addr.service);
+                msg.set_name_instance(addr.instance);
+                (PortId { port: found.port, node: found.node }, msg)
+            }
+        };
+        if dest.node.is_none() {
+            dest.node = own;
+        }
+        msg.set_dest_node(dest.node);
+        msg.set_dest_port(dest.port);
+        Ok((dest, msg))
+    }
+
+    /// A message with what all have in common.
+    fn message(&self, kind: MessageType, header: usize, data: &[u8], own: NodeAddr) -> Message {
+        let mut msg = Packet::build(User::from(self.settings.importance as u8), kind.into(), header, data);
+        msg.set_src_droppable(self.settings.source_droppable);
+        msg.set_dest_droppable(self.settings.dest_droppable);
+        msg.set_prev_node(own);
+        msg.set_origin_node(own);
+        msg.set_origin_port(self.port);
+        msg
+    }
+
+    /// A message on the connection.
+    pub(super) fn connection_message(&self, data: &[u8], own: NodeAddr) -> Message {
+        let mut msg = self.message(MessageType::Conn, SHORT_HEADER, data, own);
+        msg.set_dest_port(self.peer.port);
+        msg
+    }
+
+    fn send_connected(&mut self, data: &[u8], uplink: &mut dyn Uplink) -> Result<usize, SendError> {
+        if self.kind == SocketKind::Stream && data.is_empty() {
+            return Ok(0);
+        }
+        let mut rest = data;
+        let mut sent = 0;
+        loop {
+            if let Some(reason) = self.connection_blocked() {
+                let refused = self.would_block(reason);
+                return if sent > 0 { Ok(sent) } else { refused };
+            }
+            let (chunk, later) = rest.split_at(rest.len().min(MAX_USER_DATA));
+            match self.send_chunk(chunk, uplink) {
+                Ok(()) => {}
+                Err(_) if sent > 0 => return Ok(sent),
+                Err(e) => return Err(e),
+            }
+            self.stats.sent_bytes += chunk.len() as u64;
+            sent += chunk.len();
+            rest = later;
+            if rest.is_empty() {
+                return Ok(sent);
+            }
+        }
+    }
+
+    fn send_chunk(&mut self, chunk: &[u8], uplink: &mut dyn Uplink) -> Result<(), SendError> {
+        let own = uplink.own_node();
+        if self.nagle.wants(chunk.len()) {
+            let empty = self.connection_message(&[], own);
+            if self.nagle.collect(chunk, || empty.clone()) == Collected::Flush {
+                self.send_collected(uplink)?;
+            }
+            return Ok(());
+        }
+        let msg = self.connection_message(chunk, own);
+        // an empty message is never acknowledged
+        let cost = if chunk.is_empty() { 0 } else { self.flow.cost(msg.size()) };
+        self.send_collected(uplink)?;
+        self.submit(self.peer.node, msg, uplink)?;
+        self.flow.sent(cost);
+        Ok(())
+    }
+
+    /// Sends what Nagle has collected, whatever the window: it was bounded when it was collected.
+    fn send_collected(&mut self, uplink: &mut dyn Uplink) -> Result<(), SendError> {
+        if self.nagle.is_empty() {
+            return Ok(());
+        }
+        let (messages, blocks) = self.nagle.take();
+        self.flow.sent(if self.flow.is_legacy() { messages.len() as u32 } else { blocks });
+        for msg in messages {
+            self.submit(self.peer.node, msg, uplink)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what Nagle has collected because something came from the peer or the link, unless the link is full.
+    pub(super) fn push_collected(&mut self, uplink: &mut dyn Uplink) {
+        if self.nagle.is_empty() || !self.congested.is_empty() {
+            return;
+        }
+        self.nagle.pushed();
+        if self.send_collected(uplink).is_err() {
+            // data of a stream is lost: the connection cannot go on
+            self.lost_peer(crate::wire::ErrorCode::NoNode, uplink);
+        }
+    }
+
+    pub(super) fn connection_blocked(&self) -> Option<WaitReason> {
+        if let Some(node) = self.congested.first() {
+            return Some(self.link_reason(*node));
+        }
+        self.flow.is_congested().then(|| self.window_reason())
+    }
+
+    fn would_block(&mut self, reason: WaitReason) -> Result<usize, SendError> {
+        match reason {
+            WaitReason::PeerWindow { .. } => self.stats.window_waits += 1,
+            _ => self.stats.link_waits += 1,
+        }
+        self.blocked = Some(reason);
+        Err(SendError::WouldBlock)
+    }
+}

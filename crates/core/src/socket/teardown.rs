@@ -1,0 +1,116 @@
+//! The end of a socket, or of its connection, from this side. Spec: tipc.md §8.3.
+
+use super::endpoint::Endpoint;
+use super::error::StateError;
+use super::state::{Event, State};
+use super::uplink::Uplink;
+use crate::time::Time;
+use crate::wire::{ErrorCode, User};
+
+/// Wait for congestion to clear before the connection is ended, milliseconds at most. Spec: tipc.md §8.3.
+const MAX_LINGER_MS: u64 = 8000;
+
+/// An end that waits for congestion to clear, so that it does not overtake data.
+#[derive(Debug)]
+pub(super) struct Closing {
+    code: ErrorCode,
+    pub(super) deadline: Time,
+}
+
+impl Endpoint {
+    /// Ends the connection in both directions; unread data is lost. Should data still wait for the peer or the
+    /// link, the end follows it, after 8 s at the latest.
+    ///
+    /// # Errors
+    /// [`StateError::NotConnected`] if there is no connection, nor one being set up.
+    pub fn shutdown(&mut self, now: Time, uplink: &mut dyn Uplink) -> Result<(), StateError> {
+        match self.state {
+            State::Connecting | State::Established | State::Disconnecting => {}
+            State::Open | State::Listen => return Err(StateError::NotConnected),
+        }
+        if !self.shut {
+            self.shut = true;
+            self.begin_closing(now, ErrorCode::ConnShutdown, uplink);
+        }
+        Ok(())
+    }
+
+    /// Closes: returns unread messages, ends the connection, withdraws all bindings. The endpoint is done when
+    /// [`Self::is_closed`]; until then (at most 8 s, waiting for congestion to clear) it wants messages, wake-ups
+    /// and timeouts as before.
+    pub fn close(&mut self, now: Time, uplink: &mut dyn Uplink) {
+        // whoever asks for the names from now on must not find a socket that is gone
+        let _ = self.unbind(None, uplink);
+        self.shut = true;
+        match &mut self.closing {
+            Some(waiting) => waiting.code = ErrorCode::NoPort,
+            None => self.begin_closing(now, ErrorCode::NoPort, uplink),
+        }
+    }
+
+    /// True if nothing is left to do after [`Self::close`]; the owner may drop it.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn begin_closing(&mut self, now: Time, code: ErrorCode, uplink: &mut dyn Uplink) {
+        self.closing = Some(Closing { code, deadline: now.plus_millis(MAX_LINGER_MS) });
+        self.continue_closing(uplink);
+    }
+
+    /// Goes on with the end if nothing stands in its way any more.
+    pub(super) fn continue_closing(&mut self, uplink: &mut dyn Uplink) {
+        let must_wait = self.state == State::Established && self.connection_blocked().is_some();
+        if self.closing.is_some() && !must_wait {
+            self.finish_closing(uplink);
+        }
+    }
+
+    pub(super) fn finish_closing(&mut self, uplink: &mut dyn Uplink) {
+        let Some(Closing { code, .. }) = self.closing.take() else { return };
+        if self.state == State::Established {
+            self.push_collected(uplink);
+        }
+        self.request = None;
+        self.probe_at = None;
+        if self.queue.read > 0 {
+            self.queue.pop();
+        }
+        match self.state {
+            State::Connecting | State::Established => self.end_connection(code, uplink),
+            State::Listen => self.return_all(code, uplink),
+            State::Open if !self.kind.is_connection_oriented() => self.return_all(code, uplink),
+            State::Open | State::Disconnecting => {}
+        }
+        self.queue.clear();
+        self.closed |= code == ErrorCode::NoPort;
+        if self.closed {
+            self.twins = super::twins::Twins::default();
+            self.congested.clear();
+            self.error = None;
+        }
+    }
+
+    /// Tells the peer: by its first unread message, if there is one.
+    fn end_connection(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
+        self.enter(Event::Shutdown);
+        uplink.forget(self.port);
+        if let Some(unread) = self.queue.pop() {
+            return self.respond(unread, code, uplink);
+        }
+        let mut end = self.connection_message(&[], uplink.own_node());
+        end.set_user(User::Critical);
+        end.set_src_droppable(false);
+        end.set_dest_droppable(false);
+        end.set_error_code(code);
+        // a node that cannot be reached has been told of the loss
+        let _ = uplink.submit(self.peer.node, end);
+    }
+
+    fn return_all(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
+        while let Some(msg) = self.queue.pop() {
+            self.respond(msg, code, uplink);
+        }
+    }
+}
