@@ -1,1 +1,3 @@
 //! A TIPC node: drives utipc-core over utipc-os.
+
+pub mod bearers;

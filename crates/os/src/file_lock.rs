@@ -1,7 +1,8 @@
 //! Locks on files, which the kernel drops when their holder dies.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -52,6 +53,23 @@ impl FileLock {
     /// The locked file.
     pub fn file(&self) -> &File {
         &self.file
+    }
+}
+
+/// Whether some process holds the file at `path` locked; symbolic links are not followed.
+///
+/// Looking takes a shared lock for a moment, so that two who look do not take each other for
+/// the holder.
+pub fn is_locked(path: &Path) -> Result<bool> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(|cause| OsError::new("open", path.display(), cause))?;
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        Err(errno) => Err(OsError::new("look at the lock of", path.display(), errno)),
     }
 }
 

@@ -72,14 +72,30 @@ pub struct Waker {
 }
 
 impl Waker {
+    /// A waker by itself: a descriptor that is readable from [`wake`](Waker::wake) to
+    /// [`drain`](Waker::drain).
+    pub fn new() -> Result<Waker> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| OsError::new("create", "an event descriptor", errno))?;
+        Ok(Waker { fd: Arc::new(fd) })
+    }
+
     /// Makes the current wait, or else the next, return at once.
     pub fn wake(&self) {
         // Fails only when the counter is full, and then the reactor is awake.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 
-    fn drain(&self) {
+    /// Forgets all wake-ups so far.
+    pub fn drain(&self) {
+        // Fails only when there was none.
         let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 
@@ -92,10 +108,9 @@ impl Reactor {
     fn with(precise: Precise) -> Result<Reactor> {
         let failed = |errno: rustix::io::Errno| OsError::new("create", "an event loop", errno);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
-        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        let waker = Waker { fd: Arc::new(fd) };
+        let waker = Waker::new()?;
         let data = EventData::new_u64(WAKER_TOKEN);
-        epoll::add(&epoll, &*waker.fd, data, EventFlags::IN).map_err(failed)?;
+        epoll::add(&epoll, &waker, data, EventFlags::IN).map_err(failed)?;
         let mut reactor = Reactor { epoll, waker, precise: Precise::Wait };
         if let Precise::Timer(timer) = precise {
             reactor.use_timer(timer)?;

@@ -101,8 +101,10 @@ mod tests {
         let held = FileLock::lock(&path, std::time::Duration::ZERO).unwrap();
         let again = || FileLock::try_lock(File::open(&path).unwrap(), &path).unwrap();
         assert!(again().is_none());
+        assert!(crate::file_lock::is_locked(&path).unwrap());
         assert!(FileLock::lock(&path, std::time::Duration::from_millis(5)).is_err());
         drop(held);
+        assert!(!crate::file_lock::is_locked(&path).unwrap());
         assert!(again().is_some());
         std::fs::remove_file(&path).unwrap();
     }

@@ -1,7 +1,7 @@
 //! UDP sockets.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
@@ -102,10 +102,37 @@ impl UdpSocket {
             ),
             IpAddr::V6(group) => sockopt::set_ipv6_add_membership(&self.fd, &group, interface.index),
         };
-        joined.map_err(|errno| {
-            OsError::new("join a multicast group on", format!("{} ({group})", interface.name), errno)
+        let failed = |cause: std::io::Error| {
+            OsError::new("join a multicast group on", format!("{} ({group})", interface.name), cause)
                 .with_remedy("the group must be a multicast address and the interface up")
-        })
+        };
+        joined.map_err(|errno| failed(errno.into()))?;
+        self.own_groups_alone().map_err(failed)
+    }
+
+    /// Leaves out what arrives on interfaces where only other sockets of this host have joined.
+    fn own_groups_alone(&self) -> std::io::Result<()> {
+        let off: libc::c_int = 0;
+        let (level, option) = match self.local {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MULTICAST_ALL),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL),
+        };
+        // SAFETY: the option value is a live c_int and its exact size is passed.
+        let code = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                level,
+                option,
+                (&raw const off).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        // Kernels before 4.20 lack the IPv6 option; there the source address alone must do.
+        match std::io::Error::last_os_error() {
+            _ if code == 0 => Ok(()),
+            cause if cause.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+            cause => Err(cause),
+        }
     }
 
     /// Sends multicast through `interface` with `hops` hops at most, other sockets of this host

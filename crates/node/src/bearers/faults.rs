@@ -1,0 +1,245 @@
+//! What a bad wire does to frames, from a seed: the deterministic half of the middleware.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use utipc_core::Rng;
+
+/// Frames that wait for their time in one direction at most; further ones are dropped.
+const HELD_MAX: usize = 65_536;
+
+/// Longest time that a frame waits for another one to overtake it.
+const OVERTAKE_WAIT: Duration = Duration::from_millis(10);
+
+/// One million: what the rates are counted in.
+const MILLION: u64 = 1_000_000;
+
+/// What happens to the frames of one direction. Rates are in millionths of the frames.
+///
+/// Each frame draws the same count of random numbers whatever the rates are, so that changing
+/// one rate does not change which frames the others hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Frames that vanish.
+    pub drop_ppm: u32,
+    /// Frames that arrive twice.
+    pub duplicate_ppm: u32,
+    /// Frames that the next one overtakes (after at most 10 ms they go anyway); with a delay,
+    /// frames that skip it and so overtake others.
+    pub reorder_ppm: u32,
+    /// How long each frame is under way.
+    pub delay: Duration,
+    /// Up to how much longer, drawn for each frame: frames may overtake one another.
+    pub jitter: Duration,
+}
+
+impl Faults {
+    /// Loses `percent` of the frames and does nothing else.
+    pub fn loss(percent: u32) -> Faults {
+        Faults { drop_ppm: percent.saturating_mul(10_000), ..Faults::default() }
+    }
+}
+
+/// What was done to the frames of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounters {
+    /// Frames that came to the faults.
+    pub seen: u64,
+    /// Frames that vanished by the drop rate.
+    pub dropped: u64,
+    /// Frames that went twice.
+    pub duplicated: u64,
+    /// Frames chosen to change places.
+    pub reordered: u64,
+    /// Frames that waited for their time.
+    pub delayed: u64,
+    /// Frames that vanished because the wire was cut.
+    pub cut: u64,
+    /// Frames that vanished because too many waited.
+    pub overflowed: u64,
+}
+
+/// One direction of a bad wire; `A` is what a frame is addressed with.
+#[derive(Debug)]
+pub(crate) struct Lane<A> {
+    rng: Rng,
+    pub(crate) faults: Faults,
+    pub(crate) counters: FaultCounters,
+    held: BTreeMap<(Duration, u64), (A, Vec<u8>)>,
+    overtaken: Option<(Duration, A, Vec<u8>)>,
+    serial: u64,
+}
+
+impl<A: Copy> Lane<A> {
+    pub(crate) fn new(seed: u64) -> Lane<A> {
+        Lane {
+            rng: Rng::new(seed),
+            faults: Faults::default(),
+            counters: FaultCounters::default(),
+            held: BTreeMap::new(),
+            overtaken: None,
+            serial: 0,
+        }
+    }
+
+    /// Nothing to do and nothing waiting.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.faults == Faults::default() && self.held.is_empty() && self.overtaken.is_none()
+    }
+
+    /// Puts one frame on the wire at `now`; what comes out at once goes to `emit`.
+    pub(crate) fn pass(&mut self, now: Duration, to: A, frame: &[u8], emit: &mut dyn FnMut(A, &[u8])) {
+        self.counters.seen += 1;
+        let faults = self.faults;
+        let mut hit = |ppm: u32| self.rng.below(MILLION) < u64::from(ppm);
+        let (drop, duplicate, reorder) =
+            (hit(faults.drop_ppm), hit(faults.duplicate_ppm), hit(faults.reorder_ppm));
+        let spread = u64::try_from(faults.jitter.as_nanos()).unwrap_or(u64::MAX - 1);
+        let wait = faults.delay + Duration::from_nanos(self.rng.below(spread + 1));
+        if drop {
+            self.counters.dropped += 1;
+            return;
+        }
+        self.counters.duplicated += u64::from(duplicate);
+        self.counters.reordered += u64::from(reorder);
+        if duplicate {
+            self.let_go(now, now + wait, to, frame, emit);
+        }
+        if !reorder {
+            self.let_go(now, now + wait, to, frame, emit);
+        } else if wait > Duration::ZERO {
+            self.let_go(now, now, to, frame, emit);
+        } else {
+            // The one that waits already goes first, or it would wait for ever under a high rate.
+            self.release(emit);
+            self.overtaken = Some((now + OVERTAKE_WAIT, to, frame.to_vec()));
+        }
+    }
+
+    /// Emits what has waited long enough.
+    pub(crate) fn due(&mut self, now: Duration, emit: &mut dyn FnMut(A, &[u8])) {
+        while let Some(entry) = self.held.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let (to, frame) = entry.remove();
+            emit(to, &frame);
+        }
+        if self.overtaken.as_ref().is_some_and(|(at, ..)| *at <= now) {
+            self.release(emit);
+        }
+    }
+
+    /// When [`due`](Lane::due) has something to do next.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        let held = self.held.keys().next().map(|(at, _)| *at);
+        let overtaken = self.overtaken.as_ref().map(|(at, ..)| *at);
+        held.into_iter().chain(overtaken).min()
+    }
+
+    fn let_go(&mut self, now: Duration, at: Duration, to: A, frame: &[u8], emit: &mut dyn FnMut(A, &[u8])) {
+        if at <= now {
+            emit(to, frame);
+            self.release(emit);
+        } else if self.held.len() >= HELD_MAX {
+            self.counters.overflowed += 1;
+        } else {
+            self.counters.delayed += 1;
+            self.serial += 1;
+            self.held.insert((at, self.serial), (to, frame.to_vec()));
+        }
+    }
+
+    fn release(&mut self, emit: &mut dyn FnMut(A, &[u8])) {
+        if let Some((_, to, frame)) = self.overtaken.take() {
+            emit(to, &frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    /// The numbers of the frames that come out when 0 to count-1 go in at `NOW`, and the lane.
+    fn run(faults: Faults, seed: u64, count: u8) -> (Vec<u8>, Lane<()>) {
+        let mut lane = Lane::new(seed);
+        lane.faults = faults;
+        let mut out = Vec::new();
+        for number in 0..count {
+            lane.pass(NOW, (), &[number], &mut |(), frame| out.push(frame[0]));
+        }
+        (out, lane)
+    }
+
+    #[test]
+    fn a_seed_always_hits_the_same_frames() {
+        let (out, lane) = run(Faults::loss(20), 1, 20);
+        assert_eq!(out, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17, 19]);
+        assert_eq!((lane.counters.seen, lane.counters.dropped), (20, 3));
+        let both = Faults { duplicate_ppm: 200_000, reorder_ppm: 200_000, ..Faults::default() };
+        let (out, lane) = run(both, 1, 12);
+        assert_eq!(out, run(both, 1, 12).0);
+        assert_ne!(out, run(both, 2, 12).0);
+        assert_eq!(lane.counters.dropped, 0);
+        assert!(lane.counters.duplicated > 0 && lane.counters.reordered > 0);
+        // Changing one rate leaves the victims of the other alone.
+        let (kept, _) = run(Faults { duplicate_ppm: 0, ..both }, 1, 12);
+        let mut once = out.clone();
+        once.sort_unstable();
+        once.dedup();
+        let mut sorted = kept.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, once);
+    }
+
+    #[test]
+    fn an_overtaken_frame_changes_places_with_the_next_or_goes_by_itself() {
+        let (out, mut lane) = run(Faults { reorder_ppm: 500_000, ..Faults::default() }, 3, 10);
+        let mut rest = Vec::new();
+        lane.due(NOW, &mut |(), frame| rest.push(frame[0]));
+        assert!(rest.is_empty(), "not before its time");
+        if let Some(at) = lane.deadline() {
+            assert_eq!(at, NOW + OVERTAKE_WAIT);
+            lane.due(at, &mut |(), frame| rest.push(frame[0]));
+        }
+        assert!(lane.held.is_empty() && lane.overtaken.is_none());
+        let all: Vec<u8> = out.into_iter().chain(rest).collect();
+        assert_ne!(all, (0..10).collect::<Vec<_>>(), "something moved");
+        let moved =
+            |number: u8| all.iter().position(|it| *it == number).unwrap().abs_diff(usize::from(number));
+        assert!((0..10).all(|number| moved(number) <= 1), "{all:?}");
+    }
+
+    #[test]
+    fn delay_keeps_order_and_jitter_need_not() {
+        let delay = Duration::from_millis(5);
+        let (out, mut lane) = run(Faults { delay, ..Faults::default() }, 3, 10);
+        assert!(out.is_empty());
+        assert_eq!(lane.deadline(), Some(NOW + delay));
+        let mut late = Vec::new();
+        lane.due(NOW + delay - Duration::from_nanos(1), &mut |(), frame| late.push(frame[0]));
+        assert!(late.is_empty());
+        lane.due(NOW + delay, &mut |(), frame| late.push(frame[0]));
+        assert_eq!(late, (0..10).collect::<Vec<_>>());
+        assert_eq!(lane.deadline(), None);
+        let (_, mut lane) = run(Faults { delay, jitter: delay, ..Faults::default() }, 3, 10);
+        late.clear();
+        lane.due(NOW + delay * 2, &mut |(), frame| late.push(frame[0]));
+        assert_ne!(late, (0..10).collect::<Vec<_>>());
+        late.sort_unstable();
+        assert_eq!(late, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut lane = Lane::new(0);
+        lane.faults.delay = Duration::from_secs(1);
+        for _ in 0..HELD_MAX + 3 {
+            lane.pass(NOW, (), &[0], &mut |(), _| ());
+        }
+        assert_eq!((lane.held.len(), lane.counters.overflowed), (HELD_MAX, 3));
+    }
+}

@@ -1,0 +1,243 @@
+//! The default bearer of an embedded node: the nodes of one user on one host find each other with
+//! no configuration and no privilege (DESIGN D8).
+//!
+//! Each node takes a free address of 127.0.0.0/8, says so in the user's runtime directory, and
+//! copies its broadcasts to the addresses that it finds there. A file is there as long as a
+//! process holds its lock; a newcomer is noticed at once.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use utipc_core::Rng;
+use utipc_core::outbox::{BearerId, FrameBatch};
+use utipc_core::wire::MediaAddr;
+use utipc_os::inotify::{Change, DirWatch};
+use utipc_os::runtime_dir::{network_namespace, private_dir, user_dir};
+use utipc_os::timer::Timer;
+use utipc_os::{clock, random};
+
+use super::tally::Counters;
+use super::udp::{DEFAULT_PORT, UdpBearer, UdpConfig, UdpMode};
+use super::{Bearer, BearerError};
+use registry::Registry;
+
+mod registry;
+
+/// Addresses tried on the standard port, and then on a free one (where a program has taken the
+/// port on all addresses).
+const ADDRESS_TRIES: u32 = 16;
+
+/// Every so many calls the directory is looked at although frames arrive.
+const DIRECTORY_TURN: u32 = 16;
+
+/// When to look again after a file was let go: the kernel says so just before the lock is free.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
+
+/// What a local bearer is made from.
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// The name after `udp:`, 1 to 15 characters.
+    pub name: String,
+    /// Where the nodes meet; `None`: one directory for each user and network namespace.
+    pub directory: Option<PathBuf>,
+    /// The MTU to advertise in bytes; `None` fits it to the loopback interface.
+    pub mtu: Option<usize>,
+}
+
+impl Default for LocalConfig {
+    fn default() -> LocalConfig {
+        LocalConfig { name: "local".into(), directory: None, mtu: None }
+    }
+}
+
+/// UDP among the nodes of one user on one host.
+pub struct LocalBearer {
+    udp: UdpBearer,
+    registry: Registry,
+    watch: DirWatch,
+    timer: Timer,
+    second_look: Option<Duration>,
+    calls: u32,
+}
+
+impl LocalBearer {
+    /// Takes an address, publishes it, and learns of the nodes that are there already.
+    ///
+    /// # Errors
+    /// If no directory of the user's own can be had, or no address.
+    pub fn open(config: &LocalConfig) -> Result<LocalBearer, BearerError> {
+        let directory = match &config.directory {
+            Some(directory) => directory.clone(),
+            None => default_directory()?,
+        };
+        private_dir(&directory)?;
+        // Watching first: who publishes after our first look is in the watch.
+        let watch = DirWatch::new(&directory)?;
+        let udp = open_free_address(config)?;
+        let registry = Registry::publish(&directory, udp.address())?;
+        let mut bearer =
+            LocalBearer { udp, registry, watch, timer: Timer::new()?, second_look: None, calls: 0 };
+        bearer.refresh();
+        Ok(bearer)
+    }
+
+    /// The addresses of the other nodes, as known now.
+    pub fn peers(&self) -> &[SocketAddr] {
+        self.udp.remotes()
+    }
+
+    /// The directory where the nodes meet.
+    pub fn directory(&self) -> &Path {
+        self.registry.directory()
+    }
+
+    /// Makes the remotes those whose locks are held now.
+    fn refresh(&mut self) {
+        let alive = match self.registry.others() {
+            Ok(alive) => alive,
+            Err(error) => {
+                tracing::warn!(%error, "the other local nodes cannot be looked up");
+                return;
+            }
+        };
+        for gone in self.udp.remotes().to_vec() {
+            if !alive.contains(&gone) {
+                self.udp.remove_remote(gone);
+            }
+        }
+        for peer in alive {
+            if let Err(error) = self.udp.add_remote(peer) {
+                tracing::warn!(%error, "a local node is left out");
+            }
+        }
+    }
+
+    /// Follows the changes of the directory.
+    fn look(&mut self) -> Result<(), BearerError> {
+        let (mut changed, mut gone) = (false, false);
+        self.watch.take(&mut |change| match change {
+            Change::Appeared(name) => changed |= registry::address(&name).is_some(),
+            Change::Gone(name) => gone |= registry::address(&name).is_some(),
+            Change::Unknown => changed = true,
+        })?;
+        if self.second_look.is_some_and(|at| at <= clock::monotonic()) {
+            self.second_look = None;
+            self.timer.set(None)?;
+            changed = true;
+        }
+        if gone {
+            self.second_look = Some(clock::monotonic() + SECOND_LOOK);
+            self.timer.set(self.second_look)?;
+        }
+        if changed || gone {
+            self.refresh();
+        }
+        Ok(())
+    }
+}
+
+impl Bearer for LocalBearer {
+    fn name(&self) -> &str {
+        self.udp.name()
+    }
+
+    fn description(&self) -> String {
+        format!("{}, meeting in {}", self.udp.description(), self.registry.directory().display())
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let mut fds = self.udp.fds();
+        fds.extend([self.watch.as_fd(), self.timer.as_fd()]);
+        fds
+    }
+
+    fn local_address(&self) -> MediaAddr {
+        self.udp.local_address()
+    }
+
+    fn mtu(&self) -> usize {
+        self.udp.mtu()
+    }
+
+    fn has_broadcast(&self) -> bool {
+        false
+    }
+
+    fn broadcast_targets(&self) -> Vec<MediaAddr> {
+        self.udp.broadcast_targets()
+    }
+
+    fn send(&mut self, id: BearerId, batch: &FrameBatch) {
+        self.udp.send(id, batch);
+    }
+
+    fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        let before = self.udp.counters().rx_frames;
+        let more = self.udp.receive(sink)?;
+        self.calls = self.calls.wrapping_add(1);
+        if self.udp.counters().rx_frames == before || self.calls.is_multiple_of(DIRECTORY_TURN) {
+            self.look()?;
+        }
+        Ok(more)
+    }
+
+    fn counters(&self) -> Counters {
+        self.udp.counters()
+    }
+}
+
+/// One meeting place for each network namespace: 127.0.0.0/8 means another network in each.
+fn default_directory() -> Result<PathBuf, BearerError> {
+    let base = user_dir("utipc")?;
+    Ok(base.join(format!("nodes-{}", network_namespace())))
+}
+
+fn open_free_address(config: &LocalConfig) -> Result<UdpBearer, BearerError> {
+    let mut rng = Rng::new(random::seed()?);
+    let mut tries = 0;
+    loop {
+        let port = if tries < ADDRESS_TRIES { DEFAULT_PORT } else { 0 };
+        let local = SocketAddr::new(pick(&mut rng).into(), port);
+        let mode = UdpMode::Replicast { remotes: Vec::new() };
+        let udp = UdpConfig { name: config.name.clone(), local, mode, mtu: config.mtu };
+        tries += 1;
+        match UdpBearer::open(&udp) {
+            Err(BearerError::Os(error))
+                if error.kind() == std::io::ErrorKind::AddrInUse && tries < 2 * ADDRESS_TRIES => {}
+            opened => return opened,
+        }
+    }
+}
+
+/// A random address of 127.0.0.0/8 away from 127.0.0.0/15 (where resolvers and host names live)
+/// and from the ends of its last byte.
+fn pick(rng: &mut Rng) -> Ipv4Addr {
+    let [.., second, third, last] = rng.next_u32().to_be_bytes();
+    Ipv4Addr::new(127, second.max(2), third, last.clamp(1, 254))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn picked_addresses_stay_clear_of_those_in_use() {
+        let mut rng = Rng::new(1);
+        for _ in 0..10_000 {
+            let [first, second, _, last] = pick(&mut rng).octets();
+            assert!(first == 127 && second >= 2 && last != 0 && last != 255);
+        }
+    }
+
+    #[test]
+    fn a_taken_port_on_all_addresses_is_evaded() {
+        // Fails when something else on this host holds the port on the wildcard address, and
+        // then the bearer below has its case already.
+        let wildcard = SocketAddr::from(([0, 0, 0, 0], DEFAULT_PORT));
+        let _holder = std::net::UdpSocket::bind(wildcard);
+        let opened = open_free_address(&LocalConfig::default()).unwrap();
+        assert!(opened.address().ip().is_loopback());
+    }
+}

@@ -1,0 +1,108 @@
+//! What a bearer counts, and what it says about errors.
+
+use std::io;
+
+use utipc_os::mmsg::{Received, SendReport};
+
+use super::BearerError;
+
+/// What has passed through a bearer since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that the system took, each copy of a replicast counted.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames that the system refused or had no room for.
+    pub tx_dropped: u64,
+    /// Frames above the MTU, empty ones, and those for an address of another medium: not sent.
+    pub tx_refused: u64,
+    /// Runs of equal frames that went as one send.
+    pub tx_runs: u64,
+    /// System calls for sending.
+    pub tx_calls: u64,
+    /// Frames handed to the node.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Own frames that the medium brought back, not handed on.
+    pub rx_own: u64,
+    /// Datagrams too long for any frame of this bearer.
+    pub rx_truncated: u64,
+    /// Passing errors of the medium, such as an interface that is down.
+    pub rx_errors: u64,
+    /// System calls for receiving.
+    pub rx_calls: u64,
+}
+
+/// The counters of a bearer and the last errors that it reported to the log.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) counters: Counters,
+    last_send_error: Option<i32>,
+    last_receive_error: Option<i32>,
+}
+
+impl Tally {
+    /// Adds what became of a batch; a new kind of refusal is worth a line in the log, a repeated
+    /// one is not.
+    pub(crate) fn sent(&mut self, bearer: &str, report: &SendReport) {
+        let counters = &mut self.counters;
+        counters.tx_frames += report.frames;
+        counters.tx_bytes += report.bytes;
+        counters.tx_dropped += report.dropped;
+        counters.tx_runs += report.runs;
+        counters.tx_calls += report.calls;
+        let Some(error) = &report.error else { return };
+        if self.last_send_error != error.raw_os_error() {
+            self.last_send_error = error.raw_os_error();
+            tracing::warn!(bearer, %error, dropped = report.dropped, "frames could not be sent");
+        }
+    }
+
+    /// Adds a frame handed on.
+    pub(crate) fn frame(&mut self, len: usize) {
+        self.counters.rx_frames += 1;
+        self.counters.rx_bytes += len as u64;
+    }
+
+    /// Adds the end of a read. Errors that pass by themselves are counted and logged once each
+    /// time they change; the rest is the caller's.
+    pub(crate) fn received(
+        &mut self,
+        bearer: &str,
+        result: io::Result<Received>,
+    ) -> Result<Received, BearerError> {
+        self.counters.rx_calls += 1;
+        let cause = match result {
+            Ok(received) => {
+                self.counters.rx_truncated += received.truncated as u64;
+                return Ok(received);
+            }
+            Err(cause) => cause,
+        };
+        if !passes(&cause) {
+            return Err(utipc_os::OsError::new("receive on bearer", bearer, cause).into());
+        }
+        self.counters.rx_errors += 1;
+        if self.last_receive_error != cause.raw_os_error() {
+            self.last_receive_error = cause.raw_os_error();
+            tracing::warn!(bearer, error = %cause, "receiving is disturbed");
+        }
+        Ok(Received::default())
+    }
+}
+
+/// Errors of the medium rather than of the socket: interface down or gone for now, unreachable,
+/// out of memory.
+fn passes(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::NetworkDown
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::HostUnreachable
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::OutOfMemory
+    )
+}

@@ -1,0 +1,426 @@
+//! The UDP bearer. Spec: tipc.md §4.1.
+//!
+//! Two sockets in multicast mode: one bound to the local address, which sends everything and
+//! takes unicast; one bound to the group. So several nodes of one host can share a group, each
+//! with an address of its own, and a frame for one never lands at another.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use utipc_core::outbox::{BearerId, FrameBatch, Target};
+use utipc_core::wire::MediaAddr;
+use utipc_os::interface::{self, Interface};
+use utipc_os::mmsg::{Datagram, ReceiveRing};
+use utipc_os::offload::gro;
+use utipc_os::sockaddr::SockAddr;
+use utipc_os::udp::{UdpOptions, UdpSocket};
+
+use super::tally::{Counters, Tally};
+use super::{Bearer, BearerError, runs};
+
+/// The port of TIPC over UDP, at both ends. Spec: tipc.md §4.1.
+pub const DEFAULT_PORT: u16 = 6118;
+
+/// Hops of multicast, as many as a route's usual hop limit. Spec: tipc.md §4.1.
+const MULTICAST_HOPS: u32 = 64;
+
+/// Largest MTU that is chosen by itself, bytes: the kernel's own for UDP over IPv4. Only
+/// loopback has room for more, and there larger frames fill the receive buffer too soon.
+const MTU_CHOSEN_MAX: usize = 14_000;
+
+/// Most remotes of a replicast bearer: every broadcast is copied to each.
+pub(crate) const REMOTES_MAX: usize = 256;
+
+/// Reads of one receive call, each of up to 64 KiB of coalesced frames.
+const RECEIVE_BATCH: usize = 16;
+
+/// Every so many calls the group is read although unicast has frames.
+const GROUP_TURN: u32 = 16;
+
+/// How a UDP bearer reaches all its neighbours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UdpMode {
+    /// By an IP multicast group, joined on the interface that owns the local address.
+    Multicast {
+        /// The group and its port.
+        group: SocketAddr,
+    },
+    /// By a copy to each of these, at most 256; more can be added while it runs.
+    Replicast {
+        /// The remotes with their ports.
+        remotes: Vec<SocketAddr>,
+    },
+}
+
+/// What a UDP bearer is made from.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// The name after `udp:`, 1 to 15 characters.
+    pub name: String,
+    /// The address that peers send to; it must be one of this host, not the wildcard.
+    pub local: SocketAddr,
+    /// How it broadcasts.
+    pub mode: UdpMode,
+    /// The MTU to advertise in bytes; `None` fits it to the interface and the known path.
+    pub mtu: Option<usize>,
+}
+
+impl UdpConfig {
+    /// Multicast mode with the default group of cluster `cluster` on the default port.
+    ///
+    /// # Errors
+    /// If IPv6 has no default group for this cluster id (above 9999).
+    pub fn multicast(name: &str, local: IpAddr, cluster: u32) -> Result<UdpConfig, BearerError> {
+        let group = default_group(cluster, local.is_ipv6()).ok_or_else(|| BearerError::Config {
+            bearer: format!("udp:{name}"),
+            reason: format!("IPv6 has no default multicast group for cluster id {cluster}"),
+            remedy: "name the group yourself, or take a cluster id up to 9999",
+        })?;
+        let mode = UdpMode::Multicast { group: SocketAddr::new(group, DEFAULT_PORT) };
+        Ok(UdpConfig { name: name.to_owned(), local: SocketAddr::new(local, DEFAULT_PORT), mode, mtu: None })
+    }
+
+    /// Replicast mode to `remotes`, from the default port.
+    pub fn replicast(name: &str, local: IpAddr, remotes: Vec<SocketAddr>) -> UdpConfig {
+        let local = SocketAddr::new(local, DEFAULT_PORT);
+        UdpConfig { name: name.to_owned(), local, mode: UdpMode::Replicast { remotes }, mtu: None }
+    }
+}
+
+/// The multicast group that the `tipc` tool computes from a cluster id: 228.0.(id/256).(id%256),
+/// or ff02:: with the id's decimal digits as its last group, which must be at most four.
+pub fn default_group(cluster: u32, v6: bool) -> Option<IpAddr> {
+    if v6 {
+        return format!("ff02::{cluster}").parse::<Ipv6Addr>().ok().map(IpAddr::V6);
+    }
+    let [_, _, high, low] = cluster.to_be_bytes();
+    Some(IpAddr::V4(Ipv4Addr::new(228, 0, high, low)))
+}
+
+/// TIPC over UDP, IPv4 or IPv6.
+pub struct UdpBearer {
+    name: String,
+    socket: UdpSocket,
+    group: Option<(SocketAddr, UdpSocket)>,
+    remotes: Vec<SocketAddr>,
+    interface: Interface,
+    mtu: usize,
+    ring: ReceiveRing,
+    sends: Vec<Datagram>,
+    calls: u32,
+    tally: Tally,
+}
+
+impl UdpBearer {
+    /// Opens the bearer; it can send and receive at once.
+    ///
+    /// # Errors
+    /// Wildcard or foreign local address, address taken, IPv4 and IPv6 mixed, MTU out of range.
+    pub fn open(config: &UdpConfig) -> Result<UdpBearer, BearerError> {
+        let name = format!("udp:{}", config.name);
+        if config.local.ip().is_unspecified() || config.local.ip().is_multicast() {
+            return Err(BearerError::Config {
+                bearer: name,
+                reason: format!("{} is not an address that peers can send to", config.local.ip()),
+                remedy: "give a unicast address of this host",
+            });
+        }
+        let interface = interface_of(config.local)?;
+        let local = scoped(config.local, interface.index);
+        let socket = UdpSocket::bind(local, &UdpOptions::default())?;
+        let mut bearer = UdpBearer {
+            name,
+            socket,
+            group: None,
+            remotes: Vec::new(),
+            mtu: 0,
+            interface,
+            ring: ReceiveRing::new(RECEIVE_BATCH, gro::MAX_BYTES),
+            sends: Vec::new(),
+            calls: 0,
+            tally: Tally::default(),
+        };
+        bearer.mtu = bearer.choose_mtu(config)?;
+        match &config.mode {
+            UdpMode::Multicast { group } => bearer.join(*group)?,
+            UdpMode::Replicast { remotes } => {
+                for remote in remotes {
+                    bearer.add_remote(*remote)?;
+                }
+            }
+        }
+        Ok(bearer)
+    }
+
+    /// Copies broadcasts to `remote` too, from now on. Adding it twice changes nothing.
+    ///
+    /// # Errors
+    /// In multicast mode, for a multicast address or one of the other IP version, or beyond 256.
+    pub fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
+        let refuse =
+            |reason: String, remedy| Err(BearerError::Config { bearer: self.name.clone(), reason, remedy });
+        if self.group.is_some() {
+            return refuse(
+                "it reaches its peers by multicast and takes no remotes".into(),
+                "enable it with a unicast remote address instead",
+            );
+        }
+        if remote.is_ipv4() != self.socket.local_address().is_ipv4() {
+            return refuse(format!("remote {remote} is of the other IP version"), "use one IP version");
+        }
+        if remote.ip().is_multicast() || remote.ip().is_unspecified() {
+            return refuse(format!("remote {remote} is not a unicast address"), "name one host");
+        }
+        let remote = scoped(remote, self.interface.index);
+        if self.remotes.contains(&remote) {
+            return Ok(());
+        }
+        if self.remotes.len() >= REMOTES_MAX {
+            return refuse(format!("it has {REMOTES_MAX} remotes already"), "use multicast");
+        }
+        self.remotes.push(remote);
+        Ok(())
+    }
+
+    /// Stops copying broadcasts to `remote`; `false` if it was no remote.
+    pub fn remove_remote(&mut self, remote: SocketAddr) -> bool {
+        let remote = scoped(remote, self.interface.index);
+        let before = self.remotes.len();
+        self.remotes.retain(|it| *it != remote);
+        self.remotes.len() != before
+    }
+
+    /// The remotes that broadcasts are copied to; none in multicast mode.
+    pub fn remotes(&self) -> &[SocketAddr] {
+        &self.remotes
+    }
+
+    /// The socket's address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.socket.local_address()
+    }
+
+    fn join(&mut self, group: SocketAddr) -> Result<(), BearerError> {
+        if !group.ip().is_multicast() || group.is_ipv4() != self.address().is_ipv4() {
+            return Err(BearerError::Config {
+                bearer: self.name.clone(),
+                reason: format!("{} is no multicast group for {}", group.ip(), self.address().ip()),
+                remedy: "IPv4 groups are 224.0.0.0/4, IPv6 groups ff00::/8",
+            });
+        }
+        let group = scoped(group, self.interface.index);
+        let options = UdpOptions { reuse_address: true, ..UdpOptions::default() };
+        let socket = UdpSocket::bind(group, &options)?;
+        socket.join(group.ip(), &self.interface)?;
+        self.socket.multicast_through(&self.interface, MULTICAST_HOPS)?;
+        self.group = Some((group, socket));
+        Ok(())
+    }
+
+    fn choose_mtu(&self, config: &UdpConfig) -> Result<usize, BearerError> {
+        let overhead = if self.address().is_ipv4() { 28 } else { 48 };
+        let least = utipc_core::limits::MIN_BEARER_MTU as usize;
+        let fits = match config.mtu {
+            Some(mtu) => mtu,
+            None => {
+                let path = self.path_mtu(config);
+                path.saturating_sub(overhead).min(MTU_CHOSEN_MAX)
+            }
+        };
+        let most = 65_535 - overhead;
+        if (least..=most).contains(&fits) {
+            return Ok(fits);
+        }
+        Err(BearerError::Config {
+            bearer: self.name.clone(),
+            reason: format!("an MTU of {fits} bytes is outside {least} to {most}"),
+            remedy: "set an MTU in that range, or let it be chosen",
+        })
+    }
+
+    /// The least MTU among the interface and the known paths to the remotes.
+    fn path_mtu(&self, config: &UdpConfig) -> usize {
+        let remotes = match &config.mode {
+            UdpMode::Replicast { remotes } => remotes.as_slice(),
+            UdpMode::Multicast { .. } => &[],
+        };
+        // A remote without a route now may have one later; the interface's MTU stands then.
+        let paths = remotes.iter().filter_map(|remote| interface::path_mtu(self.address(), *remote).ok());
+        paths.fold(self.interface.mtu, usize::min)
+    }
+
+    /// Turns runs of frames into datagrams, one for each remote where a broadcast is copied.
+    fn plan(&mut self, id: BearerId, batch: &FrameBatch) {
+        let index = self.interface.index;
+        let (sends, remotes, group) = (&mut self.sends, &self.remotes, &self.group);
+        sends.clear();
+        let mut foreign = 0;
+        let refused = runs::for_each(batch, id, self.mtu, self.socket.segmentation(), |run| {
+            let segment = run.segment();
+            let mut send = |to: SocketAddr| {
+                sends.push(Datagram { to: SockAddr::from(to), offset: run.offset, len: run.len, segment });
+            };
+            match (&run.to, group) {
+                (Target::Unicast(MediaAddr::Udp(to)), _) => send(scoped(*to, index)),
+                (Target::Broadcast, Some((group, _))) => send(*group),
+                (Target::Broadcast, None) => remotes.iter().copied().for_each(&mut send),
+                (Target::Unicast(MediaAddr::Ethernet(_)), _) => foreign += run.frames(),
+            }
+        });
+        self.tally.counters.tx_refused += refused + foreign;
+    }
+}
+
+impl Bearer for UdpBearer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let how = match &self.group {
+            Some((group, _)) => format!("multicast group {group} on {}", self.interface.name),
+            None => format!("{} remotes", self.remotes.len()),
+        };
+        let gso = if self.socket.segmentation() { "on" } else { "off" };
+        let gro = if self.socket.coalescing() { "on" } else { "off" };
+        format!("{} at {}, {how}, mtu {}, gso {gso}, gro {gro}", self.name, self.address(), self.mtu)
+    }
+
+    fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let group = self.group.iter().map(|(_, socket)| socket.as_fd());
+        std::iter::once(self.socket.as_fd()).chain(group).collect()
+    }
+
+    fn local_address(&self) -> MediaAddr {
+        MediaAddr::Udp(unscoped(self.address()))
+    }
+
+    fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    fn has_broadcast(&self) -> bool {
+        self.group.is_some()
+    }
+
+    fn broadcast_targets(&self) -> Vec<MediaAddr> {
+        let targets = self.group.iter().map(|(group, _)| group).chain(&self.remotes);
+        targets.map(|to| MediaAddr::Udp(unscoped(*to))).collect()
+    }
+
+    fn send(&mut self, id: BearerId, batch: &FrameBatch) {
+        self.plan(id, batch);
+        if self.sends.is_empty() {
+            return;
+        }
+        let could_segment = self.socket.segmentation();
+        let report = self.socket.send(batch.bytes(), &self.sends);
+        if could_segment && !self.socket.segmentation() {
+            tracing::info!(bearer = %self.name, "the path takes no segmentation offload: sending frames singly");
+        }
+        self.tally.sent(&self.name, &report);
+    }
+
+    fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        let own = unscoped(self.address());
+        let (ring, tally) = (&mut self.ring, &mut self.tally);
+        let mut read = |socket: &UdpSocket| {
+            let result = socket.receive(ring, &mut |from, frame| match from.to_ip().map(unscoped) {
+                Some(from) if from != own => {
+                    tally.frame(frame.len());
+                    sink(MediaAddr::Udp(from), frame);
+                }
+                _ => tally.counters.rx_own += 1,
+            });
+            tally.received(&self.name, result)
+        };
+        let first = read(&self.socket)?;
+        self.calls = self.calls.wrapping_add(1);
+        let mut more = first.more;
+        if let Some((_, group)) = &self.group
+            && (first.reads == 0 || self.calls.is_multiple_of(GROUP_TURN))
+        {
+            more |= read(group)?.more;
+        }
+        Ok(more)
+    }
+
+    fn counters(&self) -> Counters {
+        self.tally.counters
+    }
+}
+
+/// The interface of a local address: by its scope if it has one, else by ownership.
+fn interface_of(local: SocketAddr) -> Result<Interface, BearerError> {
+    if let SocketAddr::V6(v6) = local
+        && v6.scope_id() != 0
+        && let Some(found) = Interface::all()?.into_iter().find(|it| it.index == v6.scope_id())
+    {
+        return Ok(found);
+    }
+    Ok(Interface::by_address(local.ip())?)
+}
+
+/// Adds the interface where an IPv6 address has no meaning without one: discovery carries none.
+fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if needs_scope(v6.ip()) => {
+            let scope = if v6.scope_id() == 0 { interface } else { v6.scope_id() };
+            SocketAddr::V6(SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope))
+        }
+        other => other,
+    }
+}
+
+/// The address as discovery announces it.
+fn unscoped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
+}
+
+/// Link-local unicast (fe80::/10), or multicast of link or interface scope.
+fn needs_scope(ip: &Ipv6Addr) -> bool {
+    let first = ip.segments()[0];
+    first & 0xFFC0 == 0xFE80 || (ip.is_multicast() && matches!(first & 0xF, 1 | 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_groups_are_the_tool_s() {
+        assert_eq!(default_group(4711, false), Some("228.0.18.103".parse().unwrap()));
+        assert_eq!(default_group(4711, true), Some("ff02::4711".parse().unwrap()));
+        assert_eq!(default_group(10_000, true), None);
+        let error = UdpConfig::multicast("x", "::1".parse().unwrap(), 10_000).unwrap_err();
+        assert!(error.to_string().contains("10000"), "{error}");
+    }
+
+    #[test]
+    fn link_local_addresses_get_their_interface_and_lose_it_again() {
+        let bare: SocketAddr = "[fe80::1]:6118".parse().unwrap();
+        assert_eq!(scoped(bare, 3), "[fe80::1%3]:6118".parse().unwrap());
+        assert_eq!(unscoped(scoped(bare, 3)), bare);
+        assert_eq!(scoped("[ff02::1%9]:1".parse().unwrap(), 3), "[ff02::1%9]:1".parse().unwrap());
+        for free in ["[fd00::1]:6118", "[ff05::1]:6118", "127.0.0.1:6118"] {
+            assert_eq!(scoped(free.parse().unwrap(), 3), free.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn bad_configurations_are_refused_with_advice() {
+        let open = |local: &str, mode, mtu| {
+            let config = UdpConfig { name: "t".into(), local: local.parse().unwrap(), mode, mtu };
+            UdpBearer::open(&config).map(|_| ()).unwrap_err().to_string()
+        };
+        let none = || UdpMode::Replicast { remotes: vec![] };
+        let to = |remote: &str| UdpMode::Replicast { remotes: vec![remote.parse().unwrap()] };
+        let group = |group: &str| UdpMode::Multicast { group: group.parse().unwrap() };
+        assert!(open("0.0.0.0:0", none(), None).contains("unicast address of this host"));
+        assert!(open("127.0.0.1:0", to("[::1]:1"), None).contains("other IP version"));
+        assert!(open("127.0.0.1:0", to("228.0.0.1:1"), None).contains("not a unicast address"));
+        assert!(open("127.0.0.1:0", group("127.0.0.2:1"), None).contains("no multicast group"));
+        assert!(open("127.0.0.1:0", group("[ff02::1]:1"), None).contains("no multicast group"));
+        assert!(open("127.0.0.1:0", none(), Some(99)).contains("outside 100 to 65507"));
+    }
+}

@@ -1,0 +1,157 @@
+//! Nodes of one user on one host find each other, and forget the dead.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use utipc_core::outbox::Target;
+use utipc_core::wire::MediaAddr;
+use utipc_node::bearers::{Bearer, LocalBearer, LocalConfig};
+use utipc_os::reactor::{Interest, Reactor};
+
+use crate::conformance::{Rig, batch_of, frame};
+use crate::fixtures::meeting_place;
+
+const MUST_COME: Duration = Duration::from_secs(20);
+const CHILD: &str = "UTIPC_TEST_LOCAL_NODE";
+
+fn open(directory: &Path) -> LocalBearer {
+    LocalBearer::open(&LocalConfig { directory: Some(directory.to_owned()), ..LocalConfig::default() })
+        .unwrap()
+}
+
+fn address(bearer: &LocalBearer) -> SocketAddr {
+    match bearer.local_address() {
+        MediaAddr::Udp(address) => address,
+        MediaAddr::Ethernet(_) => unreachable!("a UDP bearer"),
+    }
+}
+
+/// Lets the bearer follow its descriptors until it knows exactly `count` peers.
+fn wait_for_peers(bearer: &mut LocalBearer, count: usize) {
+    let mut reactor = Reactor::new().unwrap();
+    for fd in bearer.fds() {
+        reactor.add(fd, 0, Interest::Read).unwrap();
+    }
+    let end = Instant::now() + MUST_COME;
+    while bearer.peers().len() != count {
+        let left = end.checked_duration_since(Instant::now());
+        let left = left
+            .unwrap_or_else(|| panic!("{} peers, not {count}: {:?}", bearer.peers().len(), bearer.peers()));
+        reactor.wait(Some(left), &mut Vec::new()).unwrap();
+        bearer.receive(&mut |_, _| ()).unwrap();
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> =
+        entries.map(|name| name.into_string().unwrap()).filter(|it| it != ".lock").collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn newcomers_are_learnt_at_once_and_leavers_forgotten() {
+    let directory = meeting_place();
+    let mut first = open(&directory);
+    assert!(first.peers().is_empty());
+    let mut second = open(&directory);
+    assert_eq!(second.peers(), [address(&first)], "known from the start");
+    wait_for_peers(&mut first, 1);
+    assert_eq!(first.peers(), [address(&second)]);
+    let third = open(&directory);
+    assert_ne!(address(&third), address(&first));
+    wait_for_peers(&mut first, 2);
+    wait_for_peers(&mut second, 2);
+    assert_eq!(names(&directory).len(), 3);
+    drop(third);
+    wait_for_peers(&mut first, 1);
+    wait_for_peers(&mut second, 1);
+    assert_eq!(names(&directory).len(), 2);
+    drop((first, second));
+    assert!(names(&directory).is_empty());
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn an_entry_that_was_cleaned_away_comes_back() {
+    let directory = meeting_place();
+    let mut first = open(&directory);
+    let before = names(&directory);
+    std::fs::remove_file(directory.join(&before[0])).unwrap();
+    first.receive(&mut |_, _| ()).unwrap();
+    assert_eq!(names(&directory), before);
+    let second = open(&directory);
+    assert_eq!(second.peers(), [address(&first)]);
+    drop((first, second));
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn other_files_are_left_alone() {
+    let directory = meeting_place();
+    drop(open(&directory));
+    for name in ["notes.txt", "10.0.0.1:6118", "127.0.0.9"] {
+        std::fs::write(directory.join(name), "x").unwrap();
+    }
+    std::fs::write(directory.join("127.9.9.9:6118"), "left by a dead node").unwrap();
+    let bearer = open(&directory);
+    assert!(bearer.peers().is_empty());
+    assert!(!directory.join("127.9.9.9:6118").exists());
+    drop(bearer);
+    assert_eq!(names(&directory), ["10.0.0.1:6118", "127.0.0.9", "notes.txt"]);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Not a test by itself: the node that the next one kills. Without its variable it does nothing.
+#[test]
+fn child_node() {
+    let Some(directory) = std::env::var_os(CHILD) else { return };
+    let mut bearer = open(Path::new(&directory));
+    let mut out = std::io::stdout();
+    writeln!(out, "\nchild is {}", address(&bearer)).unwrap();
+    out.flush().unwrap();
+    let end = Instant::now() + 3 * MUST_COME;
+    while Instant::now() < end {
+        let mut echo = Vec::new();
+        bearer.receive(&mut |from, frame| echo.push((Target::Unicast(from), frame.to_vec()))).unwrap();
+        bearer.send(2, &batch_of(&echo));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_killed_process_is_forgotten_and_its_file_removed() {
+    let directory = meeting_place();
+    let mut first = open(&directory);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "local::child_node", "--nocapture"])
+        .env(CHILD, &directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let told = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("child is ").map(str::to_owned));
+    let there: SocketAddr = told.expect("the child says its address").parse().unwrap();
+    wait_for_peers(&mut first, 1);
+    assert_eq!(first.peers(), [there]);
+    // It answers.
+    first.send(2, &batch_of(&[(Target::Broadcast, frame(0, 5, 100))]));
+    let got = Rig::new(vec![Box::new(first)]).take(0, 1);
+    assert_eq!(got[0].0, MediaAddr::Udp(there));
+
+    let mut first = open(&directory);
+    assert_eq!(first.peers(), [there]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for_peers(&mut first, 0);
+    // Whoever looks next removes what it left.
+    let second = open(&directory);
+    assert_eq!(second.peers(), [address(&first)]);
+    assert!(!names(&directory).contains(&there.to_string()));
+    drop((first, second));
+    std::fs::remove_dir_all(directory).unwrap();
+}
