@@ -1,5 +1,6 @@
 //! Project chores: tests, tidy checks, interop lab.
 
+mod interop;
 mod lab;
 mod process;
 mod tidy;
@@ -26,6 +27,8 @@ enum Chore {
     /// The interop lab: a virtual machine whose Linux kernel has TIPC
     #[command(subcommand)]
     Lab(LabChore),
+    /// Runs the interop matrix against the Linux kernel in the lab's machine
+    Interop(interop::Options),
 }
 
 #[derive(Subcommand)]
@@ -79,6 +82,10 @@ fn chore(chore: Chore) -> Result<ExitCode> {
             let limits = lab::Limits { time: Duration::from_secs(time), memory, cpus };
             let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+        }
+        Chore::Interop(options) => {
+            let outcome = interop::run(&root(), &options)?;
+            return Ok(if outcome.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,110 @@
+//! The interop matrix: rows of `interop/matrix` in one boot of the lab's machine.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::lab;
+
+/// The other end of the rows when it is not a kernel's.
+const PROGRAM: &str = "utipc-interop";
+
+/// What to run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); all if none is named
+    rows: Vec<String>,
+    /// `utipc`, or `kernel` to prove the rows with a second kernel node
+    #[arg(long, default_value = "utipc")]
+    peer: String,
+    /// Minutes, then the machine is killed
+    #[arg(long, default_value_t = BUDGET.as_secs() / 60)]
+    minutes: u64,
+    /// Keep the recordings of rows that passed as well
+    #[arg(long)]
+    keep: bool,
+    /// Only name the rows
+    #[arg(long)]
+    list: bool,
+}
+
+/// For the whole matrix, boot included, on two busy cores.
+pub(crate) const BUDGET: Duration = Duration::from_secs(20 * 60);
+
+/// Rows that ran and those that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+/// Runs what `options` ask for and prints each row as it ends.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
+    let lab = lab::build(root)?;
+    let out = root.join("target/interop");
+    if out.exists() {
+        std::fs::remove_dir_all(&out).context("remove the results of the last run")?;
+    }
+    let program = match options.peer.as_str() {
+        "kernel" => "kernel".to_owned(),
+        "utipc" => peer_program(root)?.display().to_string(),
+        other => bail!("no such peer: {other} (utipc or kernel)"),
+    };
+    let mut args = vec!["--peer".to_owned(), program];
+    args.extend(options.keep.then(|| "--keep".to_owned()));
+    args.extend(options.list.then(|| "--list".to_owned()));
+    args.extend(options.rows.iter().cloned());
+    let limits = lab::Limits { time: Duration::from_secs(options.minutes * 60), memory: 2048, cpus: 2 };
+    let script = root.join("interop/matrix/matrix.py");
+    let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
+    if options.list && code == 0 {
+        return Ok(Outcome::default());
+    }
+    let results = std::fs::read_to_string(out.join("results.json"));
+    let Ok(results) = results else {
+        bail!("the matrix did not end (exit code {code}; 124 is the limit of {} minutes)", options.minutes);
+    };
+    let outcome = count(&results).context("results.json has no rows")?;
+    if (code == 0) != (outcome.failed == 0) {
+        bail!("the matrix ended with code {code} but reports {} failed rows", outcome.failed);
+    }
+    Ok(outcome)
+}
+
+fn count(results: &str) -> Option<Outcome> {
+    let results: Value = serde_json::from_str(results).ok()?;
+    let rows = results["rows"].as_array().filter(|rows| !rows.is_empty())?;
+    let failed = rows.iter().filter(|r| !r["failure"].is_null()).count();
+    Some(Outcome { passed: rows.len() - failed, failed })
+}
+
+/// Builds the program at utipc's end, optimised: an emulated CPU is slow enough.
+fn peer_program(root: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "utipc-tools", "--bin", PROGRAM])
+        .current_dir(root)
+        .status()
+        .context("run cargo build")?;
+    if !status.success() {
+        bail!("cargo cannot build {PROGRAM}");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release").join(PROGRAM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_counted() {
+        let text = r#"{"rows":[{"row":"a/eth","failure":null},{"row":"b/eth","failure":"lost"}]}"#;
+        assert_eq!(count(text), Some(Outcome { passed: 1, failed: 1 }));
+        assert_eq!(count(r#"{"rows":[]}"#), None);
+        assert_eq!(count("not json"), None);
+    }
+}

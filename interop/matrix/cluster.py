@@ -1,0 +1,182 @@
+"""What a row works with: two linked nodes, checks that count, and waiting."""
+
+import contextlib
+import itertools
+import os
+import time
+
+from net import Network, until
+from peer import Peer, Refused
+
+# A node is gone when nothing was heard for the tolerance (1.5 s by default) and probes went unanswered; the rest of
+# the bound is what an emulated, busy CPU may add.
+GONE_S = 6.0
+# A link must be up this soon after its bearer was enabled, the trial second of a self-chosen address included.
+UP_S = 3.0
+
+_types = itertools.count(10000, 10)
+
+
+class Failed(AssertionError):
+    """A check of a row did not hold."""
+
+
+class Cluster:
+    """Node a is always the kernel's; node b is the program under test, or a second kernel node to prove the rows."""
+
+    def __init__(self, media, program, log, prefix=""):
+        self.media, self.program, self.log, self.prefix = media, program, log, prefix
+        self.checks, self.notes, self.last_type = 0, [], 0
+        self.net = Network(prefix)
+        self.a = self.b = None
+        self.b_was = {}
+        try:
+            self.a = Peer("a", self.net.a)
+            self.b = Peer("b", self.net.b, program, log)
+        except BaseException:
+            self.remove()
+            raise
+
+    @property
+    def both(self):
+        return ((self.a, self.b), (self.b, self.a))
+
+    def bearer(self, number):
+        """Arguments of `enable` for end 1 or 2."""
+        other = 3 - number
+        kind, _, how = self.media.partition("-")
+        if kind == "eth":
+            return {"media": "eth", "device": "w"}
+        form = "fd00::%d" if kind == "udp6" else "10.0.0.%d"
+        more = {"remote": form % other} if how == "remote" else {}
+        return dict(more, media="udp", device="w", local=form % number)
+
+    def up(self, a=None, b=None):
+        """Starts both nodes and links them; seconds from the second bearer's enabling until both see each other."""
+        self.a.call("start", **(a or {"address": "1.1.1"}))
+        self.a.call("watch")
+        self.a.call("enable", **self.bearer(1))
+        return self.join(b or {"address": "1.1.2"})
+
+    def join(self, b):
+        """Starts node b and links it."""
+        self.b_was = b
+        self.b.call("start", **b)
+        self.b.call("watch")
+        began = time.monotonic()
+        self.b.call("enable", **self.bearer(2))
+        for peer in (self.a, self.b):
+            peer.call("wait_up", timeout_ms=20000)
+        return time.monotonic() - began
+
+    def kill_b(self):
+        """Node b vanishes without a word."""
+        self.b.kill()
+        if self.b.is_kernel:
+            # Its node lives in the namespace, not in the process: silence it, and take the namespace away.
+            self.net.fault("loss 100%")
+
+    def rejoin_b(self):
+        """Node b comes back with the same address."""
+        if self.program is None:
+            self.net.replace_b()
+            self.net.fault(None)
+        self.b = Peer("b", self.net.b, self.program, self.log)
+        return self.join(self.b_was)
+
+    def restart_a(self):
+        """A new process for node a's sockets; the node itself is the kernel's and has not changed."""
+        self.a.kill()
+        self.a = Peer("a", self.net.a)
+        self.a.call("watch")
+        self.a.call("wait_up", timeout_ms=5000)
+
+    @contextlib.contextmanager
+    def second(self):
+        """A cluster of its own on UDP, beside this one, for as long as the row needs it."""
+        other = Cluster("udp", self.program, self.log, self.prefix + "2")
+        try:
+            yield other
+        finally:
+            other.remove()
+
+    def remove(self):
+        for peer in (self.b, self.a):
+            if peer:
+                peer.kill()
+        self.net.remove()
+
+    # -- checks
+
+    def check(self, holds, what):
+        self.checks += 1
+        if not holds:
+            raise Failed(what)
+
+    def equal(self, got, expected, what):
+        self.check(got == expected, "%s: got %r, expected %r" % (what, got, expected))
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def no_reset(self, what="the link stayed up"):
+        """Neither end has seen the other go."""
+        for peer in (self.a, self.b):
+            counts = peer.call("counts")
+            self.equal((counts["ups"], counts["downs"]), (1, 0), "%s: %s, ups and downs %s" % (peer.name, what, counts["log"]))
+
+    # -- common steps
+
+    def new_type(self):
+        self.last_type = next(_types)
+        return self.last_type
+
+    def sock(self, peer, kind="rdm", name=None, **options):
+        s = peer.call("socket", kind=kind)
+        for option, value in options.items():
+            peer.call("option", s=s["s"], name=option, value=value)
+        if name:
+            peer.call("bind", s=s["s"], type=name[0], lower=name[1], upper=name[-1])
+        return s
+
+    def await_name(self, peer, type, instance, event="published", seconds=10.0):
+        """Until `peer` knows (or no longer knows) a binding."""
+        if event == "withdrawn":
+            until("%s forgets {%d,%d}" % (peer.name, type, instance), seconds,
+                  lambda: not any(n[0] == type and n[1] <= instance <= n[2] for n in peer.call("names")["names"]))
+            return
+        s = peer.call("subscribe", type=type, lower=instance, upper=instance)["s"]
+        got = peer.call("event", s=s, timeout_ms=int(seconds * 1000))
+        self.equal(got["event"], "published", "%s learns of {%d,%d}" % (peer.name, type, instance))
+        peer.call("close", s=s)
+
+    def connection(self, client, server, kind, timeout_ms=20000):
+        """A connected pair of sockets: (client's, server's, listener's)."""
+        type = self.new_type()
+        l = self.sock(server, kind, (type, 1))["s"]
+        server.call("listen", s=l)
+        self.await_name(client, type, 1)
+        c = client.call("socket", kind=kind)["s"]
+        accepting = server.begin("accept", s=l, timeout_ms=timeout_ms)
+        client.call("connect", s=c, to={"name": [type, 1]}, timeout_ms=timeout_ms)
+        return c, accepting.result()["s"], l
+
+    def broken(self, peer, s, what, seconds=GONE_S):
+        """The connection of `s` must end with an error or end of file, and soon."""
+        began = time.monotonic()
+        try:
+            got = peer.call("recv", s=s, timeout_ms=int(seconds * 1000), wait_s=seconds + 10)
+            self.check(got["length"] == 0, "%s: %s: data instead of an end: %s" % (peer.name, what, got))
+        except Refused as error:
+            self.check(error.code != "EAGAIN", "%s: %s: no end within %.1f s" % (peer.name, what, seconds))
+        return time.monotonic() - began
+
+
+def close_all(peer, *sockets):
+    for s in sockets:
+        peer.call("close", s=s)
+
+
+def folder(path):
+    os.makedirs(path, exist_ok=True)
+    return path

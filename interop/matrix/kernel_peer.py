@@ -1,0 +1,414 @@
+"""One end of the matrix: a node that is the Linux kernel's TIPC in one network namespace.
+
+It speaks the line protocol of README.md: one JSON object a line in, one out. `utipc-interop` speaks the same, so a row
+of the matrix does not know which of them it talks to. Every request runs in a thread of its own.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import select
+import signal
+import socket as S
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import pattern
+
+SOL_TIPC = 271
+IMPORTANCE, DEST_DROPPABLE, MCAST_BROADCAST, MCAST_REPLICAST, NODELAY = 127, 129, 133, 134, 138
+ERRINFO, RETDATA, DESTNAME = 1, 2, 3
+KINDS = {"rdm": S.SOCK_RDM, "dgram": S.SOCK_DGRAM, "seqpacket": S.SOCK_SEQPACKET, "stream": S.SOCK_STREAM}
+SCOPES = {"node": 3, "cluster": 2}
+TOP_PORTS, TOP_SERVICE, TOP_CANCEL = 1, 2, 4
+EVENTS = {1: "published", 2: "withdrawn", 3: "timeout"}
+FOREVER = 0xFFFFFFFF
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """A refusal that the row may expect: its text is an errno name."""
+
+
+def tool(*args):
+    done = subprocess.run(("tipc",) + args, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError("tipc %s: %s" % (" ".join(args), (done.stderr or done.stdout).strip()))
+    return done.stdout
+
+
+class Endpoint:
+    """A socket under two Python objects, so that reading and writing have their own timeouts."""
+
+    def __init__(self, sock):
+        self.rx = sock
+        self.tx = sock.dup()
+
+    def close(self):
+        self.rx.close()
+        self.tx.close()
+
+
+class Peer:
+    def __init__(self):
+        self.sockets = {}
+        self.next = 1
+        self.lock = threading.Lock()
+        self.watched = {"ups": 0, "downs": 0}
+        self.log = []
+
+    # -- the node
+
+    def op_start(self, address=None, identity=None, cluster=None):
+        if cluster:
+            tool("node", "set", "clusterid", str(cluster))
+        if address:
+            tool("node", "set", "address", address)
+        else:
+            tool("node", "set", "identity", identity)
+        return {}
+
+    def op_enable(self, media, device, local=None, remote=None):
+        if media == "eth":
+            tool("bearer", "enable", "media", "eth", "device", device)
+        else:
+            more = ("remoteip", remote) if remote else ()
+            tool("bearer", "enable", "media", "udp", "name", "U", "localip", local, *more)
+        return {}
+
+    def op_disable(self, media, device):
+        tool("bearer", "disable", "media", media, *(("device", device) if media == "eth" else ("name", "U")))
+        return {}
+
+    def op_address(self):
+        return {"address": int(tool("node", "get", "address").strip() or "0", 16)}
+
+    def op_names(self):
+        rows = json.loads(tool("-j", "nametable", "show") or "[]")
+        return {"names": sorted([r["type"], r["lower"], r["upper"], r["port"]]
+                                for r in rows if r["type"] > 2 and r["scope"] != "node")}
+
+    def op_links(self):
+        """Of each link: packets out of order and doubled that came, packets that were sent again."""
+        links = [l for l in json.loads(tool("-j", "link", "stat", "show")) if l["link"] != "broadcast-link"]
+        return {"links": [{"name": l["link"], "mtu": l["mtu"], "window": l["window"], "deferred": l["rx states"]["defs"],
+                           "duplicates": l["rx states"]["dups"], "retransmitted": l["tx states"]["retrans"]}
+                          for l in links if "rx states" in l]}
+
+    def op_memory(self):
+        return {"rss_kib": None}                         # the kernel's buffers belong to no process
+
+    def op_watch(self):
+        """Counts nodes that come and go from here on; `counts` tells."""
+        own = self.op_address()["address"]               # 0 while the node still tries its address out
+        server = self.topology(0)
+        server.sendall(struct.pack("=5I8s", 0, 0, FOREVER, FOREVER, TOP_PORTS, b"watch---"))
+
+        def follow():
+            while True:
+                data = server.recv(48)
+                if len(data) < 48:
+                    return
+                event, lower = struct.unpack("=2I", data[:8])
+                if lower != (own or self.op_address()["address"]):
+                    self.watched["ups" if event == 1 else "downs"] += 1
+                    self.log.append([round(time.monotonic(), 3), EVENTS.get(event), lower])
+
+        threading.Thread(target=follow, daemon=True).start()
+        return {}
+
+    def op_counts(self):
+        return dict(self.watched, log=self.log[-20:])
+
+    def op_wait_up(self, timeout_ms):
+        """Waits until one other node is up in the watch that `watch` began."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        while self.watched["ups"] <= self.watched["downs"]:
+            if time.monotonic() > deadline:
+                raise Failed("ETIMEDOUT")
+            time.sleep(0.01)
+        return {}
+
+    # -- sockets
+
+    def keep(self, sock):
+        with self.lock:
+            self.sockets[self.next] = Endpoint(sock)
+            self.next += 1
+            return self.next - 1
+
+    def op_socket(self, kind):
+        sock = S.socket(S.AF_TIPC, KINDS[kind])
+        kept = self.keep(sock)
+        _, node, ref = sock.getsockname()[:3]
+        return {"s": kept, "port": [ref, node]}
+
+    def op_option(self, s, name, value):
+        sock = self.sockets[s].rx
+        if name == "mcast":
+            option = {"broadcast": MCAST_BROADCAST, "replicast": MCAST_REPLICAST}[value]
+            sock.setsockopt(SOL_TIPC, option, None, 0)
+        else:
+            option = {"importance": IMPORTANCE, "droppable": DEST_DROPPABLE, "nodelay": NODELAY}[name]
+            sock.setsockopt(SOL_TIPC, option, int(value))
+        return {}
+
+    def op_bind(self, s, type, lower, upper, scope="cluster"):
+        self.sockets[s].rx.bind((S.TIPC_ADDR_NAMESEQ, type, lower, upper, SCOPES[scope]))
+        return {}
+
+    def op_unbind(self, s, type, lower, upper, scope="cluster"):
+        self.sockets[s].rx.bind((S.TIPC_ADDR_NAMESEQ, type, lower, upper, -SCOPES[scope]))
+        return {}
+
+    def op_bind_many(self, s, type, count):
+        """Instances 0 .. count-1 of `type`, one binding each."""
+        for i in range(count):
+            self.op_bind(s, type, i, i)
+        return {}
+
+    def op_unbind_many(self, s, type, count, step):
+        for i in range(0, count, step):
+            self.op_unbind(s, type, i, i)
+        return {}
+
+    def address(self, to):
+        """sockaddr_tipc; by hand, since Python's tuples leave the lookup domain out."""
+        if "name" in to:
+            kind, instance, node = (to["name"] + [0])[:3]
+            return struct.pack("=HBb3I", S.AF_TIPC, 2, 0, kind, instance, node)
+        if "range" in to:
+            return struct.pack("=HBb3I", S.AF_TIPC, 1, 0, *to["range"])
+        ref, node = to["port"]
+        return struct.pack("=HBb3I", S.AF_TIPC, 3, 0, ref, node, 0)
+
+    def send_one(self, sock, data, to, deadline):
+        """One message, whole; waits while congested, up to the deadline."""
+        address = self.address(to) if to else None
+        while True:
+            r = libc.sendto(sock.fileno(), data, len(data), S.MSG_DONTWAIT, address, 16 if address else 0)
+            if r >= 0:
+                return
+            code = ctypes.get_errno()
+            left = deadline - time.monotonic()
+            if code != errno.EAGAIN or left <= 0:
+                raise Failed(errno.errorcode[code])
+            # A connectionless socket is always writable: its congestion shows in the send alone.
+            wait = select.poll()
+            wait.register(sock, select.POLLOUT)
+            wait.poll(min(left, 0.5) * 1000)
+            time.sleep(0.001)
+
+    def op_send(self, s, length, seed=0, to=None, text=None, timeout_ms=10000):
+        data = text.encode() if text is not None else pattern.piece(seed, 0, length)
+        self.send_one(self.sockets[s].tx, data, to, time.monotonic() + timeout_ms / 1000)
+        return {"adler": pattern.checksum(data)}
+
+    def op_send_many(self, s, count, length, to=None, first=0, gap_us=0, timeout_ms=60000):
+        """Messages first .. first+count-1, each with its number inside. Tells how far it came, and why no further."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        sent = 0
+        for number in range(first, first + count):
+            try:
+                self.send_one(self.sockets[s].tx, pattern.numbered(number, length), to, deadline)
+            except Failed as error:
+                return {"sent": sent, "error": str(error)}
+            sent += 1
+            if gap_us:
+                time.sleep(gap_us / 1e6)
+        return {"sent": sent, "error": None}
+
+    def receive(self, sock, timeout_ms):
+        sock.settimeout(timeout_ms / 1000)
+        return sock.recvmsg(70000, 2048)
+
+    def op_recv(self, s, timeout_ms=10000):
+        data, ancillary, _, who = self.receive(self.sockets[s].rx, timeout_ms)
+        reply = {"length": len(data), "adler": pattern.checksum(data), "head": data[:64].hex(), "error": 0,
+                 "returned": None, "name": None, "from": [who[2], who[1]] if who else None}
+        for level, kind, value in ancillary:
+            if level == SOL_TIPC and kind == ERRINFO:
+                reply["error"], _ = struct.unpack("=2I", value[:8])
+            elif level == SOL_TIPC and kind == RETDATA:
+                reply["returned"] = {"length": len(value), "adler": pattern.checksum(value)}
+            elif level == SOL_TIPC and kind == DESTNAME:
+                reply["name"] = list(struct.unpack("=3I", value[:12]))
+        return reply
+
+    def op_recv_many(self, s, count, length, first=0, timeout_ms=60000, idle_ms=5000):
+        """Reads until `count` messages came, or nothing for `idle_ms`. Tells what was lost, doubled, reordered, changed."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        expected, got, late, broken, error = first, 0, 0, 0, None
+        missing = set()
+        while got < count:
+            left = min(idle_ms / 1000, deadline - time.monotonic())
+            try:
+                data, ancillary, _, _ = self.receive(self.sockets[s].rx, max(left, 0.001) * 1000)
+            except OSError as problem:
+                error = name_of(problem)
+                break
+            if not data and not ancillary:
+                error = "EOF"
+                break
+            if not data:
+                error = "REJECTED"
+                break
+            number = int.from_bytes(data[:4], "big")
+            if data != pattern.numbered(number, length):
+                broken += 1
+            got += 1
+            if number == expected:
+                expected += 1
+            elif number > expected:
+                missing.update(range(expected, number))
+                expected = number + 1
+            else:
+                late += 1
+                missing.discard(number)
+        return {"got": got, "missing": len(missing), "late": late, "broken": broken, "error": error, "next": expected}
+
+    # -- connections
+
+    def op_listen(self, s):
+        self.sockets[s].rx.listen(16)
+        return {}
+
+    def op_accept(self, s, timeout_ms=10000):
+        sock = self.sockets[s].rx
+        sock.settimeout(timeout_ms / 1000)
+        accepted, who = sock.accept()
+        return {"s": self.keep(accepted), "from": [who[2], who[1]]}
+
+    def op_connect(self, s, to, timeout_ms=10000):
+        sock = self.sockets[s].rx
+        sock.settimeout(timeout_ms / 1000)
+        sock.setblocking(True)
+        sock.setsockopt(SOL_TIPC, 130, timeout_ms)        # TIPC_CONN_TIMEOUT
+        if libc.connect(sock.fileno(), self.address(to), 16) < 0:
+            raise Failed(errno.errorcode[ctypes.get_errno()])
+        _, node, ref = sock.getpeername()[:3]
+        return {"peer": [ref, node]}
+
+    def op_write(self, s, length, at=0, seed=0, chunk=65536, timeout_ms=60000):
+        """Writes pattern bytes at .. length to a stream. Tells how far it came, and why no further."""
+        sock = self.sockets[s].tx
+        deadline = time.monotonic() + timeout_ms / 1000
+        adler, error = 1, None
+        while at < length:
+            data = pattern.piece(seed, at, min(chunk, length - at))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                error = "EAGAIN"
+                break
+            sock.settimeout(left)
+            try:
+                sent = sock.send(data)
+            except OSError as problem:
+                error = name_of(problem)
+                break
+            adler = pattern.checksum(data[:sent], adler)
+            at += sent
+        return {"length": at, "adler": adler, "error": error}
+
+    def op_read(self, s, length, seed=0, chunk=65536, pause_us=0, timeout_ms=60000):
+        """Reads `length` pattern bytes of a stream. Tells how many came and whether each was the right one."""
+        sock = self.sockets[s].rx
+        deadline = time.monotonic() + timeout_ms / 1000
+        at, adler, error, wrong_at = 0, 1, None, None
+        while at < length:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                error = "EAGAIN"
+                break
+            sock.settimeout(left)
+            try:
+                data = sock.recv(min(chunk, length - at))
+            except OSError as problem:
+                error = name_of(problem)
+                break
+            if not data:
+                error = "EOF"
+                break
+            if wrong_at is None and data != pattern.piece(seed, at, len(data)):
+                wrong_at = at
+            adler = pattern.checksum(data, adler)
+            at += len(data)
+            if pause_us:
+                time.sleep(pause_us / 1e6)
+        return {"length": at, "adler": adler, "error": error, "wrong_at": wrong_at}
+
+    def op_shutdown(self, s):
+        self.sockets[s].rx.shutdown(S.SHUT_RDWR)
+        return {}
+
+    def op_close(self, s):
+        self.sockets.pop(s).close()
+        return {}
+
+    # -- topology
+
+    def topology(self, node):
+        """A connection to the topology server of `node` (0: our own)."""
+        sock = S.socket(S.AF_TIPC, S.SOCK_SEQPACKET)
+        if libc.connect(sock.fileno(), self.address({"name": [1, 1, node]}), 16) < 0:
+            raise Failed(errno.errorcode[ctypes.get_errno()])
+        return sock
+
+    def op_subscribe(self, type, lower, upper, filter="ports", timeout_ms=None, node=0):
+        sock = self.topology(node)
+        limit = FOREVER if timeout_ms is None else timeout_ms
+        how = {"ports": TOP_PORTS, "service": TOP_SERVICE}[filter]
+        sock.sendall(struct.pack("=5I8s", type, lower, upper, limit, how, b"interop-"))
+        return {"s": self.keep(sock)}
+
+    def op_event(self, s, timeout_ms=10000):
+        sock = self.sockets[s].rx
+        sock.settimeout(timeout_ms / 1000)
+        data = sock.recv(48)
+        if len(data) < 48:
+            raise Failed("EOF")
+        event, lower, upper, ref, node, type = struct.unpack("=6I", data[:24])
+        return {"event": EVENTS.get(event, str(event)), "type": type, "lower": lower, "upper": upper, "port": [ref, node]}
+
+    # -- the line protocol
+
+    def serve(self, requests, replies):
+        out = threading.Lock()
+
+        def run(request):
+            number = request.pop("id")
+            try:
+                op = getattr(self, "op_" + request.pop("op"))
+                reply = {"id": number, "ok": op(**request)}
+            except Failed as error:
+                reply = {"id": number, "error": str(error)}
+            except OSError as error:
+                reply = {"id": number, "error": name_of(error)}
+            except Exception as error:                    # a mistake in the row or here: the driver must see it
+                reply = {"id": number, "error": "%s: %s" % (type(error).__name__, error)}
+            with out:
+                replies.write(json.dumps(reply) + "\n")
+                replies.flush()
+
+        for line in requests:
+            threading.Thread(target=run, args=(json.loads(line),), daemon=True).start()
+
+
+def name_of(error):
+    if isinstance(error, TimeoutError):
+        return "EAGAIN"
+    return errno.errorcode.get(error.errno, str(error))
+
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Peer().serve(sys.stdin, sys.stdout)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
