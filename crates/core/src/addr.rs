@@ -112,6 +112,14 @@ pub struct ServiceAddr {
     pub instance: u32,
 }
 
+impl ServiceAddr {
+    /// The address {service, instance}.
+    #[must_use]
+    pub const fn new(service: u32, instance: u32) -> Self {
+        Self { service, instance }
+    }
+}
+
 impl fmt::Display for ServiceAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{},{}}}", self.service, self.instance)

@@ -13,6 +13,7 @@ pub mod interface;
 pub mod mmsg;
 pub mod netns;
 pub mod offload;
+pub mod pollable;
 pub mod random;
 pub mod reactor;
 pub mod runtime_dir;

@@ -48,6 +48,33 @@ impl Destination {
     pub const fn service(service: u32, instance: u32) -> Self {
         Self::Service { addr: ServiceAddr { service, instance }, domain: NodeAddr::NONE }
     }
+
+    /// The same service, looked for on one node only; other destinations stay as they are. Spec: tipc.md §1.4.
+    #[must_use]
+    pub const fn on(self, node: NodeAddr) -> Self {
+        match self {
+            Self::Service { addr, .. } => Self::Service { addr, domain: node },
+            other => other,
+        }
+    }
+}
+
+impl From<ServiceAddr> for Destination {
+    fn from(addr: ServiceAddr) -> Self {
+        Self::Service { addr, domain: NodeAddr::NONE }
+    }
+}
+
+impl From<ServiceRange> for Destination {
+    fn from(range: ServiceRange) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl From<PortId> for Destination {
+    fn from(port: PortId) -> Self {
+        Self::Port(port)
+    }
 }
 
 /// How one call receives; the default takes what is there.
