@@ -47,8 +47,7 @@ impl Pollable {
             )
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (near, far) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
         // The kernel rounds up to its minimum.
         set_socket_send_buffer_size(&near, 1).map_err(failed)?;
         Ok(Pollable { near, far, level: Mutex::new(Level { writable: true, ..Level::default() }) })
