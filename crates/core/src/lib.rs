@@ -7,6 +7,7 @@
 
 pub mod addr;
 mod collections;
+pub mod broadcast;
 pub mod discovery;
 pub mod error;
 pub mod limits;

@@ -190,14 +190,7 @@ impl fmt::Display for WaitReason {
     }
 }
 
-/// How multicasts travel. Spec: tipc.md §7.6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Over the broadcast link.
-    Broadcast,
-    /// A copy per destination node.
-    Replicast,
-}
+pub use crate::wire::Method;
 
 /// Counters of one socket, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ mod user;
 
 pub use media::{MEDIA_INFO_LEN, MediaAddr};
 pub use packet::{Message, Packet, View};
-pub use user::{ErrorCode, LinkProtocolType, MessageType, User};
+pub use user::{ErrorCode, LinkProtocolType, MessageType, Method, User};
 
 /// Header of payload on a connection, bytes.
 pub const SHORT_HEADER: usize = 24;

@@ -117,3 +117,13 @@ code_points! {
         Activate = 2,
     }
 }
+
+/// How multicasts travel; on the wire `is_replicast`. Spec: tipc.md §7.6.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Over the broadcast link.
+    #[default]
+    Broadcast,
+    /// A copy per destination node.
+    Replicast,
+}

@@ -1,0 +1,72 @@
+//! Over which bearers a broadcast goes. Spec: tipc.md §7.2.
+
+use crate::addr::NodeAddr;
+use crate::limits::MAX_BEARERS;
+use crate::outbox::BearerId;
+
+/// MTU assumed while no peer is linked, bytes.
+const INITIAL_MTU: usize = 1500;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bearer {
+    links: usize,
+    mtu: usize,
+    has_broadcast: bool,
+}
+
+/// The bearers by what the broadcast link must know of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bearers {
+    slots: [Bearer; MAX_BEARERS],
+    primary: Option<BearerId>,
+}
+
+impl Bearers {
+    /// A link over `bearer` came up; `mtu` in bytes.
+    pub(super) fn link_up(&mut self, bearer: BearerId, mtu: usize, has_broadcast: bool) {
+        if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
+            *slot = Bearer { links: slot.links + 1, mtu, has_broadcast };
+        }
+    }
+
+    /// A link over `bearer` went down.
+    pub(super) fn link_down(&mut self, bearer: BearerId) {
+        if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
+            slot.links = slot.links.saturating_sub(1);
+        }
+    }
+
+    /// Chooses the bearer that reaches all `peers`, if there is one; nodes differ in which of two they prefer.
+    pub(super) fn select_primary(&mut self, peers: usize, own: NodeAddr) {
+        self.primary = None;
+        for (id, slot) in (0..).zip(&self.slots) {
+            if slot.links == 0 || slot.links < peers {
+                continue;
+            }
+            self.primary = Some(id);
+            if (u32::from(id) ^ own.0) & 1 != 0 {
+                break;
+            }
+        }
+    }
+
+    /// The bearers a broadcast goes over: the primary one, else all with links.
+    pub(super) fn targets(&self) -> impl Iterator<Item = BearerId> {
+        self.used().filter(|(id, _)| self.primary.is_none_or(|primary| *id == primary)).map(|(id, _)| id)
+    }
+
+    /// Smallest MTU of the bearers with links, bytes.
+    pub(super) fn mtu(&self) -> usize {
+        self.used().map(|(_, slot)| slot.mtu).min().unwrap_or(INITIAL_MTU)
+    }
+
+    /// True if a broadcast costs one frame: the medium copies it.
+    pub(super) fn has_broadcast(&self) -> bool {
+        let targets: Vec<BearerId> = self.targets().collect();
+        self.used().filter(|(id, _)| targets.contains(id)).all(|(_, slot)| slot.has_broadcast)
+    }
+
+    fn used(&self) -> impl Iterator<Item = (BearerId, &Bearer)> {
+        (0..).zip(&self.slots).filter(|(_, slot)| slot.links > 0)
+    }
+}

@@ -1,0 +1,104 @@
+//! What unicast packets and LINK_PROTOCOL messages of a peer say about broadcasts. Spec: tipc.md §7.3.
+
+use super::BroadcastIo;
+use super::receiver::BroadcastReceiver;
+use super::sender::{Acknowledged, BroadcastSender};
+use crate::addr::NodeAddr;
+use crate::error::WireError;
+use crate::limits::capability;
+use crate::link::{GapBlock, MAX_GAP_BLOCKS};
+use crate::time::Time;
+use crate::wire::{LinkProtocolType, User, View};
+
+/// The broadcast part of a LINK_PROTOCOL message of `peer`, to be evaluated before its link sees the message.
+/// True if a STATE must answer (and the message is no probe, which is answered anyway).
+///
+/// # Errors
+/// [`WireError`] if the gap record is malformed: the whole message is to be dropped then. Spec: tipc.md §3.1, §6.1.
+pub fn receive_link_protocol(
+    sender: &mut BroadcastSender,
+    receiver: &mut BroadcastReceiver,
+    now: Time,
+    peer: NodeAddr,
+    view: View<'_>,
+    io: &mut BroadcastIo<'_>,
+) -> Result<bool, WireError> {
+    if view.link_type() != LinkProtocolType::State {
+        if !view.redundant_link() {
+            receiver.start_legacy(view.last_bcast());
+        }
+        return Ok(false);
+    }
+    if view.bcast_ack_invalid() {
+        return Ok(false);
+    }
+    let blocks = broadcast_blocks(view, receiver.capabilities())?;
+    if !receiver.is_open() {
+        return Ok(false);
+    }
+    sender.acknowledge(now, peer, (view.bcast_ack(), view.bcast_gap()), &blocks, io);
+    if view.ack() != 0 {
+        sender.open_peer(peer);
+    }
+    Ok(sender.is_open(peer) && receiver.announce(view.last_bcast()) && !view.probe())
+}
+
+/// The broadcast ack that every sequenced packet of `peer` carries.
+pub fn receive_ack(
+    sender: &mut BroadcastSender,
+    now: Time,
+    peer: NodeAddr,
+    view: View<'_>,
+    io: &mut BroadcastIo<'_>,
+) -> Acknowledged {
+    let may_be_invalid =
+        matches!(view.user(), User::BcastProtocol | User::LinkProtocol | User::NameDistributor);
+    let invalid = may_be_invalid && view.bcast_ack_invalid();
+    if invalid || sender.acked(peer).is_none_or(|acked| acked == view.bcast_ack()) {
+        return Acknowledged::Ignored;
+    }
+    sender.acknowledge(now, peer, (view.bcast_ack(), 0), &[], io)
+}
+
+/// A broadcast BCAST_PROTOCOL message: how peers from before BCAST_STATE_NACK name a gap. Only the node that is
+/// complained about cares. Spec: tipc.md §3.2.
+pub fn receive_legacy_nack(
+    sender: &mut BroadcastSender,
+    own: NodeAddr,
+    now: Time,
+    view: View<'_>,
+    io: &mut BroadcastIo<'_>,
+) -> Acknowledged {
+    let legal = view.user() == User::BcastProtocol && view.kind() == 0 && view.header_fits();
+    if !legal || view.dest_node() != Some(own) {
+        return Acknowledged::Ignored;
+    }
+    let gap = view.bcast_gap_to().wrapping_sub(view.bcast_ack());
+    sender.acknowledge(now, view.prev_node(), (view.bcast_ack(), gap), &[], io)
+}
+
+/// The broadcast blocks of a STATE's gap record; none if the peer writes no such record. Spec: tipc.md §3.1, §5.8.
+fn broadcast_blocks(view: View<'_>, capabilities: u16) -> Result<Vec<GapBlock>, WireError> {
+    let data = view.payload();
+    if capabilities & capability::GAP_ACK_BLOCK == 0 || data.is_empty() {
+        return Ok(Vec::new());
+    }
+    let malformed = WireError::Malformed("gap record: its length does not fit the message");
+    let &[len_high, len_low, unicast, broadcast, ref rest @ ..] = data else { return Err(malformed) };
+    let len = usize::from(u16::from_be_bytes([len_high, len_low]));
+    if len > data.len() {
+        return Err(malformed);
+    }
+    let (unicast, broadcast) = (usize::from(unicast), usize::from(broadcast));
+    if len != 4 + 4 * (unicast + broadcast) {
+        return Ok(Vec::new()); // an older form without broadcast blocks
+    }
+    if unicast > MAX_GAP_BLOCKS || broadcast > MAX_GAP_BLOCKS {
+        return Err(WireError::Malformed("gap record: more than 64 blocks"));
+    }
+    let block = |b: &[u8]| match *b {
+        [a, b, c, d] => Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))),
+        _ => None,
+    };
+    Ok(rest.chunks_exact(4).take(broadcast).filter_map(block).collect())
+}

@@ -1,0 +1,117 @@
+//! Broadcast or a copy per destination? Spec: tipc.md §7.6.
+
+use crate::time::Time;
+use crate::wire::{ErrorCode, Message, MessageType, Method};
+
+/// How long a socket keeps its method where a change cannot be announced, milliseconds. Spec: tipc.md §7.6.
+const HOLD_MS: u64 = 5000;
+/// Destinations above this share of the peers are reached by broadcast, percent: default. Spec: tipc.md §7.6.
+pub const DEFAULT_RATIO: u32 = 10;
+
+/// What the administrator wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MulticastPolicy {
+    /// Replicast to at most `1 + peers × ratio / 100` destinations.
+    Auto {
+        /// Percent of the peers.
+        ratio: u32,
+    },
+    /// Always this, where it is possible.
+    Forced(Method),
+}
+
+impl Default for MulticastPolicy {
+    fn default() -> Self {
+        Self::Auto { ratio: DEFAULT_RATIO }
+    }
+}
+
+/// What the choice depends on besides the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterView {
+    /// The bearers in use can broadcast.
+    pub has_broadcast: bool,
+    /// Every known node has BCAST_RCAST.
+    pub all_replicast: bool,
+    /// Every known node has MCAST_RBCTL.
+    pub all_switch: bool,
+    /// Linked peers.
+    pub peers: usize,
+    /// What the administrator wants.
+    pub policy: MulticastPolicy,
+}
+
+/// What a node keeps per sending socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MethodCookie {
+    /// How its last multicast went.
+    last: Option<Method>,
+    /// What the socket insists on.
+    forced: Option<Method>,
+    /// No change before this, where it cannot be announced.
+    hold_until: Time,
+}
+
+/// How one multicast goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The method.
+    pub method: Method,
+    /// It differs from that of the socket's multicast before: see [`start_switch`].
+    pub changed: bool,
+}
+
+impl MethodCookie {
+    /// The socket insists on a method, or (with `None`) leaves the choice to the node.
+    pub fn force(&mut self, method: Option<Method>) {
+        self.forced = method;
+    }
+
+    /// Chooses the method for a multicast to `destinations` nodes.
+    pub fn choose(&mut self, now: Time, destinations: usize, cluster: &ClusterView) -> Choice {
+        let method = self.pick(now, destinations, cluster);
+        let changed = self.last.is_some_and(|last| last != method);
+        self.last = Some(method);
+        Choice { method, changed }
+    }
+
+    fn pick(&mut self, now: Time, destinations: usize, cluster: &ClusterView) -> Method {
+        if !cluster.has_broadcast {
+            return Method::Replicast;
+        }
+        if !cluster.all_replicast {
+            return Method::Broadcast;
+        }
+        let held = now < self.hold_until;
+        self.hold_until = now.plus_millis(HOLD_MS);
+        if let Some(forced) = self.forced {
+            return forced;
+        }
+        if let Some(last) = self.last.filter(|_| held && !cluster.all_switch) {
+            return last;
+        }
+        match cluster.policy {
+            MulticastPolicy::Forced(method) => method,
+            MulticastPolicy::Auto { ratio } => {
+                let share = cluster.peers.saturating_mul(ratio as usize) / 100;
+                if destinations <= 1 + share { Method::Replicast } else { Method::Broadcast }
+            }
+        }
+    }
+}
+
+/// Marks `message` with its method and, at a change, prepares the announcement: the dummy that is returned goes to
+/// the same destinations by the *other* method, before `message` itself. Spec: tipc.md §7.6.
+#[must_use]
+pub fn start_switch(message: &mut Message, choice: Choice, cluster: &ClusterView) -> Option<Message> {
+    message.set_is_replicast(choice.method == Method::Replicast);
+    if !choice.changed || !cluster.all_switch || message.message_type() != MessageType::Mcast {
+        return None;
+    }
+    message.set_syn(true);
+    let mut dummy = message.clone();
+    dummy.truncate_data(0);
+    dummy.set_is_replicast(choice.method != Method::Replicast);
+    dummy.set_error_code(ErrorCode::NoPort);
+    Some(dummy)
+}

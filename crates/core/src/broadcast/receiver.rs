@@ -1,0 +1,264 @@
+//! The receiving side of the broadcast link, for one peer. Spec: tipc.md §7.3.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use crate::addr::{ClusterId, NodeAddr};
+use crate::limits::{MAX_WINDOW, capability};
+use crate::link::{Arrival, Carrier, GapBlock, ReceiveQueue, Unpacker};
+use crate::wire::{Message, MessageType, User, View, seq};
+
+/// Packets received without telling the sender before a STATE may be due. Spec: tipc.md §7.3.
+const ACK_THRESHOLD: u16 = 16;
+/// The largest gap that fits its 10 bits in a STATE. Spec: tipc.md §3.1.
+const MAX_GAP: u16 = 0x3ff;
+
+/// A broadcast packet that was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The peer has not said yet where its sequence starts.
+    #[error("the broadcast link from the peer is not synchronised yet")]
+    NotOpen,
+    /// It belongs to another cluster.
+    #[error("broadcast of cluster {0}")]
+    OtherCluster(u32),
+    /// A user or type that may not be broadcast, or a header too short for it.
+    #[error("user {user} type {kind} with a header of {header} bytes may not be broadcast")]
+    NotBroadcast {
+        /// Message user.
+        user: u8,
+        /// Message type.
+        kind: u8,
+        /// Header size, bytes.
+        header: usize,
+    },
+    /// Received before, or outside the window.
+    #[error("broadcast packet {0} is a duplicate")]
+    Duplicate(u16),
+    /// Early, and too much is kept already.
+    #[error("no room to keep broadcast packet {0} until those before it arrive")]
+    NoRoom(u16),
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Packets received in order, or brought into order.
+    pub packets: u64,
+    /// Packets that came early.
+    pub early: u64,
+    /// Packets dropped as duplicates.
+    pub duplicates: u64,
+    /// Fragments and inner messages dropped.
+    pub dropped: u64,
+}
+
+/// What a node keeps of the broadcasts of one peer.
+#[derive(Debug)]
+pub struct BroadcastReceiver {
+    own: NodeAddr,
+    capabilities: u16,
+    queue: ReceiveQueue,
+    unpacker: Unpacker,
+    unpacked: VecDeque<Message>,
+    open: bool,
+    /// What the peer will send next, as far as it has said.
+    announced: u16,
+    /// Packets received since the peer was last told.
+    unacked: u16,
+    stats: ReceiverStats,
+}
+
+impl BroadcastReceiver {
+    /// The receiving side at node `own` for a peer with these capability bits; closed.
+    #[must_use]
+    pub fn new(own: NodeAddr, capabilities: u16) -> Self {
+        Self {
+            own,
+            capabilities,
+            queue: ReceiveQueue::new(1),
+            unpacker: Unpacker::default(),
+            unpacked: VecDeque::new(),
+            open: false,
+            announced: 1,
+            unacked: 0,
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    /// The peer's capability bits changed.
+    pub fn set_capabilities(&mut self, capabilities: u16) {
+        self.capabilities = capabilities;
+    }
+
+    /// The peer's capability bits.
+    #[must_use]
+    pub fn capabilities(&self) -> u16 {
+        self.capabilities
+    }
+
+    /// Contact with the peer is lost: closed, and everything forgotten.
+    pub fn reset(&mut self) {
+        let stats = self.stats;
+        *self = Self { stats, ..Self::new(self.own, self.capabilities) };
+    }
+
+    /// The peer's BCAST_PROTOCOL message: its broadcasts count from `last_bcast + 1` on. Ignored if open already.
+    pub fn synchronize(&mut self, last_bcast: u16) {
+        if !self.open {
+            self.start(last_bcast);
+            self.open = true;
+        }
+    }
+
+    /// RESET or ACTIVATE of a peer from before BCAST_SYNCH tells where its sequence starts.
+    pub fn start_legacy(&mut self, last_bcast: u16) {
+        if !self.open && self.capabilities & capability::BCAST_SYNCH == 0 {
+            self.start(last_bcast);
+        }
+    }
+
+    /// The first binding of a peer from before BCAST_SYNCH opens its broadcasts. Spec: tipc.md §6.1.
+    pub fn open_legacy(&mut self) {
+        self.open |= self.capabilities & capability::BCAST_SYNCH == 0;
+    }
+
+    /// True once the peer said where its sequence starts.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Takes a broadcast packet of the peer and appends the messages that are now in order to `delivered`: payload
+    /// of multicast and group types, and bindings. True if a STATE to the peer is due at once.
+    ///
+    /// # Errors
+    /// [`Refused`] says why the packet was dropped; worth a counter.
+    pub fn receive(
+        &mut self,
+        view: View<'_>,
+        cluster: ClusterId,
+        delivered: &mut VecDeque<Message>,
+    ) -> Result<bool, Refused> {
+        if view.cluster_id() != cluster {
+            return Err(Refused::OtherCluster(view.cluster_id().0));
+        }
+        if !self.open {
+            return Err(Refused::NotOpen);
+        }
+        if !may_be_broadcast(view) {
+            let (user, kind, header) = (view.user().into(), view.kind(), view.header_size());
+            return Err(Refused::NotBroadcast { user, kind, header });
+        }
+        match self.queue.accept(view) {
+            Arrival::InOrder => {
+                let mut state_due = self.deliver(Carrier::Borrowed(view), delivered);
+                while let Some(packet) = self.queue.pop() {
+                    state_due |= self.deliver(Carrier::Owned(packet), delivered);
+                }
+                Ok(state_due)
+            }
+            Arrival::Deferred => {
+                self.stats.early += 1;
+                // Receivers of one lost packet complain at different times: the first complaint helps all.
+                Ok(self.stats.early & 0xf == u64::from(self.own.0 & 0xf))
+            }
+            Arrival::Duplicate => {
+                self.stats.duplicates += 1;
+                Err(Refused::Duplicate(view.seqno()))
+            }
+            Arrival::Full => Err(Refused::NoRoom(view.seqno())),
+        }
+    }
+
+    /// The peer says in a STATE that it has sent everything up to `last_bcast`: true if something is missing, so
+    /// that a STATE must answer.
+    #[must_use]
+    pub fn announce(&mut self, last_bcast: u16) -> bool {
+        let next = last_bcast.wrapping_add(1);
+        let ahead = next.wrapping_sub(self.queue.rcv_nxt());
+        if !self.open || ahead > MAX_WINDOW {
+            return false;
+        }
+        self.announced = next;
+        self.gap() != 0
+    }
+
+    /// Everything up to this packet is received: the broadcast ack of every packet to the peer.
+    #[must_use]
+    pub fn ack(&self) -> u16 {
+        self.queue.rcv_nxt().wrapping_sub(1)
+    }
+
+    /// Packets missing after [`Self::ack`], at most 1023: the broadcast gap of a STATE to the peer.
+    #[must_use]
+    pub fn gap(&self) -> u16 {
+        let deferred = self.queue.gap();
+        let announced = self.announced.wrapping_sub(self.queue.rcv_nxt());
+        let gap = if deferred != 0 { deferred } else { announced };
+        if self.open { gap.min(MAX_GAP) } else { 0 }
+    }
+
+    /// What is received beyond the gap: the broadcast blocks of a STATE to the peer.
+    #[must_use]
+    pub fn gap_blocks(&self) -> Vec<GapBlock> {
+        self.queue.gap_blocks()
+    }
+
+    /// True if packets arrived since the peer was last told: a STATE is due at the next tick.
+    #[must_use]
+    pub fn is_unacked(&self) -> bool {
+        self.unacked != 0
+    }
+
+    /// A STATE went to the peer.
+    pub fn state_sent(&mut self) {
+        self.unacked = 0;
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    fn start(&mut self, last_bcast: u16) {
+        let first = last_bcast.wrapping_add(1);
+        self.queue = ReceiveQueue::new(first);
+        self.announced = first;
+    }
+
+    /// Unpacks the next packet in order; true if the sender must hear of it now.
+    fn deliver(&mut self, packet: Carrier<'_>, delivered: &mut VecDeque<Message>) -> bool {
+        self.stats.packets += 1;
+        let next = self.queue.rcv_nxt();
+        if seq::lt(self.announced, next) {
+            self.announced = next;
+        }
+        // A fragment that fits nothing is the tail of a message from before we joined.
+        self.stats.dropped += u64::from(self.unpacker.unpack(packet, &mut self.unpacked).is_err());
+        let before = self.unpacked.len();
+        let kept = delivered.len();
+        delivered.extend(self.unpacked.drain(..).filter(|m| is_broadcast_payload(m.view())));
+        self.stats.dropped += (before - (delivered.len() - kept)) as u64;
+        self.unacked = self.unacked.saturating_add(1);
+        // Nodes differ in when they acknowledge, so that the sender is not flooded.
+        self.unacked >= ACK_THRESHOLD && (u32::from(next) ^ self.own.0) & 0xf == 0xf
+    }
+}
+
+/// True for what may travel on the broadcast link as a packet. Spec: tipc.md §14.2.
+fn may_be_broadcast(view: View<'_>) -> bool {
+    let carrier = matches!(view.user(), User::Bundler | User::Fragmenter) && view.header_fits();
+    carrier || is_broadcast_payload(view)
+}
+
+/// True for what the broadcast link delivers.
+fn is_broadcast_payload(view: View<'_>) -> bool {
+    let to_many =
+        matches!(view.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast);
+    let known = view.user() == User::NameDistributor || view.is_data() && to_many;
+    known && view.header_fits()
+}

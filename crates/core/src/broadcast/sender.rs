@@ -1,0 +1,449 @@
+//! The sending side of the broadcast link. Spec: tipc.md §7.1, §7.2, §7.4, §7.5.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::BroadcastIo;
+use super::bearers::Bearers;
+use super::peers::PeerSet;
+use crate::addr::{ClusterId, Importance, NodeAddr};
+use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE};
+use crate::link::{Backlog, Fragments, GapBlock, Level, Queued, TransmitQueue, Wakeup};
+use crate::outbox::{BearerId, FrameBatch, Target};
+use crate::time::Time;
+use crate::wire::{INTERNAL_HEADER, Message, User, View, seq};
+
+/// Packets under way: default. Spec: tipc.md §7.1.
+pub const DEFAULT_WINDOW: u16 = 50;
+/// Packets under way: smallest setting. Spec: tipc.md §7.1.
+pub const SMALLEST_WINDOW: u16 = 32;
+/// A packet is not sent again within this time, milliseconds. Spec: tipc.md §5.8.
+const RETRANSMIT_SPACING_MS: u64 = 10;
+/// A peer that makes no progress for this many tolerances is given up. Spec: tipc.md §7.5.
+const FAILURE_TOLERANCES: u32 = 10;
+
+/// How the node broadcasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BroadcastConfig {
+    /// The node's own address.
+    pub own: NodeAddr,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Packets under way, 32 to 8191.
+    pub window: u16,
+    /// Number of the first packet: 1, except to test what happens when numbers wrap.
+    pub first_seqno: u16,
+}
+
+impl BroadcastConfig {
+    /// The ordinary settings.
+    #[must_use]
+    pub const fn new(own: NodeAddr, cluster: ClusterId) -> Self {
+        Self { own, cluster, window: DEFAULT_WINDOW, first_seqno: 1 }
+    }
+}
+
+/// A message was taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is sent, or waits for a short time.
+    Sent,
+    /// It is queued; the origin port must not send more before its wake-up.
+    Congested,
+}
+
+/// A message was not taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum BroadcastFault {
+    /// Too many messages of the node itself wait.
+    #[error("the broadcast queue of system messages is full ({0} packets): some peer does not acknowledge")]
+    Overflow(usize),
+}
+
+/// What came of an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acknowledged {
+    /// It was old, or the peer is not synchronised yet.
+    Ignored,
+    /// No truthful peer can say this: something acknowledged that was never sent, or blocks out of order.
+    Implausible,
+    /// It counted.
+    Taken {
+        /// Packets that no peer owes any more.
+        released: usize,
+        /// Packets sent again.
+        retransmitted: usize,
+    },
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderStats {
+    /// Packets sent, without repetitions.
+    pub packets: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Messages cut into fragments.
+    pub fragmented: u64,
+    /// Fragments sent.
+    pub fragments: u64,
+    /// Bundles sent.
+    pub bundles: u64,
+    /// Messages in bundles.
+    pub bundled: u64,
+    /// Acknowledgements that named a gap.
+    pub nacks: u64,
+    /// Acknowledgements that cannot be true.
+    pub implausible: u64,
+    /// Sends that met a full backlog.
+    pub congested: u64,
+}
+
+/// What the sender keeps of a peer.
+#[derive(Clone, Debug)]
+struct Peer {
+    slot: usize,
+    /// All packets up to this one are acknowledged.
+    acked: u16,
+    /// It confirmed that it knows where to start: from here on its acknowledgements count.
+    open: bool,
+    /// Where it stood at the last tick, and for how long, milliseconds.
+    stalled_at: u16,
+    stalled_ms: u32,
+}
+
+/// The broadcast link of a node.
+#[derive(Debug)]
+pub struct BroadcastSender {
+    config: BroadcastConfig,
+    transmit: TransmitQueue<PeerSet>,
+    backlog: Backlog,
+    bearers: Bearers,
+    peers: BTreeMap<NodeAddr, Peer>,
+    members: PeerSet,
+    stats: SenderStats,
+}
+
+impl BroadcastSender {
+    /// A broadcast link without peers.
+    #[must_use]
+    pub fn new(mut config: BroadcastConfig) -> Self {
+        config.window = config.window.clamp(SMALLEST_WINDOW, MAX_WINDOW);
+        let bearers = Bearers::default();
+        Self {
+            config,
+            transmit: TransmitQueue::new(config.first_seqno),
+            backlog: Backlog::new(config.window, bearers.mtu()),
+            bearers,
+            peers: BTreeMap::new(),
+            members: PeerSet::default(),
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// The node got its address.
+    pub fn set_own(&mut self, own: NodeAddr) {
+        self.config.own = own;
+        self.select_primary();
+    }
+
+    /// Sets the window, 32 to 8191 packets; values outside become the nearest inside.
+    pub fn set_window(&mut self, window: u16) {
+        self.config.window = window.clamp(SMALLEST_WINDOW, MAX_WINDOW);
+        self.backlog.set_limits(self.config.window, self.bearers.mtu());
+    }
+
+    /// The window, packets.
+    #[must_use]
+    pub fn window(&self) -> u16 {
+        self.config.window
+    }
+
+    /// A link to some peer came up over `bearer`, which has an MTU of `mtu` bytes.
+    pub fn link_up(&mut self, bearer: BearerId, mtu: usize, has_broadcast: bool) {
+        self.bearers.link_up(bearer, mtu, has_broadcast);
+        self.select_primary();
+    }
+
+    /// A link to some peer went down on `bearer`.
+    pub fn link_down(&mut self, bearer: BearerId) {
+        self.bearers.link_down(bearer);
+        self.select_primary();
+    }
+
+    /// Contact with `peer` is established: counts it from the next packet on, and returns the BCAST_PROTOCOL
+    /// message that must be the first packet on the link to it. Spec: tipc.md §6.4.
+    pub fn add_peer(&mut self, peer: NodeAddr) -> Message {
+        let acked = self.last_sent();
+        let known = self.peers.get(&peer).map(|p| p.slot);
+        if let Some(slot) = known {
+            self.settle(slot, self.transmit.head(), acked); // a new contact owes nothing of the old one
+        }
+        let slot = known.unwrap_or_else(|| self.members.first_free());
+        self.members.insert(slot);
+        let new = Peer { slot, acked, open: false, stalled_at: acked, stalled_ms: 0 };
+        self.peers.insert(peer, new);
+        self.select_primary();
+        let mut init = Message::build(User::BcastProtocol, 0, INTERNAL_HEADER, &[]);
+        init.set_prev_node(self.config.own);
+        init.set_origin_node(self.config.own);
+        init.set_dest_node(peer);
+        init.set_last_bcast(acked);
+        init.set_bcast_ack_invalid(true);
+        init
+    }
+
+    /// The peer has acknowledged the BCAST_PROTOCOL message: its acknowledgements count from now on.
+    pub fn open_peer(&mut self, peer: NodeAddr) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.open = true;
+        }
+    }
+
+    /// True once [`Self::open_peer`] was called for this contact.
+    #[must_use]
+    pub fn is_open(&self, peer: NodeAddr) -> bool {
+        self.peers.get(&peer).is_some_and(|p| p.open)
+    }
+
+    /// Contact with `peer` is lost: it owes nothing any more. Without peers everything starts afresh.
+    pub fn remove_peer(&mut self, now: Time, peer: NodeAddr, io: &mut BroadcastIo<'_>) {
+        let Some(peer) = self.peers.remove(&peer) else { return };
+        self.settle(peer.slot, self.transmit.head(), self.last_sent());
+        self.members.remove(peer.slot);
+        self.select_primary();
+        if self.peers.is_empty() {
+            self.transmit.take(self.config.first_seqno).for_each(drop);
+            self.backlog.clear();
+            self.backlog.wake_all(io.wakeups);
+        } else {
+            self.advance(now, io);
+        }
+    }
+
+    /// Broadcasts a message; what is too large for a packet goes in fragments. With no peers it is gone, with success.
+    ///
+    /// # Errors
+    /// [`BroadcastFault`] if the message is the node's own and its queue is full.
+    pub fn send(
+        &mut self,
+        now: Time,
+        message: Message,
+        frames: &mut FrameBatch,
+    ) -> Result<Accepted, BroadcastFault> {
+        if self.peers.is_empty() {
+            return Ok(Accepted::Sent);
+        }
+        let level = Level::of(message.view());
+        let mut accepted = Accepted::Sent;
+        if self.backlog.is_congested(level) {
+            self.stats.congested += 1;
+            let Some(importance) = level.importance() else {
+                return Err(BroadcastFault::Overflow(self.backlog.usage(level).1));
+            };
+            self.register(message.view(), importance);
+            accepted = Accepted::Congested;
+        }
+        if message.size() <= self.mss() {
+            self.enqueue(now, message, frames);
+            return Ok(accepted);
+        }
+        let pieces = Fragments::new(&message, self.mss(), self.config.own, NodeAddr::NONE);
+        self.stats.fragmented += 1;
+        for piece in pieces {
+            self.stats.fragments += 1;
+            self.enqueue(now, piece, frames);
+        }
+        Ok(accepted)
+    }
+
+    /// Takes what `peer` says of its reception: everything up to `ack`, then `gap` missing, then `blocks`.
+    pub fn acknowledge(
+        &mut self,
+        now: Time,
+        peer: NodeAddr,
+        (ack, gap): GapBlock,
+        blocks: &[GapBlock],
+        io: &mut BroadcastIo<'_>,
+    ) -> Acknowledged {
+        let Some(known) = self.peers.get_mut(&peer).filter(|p| p.open) else { return Acknowledged::Ignored };
+        if !self.transmit.is_plausible(ack, gap, blocks) {
+            self.stats.implausible += 1;
+            return Acknowledged::Implausible;
+        }
+        let (slot, acked) = (known.slot, known.acked);
+        let news = ack != acked || gap != 0 || !blocks.is_empty();
+        if seq::lt(ack, acked) || !news {
+            return Acknowledged::Ignored;
+        }
+        known.acked = ack;
+        let mut released = self.settle(slot, acked.wrapping_add(1), ack);
+        let mut retransmitted = self.repeat(now, slot, (ack, gap), io.frames);
+        let mut end = ack.wrapping_add(gap);
+        for &(to, missing) in blocks {
+            released += self.settle(slot, end.wrapping_add(1), to);
+            retransmitted += self.repeat(now, slot, (to, missing), io.frames);
+            end = to.wrapping_add(missing);
+        }
+        self.stats.nacks += u64::from(gap != 0);
+        self.advance(now, io);
+        Acknowledged::Taken { released, retransmitted }
+    }
+
+    /// One tick of the peer's node timer, `elapsed_ms` after the one before: true if the peer has made no progress
+    /// for ten times `tolerance_ms`, and all links to it must be reset. Counted in ticks, so that a process that
+    /// was stopped for a while does not blame its peers. Spec: tipc.md §7.5.
+    #[must_use]
+    pub fn tick_peer(&mut self, peer: NodeAddr, elapsed_ms: u32, tolerance_ms: u32) -> bool {
+        let last_sent = self.last_sent();
+        let Some(peer) = self.peers.get_mut(&peer) else { return false };
+        if peer.acked == last_sent || peer.acked != peer.stalled_at {
+            peer.stalled_at = peer.acked;
+            peer.stalled_ms = 0;
+            return false;
+        }
+        peer.stalled_ms = peer.stalled_ms.saturating_add(elapsed_ms);
+        peer.stalled_ms > tolerance_ms.saturating_mul(FAILURE_TOLERANCES)
+    }
+
+    /// Number of the last packet sent.
+    #[must_use]
+    pub fn last_sent(&self) -> u16 {
+        self.transmit.snd_nxt().wrapping_sub(1)
+    }
+
+    /// The last packet that `peer` has acknowledged; `None` for a stranger.
+    #[must_use]
+    pub fn acked(&self, peer: NodeAddr) -> Option<u16> {
+        self.peers.get(&peer).map(|p| p.acked)
+    }
+
+    /// True if `peer` owes acknowledgements: a STATE at the next tick will remind it.
+    #[must_use]
+    pub fn is_waiting_for(&self, peer: NodeAddr) -> bool {
+        self.acked(peer).is_some_and(|acked| acked != self.last_sent())
+    }
+
+    /// Peers that receive broadcasts.
+    #[must_use]
+    pub fn peer_count(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Largest packet, bytes: the smallest MTU of the bearers with peers.
+    #[must_use]
+    pub fn mtu(&self) -> usize {
+        self.bearers.mtu()
+    }
+
+    /// Largest message that is not cut, bytes. Spec: tipc.md §5.9.
+    #[must_use]
+    pub fn mss(&self) -> usize {
+        self.mtu().saturating_sub(TUNNEL_RESERVE)
+    }
+
+    /// True if the bearers in use copy a broadcast themselves. Spec: tipc.md §7.6.
+    #[must_use]
+    pub fn has_broadcast(&self) -> bool {
+        self.bearers.has_broadcast()
+    }
+
+    /// Packets under way and packets waiting for room in the window.
+    #[must_use]
+    pub fn queued(&self) -> (usize, usize) {
+        (self.transmit.len(), self.backlog.len())
+    }
+
+    /// Peers that have not acknowledged the oldest packet under way: who holds the window.
+    pub fn blocking_peers(&self) -> impl Iterator<Item = NodeAddr> {
+        let owing = self.transmit.first().map(|sent| &sent.extra);
+        self.peers.iter().filter(move |(_, p)| owing.is_some_and(|o| o.contains(p.slot))).map(|(a, _)| *a)
+    }
+
+    /// Counters.
+    #[must_use]
+    pub fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    fn select_primary(&mut self) {
+        self.bearers.select_primary(self.members.len(), self.config.own);
+        self.backlog.set_limits(self.config.window, self.bearers.mtu());
+    }
+
+    fn register(&mut self, message: View<'_>, importance: Importance) {
+        if message.is_data() {
+            self.backlog.register(Wakeup { port: message.origin_port(), importance });
+        }
+    }
+
+    fn enqueue(&mut self, now: Time, packet: Message, frames: &mut FrameBatch) {
+        if self.backlog.is_empty() && self.transmit.has_room(self.config.window) {
+            return self.transmit(now, packet, frames);
+        }
+        match self.backlog.push(packet, self.mss(), self.config.own, NodeAddr::NONE) {
+            Queued::Alone => {}
+            Queued::NewBundle => {
+                self.stats.bundles += 1;
+                self.stats.bundled += 2;
+            }
+            Queued::Bundled => self.stats.bundled += 1,
+        }
+    }
+
+    fn transmit(&mut self, now: Time, mut packet: Message, frames: &mut FrameBatch) {
+        packet.set_non_sequenced(true);
+        packet.set_prev_node(self.config.own);
+        packet.set_bcast_ack(0);
+        packet.set_ack(0);
+        packet.set_cluster_id(self.config.cluster);
+        self.stats.packets += 1;
+        let again = now.plus_millis(RETRANSMIT_SPACING_MS);
+        let bytes = self.transmit.push(packet, self.members.clone(), again);
+        for bearer in self.bearers.targets() {
+            frames.push(bearer, Target::Broadcast, bytes);
+        }
+    }
+
+    /// Notes that the peer in `slot` has packets `first` to `last`; how many nobody owes any more.
+    fn settle(&mut self, slot: usize, first: u16, last: u16) -> usize {
+        let owed = self.transmit.range_mut(first, last);
+        let done = owed.filter_map(|sent| {
+            let settled = sent.extra.remove(slot) && sent.extra.is_empty();
+            settled.then(|| sent.message.seqno())
+        });
+        let done: Vec<u16> = done.collect();
+        done.into_iter().filter(|seqno| self.transmit.remove(*seqno)).count()
+    }
+
+    /// Sends the `missing` packets after `after` again, those that the peer in `slot` owes; how many went out.
+    fn repeat(
+        &mut self,
+        now: Time,
+        slot: usize,
+        (after, missing): GapBlock,
+        frames: &mut FrameBatch,
+    ) -> usize {
+        let mut sent_again = 0;
+        for sent in self.transmit.range_mut(after.wrapping_add(1), after.wrapping_add(missing)) {
+            if sent.extra.contains(slot) && sent.retransmit(now, RETRANSMIT_SPACING_MS) {
+                sent_again += 1;
+                for bearer in self.bearers.targets() {
+                    frames.push(bearer, Target::Broadcast, sent.message.bytes());
+                }
+            }
+        }
+        self.stats.retransmitted += sent_again as u64;
+        sent_again
+    }
+
+    /// Fills the window from the backlog and wakes those for whom there is room.
+    fn advance(&mut self, now: Time, io: &mut BroadcastIo<'_>) {
+        while self.transmit.has_room(self.config.window) {
+            let Some(packet) = self.backlog.pop() else { break };
+            self.transmit(now, packet, io.frames);
+        }
+        self.backlog.wake(io.wakeups);
+    }
+}
