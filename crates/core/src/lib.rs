@@ -6,8 +6,8 @@
 )]
 
 pub mod addr;
-mod collections;
 pub mod broadcast;
+mod collections;
 pub mod discovery;
 pub mod error;
 pub mod limits;
