@@ -3,6 +3,7 @@
 mod interop;
 mod lab;
 mod process;
+mod suites;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,11 @@ struct Args {
 enum Chore {
     /// Checks the rules of the house: dependency arrows, unsafe, lints, words, unfinished code
     Tidy,
+    /// Runs every test that can run on this machine
+    Test {
+        /// Suites to run; all if none is named
+        suites: Vec<String>,
+    },
     /// The interop lab: a virtual machine whose Linux kernel has TIPC
     #[command(subcommand)]
     Lab(LabChore),
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
 
 fn chore(chore: Chore) -> Result<ExitCode> {
     match chore {
+        Chore::Test { suites } => return suites::run(&root(), &suites),
         Chore::Tidy => tidy::run(&root())?,
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
         Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {

@@ -1,0 +1,103 @@
+//! What a suite's output says about its tests.
+
+use std::ops::AddAssign;
+
+/// Tests that passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+/// How to read a suite's output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Judge {
+    /// `test result: …` lines of `cargo test`.
+    CargoTest,
+    /// One test, which passes if its last line is this one.
+    LastLine(&'static str),
+    /// The last line of the interop matrix.
+    Interop,
+}
+
+impl Judge {
+    /// The counts in `output`, given whether the suite ended well. A suite that ran nothing, or that ended badly
+    /// without a failed test, has failed.
+    pub(crate) fn counts(self, output: &str, success: bool) -> Counts {
+        let mut counts = match self {
+            Self::CargoTest => cargo_test(output),
+            Self::LastLine(line) => {
+                let last = output.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default();
+                let passed = usize::from(success && last.trim_end() == line);
+                Counts { passed, failed: 1 - passed }
+            }
+            Self::Interop => output.lines().rev().find_map(interop).unwrap_or_default(),
+        };
+        if counts.failed == 0 && (!success || counts.passed == 0) {
+            counts.failed = 1;
+        }
+        counts
+    }
+}
+
+fn cargo_test(output: &str) -> Counts {
+    let mut total = Counts::default();
+    for line in output.lines().filter_map(|l| l.trim_start().strip_prefix("test result: ")) {
+        let number = |word| before(line, word).unwrap_or(0);
+        total += Counts { passed: number("passed"), failed: number("failed") };
+    }
+    total
+}
+
+/// `interop: R rows, C checks, F failed, S s`
+fn interop(line: &str) -> Option<Counts> {
+    let line = line.strip_prefix("interop: ")?;
+    let (rows, failed) = (before(line, "rows")?, before(line, "failed")?);
+    Some(Counts { passed: rows.checked_sub(failed)?, failed })
+}
+
+/// The number before a word.
+fn before(line: &str, word: &str) -> Option<usize> {
+    let words: Vec<&str> = line.split([' ', ',', ';']).filter(|w| !w.is_empty()).collect();
+    words.windows(2).find(|w| w.get(1) == Some(&word)).and_then(|w| w.first()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargos_results_add_up() {
+        let text = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured\n\
+                    test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
+        assert_eq!(Judge::CargoTest.counts(text, false), Counts { passed: 4, failed: 2 });
+    }
+
+    #[test]
+    fn a_suite_that_runs_nothing_or_ends_badly_has_failed() {
+        assert_eq!(Judge::CargoTest.counts("", true).failed, 1);
+        assert_eq!(Judge::CargoTest.counts("test result: ok. 3 passed; 0 failed", false).failed, 1);
+        assert_eq!(Judge::Interop.counts("nothing", true).failed, 1);
+    }
+
+    #[test]
+    fn the_last_line_decides() {
+        let judge = Judge::LastLine("demo: ok");
+        assert_eq!(judge.counts("hello\ndemo: ok\n\n", true), Counts { passed: 1, failed: 0 });
+        assert_eq!(judge.counts("demo: ok\nthen something else\n", true).failed, 1);
+        assert_eq!(judge.counts("demo: ok\n", false).failed, 1);
+    }
+
+    #[test]
+    fn interop_rows_are_counted() {
+        let text = "ok row\ninterop: 10 rows, 206 checks, 3 failed, 40 s\n";
+        assert_eq!(Judge::Interop.counts(text, false), Counts { passed: 7, failed: 3 });
+    }
+}
