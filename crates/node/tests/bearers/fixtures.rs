@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::conformance::Rig;
 use utipc_node::bearers::{
@@ -123,18 +123,41 @@ pub(crate) fn veth_pair() -> Result<(), String> {
             ));
         }
     }
-    Ok(())
+    // Until the kernel has seen both carriers, it drops what is sent.
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let output =
+            Command::new("ip").args(["-o", "link", "show"]).output().map_err(|cause| cause.to_string())?;
+        if String::from_utf8_lossy(&output.stdout).matches(" state UP ").count() == 2 {
+            return Ok(());
+        }
+        assert!(Instant::now() < end, "the veth pair does not come up: {output:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Gives `tipc0` addresses, and waits until the kernel routes to them: it does so from a work
+/// queue, after the addresses can be bound to.
+pub(crate) fn add_addresses(addresses: &[&str]) {
+    let ip = |arguments: &[&str]| Command::new("ip").args(arguments).output().unwrap();
+    for address in addresses {
+        let (length, nodad): (_, &[&str]) = if address.contains(':') { (64, &["nodad"]) } else { (24, &[]) };
+        let output =
+            ip(&[&["address", "add", &format!("{address}/{length}"), "dev", "tipc0"], nodad].concat());
+        assert!(output.status.success(), "ip address add {address}: {output:?}");
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    let is_local = |address: &&str| ip(&["route", "get", address]).stdout.starts_with(b"local");
+    while !addresses.iter().all(is_local) {
+        assert!(Instant::now() < end, "no route to {addresses:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 pub(crate) fn udp6_multicast() -> Fixture {
     veth_pair()?;
     let hosts = ["fd00::1", "fd00::2", "fd00::3"];
-    for host in hosts {
-        let address = format!("{host}/64");
-        let arguments = ["-6", "address", "add", &address, "dev", "tipc0", "nodad"];
-        let status = Command::new("ip").args(arguments).status().map_err(|error| error.to_string())?;
-        assert!(status.success(), "ip {arguments:?}");
-    }
+    add_addresses(&hosts);
     Ok(group(&hosts.map(|host| host.parse().unwrap()), "ff02::4711".parse().unwrap()))
 }
 

@@ -11,7 +11,6 @@ use crate::conformance::{Rig, batch_of, frame};
 use crate::fixtures::{self, fresh_v4, open};
 
 const SOON: Duration = Duration::from_millis(60);
-const MUST_COME: Duration = Duration::from_secs(20);
 
 fn config(remotes: Vec<SocketAddr>) -> UdpConfig {
     let local = SocketAddr::new(fresh_v4().into(), DEFAULT_PORT);
@@ -63,25 +62,13 @@ fn remotes_are_bounded_and_refused_in_multicast_mode() {
 fn the_mtu_fits_the_interface() {
     let made = std::thread::spawn(|| {
         fixtures::veth_pair()?;
-        let mut found = Vec::new();
-        for (address, local) in [("10.9.9.1/24", "10.9.9.1"), ("fd09::1/64", "fd09::1")] {
-            let arguments = ["address", "add", address, "dev", "tipc0"];
-            let status = std::process::Command::new("ip").args(arguments).status();
-            assert!(status.is_ok_and(|status| status.success()), "ip {arguments:?}");
+        fixtures::add_addresses(&["10.9.9.1", "fd09::1"]);
+        let mtu = |local: &str| {
             let local = SocketAddr::new(local.parse().unwrap(), 0);
-            let nodad = std::time::Instant::now();
             let mode = UdpMode::Replicast { remotes: vec![] };
-            let config = UdpConfig { name: "t".into(), local, mode, mtu: None };
-            // A new IPv6 address is usable once nobody else on the segment has claimed it.
-            let bearer = loop {
-                match utipc_node::bearers::UdpBearer::open(&config) {
-                    Ok(bearer) => break bearer,
-                    Err(error) => assert!(nodad.elapsed() < MUST_COME, "{error}"),
-                }
-                std::thread::sleep(Duration::from_millis(50));
-            };
-            found.push(bearer.mtu());
-        }
+            open(&UdpConfig { name: "t".into(), local, mode, mtu: None }).mtu()
+        };
+        let found = ["10.9.9.1", "fd09::1"].map(mtu);
         Ok::<_, String>(found)
     });
     match made.join().unwrap() {
@@ -96,12 +83,7 @@ fn the_mtu_fits_the_interface() {
 /// cuts them.
 fn larger_than_the_path(one: &str, two: &str) -> Result<(), String> {
     fixtures::veth_pair()?;
-    for address in [one, two] {
-        let arguments = ["address", "add", address, "dev", "tipc0"];
-        let nodad = if address.contains(':') { Some("nodad") } else { None };
-        let status = std::process::Command::new("ip").args(arguments).args(nodad).status();
-        assert!(status.is_ok_and(|status| status.success()), "ip {arguments:?}");
-    }
+    fixtures::add_addresses(&[one, two]);
     let status = std::process::Command::new("ip").args(["link", "set", "lo", "mtu", "1500"]).status();
     assert!(status.is_ok_and(|status| status.success()), "ip link set lo mtu");
     let at = |local: &str| {
