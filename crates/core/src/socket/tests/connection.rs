@@ -1,0 +1,247 @@
+use super::*;
+
+#[test]
+fn a_writer_stops_at_the_window_and_goes_on_after_the_reader_read() {
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let mut c = Cluster::new();
+        let (client, server) = c.pair(kind);
+        let mut sent = 0;
+        while c.send(client, &[5; 10_000]).is_ok() {
+            sent += 1;
+            c.run();
+        }
+        // 10,024 bytes cost 10 blocks; 130 is the first number above 128
+        assert_eq!(sent, 13);
+        assert!(!c.readiness(client).writable);
+        let reason = WaitReason::PeerWindow { peer: server, unacked: 130, window: 128 };
+        assert_eq!(c.wait_reason(client), Some(reason));
+        assert!(reason.to_string().contains("130 blocks unread, window 128"), "{reason}");
+        assert_eq!(c.sockets[&client].stats().window_waits, 1);
+        for _ in 0..4 {
+            assert_eq!(c.recv(server, 10_000).unwrap().len(), 10_000);
+        }
+        c.run();
+        assert!(c.readiness(client).writable);
+        assert_eq!(c.wait_reason(client), None);
+        assert_eq!(c.send(client, &[5; 10_000]), Ok(10_000));
+    }
+}
+
+#[test]
+fn a_hundred_megabytes_pass_and_the_queue_stays_small() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    let chunk = vec![3; 100_000];
+    let (mut sent, mut received, mut most) = (0usize, 0usize, 0);
+    while received < 20_000_000 {
+        if let Ok(n) = c.send(client, &chunk) {
+            sent += n;
+        }
+        c.run();
+        most = most.max(c.sockets[&server].option(SocketOption::ReceiveQueueUsed).unwrap());
+        received += c.recv(server, 30_000).map_or(0, |d| d.len());
+        c.run();
+    }
+    assert!(sent >= received);
+    assert!(most < 2 * 1024 * 1024, "{most} bytes queued");
+    assert_eq!(c.sockets[&server].stats().overloads, 0);
+}
+
+#[test]
+fn a_peer_that_counts_messages_gets_512() {
+    let mut c = Cluster::new();
+    c.wire.capabilities.insert(A, crate::limits::capability::SYN_BIT);
+    c.wire.capabilities.insert(B, crate::limits::capability::SYN_BIT);
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    for _ in 0..513 {
+        c.send(client, &[1; 5000]).unwrap();
+    }
+    assert_eq!(c.send(client, &[1]), Err(SendError::WouldBlock));
+    c.run();
+    c.take_log();
+    for _ in 0..128 {
+        c.recv(server, 5000).unwrap();
+    }
+    let log = c.take_log();
+    assert_eq!((log.len(), log[0].conn_acked(), log[0].advertised_window()), (1, 128, 0));
+    c.run();
+    assert_eq!(c.send(client, &[1]), Ok(1));
+}
+
+#[test]
+fn a_congested_link_blocks_the_connection_until_the_wake_up() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.congest(B, A);
+    assert_eq!(c.send(client, b"goes out all the same"), Ok(21));
+    assert_eq!(c.send(client, b"waits"), Err(SendError::WouldBlock));
+    assert!(!c.readiness(client).writable);
+    let reason = c.wait_reason(client).unwrap();
+    assert!(matches!(reason, WaitReason::LinkCongested { node: A, .. }));
+    assert_eq!(reason.to_string(), "waiting for the link to node 1001001: its Low queue is full");
+    c.relieve(B, A);
+    assert!(c.readiness(client).writable);
+    assert_eq!(c.send(client, b"waits"), Ok(5));
+    c.run();
+    assert_eq!(c.recv(server, 100).unwrap(), b"goes out all the same");
+    assert_eq!(c.sockets[&client].stats().link_waits, 1);
+}
+
+#[test]
+fn seqpacket_keeps_boundaries_and_cuts_what_does_not_fit() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(client, b"abcdef").unwrap();
+    c.send(client, b"ghi").unwrap();
+    c.run();
+    let (data, info) = c.recv_with(server, 4, RecvOptions::default()).unwrap();
+    assert_eq!((data.as_slice(), info.truncated), (&b"abcd"[..], true));
+    let (data, info) = c.recv_with(server, 4, RecvOptions::default()).unwrap();
+    assert_eq!((data.as_slice(), info.truncated, info.end_of_record), (&b"ghi"[..], false, false));
+}
+
+#[test]
+fn with_keep_remainder_a_message_is_read_in_parts() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(client, b"abcdef").unwrap();
+    c.send(client, b"x").unwrap();
+    c.run();
+    let keep = RecvOptions { keep_remainder: true, ..RecvOptions::default() };
+    let peek = RecvOptions { peek: true, ..keep };
+    assert_eq!(c.recv_with(server, 4, peek).unwrap().0, b"abcd");
+    let (data, info) = c.recv_with(server, 4, keep).unwrap();
+    assert_eq!((data.as_slice(), info.truncated, info.end_of_record), (&b"abcd"[..], false, false));
+    assert_eq!(c.sockets[&server].option(SocketOption::ReceiveQueueDepth), Ok(2));
+    let (data, info) = c.recv_with(server, 4, keep).unwrap();
+    assert_eq!((data.as_slice(), info.end_of_record), (&b"ef"[..], true));
+    assert_eq!(c.recv(server, 4).unwrap(), b"x");
+}
+
+#[test]
+fn peeking_leaves_everything_as_it_is() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(client, &[1; 60_000]).unwrap();
+    c.run();
+    c.take_log();
+    let peek = RecvOptions { peek: true, ..RecvOptions::default() };
+    for _ in 0..3 {
+        assert_eq!(c.recv_with(server, 60_000, peek).unwrap().0.len(), 60_000);
+    }
+    assert!(c.take_log().is_empty(), "no acknowledgement yet");
+    assert_eq!(c.recv(server, 60_000).unwrap().len(), 60_000);
+    assert_eq!(c.take_log().len(), 1);
+}
+
+#[test]
+fn empty_messages_are_skipped_and_cost_nothing() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    for _ in 0..300 {
+        assert_eq!(c.send(client, b""), Ok(0));
+    }
+    c.send(client, b"x").unwrap();
+    c.run();
+    assert_eq!(c.recv(server, 10).unwrap(), b"x");
+    assert_eq!(c.recv(server, 10), Err(RecvError::WouldBlock));
+    assert_eq!(c.wait_reason(server), Some(WaitReason::NothingReceived { queued: 0 }));
+}
+
+#[test]
+fn sizes_beyond_66000_are_refused_but_cut_on_a_stream() {
+    let mut c = Cluster::new();
+    let (client, _) = c.pair(SocketKind::SeqPacket);
+    assert_eq!(c.send(client, &vec![0; 66_001]), Err(SendError::MessageSize));
+    assert_eq!(c.send(client, &vec![0; 66_000]), Ok(66_000));
+    let mut c = Cluster::new();
+    let (client, _) = c.pair(SocketKind::Stream);
+    assert_eq!(c.send(client, &vec![0; 150_000]), Ok(132_000));
+    let sizes: Vec<_> = c.take_log().iter().map(|m| m.size()).collect();
+    assert_eq!(sizes, [66_024, 66_024], "stream.pcap: then the initial window is used up");
+}
+
+#[test]
+fn an_empty_buffer_is_refused() {
+    let mut c = Cluster::new();
+    let (client, _) = c.pair(SocketKind::Stream);
+    assert_eq!(c.recv(client, 0), Err(RecvError::EmptyBuffer));
+}
+
+#[test]
+fn source_droppable_on_seqpacket_makes_the_peer_answer_every_message() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.set(client, SocketOption::SourceDroppable, 1);
+    c.send(client, b"x").unwrap();
+    c.run();
+    let log = c.take_log();
+    assert!(log[0].ack_required());
+    assert!(log[1].nagle_ack() && log[1].origin_port() == server.port);
+}
+
+#[test]
+fn an_idle_connection_is_probed_every_hour() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.pass(3 * 3_600_000 + 1000);
+    let kinds: Vec<_> = c.take_log().iter().map(|m| (m.user(), m.kind(), m.error_code())).collect();
+    assert_eq!(kinds.len(), 12, "3 times a probe and a reply each way");
+    assert!(kinds.iter().all(|k| k.0 == User::ConnManager && k.1 <= 1 && k.2 == ErrorCode::Ok));
+    assert_eq!((c.state(client), c.state(server)), (State::Established, State::Established));
+}
+
+#[test]
+fn an_unanswered_probe_ends_the_connection() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.sockets.remove(&server);
+    let at = c.sockets[&client].deadline().unwrap();
+    c.now = at;
+    c.on(client, |s, now, up| s.handle_timeout(now, up));
+    c.wire.in_flight.clear(); // the probe is lost on the way
+    c.now = at.plus_millis(3_600_000);
+    c.on(client, |s, now, up| s.handle_timeout(now, up));
+    assert_eq!(c.state(client), State::Disconnecting);
+    assert!(!c.wire.connections.contains_key(&client));
+    assert_eq!(c.recv(client, 10), Err(RecvError::Aborted));
+    assert_eq!(c.sockets[&client].deadline(), None);
+}
+
+#[test]
+fn a_probe_to_a_dead_port_comes_back_and_ends_the_connection() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.sockets.remove(&server);
+    c.pass(3_600_000);
+    assert_eq!(c.state(client), State::Disconnecting);
+    assert_eq!(c.recv(client, 10), Err(RecvError::ConnectionReset));
+}
+
+#[test]
+fn sockets_of_one_node_connect_too() {
+    let mut c = Cluster::new();
+    let listener = c.listener(A, SocketKind::Stream, 500);
+    let client = c.open(A, SocketKind::Stream);
+    c.connect(client, Destination::service(500, 1)).unwrap();
+    c.run();
+    let server = c.accept(listener).unwrap();
+    c.run();
+    c.send(client, &[7; 3000]).unwrap();
+    c.run();
+    assert_eq!(c.recv(server, 5000).unwrap().len(), 3000);
+}
+
+#[test]
+fn every_counter_counts() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(client, &[1; 40_000]).unwrap();
+    c.run();
+    c.recv(server, 40_000).unwrap();
+    c.run();
+    let stats = c.sockets[&server].stats();
+    assert_eq!((stats.received_messages, stats.received_bytes, stats.acks_sent), (1, 40_000, 1));
+    let stats = c.sockets[&client].stats();
+    assert_eq!((stats.sent_messages, stats.sent_bytes), (2, 40_000), "request and data");
+}

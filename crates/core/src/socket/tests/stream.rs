@@ -1,0 +1,183 @@
+use super::*;
+
+#[test]
+fn reads_do_not_follow_the_boundaries_of_writes() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.send(client, b"abc").unwrap();
+    c.send(client, b"def").unwrap();
+    c.run();
+    let peek = RecvOptions { peek: true, ..RecvOptions::default() };
+    assert_eq!(c.recv_with(server, 5, peek).unwrap().0, b"abcde");
+    assert_eq!(c.recv(server, 4).unwrap(), b"abcd");
+    assert_eq!(c.recv_with(server, 5, peek).unwrap().0, b"ef");
+    assert_eq!(c.recv(server, 4).unwrap(), b"ef");
+    assert_eq!(c.recv(server, 4), Err(RecvError::WouldBlock));
+}
+
+#[test]
+fn a_message_counts_when_it_is_read_to_its_end() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.send(client, &[1; 60_000]).unwrap();
+    c.run();
+    c.take_log();
+    c.recv(server, 59_999).unwrap();
+    assert!(c.take_log().is_empty());
+    c.recv(server, 1).unwrap();
+    assert_eq!(c.take_log()[0].conn_acked(), 59);
+}
+
+#[test]
+fn data_before_the_end_is_read_before_the_end() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.send(client, b"last words").unwrap();
+    c.shutdown(client);
+    c.run();
+    assert_eq!(c.recv(server, 4).unwrap(), b"last");
+    assert_eq!(c.recv(server, 100).unwrap(), b" words");
+    for _ in 0..3 {
+        assert_eq!(c.recv(server, 100).unwrap(), b"");
+    }
+}
+
+#[test]
+fn blocking_readers_know_how_much_to_collect() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    let goal = |c: &Cluster, len, wait_all| {
+        c.sockets[&server].receive_goal(len, RecvOptions { wait_all, ..RecvOptions::default() })
+    };
+    assert_eq!((goal(&c, 100, false), goal(&c, 100, true)), (1, 100));
+    c.set(server, SocketOption::ReceiveLowWater, 50);
+    assert_eq!((goal(&c, 100, false), goal(&c, 20, false)), (50, 20));
+    let rdm = c.open(A, SocketKind::Rdm);
+    let all = RecvOptions { wait_all: true, ..RecvOptions::default() };
+    assert_eq!(c.sockets[&rdm].receive_goal(100, all), 1);
+    // a call yields what there is, so that a goal beyond the window is reached in steps
+    c.send(client, &[1; 30]).unwrap();
+    c.run();
+    assert_eq!(c.recv_with(server, 100, all).unwrap().0.len(), 30);
+}
+
+/// Small writes without waiting for the peer; what left in messages of which sizes.
+fn burst(c: &mut Cluster, at: PortId, writes: usize) -> Vec<usize> {
+    c.take_log();
+    for _ in 0..writes {
+        assert_eq!(c.send(at, &[b'x'; 100]), Ok(100));
+    }
+    c.take_log().iter().filter(|m| m.is_data()).map(|m| m.size()).collect()
+}
+
+#[test]
+fn small_writes_are_collected_while_an_ack_is_due() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    // four go at once, the fifth asks for an ack, the rest waits
+    assert_eq!(burst(&mut c, client, 45), [124; 5]);
+    c.run();
+    let log = c.take_log();
+    assert!(log[0].nagle_ack());
+    let sizes: Vec<_> = log.iter().filter(|m| m.is_data()).map(|m| (m.size(), m.ack_required())).collect();
+    // 40 × 100 bytes in messages of at most 1388: worth it, so the last one asks again
+    assert_eq!(sizes, [(1388, false), (1388, false), (4000 - 2 * 1364 + 24, true)]);
+    assert_eq!(c.recv(server, 10_000).unwrap().len(), 4500);
+}
+
+#[test]
+fn no_delay_and_old_peers_and_messages_from_the_peer_stop_collecting() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.set(client, SocketOption::NoDelay, 1);
+    assert_eq!(burst(&mut c, client, 50), [124; 50]);
+    c.set(client, SocketOption::NoDelay, 0);
+    c.run();
+    assert_eq!(burst(&mut c, client, 50), [124; 1], "the fifth write and later are collected");
+    c.run();
+    c.recv(server, 100_000).unwrap();
+
+    let mut c = Cluster::new();
+    c.wire.capabilities.insert(A, CAPABILITIES & !crate::limits::capability::NAGLE);
+    let (client, _) = c.pair(SocketKind::Stream);
+    assert_eq!(burst(&mut c, client, 50), [124; 50]);
+
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    for _ in 0..20 {
+        assert_eq!(burst(&mut c, client, 4), [124; 4]);
+        c.send(server, b"reply").unwrap();
+        c.run();
+    }
+}
+
+#[test]
+fn collected_data_leaves_at_64_blocks_and_counts_as_sent() {
+    let mut c = Cluster::new();
+    let (client, _) = c.pair(SocketKind::Stream);
+    c.wire.capabilities.clear();
+    for _ in 0..5 {
+        c.send(client, &[1; 100]).unwrap();
+    }
+    c.take_log();
+    let mut held = 0;
+    while c.take_log().is_empty() {
+        c.send(client, &[1; 1000]).unwrap();
+        held += 1000;
+    }
+    // 33 messages of 1388 bytes are 66 blocks
+    assert!((32 * 1364..33 * 1364).contains(&held), "{held}");
+    assert_eq!(c.sockets[&client].flow.unacked(), 5 + held as u32 / 1364 * 2 + 1);
+}
+
+#[test]
+fn collected_data_goes_out_when_the_socket_is_closed_or_shut_down() {
+    for close in [true, false] {
+        let mut c = Cluster::new();
+        let (client, server) = c.pair(SocketKind::Stream);
+        burst(&mut c, client, 9);
+        if close {
+            c.close(client);
+        } else {
+            c.shutdown(client);
+        }
+        c.run();
+        assert_eq!(c.recv(server, 10_000).unwrap().len(), 900);
+    }
+}
+
+#[test]
+fn collected_data_waits_for_a_congested_link_and_stays_in_order() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    for i in 0..5u8 {
+        c.send(client, &[i; 10]).unwrap();
+    }
+    c.congest(B, A);
+    c.send(client, &[5; 10]).unwrap();
+    c.send(client, &[6; 2000]).unwrap(); // too large to collect: takes the collected data along, and the link is full
+    assert_eq!(c.send(client, &[7; 10]), Err(SendError::WouldBlock));
+    c.relieve(B, A);
+    c.send(client, &[7; 10]).unwrap();
+    c.run();
+    let mut want = Vec::new();
+    (0..6u8).for_each(|i| want.extend([i; 10]));
+    want.extend([6; 2000]);
+    want.extend([7; 10]);
+    assert_eq!(c.recv(server, 10_000).unwrap(), want);
+}
+
+#[test]
+fn on_one_node_at_most_1500_bytes_are_collected() {
+    let mut c = Cluster::new();
+    let listener = c.listener(A, SocketKind::Stream, 500);
+    let client = c.open(A, SocketKind::Stream);
+    c.connect(client, Destination::service(500, 1)).unwrap();
+    c.run();
+    c.accept(listener).unwrap();
+    c.run();
+    burst(&mut c, client, 45);
+    c.run();
+    let largest = c.take_log().iter().map(|m| m.size()).max();
+    assert_eq!(largest, Some(1500));
+}

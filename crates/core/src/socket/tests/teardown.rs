@@ -1,0 +1,225 @@
+use super::*;
+
+#[test]
+fn after_an_orderly_shutdown_the_peer_reads_zero_and_the_own_side_nothing() {
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let mut c = Cluster::new();
+        let (client, server) = c.pair(kind);
+        c.shutdown(client);
+        c.run();
+        assert_eq!(c.state(server), State::Disconnecting);
+        let (data, info) = c.recv_with(server, 10, RecvOptions::default()).unwrap();
+        assert!(data.is_empty());
+        assert_eq!(info.returned.unwrap().code, ErrorCode::ConnShutdown);
+        assert_eq!(c.recv(server, 10).unwrap(), b"");
+        assert_eq!(c.send(server, b"x"), Err(SendError::Broken));
+        assert_eq!(c.recv(client, 10), Err(RecvError::NotConnected));
+        assert_eq!(c.send(client, b"x"), Err(SendError::Broken));
+        let ready = c.readiness(client);
+        assert!(ready.readable && ready.read_closed && ready.hung_up && !ready.writable);
+        assert!(c.wire.connections.is_empty());
+        c.shutdown(server);
+        c.close(server);
+        c.close(client);
+        c.run();
+        assert!(c.sockets.len() == 1, "the listener is left");
+    }
+}
+
+#[test]
+fn shutdown_needs_a_connection() {
+    let mut c = Cluster::new();
+    for at in
+        [c.listener(A, SocketKind::SeqPacket, 600), c.open(A, SocketKind::Stream), c.open(A, SocketKind::Rdm)]
+    {
+        assert_eq!(c.on(at, |s, now, up| s.shutdown(now, up)), Err(StateError::NotConnected));
+    }
+    assert_eq!(StateError::NotConnected.errno().number(), 107);
+}
+
+#[test]
+fn a_close_resets_the_peer() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(client, b"read this first").unwrap();
+    c.close(client);
+    c.run();
+    assert_eq!(c.recv(server, 100).unwrap(), b"read this first");
+    for _ in 0..2 {
+        assert_eq!(c.recv(server, 100), Err(RecvError::ConnectionReset));
+    }
+    let control = RecvOptions { control: true, ..RecvOptions::default() };
+    let (_, info) = c.recv_with(server, 100, control).unwrap();
+    assert_eq!(info.returned, Some(Returned { code: ErrorCode::NoPort, data: vec![] }));
+    assert_eq!(info.destination, None, "no data, no destination");
+    assert_eq!(c.recv(server, 100), Err(RecvError::NotConnected));
+}
+
+#[test]
+fn the_first_unread_message_comes_back_but_not_one_read_in_part() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    for text in ["one", "two", "three"] {
+        c.send(client, text.as_bytes()).unwrap();
+    }
+    c.run();
+    assert_eq!(c.recv(server, 1).unwrap(), b"o");
+    c.close(server);
+    c.run();
+    let control = RecvOptions { control: true, ..RecvOptions::default() };
+    let (_, info) = c.recv_with(client, 100, control).unwrap();
+    assert_eq!(info.returned, Some(Returned { code: ErrorCode::NoPort, data: b"two".to_vec() }));
+    assert_eq!(info.destination, Some(ServiceRange::new(3000, 1, 1)));
+}
+
+#[test]
+fn shutdown_with_unread_data_returns_it_as_shutdown() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(client, b"unread").unwrap();
+    c.run();
+    c.shutdown(server);
+    c.run();
+    let (_, info) = c.recv_with(client, 100, RecvOptions::default()).unwrap();
+    assert_eq!(info.returned, Some(Returned { code: ErrorCode::ConnShutdown, data: b"unread".to_vec() }));
+    assert_eq!(c.recv(server, 10), Err(RecvError::NotConnected));
+}
+
+#[test]
+fn the_end_does_not_overtake_data_that_waits() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    while c.send(client, &[1; 60_000]).is_ok() {}
+    c.run();
+    c.take_log();
+    c.close(client);
+    assert!(c.take_log().is_empty(), "waits for the window");
+    assert_eq!(c.send(client, b"x"), Err(SendError::Broken));
+    while c.recv(server, 60_000).is_ok() {}
+    c.run();
+    assert!(!c.sockets.contains_key(&client));
+    assert_eq!(c.recv(server, 100), Err(RecvError::ConnectionReset));
+}
+
+#[test]
+fn the_end_does_not_wait_longer_than_8_seconds() {
+    for link in [true, false] {
+        let mut c = Cluster::new();
+        let (client, server) = c.pair(SocketKind::SeqPacket);
+        if link {
+            c.congest(B, A);
+            c.send(client, b"x").unwrap();
+        } else {
+            while c.send(client, &[1; 60_000]).is_ok() {}
+        }
+        c.run();
+        c.close(client);
+        c.pass(7999);
+        assert_eq!(c.state(server), State::Established);
+        c.pass(1);
+        c.run();
+        assert!(!c.sockets.contains_key(&client));
+        assert_eq!(c.state(server), State::Disconnecting);
+    }
+}
+
+#[test]
+fn a_wake_up_lets_the_end_go() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.congest(B, A);
+    c.send(client, b"x").unwrap();
+    c.shutdown(client);
+    c.run();
+    assert_eq!(c.state(server), State::Established);
+    c.relieve(B, A);
+    c.run();
+    assert_eq!(c.state(server), State::Disconnecting);
+    assert_eq!(c.recv(server, 10).unwrap(), b"x");
+}
+
+#[test]
+fn a_lost_node_breaks_its_connections_after_what_had_arrived() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.send(client, b"prefix").unwrap();
+    c.run();
+    c.lose(B);
+    assert_eq!(c.state(server), State::Disconnecting);
+    assert_eq!(c.recv(server, 100).unwrap(), b"prefix");
+    assert_eq!(c.recv(server, 100), Err(RecvError::ConnectionReset));
+    assert_eq!(c.send(server, b"x"), Err(SendError::Broken));
+}
+
+#[test]
+fn a_lost_node_ends_a_close_that_waits() {
+    let mut c = Cluster::new();
+    let (client, _) = c.pair(SocketKind::SeqPacket);
+    while c.send(client, &[1; 60_000]).is_ok() {}
+    c.close(client);
+    assert!(c.sockets.contains_key(&client));
+    c.lose(A);
+    assert!(!c.sockets.contains_key(&client));
+}
+
+#[test]
+fn data_for_a_connection_that_is_over_goes_back() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    c.send(server, b"crossing").unwrap();
+    c.shutdown(client);
+    c.run();
+    let log = c.take_log();
+    let last = log.last().unwrap();
+    assert_eq!((last.error_code(), last.data()), (ErrorCode::NoPort, &b"crossing"[..]));
+}
+
+#[test]
+fn a_listener_that_closes_refuses_all_requests() {
+    let mut c = Cluster::new();
+    let listener = c.listener(A, SocketKind::SeqPacket, 500);
+    let clients = [c.open(B, SocketKind::SeqPacket), c.open(A, SocketKind::SeqPacket)];
+    for client in clients {
+        c.connect(client, Destination::service(500, 1)).unwrap();
+    }
+    c.run();
+    c.close(listener);
+    c.run();
+    for client in clients {
+        assert_eq!(c.recv(client, 10), Err(RecvError::Refused));
+    }
+}
+
+#[test]
+fn a_client_that_gives_up_leaves_the_server_a_broken_connection() {
+    let mut c = Cluster::new();
+    let listener = c.listener(A, SocketKind::SeqPacket, 500);
+    let client = c.open(B, SocketKind::SeqPacket);
+    c.connect(client, Destination::service(500, 1)).unwrap();
+    c.run();
+    c.close(client);
+    c.run();
+    let server = c.accept(listener).unwrap();
+    c.run();
+    assert_eq!(c.recv(server, 10), Err(RecvError::ConnectionReset));
+}
+
+#[test]
+fn unread_datagrams_go_back_if_their_sender_wants_that() {
+    let mut c = Cluster::new();
+    let receiver = c.bound(A, SocketKind::Rdm, 500);
+    let [wants, does_not] = [0, 1].map(|droppable| {
+        let s = c.open(B, SocketKind::Rdm);
+        c.set(s, SocketOption::DestDroppable, droppable);
+        c.send_to(s, b"hello", Destination::service(500, 1)).unwrap();
+        s
+    });
+    c.run();
+    c.close(receiver);
+    c.run();
+    let (_, info) = c.recv_with(wants, 100, RecvOptions::default()).unwrap();
+    assert_eq!(info.returned, Some(Returned { code: ErrorCode::NoPort, data: b"hello".to_vec() }));
+    assert_eq!(info.destination, Some(ServiceRange::new(500, 1, 1)));
+    assert_eq!(c.recv(does_not, 100), Err(RecvError::WouldBlock));
+    assert_eq!(c.sockets[&wants].stats().returned_to_us, 1);
+}
