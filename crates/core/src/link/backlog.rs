@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::Wakeup;
+use super::config::Wakeup;
 use crate::addr::{Importance, NodeAddr};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
 
@@ -17,13 +17,16 @@ pub(crate) struct Level(u8);
 impl Level {
     /// Everything that is not undisturbed payload.
     pub(crate) const SYSTEM: Level = Level(4);
+    /// Packets of a link that failed: they were admitted once, and are not counted again.
+    const TUNNEL: Level = Level(5);
     /// Number of levels.
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 
     /// The level of a message or packet.
     pub(crate) fn of(message: View<'_>) -> Self {
         match message.user() {
             User::Fragmenter | User::Bundler => Self(message.carried_importance().min(Self::SYSTEM.0)),
+            User::Tunnel => Self::TUNNEL,
             user if user.is_data() && message.error_code() == ErrorCode::Ok => Self(u8::from(user)),
             _ => Self::SYSTEM,
         }
@@ -31,7 +34,7 @@ impl Level {
 
     /// 0 to 4, as on the wire.
     pub(crate) fn number(self) -> u8 {
-        self.0
+        self.0.min(Self::SYSTEM.0)
     }
 
     /// The importance of payload at this level; `None` for system.
@@ -86,11 +89,9 @@ impl Backlog {
     pub(crate) fn set_limits(&mut self, min_window: u16, mtu: usize) {
         let window = usize::from(min_window);
         let system = 65_535 / (mtu / 20).max(1);
-        for (level, limit) in self.levels.iter_mut().zip([2, 4, 6, 8].map(|n| n * window)) {
+        let limits = [2 * window, 4 * window, 6 * window, 8 * window, system, MAX_BACKLOG];
+        for (level, limit) in self.levels.iter_mut().zip(limits) {
             level.limit = limit;
-        }
-        if let Some(level) = self.levels.last_mut() {
-            level.limit = system;
         }
     }
 

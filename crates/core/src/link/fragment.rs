@@ -82,26 +82,38 @@ pub(crate) struct Reassembly {
 }
 
 impl Reassembly {
-    /// Adds the slice in `fragment`; the whole message after its last fragment.
+    /// Adds the slice in a FRAGMENTER packet; the whole message after its last fragment.
     ///
     /// # Errors
     /// [`FragmentFault`]; what was pending is dropped then.
     pub(crate) fn add(&mut self, fragment: View<'_>) -> Result<Option<Message>, FragmentFault> {
+        let whole = self.add_slice(fragment.kind(), fragment.payload())?;
+        if whole.as_ref().is_some_and(|whole| !may_be_inside(whole.view())) {
+            return Err(FragmentFault::Invalid);
+        }
+        Ok(whole)
+    }
+
+    /// Adds a slice; the whole, structurally checked but of any user, after the last.
+    ///
+    /// # Errors
+    /// [`FragmentFault`]; what was pending is dropped then.
+    pub(crate) fn add_slice(&mut self, kind: u8, slice: &[u8]) -> Result<Option<Message>, FragmentFault> {
         let pending = self.pending.take();
-        match (fragment.kind(), pending) {
+        match (kind, pending) {
             (FIRST, Some(_)) => Err(FragmentFault::Unfinished),
             (FIRST, None) => {
-                self.pending = Some(begin(fragment.payload()));
+                self.pending = Some(begin(slice));
                 Ok(None)
             }
             (MIDDLE | LAST, None) => Err(FragmentFault::NoFirst),
-            (kind @ (MIDDLE | LAST), Some(mut bytes)) => {
-                if bytes.len() + fragment.payload().len() > MAX_MESSAGE {
+            (MIDDLE | LAST, Some(mut bytes)) => {
+                if bytes.len() + slice.len() > MAX_MESSAGE {
                     return Err(FragmentFault::TooLarge);
                 }
-                bytes.extend_from_slice(fragment.payload());
+                bytes.extend_from_slice(slice);
                 if kind == LAST {
-                    return finish(bytes).map(Some);
+                    return Message::from_vec(bytes).map(Some).map_err(|_| FragmentFault::Invalid);
                 }
                 self.pending = Some(bytes);
                 Ok(None)
@@ -127,9 +139,4 @@ fn begin(slice: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(claimed.min(MAX_MESSAGE).max(slice.len()));
     bytes.extend_from_slice(slice);
     bytes
-}
-
-fn finish(bytes: Vec<u8>) -> Result<Message, FragmentFault> {
-    let whole = Message::from_vec(bytes).map_err(|_| FragmentFault::Invalid)?;
-    if may_be_inside(whole.view()) { Ok(whole) } else { Err(FragmentFault::Invalid) }
 }

@@ -1,19 +1,45 @@
 //! Links: reliable, ordered packets to one peer over one bearer. Spec: tipc.md §5.
 //!
-//! `receive`, `transmit`, `window`, `backlog`, `fragment` and `unpack` are the machinery of a numbered sequence
-//! of packets, which the broadcast link uses as well.
+//! A [`Link`] is one endpoint. It is told the time, messages to send and packets received; it writes frames,
+//! messages in order, wake-ups and signals into the [`LinkIo`] of the call. The node layer owns it, chooses it
+//! by bearer, acts on its [`LinkSignal`]s and composes two of them (§5.11 to §5.13).
+//!
+//! `fsm` is the table of states; `protocol` speaks LINK_PROTOCOL, `supervise` is the timer, `send` and `deliver`
+//! are the two directions of data, `tunnel` is what two links to one peer need. `receive`, `transmit`, `window`,
+//! `backlog`, `fragment` and `unpack` are the machinery of a numbered sequence of packets, which the broadcast
+//! link uses as well.
 
 mod backlog;
+mod config;
+mod deliver;
 mod fragment;
+mod fsm;
+mod gaps;
+mod protocol;
 mod receive;
+mod send;
+mod stats;
+mod supervise;
 mod transmit;
+mod tunnel;
 mod unpack;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
-use crate::addr::Importance;
+use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE, capability};
+use crate::outbox::BearerId;
+
+pub use self::{
+    config::{
+        Accepted, BcastStamp, DownReason, FIRST_SEQNO, LinkConfig, LinkIo, LinkSignal, MonitorVerdict,
+        SendFault, Wakeup, base_name,
+    },
+    fsm::{Event, State, Transition},
+    stats::{LinkStats, PROFILE_BOUNDS},
+    tunnel::{Failover, failover_point, synch_point},
+};
 
 #[allow(unused_imports, reason = "the broadcast link is their other user")]
 pub(crate) use self::{
@@ -21,15 +47,306 @@ pub(crate) use self::{
     fragment::{FragmentFault, Fragments, Reassembly},
     receive::{Arrival, GapBlock, MAX_GAP_BLOCKS, ReceiveQueue},
     transmit::{Sent, TransmitQueue},
-    unpack::{Carrier, Unpacker, may_be_inside},
+    unpack::{Carrier, UnpackStats, Unpacker, may_be_inside},
     window::Window,
 };
 
-/// A port that may send again at this importance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wakeup {
-    /// The waiting port.
-    pub port: u32,
-    /// What it wanted to send.
-    pub importance: Importance,
+/// One endpoint of a link.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    state: State,
+    /// The peer's interface name; empty until it is known.
+    peer_interface: String,
+    session: u16,
+    peer_session: u16,
+    in_session: bool,
+    /// Number of the next STATE message sent, and the lowest one accepted.
+    state_snd_nxt: u16,
+    state_rcv_nxt: u16,
+    peer_bearer: BearerId,
+    net_plane: u8,
+    mtu: u16,
+    transmit: TransmitQueue,
+    backlog: Backlog,
+    window: Window,
+    receive: ReceiveQueue,
+    unpacker: Unpacker,
+    /// Packets received in order since something was last sent.
+    unacked: u16,
+    /// Ticks without a sign of life.
+    silence: u32,
+    /// Ticks of the node's timer that this link has seen while it was down.
+    setup_ticks: u32,
+    interval_ms: u32,
+    /// `snd_nxt` at the last tick.
+    checkpoint: u16,
+    monitor: MonitorVerdict,
+    /// What arrives from a link that failed, by this one's tunnel.
+    inherited: Option<tunnel::Inherited>,
+    stats: LinkStats,
+}
+
+impl Link {
+    /// A new endpoint in state RESET. Limits of `config` are clamped, never trusted.
+    #[must_use]
+    pub fn new(mut config: LinkConfig) -> Self {
+        config.max_window = config.max_window.min(MAX_WINDOW);
+        config.min_window = config.min_window.clamp(1, config.max_window.max(1));
+        let first = config.first_seqno;
+        let mut link = Self {
+            state: State::Resetting,
+            peer_interface: String::new(),
+            session: config.session,
+            peer_session: 0,
+            in_session: false,
+            state_snd_nxt: first,
+            state_rcv_nxt: first,
+            peer_bearer: 0,
+            net_plane: config.net_plane,
+            mtu: config.mtu,
+            transmit: TransmitQueue::new(first),
+            backlog: Backlog::new(config.min_window, usize::from(config.mtu)),
+            window: Window::new(config.min_window, config.max_window),
+            receive: ReceiveQueue::new(first),
+            unpacker: Unpacker::default(),
+            unacked: 0,
+            silence: 0,
+            setup_ticks: 0,
+            interval_ms: supervise::interval_ms(config.tolerance_ms),
+            checkpoint: first,
+            monitor: MonitorVerdict::default(),
+            inherited: None,
+            stats: LinkStats::default(),
+            config,
+        };
+        link.event(Event::LocalReset);
+        link.reset(&mut Vec::new());
+        link
+    }
+
+    /// Runs the state machine; an illegal event changes nothing. Spec: tipc.md §5.2.
+    pub fn event(&mut self, event: Event) -> Transition {
+        let transition = fsm::next(self.state, event);
+        if let Transition::To(state) | Transition::Down(state) = transition {
+            self.state = state;
+        }
+        transition
+    }
+
+    /// Starts a new session: queues are dropped, every waiting port is woken. The state is the caller's affair. Spec: tipc.md §6.6.
+    pub fn reset(&mut self, wakeups: &mut Vec<Wakeup>) {
+        let first = self.config.first_seqno;
+        self.session = self.session.wrapping_add(1);
+        self.peer_session = self.peer_session.wrapping_sub(1);
+        self.in_session = false;
+        self.state_snd_nxt = first;
+        self.state_rcv_nxt = first;
+        self.backlog.wake_all(wakeups);
+        self.set_mtu_in_use(self.config.mtu);
+        self.transmit = TransmitQueue::new(first);
+        self.backlog.clear();
+        self.window = Window::new(self.config.min_window, self.config.max_window);
+        self.receive = ReceiveQueue::new(first);
+        self.unpacker = Unpacker::default();
+        self.unacked = 0;
+        self.silence = 0;
+        self.setup_ticks = 0;
+        self.checkpoint = first;
+        self.monitor = MonitorVerdict::default();
+        self.inherited = None;
+        self.stats = LinkStats::default();
+    }
+
+    /// Takes the link up, after [`LinkSignal::Up`].
+    pub fn establish(&mut self) -> Transition {
+        self.event(Event::Establish)
+    }
+
+    /// Fails the link for a reason that the node has; true if it was up.
+    pub fn fail(&mut self) -> bool {
+        matches!(self.event(Event::Failure), Transition::Down(_))
+    }
+
+    /// State of the endpoint.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// True if packets pass.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.state.is_up()
+    }
+
+    /// True if no protocol message is sent or processed.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.state.is_blocked()
+    }
+
+    /// True if the endpoint was reset.
+    #[must_use]
+    pub fn is_reset(&self) -> bool {
+        self.state.is_reset()
+    }
+
+    /// True while it waits for the other link's packets.
+    #[must_use]
+    pub fn is_synching(&self) -> bool {
+        self.state == State::Synching
+    }
+
+    /// What it was made with; the properties are kept up to date.
+    #[must_use]
+    pub fn config(&self) -> &LinkConfig {
+        &self.config
+    }
+
+    /// `<self>:<interface>-<peer>:<peer's interface>`, the last part `unknown` until the peer spoke. Spec: tipc.md §5.1.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let peer = if self.peer_interface.is_empty() { "unknown" } else { &self.peer_interface };
+        format!("{}:{peer}", self.config.name)
+    }
+
+    /// Identifies the link among those to all peers: peer's bearer and own bearer. Spec: tipc.md §5.1.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        u32::from(self.peer_bearer) << 16 | u32::from(self.config.bearer)
+    }
+
+    /// Next packet expected.
+    #[must_use]
+    pub fn rcv_nxt(&self) -> u16 {
+        self.receive.rcv_nxt()
+    }
+
+    /// Number of the next packet sent.
+    #[must_use]
+    pub fn snd_nxt(&self) -> u16 {
+        self.transmit.snd_nxt()
+    }
+
+    /// Largest packet, bytes.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Largest packet that a message is cut into: room is left for a tunnel's header. Spec: tipc.md §5.9.
+    #[must_use]
+    pub fn mss(&self) -> usize {
+        usize::from(self.mtu).saturating_sub(TUNNEL_RESERVE)
+    }
+
+    /// The peer's bearer.
+    #[must_use]
+    pub fn peer_bearer(&self) -> BearerId {
+        self.peer_bearer
+    }
+
+    /// Own session.
+    #[must_use]
+    pub fn session(&self) -> u16 {
+        self.session
+    }
+
+    /// The peer's session, while there is one.
+    #[must_use]
+    pub fn peer_session(&self) -> Option<u16> {
+        self.in_session.then_some(self.peer_session)
+    }
+
+    /// Net plane in use, 0 for A.
+    #[must_use]
+    pub fn net_plane(&self) -> u8 {
+        self.net_plane
+    }
+
+    /// Send window in use, packets.
+    #[must_use]
+    pub fn window(&self) -> u16 {
+        self.window.size()
+    }
+
+    /// Packets under way, and packets that wait.
+    #[must_use]
+    pub fn queue_lengths(&self) -> (usize, usize) {
+        (self.transmit.len(), self.backlog.len())
+    }
+
+    /// Ports that wait for a wake-up.
+    #[must_use]
+    pub fn waiting_ports(&self) -> usize {
+        self.backlog.waiting()
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn stats(&self) -> LinkStats {
+        let mut stats = self.stats;
+        let tunnelled = self.inherited.as_ref().map(|i| i.unpacker.stats).unwrap_or_default();
+        for part in [self.unpacker.stats, tunnelled] {
+            stats.rx_fragments += part.fragments;
+            stats.rx_fragmented += part.fragmented;
+            stats.rx_bundles += part.bundles;
+            stats.rx_bundled += part.bundled;
+            stats.refused += part.refused;
+        }
+        stats
+    }
+
+    /// Sets all counters to zero.
+    pub fn clear_stats(&mut self) {
+        self.stats = LinkStats::default();
+        self.unpacker.stats = UnpackStats::default();
+        if let Some(inherited) = &mut self.inherited {
+            inherited.unpacker.stats = UnpackStats::default();
+        }
+    }
+
+    /// Sets what the peer can do, learned from its discovery messages.
+    pub fn set_peer_capabilities(&mut self, capabilities: u16) {
+        self.config.peer_capabilities = capabilities;
+    }
+
+    /// Sets the MTU that is advertised, bytes; it takes effect at the next reset.
+    pub fn set_advertised_mtu(&mut self, mtu: u16) {
+        self.config.mtu = mtu;
+    }
+
+    /// Sets the send window, packets.
+    pub fn set_window(&mut self, min: u16, max: u16) {
+        self.config.max_window = max.clamp(1, MAX_WINDOW);
+        self.config.min_window = min.clamp(1, self.config.max_window);
+        self.window = Window::new(self.config.min_window, self.config.max_window);
+        self.backlog.set_limits(self.config.min_window, usize::from(self.mtu));
+    }
+
+    /// Sets what the neighbour monitor thinks of the peer.
+    pub fn set_monitor(&mut self, verdict: MonitorVerdict) {
+        self.monitor = verdict;
+    }
+
+    fn set_mtu_in_use(&mut self, mtu: u16) {
+        self.mtu = mtu;
+        self.backlog.set_limits(self.config.min_window, usize::from(mtu));
+    }
+
+    fn peer_can(&self, capability: u16) -> bool {
+        self.config.peer_capabilities & capability != 0
+    }
+
+    fn numbers_states(&self) -> bool {
+        self.peer_can(capability::LINK_PROTO_SEQNO)
+    }
+
+    /// Fails the link and tells the node.
+    fn fail_because(&mut self, reason: DownReason, io: &mut LinkIo<'_>) {
+        if self.fail() {
+            io.signals.push(LinkSignal::Down(reason));
+        }
+    }
 }

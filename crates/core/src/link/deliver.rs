@@ -1,0 +1,75 @@
+//! Packets on their way in: order, acknowledgement, delivery. Spec: tipc.md §5.8.
+
+use super::protocol::StateNote;
+use super::receive::Arrival;
+use super::unpack::Carrier;
+use super::{DownReason, Link, LinkIo, LinkSignal, State};
+use crate::time::Time;
+use crate::wire::{User, View};
+
+/// After this many packets without an own one an acknowledgement is sent. Spec: tipc.md §5.8.
+const ACK_THRESHOLD: u16 = 16;
+/// A gap is reported when this many packets, or a multiple of [`ACK_THRESHOLD`] more, came too early. Spec: tipc.md §5.8.
+const FAST_NACK: usize = 3;
+
+impl Link {
+    /// Handles a sequenced packet.
+    pub fn receive(&mut self, _now: Time, packet: View<'_>, io: &mut LinkIo<'_>) {
+        self.silence = 0;
+        if !self.is_up() {
+            if self.state == State::Establishing {
+                io.signals.push(LinkSignal::Up);
+            }
+            return;
+        }
+        if !self.receive.accepts(packet.seqno()) {
+            self.stats.rx_duplicates += 1;
+            return;
+        }
+        let released = self.transmit.release_to(packet.ack());
+        match self.receive.accept(packet) {
+            Arrival::InOrder => self.deliver(packet, io),
+            Arrival::Deferred => self.report_early(io),
+            Arrival::Duplicate => self.stats.rx_duplicates += 1,
+            Arrival::Full => self.stats.refused += 1,
+        }
+        self.released(released, false, io);
+    }
+
+    /// Delivers a packet in order and those that waited for it.
+    fn deliver(&mut self, packet: View<'_>, io: &mut LinkIo<'_>) {
+        let mut next = Some(Carrier::Borrowed(packet));
+        while let Some(carrier) = next {
+            self.consume(carrier, io);
+            if !self.is_up() {
+                return;
+            }
+            next = self.receive.pop().map(Carrier::Owned);
+        }
+    }
+
+    fn consume(&mut self, carrier: Carrier<'_>, io: &mut LinkIo<'_>) {
+        self.stats.rx_packets += 1;
+        let done = if carrier.view().user() == User::Tunnel {
+            self.receive_tunnel(carrier.view(), io)
+        } else {
+            self.unpacker.unpack(carrier, io.delivered)
+        };
+        if done.is_err() {
+            return self.fail_because(DownReason::Reassembly, io);
+        }
+        self.unacked += 1;
+        if self.unacked >= ACK_THRESHOLD {
+            self.send_state(io);
+        }
+    }
+
+    fn report_early(&mut self, io: &mut LinkIo<'_>) {
+        self.stats.rx_deferred += 1;
+        let early = self.receive.deferred_len();
+        if early >= FAST_NACK && (early - FAST_NACK).is_multiple_of(usize::from(ACK_THRESHOLD)) {
+            let gap = self.receive.gap();
+            self.send_state_with(StateNote { gap, ..StateNote::default() }, io);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! LINK_PROTOCOL: what is accepted, what it does, and what is sent. Spec: tipc.md §3.1, §5.3 to §5.5.
+
+use super::gaps::GapRecord;
+use super::receive::GapBlock;
+use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition};
+use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS, capability};
+use crate::time::Time;
+use crate::wire::{INTERNAL_HEADER, LinkProtocolType, Message, User, View, seq};
+
+/// Length of an interface name in RESET and ACTIVATE, its NUL included, bytes. Spec: tipc.md §3.1.
+pub(super) const INTERFACE_LEN: usize = 16;
+/// The largest priority. Spec: tipc.md §15.
+const MAX_PRIORITY: u8 = 31;
+/// Data of a protocol message, bytes. Spec: tipc.md §5.3.
+const MAX_PROTOCOL_DATA: usize = 65_535;
+/// A packet is sent again at most once in this time, milliseconds. Spec: tipc.md §5.8.
+const RETRANSMIT_SPACING_MS: u64 = 1;
+/// A packet that was first repeated this many tolerances ago ends the link. Spec: tipc.md §5.8.
+const RETRANSMIT_TOLERANCES: u64 = 10;
+
+/// What a STATE message says beside the counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StateNote {
+    /// Asks for a reply.
+    pub(super) probe: bool,
+    /// Is a reply.
+    pub(super) reply: bool,
+    /// Packets missing.
+    pub(super) gap: u16,
+    /// New tolerance, milliseconds, or 0.
+    pub(super) tolerance: u16,
+    /// New priority, or 0.
+    pub(super) priority: u8,
+}
+
+impl Link {
+    /// True if a LINK_PROTOCOL message belongs to the session and has the size and MTU that it must have.
+    /// Spec: tipc.md §5.3, §14.2.
+    #[must_use]
+    pub fn accepts_protocol(&self, msg: View<'_>) -> bool {
+        if msg.user() != User::LinkProtocol || !msg.header_fits() || msg.payload().len() > MAX_PROTOCOL_DATA {
+            return false;
+        }
+        let session = msg.session();
+        match msg.link_type() {
+            LinkProtocolType::Reset => {
+                self.is_setup(msg) && (!self.in_session || seq::gt(session, self.peer_session))
+            }
+            LinkProtocolType::Activate => {
+                self.is_setup(msg) && (!self.in_session || !seq::lt(session, self.peer_session))
+            }
+            LinkProtocolType::State => self.in_session && session == self.peer_session && self.is_state(msg),
+            LinkProtocolType::Other(_) => false,
+        }
+    }
+
+    fn is_setup(&self, msg: View<'_>) -> bool {
+        let mtu = u32::from(msg.max_packet()) * 4;
+        mtu >= u32::from(self.config.min_mtu) && msg.payload().len() >= INTERFACE_LEN
+    }
+
+    fn is_state(&self, msg: View<'_>) -> bool {
+        let record = !self.peer_can(capability::GAP_ACK_BLOCK) || GapRecord::parse(msg.payload()).is_some();
+        let nothing_acked = msg.ack() == self.config.first_seqno.wrapping_sub(1);
+        let fresh = !self.numbers_states() || !seq::lt(msg.seqno(), self.state_rcv_nxt);
+        record && fresh && (self.is_up() || nothing_acked)
+    }
+
+    /// Handles a LINK_PROTOCOL message from the peer.
+    pub fn receive_protocol(&mut self, now: Time, msg: View<'_>, io: &mut LinkIo<'_>) {
+        if self.is_blocked() {
+            return;
+        }
+        if self.config.own > msg.prev_node() {
+            self.net_plane = msg.net_plane();
+        }
+        if !self.accepts_protocol(msg) {
+            self.stats.refused += 1;
+            return;
+        }
+        match msg.link_type() {
+            LinkProtocolType::State => self.receive_state(now, msg, io),
+            _ => self.receive_setup(msg, io),
+        }
+    }
+
+    /// RESET and ACTIVATE, in the order of §5.4.
+    fn receive_setup(&mut self, msg: View<'_>, io: &mut LinkIo<'_>) {
+        self.peer_interface = interface_name(msg.payload());
+        self.adopt_tolerance(msg);
+        if msg.link_priority() > self.config.priority && msg.link_priority() <= MAX_PRIORITY {
+            self.config.priority = msg.link_priority();
+        }
+        if msg.peer_stopping() {
+            self.fail_because(DownReason::PeerStopping, io);
+            return;
+        }
+        let activate = msg.link_type() == LinkProtocolType::Activate;
+        if activate && msg.dest_session_valid() && msg.dest_session() != self.session {
+            if seq::lt(self.session, msg.dest_session()) {
+                self.session = msg.dest_session().wrapping_add(1);
+            }
+            return;
+        }
+        if (!activate || !self.is_up())
+            && let Transition::Down(_) = self.event(Event::PeerReset)
+        {
+            io.signals.push(LinkSignal::Down(DownReason::PeerReset));
+        }
+        if activate && self.state == State::Establishing {
+            io.signals.push(LinkSignal::Up);
+        }
+        self.peer_session = msg.session();
+        self.in_session = true;
+        self.peer_bearer = msg.bearer_id();
+        let mtu = u32::from(msg.max_packet()) * 4;
+        if mtu < u32::from(self.mtu) {
+            self.set_mtu_in_use(mtu as u16);
+        }
+    }
+
+    /// STATE, in the order of §5.5.
+    fn receive_state(&mut self, now: Time, msg: View<'_>, io: &mut LinkIo<'_>) {
+        let record = if self.peer_can(capability::GAP_ACK_BLOCK) {
+            GapRecord::parse(msg.payload()).unwrap_or_default()
+        } else {
+            GapRecord::default()
+        };
+        self.state_rcv_nxt = msg.seqno().wrapping_add(1);
+        self.adopt_tolerance(msg);
+        let priority = msg.link_priority();
+        if (1..=MAX_PRIORITY).contains(&priority) && priority != self.config.priority {
+            self.config.priority = priority;
+            self.fail_because(DownReason::PriorityChange, io);
+        }
+        self.silence = 0;
+        self.stats.rx_states += 1;
+        self.stats.rx_probes += u64::from(msg.probe());
+        if !self.is_up() {
+            if self.state == State::Establishing {
+                io.signals.push(LinkSignal::Up);
+            }
+            return;
+        }
+        let asked = msg.probe() || msg.keepalive();
+        let behind = seq::gt(msg.next_sent(), self.rcv_nxt());
+        let nothing_deferred = self.receive.deferred_len() == 0;
+        let gap = if asked && behind && !self.is_synching() && nothing_deferred {
+            msg.next_sent().wrapping_sub(self.rcv_nxt())
+        } else {
+            0
+        };
+        if gap != 0 || msg.probe() {
+            self.send_state_with(StateNote { reply: msg.probe(), gap, ..StateNote::default() }, io);
+        }
+        self.stats.rx_nacks += u64::from(msg.seq_gap() != 0);
+        self.acknowledge(now, msg.ack(), msg.seq_gap(), &record.unicast, io);
+    }
+
+    fn adopt_tolerance(&mut self, msg: View<'_>) {
+        let tolerance = u32::from(msg.link_tolerance());
+        if (MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS).contains(&tolerance) {
+            self.config.tolerance_ms = tolerance;
+        }
+    }
+
+    /// Releases what the peer has, repeats what it lacks. Spec: tipc.md §5.8.
+    fn acknowledge(&mut self, now: Time, ack: u16, gap: u16, blocks: &[GapBlock], io: &mut LinkIo<'_>) {
+        if !self.transmit.is_plausible(ack, gap, blocks) {
+            self.stats.refused += 1;
+            return;
+        }
+        let (link_ack, bcast_ack) = (self.rcv_nxt().wrapping_sub(1), io.bcast.ack);
+        let mut from = self.transmit.head();
+        let mut released = 0;
+        let mut repeated = 0;
+        for &(to, missing) in core::iter::once(&(ack, gap)).chain(blocks) {
+            released += self.transmit.release_range(from, to);
+            from = to.wrapping_add(missing).wrapping_add(1);
+            if missing == 0 {
+                continue;
+            }
+            if self.is_stuck(now) {
+                self.fail_because(DownReason::Retransmission, io);
+                return;
+            }
+            for sent in self.transmit.range_mut(to.wrapping_add(1), to.wrapping_add(missing)) {
+                if sent.retransmit(now, RETRANSMIT_SPACING_MS) {
+                    sent.message.set_ack(link_ack);
+                    sent.message.set_bcast_ack(bcast_ack);
+                    io.frames.push(sent.message.bytes());
+                    repeated += 1;
+                }
+            }
+        }
+        self.stats.retransmitted += repeated;
+        if repeated > 0 {
+            self.window.retransmitted();
+        }
+        self.released(released, repeated > 0, io);
+    }
+
+    /// True if the oldest packet has been repeated for too long.
+    fn is_stuck(&self, now: Time) -> bool {
+        let since = self.transmit.first().and_then(|sent| sent.first_retransmit());
+        let limit = u64::from(self.config.tolerance_ms) * RETRANSMIT_TOLERANCES;
+        since.is_some_and(|since| now > since.plus_millis(limit))
+    }
+
+    /// Sends a STATE that acknowledges; also the first message on a link that came up (§6.4), and whenever the
+    /// broadcast side wants one.
+    pub fn send_state(&mut self, io: &mut LinkIo<'_>) {
+        self.unacked = 0;
+        self.stats.tx_acks += u64::from(self.is_up());
+        self.send_state_with(StateNote::default(), io);
+    }
+
+    /// Sends a STATE, if the link is up.
+    pub(super) fn send_state_with(&mut self, mut note: StateNote, io: &mut LinkIo<'_>) {
+        if !self.is_up() {
+            return;
+        }
+        if (note.probe || note.reply) && self.receive.deferred_len() > 0 {
+            note.gap = self.receive.gap();
+        }
+        let data = if self.peer_can(capability::GAP_ACK_BLOCK) {
+            let unicast = if note.gap > 0 { self.receive.gap_blocks() } else { Vec::new() };
+            GapRecord::build(&io.bcast.gap_blocks, &unicast)
+        } else {
+            Vec::new()
+        };
+        let mut msg = self.protocol_message(LinkProtocolType::State, &data, io);
+        if self.numbers_states() {
+            msg.set_seqno(self.state_snd_nxt);
+            self.state_snd_nxt = self.state_snd_nxt.wrapping_add(1);
+        }
+        msg.set_bcast_ack(io.bcast.ack);
+        msg.set_seq_gap(note.gap);
+        msg.set_bcast_gap(io.bcast.gap);
+        msg.set_probe(note.probe);
+        msg.set_keepalive(note.probe || note.reply);
+        msg.set_link_tolerance(note.tolerance);
+        msg.set_link_priority(note.priority);
+        self.unacked = 0;
+        self.stats.tx_states += 1;
+        self.stats.tx_probes += u64::from(note.probe);
+        self.stats.tx_nacks += u64::from(note.gap > 0);
+        io.frames.push(msg.bytes());
+    }
+
+    /// Sends ACTIVATE in ESTABLISHING, RESET in RESET, nothing in other states. The node may call it at once when
+    /// it made the link or saw it enter ESTABLISHING, instead of waiting for a tick; `stopping` marks a RESET
+    /// that takes the link down (§6.6).
+    pub fn send_setup(&mut self, stopping: bool, io: &mut LinkIo<'_>) {
+        let kind = match self.state {
+            State::Reset => LinkProtocolType::Reset,
+            State::Establishing => LinkProtocolType::Activate,
+            _ => return,
+        };
+        let mut name = [0; INTERFACE_LEN];
+        for (to, from) in name.iter_mut().take(INTERFACE_LEN - 1).zip(self.config.interface.bytes()) {
+            *to = from;
+        }
+        let mut msg = self.protocol_message(kind, &name, io);
+        if kind == LinkProtocolType::Activate {
+            msg.set_dest_session_valid(true);
+            msg.set_dest_session(self.peer_session);
+        } else {
+            msg.set_bcast_ack(io.bcast.ack);
+            msg.set_peer_stopping(stopping);
+        }
+        msg.set_max_packet(self.config.mtu / 4);
+        io.frames.push(msg.bytes());
+    }
+
+    /// The fields that all three types share. Spec: tipc.md §3.1.
+    fn protocol_message(&self, kind: LinkProtocolType, data: &[u8], io: &LinkIo<'_>) -> Message {
+        let mut msg = Message::build(User::LinkProtocol, kind.into(), INTERNAL_HEADER, data);
+        msg.set_prev_node(self.config.own);
+        msg.set_origin_node(self.config.own);
+        msg.set_dest_node(self.config.peer);
+        msg.set_ack(self.rcv_nxt().wrapping_sub(1));
+        msg.set_seqno(self.snd_nxt().wrapping_add(32_767));
+        msg.set_last_bcast(io.bcast.last_sent);
+        msg.set_next_sent(self.snd_nxt());
+        msg.set_session(self.session);
+        msg.set_bcast_ack_invalid(io.bcast.ack_invalid);
+        msg.set_redundant_link(!io.bcast.ack_invalid);
+        msg.set_bearer_id(self.config.bearer);
+        msg.set_net_plane(self.net_plane);
+        msg
+    }
+}
+
+/// The name in a RESET or ACTIVATE: up to its NUL, at most 15 bytes, only what can be printed.
+fn interface_name(data: &[u8]) -> String {
+    let name = data.iter().take(INTERFACE_LEN - 1).take_while(|b| **b != 0);
+    name.map(|b| if b.is_ascii_graphic() { char::from(*b) } else { '?' }).collect()
+}

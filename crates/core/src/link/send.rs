@@ -1,0 +1,99 @@
+//! Messages on their way out: fragments, window, backlog. Spec: tipc.md §5.7.
+
+use super::backlog::{Level, MAX_BACKLOG, Queued};
+use super::fragment::Fragments;
+use super::{Accepted, DownReason, Link, LinkIo, SendFault, Wakeup};
+use crate::time::Time;
+use crate::wire::{Message, User};
+
+impl Link {
+    /// Sends a message of any user that the link carries; one larger than a packet is cut.
+    ///
+    /// # Errors
+    /// [`SendFault`]; the message is lost then. [`SendFault::Overflow`] also takes the link down.
+    pub fn send(&mut self, _now: Time, message: Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
+        if !self.is_up() {
+            return Err(SendFault::Down);
+        }
+        let is_packet = matches!(message.user(), User::Fragmenter | User::Bundler | User::Tunnel);
+        let cut = message.size() > self.mss() && !is_packet;
+        if !cut && message.size() > usize::from(self.mtu) {
+            return Err(SendFault::TooLarge { size: message.size(), mtu: self.mtu });
+        }
+        let accepted = self.admit(&message, io)?;
+        if cut {
+            let fragments = Fragments::new(&message, self.mss(), self.config.own, self.config.peer);
+            self.stats.tx_fragmented += 1;
+            self.stats.tx_fragments += fragments.remaining() as u64;
+            for fragment in fragments {
+                self.send_packet(fragment, io);
+            }
+        } else {
+            self.send_packet(message, io);
+        }
+        Ok(accepted)
+    }
+
+    /// Decides by the backlog of the message's level whether its sender may go on.
+    fn admit(&mut self, message: &Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
+        let level = Level::of(message.view());
+        if self.backlog.len() >= MAX_BACKLOG {
+            return Err(SendFault::NoBuffers);
+        }
+        if !self.backlog.is_congested(level) {
+            return Ok(Accepted::Sent);
+        }
+        let Some(importance) = level.importance() else {
+            self.fail_because(DownReason::Backlog, io);
+            return Err(SendFault::Overflow);
+        };
+        self.backlog.register(Wakeup { port: message.origin_port(), importance });
+        self.stats.congestions += 1;
+        Ok(Accepted::Congested)
+    }
+
+    /// Sends a packet, or queues it behind those that wait.
+    pub(super) fn send_packet(&mut self, packet: Message, io: &mut LinkIo<'_>) {
+        if self.backlog.is_empty() && self.transmit.has_room(self.window.size()) {
+            return self.transmit_packet(packet, io);
+        }
+        match self.backlog.push(packet, self.mss(), self.config.own, self.config.peer) {
+            Queued::Alone => {}
+            Queued::Bundled => self.stats.tx_bundled += 1,
+            Queued::NewBundle => {
+                self.stats.tx_bundles += 1;
+                self.stats.tx_bundled += 2;
+            }
+        }
+    }
+
+    /// Sends as many waiting packets as the window has room for.
+    pub(super) fn advance_backlog(&mut self, io: &mut LinkIo<'_>) {
+        while self.transmit.has_room(self.window.size()) {
+            let Some(packet) = self.backlog.pop() else { return };
+            self.transmit_packet(packet, io);
+        }
+    }
+
+    /// After packets were acknowledged: window, backlog, wake-ups.
+    pub(super) fn released(&mut self, released: usize, repeated: bool, io: &mut LinkIo<'_>) {
+        if released == 0 {
+            return;
+        }
+        if !repeated {
+            let pending = self.transmit.len() + self.backlog.len();
+            self.window.released(released, pending, self.transmit.has_holes());
+        }
+        self.advance_backlog(io);
+        self.backlog.wake(io.wakeups);
+    }
+
+    fn transmit_packet(&mut self, mut packet: Message, io: &mut LinkIo<'_>) {
+        packet.set_ack(self.rcv_nxt().wrapping_sub(1));
+        packet.set_bcast_ack(io.bcast.ack);
+        self.unacked = 0;
+        self.stats.tx_packets += 1;
+        io.frames.push(self.transmit.push(packet, (), Time::ZERO));
+        self.stats.queue_max = self.stats.queue_max.max(self.transmit.len() as u64);
+    }
+}

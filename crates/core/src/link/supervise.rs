@@ -1,0 +1,108 @@
+//! The timer of a link, and the properties that govern it. Spec: tipc.md §5.6.
+
+use super::protocol::StateNote;
+use super::{DownReason, Link, LinkIo, State};
+use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS};
+use crate::time::Time;
+use crate::wire::{Message, User};
+
+/// Longest interval between two ticks of a link, milliseconds. Spec: tipc.md §5.6.
+const MAX_INTERVAL_MS: u32 = 500;
+/// RESET is sent at each of this many first ticks. Spec: tipc.md §5.6.
+const EAGER_RESETS: u32 = 5;
+/// Later RESET is sent at each tick whose number is a multiple of this. Spec: tipc.md §5.6.
+const LAZY_RESET_PERIOD: u32 = 16;
+
+/// The interval between two ticks that a tolerance asks for, milliseconds.
+pub(super) fn interval_ms(tolerance_ms: u32) -> u32 {
+    (tolerance_ms / 4).clamp(1, MAX_INTERVAL_MS)
+}
+
+impl Link {
+    /// The interval between two ticks that this link asks for; the node takes the smallest of its links.
+    #[must_use]
+    pub fn wanted_interval_ms(&self) -> u32 {
+        interval_ms(self.config.tolerance_ms)
+    }
+
+    /// Tells the link how often [`tick`](Self::tick) is called.
+    pub fn set_interval_ms(&mut self, interval_ms: u32) {
+        self.interval_ms = interval_ms.max(1);
+    }
+
+    /// One tick of the node's timer.
+    pub fn tick(&mut self, _now: Time, io: &mut LinkIo<'_>) {
+        match self.state {
+            State::Established | State::Synching => self.supervise(io),
+            State::Reset => {
+                let eager = self.setup_ticks < EAGER_RESETS;
+                self.setup_ticks = self.setup_ticks.wrapping_add(1);
+                if eager || self.setup_ticks.is_multiple_of(LAZY_RESET_PERIOD) {
+                    self.send_setup(false, io);
+                }
+            }
+            State::Establishing => self.send_setup(false, io),
+            State::Resetting | State::PeerReset | State::FailingOver => {}
+        }
+    }
+
+    fn supervise(&mut self, io: &mut LinkIo<'_>) {
+        self.sample_profile();
+        if self.monitor.reset {
+            return self.fail_because(DownReason::Monitor, io);
+        }
+        if self.silence > self.config.tolerance_ms / self.interval_ms {
+            return self.fail_because(DownReason::Silence, io);
+        }
+        let due = io.bcast.waiting || io.bcast.unacked || self.unacked > 0 || !self.transmit.is_empty();
+        let mut probe = self.monitor.probing || self.silence > 0;
+        if probe || self.monitor.supervised {
+            self.silence += 1;
+        }
+        probe |= self.receive.deferred_len() > 0;
+        if self.snd_nxt() == self.checkpoint {
+            self.window.idle();
+            probe = true;
+        }
+        self.checkpoint = self.snd_nxt();
+        if due || probe {
+            self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
+        }
+        self.advance_backlog(io);
+        self.backlog.wake(io.wakeups);
+    }
+
+    fn sample_profile(&mut self) {
+        self.stats.queue_sum += self.transmit.len() as u64;
+        self.stats.queue_samples += 1;
+        if let Some(length) = self.transmit.first().and_then(|sent| profiled_length(&sent.message)) {
+            self.stats.profile(length);
+        }
+    }
+
+    /// Sets the tolerance, milliseconds (clamped to 50 to 30000), and tells the peer.
+    pub fn set_tolerance(&mut self, tolerance_ms: u32, io: &mut LinkIo<'_>) {
+        self.config.tolerance_ms = tolerance_ms.clamp(MIN_TOLERANCE_MS, MAX_TOLERANCE_MS);
+        let tolerance = self.config.tolerance_ms as u16;
+        self.send_state_with(StateNote { tolerance, ..StateNote::default() }, io);
+    }
+
+    /// Sets the priority, 0 to 31, and tells the peer, which restarts the link.
+    pub fn set_priority(&mut self, priority: u8, io: &mut LinkIo<'_>) {
+        self.config.priority = priority.min(31);
+        let priority = self.config.priority;
+        self.send_state_with(StateNote { priority, ..StateNote::default() }, io);
+    }
+}
+
+/// Length of the message that a packet belongs to, if the packet tells it: a first fragment does, later ones do not.
+fn profiled_length(packet: &Message) -> Option<usize> {
+    match packet.user() {
+        User::Fragmenter if packet.kind() == super::fragment::FIRST => {
+            let word = packet.data().first_chunk()?;
+            Some(u32::from_be_bytes(*word) as usize & 0x1_ffff)
+        }
+        User::Fragmenter => None,
+        _ => Some(packet.size()),
+    }
+}

@@ -1,0 +1,210 @@
+//! Two links to one peer: the packets of a link that failed travel on the other one, and a new link waits for the
+//! packets of the old one. Spec: tipc.md §5.12, §5.13.
+
+use super::fragment::{self, FragmentFault, Reassembly};
+use super::receive::ReceiveQueue;
+use super::unpack::{Carrier, Unpacker};
+use super::{Link, LinkIo, SendFault};
+use crate::limits::capability;
+use crate::outbox::BearerId;
+use crate::wire::{BASIC_HEADER, ErrorCode, INTERNAL_HEADER, Message, MessageType, User, View};
+
+/// TUNNEL type: the new link starts after a packet of the old one. Spec: tipc.md §3.6.
+const SYNCH: u8 = 0;
+/// TUNNEL type: a packet of the failed link. Spec: tipc.md §3.6.
+const FAILOVER: u8 = 1;
+
+/// The receiving half of a link that failed: its next packet is the drop point.
+#[derive(Debug)]
+pub(super) struct Inherited {
+    queue: ReceiveQueue,
+    pub(super) unpacker: Unpacker,
+    /// A tunnelled packet that came in parts.
+    parts: Reassembly,
+}
+
+impl Inherited {
+    fn new(queue: ReceiveQueue, reassembly: Reassembly) -> Self {
+        let unpacker = Unpacker { reassembly, ..Unpacker::default() };
+        Self { queue, unpacker, parts: Reassembly::default() }
+    }
+}
+
+/// What a failed link leaves to the other one.
+#[derive(Debug)]
+pub struct Failover {
+    packets: Vec<Message>,
+    peer_bearer: BearerId,
+    inherited: Inherited,
+}
+
+/// The packet of the old link after which the new link may deliver; `None` unless the packet is a SYNCH.
+/// Spec: tipc.md §5.12.
+#[must_use]
+pub fn synch_point(packet: View<'_>) -> Option<u16> {
+    if packet.user() != User::Tunnel || packet.kind() != SYNCH || !packet.header_fits() {
+        return None;
+    }
+    if packet.payload().is_empty() {
+        return Some(packet.sync_point());
+    }
+    let inner = View::parse(packet.payload()).ok()?;
+    Some(inner.seqno().wrapping_add(packet.message_count()).wrapping_sub(1))
+}
+
+/// The packet of the tunnel with which, as far as this one tells, the failover ends; `None` unless it is a FAILOVER.
+/// The smallest seen counts. Spec: tipc.md §5.13.
+#[must_use]
+pub fn failover_point(packet: View<'_>) -> Option<u16> {
+    let is_failover = packet.user() == User::Tunnel && packet.kind() == FAILOVER && packet.header_fits();
+    is_failover.then(|| packet.seqno().wrapping_add(packet.message_count()).wrapping_sub(1))
+}
+
+impl Link {
+    /// The message that a new link must send first if this one is up already.
+    #[must_use]
+    pub fn synch_message(&self) -> Message {
+        let mut synch = self.tunnel_packet(SYNCH, self.peer_bearer, &[]);
+        let waiting = self.backlog.len() as u16;
+        synch.set_sync_point(self.snd_nxt().wrapping_add(waiting).wrapping_sub(1));
+        synch
+    }
+
+    /// Takes out what the other link must carry on with. The caller resets this one afterwards.
+    #[must_use]
+    pub fn take_failover(&mut self) -> Failover {
+        let mut next = self.snd_nxt();
+        let mut packets: Vec<Message> = self.transmit.take(next).map(|sent| sent.message).collect();
+        let waiting = core::iter::from_fn(|| self.backlog.pop());
+        let mut unsent: Vec<Message> = waiting.collect();
+        unsent.push(self.dummy());
+        for mut packet in unsent {
+            packet.set_seqno(next);
+            next = next.wrapping_add(1);
+            packets.push(packet);
+        }
+        let queue = core::mem::replace(&mut self.receive, ReceiveQueue::new(self.config.first_seqno));
+        let reassembly = core::mem::take(&mut self.unpacker.reassembly);
+        Failover { packets, peer_bearer: self.peer_bearer, inherited: Inherited::new(queue, reassembly) }
+    }
+
+    /// Sends the packets of the failed link by this one, and expects those of the peer.
+    ///
+    /// # Errors
+    /// [`SendFault`] if this link is down, or a packet does not fit and the peer takes none in parts; nothing is sent then.
+    pub fn carry_failover(&mut self, failover: Failover, io: &mut LinkIo<'_>) -> Result<(), SendFault> {
+        if !self.is_up() {
+            return Err(SendFault::Down);
+        }
+        let mut tunnelled = Vec::with_capacity(failover.packets.len());
+        for packet in &failover.packets {
+            self.wrap(packet, failover.peer_bearer, &mut tunnelled)?;
+        }
+        self.inherited = Some(failover.inherited);
+        let count = tunnelled.len() as u16;
+        for mut packet in tunnelled {
+            packet.set_message_count(count);
+            self.send_packet(packet, io);
+        }
+        Ok(())
+    }
+
+    /// Enters a failover that only the peer knew of: the failed link never carried anything here.
+    /// `failed_bearer` is the peer's bearer of that link.
+    pub fn join_failover(&mut self, failed_bearer: BearerId, io: &mut LinkIo<'_>) {
+        let queue = ReceiveQueue::new(self.config.first_seqno);
+        self.inherited = Some(Inherited::new(queue, Reassembly::default()));
+        let mut packet = self.tunnel_packet(FAILOVER, failed_bearer, self.dummy().bytes());
+        packet.set_message_count(1);
+        self.send_packet(packet, io);
+    }
+
+    /// The next packet of the failed link that is expected, while there is one.
+    #[must_use]
+    pub fn drop_point(&self) -> Option<u16> {
+        self.inherited.as_ref().map(|i| i.queue.rcv_nxt())
+    }
+
+    /// Handles a TUNNEL packet in order.
+    pub(super) fn receive_tunnel(
+        &mut self,
+        packet: View<'_>,
+        io: &mut LinkIo<'_>,
+    ) -> Result<(), FragmentFault> {
+        if packet.kind() == SYNCH && packet.header_fits() {
+            return Ok(());
+        }
+        let inherited = self.inherited.as_mut().filter(|_| packet.kind() == FAILOVER && packet.header_fits());
+        let Some(inherited) = inherited else {
+            self.stats.refused += 1;
+            return Ok(());
+        };
+        let (number, count) = (packet.fragment_number(), packet.fragment_count());
+        let inner = if count == 0 {
+            View::parse(packet.payload()).ok().map(|inner| inner.to_message())
+        } else if number == 0 || number > count || count == 1 {
+            None
+        } else {
+            let kind = match number {
+                1 => fragment::FIRST,
+                n if n == count => fragment::LAST,
+                _ => fragment::MIDDLE,
+            };
+            match inherited.parts.add_slice(kind, packet.payload())? {
+                Some(whole) => Some(whole),
+                None => return Ok(()),
+            }
+        };
+        let Some(inner) = inner else {
+            self.stats.refused += 1;
+            return Ok(());
+        };
+        let mut next = match inherited.queue.accept_owned(inner) {
+            Ok(packet) => Some(packet),
+            Err(_) => return Ok(()),
+        };
+        while let Some(packet) = next {
+            inherited.unpacker.unpack(Carrier::Owned(packet), io.delivered)?;
+            next = inherited.queue.pop();
+        }
+        Ok(())
+    }
+
+    fn wrap(&self, packet: &Message, bearer: BearerId, out: &mut Vec<Message>) -> Result<(), SendFault> {
+        let room = usize::from(self.mtu).saturating_sub(INTERNAL_HEADER).max(1);
+        if packet.size() <= room {
+            out.push(self.tunnel_packet(FAILOVER, bearer, packet.bytes()));
+            return Ok(());
+        }
+        if !self.peer_can(capability::TUNNEL_ENHANCED) {
+            return Err(SendFault::TooLarge { size: packet.size() + INTERNAL_HEADER, mtu: self.mtu });
+        }
+        let count = packet.size().div_ceil(room) as u16;
+        for (number, slice) in (1u16..).zip(packet.bytes().chunks(room)) {
+            let mut part = self.tunnel_packet(FAILOVER, bearer, slice);
+            part.set_fragment_number(number);
+            part.set_fragment_count(count);
+            out.push(part);
+        }
+        Ok(())
+    }
+
+    fn tunnel_packet(&self, kind: u8, bearer: BearerId, data: &[u8]) -> Message {
+        let mut packet = Message::build(User::Tunnel, kind, INTERNAL_HEADER, data);
+        packet.set_prev_node(self.config.own);
+        packet.set_origin_node(self.config.own);
+        packet.set_dest_node(self.config.peer);
+        packet.set_bearer_id(bearer);
+        packet
+    }
+
+    /// A packet that nobody misses: at least one must travel.
+    fn dummy(&self) -> Message {
+        let mut dummy = Message::build(User::Low, MessageType::Direct.into(), BASIC_HEADER, &[]);
+        dummy.set_error_code(ErrorCode::NoPort);
+        dummy.set_prev_node(self.config.own);
+        dummy.set_origin_node(self.config.own);
+        dummy.set_dest_node(self.config.peer);
+        dummy
+    }
+}
