@@ -1,3 +1,10 @@
 //! Tests of the link layer.
 
+mod data;
+mod fsm;
+mod handshake;
+mod hostile;
+mod pair;
 mod queues;
+mod tunnel;
+mod vectors;
