@@ -127,6 +127,14 @@ pub enum DownReason {
     PriorityChange,
     /// The neighbour monitor found the peer lost.
     Monitor,
+    /// The peer does not acknowledge broadcasts.
+    Broadcast,
+    /// The peer's name updates do not fit together.
+    Names,
+    /// The peer moved to another media address.
+    AddressChange,
+    /// The other link could not carry its packets on.
+    Failover,
     /// The last link to the peer went, or another part of the node asked for it.
     Node,
     /// The bearer was disabled, or an administrator asked for it.
@@ -144,6 +152,10 @@ impl core::fmt::Display for DownReason {
             Self::Backlog => "too many system messages waiting",
             Self::PriorityChange => "peer changed the priority",
             Self::Monitor => "neighbours report the peer lost",
+            Self::Broadcast => "peer does not acknowledge broadcasts",
+            Self::Names => "name updates of the peer do not fit together",
+            Self::AddressChange => "peer moved to another media address",
+            Self::Failover => "the other link could not carry its packets on",
             Self::Node => "contact with the node lost",
             Self::Administrator => "taken down locally",
         })

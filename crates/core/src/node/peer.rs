@@ -1,0 +1,242 @@
+//! One peer node: its links, which of them carry traffic, and the state of contact. Spec: tipc.md §5.11, §6.
+
+use std::collections::VecDeque;
+
+use super::state::{Event, State};
+use crate::addr::{NodeAddr, NodeId};
+use crate::limits::{DEFAULT_TOLERANCE_MS, MAX_BEARERS, MAX_LINKS_PER_PEER};
+use crate::link::{self, Accepted, BcastStamp, DownReason, Link, LinkIo, LinkSignal, SendFault, Wakeup};
+use crate::outbox::{BearerId, FrameBatch, FrameSink, Target};
+use crate::time::Time;
+use crate::wire::{MediaAddr, Message, User, View};
+
+/// Node timer without links, milliseconds. Spec: tipc.md §5.6.
+const IDLE_TICK_MS: u32 = 10_000;
+/// Longest node timer with links, milliseconds. Spec: tipc.md §5.6.
+const MAX_TICK_MS: u32 = 500;
+
+/// What every operation on a peer needs: the time, where frames go, and the broadcast side's view of the peer.
+pub(crate) struct Ctx<'a> {
+    pub(crate) now: Time,
+    pub(crate) frames: &'a mut FrameBatch,
+    pub(crate) stamp: &'a BcastStamp,
+}
+
+/// What the switch must act on after an operation, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    LinkUp(BearerId),
+    LinkDown(BearerId, DownReason),
+    ContactUp,
+    ContactLost,
+}
+
+/// A link and the media address it sends to.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) link: Link,
+    pub(crate) media: MediaAddr,
+}
+
+/// A peer node.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) addr: NodeAddr,
+    pub(crate) id: NodeId,
+    pub(crate) capabilities: u16,
+    /// Signature of the peer's last accepted discovery message.
+    pub(crate) signature: Option<u16>,
+    pub(crate) state: State,
+    pub(super) slots: [Option<Slot>; MAX_BEARERS],
+    /// The bearers whose links carry traffic, by link selector.
+    pub(super) active: [Option<BearerId>; 2],
+    /// In-order messages of all links, for the switch to sort.
+    pub(crate) delivered: VecDeque<Message>,
+    pub(crate) wakeups: Vec<Wakeup>,
+    pub(crate) notices: Vec<Notice>,
+    pub(super) signals: Vec<LinkSignal>,
+    pub(super) sync_point: u16,
+    pub(crate) next_tick: Time,
+    /// When contact was lost, or the node was first seen.
+    pub(crate) down_since: Time,
+}
+
+impl Peer {
+    pub(crate) fn new(now: Time, addr: NodeAddr, id: NodeId, capabilities: u16) -> Self {
+        Self {
+            addr,
+            id,
+            capabilities,
+            signature: None,
+            state: State::SelfDownPeerLeaving,
+            slots: Default::default(),
+            active: [None; 2],
+            delivered: VecDeque::new(),
+            wakeups: Vec::new(),
+            notices: Vec::new(),
+            signals: Vec::new(),
+            sync_point: 0,
+            next_tick: now.plus_millis(u64::from(IDLE_TICK_MS)),
+            down_since: now,
+        }
+    }
+
+    pub(crate) fn has(&self, capability: u16) -> bool {
+        self.capabilities & capability != 0
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.active[0].is_some()
+    }
+
+    pub(crate) fn slot(&self, bearer: BearerId) -> Option<&Slot> {
+        self.slots.get(usize::from(bearer))?.as_ref()
+    }
+
+    pub(crate) fn slot_mut(&mut self, bearer: BearerId) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(bearer))?.as_mut()
+    }
+
+    pub(crate) fn links(&self) -> impl Iterator<Item = (BearerId, &Slot)> {
+        (0..).zip(&self.slots).filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
+    }
+
+    /// The bearer whose link carries traffic with this selector.
+    pub(crate) fn active_bearer(&self, selector: u32) -> Option<BearerId> {
+        self.active[(selector & 1) as usize]
+    }
+
+    /// Largest packet that the link of this selector sends.
+    pub(crate) fn mss(&self, selector: u32) -> Option<usize> {
+        Some(self.slot(self.active_bearer(selector)?)?.link.mss())
+    }
+
+    /// Room for one more link?
+    pub(crate) fn can_link(&self) -> bool {
+        self.slots.iter().flatten().count() < MAX_LINKS_PER_PEER
+    }
+
+    /// Adds the link of a bearer and speaks first at once, instead of at the next tick: contact comes sooner,
+    /// and a peer that does not know us yet ignores it.
+    pub(crate) fn add_link(&mut self, bearer: BearerId, link: Link, media: MediaAddr, ctx: &mut Ctx<'_>) {
+        if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
+            *slot = Some(Slot { link, media });
+        }
+        self.arm(ctx.now);
+        self.send_setup(bearer, false, ctx);
+    }
+
+    /// The peer moved to another media address: its link starts afresh.
+    pub(crate) fn move_link(&mut self, bearer: BearerId, media: MediaAddr, ctx: &mut Ctx<'_>) {
+        self.take_down(bearer, DownReason::AddressChange, ctx);
+        if let Some(slot) = self.slot_mut(bearer) {
+            slot.media = media;
+        }
+    }
+
+    /// Takes the link of a bearer down and forgets it.
+    pub(crate) fn remove_link(&mut self, bearer: BearerId, reason: DownReason, ctx: &mut Ctx<'_>) {
+        self.take_down(bearer, reason, ctx);
+        if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
+            *slot = None;
+        }
+    }
+
+    /// Interval of the node timer, milliseconds. Spec: tipc.md §5.6.
+    pub(crate) fn tick_ms(&self) -> u32 {
+        let interval = |s: &Slot| (s.link.config().tolerance_ms / 4).clamp(1, MAX_TICK_MS);
+        self.slots.iter().flatten().map(interval).min().unwrap_or(IDLE_TICK_MS)
+    }
+
+    /// Longest tolerance of the links, milliseconds.
+    pub(crate) fn tolerance_ms(&self) -> u32 {
+        self.slots.iter().flatten().map(|s| s.link.config().tolerance_ms).max().unwrap_or(DEFAULT_TOLERANCE_MS)
+    }
+
+    pub(super) fn arm(&mut self, now: Time) {
+        let interval_ms = self.tick_ms();
+        for slot in self.slots.iter_mut().flatten() {
+            slot.link.set_interval_ms(interval_ms);
+        }
+        self.next_tick = now.plus_millis(u64::from(interval_ms));
+    }
+
+    /// Sends RESET or ACTIVATE, whichever the link's state calls for. `stopping`: this end just went down.
+    pub(super) fn send_setup(&mut self, bearer: BearerId, stopping: bool, ctx: &mut Ctx<'_>) {
+        self.with_link(bearer, ctx, |link, io| link.send_setup(stopping, io));
+    }
+
+    /// Sends a STATE: it tells the peer what is missing.
+    pub(crate) fn send_state(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
+        self.with_link(bearer, ctx, |link, io| if link.is_up() { link.send_state(io) });
+    }
+
+    /// Runs `f` on the link of a bearer, then acts on what the link signalled.
+    pub(crate) fn with_link<R>(
+        &mut self,
+        bearer: BearerId,
+        ctx: &mut Ctx<'_>,
+        f: impl FnOnce(&mut Link, &mut LinkIo<'_>) -> R,
+    ) -> Option<R> {
+        let slot = self.slots.get_mut(usize::from(bearer))?.as_mut()?;
+        let mut io = LinkIo {
+            frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)),
+            bcast: ctx.stamp,
+            delivered: &mut self.delivered,
+            wakeups: &mut self.wakeups,
+            signals: &mut self.signals,
+        };
+        let result = f(&mut slot.link, &mut io);
+        if !self.signals.is_empty() {
+            for signal in core::mem::take(&mut self.signals) {
+                match signal {
+                    LinkSignal::Up => self.link_up(bearer, ctx),
+                    LinkSignal::Down(reason) => self.take_down(bearer, reason, ctx),
+                }
+            }
+        }
+        Some(result)
+    }
+
+    /// Hands a packet to the link of a bearer.
+    pub(crate) fn receive(&mut self, view: View<'_>, bearer: BearerId, ctx: &mut Ctx<'_>) {
+        let now = ctx.now;
+        self.with_link(bearer, ctx, |link, io| {
+            if view.user() != User::LinkProtocol {
+                return link.receive(now, view, io);
+            }
+            let before = link.state();
+            link.receive_protocol(now, view, io);
+            if link.state() == link::State::Establishing && before != link::State::Establishing {
+                link.send_setup(false, io); // at once, instead of at the next tick
+            }
+        });
+    }
+
+    /// One tick of the node timer.
+    pub(crate) fn tick(&mut self, ctx: &mut Ctx<'_>) {
+        for bearer in 0..MAX_BEARERS as BearerId {
+            let now = ctx.now;
+            self.with_link(bearer, ctx, |link, io| link.tick(now, io));
+        }
+        self.arm(ctx.now);
+    }
+
+    /// Sends a message on the link that its selector names; `None` if there is no contact.
+    pub(crate) fn send(
+        &mut self,
+        message: Message,
+        selector: u32,
+        ctx: &mut Ctx<'_>,
+    ) -> Option<Result<Accepted, SendFault>> {
+        let bearer = self.active_bearer(selector)?;
+        let now = ctx.now;
+        self.with_link(bearer, ctx, |link, io| link.send(now, message, io))
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        if let Ok(next) = self.state.next(event) {
+            self.state = next;
+        }
+    }
+}
