@@ -8,14 +8,19 @@
 pub mod addr;
 pub mod broadcast;
 mod collections;
+pub mod config;
 pub mod discovery;
 pub mod error;
+pub mod event;
 pub mod limits;
 pub mod link;
 pub mod names;
+pub mod node;
 pub mod outbox;
 pub mod rng;
 pub mod socket;
+pub mod stack;
+mod switch;
 pub mod time;
 pub mod topology;
 #[cfg(test)]
@@ -23,8 +28,13 @@ mod vectors;
 pub mod wire;
 
 pub use addr::{Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr, ServiceRange};
+pub use config::{BearerConfig, BearerError, StackConfig};
 pub use error::WireError;
+pub use event::{Drop, Event};
 pub use outbox::{BearerId, FrameBatch, FrameRef, FrameSink, Target};
 pub use rng::Rng;
+pub use socket::{Destination, Endpoint, Received, RecvOptions, SocketKind};
+pub use stack::{OpenError, Stack};
+pub use switch::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
 pub use time::Time;
 pub use wire::{MediaAddr, Message, View};

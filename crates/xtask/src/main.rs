@@ -5,7 +5,6 @@ mod lab;
 mod process;
 mod suites;
 mod tidy;
-mod wireshark;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

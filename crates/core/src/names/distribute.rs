@@ -162,6 +162,18 @@ pub struct NameReport {
     pub repeated: u64,
 }
 
+impl core::ops::AddAssign for NameReport {
+    fn add_assign(&mut self, other: Self) {
+        self.applied += other.applied;
+        self.inverted += other.inverted;
+        self.duplicate += other.duplicate;
+        self.too_many += other.too_many;
+        self.unknown += other.unknown;
+        self.foreign += other.foreign;
+        self.repeated += other.repeated;
+    }
+}
+
 /// Receiver side, one per peer: the order of its messages, over unicast and broadcast arrivals alike.
 #[derive(Debug, Default)]
 pub struct NameReceiver {

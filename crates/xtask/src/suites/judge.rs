@@ -56,10 +56,11 @@ fn cargo_test(output: &str) -> Counts {
     total
 }
 
-/// `interop: P passed, F failed`
+/// `interop: R rows, C checks, F failed, S s`
 fn interop(line: &str) -> Option<Counts> {
     let line = line.strip_prefix("interop: ")?;
-    Some(Counts { passed: before(line, "passed")?, failed: before(line, "failed")? })
+    let (rows, failed) = (before(line, "rows")?, before(line, "failed")?);
+    Some(Counts { passed: rows.checked_sub(failed)?, failed })
 }
 
 /// The number before a word.
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn interop_rows_are_counted() {
-        let text = "ok row\ninterop: 7 passed, 3 failed\n";
+        let text = "ok row\ninterop: 10 rows, 206 checks, 3 failed, 40 s\n";
         assert_eq!(Judge::Interop.counts(text, false), Counts { passed: 7, failed: 3 });
     }
 }

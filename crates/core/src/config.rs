@@ -1,0 +1,141 @@
+//! What a node and its bearers are started with.
+
+use thiserror::Error;
+
+use crate::addr::{ClusterId, NodeAddr, NodeId};
+use crate::limits::{
+    DEFAULT_PRIORITY, DEFAULT_TOLERANCE_MS, MAX_BEARERS, MAX_TOLERANCE_MS, MAX_WINDOW, MIN_BEARER_MTU,
+    MIN_TOLERANCE_MS, MIN_WINDOW,
+};
+use crate::link::FIRST_SEQNO;
+use crate::wire::MediaAddr;
+
+/// Identity of a node.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// The 128-bit identity; derived from the first bearer's address if absent. Spec: tipc.md §1.1.
+    pub identity: Option<NodeId>,
+    /// An explicit ("legacy") address: no trial period.
+    pub address: Option<NodeAddr>,
+    /// Nodes of other clusters are ignored.
+    pub cluster: ClusterId,
+    /// Seed of everything that is random in the node: sessions, ports, signature. Take it from the system's
+    /// randomness, except where a run must be repeatable.
+    pub seed: u64,
+    /// Number of the first packet on every link and on the broadcast link: 1. A simulated cluster whose nodes all
+    /// use another one sees the numbers wrap soon.
+    pub first_seqno: u16,
+    /// Number of the first name update: 0, except to see it wrap soon.
+    pub first_name_seqno: u16,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            identity: None,
+            address: None,
+            cluster: ClusterId::default(),
+            seed: 0,
+            first_seqno: FIRST_SEQNO,
+            first_name_seqno: 0,
+        }
+    }
+}
+
+/// A bearer, as the core sees it. Spec: tipc.md §4.1.
+#[derive(Clone, Debug)]
+pub struct BearerConfig {
+    /// `udp:<name>` or `eth:<interface>`, at most 31 characters with at most 15 on each side.
+    pub name: String,
+    /// Own address on the medium.
+    pub address: MediaAddr,
+    /// Largest TIPC packet, bytes, 100 to 65535.
+    pub mtu: u32,
+    /// Smallest MTU that a peer may announce, bytes.
+    pub min_mtu: u32,
+    /// False if a broadcast is copied to a list of addresses.
+    pub has_broadcast: bool,
+    /// Priority of its links, 0 to 31.
+    pub priority: u8,
+    /// Tolerance of its links, 50 to 30000 ms.
+    pub tolerance_ms: u32,
+    /// Smallest window of its links, packets.
+    pub min_window: u16,
+    /// Largest window of its links, packets, up to 8191.
+    pub max_window: u16,
+    /// Only nodes of this domain are linked; 0 for all.
+    pub domain: NodeAddr,
+}
+
+impl BearerConfig {
+    /// A bearer with the defaults of tipc.md §15.
+    #[must_use]
+    pub fn new(name: &str, address: MediaAddr, mtu: u32) -> Self {
+        let encapsulation = match address {
+            MediaAddr::Ethernet(_) => 0,
+            MediaAddr::Udp(at) if at.is_ipv4() => 28,
+            MediaAddr::Udp(_) => 48,
+        };
+        Self {
+            name: name.to_owned(),
+            address,
+            mtu,
+            min_mtu: MIN_BEARER_MTU + encapsulation,
+            has_broadcast: true,
+            priority: DEFAULT_PRIORITY,
+            tolerance_ms: DEFAULT_TOLERANCE_MS,
+            min_window: MIN_WINDOW,
+            max_window: MAX_WINDOW,
+            domain: NodeAddr::NONE,
+        }
+    }
+
+    /// The name behind the medium: the interface name that peers see.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        self.name.split_once(':').map_or("", |(_, interface)| interface)
+    }
+
+    /// # Errors
+    /// The first property that is out of its range.
+    pub fn check(&self) -> Result<(), BearerError> {
+        let bad = |what| Err(BearerError::Property { bearer: self.name.clone(), what });
+        let (media, interface) = self.name.split_once(':').unwrap_or_default();
+        let name_fits = |part: &str| !part.is_empty() && part.len() <= 15 && !part.contains(':');
+        if !name_fits(media) || !name_fits(interface) {
+            return bad("name must be media:interface, at most 15 characters on each side");
+        }
+        if self.mtu < self.min_mtu.max(MIN_BEARER_MTU) || self.mtu > u32::from(u16::MAX) {
+            return bad("MTU is below the minimum of the medium or above 65535");
+        }
+        if !(MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS).contains(&self.tolerance_ms) {
+            return bad("tolerance must be 50 to 30000 ms");
+        }
+        if self.priority > 31 {
+            return bad("priority must be 0 to 31");
+        }
+        if self.min_window < MIN_WINDOW || self.max_window > MAX_WINDOW || self.min_window > self.max_window {
+            return bad("window must be 50 to 8191 packets");
+        }
+        Ok(())
+    }
+}
+
+/// Why a bearer was not enabled.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BearerError {
+    /// All three places are taken.
+    #[error("a node has at most {MAX_BEARERS} bearers (disable one first)")]
+    TooMany,
+    /// The name is in use.
+    #[error("bearer {0} is enabled already")]
+    Exists(String),
+    /// A property is out of range.
+    #[error("bearer {bearer}: {what}")]
+    Property {
+        /// Name of the bearer.
+        bearer: String,
+        /// Which one, and its range.
+        what: &'static str,
+    },
+}

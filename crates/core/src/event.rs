@@ -1,0 +1,89 @@
+//! What a node tells about itself: typed, so that a log line, a counter and a test read the same thing.
+
+use core::fmt;
+
+use crate::addr::NodeAddr;
+use crate::broadcast::Refused;
+use crate::discovery::Refusal;
+use crate::error::WireError;
+use crate::link::DownReason;
+use crate::outbox::BearerId;
+
+/// Something happened that an operator may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The own address is settled: explicit, or the trial period is over.
+    AddressFinal(NodeAddr),
+    /// Another node claims this node's address; its messages are ignored.
+    DuplicateAddress(NodeAddr),
+    /// Contact with a node.
+    NodeUp(NodeAddr),
+    /// Contact with a node is lost.
+    NodeDown(NodeAddr),
+    /// A link came up.
+    LinkUp {
+        /// Name of the link.
+        link: String,
+        /// The peer.
+        peer: NodeAddr,
+    },
+    /// A link went down.
+    LinkDown {
+        /// Name of the link.
+        link: String,
+        /// The peer.
+        peer: NodeAddr,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A frame was not accepted.
+    Dropped {
+        /// Where it arrived.
+        bearer: BearerId,
+        /// Node that it claims to come from.
+        peer: NodeAddr,
+        /// Why.
+        why: Drop,
+    },
+}
+
+/// Why a frame or message was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Drop {
+    /// It breaks the rules of the wire format.
+    Malformed(WireError),
+    /// Encrypted, and this node has no key.
+    Encrypted,
+    /// Addressed to another node.
+    NotForUs,
+    /// From a node that is not a neighbour.
+    UnknownPeer,
+    /// The peer has no link on the bearer where the frame arrived.
+    NoLink,
+    /// Not legal in the state of the contact or link.
+    State,
+    /// A user or type that may not arrive this way.
+    IllegalUser(u8),
+    /// A broadcast that the peer may not send, or not now.
+    Broadcast(Refused),
+    /// Discovery refused it.
+    Discovery(Refusal),
+}
+
+impl fmt::Display for Drop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(e) => write!(f, "malformed: {e}"),
+            Self::Encrypted => f.write_str("encrypted, and this node has no key"),
+            Self::NotForUs => f.write_str("addressed to another node"),
+            Self::UnknownPeer => f.write_str("sender is not a neighbour"),
+            Self::NoLink => f.write_str("no link on this bearer"),
+            Self::State => f.write_str("not legal in the state of the link"),
+            Self::IllegalUser(user) => write!(f, "user {user} is not legal here"),
+            Self::Broadcast(refused) => write!(f, "{refused}"),
+            Self::Discovery(refusal) => write!(f, "{refusal}"),
+        }
+    }
+}

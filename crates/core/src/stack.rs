@@ -1,0 +1,184 @@
+//! A complete node in one value: the switch, its sockets, and the topology server that answers on {1,1}.
+//!
+//! Whoever drives it brings the time and does, after every call: send [`Stack::frames`] and clear it, then drain
+//! [`Stack::poll_event`] and [`Stack::poll_ready`]; and calls [`Stack::handle_timeout`] when [`Stack::deadline`] has
+//! passed. Time never runs backwards.
+//!
+//! ```
+//! use utipc_core::{Destination, Scope, ServiceRange, SocketKind, Stack, StackConfig, Time};
+//! let now = Time::ZERO;
+//! let mut node = Stack::new(now, StackConfig::default());
+//! let server = node.open(now, SocketKind::Rdm).unwrap();
+//! node.bind(now, server, ServiceRange::new(18888, 17, 17), Scope::Cluster).unwrap();
+//! let client = node.open(now, SocketKind::Rdm).unwrap();
+//! node.send(now, client, b"hello", Some(Destination::service(18888, 17))).unwrap();
+//! let mut buffer = [0; 100];
+//! let got = node.recv(now, server, &mut buffer, Default::default()).unwrap();
+//! assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], client));
+//! ```
+
+mod services;
+mod sockets;
+#[cfg(test)]
+mod tests;
+mod uplink;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use thiserror::Error;
+
+use crate::addr::{Binding, NodeAddr, NodeId};
+use crate::config::{BearerConfig, BearerError, StackConfig};
+use crate::event::Event;
+use crate::outbox::{BearerId, FrameBatch};
+use crate::socket::Endpoint;
+use crate::switch::{BearerInfo, LinkInfo, PeerInfo, Switch, SwitchStats};
+use crate::time::Time;
+use services::Services;
+
+/// Sockets on one node. Ours: a bound on memory, above any use we know.
+pub const MAX_SOCKETS: usize = 1 << 20;
+
+/// A socket could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// The node has as many sockets as it may.
+    #[error("the node has {MAX_SOCKETS} sockets (close some)")]
+    TooMany,
+}
+
+/// A complete TIPC node without a clock or a wire.
+#[derive(Debug)]
+pub struct Stack {
+    switch: Switch,
+    endpoints: BTreeMap<u32, Endpoint>,
+    /// When each socket wants its timeout.
+    deadlines: BTreeSet<(Time, u32)>,
+    due: BTreeMap<u32, Time>,
+    ready: VecDeque<u32>,
+    is_ready: BTreeSet<u32>,
+    services: Services,
+}
+
+impl Stack {
+    /// A node without bearers: its sockets reach one another.
+    #[must_use]
+    pub fn new(now: Time, config: StackConfig) -> Self {
+        let mut stack = Self {
+            switch: Switch::new(now, config),
+            endpoints: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            due: BTreeMap::new(),
+            ready: VecDeque::new(),
+            is_ready: BTreeSet::new(),
+            services: Services::default(),
+        };
+        stack.start_services(now);
+        stack.settle(now);
+        stack
+    }
+
+    /// Enables a bearer; discovery starts at once.
+    ///
+    /// # Errors
+    /// [`BearerError`] names the property that is out of range, or the limit.
+    pub fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
+        let id = self.switch.enable_bearer(now, config)?;
+        self.settle(now);
+        Ok(id)
+    }
+
+    /// Disables a bearer: its links go down, and the peers are told.
+    pub fn disable_bearer(&mut self, now: Time, id: BearerId) {
+        self.switch.disable_bearer(now, id);
+        self.settle(now);
+    }
+
+    /// A frame has arrived on a bearer.
+    pub fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
+        self.switch.receive(now, bearer, frame);
+        self.settle(now);
+    }
+
+    /// Does what is due by `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.switch.handle_timeout(now);
+        self.services_timeout(now);
+        while let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
+        }
+        self.settle(now);
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let sockets = self.deadlines.first().map(|(at, _)| *at);
+        [self.switch.deadline(), sockets, self.services_deadline()].into_iter().flatten().min()
+    }
+
+    /// Frames to send, oldest first; the caller clears the batch.
+    pub fn frames(&mut self) -> &mut FrameBatch {
+        &mut self.switch.frames
+    }
+
+    /// The next thing worth telling an operator.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.switch.events.pop_front()
+    }
+
+    /// The next socket whose readiness may have changed.
+    pub fn poll_ready(&mut self) -> Option<u32> {
+        let port = self.ready.pop_front()?;
+        self.is_ready.remove(&port);
+        Some(port)
+    }
+
+    /// Address of this node; [`NodeAddr::NONE`] before it has one.
+    #[must_use]
+    pub fn own_node(&self) -> NodeAddr {
+        self.switch.own_node()
+    }
+
+    /// Identity of this node, given or taken from the first bearer.
+    #[must_use]
+    pub fn identity(&self) -> Option<NodeId> {
+        self.switch.identity()
+    }
+
+    /// True once the address is settled, and others may link.
+    #[must_use]
+    pub fn address_is_final(&self) -> bool {
+        self.switch.is_final()
+    }
+
+    /// The bearers.
+    #[must_use]
+    pub fn bearers(&self) -> Vec<BearerInfo> {
+        self.switch.bearer_infos()
+    }
+
+    /// The nodes known, by address.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<PeerInfo> {
+        self.switch.peer_infos()
+    }
+
+    /// The links, by peer and bearer.
+    #[must_use]
+    pub fn links(&self) -> Vec<LinkInfo> {
+        self.switch.link_infos()
+    }
+
+    /// The whole binding table.
+    #[must_use]
+    pub fn bindings(&self) -> Vec<Binding> {
+        self.switch.table().bindings()
+    }
+
+    /// Counters of the switch.
+    #[must_use]
+    pub fn stats(&self) -> SwitchStats {
+        self.switch.stats()
+    }
+}

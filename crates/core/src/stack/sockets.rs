@@ -1,0 +1,240 @@
+//! The sockets of a node, by port number.
+
+use super::uplink::Direct;
+use super::{MAX_SOCKETS, OpenError, Stack};
+use crate::addr::{PortId, Scope, ServiceRange};
+use crate::socket::{
+    AcceptError, BindError, ConnectError, Destination, Endpoint, OptionError, OptionValue, Received,
+    RecvError, RecvOptions, SendError, SocketKind, SocketOption, StateError,
+};
+use crate::time::Time;
+
+impl Stack {
+    /// Opens a socket; its port number is its handle here.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the node has [`MAX_SOCKETS`].
+    pub fn open(&mut self, now: Time, kind: SocketKind) -> Result<u32, OpenError> {
+        if self.endpoints.len() >= MAX_SOCKETS {
+            return Err(OpenError::TooMany);
+        }
+        let port = self.switch.open_port();
+        let endpoint = Endpoint::new(now, kind, port, self.switch.next_random());
+        self.endpoints.insert(port, endpoint);
+        Ok(port)
+    }
+
+    /// Closes a socket: unread messages go back, its connection ends, its bindings are withdrawn.
+    pub fn close(&mut self, now: Time, port: u32) {
+        self.with_endpoint(now, port, |endpoint, uplink| endpoint.close(now, uplink));
+        self.settle(now);
+    }
+
+    /// Binds a socket to a service range.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn bind(&mut self, now: Time, port: u32, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
+        self.on(now, port, BindError::InvalidState, |e, uplink| e.bind(range, scope, uplink))
+    }
+
+    /// Withdraws one binding of a socket, or all.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn unbind(
+        &mut self,
+        now: Time,
+        port: u32,
+        which: Option<(ServiceRange, Scope)>,
+    ) -> Result<(), BindError> {
+        self.on(now, port, BindError::InvalidState, |e, uplink| e.unbind(which, uplink))
+    }
+
+    /// Makes a socket a listener.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn listen(&mut self, now: Time, port: u32) -> Result<(), StateError> {
+        self.on(now, port, StateError::NotConnected, |e, _| e.listen())
+    }
+
+    /// Requests a connection, or sets the default destination of a connectionless socket. See [`Endpoint::connect`].
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(&mut self, now: Time, port: u32, to: Option<Destination>) -> Result<(), ConnectError> {
+        self.on(now, port, ConnectError::Aborted, |e, uplink| e.connect(now, to, uplink))
+    }
+
+    /// Takes the oldest connection request of a listener: the new socket and its peer.
+    ///
+    /// # Errors
+    /// See [`AcceptError`].
+    pub fn accept(&mut self, now: Time, port: u32) -> Result<(u32, PortId), AcceptError> {
+        let result = self.accept_quietly(now, port);
+        self.settle(now);
+        result
+    }
+
+    /// [`Self::accept`] without what follows from it.
+    pub(super) fn accept_quietly(&mut self, now: Time, port: u32) -> Result<(u32, PortId), AcceptError> {
+        if self.endpoints.len() >= MAX_SOCKETS {
+            return Err(AcceptError::WouldBlock);
+        }
+        let listener = self.endpoints.get_mut(&port).ok_or(AcceptError::NotListening)?;
+        let request = listener.next_request()?;
+        let peer = request.origin();
+        let new = self.switch.open_port();
+        let seed = self.switch.next_random();
+        if let Some(listener) = self.endpoints.get(&port) {
+            let mut uplink = Direct { switch: &mut self.switch, now, privileged: false };
+            let endpoint = Endpoint::accepted(now, new, seed, listener, request, &mut uplink);
+            self.endpoints.insert(new, endpoint);
+        }
+        self.touch(port);
+        self.touch(new);
+        Ok((new, peer))
+    }
+
+    /// Sends; returns the bytes accepted (on a STREAM possibly only the start of `data`).
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was sent then.
+    pub fn send(
+        &mut self,
+        now: Time,
+        port: u32,
+        data: &[u8],
+        to: Option<Destination>,
+    ) -> Result<usize, SendError> {
+        self.on(now, port, SendError::Broken, |e, uplink| e.send(now, data, to, uplink))
+    }
+
+    /// Receives into `buffer`.
+    ///
+    /// # Errors
+    /// See [`RecvError`].
+    pub fn recv(
+        &mut self,
+        now: Time,
+        port: u32,
+        buffer: &mut [u8],
+        options: RecvOptions,
+    ) -> Result<Received, RecvError> {
+        self.on(now, port, RecvError::NotConnected, |e, uplink| e.recv(now, buffer, options, uplink))
+    }
+
+    /// Ends a connection in both directions.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn shutdown(&mut self, now: Time, port: u32) -> Result<(), StateError> {
+        self.on(now, port, StateError::NotConnected, |e, uplink| e.shutdown(now, uplink))
+    }
+
+    /// Sets an option of a socket.
+    ///
+    /// # Errors
+    /// See [`OptionError`].
+    pub fn set_option(
+        &mut self,
+        now: Time,
+        port: u32,
+        option: SocketOption,
+        value: OptionValue,
+    ) -> Result<(), OptionError> {
+        self.on(now, port, OptionError::NoSuchOption, |e, uplink| e.set_option(option, value, uplink))
+    }
+
+    /// A socket, to ask it for its state, readiness, options and counters.
+    #[must_use]
+    pub fn endpoint(&self, port: u32) -> Option<&Endpoint> {
+        self.endpoints.get(&port)
+    }
+
+    /// The error that ended a connection, once.
+    pub fn take_error(&mut self, port: u32) -> Option<ConnectError> {
+        self.endpoints.get_mut(&port)?.take_error()
+    }
+
+    /// The sockets, by port number, without the node's own.
+    pub fn sockets(&self) -> impl Iterator<Item = (u32, &Endpoint)> {
+        self.endpoints.iter().map(|(port, e)| (*port, e)).filter(|(port, _)| !self.services.owns(*port))
+    }
+
+    /// An operation on a socket, and everything that follows from it.
+    fn on<R, E>(
+        &mut self,
+        now: Time,
+        port: u32,
+        gone: E,
+        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let result = self.with_endpoint(now, port, f).unwrap_or(Err(gone));
+        self.settle(now);
+        result
+    }
+
+    /// Runs `f` on a socket; takes note of its new deadline, and drops it if it is done.
+    pub(super) fn with_endpoint<R>(
+        &mut self,
+        now: Time,
+        port: u32,
+        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
+    ) -> Option<R> {
+        let Some(endpoint) = self.endpoints.get_mut(&port) else {
+            self.set_deadline(port, None);
+            return None;
+        };
+        let privileged = self.services.owns(port);
+        let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged });
+        let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
+        if closed {
+            self.endpoints.remove(&port);
+            self.switch.close_port(now, port);
+            self.set_deadline(port, None);
+        } else {
+            self.set_deadline(port, deadline);
+        }
+        self.touch(port);
+        Some(result)
+    }
+
+    fn set_deadline(&mut self, port: u32, deadline: Option<Time>) {
+        let old = match deadline {
+            Some(at) => self.due.insert(port, at),
+            None => self.due.remove(&port),
+        };
+        if old == deadline {
+            return;
+        }
+        if let Some(old) = old {
+            self.deadlines.remove(&(old, port));
+        }
+        if let Some(at) = deadline {
+            self.deadlines.insert((at, port));
+        }
+    }
+
+    pub(super) fn touch(&mut self, port: u32) {
+        if self.services.owns(port) {
+            self.services.touch(port);
+        } else if self.is_ready.insert(port) {
+            self.ready.push_back(port);
+        }
+    }
+
+    /// Hands messages, wake-ups and table changes on until nothing moves any more.
+    pub(super) fn settle(&mut self, now: Time) {
+        loop {
+            if let Some((port, message)) = self.switch.local.pop_front() {
+                self.with_endpoint(now, port, |e, uplink| e.handle_message(now, message, uplink));
+            } else if let Some((port, node)) = self.switch.woken.pop_front() {
+                self.with_endpoint(now, port, |e, uplink| e.wakeup(now, node, uplink));
+            } else if !self.serve(now) {
+                return;
+            }
+        }
+    }
+}

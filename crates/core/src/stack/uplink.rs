@@ -1,0 +1,68 @@
+//! The node as its own sockets see it.
+
+use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use crate::socket::{BindError, Method, Resolved, SubmitError, Submitted, Uplink};
+use crate::switch::Switch;
+use crate::time::Time;
+use crate::wire::Message;
+
+/// The switch at a point in time.
+pub(super) struct Direct<'a> {
+    pub(super) switch: &'a mut Switch,
+    pub(super) now: Time,
+    /// The node's own services may bind reserved types.
+    pub(super) privileged: bool,
+}
+
+impl Uplink for Direct<'_> {
+    fn own_node(&self) -> NodeAddr {
+        self.switch.own_node()
+    }
+
+    fn resolve(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Resolved> {
+        self.switch.resolve(to, domain)
+    }
+
+    fn capabilities(&self, node: NodeAddr) -> u16 {
+        self.switch.capabilities(node)
+    }
+
+    fn mss(&self, node: NodeAddr) -> usize {
+        self.switch.mss(node)
+    }
+
+    fn is_reachable(&self, node: NodeAddr) -> bool {
+        self.switch.is_reachable(node)
+    }
+
+    fn submit(&mut self, to: NodeAddr, message: Message) -> Result<Submitted, SubmitError> {
+        self.switch.submit(self.now, to, message)
+    }
+
+    fn submit_multicast(&mut self, message: Message) -> Result<Submitted, SubmitError> {
+        self.switch.submit_multicast(self.now, message)
+    }
+
+    fn multicast_method(&mut self, port: u32, forced: Option<Method>) {
+        self.switch.force_method(port, forced);
+    }
+
+    fn bind(&mut self, port: u32, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
+        match self.privileged {
+            true => self.switch.bind_reserved(self.now, port, range, scope),
+            false => self.switch.bind(self.now, port, range, scope),
+        }
+    }
+
+    fn unbind(&mut self, port: u32, which: Option<(ServiceRange, Scope)>) -> Result<(), BindError> {
+        self.switch.unbind(self.now, port, which)
+    }
+
+    fn introduce(&mut self, port: u32, peer: PortId) {
+        self.switch.introduce(port, peer);
+    }
+
+    fn forget(&mut self, port: u32) {
+        self.switch.forget(port);
+    }
+}

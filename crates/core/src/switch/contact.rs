@@ -1,0 +1,156 @@
+//! What the rest of the node does when a link or the contact with a peer comes or goes. Spec: tipc.md §6.4, §6.6.
+
+use super::{Member, Switch};
+use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
+use crate::broadcast::{BroadcastIo, BroadcastSender};
+use crate::event::Event;
+use crate::limits::LINK_STATE;
+use crate::link::{BcastStamp, DownReason, Link};
+use crate::node::peer::{Ctx, Notice, Peer};
+use crate::outbox::BearerId;
+use crate::time::Time;
+use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER, User};
+
+impl Switch {
+    /// Runs `f` on a peer, then does what follows from it in the other rooms.
+    pub(super) fn with_peer<R>(
+        &mut self,
+        now: Time,
+        addr: NodeAddr,
+        f: impl FnOnce(&mut Peer, &mut Ctx<'_>) -> R,
+    ) -> Option<R> {
+        let member = self.members.0.get_mut(&addr)?;
+        let before = member.peer.next_tick;
+        let stamp = stamp(member, &self.bcast);
+        let mut ctx = Ctx { now, frames: &mut self.frames, stamp: &stamp };
+        let result = f(&mut member.peer, &mut ctx);
+        let after = member.peer.next_tick;
+        if before != after || !self.ticks.contains(&(after, addr)) {
+            self.ticks.remove(&(before, addr));
+            self.ticks.insert((after, addr));
+        }
+        let member = self.members.0.get_mut(&addr)?;
+        for wakeup in member.peer.wakeups.drain(..) {
+            self.woken.push_back((wakeup.port, addr));
+        }
+        if !member.peer.notices.is_empty() {
+            for notice in core::mem::take(&mut member.peer.notices) {
+                self.act_on_notice(now, addr, notice);
+            }
+        }
+        if self.members.0.get(&addr).is_some_and(|m| !m.peer.delivered.is_empty()) {
+            self.sort_delivered(now, addr);
+        }
+        Some(result)
+    }
+
+    /// Runs `f` on the broadcast link, then wakes the sockets that may send again.
+    pub(super) fn with_broadcast<R>(
+        &mut self,
+        f: impl FnOnce(&mut BroadcastSender, &mut BroadcastIo<'_>) -> R,
+    ) -> R {
+        let mut wakeups = Vec::new();
+        let mut io = BroadcastIo { frames: &mut self.frames, wakeups: &mut wakeups };
+        let result = f(&mut self.bcast, &mut io);
+        self.woken.extend(wakeups.into_iter().map(|w| (w.port, NodeAddr::NONE)));
+        result
+    }
+
+    fn act_on_notice(&mut self, now: Time, addr: NodeAddr, notice: Notice) {
+        match notice {
+            Notice::LinkUp(bearer) => self.link_up(now, addr, bearer),
+            Notice::LinkDown(bearer, reason) => self.link_down(now, addr, bearer, reason),
+            Notice::ContactUp => self.contact_up(now, addr),
+            Notice::ContactLost => self.contact_lost(now, addr),
+        }
+    }
+
+    fn link_up(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
+        let mut has_broadcast = false;
+        if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+            b.discoverer.link_up();
+            has_broadcast = b.config.has_broadcast;
+        }
+        let Some(link) = self.link(addr, bearer) else { return };
+        let (name, id, mtu) = (link.name(), link.id(), link.mtu());
+        self.bcast.link_up(bearer, usize::from(mtu), has_broadcast);
+        let binding = link_binding(addr, id, self.own_node());
+        self.publish_internal(now, binding);
+        self.event(Event::LinkUp { link: name, peer: addr });
+    }
+
+    fn link_down(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, reason: DownReason) {
+        if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+            b.discoverer.link_down(now);
+        }
+        self.bcast.link_down(bearer);
+        let Some(link) = self.link(addr, bearer) else { return };
+        let (name, id) = (link.name(), link.id());
+        self.withdraw_internal(now, link_binding(addr, id, self.own_node()));
+        self.event(Event::LinkDown { link: name, peer: addr, reason });
+    }
+
+    /// The first link is up: BCAST_PROTOCOL is its packet 1, our bindings follow.
+    fn contact_up(&mut self, now: Time, addr: NodeAddr) {
+        let Some(member) = self.members.0.get(&addr) else { return };
+        let mss = member.peer.mss(0).unwrap_or_default();
+        let init = self.bcast.add_peer(addr);
+        self.event(Event::NodeUp(addr));
+        self.send_to_peer(now, addr, init, 0).ok();
+        for bulk in self.distributor.bulk(&self.table, addr, mss) {
+            self.send_to_peer(now, addr, bulk, 0).ok();
+        }
+    }
+
+    /// The last link is down: forget what the peer told us, and break what was connected to it.
+    fn contact_lost(&mut self, now: Time, addr: NodeAddr) {
+        self.with_broadcast(|bcast, io| bcast.remove_peer(now, addr, io));
+        if let Some(member) = self.members.0.get_mut(&addr) {
+            member.receiver.reset();
+            member.names.reset();
+            member.peer.delivered.clear();
+        }
+        let gone = self.table.withdraw_node(addr);
+        self.changes.extend(gone);
+        let broken = self.connected_to.range((addr, 0)..=(addr, u32::MAX)).map(|(_, port)| *port);
+        for port in broken.collect::<Vec<u32>>() {
+            if let Some(peer) = self.connections.get(&port).copied() {
+                self.local.push_back((port, no_node(peer, port)));
+            }
+        }
+        self.event(Event::NodeDown(addr));
+    }
+
+    pub(super) fn link(&self, addr: NodeAddr, bearer: BearerId) -> Option<&Link> {
+        Some(&self.members.0.get(&addr)?.peer.slot(bearer)?.link)
+    }
+}
+
+/// What the links to a peer stamp on their packets about broadcast.
+fn stamp(member: &Member, bcast: &BroadcastSender) -> BcastStamp {
+    let receiver = &member.receiver;
+    BcastStamp {
+        ack: receiver.ack(),
+        ack_invalid: !receiver.is_open(),
+        last_sent: bcast.last_sent(),
+        gap: receiver.gap(),
+        gap_blocks: receiver.gap_blocks(),
+        unacked: receiver.is_unacked(),
+        waiting: bcast.is_waiting_for(member.peer.addr),
+    }
+}
+
+fn link_binding(peer: NodeAddr, id: u32, own: NodeAddr) -> Binding {
+    let range = ServiceRange::new(LINK_STATE, peer.0, peer.0);
+    Binding { range, scope: Scope::Node, port: PortId { port: id, node: own }, key: id }
+}
+
+/// The message that ends a connection when contact with the peer's node is lost.
+fn no_node(peer: PortId, port: u32) -> Message {
+    let mut message = Message::build(User::Critical, MessageType::Conn.into(), SHORT_HEADER, &[]);
+    message.set_error_code(ErrorCode::NoNode);
+    message.set_prev_node(peer.node);
+    message.set_origin_port(peer.port);
+    message.set_dest_port(port);
+    message
+}

@@ -1,0 +1,111 @@
+//! Messages that have arrived: to the room or the socket that they are for. Spec: tipc.md §2.6, §6.1, §7.7.
+
+use super::Switch;
+use crate::addr::{NodeAddr, Scope, ServiceRange};
+use crate::names::ScopeRule;
+use crate::socket::reverse;
+use crate::time::Time;
+use crate::wire::{ErrorCode, Message, MessageType, User};
+
+/// Lookup scope of a message that may be resolved on this node only. Spec: tipc.md §2.6.
+const SCOPE_NODE: u8 = 3;
+
+impl Switch {
+    /// Hands on what a peer's links delivered, in order.
+    pub(super) fn sort_delivered(&mut self, now: Time, addr: NodeAddr) {
+        while let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front()) {
+            match message.user() {
+                User::NameDistributor => self.receive_names(now, addr, message),
+                User::BcastProtocol => {
+                    if let Some(member) = self.members.0.get_mut(&addr) {
+                        member.receiver.synchronize(message.last_bcast());
+                    }
+                }
+                User::ConnManager | User::GroupProtocol => self.deliver(now, message),
+                user if user.is_data() && message.message_type() == MessageType::GroupEvent => {
+                    self.stats.messages_dropped += 1; // local only, never from a peer
+                }
+                user if user.is_data() => self.deliver(now, message),
+                _ => self.stats.messages_dropped += 1,
+            }
+        }
+    }
+
+    /// To a socket of this node, or all sockets that a multicast names.
+    pub(super) fn deliver(&mut self, now: Time, message: Message) {
+        // A broadcast packet carries the cluster id in place of the port, so the type decides.
+        let to_many =
+            matches!(message.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast);
+        let multicast = message.is_data() && to_many;
+        if !message.header_fits() {
+            self.stats.messages_dropped += 1;
+        } else if multicast {
+            self.deliver_multicast(message);
+        } else if self.ports.contains(&message.dest_port()) {
+            self.local.push_back((message.dest_port(), message));
+        } else {
+            self.redirect(now, message);
+        }
+    }
+
+    fn deliver_multicast(&mut self, mut message: Message) {
+        let from_here = self.is_self(message.origin_node());
+        let rule = if from_here { ScopeRule::Any } else { ScopeRule::Exactly(Scope::Cluster) };
+        let mut ports = core::mem::take(&mut self.port_buffer);
+        self.table.local_ports(multicast_range(&message), rule, &mut ports);
+        if let Some((last, others)) = ports.split_last() {
+            for port in others {
+                let mut copy = message.clone();
+                copy.set_dest_port(*port);
+                self.local.push_back((*port, copy));
+            }
+            message.set_dest_port(*last);
+            self.local.push_back((*last, message));
+        }
+        self.port_buffer = ports;
+    }
+
+    /// No socket has the port: an anycast may be looked up once more, everything else goes back.
+    fn redirect(&mut self, now: Time, mut message: Message) {
+        let named = message.is_data() && message.message_type() == MessageType::Named;
+        let fresh = message.error_code() == ErrorCode::Ok && message.reroute_count() == 0;
+        if !named {
+            return self.send_back(now, message, ErrorCode::NoPort);
+        }
+        if !fresh {
+            return self.send_back(now, message, ErrorCode::NoName);
+        }
+        let only_here = message.lookup_scope() == SCOPE_NODE;
+        let domain = if only_here { self.own_node() } else { NodeAddr::NONE };
+        let Some(found) = self.table.lookup(message.service(), domain).filter(|f| f.port != 0) else {
+            return self.send_back(now, message, ErrorCode::NoName);
+        };
+        message.set_reroute_count(1);
+        if !self.is_self(found.node) {
+            message.set_prev_node(self.own_node());
+        }
+        message.set_dest_node(found.node);
+        message.set_dest_port(found.port);
+        let selector = message.link_selector();
+        self.route(now, message, found.node, selector).ok();
+    }
+
+    fn send_back(&mut self, now: Time, message: Message, code: ErrorCode) {
+        let Some(returned) = reverse(self.own_node(), message, code) else {
+            self.stats.messages_dropped += 1;
+            return;
+        };
+        self.stats.messages_returned += 1;
+        let to = returned.dest_node().unwrap_or_default();
+        let selector = returned.link_selector();
+        self.route(now, returned, to, selector).ok();
+    }
+}
+
+/// The range whose sockets a multicast reaches: a group's message goes to the members of the whole type.
+fn multicast_range(message: &Message) -> ServiceRange {
+    match message.message_type() {
+        MessageType::Mcast => message.service_range(),
+        _ => ServiceRange::new(message.name_type(), 0, u32::MAX),
+    }
+}

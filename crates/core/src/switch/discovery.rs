@@ -1,0 +1,127 @@
+//! Neighbours: what discovery found becomes peers and links. Spec: tipc.md §4.5.
+
+use super::{Member, Switch};
+use crate::broadcast::BroadcastReceiver;
+use crate::discovery::{Neighbour, Output, Refusal, Relation, evaluate};
+use crate::event::{Drop, Event};
+use crate::link::{Link, LinkConfig, base_name};
+use crate::names::NameReceiver;
+use crate::node::peer::Peer;
+use crate::outbox::{BearerId, Target};
+use crate::time::Time;
+use crate::wire::View;
+
+impl Switch {
+    pub(super) fn receive_discovery(
+        &mut self,
+        now: Time,
+        id: BearerId,
+        view: View<'_>,
+    ) -> Result<(), Drop> {
+        let mut outputs = Vec::new();
+        let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
+        let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) else { return Err(Drop::NoLink) };
+        let result = bearer.discoverer.receive(now, view, own, &self.members, &mut outputs);
+        self.act_on_discovery(now, id, outputs);
+        match result {
+            Ok(()) | Err(Refusal::Own | Refusal::Phase) => Ok(()),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::DuplicateAddress(_)) {
+                    self.event(Event::DuplicateAddress(view.prev_node()));
+                }
+                Err(Drop::Discovery(refusal))
+            }
+        }
+    }
+
+    pub(super) fn act_on_discovery(&mut self, now: Time, id: BearerId, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Broadcast(message) => self.frames.push(id, Target::Broadcast, message.bytes()),
+                Output::Unicast(to, message) => self.frames.push(id, Target::Unicast(to), message.bytes()),
+                Output::AddressFinal(_) => self.address_final(now),
+                Output::Neighbour(neighbour) => self.meet(now, id, &neighbour),
+            }
+        }
+    }
+
+    /// Judges a neighbour: a new link, a changed one, an answer, or nothing.
+    fn meet(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
+        let addr = neighbour.addr;
+        if let Relation::OtherAddress(old) = neighbour.relation {
+            if self.members.0.get(&old).is_some_and(|m| m.peer.is_up()) {
+                return; // two nodes with one identity, or one that changed its address too early: the first stays
+            }
+            self.remove_peer(old);
+        }
+        if !self.members.0.contains_key(&addr) {
+            let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
+            self.ticks.insert((peer.next_tick, addr));
+            let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
+            self.members.0.insert(addr, Member { peer, receiver, names: NameReceiver::new() });
+        }
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let peer = &mut member.peer;
+        let slot = peer.slot(id);
+        let signature_same = peer.signature == Some(neighbour.signature);
+        let address_same = slot.is_some_and(|s| s.media == neighbour.media);
+        let link_up = slot.is_some_and(|s| s.link.is_up());
+        let linked = slot.is_some();
+        let verdict = evaluate(signature_same, address_same, link_up);
+        if verdict.duplicate {
+            return self.event(Event::DuplicateAddress(addr));
+        }
+        if verdict.store_signature {
+            peer.signature = Some(neighbour.signature);
+            peer.capabilities = neighbour.capabilities;
+            member.receiver.set_capabilities(neighbour.capabilities);
+            peer.id = neighbour.id;
+        }
+        let mut respond = verdict.respond;
+        if verdict.accept_address && linked {
+            self.with_peer(now, addr, |peer, ctx| peer.move_link(id, neighbour.media, ctx));
+        } else if verdict.accept_address && !peer.can_link() {
+            respond = false; // two links are enough
+        } else if verdict.accept_address {
+            self.make_link(now, id, neighbour);
+        }
+        if respond {
+            self.respond(id, neighbour);
+        }
+    }
+
+    fn respond(&mut self, id: BearerId, neighbour: &Neighbour) {
+        let (Some(bearer), Some(own)) = (self.bearer(id), self.own.as_ref()) else { return };
+        if let Some(message) = bearer.discoverer.respond(own, neighbour) {
+            self.frames.push(id, Target::Unicast(neighbour.media), message.bytes());
+        }
+    }
+
+    fn make_link(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
+        let session = self.rng.next_u32() as u16;
+        let own = self.own_node();
+        let own_id = self.identity().unwrap_or_default();
+        let Some(bearer) = self.bearer(id) else { return };
+        let interface = bearer.config.interface();
+        let name = base_name((&own_id, own), interface, (&neighbour.id, neighbour.addr));
+        let config = LinkConfig {
+            own,
+            peer: neighbour.addr,
+            bearer: id,
+            net_plane: id,
+            interface: interface.to_owned(),
+            name,
+            session,
+            mtu: bearer.config.mtu as u16,
+            min_mtu: bearer.config.min_mtu as u16,
+            tolerance_ms: bearer.config.tolerance_ms,
+            priority: bearer.config.priority,
+            min_window: bearer.config.min_window,
+            max_window: bearer.config.max_window,
+            peer_capabilities: neighbour.capabilities,
+            first_seqno: self.config.first_seqno,
+        };
+        let link = Link::new(config);
+        self.with_peer(now, neighbour.addr, |peer, ctx| peer.add_link(id, link, neighbour.media, ctx));
+    }
+}

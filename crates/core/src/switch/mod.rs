@@ -1,0 +1,233 @@
+//! The switch: what a node does between its sockets and its bearers. It alone sees discovery, links, broadcast
+//! and names; they talk to one another by what they return to it. Spec: tipc.md §6.
+
+mod contact;
+mod deliver;
+mod discovery;
+mod info;
+mod names;
+mod receive;
+mod timers;
+mod transmit;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
+
+use crate::addr::{NodeAddr, NodeId, PortId};
+use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MethodCookie, MulticastPolicy};
+use crate::config::{BearerConfig, BearerError, StackConfig};
+use crate::discovery::{Discoverer, DiscovererConfig, KnownNodes, OwnAddress};
+use crate::event::Event;
+use crate::limits::MAX_BEARERS;
+use crate::link::DownReason;
+use crate::names::{Change, Distributor, NameReceiver, NameTable};
+use crate::node::peer::Peer;
+use crate::outbox::{BearerId, FrameBatch};
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::wire::{Message, Method};
+
+/// Events that wait to be read; the oldest go first when nobody reads them.
+const MAX_EVENTS: usize = 4096;
+
+/// A bearer and the discovery on it.
+#[derive(Debug)]
+struct Bearer {
+    config: BearerConfig,
+    discoverer: Discoverer,
+}
+
+/// A peer node with what the other rooms keep for it.
+#[derive(Debug)]
+struct Member {
+    peer: Peer,
+    /// Its broadcasts.
+    receiver: BroadcastReceiver,
+    /// Its bindings, on their way to the table.
+    names: NameReceiver,
+}
+
+/// All peers, by address.
+#[derive(Debug, Default)]
+struct Members(BTreeMap<NodeAddr, Member>);
+
+impl KnownNodes for Members {
+    fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
+        self.0.get(&addr).map(|m| m.peer.id)
+    }
+
+    fn address_of(&self, id: &NodeId) -> Option<NodeAddr> {
+        self.0.values().find(|m| m.peer.id == *id).map(|m| m.peer.addr)
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A node without its sockets.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    config: StackConfig,
+    rng: Rng,
+    own: Option<OwnAddress>,
+    bearers: [Option<Bearer>; MAX_BEARERS],
+    members: Members,
+    /// When each peer's timer is due.
+    ticks: BTreeSet<(Time, NodeAddr)>,
+    bcast: BroadcastSender,
+    policy: MulticastPolicy,
+    table: NameTable,
+    distributor: Distributor,
+    ports: BTreeSet<u32>,
+    connections: BTreeMap<u32, PortId>,
+    connected_to: BTreeSet<(NodeAddr, u32)>,
+    methods: BTreeMap<u32, MethodCookie>,
+    port_buffer: Vec<u32>,
+    /// Messages for local sockets.
+    pub(crate) local: VecDeque<(u32, Message)>,
+    /// Local sockets that may send to a node again.
+    pub(crate) woken: VecDeque<(u32, NodeAddr)>,
+    /// Changes of the binding table, for the topology server.
+    pub(crate) changes: VecDeque<Change>,
+    pub(crate) frames: FrameBatch,
+    pub(crate) events: VecDeque<Event>,
+    stats: SwitchStats,
+}
+
+impl Switch {
+    pub(crate) fn new(now: Time, config: StackConfig) -> Self {
+        let mut rng = Rng::new(config.seed);
+        let (legacy, table_seed) = (config.address.is_some(), rng.next_u64());
+        let own = match (config.address, config.identity) {
+            (Some(addr), _) => Some(OwnAddress::explicit(addr, config.cluster, &mut rng)),
+            (None, Some(id)) => Some(OwnAddress::from_identity(id, config.cluster, &mut rng)),
+            (None, None) => None,
+        };
+        let (first_seqno, first_name_seqno) = (config.first_seqno, config.first_name_seqno);
+        let bcast = BroadcastConfig { first_seqno, ..BroadcastConfig::new(NodeAddr::NONE, config.cluster) };
+        let mut switch = Self {
+            bcast: BroadcastSender::new(bcast),
+            policy: MulticastPolicy::default(),
+            config,
+            rng,
+            own,
+            bearers: Default::default(),
+            members: Members::default(),
+            ticks: BTreeSet::new(),
+            table: NameTable::new(NodeAddr::NONE, legacy, table_seed),
+            distributor: Distributor::new(first_name_seqno),
+            ports: BTreeSet::new(),
+            connections: BTreeMap::new(),
+            connected_to: BTreeSet::new(),
+            methods: BTreeMap::new(),
+            port_buffer: Vec::new(),
+            local: VecDeque::new(),
+            woken: VecDeque::new(),
+            changes: VecDeque::new(),
+            frames: FrameBatch::default(),
+            events: VecDeque::new(),
+            stats: SwitchStats::default(),
+        };
+        if switch.is_final() {
+            switch.address_final(now);
+        }
+        switch
+    }
+
+    pub(crate) fn own_node(&self) -> NodeAddr {
+        self.own.as_ref().map_or(NodeAddr::NONE, OwnAddress::address)
+    }
+
+    pub(crate) fn identity(&self) -> Option<NodeId> {
+        self.own.as_ref().map(OwnAddress::identity)
+    }
+
+    pub(crate) fn is_final(&self) -> bool {
+        self.own.as_ref().is_some_and(OwnAddress::is_final)
+    }
+
+    fn is_self(&self, node: NodeAddr) -> bool {
+        node.is_none() || node == self.own_node()
+    }
+
+    fn event(&mut self, event: Event) {
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+            self.stats.events_lost += 1;
+        }
+        self.events.push_back(event);
+    }
+
+    fn bearer(&self, id: BearerId) -> Option<&Bearer> {
+        self.bearers.get(usize::from(id))?.as_ref()
+    }
+
+    pub(crate) fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
+        config.check()?;
+        if self.bearers.iter().flatten().any(|b| b.config.name == config.name) {
+            return Err(BearerError::Exists(config.name));
+        }
+        let free = self.bearers.iter().position(Option::is_none).ok_or(BearerError::TooMany)?;
+        let id = free as BearerId;
+        let mut config = config;
+        let same_priority =
+            |b: &BearerConfig| self.bearers.iter().flatten().filter(|o| o.config.priority == b.priority).count();
+        while same_priority(&config) >= 2 && config.priority > 0 {
+            config.priority -= 1; // tipc.md §4.1: at most two bearers of one priority
+        }
+        let own = self.own.get_or_insert_with(|| {
+            let identity = OwnAddress::identity_of_bearer(&config.address);
+            OwnAddress::from_identity(identity, self.config.cluster, &mut self.rng)
+        });
+        let mut outputs = Vec::new();
+        let discovery = DiscovererConfig { media: config.address, domain: config.domain };
+        let discoverer = Discoverer::new(now, discovery, own, &mut outputs);
+        if let Some(place) = self.bearers.get_mut(free) {
+            *place = Some(Bearer { config, discoverer });
+        }
+        self.act_on_discovery(now, id, outputs);
+        Ok(id)
+    }
+
+    pub(crate) fn disable_bearer(&mut self, now: Time, id: BearerId) {
+        let peers: Vec<NodeAddr> = self.members.0.keys().copied().collect();
+        for addr in peers {
+            self.with_peer(now, addr, |peer, ctx| peer.remove_link(id, DownReason::Administrator, ctx));
+        }
+        if let Some(place) = self.bearers.get_mut(usize::from(id)) {
+            *place = None;
+        }
+    }
+
+    /// A free port number: random, then the next ones.
+    pub(crate) fn open_port(&mut self) -> u32 {
+        let mut port = self.rng.next_u32().max(1);
+        while self.ports.contains(&port) {
+            port = port.wrapping_add(1).max(1);
+        }
+        self.ports.insert(port);
+        port
+    }
+
+    /// The port is gone: messages for it are returned from now on.
+    pub(crate) fn close_port(&mut self, now: Time, port: u32) {
+        self.forget_bindings(now, port);
+        self.ports.remove(&port);
+        self.methods.remove(&port);
+        self.forget(port);
+    }
+
+    pub(crate) fn table(&self) -> &NameTable {
+        &self.table
+    }
+
+    pub(crate) fn force_method(&mut self, port: u32, method: Option<Method>) {
+        self.methods.entry(port).or_default().force(method);
+    }
+
+    pub(crate) fn next_random(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+}

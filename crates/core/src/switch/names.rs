@@ -1,0 +1,125 @@
+//! Bindings of local sockets, and how the others learn of them. Spec: tipc.md §6.5.
+
+use super::Switch;
+use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
+use crate::broadcast::MulticastPolicy;
+use crate::event::Event;
+use crate::limits::{NODE_STATE, RESERVED_TYPES, capability};
+use crate::link::DownReason;
+use crate::names::{Change, NameReport, PublishError};
+use crate::socket::BindError;
+use crate::time::Time;
+use crate::wire::{Message, Method};
+
+impl Switch {
+    pub(crate) fn bind(
+        &mut self,
+        now: Time,
+        port: u32,
+        range: ServiceRange,
+        scope: Scope,
+    ) -> Result<(), BindError> {
+        if range.service < RESERVED_TYPES {
+            return Err(BindError::Reserved);
+        }
+        self.bind_reserved(now, port, range, scope)
+    }
+
+    /// Like [`Self::bind`], for the node's own services.
+    pub(crate) fn bind_reserved(
+        &mut self,
+        now: Time,
+        port: u32,
+        range: ServiceRange,
+        scope: Scope,
+    ) -> Result<(), BindError> {
+        let change = self.table.bind(port, range, scope).map_err(|e| match e {
+            PublishError::Inverted(_) => BindError::InvalidRange,
+            PublishError::TooMany(_) => BindError::TooMany,
+            PublishError::Duplicate(..) | PublishError::KeysUsedUp(_) => BindError::InUse,
+        })?;
+        self.announce(now, change);
+        Ok(())
+    }
+
+    pub(crate) fn unbind(
+        &mut self,
+        now: Time,
+        port: u32,
+        which: Option<(ServiceRange, Scope)>,
+    ) -> Result<(), BindError> {
+        for change in self.table.unbind(port, which).map_err(|_| BindError::NotBound)? {
+            self.announce(now, change);
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget_bindings(&mut self, now: Time, port: u32) {
+        for change in self.table.forget_port(port) {
+            self.announce(now, change);
+        }
+    }
+
+    /// A binding that the node itself makes.
+    pub(super) fn publish_internal(&mut self, now: Time, binding: Binding) {
+        if let Ok(change) = self.table.publish(binding) {
+            self.announce(now, change);
+        }
+    }
+
+    pub(super) fn withdraw_internal(&mut self, now: Time, binding: Binding) {
+        if let Some(change) = self.table.withdraw(binding.range, binding.port, binding.key) {
+            self.announce(now, change);
+        }
+    }
+
+    /// Tells local subscribers and, of what has cluster scope, the peers.
+    fn announce(&mut self, now: Time, change: Change) {
+        self.changes.push_back(change);
+        let own = self.own_node();
+        if own.is_none() {
+            return; // no peer can be linked yet; the bulk will carry it
+        }
+        let Some(message) = self.distributor.announce(own, &change) else { return };
+        self.distribute(now, message);
+    }
+
+    /// To all linked peers: by broadcast if all of them number the updates, else a copy each.
+    fn distribute(&mut self, now: Time, message: Message) {
+        let up: Vec<(NodeAddr, u16)> =
+            self.members.0.values().filter(|m| m.peer.is_up()).map(|m| (m.peer.addr, m.peer.capabilities)).collect();
+        let numbered = up.iter().all(|(_, caps)| caps & capability::NAMED_BCAST != 0);
+        if numbered && self.policy != MulticastPolicy::Forced(Method::Replicast) {
+            self.send_broadcast(now, message).ok();
+            return;
+        }
+        for (addr, _) in up {
+            let mut copy = message.clone();
+            copy.set_dest_node(addr);
+            self.send_to_peer(now, addr, copy, 0).ok();
+        }
+    }
+
+    pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let mut changes = Vec::new();
+        let mut report = NameReport::default();
+        let result = member.names.receive(addr, message, &mut self.table, &mut changes, &mut report);
+        self.changes.extend(changes);
+        self.stats.names += report;
+        if result.is_err() {
+            self.reset_peer(now, addr, DownReason::Names);
+        }
+    }
+
+    /// The own address is settled: sockets and bindings made before get it.
+    pub(super) fn address_final(&mut self, now: Time) {
+        let own = self.own_node();
+        self.table.set_own_node(own);
+        self.bcast.set_own(own);
+        let range = ServiceRange::new(NODE_STATE, own.0, own.0);
+        let port = PortId { port: 0, node: own };
+        self.publish_internal(now, Binding { range, scope: Scope::Cluster, port, key: own.0 });
+        self.event(Event::AddressFinal(own));
+    }
+}

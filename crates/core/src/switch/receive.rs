@@ -1,0 +1,133 @@
+//! Frames from the wire: where each one goes. Spec: tipc.md §6.1.
+
+use super::Switch;
+use crate::addr::NodeAddr;
+use crate::broadcast::{self, BroadcastIo};
+use crate::error::WireError;
+use crate::event::{Drop, Event};
+use crate::link::DownReason;
+use crate::node::state::State;
+use crate::outbox::BearerId;
+use crate::time::Time;
+use crate::wire::{MessageType, User, View};
+
+/// Version of an encrypted packet. Spec: tipc.md §12.2.
+const ENCRYPTED: u8 = 7;
+
+impl Switch {
+    pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
+        self.stats.frames_received += 1;
+        if let Err(why) = self.try_receive(now, bearer, frame) {
+            self.stats.frames_dropped += 1;
+            let peer = View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node());
+            self.event(Event::Dropped { bearer, peer, why });
+        }
+    }
+
+    fn try_receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) -> Result<(), Drop> {
+        if frame.first().is_some_and(|b| b >> 5 == ENCRYPTED) {
+            return Err(Drop::Encrypted);
+        }
+        let view = View::parse(frame).map_err(Drop::Malformed)?;
+        check_user(view)?;
+        match (view.user(), view.non_sequenced()) {
+            (User::LinkConfig, true) => self.receive_discovery(now, bearer, view),
+            (_, true) => self.receive_broadcast(now, bearer, view),
+            (_, false) => self.receive_unicast(now, bearer, view),
+        }
+    }
+
+    fn receive_unicast(&mut self, now: Time, bearer: BearerId, view: View<'_>) -> Result<(), Drop> {
+        let own = self.own_node();
+        if own.is_none() || view.dest_node().is_some_and(|dest| dest != own) {
+            return Err(Drop::NotForUs);
+        }
+        let addr = view.prev_node();
+        self.members.0.get(&addr).ok_or(Drop::UnknownPeer)?;
+        let protocol = view.user() == User::LinkProtocol;
+        if protocol {
+            self.receive_broadcast_state(now, addr, bearer, view)?;
+        } else {
+            self.with_broadcast(|bcast, io| broadcast::receive_ack(bcast, now, addr, view, io));
+        }
+        let passed = self.with_peer(now, addr, |peer, ctx| {
+            if peer.slot(bearer).is_none() {
+                return Err(Drop::NoLink);
+            }
+            let settled = peer.state == State::SelfUpPeerUp && view.user() != User::Tunnel;
+            if !settled && !peer.check_state(view, bearer, ctx) {
+                return Err(Drop::State);
+            }
+            peer.receive(view, bearer, ctx);
+            Ok(())
+        });
+        passed.unwrap_or(Err(Drop::UnknownPeer))
+    }
+
+    /// A packet of a peer's broadcast link. Spec: tipc.md §7.2.
+    fn receive_broadcast(&mut self, now: Time, bearer: BearerId, view: View<'_>) -> Result<(), Drop> {
+        let addr = view.prev_node();
+        let own = self.own_node();
+        let member = self.members.0.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
+        if !member.peer.is_up() {
+            return Err(Drop::State);
+        }
+        if view.user() == User::BcastProtocol {
+            self.with_broadcast(|bcast, io| broadcast::receive_legacy_nack(bcast, own, now, view, io));
+            return Ok(());
+        }
+        let state_due = member.receiver.receive(view, self.config.cluster, &mut member.peer.delivered);
+        self.sort_delivered(now, addr);
+        if state_due.map_err(Drop::Broadcast)? {
+            self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
+        }
+        Ok(())
+    }
+
+    /// The broadcast part of a LINK_PROTOCOL message, before and apart from the link's own. Spec: tipc.md §7.3.
+    fn receive_broadcast_state(
+        &mut self,
+        now: Time,
+        addr: NodeAddr,
+        bearer: BearerId,
+        view: View<'_>,
+    ) -> Result<(), Drop> {
+        let Some(member) = self.members.0.get_mut(&addr) else { return Err(Drop::UnknownPeer) };
+        let mut wakeups = Vec::new();
+        let mut io = BroadcastIo { frames: &mut self.frames, wakeups: &mut wakeups };
+        let state_due =
+            broadcast::receive_link_protocol(&mut self.bcast, &mut member.receiver, now, addr, view, &mut io);
+        self.woken.extend(wakeups.into_iter().map(|w| (w.port, NodeAddr::NONE)));
+        if state_due.map_err(Drop::Malformed)? {
+            self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
+        }
+        Ok(())
+    }
+
+    pub(super) fn reset_peer(&mut self, now: Time, addr: NodeAddr, reason: DownReason) {
+        self.with_peer(now, addr, |peer, ctx| peer.take_all_down(reason, ctx));
+    }
+}
+
+/// Refuses what may never arrive this way. Spec: tipc.md §14.2.
+fn check_user(view: View<'_>) -> Result<(), Drop> {
+    use User as U;
+    let illegal = Err(Drop::IllegalUser(view.user().into()));
+    if !view.header_fits() {
+        return Err(Drop::Malformed(WireError::HeaderSize { need: 40, have: view.header_size() }));
+    }
+    match (view.user(), view.non_sequenced()) {
+        (U::LinkConfig, true) | (U::BcastProtocol, _) => Ok(()),
+        (U::Crypto | U::TopologyServer | U::LinkConfig | U::Other(_), _) => illegal,
+        (U::Bundler | U::NameDistributor | U::Fragmenter, _) => Ok(()),
+        (user, true) if user.is_data() => match view.message_type() {
+            MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast | MessageType::GroupUcast => {
+                Ok(())
+            }
+            _ => illegal,
+        },
+        (_, true) => illegal,
+        (user, false) if user.is_data() && view.message_type() == MessageType::GroupEvent => illegal,
+        (_, false) => Ok(()),
+    }
+}

@@ -1,0 +1,62 @@
+//! What happens by the passing of time. Spec: tipc.md §4.5, §5.6.
+
+use super::Switch;
+use crate::addr::NodeAddr;
+use crate::link::DownReason;
+use crate::outbox::BearerId;
+use crate::time::Time;
+
+/// How long a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
+const RETENTION_MS: u64 = 300_000;
+
+impl Switch {
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let discovery = self.bearers.iter().flatten().filter_map(|b| b.discoverer.deadline()).min();
+        let tick = self.ticks.first().map(|(at, _)| *at);
+        discovery.into_iter().chain(tick).min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        for id in 0..self.bearers.len() as BearerId {
+            self.discovery_timeout(now, id);
+        }
+        while let Some((at, addr)) = self.ticks.first().copied().filter(|(at, _)| *at <= now) {
+            self.ticks.remove(&(at, addr));
+            if self.is_forgotten(now, addr) {
+                self.remove_peer(addr);
+            } else {
+                self.tick_peer(now, addr);
+            }
+        }
+    }
+
+    fn tick_peer(&mut self, now: Time, addr: NodeAddr) {
+        self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        member.receiver.state_sent(); // a tick tells the peer what it has to know
+        let (interval_ms, tolerance_ms) = (member.peer.tick_ms(), member.peer.tolerance_ms());
+        if self.bcast.tick_peer(addr, interval_ms, tolerance_ms) {
+            self.reset_peer(now, addr, DownReason::Broadcast);
+        }
+    }
+
+    fn discovery_timeout(&mut self, now: Time, id: BearerId) {
+        let mut outputs = Vec::new();
+        let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
+        if let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) {
+            bearer.discoverer.handle_timeout(now, own, &mut outputs);
+        }
+        self.act_on_discovery(now, id, outputs);
+    }
+
+    fn is_forgotten(&self, now: Time, addr: NodeAddr) -> bool {
+        let down = |m: &super::Member| !m.peer.is_up() && now >= m.peer.down_since.plus_millis(RETENTION_MS);
+        self.members.0.get(&addr).is_none_or(down)
+    }
+
+    pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
+        if let Some(member) = self.members.0.remove(&addr) {
+            self.ticks.remove(&(member.peer.next_tick, addr));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Messages on their way out: to another socket here, over a link, or over the broadcast link.
+
+use super::Switch;
+use crate::addr::{NodeAddr, PortId, ServiceAddr};
+use crate::broadcast::{self, ClusterView, start_switch};
+use crate::limits::{CAPABILITIES, MAX_MESSAGE, capability};
+use crate::link::{Accepted, SendFault};
+use crate::socket::{Resolved, SubmitError, Submitted};
+use crate::time::Time;
+use crate::wire::{Message, Method};
+
+impl Switch {
+    pub(crate) fn resolve(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Resolved> {
+        let found = self.table.lookup(to, domain)?;
+        Some(Resolved { port: found.port, node: found.node, scope: found.scope })
+    }
+
+    pub(crate) fn capabilities(&self, node: NodeAddr) -> u16 {
+        match self.members.0.get(&node) {
+            Some(member) => member.peer.capabilities,
+            None if self.is_self(node) => CAPABILITIES,
+            None => 0,
+        }
+    }
+
+    pub(crate) fn mss(&self, node: NodeAddr) -> usize {
+        self.members.0.get(&node).and_then(|m| m.peer.mss(0)).unwrap_or(MAX_MESSAGE)
+    }
+
+    pub(crate) fn is_reachable(&self, node: NodeAddr) -> bool {
+        self.is_self(node) || self.members.0.get(&node).is_some_and(|m| m.peer.is_up())
+    }
+
+    pub(crate) fn introduce(&mut self, port: u32, peer: PortId) {
+        self.forget(port);
+        self.connections.insert(port, peer);
+        self.connected_to.insert((peer.node, port));
+    }
+
+    pub(crate) fn forget(&mut self, port: u32) {
+        if let Some(peer) = self.connections.remove(&port) {
+            self.connected_to.remove(&(peer.node, port));
+        }
+    }
+
+    /// Sends a message of a local socket.
+    pub(crate) fn submit(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        message: Message,
+    ) -> Result<Submitted, SubmitError> {
+        let selector = message.link_selector();
+        self.route(now, message, to, selector)
+    }
+
+    pub(super) fn route(
+        &mut self,
+        now: Time,
+        message: Message,
+        to: NodeAddr,
+        selector: u32,
+    ) -> Result<Submitted, SubmitError> {
+        if self.is_self(to) {
+            self.deliver(now, message);
+            return Ok(Submitted::Done);
+        }
+        self.send_to_peer(now, to, message, selector)
+    }
+
+    pub(super) fn send_to_peer(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        message: Message,
+        selector: u32,
+    ) -> Result<Submitted, SubmitError> {
+        let sent = self.with_peer(now, to, |peer, ctx| peer.send(message, selector, ctx)).flatten();
+        match sent {
+            None => Err(SubmitError::Unreachable),
+            Some(Ok(Accepted::Sent)) => Ok(Submitted::Done),
+            Some(Ok(Accepted::Congested)) => Ok(Submitted::Congested(to)),
+            Some(Err(fault)) => Err(submit_error(fault)),
+        }
+    }
+
+    /// Sends a multicast to every node with a socket in its range, this one included.
+    pub(crate) fn submit_multicast(&mut self, now: Time, message: Message) -> Result<Submitted, SubmitError> {
+        let destinations = self.table.destination_nodes(message.service_range());
+        let remote: Vec<NodeAddr> = destinations.remote.into_iter().filter(|n| self.is_reachable(*n)).collect();
+        if !destinations.local && remote.is_empty() {
+            return Err(SubmitError::Unreachable);
+        }
+        let mut result = Ok(Submitted::Done);
+        if !remote.is_empty() {
+            result = self.multicast_remote(now, &message, &remote);
+        }
+        if destinations.local && result.is_ok() {
+            self.deliver(now, message);
+        }
+        result
+    }
+
+    fn multicast_remote(
+        &mut self,
+        now: Time,
+        message: &Message,
+        remote: &[NodeAddr],
+    ) -> Result<Submitted, SubmitError> {
+        let cluster = self.cluster_view();
+        let cookie = self.methods.entry(message.origin_port()).or_default();
+        let choice = cookie.choose(now, remote.len(), &cluster);
+        let mut message = message.clone();
+        if let Some(dummy) = start_switch(&mut message, choice, &cluster) {
+            let other = match choice.method {
+                Method::Broadcast => Method::Replicast,
+                Method::Replicast => Method::Broadcast,
+            };
+            self.multicast_by(now, dummy, remote, other).ok();
+        }
+        self.multicast_by(now, message, remote, choice.method)
+    }
+
+    fn multicast_by(
+        &mut self,
+        now: Time,
+        message: Message,
+        remote: &[NodeAddr],
+        method: Method,
+    ) -> Result<Submitted, SubmitError> {
+        if method == Method::Broadcast {
+            return self.send_broadcast(now, message);
+        }
+        let mut result = Ok(Submitted::Done);
+        for node in remote {
+            let mut copy = message.clone();
+            copy.set_dest_node(*node);
+            let selector = copy.link_selector();
+            match self.send_to_peer(now, *node, copy, selector) {
+                Ok(Submitted::Congested(at)) => result = Ok(Submitted::Congested(at)),
+                Ok(Submitted::Done) | Err(SubmitError::Unreachable) => {}
+                Err(e) => result = Err(e),
+            }
+        }
+        result
+    }
+
+    /// What the choice of a multicast method depends on. Spec: tipc.md §7.6.
+    fn cluster_view(&self) -> ClusterView {
+        let peers = || self.members.0.values().map(|m| &m.peer);
+        ClusterView {
+            has_broadcast: self.bcast.has_broadcast(),
+            all_replicast: peers().all(|p| p.has(capability::BCAST_RCAST)),
+            all_switch: peers().all(|p| p.has(capability::MCAST_RBCTL)),
+            peers: self.bcast.peer_count(),
+            policy: self.policy,
+        }
+    }
+
+    pub(super) fn send_broadcast(&mut self, now: Time, message: Message) -> Result<Submitted, SubmitError> {
+        match self.bcast.send(now, message, &mut self.frames) {
+            Ok(broadcast::Accepted::Sent) => Ok(Submitted::Done),
+            Ok(broadcast::Accepted::Congested) => Ok(Submitted::Congested(NodeAddr::NONE)),
+            Err(_) => Err(SubmitError::NoBuffers),
+        }
+    }
+}
+
+fn submit_error(fault: SendFault) -> SubmitError {
+    match fault {
+        SendFault::TooLarge { .. } => SubmitError::TooLarge,
+        _ => SubmitError::NoBuffers,
+    }
+}
