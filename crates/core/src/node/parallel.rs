@@ -4,8 +4,8 @@
 use super::peer::{Ctx, Peer};
 use super::state::{Event, State};
 use crate::link::{self, DownReason};
-use crate::outbox::BearerId;
 use crate::link::{failover_point, synch_point};
+use crate::outbox::BearerId;
 use crate::wire::{LinkProtocolType, User, View, seq};
 
 /// Provisional sync point: nothing that can arrive is after it. Spec: tipc.md §5.13.

@@ -150,7 +150,12 @@ impl Peer {
 
     /// Longest tolerance of the links, milliseconds.
     pub(crate) fn tolerance_ms(&self) -> u32 {
-        self.slots.iter().flatten().map(|s| s.link.config().tolerance_ms).max().unwrap_or(DEFAULT_TOLERANCE_MS)
+        self.slots
+            .iter()
+            .flatten()
+            .map(|s| s.link.config().tolerance_ms)
+            .max()
+            .unwrap_or(DEFAULT_TOLERANCE_MS)
     }
 
     pub(super) fn arm(&mut self, now: Time) {
@@ -168,7 +173,11 @@ impl Peer {
 
     /// Sends a STATE: it tells the peer what is missing.
     pub(crate) fn send_state(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
-        self.with_link(bearer, ctx, |link, io| if link.is_up() { link.send_state(io) });
+        self.with_link(bearer, ctx, |link, io| {
+            if link.is_up() {
+                link.send_state(io)
+            }
+        });
     }
 
     /// Runs `f` on the link of a bearer, then acts on what the link signalled.

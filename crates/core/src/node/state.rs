@@ -84,20 +84,14 @@ impl State {
             (S::SelfUpPeerUp, E::PeerLost) => S::SelfLeavingPeerDown,
             (S::SelfUpPeerUp, E::FailoverBegin) => S::FailingOver,
             (S::SelfUpPeerUp, E::SynchBegin) => S::Synching,
-            (
-                S::SelfUpPeerUp,
-                E::SelfEstablished | E::PeerEstablished | E::SynchEnd | E::FailoverEnd,
-            ) => self,
+            (S::SelfUpPeerUp, E::SelfEstablished | E::PeerEstablished | E::SynchEnd | E::FailoverEnd) => self,
 
             (S::SelfDownPeerLeaving, E::PeerLost) => S::SelfDownPeerDown,
             (S::SelfDownPeerLeaving, E::SelfEstablished | E::PeerEstablished | E::SelfLost) => self,
 
             (S::SelfUpPeerComing, E::PeerEstablished) => S::SelfUpPeerUp,
             (S::SelfUpPeerComing, E::SelfLost) => S::SelfDownPeerDown,
-            (
-                S::SelfUpPeerComing,
-                E::SelfEstablished | E::PeerLost | E::SynchEnd | E::FailoverBegin,
-            ) => self,
+            (S::SelfUpPeerComing, E::SelfEstablished | E::PeerLost | E::SynchEnd | E::FailoverBegin) => self,
 
             (S::SelfComingPeerUp, E::SelfEstablished) => S::SelfUpPeerUp,
             (S::SelfComingPeerUp, E::PeerLost) => S::SelfDownPeerDown,

@@ -101,8 +101,10 @@ impl Stack {
                 Some(Ok(got)) if got.len > 0 => {
                     let request = buffer.get(..got.len).unwrap_or_default();
                     let table = self.switch.table();
-                    let result =
-                        self.services.topology.request(now, port, request, |range, each| table.snapshot(range, each));
+                    let result = self
+                        .services
+                        .topology
+                        .request(now, port, request, |range, each| table.snapshot(range, each));
                     if result.is_err() {
                         return self.drop_subscriber(now, port);
                     }
@@ -116,7 +118,8 @@ impl Stack {
 
     fn write_subscriber(&mut self, now: Time, port: u32) {
         while let Some(event) = self.services.topology.next_event(port).copied() {
-            let sent = self.with_endpoint(now, port, |endpoint, uplink| endpoint.send(now, &event, None, uplink));
+            let sent =
+                self.with_endpoint(now, port, |endpoint, uplink| endpoint.send(now, &event, None, uplink));
             match sent {
                 Some(Ok(_)) => self.services.topology.event_sent(port),
                 Some(Err(SendError::WouldBlock)) => break,

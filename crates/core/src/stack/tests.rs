@@ -32,8 +32,13 @@ impl Lan {
             };
             Stack::new(now, config)
         });
-        let mut lan =
-            Self { now, nodes: nodes.collect(), events: vec![Vec::new(); count], cut: vec![false; count], frames: 0 };
+        let mut lan = Self {
+            now,
+            nodes: nodes.collect(),
+            events: vec![Vec::new(); count],
+            cut: vec![false; count],
+            frames: 0,
+        };
         for i in 0..count {
             lan.nodes[i].enable_bearer(now, BearerConfig::new("udp:U", media(i), 1472)).unwrap();
         }
@@ -105,7 +110,8 @@ fn two_nodes_meet() {
     lan.run(3000);
     assert_eq!((lan.up(0), lan.up(1)), (1, 1), "{:?}", lan.events);
     lan.run(60_000);
-    let downs = lan.events.iter().flatten().filter(|e| matches!(e, Event::LinkDown { .. } | Event::Dropped { .. }));
+    let downs =
+        lan.events.iter().flatten().filter(|e| matches!(e, Event::LinkDown { .. } | Event::Dropped { .. }));
     assert_eq!(downs.collect::<Vec<_>>(), Vec::<&Event>::new());
 }
 
@@ -178,7 +184,12 @@ fn a_multicast_reaches_everybody_once() {
     for node in 0..4 {
         for (number, size) in [(0u8, 10usize), (1, 3000), (2, 10)] {
             let got = lan.recv(node, ports[node]);
-            assert!(got == vec![number; size], "node {node}: {} bytes of {:?}, not {number}", got.len(), got.first());
+            assert!(
+                got == vec![number; size],
+                "node {node}: {} bytes of {:?}, not {number}",
+                got.len(),
+                got.first()
+            );
         }
     }
 }

@@ -34,8 +34,10 @@ impl Switch {
     /// To a socket of this node, or all sockets that a multicast names.
     pub(super) fn deliver(&mut self, now: Time, message: Message) {
         // A broadcast packet carries the cluster id in place of the port, so the type decides.
-        let to_many =
-            matches!(message.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast);
+        let to_many = matches!(
+            message.message_type(),
+            MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast
+        );
         let multicast = message.is_data() && to_many;
         if !message.header_fits() {
             self.stats.messages_dropped += 1;

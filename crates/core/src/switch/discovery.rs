@@ -12,12 +12,7 @@ use crate::time::Time;
 use crate::wire::View;
 
 impl Switch {
-    pub(super) fn receive_discovery(
-        &mut self,
-        now: Time,
-        id: BearerId,
-        view: View<'_>,
-    ) -> Result<(), Drop> {
+    pub(super) fn receive_discovery(&mut self, now: Time, id: BearerId, view: View<'_>) -> Result<(), Drop> {
         let mut outputs = Vec::new();
         let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
         let (Some(bearer), Some(own)) = (bearer, self.own.as_mut()) else { return Err(Drop::NoLink) };

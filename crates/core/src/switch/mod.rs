@@ -172,8 +172,9 @@ impl Switch {
         let free = self.bearers.iter().position(Option::is_none).ok_or(BearerError::TooMany)?;
         let id = free as BearerId;
         let mut config = config;
-        let same_priority =
-            |b: &BearerConfig| self.bearers.iter().flatten().filter(|o| o.config.priority == b.priority).count();
+        let same_priority = |b: &BearerConfig| {
+            self.bearers.iter().flatten().filter(|o| o.config.priority == b.priority).count()
+        };
         while same_priority(&config) >= 2 && config.priority > 0 {
             config.priority -= 1; // tipc.md §4.1: at most two bearers of one priority
         }

@@ -86,8 +86,13 @@ impl Switch {
 
     /// To all linked peers: by broadcast if all of them number the updates, else a copy each.
     fn distribute(&mut self, now: Time, message: Message) {
-        let up: Vec<(NodeAddr, u16)> =
-            self.members.0.values().filter(|m| m.peer.is_up()).map(|m| (m.peer.addr, m.peer.capabilities)).collect();
+        let up: Vec<(NodeAddr, u16)> = self
+            .members
+            .0
+            .values()
+            .filter(|m| m.peer.is_up())
+            .map(|m| (m.peer.addr, m.peer.capabilities))
+            .collect();
         let numbered = up.iter().all(|(_, caps)| caps & capability::NAMED_BCAST != 0);
         if numbered && self.policy != MulticastPolicy::Forced(Method::Replicast) {
             self.send_broadcast(now, message).ok();

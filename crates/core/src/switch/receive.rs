@@ -121,9 +121,10 @@ fn check_user(view: View<'_>) -> Result<(), Drop> {
         (U::Crypto | U::TopologyServer | U::LinkConfig | U::Other(_), _) => illegal,
         (U::Bundler | U::NameDistributor | U::Fragmenter, _) => Ok(()),
         (user, true) if user.is_data() => match view.message_type() {
-            MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast | MessageType::GroupUcast => {
-                Ok(())
-            }
+            MessageType::Mcast
+            | MessageType::GroupBcast
+            | MessageType::GroupMcast
+            | MessageType::GroupUcast => Ok(()),
             _ => illegal,
         },
         (_, true) => illegal,

@@ -87,7 +87,8 @@ impl Switch {
     /// Sends a multicast to every node with a socket in its range, this one included.
     pub(crate) fn submit_multicast(&mut self, now: Time, message: Message) -> Result<Submitted, SubmitError> {
         let destinations = self.table.destination_nodes(message.service_range());
-        let remote: Vec<NodeAddr> = destinations.remote.into_iter().filter(|n| self.is_reachable(*n)).collect();
+        let remote: Vec<NodeAddr> =
+            destinations.remote.into_iter().filter(|n| self.is_reachable(*n)).collect();
         if !destinations.local && remote.is_empty() {
             return Err(SubmitError::Unreachable);
         }
