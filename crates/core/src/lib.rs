@@ -14,6 +14,7 @@ pub mod error;
 pub mod event;
 pub mod limits;
 pub mod link;
+pub mod monitor;
 pub mod names;
 pub mod node;
 pub mod outbox;

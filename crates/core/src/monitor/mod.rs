@@ -1,0 +1,328 @@
+//! Who supervises whom in a large cluster: the overlapping ring monitor of one bearer.
+//!
+//! With few peers every link probes its peer. Above a threshold each node supervises only its *domain*, the next
+//! √n nodes of the ring of addresses, and the *heads* of the domains that cover the rest; all tell all others, in
+//! STATE messages, which members of their domain are up. A peer that is not supervised is probed when others report
+//! it lost. [`Monitor`] keeps the ring of one bearer, [`MonitorSession`] what one link must remember, and
+//! [`Monitor::verdict`] tells the link what to do. Spec: tipc.md §11.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use record::{DomainRecord, MAX_DOMAIN, record_in_state};
+
+use crate::addr::NodeAddr;
+use crate::error::WireError;
+use crate::wire::seq;
+
+/// Peers, this node included, up to which every link supervises its peer: default. Spec: tipc.md §11.1.
+pub const DEFAULT_THRESHOLD: usize = 32;
+/// Reports of a loss after which a peer that does not answer probes is given up. Spec: tipc.md §11.2.
+const MAX_DOWN_REPORTS: u8 = 4;
+
+/// What a link should do about its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Silence of the peer counts: this node supervises it itself.
+    pub supervised: bool,
+    /// Probe at every tick: it may be lost, or has not acknowledged our record.
+    pub probing: bool,
+    /// It is lost: take the link down.
+    pub reset: bool,
+}
+
+/// What one link remembers between its STATE messages. A link that is reset starts with the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MonitorSession {
+    /// The peer's record was seen: both generations are meaningful.
+    synchronized: bool,
+    /// Generation of the peer's record that was taken over.
+    peer_generation: u16,
+    /// Generation of our record that the peer has taken over.
+    acked_generation: u16,
+    /// The link was told to probe, and the answer has not come.
+    probing: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    addr: NodeAddr,
+    record: Option<DomainRecord>,
+    /// Leading members of the record that agree with the ring.
+    applied: usize,
+    down_reports: u8,
+    up: bool,
+    head: bool,
+    /// Member of the own domain.
+    local: bool,
+}
+
+impl Node {
+    fn new(addr: NodeAddr) -> Self {
+        Self { addr, record: None, applied: 0, down_reports: 0, up: false, head: false, local: false }
+    }
+}
+
+/// The ring of the nodes known on one bearer.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    own: NodeAddr,
+    threshold: usize,
+    /// All nodes by address, this one included.
+    ring: Vec<Node>,
+    /// What the others are told.
+    domain: DomainRecord,
+}
+
+impl Monitor {
+    /// The monitor of a bearer at node `own`, without peers. It is active with more than `threshold` nodes.
+    #[must_use]
+    pub fn new(own: NodeAddr, threshold: usize) -> Self {
+        let this = Node { up: true, head: true, ..Node::new(own) };
+        Self { own, threshold, ring: vec![this], domain: DomainRecord::default() }
+    }
+
+    /// The node got its address; to be called before there are peers.
+    pub fn set_own(&mut self, own: NodeAddr) {
+        *self = Self::new(own, self.threshold);
+    }
+
+    /// Sets the number of nodes above which the monitor is active.
+    pub fn set_threshold(&mut self, threshold: usize) {
+        self.threshold = threshold;
+        self.refresh(0);
+    }
+
+    /// True if records are exchanged; else every peer is supervised by all.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.ring.len() > self.threshold
+    }
+
+    /// Nodes in the ring, this one included.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// The own record as others get it.
+    #[must_use]
+    pub fn domain(&self) -> &DomainRecord {
+        &self.domain
+    }
+
+    /// A link to `peer` over this bearer came up.
+    pub fn peer_up(&mut self, peer: NodeAddr) {
+        let at = match self.ring.binary_search_by_key(&peer, |n| n.addr) {
+            Ok(at) => at,
+            Err(at) => {
+                self.ring.insert(at, Node::new(peer));
+                at
+            }
+        };
+        if let Some(node) = self.ring.get_mut(at) {
+            node.up = true;
+        }
+        self.refresh(at);
+    }
+
+    /// The link to `peer` over this bearer went down.
+    pub fn peer_down(&mut self, peer: NodeAddr) {
+        let Some(at) = self.find(peer).filter(|_| peer != self.own) else { return };
+        let Some(node) = self.ring.get_mut(at) else { return };
+        let before = node.record.take();
+        let (applied, head) = (node.applied, node.head);
+        *node = Node::new(peer);
+        if let Some(before) = before.filter(|_| head) {
+            self.find_lost(at, &before, applied);
+        }
+        self.refresh(at);
+    }
+
+    /// The peer has no link object on this bearer any more.
+    pub fn remove_peer(&mut self, peer: NodeAddr) {
+        let Some(at) = self.find(peer).filter(|_| peer != self.own) else { return };
+        self.ring.remove(at);
+        self.refresh(at);
+    }
+
+    /// What the next STATE on a link carries behind the gap record: nothing while not active, a short record if the
+    /// peer has the current one already, else all.
+    #[must_use]
+    pub fn record(&self, session: &MonitorSession) -> Vec<u8> {
+        if !self.is_active() {
+            return Vec::new();
+        }
+        let known = session.synchronized && session.acked_generation == self.domain.generation;
+        self.domain.build(session.peer_generation, !known)
+    }
+
+    /// Takes what a STATE of `peer` carries behind the gap record.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is not a record; the rest of the STATE is to be used all the same. Spec: tipc.md §11.1.
+    pub fn receive(
+        &mut self,
+        peer: NodeAddr,
+        session: &mut MonitorSession,
+        data: &[u8],
+    ) -> Result<(), WireError> {
+        let probing = core::mem::take(&mut session.probing);
+        let arrived = DomainRecord::parse(data)?;
+        let Some(at) = self.find(peer).filter(|_| peer != self.own) else { return Ok(()) };
+        let Some((record, acked)) = arrived else {
+            // A peer whose own monitor is not active answers probes without a record.
+            if probing {
+                self.confirm(at);
+            }
+            return Ok(());
+        };
+        if !session.synchronized {
+            session.synchronized = true;
+            session.peer_generation = record.generation.wrapping_sub(1);
+            session.acked_generation = acked;
+        }
+        if seq::gt(acked, session.acked_generation) {
+            session.acked_generation = acked;
+        }
+        let is_new = seq::gt(record.generation, session.peer_generation);
+        if is_new || probing {
+            self.confirm(at);
+        }
+        if is_new && self.ring.get(at).is_some_and(|n| n.up) {
+            session.peer_generation = record.generation;
+            self.take_over(at, record);
+        }
+        Ok(())
+    }
+
+    /// What the link to `peer` should do at this tick.
+    pub fn verdict(&self, peer: NodeAddr, session: &mut MonitorSession) -> Verdict {
+        let node = self.find(peer).and_then(|at| self.ring.get(at));
+        let Some(node) = node.filter(|_| self.is_active()) else {
+            session.probing = false;
+            return Verdict { supervised: true, probing: false, reset: false };
+        };
+        let unacked = !session.synchronized || session.acked_generation != self.domain.generation;
+        session.probing = unacked || node.down_reports > 0;
+        Verdict {
+            supervised: node.local || node.head,
+            probing: session.probing,
+            reset: node.down_reports >= MAX_DOWN_REPORTS,
+        }
+    }
+
+    fn find(&self, addr: NodeAddr) -> Option<usize> {
+        self.ring.binary_search_by_key(&addr, |n| n.addr).ok()
+    }
+
+    /// Positions after `at` round the ring, up to `at` itself.
+    fn after(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
+        let len = self.ring.len();
+        (1..=len).map(move |n| (at + n) % len.max(1))
+    }
+
+    fn confirm(&mut self, at: usize) {
+        if let Some(node) = self.ring.get_mut(at) {
+            node.down_reports = 0;
+        }
+    }
+
+    fn take_over(&mut self, at: usize, record: DomainRecord) {
+        let Some(node) = self.ring.get_mut(at) else { return };
+        let before = node.record.replace(record);
+        let applied = node.applied;
+        self.apply(at);
+        if let Some(before) = before {
+            self.find_lost(at, &before, applied);
+        }
+        self.assign_roles();
+    }
+
+    /// Brings all that follows from the ring up to date, after a change at position `at`.
+    fn refresh(&mut self, at: usize) {
+        if !self.is_active() {
+            for node in &mut self.ring {
+                (node.record, node.applied, node.down_reports) = (None, 0, 0);
+            }
+        }
+        self.update_domain();
+        // Records of the nodes before the change may agree with the ring to a different extent now.
+        let len = self.ring.len();
+        for back in 0..=MAX_DOMAIN.min(len - 1) {
+            self.apply((at + len - back) % len);
+        }
+        self.assign_roles();
+    }
+
+    /// The own domain: the next √n nodes, and which of them are up.
+    fn update_domain(&mut self) {
+        let Some(own) = self.find(self.own) else { return };
+        let size = domain_size(self.ring.len()) - 1;
+        let members: Vec<(NodeAddr, bool)> =
+            self.after(own).take(size).filter_map(|n| self.ring.get(n)).map(|n| (n.addr, n.up)).collect();
+        let same = members.len() == self.domain.members.len()
+            && members.iter().zip(0..).all(|(m, i)| self.domain.member(i) == Some(*m));
+        if !same {
+            self.domain.set(self.domain.generation.wrapping_add(1), &members);
+        }
+    }
+
+    /// How many leading members of a node's record follow it in the ring as well.
+    fn apply(&mut self, at: usize) {
+        let Some(node) = self.ring.get(at) else { return };
+        let members = match &node.record {
+            _ if node.addr == self.own => &self.domain.members,
+            Some(record) if node.up => &record.members,
+            _ => return,
+        };
+        let agree = |(member, n): &(&NodeAddr, usize)| self.ring.get(*n).is_some_and(|n| n.addr == **member);
+        let applied = members.iter().zip(self.after(at)).take_while(agree).count();
+        if let Some(node) = self.ring.get_mut(at) {
+            node.applied = applied;
+        }
+    }
+
+    /// Marks the members that a node had in its record `before`, `applied` of them, and has lost since.
+    fn find_lost(&mut self, at: usize, before: &DomainRecord, applied: usize) {
+        let Some(node) = self.ring.get(at) else { return };
+        let (now, now_applied) = (node.record.clone(), node.applied);
+        for (i, member) in self.after(at).take(applied).enumerate() {
+            let Some(member) = self.ring.get_mut(member).filter(|m| m.addr != self.own) else { continue };
+            let was_up = before.member(i).is_some_and(|(_, up)| up);
+            // What we supervise ourselves we shall notice ourselves.
+            if !member.up || !was_up || member.local {
+                continue;
+            }
+            match now.as_ref().and_then(|r| r.member(i)).filter(|_| i < now_applied) {
+                None => member.down_reports = 1,
+                Some((_, false)) => member.down_reports = member.down_reports.saturating_add(1),
+                Some((_, true)) => {}
+            }
+        }
+    }
+
+    /// Walks the ring from this node: what a head's domain covers is covered, the next node that is up is a head.
+    fn assign_roles(&mut self) {
+        let Some(own) = self.find(self.own) else { return };
+        let mut covered = self.ring.get(own).map_or(0, |n| n.applied);
+        let mut local = true;
+        for at in self.after(own).take(self.ring.len() - 1) {
+            let Some(node) = self.ring.get_mut(at) else { return };
+            node.local = local && covered > 0;
+            node.head = covered == 0 && node.up;
+            if covered > 0 {
+                covered -= 1;
+            } else if node.up {
+                local = false;
+                covered = node.applied;
+            }
+        }
+    }
+}
+
+/// Nodes in a domain of a cluster of `nodes`, the owner included: the smallest number whose square covers them.
+fn domain_size(nodes: usize) -> usize {
+    (1..MAX_DOMAIN).find(|d| d * d >= nodes).unwrap_or(MAX_DOMAIN)
+}
