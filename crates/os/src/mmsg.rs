@@ -223,9 +223,9 @@ pub struct Received {
 }
 
 impl ReceiveRing {
-    /// `count` buffers of `size` bytes; at most 64 and at least one.
+    /// `count` buffers, 1 to 64, of `size` bytes, at least one.
     pub fn new(count: usize, size: usize) -> ReceiveRing {
-        let count = count.clamp(1, RING_MAX);
+        let (count, size) = (count.clamp(1, RING_MAX), size.max(1));
         ReceiveRing {
             bytes: vec![0; count * size],
             size,
@@ -243,13 +243,14 @@ impl ReceiveRing {
         sink: &mut dyn FnMut(&SockAddr, &[u8]),
     ) -> io::Result<Received> {
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; RING_MAX];
-        // SAFETY: mmsghdr is plain integers and pointers; all zero is a valid value of it.
-        let mut headers: [libc::mmsghdr; RING_MAX] = unsafe { std::mem::zeroed() };
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; RING_MAX];
         let room = self.bytes.chunks_exact_mut(self.size);
         for (index, ((buffer, from), control)) in room.zip(&mut self.from).zip(&mut self.controls).enumerate()
         {
             *from = SockAddr::EMPTY;
-            let header = &mut headers[index].msg_hdr;
+            // SAFETY: mmsghdr is plain integers and pointers; all zero is a valid value of it.
+            let header = headers[index].write(unsafe { std::mem::zeroed() });
+            let header = &mut header.msg_hdr;
             header.msg_name = from.as_mut_ptr().cast();
             header.msg_namelen = from.len();
             header.msg_iov = vectors[index]
@@ -258,7 +259,12 @@ impl ReceiveRing {
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = size_of_val(control) as _;
         }
-        let filled = receive_some(fd, &mut headers[..self.from.len()])?;
+        // SAFETY: the loop above wrote the first `from.len()` headers: it ran once for each buffer
+        // (of `size` > 0 bytes), of which there are as many as addresses, at most RING_MAX.
+        let headers = unsafe {
+            std::slice::from_raw_parts_mut(headers.as_mut_ptr().cast::<libc::mmsghdr>(), self.from.len())
+        };
+        let filled = receive_some(fd, headers)?;
         let mut result = Received { more: filled == self.from.len(), ..Received::default() };
         for (index, header) in headers.iter().take(filled).enumerate() {
             if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {

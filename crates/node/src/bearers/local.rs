@@ -201,7 +201,7 @@ fn open_free_address(config: &LocalConfig) -> Result<UdpBearer, BearerError> {
         let port = if tries < ADDRESS_TRIES { DEFAULT_PORT } else { 0 };
         let local = SocketAddr::new(pick(&mut rng).into(), port);
         let mode = UdpMode::Replicast { remotes: Vec::new() };
-        let udp = UdpConfig { name: config.name.clone(), local, mode, mtu: config.mtu };
+        let udp = UdpConfig { name: config.name.clone(), local, mode, mtu: config.mtu, offloads: true };
         tries += 1;
         match UdpBearer::open(&udp) {
             Err(BearerError::Os(error))

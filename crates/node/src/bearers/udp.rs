@@ -63,6 +63,9 @@ pub struct UdpConfig {
     pub mode: UdpMode,
     /// The MTU to advertise in bytes; `None` fits it to the interface and the known path.
     pub mtu: Option<usize>,
+    /// Ask the kernel for segmentation and coalescing, where it has them; off only to measure or
+    /// to find a fault.
+    pub offloads: bool,
 }
 
 impl UdpConfig {
@@ -77,13 +80,20 @@ impl UdpConfig {
             remedy: "name the group yourself, or take a cluster id up to 9999",
         })?;
         let mode = UdpMode::Multicast { group: SocketAddr::new(group, DEFAULT_PORT) };
-        Ok(UdpConfig { name: name.to_owned(), local: SocketAddr::new(local, DEFAULT_PORT), mode, mtu: None })
+        let local = SocketAddr::new(local, DEFAULT_PORT);
+        Ok(UdpConfig { name: name.to_owned(), local, mode, mtu: None, offloads: true })
     }
 
     /// Replicast mode to `remotes`, from the default port.
     pub fn replicast(name: &str, local: IpAddr, remotes: Vec<SocketAddr>) -> UdpConfig {
         let local = SocketAddr::new(local, DEFAULT_PORT);
-        UdpConfig { name: name.to_owned(), local, mode: UdpMode::Replicast { remotes }, mtu: None }
+        UdpConfig {
+            name: name.to_owned(),
+            local,
+            mode: UdpMode::Replicast { remotes },
+            mtu: None,
+            offloads: true,
+        }
     }
 }
 
@@ -127,7 +137,7 @@ impl UdpBearer {
         }
         let interface = interface_of(config.local)?;
         let local = scoped(config.local, interface.index);
-        let socket = UdpSocket::bind(local, &UdpOptions::default())?;
+        let socket = UdpSocket::bind(local, &options(config, false))?;
         let mut bearer = UdpBearer {
             name,
             socket,
@@ -142,7 +152,7 @@ impl UdpBearer {
         };
         bearer.mtu = bearer.choose_mtu(config)?;
         match &config.mode {
-            UdpMode::Multicast { group } => bearer.join(*group)?,
+            UdpMode::Multicast { group } => bearer.join(*group, config)?,
             UdpMode::Replicast { remotes } => {
                 for remote in remotes {
                     bearer.add_remote(*remote)?;
@@ -200,7 +210,7 @@ impl UdpBearer {
         self.socket.local_address()
     }
 
-    fn join(&mut self, group: SocketAddr) -> Result<(), BearerError> {
+    fn join(&mut self, group: SocketAddr, config: &UdpConfig) -> Result<(), BearerError> {
         if !group.ip().is_multicast() || group.is_ipv4() != self.address().is_ipv4() {
             return Err(BearerError::Config {
                 bearer: self.name.clone(),
@@ -209,8 +219,7 @@ impl UdpBearer {
             });
         }
         let group = scoped(group, self.interface.index);
-        let options = UdpOptions { reuse_address: true, ..UdpOptions::default() };
-        let socket = UdpSocket::bind(group, &options)?;
+        let socket = UdpSocket::bind(group, &options(config, true))?;
         socket.join(group.ip(), &self.interface)?;
         self.socket.multicast_through(&self.interface, MULTICAST_HOPS)?;
         self.group = Some((group, socket));
@@ -350,6 +359,10 @@ impl Bearer for UdpBearer {
     }
 }
 
+fn options(config: &UdpConfig, reuse_address: bool) -> UdpOptions {
+    UdpOptions { reuse_address, offloads: config.offloads, ..UdpOptions::default() }
+}
+
 /// The interface of a local address: by its scope if it has one, else by ownership.
 fn interface_of(local: SocketAddr) -> Result<Interface, BearerError> {
     if let SocketAddr::V6(v6) = local
@@ -410,7 +423,8 @@ mod tests {
     #[test]
     fn bad_configurations_are_refused_with_advice() {
         let open = |local: &str, mode, mtu| {
-            let config = UdpConfig { name: "t".into(), local: local.parse().unwrap(), mode, mtu };
+            let config =
+                UdpConfig { name: "t".into(), local: local.parse().unwrap(), mode, mtu, offloads: true };
             UdpBearer::open(&config).map(|_| ()).unwrap_err().to_string()
         };
         let none = || UdpMode::Replicast { remotes: vec![] };

@@ -64,7 +64,8 @@ fn mesh(addresses: &[SocketAddr], mtu: Option<usize>) -> Vec<Box<dyn Bearer>> {
     let bearer = |local: &SocketAddr| {
         let remotes = addresses.iter().copied().filter(|it| it != local).collect();
         let mode = UdpMode::Replicast { remotes };
-        Box::new(open(&UdpConfig { name: "t".into(), local: *local, mode, mtu })) as Box<dyn Bearer>
+        Box::new(open(&UdpConfig { name: "t".into(), local: *local, mode, mtu, offloads: true }))
+            as Box<dyn Bearer>
     };
     addresses.iter().map(bearer).collect()
 }
@@ -87,7 +88,8 @@ fn group(addresses: &[IpAddr], group: IpAddr) -> Vec<Box<dyn Bearer>> {
     let bearer = |ip: &IpAddr| {
         let mode = UdpMode::Multicast { group: SocketAddr::new(group, DEFAULT_PORT) };
         let local = SocketAddr::new(*ip, DEFAULT_PORT);
-        Box::new(open(&UdpConfig { name: "t".into(), local, mode, mtu: None })) as Box<dyn Bearer>
+        Box::new(open(&UdpConfig { name: "t".into(), local, mode, mtu: None, offloads: true }))
+            as Box<dyn Bearer>
     };
     addresses.iter().map(bearer).collect()
 }

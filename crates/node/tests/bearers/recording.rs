@@ -59,7 +59,11 @@ fn wireshark(path: &Path, expected: usize) {
     let arguments = ["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-T", "fields"];
     let fields =
         ["-e", "tipc.usr", "-e", "_ws.malformed", "-e", "ip.checksum.status", "-e", "udp.checksum.status"];
-    let output = Command::new("tshark").arg("-r").arg(path).args(arguments).args(fields).output();
+    // Its own preferences, not those of whoever runs this.
+    let home = fixtures::meeting_place();
+    let mut command = Command::new("tshark");
+    command.env("HOME", &home).env("XDG_CONFIG_HOME", &home).env("WIRESHARK_CONFIG_DIR", &home);
+    let output = command.arg("-r").arg(path).args(arguments).args(fields).output();
     let Ok(output) = output else {
         let _ = writeln!(
             std::io::stderr(),
@@ -68,7 +72,8 @@ fn wireshark(path: &Path, expected: usize) {
         return;
     };
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), expected, "{text}");
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.lines().count(), expected, "{text}{complaints}");
     for line in text.lines() {
         let fields: Vec<_> = line.split('\t').collect();
         assert_eq!((fields[0], fields[1]), ("13", ""), "{line}");

@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_millis(60);
 
 fn config(remotes: Vec<SocketAddr>) -> UdpConfig {
     let local = SocketAddr::new(fresh_v4().into(), DEFAULT_PORT);
-    UdpConfig { name: "t".into(), local, mode: UdpMode::Replicast { remotes }, mtu: None }
+    UdpConfig { name: "t".into(), local, mode: UdpMode::Replicast { remotes }, mtu: None, offloads: true }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_mtu_fits_the_interface() {
         let mtu = |local: &str| {
             let local = SocketAddr::new(local.parse().unwrap(), 0);
             let mode = UdpMode::Replicast { remotes: vec![] };
-            open(&UdpConfig { name: "t".into(), local, mode, mtu: None }).mtu()
+            open(&UdpConfig { name: "t".into(), local, mode, mtu: None, offloads: true }).mtu()
         };
         let found = ["10.9.9.1", "fd09::1"].map(mtu);
         Ok::<_, String>(found)
@@ -89,7 +89,7 @@ fn larger_than_the_path(one: &str, two: &str) -> Result<(), String> {
     let at = |local: &str| {
         let local = SocketAddr::new(local.parse().unwrap(), DEFAULT_PORT);
         let mode = UdpMode::Replicast { remotes: vec![] };
-        open(&UdpConfig { name: "t".into(), local, mode, mtu: Some(9000) })
+        open(&UdpConfig { name: "t".into(), local, mode, mtu: Some(9000), offloads: true })
     };
     let mut rig = Rig::new(vec![Box::new(at(one)), Box::new(at(two))]);
     let to = rig.to(1);
