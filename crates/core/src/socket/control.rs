@@ -105,7 +105,10 @@ impl Endpoint {
 
     /// True if `msg` comes from the peer of an established connection.
     pub(super) fn is_from_peer(&self, msg: &Message, own: NodeAddr) -> bool {
-        let node = if msg.origin_node().is_none() { own } else { msg.origin_node() };
-        self.state == State::Established && msg.origin_port() == self.peer.port && node == self.peer.node
+        // the node may have got its address after the connection was made, or after the message was
+        let resolved = |node: NodeAddr| if node.is_none() { own } else { node };
+        self.state == State::Established
+            && msg.origin_port() == self.peer.port
+            && resolved(msg.origin_node()) == resolved(self.peer.node)
     }
 }

@@ -14,7 +14,6 @@ use super::twins::Twins;
 use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
 use super::uplink::{BindError, SubmitError, Submitted, Uplink};
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
-use crate::limits::RESERVED_TYPES;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message};
@@ -144,9 +143,6 @@ impl Endpoint {
         scope: Scope,
         uplink: &mut dyn Uplink,
     ) -> Result<(), BindError> {
-        if range.service < RESERVED_TYPES {
-            return Err(BindError::Reserved);
-        }
         if !range.is_valid() {
             return Err(BindError::InvalidRange);
         }
@@ -201,7 +197,7 @@ impl Endpoint {
             return Err(AcceptError::NotListening);
         }
         self.queue.pop().ok_or_else(|| {
-            self.blocked = Some(WaitReason::NothingReceived { queued: 0 });
+            self.blocked = Some(WaitReason::NothingReceived);
             AcceptError::WouldBlock
         })
     }
@@ -263,8 +259,8 @@ impl Endpoint {
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {
         let reason = match self.blocked? {
-            WaitReason::NothingReceived { .. } if self.queue.is_empty() && !self.is_over() => {
-                WaitReason::NothingReceived { queued: self.queue.data_len() }
+            WaitReason::NothingReceived if self.queue.is_empty() && !self.is_over() => {
+                WaitReason::NothingReceived
             }
             WaitReason::LinkCongested { node, .. } if self.congested.contains(&node) => {
                 WaitReason::LinkCongested { node, importance: self.settings.importance }

@@ -41,11 +41,6 @@ impl ReceiveQueue {
         self.charged
     }
 
-    /// Data bytes of all messages that were not read yet.
-    pub(super) fn data_len(&self) -> usize {
-        self.messages.iter().map(|m| m.data().len()).sum::<usize>().saturating_sub(self.read)
-    }
-
     pub(super) fn front(&self) -> Option<&Message> {
         self.messages.front()
     }

@@ -59,7 +59,7 @@ impl Endpoint {
         }
         self.blocked = Some(match self.state {
             State::Connecting => self.setup_reason(),
-            _ => WaitReason::NothingReceived { queued: 0 },
+            _ => WaitReason::NothingReceived,
         });
         Err(RecvError::WouldBlock)
     }

@@ -121,20 +121,22 @@ impl Endpoint {
 
     /// A message with what all have in common.
     fn message(&self, kind: MessageType, header: usize, data: &[u8], own: NodeAddr) -> Message {
-        let mut msg = Packet::build(User::from(self.settings.importance as u8), kind.into(), header, data);
-        msg.set_src_droppable(self.settings.source_droppable);
-        msg.set_dest_droppable(self.settings.dest_droppable);
-        msg.set_prev_node(own);
-        msg.set_origin_node(own);
-        msg.set_origin_port(self.port);
-        msg
+        self.template(own).message(kind, header, data)
     }
 
     /// A message on the connection.
     pub(super) fn connection_message(&self, data: &[u8], own: NodeAddr) -> Message {
-        let mut msg = self.message(MessageType::Conn, SHORT_HEADER, data, own);
-        msg.set_dest_port(self.peer.port);
-        msg
+        self.template(own).connection_message(data)
+    }
+
+    fn template(&self, own: NodeAddr) -> Template {
+        Template {
+            user: User::from(self.settings.importance as u8),
+            source_droppable: self.settings.source_droppable,
+            dest_droppable: self.settings.dest_droppable,
+            origin: PortId { port: self.port, node: own },
+            peer_port: self.peer.port,
+        }
     }
 
     fn send_connected(&mut self, data: &[u8], uplink: &mut dyn Uplink) -> Result<usize, SendError> {
@@ -166,8 +168,8 @@ impl Endpoint {
     fn send_chunk(&mut self, chunk: &[u8], uplink: &mut dyn Uplink) -> Result<(), SendError> {
         let own = uplink.own_node();
         if self.nagle.wants(chunk.len()) {
-            let empty = self.connection_message(&[], own);
-            if self.nagle.collect(chunk, || empty.clone()) == Collected::Flush {
+            let template = self.template(own);
+            if self.nagle.collect(chunk, || template.connection_message(&[])) == Collected::Flush {
                 self.send_collected(uplink)?;
             }
             return Ok(());
@@ -220,5 +222,32 @@ impl Endpoint {
         }
         self.blocked = Some(reason);
         Err(SendError::WouldBlock)
+    }
+}
+
+/// What the header of every message of a socket has in common.
+struct Template {
+    user: User,
+    source_droppable: bool,
+    dest_droppable: bool,
+    origin: PortId,
+    peer_port: u32,
+}
+
+impl Template {
+    fn message(&self, kind: MessageType, header: usize, data: &[u8]) -> Message {
+        let mut msg = Packet::build(self.user, kind.into(), header, data);
+        msg.set_src_droppable(self.source_droppable);
+        msg.set_dest_droppable(self.dest_droppable);
+        msg.set_prev_node(self.origin.node);
+        msg.set_origin_node(self.origin.node);
+        msg.set_origin_port(self.origin.port);
+        msg
+    }
+
+    fn connection_message(&self, data: &[u8]) -> Message {
+        let mut msg = self.message(MessageType::Conn, SHORT_HEADER, data);
+        msg.set_dest_port(self.peer_port);
+        msg
     }
 }

@@ -136,11 +136,8 @@ pub struct Readiness {
 /// Why a call would block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// Receive: the queue is empty, or holds less than was asked for.
-    NothingReceived {
-        /// Bytes in the queue.
-        queued: usize,
-    },
+    /// Receive or accept: the queue is empty.
+    NothingReceived,
     /// The peer has not yet answered the connection request.
     Connecting {
         /// The node asked; [`NodeAddr::NONE`] if the request waits for its link.
@@ -167,12 +164,7 @@ pub enum WaitReason {
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingReceived { queued: 0 } => {
-                f.write_str("waiting for a message: the receive queue is empty")
-            }
-            Self::NothingReceived { queued } => {
-                write!(f, "waiting for more: {queued} bytes in the receive queue")
-            }
+            Self::NothingReceived => f.write_str("waiting for a message: the receive queue is empty"),
             Self::Connecting { node } if node.is_none() => {
                 f.write_str("waiting for a link to send the connection request")
             }

@@ -78,7 +78,8 @@ pub trait Uplink {
     fn mss(&self, node: NodeAddr) -> usize;
     /// True for the own node and for nodes with a working link.
     fn is_reachable(&self, node: NodeAddr) -> bool;
-    /// Sends a message to node `to` (a 24-byte header does not tell it); the link selector is its origin port.
+    /// Sends a message to node `to` (a 24-byte header does not tell it; [`NodeAddr::NONE`] is this node); the link
+    /// selector is its origin port.
     ///
     /// # Errors
     /// See [`SubmitError`]; the message is gone then.

@@ -145,7 +145,7 @@ fn empty_messages_are_skipped_and_cost_nothing() {
     c.run();
     assert_eq!(c.recv(server, 10).unwrap(), b"x");
     assert_eq!(c.recv(server, 10), Err(RecvError::WouldBlock));
-    assert_eq!(c.wait_reason(server), Some(WaitReason::NothingReceived { queued: 0 }));
+    assert_eq!(c.wait_reason(server), Some(WaitReason::NothingReceived));
 }
 
 #[test]
@@ -244,4 +244,46 @@ fn every_counter_counts() {
     assert_eq!((stats.received_messages, stats.received_bytes, stats.acks_sent), (1, 40_000, 1));
     let stats = c.sockets[&client].stats();
     assert_eq!((stats.sent_messages, stats.sent_bytes), (2, 40_000), "request and data");
+}
+
+#[test]
+fn a_local_connection_outlives_the_node_getting_its_address() {
+    let mut c = Cluster::new();
+    let (listener, client) =
+        (PortId { port: 1, node: NodeAddr::NONE }, PortId { port: 2, node: NodeAddr::NONE });
+    for (at, port) in [(listener, 1), (client, 2)] {
+        c.sockets.insert(at, Endpoint::new(c.now, SocketKind::SeqPacket, port, 0));
+    }
+    c.on(listener, |s, _, _| s.listen()).unwrap();
+    c.connect(client, Destination::Port(listener)).unwrap();
+    c.run();
+    c.accept_as(listener, 3).unwrap();
+    c.run();
+    // from now on the node is A
+    for port in [2, 3] {
+        let socket = c.sockets.remove(&PortId { port, node: NodeAddr::NONE }).unwrap();
+        c.sockets.insert(PortId { port, node: A }, socket);
+    }
+    let [client, server] = [2, 3].map(|port| PortId { port, node: A });
+    c.send(client, b"before and after").unwrap();
+    let (to, msg) = c.wire.in_flight.pop_front().unwrap();
+    assert!(to.is_none());
+    c.deliver(A, msg);
+    assert_eq!(c.recv(server, 100).unwrap(), b"before and after");
+}
+
+#[test]
+fn the_end_is_heard_even_with_a_full_queue() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::SeqPacket);
+    while c.sockets[&client].stats().overloads == 0 {
+        c.inject(client, conn(server, client.port, ErrorCode::Ok, &[1; 66_000]));
+    }
+    // fill what is left
+    while c.sockets[&client].stats().overloads < 10 {
+        c.inject(client, conn(server, client.port, ErrorCode::Ok, b"x"));
+    }
+    c.inject(client, conn(server, client.port, ErrorCode::ConnShutdown, b""));
+    while c.recv(client, 66_000).unwrap() != b"" {}
+    assert_eq!(c.state(client), State::Disconnecting);
 }

@@ -106,7 +106,7 @@ fn the_queue_limit_grows_with_importance_and_overload_comes_back() {
         let sender = c.open(B, SocketKind::Rdm);
         c.set(sender, SocketOption::DestDroppable, 0);
         c.set(sender, SocketOption::Importance, importance);
-        let fits = ((512 * 1024 << importance) - 1) / (10_000 + 32 + 128);
+        let fits = (((512 * 1024) << importance) - 1) / (10_000 + 32 + 128);
         for _ in 0..fits + 3 {
             c.send_to(sender, &[1; 10_000], Destination::Port(receiver)).unwrap();
             c.run();

@@ -96,6 +96,9 @@ impl Uplink for Access<'_> {
     }
 
     fn bind(&mut self, port: u32, range: ServiceRange, scope: Scope) -> Result<(), BindError> {
+        if range.service < crate::limits::RESERVED_TYPES {
+            return Err(BindError::Reserved);
+        }
         self.wire.bindings.push((range, scope, PortId { port, node: self.own }));
         Ok(())
     }

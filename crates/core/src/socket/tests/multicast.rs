@@ -190,3 +190,12 @@ fn a_flood_of_lone_switch_marks_is_bounded() {
     }
     assert_eq!(n, 512 * 1024 / (45 + 128));
 }
+
+#[test]
+fn the_source_droppable_bit_of_a_multicast_is_left_to_the_method() {
+    let mut c = Cluster::new();
+    c.bound(A, SocketKind::Dgram, 500);
+    let sender = c.open(B, SocketKind::Dgram);
+    c.send_to(sender, b"x", Destination::Range(ServiceRange::new(500, 0, 9))).unwrap();
+    assert!(!c.take_log()[0].is_replicast());
+}

@@ -181,3 +181,17 @@ fn on_one_node_at_most_1500_bytes_are_collected() {
     let largest = c.take_log().iter().map(|m| m.size()).max();
     assert_eq!(largest, Some(1500));
 }
+
+#[test]
+fn collecting_pays_from_two_writes_a_message() {
+    // the acknowledgement finds that many writes collected in one message
+    for (writes, pays) in [(1, false), (2, true)] {
+        let mut c = Cluster::new();
+        let (client, _) = c.pair(SocketKind::Stream);
+        burst(&mut c, client, 5 + writes);
+        c.run();
+        let log = c.take_log();
+        let rest: Vec<_> = log.iter().filter(|m| m.is_data()).map(|m| (m.size(), m.ack_required())).collect();
+        assert_eq!(rest, [(24 + 100 * writes, pays)]);
+    }
+}
