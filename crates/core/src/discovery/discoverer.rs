@@ -2,7 +2,6 @@
 
 use thiserror::Error;
 
-use super::message::{DiscoveryKind, DiscoveryMessage, same_medium, with_scope_of};
 use super::own::OwnAddress;
 use super::rate::RateLimit;
 use super::{KnownNodes, in_domain, is_exact};
@@ -10,7 +9,7 @@ use crate::addr::{NodeAddr, NodeId};
 use crate::error::WireError;
 use crate::limits::MAX_PEERS;
 use crate::time::Time;
-use crate::wire::{MediaAddr, Message, View};
+use crate::wire::{DiscoveryKind, DiscoveryMessage, MediaAddr, Message, View, same_medium, with_scope_of};
 
 /// First interval between requests, milliseconds; also the interval of trial messages. Spec: tipc.md §4.5.
 const FIRST_MS: u64 = 125;

@@ -5,17 +5,16 @@
 //! to the node layer, which asks [`evaluate`] what to do about it. Spec: tipc.md §4.2 to §4.6.
 
 mod discoverer;
-mod message;
 mod own;
 mod rate;
 #[cfg(test)]
 mod tests;
 
 pub use discoverer::{Discoverer, DiscovererConfig, Neighbour, Output, Refusal, Relation};
-pub use message::{DiscoveryKind, DiscoveryMessage};
 pub use own::{AddressState, OwnAddress};
 
 use crate::addr::{NodeAddr, NodeId};
+pub use crate::wire::{DiscoveryKind, DiscoveryMessage};
 
 /// What discovery must know of the nodes that the node layer keeps.
 pub trait KnownNodes {

@@ -6,60 +6,13 @@ use thiserror::Error;
 
 use super::MAX_WAITING_UPDATES;
 use super::table::{Change, NameTable, PublishError};
-use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
-use crate::wire::{INTERNAL_HEADER, Message, User, View, seq};
+use crate::addr::{Binding, NodeAddr, PortId, Scope};
+use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem, User, View, seq};
 
 /// Message type: bindings made.
 const PUBLICATION: u8 = 0;
 /// Message type: bindings withdrawn.
 const WITHDRAWAL: u8 = 1;
-/// Size of one binding in a message, bytes.
-const ITEM: usize = 20;
-
-/// One binding in a message; its node is the origin of the message. Spec: tipc.md §3.7.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NameItem {
-    /// What is bound; may be upside down on the wire.
-    pub range: ServiceRange,
-    /// Port of the socket.
-    pub port: u32,
-    /// Key of the binding.
-    pub key: u32,
-}
-
-impl NameItem {
-    /// The 20 bytes of the item.
-    #[must_use]
-    pub fn to_bytes(self) -> [u8; ITEM] {
-        let words = [self.range.service, self.range.lower, self.range.upper, self.port, self.key];
-        let mut bytes = [0; ITEM];
-        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_be_bytes());
-        }
-        bytes
-    }
-
-    /// Reads the 20 bytes of an item.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8; ITEM]) -> Self {
-        let mut words = bytes.chunks_exact(4).map(|c| c.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)));
-        let mut next = || words.next().unwrap_or(0);
-        let range = ServiceRange::new(next(), next(), next());
-        Self { range, port: next(), key: next() }
-    }
-
-    /// The items of a name message; trailing bytes that do not make a whole one are ignored.
-    pub fn all(message: View<'_>) -> impl Iterator<Item = NameItem> + '_ {
-        message.payload().as_chunks::<ITEM>().0.iter().map(Self::from_bytes)
-    }
-}
-
-impl From<&Binding> for NameItem {
-    fn from(b: &Binding) -> Self {
-        Self { range: b.range, port: b.port.port, key: b.key }
-    }
-}
-
 /// Sender side: turns own bindings into messages.
 #[derive(Clone, Debug)]
 pub struct Distributor {
@@ -97,7 +50,7 @@ impl Distributor {
     /// the peer carries in one packet, bytes. Spec: tipc.md §6.4, §6.5.
     #[must_use]
     pub fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
-        let per_message = (mss.saturating_sub(INTERNAL_HEADER) / ITEM).max(1);
+        let per_message = (mss.saturating_sub(INTERNAL_HEADER) / NAME_ITEM_LEN).max(1);
         let own = table.own_cluster_bindings();
         let mut messages: Vec<Message> = own
             .chunks(per_message)

@@ -15,7 +15,8 @@ mod tests;
 #[cfg(test)]
 mod vector_tests;
 
-pub use distribute::{Distributor, NameItem, NameReceiver, NameReport, NamesOutOfStep};
+pub use crate::wire::NameItem;
+pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 pub use table::{Change, Destinations, Lookup, NameTable, PublishError, ScopeRule, UnbindError};
 
 /// User bindings on one node; types 0, 1 and 2 are not counted. Spec: tipc.md §1.2.

@@ -2,11 +2,11 @@
 
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
-use super::returned::reverse;
 use super::state::{Event, State};
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
 use crate::time::Time;
+use crate::wire::reverse;
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, Packet, User};
 
 /// The peer of an idle connection is probed this often, milliseconds. Spec: tipc.md §8.4.

@@ -2,13 +2,13 @@
 
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
-use super::returned::reverse;
 use super::state::{Event, State};
 use super::twins::Filtered;
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
 use crate::limits::capability;
 use crate::time::Time;
+use crate::wire::reverse;
 use crate::wire::{ErrorCode, Message, MessageType, User};
 
 /// What becomes of a message.

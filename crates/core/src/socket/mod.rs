@@ -14,7 +14,6 @@ mod nagle;
 mod options;
 mod queue;
 mod recv;
-mod returned;
 mod send;
 mod setup;
 mod state;
@@ -26,10 +25,10 @@ mod uplink;
 #[cfg(test)]
 mod tests;
 
+pub use crate::wire::reverse;
 pub use endpoint::Endpoint;
 pub use error::{AcceptError, ConnectError, Errno, OptionError, RecvError, SendError, StateError};
 pub use options::{OptionValue, SocketOption};
-pub use returned::reverse;
 pub use state::State;
 pub use types::{
     Destination, EndpointStats, Method, Readiness, Received, RecvOptions, Returned, SocketKind, WaitReason,

@@ -3,13 +3,12 @@
 //! [`TopologyServer`] is the server's side for any number of connections; what an application sends and receives
 //! stands in [`Subscription`] and [`TopologyEvent`].
 
-mod codec;
 mod server;
 
 #[cfg(test)]
 mod tests;
 
-pub use codec::{
+pub use crate::wire::{
     ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, TopologyEvent,
 };
 pub use server::{Close, TopologyServer, TopologyStats};

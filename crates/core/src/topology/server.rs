@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
 
-use super::codec::{
-    ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, encode,
-};
 use super::{
     MAX_ALL_WAITING_EVENTS, MAX_CONNECTION_SUBSCRIPTIONS, MAX_CONNECTIONS, MAX_SUBSCRIPTIONS,
     MAX_WAITING_EVENTS,
 };
 use crate::addr::{Binding, PortId, Scope, ServiceRange};
 use crate::time::Time;
+use crate::wire::{
+    ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, encode_event,
+};
 
 /// Why the server ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
@@ -195,7 +195,7 @@ impl TopologyServer {
         } else {
             let found = snapshot(wish.range, wish.filter.has(Filter::PORTS));
             let wanted = found.iter().filter(|b| entry.wants(b, true));
-            wanted.map(|b| encode(EventKind::Published, b.range, b.port, raw, order)).collect()
+            wanted.map(|b| encode_event(EventKind::Published, b.range, b.port, raw, order)).collect()
         };
         self.subscriptions.insert(id, entry);
         for event in events {
@@ -248,7 +248,7 @@ impl TopologyServer {
         let told = same_type.iter().rev().filter_map(|id| self.subscriptions.get(id));
         let told = told.filter(|e| e.wants(binding, edge));
         let events: Vec<_> = told
-            .map(|e| (e.connection, encode(kind, binding.range, binding.port, &e.raw, e.order)))
+            .map(|e| (e.connection, encode_event(kind, binding.range, binding.port, &e.raw, e.order)))
             .collect();
         for (connection, event) in events {
             self.queue_or_close(connection, event);
@@ -276,7 +276,8 @@ impl TopologyServer {
         {
             let Some(entry) = self.subscriptions.get(&id) else { return };
             let connection = entry.connection;
-            let event = encode(EventKind::Timeout, entry.range, PortId::default(), &entry.raw, entry.order);
+            let event =
+                encode_event(EventKind::Timeout, entry.range, PortId::default(), &entry.raw, entry.order);
             if let Some(owner) = self.connections.get_mut(&connection) {
                 owner.subscriptions.remove(&id);
             }

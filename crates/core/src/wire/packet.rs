@@ -391,18 +391,23 @@ impl<B: AsRef<[u8]>> Packet<B> {
         self.origin_port()
     }
 
-    /// True if a header has room for the fields of its user and type. Spec: tipc.md §14.2.
+    /// Smallest header that has room for the fields of the user and type, bytes. Spec: tipc.md §14.2.
     #[must_use]
-    pub fn header_fits(&self) -> bool {
-        let need = match (self.user(), self.message_type()) {
+    pub fn required_header(&self) -> usize {
+        match (self.user(), self.message_type()) {
             (u, MessageType::Conn) if u.is_data() => SHORT_HEADER,
             (u, MessageType::Direct) if u.is_data() => super::BASIC_HEADER,
             (u, MessageType::Named) if u.is_data() => NAMED_HEADER,
             (u, _) if u.is_data() => MULTICAST_HEADER,
             (User::LinkConfig, _) => super::DISCOVERY_HEADER,
             _ => super::INTERNAL_HEADER,
-        };
-        self.header_size() >= need
+        }
+    }
+
+    /// True if a header has room for the fields of its user and type. Spec: tipc.md §14.2.
+    #[must_use]
+    pub fn header_fits(&self) -> bool {
+        self.header_size() >= self.required_header()
     }
 }
 

@@ -2,10 +2,10 @@
 
 use core::net::SocketAddr;
 
+use super::{DISCOVERY_HEADER, MEDIA_INFO_LEN, MediaAddr, Message, User, View};
 use crate::addr::{ClusterId, NodeAddr, NodeId};
 use crate::error::WireError;
 use crate::limits::capability;
-use crate::wire::{DISCOVERY_HEADER, MEDIA_INFO_LEN, MediaAddr, Message, User, View};
 
 /// Where the media address info starts in the message, bytes.
 const MEDIA_OFFSET: usize = 20;
@@ -51,7 +51,7 @@ pub struct DiscoveryMessage {
 }
 
 impl DiscoveryMessage {
-    /// The message as bytes: 76 of them.
+    /// The message as bytes: 76 of them, or 60 from a node without 128-bit identity.
     #[must_use]
     pub fn build(&self) -> Message {
         let kind = match self.kind {
@@ -60,7 +60,9 @@ impl DiscoveryMessage {
             DiscoveryKind::Trial => 2,
             DiscoveryKind::TrialFail => 3,
         };
-        let mut message = Message::build(User::LinkConfig, kind, DISCOVERY_HEADER, &self.identity.0);
+        let has_id = self.capabilities & capability::NODE_ID128 != 0;
+        let id = if has_id { &self.identity.0[..] } else { &[] };
+        let mut message = Message::build(User::LinkConfig, kind, DISCOVERY_HEADER, id);
         message.set_non_sequenced(true);
         message.set_signature(self.signature);
         message.set_capabilities(self.capabilities); // last: shares bit 15 with the signature
@@ -136,7 +138,7 @@ fn check_reachable(media: &MediaAddr) -> Result<(), WireError> {
 }
 
 /// `heard`, completed by what a message cannot carry: an IPv6 link-local address needs the interface of `own`.
-pub(super) fn with_scope_of(heard: MediaAddr, own: &MediaAddr) -> MediaAddr {
+pub(crate) fn with_scope_of(heard: MediaAddr, own: &MediaAddr) -> MediaAddr {
     match (heard, own) {
         (MediaAddr::Udp(SocketAddr::V6(mut at)), MediaAddr::Udp(SocketAddr::V6(own)))
             if at.ip().is_unicast_link_local() =>
@@ -149,7 +151,7 @@ pub(super) fn with_scope_of(heard: MediaAddr, own: &MediaAddr) -> MediaAddr {
 }
 
 /// True if both are of one medium, and over UDP of one IP version: frames can go from one to the other.
-pub(super) fn same_medium(a: &MediaAddr, b: &MediaAddr) -> bool {
+pub(crate) fn same_medium(a: &MediaAddr, b: &MediaAddr) -> bool {
     match (a, b) {
         (MediaAddr::Ethernet(_), MediaAddr::Ethernet(_)) => true,
         (MediaAddr::Udp(a), MediaAddr::Udp(b)) => a.is_ipv4() == b.is_ipv4(),

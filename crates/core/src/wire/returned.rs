@@ -1,8 +1,8 @@
 //! Sending a message back to where it came from. Spec: tipc.md §2.5.
 
+use super::{BASIC_HEADER, ErrorCode, Message, SHORT_HEADER};
 use crate::addr::NodeAddr;
 use crate::limits::MAX_RETURNED_DATA;
-use crate::wire::{BASIC_HEADER, ErrorCode, Message, Packet, SHORT_HEADER};
 
 /// Turns `msg`, which cannot be delivered on node `own` for the reason `code`, into the message that goes back to
 /// its sender, whose node is its destination node then. `None` if it must be dropped instead: because its sender
@@ -37,7 +37,7 @@ fn with_node_fields(msg: Message) -> Message {
     }
     let data = msg.data();
     let data = data.get(..MAX_RETURNED_DATA).unwrap_or(data);
-    let mut longer = Packet::build(msg.user(), msg.kind(), BASIC_HEADER, data);
+    let mut longer = Message::build(msg.user(), msg.kind(), BASIC_HEADER, data);
     let header_and_size = (0xf << 21) | 0x1_ffff;
     longer.set_word(0, msg.word(0) & !header_and_size | longer.word(0) & header_and_size);
     for word in 1..SHORT_HEADER / 4 {

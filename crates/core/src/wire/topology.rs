@@ -70,7 +70,7 @@ impl Filter {
     pub const NO_INITIAL_STATE: Filter = Filter(0x80);
 
     /// Bits by which a server recognises the byte order.
-    pub(super) const ORDER_MARK: Filter = Filter(7);
+    pub(crate) const ORDER_MARK: Filter = Filter(7);
 
     /// True if any bit of `other` is set.
     #[must_use]
@@ -175,7 +175,7 @@ impl TopologyEvent {
     #[must_use]
     pub fn to_bytes(&self, order: ByteOrder) -> [u8; EVENT_LEN] {
         let subscription = self.subscription.to_bytes(order);
-        encode(self.kind, self.found, self.port, &subscription, order)
+        encode_event(self.kind, self.found, self.port, &subscription, order)
     }
 
     /// Reads an event that a server sent in answer to a subscription in `order`.
@@ -201,7 +201,7 @@ impl TopologyEvent {
 }
 
 /// An event with a byte-for-byte copy of the subscription.
-pub(super) fn encode(
+pub(crate) fn encode_event(
     kind: EventKind,
     found: ServiceRange,
     port: PortId,

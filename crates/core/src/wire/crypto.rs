@@ -1,0 +1,175 @@
+//! Encrypted packets, seen from outside, and the message that hands out keys. Spec: tipc.md §12.2, §12.6.
+
+use super::{Envelope, Message, User, View};
+use crate::addr::{NodeAddr, NodeId};
+use crate::error::WireError;
+
+/// Version that marks an encrypted packet.
+pub const ENCRYPTED_VERSION: u8 = 7;
+/// Size of the tag at the end, bytes.
+const TAG: usize = 16;
+/// Header before the source, bytes.
+const FIXED: usize = 12;
+
+/// An encrypted packet: its outer header, and what cannot be read without the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encrypted<'a> {
+    /// User code in the clear: 7 for STATE, 13 for LINK_CONFIG, else 0.
+    pub user: User,
+    /// Meant for one node, not for all.
+    pub destined: bool,
+    /// Key of the sender, 0 for its master key.
+    pub tx_slot: u8,
+    /// The sender's active key of the receiver.
+    pub rx_slot: u8,
+    /// The sender wants a sign of life for its key.
+    pub keepalive: bool,
+    /// The sender has a master key.
+    pub has_master: bool,
+    /// The sender has no key of the receiver.
+    pub no_rx_key: bool,
+    /// Bits without meaning: the lowest of byte 1, then bytes 2 and 3.
+    pub reserved: (bool, u16),
+    /// Number of the packet under its key.
+    pub seqno: u64,
+    /// Who sent it.
+    pub source: EncryptedSource,
+    /// The message and the tag, encrypted.
+    pub ciphertext: &'a [u8],
+}
+
+/// The sender of an encrypted packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncryptedSource {
+    /// By address.
+    Node(NodeAddr),
+    /// By identity, in discovery.
+    Identity(NodeId),
+}
+
+impl<'a> Encrypted<'a> {
+    /// True if a frame claims to be encrypted.
+    #[must_use]
+    pub fn is_encrypted(frame: &[u8]) -> bool {
+        frame.first().is_some_and(|b| b >> 5 == ENCRYPTED_VERSION)
+    }
+
+    /// Reads the outer header.
+    ///
+    /// # Errors
+    /// [`WireError`] if the packet is not encrypted or too short to hold anything.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
+        let truncated = |need| WireError::Truncated { need, have: frame.len() };
+        let (head, rest) = frame.split_first_chunk::<FIXED>().ok_or(truncated(FIXED))?;
+        let [b0, b1, b2, b3, seqno @ ..] = head;
+        if b0 >> 5 != ENCRYPTED_VERSION {
+            return Err(WireError::Version(b0 >> 5));
+        }
+        let user = User::from(b0 >> 1 & 0xf);
+        let (source, ciphertext) = if user == User::LinkConfig {
+            let (id, rest) = rest.split_first_chunk::<16>().ok_or(truncated(FIXED + 16))?;
+            (EncryptedSource::Identity(NodeId(*id)), rest)
+        } else {
+            let (node, rest) = rest.split_first_chunk::<4>().ok_or(truncated(FIXED + 4))?;
+            (EncryptedSource::Node(NodeAddr(u32::from_be_bytes(*node))), rest)
+        };
+        if ciphertext.len() <= TAG {
+            return Err(truncated(frame.len() - ciphertext.len() + TAG + 1));
+        }
+        Ok(Self {
+            user,
+            destined: b0 & 1 != 0,
+            tx_slot: b1 >> 6,
+            rx_slot: b1 >> 4 & 3,
+            keepalive: b1 & 8 != 0,
+            has_master: b1 & 4 != 0,
+            no_rx_key: b1 & 2 != 0,
+            reserved: (b1 & 1 != 0, u16::from_be_bytes([*b2, *b3])),
+            seqno: u64::from_be_bytes(*seqno),
+            source,
+            ciphertext,
+        })
+    }
+
+    /// The packet as bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let flag = |set: bool, bit: u8| u8::from(set) << bit;
+        let flags = flag(self.keepalive, 3) | flag(self.has_master, 2) | flag(self.no_rx_key, 1);
+        let mut bytes = vec![
+            ENCRYPTED_VERSION << 5 | u8::from(self.user) << 1 | u8::from(self.destined),
+            self.tx_slot << 6 | (self.rx_slot & 3) << 4 | flags | u8::from(self.reserved.0),
+        ];
+        bytes.extend_from_slice(&self.reserved.1.to_be_bytes());
+        bytes.extend_from_slice(&self.seqno.to_be_bytes());
+        match self.source {
+            EncryptedSource::Node(node) => bytes.extend_from_slice(&node.0.to_be_bytes()),
+            EncryptedSource::Identity(id) => bytes.extend_from_slice(&id.0),
+        }
+        bytes.extend_from_slice(self.ciphertext);
+        bytes
+    }
+}
+
+/// Length of the algorithm name, bytes.
+const ALGORITHM: usize = 32;
+/// Salt in a key blob, bytes.
+const SALT: usize = 4;
+/// Smallest and largest key blob, bytes: AES-128 or AES-256, with salt.
+const KEY_BLOB: core::ops::RangeInclusive<usize> = 16 + SALT..=32 + SALT;
+
+/// MSG_CRYPTO: a session key for another node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyDistribution<'a> {
+    /// Counts the keys that the sender handed out.
+    pub generation: u16,
+    /// 1 cluster key, 2 key of one node.
+    pub mode: u8,
+    /// Name of the algorithm, NUL padded.
+    pub algorithm: &'a [u8; ALGORITHM],
+    /// Key and salt, 20 to 36 bytes.
+    pub key: &'a [u8],
+}
+
+impl core::fmt::Debug for KeyDistribution<'_> {
+    /// Does not show the key.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "KeyDistribution generation {} mode {}", self.generation, self.mode)
+    }
+}
+
+impl<'a> KeyDistribution<'a> {
+    /// Reads a MSG_CRYPTO message.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is none, or the lengths of key and message do not agree or exceed the limits.
+    pub fn parse(v: View<'a>) -> Result<Self, WireError> {
+        super::expect_user(v, User::Crypto)?;
+        super::expect_header(v)?;
+        if v.kind() != 0 {
+            return Err(WireError::Type { user: User::Crypto.into(), kind: v.kind() });
+        }
+        let data = v.payload();
+        let truncated = WireError::Truncated { need: ALGORITHM + 4 + KEY_BLOB.start(), have: data.len() };
+        let (algorithm, rest) = data.split_first_chunk::<ALGORITHM>().ok_or(truncated)?;
+        let (len, key) = rest.split_first_chunk::<4>().ok_or(truncated)?;
+        if key.len() < *KEY_BLOB.start() {
+            return Err(truncated);
+        }
+        if u32::from_be_bytes(*len) as usize != key.len() || !KEY_BLOB.contains(&key.len()) {
+            return Err(WireError::Malformed("key distribution: key length"));
+        }
+        let word = v.word(4);
+        Ok(Self { generation: (word >> 16) as u16, mode: (word & 0xf) as u8, algorithm, key })
+    }
+
+    /// The message as bytes.
+    #[must_use]
+    pub fn to_message(&self, envelope: &Envelope) -> Message {
+        let len = (self.key.len() as u32).to_be_bytes();
+        let data = [&self.algorithm[..], &len, self.key].concat();
+        let mut m = envelope.message(User::Crypto, 0, &data);
+        m.set_word(4, u32::from(self.generation) << 16 | u32::from(self.mode & 0xf));
+        m
+    }
+}
