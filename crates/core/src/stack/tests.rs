@@ -4,7 +4,7 @@ use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};
 use crate::config::{BearerConfig, StackConfig};
 use crate::outbox::Target;
-use crate::socket::{Destination, RecvOptions, SocketKind};
+use crate::socket::{Destination, RecvOptions, SendError, SocketKind};
 use crate::wire::MediaAddr;
 
 /// Some nodes on one network without delay.
@@ -12,17 +12,20 @@ struct Lan {
     now: Time,
     nodes: Vec<Stack>,
     events: Vec<Vec<Event>>,
-    /// Nodes whose frames are lost, both ways.
-    cut: Vec<bool>,
-    frames: usize,
+    /// (node, network) whose frames are lost, both ways.
+    cut: Vec<(usize, u8)>,
 }
 
-fn media(node: usize) -> MediaAddr {
-    MediaAddr::Udp(format!("127.0.0.{}:6118", node + 1).parse().unwrap())
+fn media(node: usize, net: u8) -> MediaAddr {
+    MediaAddr::Udp(format!("127.0.{net}.{}:6118", node + 1).parse().unwrap())
 }
 
 impl Lan {
     fn new(count: usize) -> Self {
+        Self::with_networks(count, 1)
+    }
+
+    fn with_networks(count: usize, networks: u8) -> Self {
         let now = Time::from_millis(1000);
         let nodes = (0..count).map(|i| {
             let config = StackConfig {
@@ -32,15 +35,12 @@ impl Lan {
             };
             Stack::new(now, config)
         });
-        let mut lan = Self {
-            now,
-            nodes: nodes.collect(),
-            events: vec![Vec::new(); count],
-            cut: vec![false; count],
-            frames: 0,
-        };
-        for i in 0..count {
-            lan.nodes[i].enable_bearer(now, BearerConfig::new("udp:U", media(i), 1472)).unwrap();
+        let mut lan = Self { now, nodes: nodes.collect(), events: vec![Vec::new(); count], cut: Vec::new() };
+        for (i, node) in lan.nodes.iter_mut().enumerate() {
+            for net in 0..networks {
+                let name = ["udp:U", "udp:V"][usize::from(net)];
+                node.enable_bearer(now, BearerConfig::new(name, media(i, net), 1472)).unwrap();
+            }
         }
         lan
     }
@@ -52,14 +52,14 @@ impl Lan {
                 let batch = core::mem::take(self.nodes[from].frames());
                 for frame in batch.frames() {
                     moved = true;
-                    self.frames += 1;
                     for to in 0..self.nodes.len() {
                         let wanted = match frame.to {
                             Target::Broadcast => to != from,
-                            Target::Unicast(at) => at == media(to),
+                            Target::Unicast(at) => at == media(to, frame.bearer),
                         };
-                        if wanted && !self.cut[from] && !self.cut[to] {
-                            self.nodes[to].receive(self.now, 0, batch.frame(frame));
+                        let lost = self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
+                        if wanted && !lost {
+                            self.nodes[to].receive(self.now, frame.bearer, batch.frame(frame));
                         }
                     }
                 }
@@ -151,14 +151,14 @@ fn connections_cross_both_ways_and_break_with_the_node() {
     lan.nodes[0].send(lan.now, server, b"pong", None).unwrap();
     lan.run(10);
     assert_eq!(lan.recv(1, client), b"pong");
-    lan.cut[0] = true;
+    lan.cut.push((0, 0));
     lan.run(5000);
     assert_eq!((lan.up(0), lan.up(1)), (0, 0));
     for (node, port) in [(0, server), (1, client)] {
         assert!(lan.nodes[node].endpoint(port).unwrap().readiness().hung_up, "node {node}");
     }
     assert_eq!(lan.nodes[1].bindings().iter().filter(|b| b.range == RANGE).count(), 0);
-    lan.cut[0] = false;
+    lan.cut.clear();
     lan.run(5000);
     assert_eq!((lan.up(0), lan.up(1)), (1, 1), "{:?}", lan.events);
     assert_eq!(lan.nodes[1].bindings().iter().filter(|b| b.range == RANGE).count(), 1);
@@ -192,4 +192,61 @@ fn a_multicast_reaches_everybody_once() {
             );
         }
     }
+}
+
+#[test]
+fn traffic_survives_the_loss_of_one_of_two_links() {
+    let mut lan = Lan::with_networks(2, 2);
+    lan.run(5000);
+    let up = |lan: &Lan, node: usize| lan.nodes[node].links().iter().filter(|l| l.up && l.active).count();
+    assert_eq!((up(&lan, 0), up(&lan, 1)), (2, 2), "{:?}", lan.nodes[0].links());
+    let listener = lan.nodes[0].open(lan.now, SocketKind::SeqPacket).unwrap();
+    lan.nodes[0].bind(lan.now, listener, RANGE, Scope::Cluster).unwrap();
+    lan.nodes[0].listen(lan.now, listener).unwrap();
+    lan.run(10);
+    let pairs: Vec<(u32, u32)> = (0..8)
+        .map(|_| {
+            let client = lan.nodes[1].open(lan.now, SocketKind::SeqPacket).unwrap();
+            lan.nodes[1].connect(lan.now, client, Some(Destination::service(18888, 17))).unwrap();
+            lan.run(10);
+            (client, lan.nodes[0].accept(lan.now, listener).unwrap().0)
+        })
+        .collect();
+    lan.run(10);
+    // (sender's node and port, receiver's node and port, sent, received)
+    let mut flows: Vec<((usize, u32), (usize, u32), u32, u32)> =
+        pairs.iter().flat_map(|(c, s)| [((1, *c), (0, *s), 0, 0), ((0, *s), (1, *c), 0, 0)]).collect();
+    let mut round = |lan: &mut Lan, millis: u64| {
+        for _ in 0..millis / 10 {
+            for ((node, port), _, sent, _) in &mut flows {
+                let data = [&sent.to_be_bytes()[..], &[7; 2000]].concat();
+                match lan.nodes[*node].send(lan.now, *port, &data, None) {
+                    Ok(_) => *sent += 1,
+                    Err(e) => assert_eq!(e, SendError::WouldBlock),
+                }
+            }
+            lan.run(10);
+        }
+        lan.run(6000);
+        for (_, (node, port), sent, received) in &mut flows {
+            let mut buffer = vec![0; 3000];
+            while let Ok(got) = lan.nodes[*node].recv(lan.now, *port, &mut buffer, RecvOptions::default()) {
+                assert_eq!(got.len, 2004, "node {node}: {:?}", got.returned);
+                assert_eq!(u32::from_be_bytes(buffer[..4].try_into().unwrap()), *received, "node {node}");
+                *received += 1;
+            }
+            assert_eq!(sent, received, "to node {node}");
+        }
+    };
+    for (net, cut) in [(0, true), (0, false), (1, true), (1, false)] {
+        lan.cut.retain(|(_, n)| *n != net);
+        if cut {
+            lan.cut.push((0, net));
+        }
+        round(&mut lan, 200);
+        let links = if cut { 1 } else { 2 };
+        assert_eq!((up(&lan, 0), up(&lan, 1)), (links, links), "{net} {cut} {:?}", lan.events);
+        round(&mut lan, 200);
+    }
+    assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::NodeDown(_))), "{:?}", lan.events);
 }
