@@ -57,7 +57,8 @@ impl Lan {
                             Target::Broadcast => to != from,
                             Target::Unicast(at) => at == media(to, frame.bearer),
                         };
-                        let lost = self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
+                        let lost =
+                            self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
                         if wanted && !lost {
                             self.nodes[to].receive(self.now, frame.bearer, batch.frame(frame));
                         }
