@@ -22,9 +22,10 @@ pub(super) struct Bearers {
 }
 
 impl Bearers {
-    /// A link over `bearer` came up; `mtu` in bytes.
+    /// A link over `bearer` came up; `mtu` in bytes: the smallest of its links counts.
     pub(super) fn link_up(&mut self, bearer: BearerId, mtu: usize, has_broadcast: bool) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
+            let mtu = if slot.links == 0 { mtu } else { mtu.min(slot.mtu) };
             *slot = Bearer { links: slot.links + 1, mtu, has_broadcast };
         }
     }

@@ -406,6 +406,9 @@ fn one_bearer_that_reaches_all_is_enough() {
     assert_eq!(targets(&mut b, 1, 1), (vec![1], 14_000, false));
     b.link_up(7, 100, true); // no such bearer
     assert_eq!(b.mtu(), 14_000);
+    b.link_up(1, 1280, false);
+    b.link_up(1, 9000, false);
+    assert_eq!(b.mtu(), 1280, "the peer with the smallest MTU counts");
 }
 
 #[test]
