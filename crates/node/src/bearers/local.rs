@@ -35,6 +35,9 @@ const DIRECTORY_TURN: u32 = 16;
 /// When to look again after a file was let go: the kernel says so just before the lock is free.
 const SECOND_LOOK: Duration = Duration::from_millis(50);
 
+/// How often to look where the system has no directory watch left to give.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
 /// What a local bearer is made from.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
@@ -56,9 +59,9 @@ impl Default for LocalConfig {
 pub struct LocalBearer {
     udp: UdpBearer,
     registry: Registry,
-    watch: DirWatch,
+    watch: Option<DirWatch>,
     timer: Timer,
-    second_look: Option<Duration>,
+    next_look: Option<Duration>,
     calls: u32,
 }
 
@@ -74,11 +77,20 @@ impl LocalBearer {
         };
         private_dir(&directory)?;
         // Watching first: who publishes after our first look is in the watch.
-        let watch = DirWatch::new(&directory)?;
+        let watch = match DirWatch::new(&directory) {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                tracing::warn!(%error, "looking for local nodes twice a second instead");
+                None
+            }
+        };
         let udp = open_free_address(config)?;
         let registry = Registry::publish(&directory, udp.address())?;
         let mut bearer =
-            LocalBearer { udp, registry, watch, timer: Timer::new()?, second_look: None, calls: 0 };
+            LocalBearer { udp, registry, watch, timer: Timer::new()?, next_look: None, calls: 0 };
+        if bearer.watch.is_none() {
+            bearer.look_at(clock::monotonic() + LOOK_INTERVAL)?;
+        }
         bearer.refresh();
         Ok(bearer)
     }
@@ -117,24 +129,33 @@ impl LocalBearer {
     /// Follows the changes of the directory.
     fn look(&mut self) -> Result<(), BearerError> {
         let (mut changed, mut gone) = (false, false);
-        self.watch.take(&mut |change| match change {
-            Change::Appeared(name) => changed |= registry::address(&name).is_some(),
-            Change::Gone(name) => gone |= registry::address(&name).is_some(),
-            Change::Unknown => changed = true,
-        })?;
-        if self.second_look.is_some_and(|at| at <= clock::monotonic()) {
-            self.second_look = None;
-            self.timer.set(None)?;
+        if let Some(watch) = &self.watch {
+            watch.take(&mut |change| match change {
+                Change::Appeared(name) => changed |= registry::address(&name).is_some(),
+                Change::Gone(name) => gone |= registry::address(&name).is_some(),
+                Change::Unknown => changed = true,
+            })?;
+        }
+        let now = clock::monotonic();
+        if self.next_look.is_some_and(|at| at <= now) {
             changed = true;
+            self.next_look = None;
+            self.timer.set(None)?;
         }
         if gone {
-            self.second_look = Some(clock::monotonic() + SECOND_LOOK);
-            self.timer.set(self.second_look)?;
+            self.look_at(now + SECOND_LOOK)?;
+        } else if self.watch.is_none() && self.next_look.is_none() {
+            self.look_at(now + LOOK_INTERVAL)?;
         }
         if changed || gone {
             self.refresh();
         }
         Ok(())
+    }
+
+    fn look_at(&mut self, at: Duration) -> Result<(), BearerError> {
+        self.next_look = Some(at);
+        Ok(self.timer.set(self.next_look)?)
     }
 }
 
@@ -149,7 +170,8 @@ impl Bearer for LocalBearer {
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let mut fds = self.udp.fds();
-        fds.extend([self.watch.as_fd(), self.timer.as_fd()]);
+        fds.extend(self.watch.iter().map(AsFd::as_fd));
+        fds.push(self.timer.as_fd());
         fds
     }
 
@@ -229,6 +251,28 @@ mod tests {
             let [first, second, _, last] = pick(&mut rng).octets();
             assert!(first == 127 && second >= 2 && last != 0 && last != 255);
         }
+    }
+
+    #[test]
+    fn without_a_watch_newcomers_are_found_by_looking() {
+        let directory = std::env::temp_dir().join(format!("utipc-unwatched-{}", std::process::id()));
+        let config = LocalConfig { directory: Some(directory.clone()), ..LocalConfig::default() };
+        let mut first = LocalBearer::open(&config).unwrap();
+        first.watch = None;
+        let second = LocalBearer::open(&config).unwrap();
+        for peers in [1, 0] {
+            if peers == 0 {
+                std::fs::remove_file(directory.join(second.udp.address().to_string())).unwrap();
+            }
+            let end = clock::monotonic() + Duration::from_secs(20);
+            while first.peers().len() != peers {
+                assert!(clock::monotonic() < end, "{:?}", first.peers());
+                std::thread::sleep(Duration::from_millis(5));
+                first.receive(&mut |_, _| ()).unwrap();
+            }
+        }
+        drop((first, second));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

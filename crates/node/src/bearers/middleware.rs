@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -239,6 +240,10 @@ impl Bearer for Middleware {
 
     fn counters(&self) -> Counters {
         self.inner.counters()
+    }
+
+    fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
+        self.inner.add_remote(remote)
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Middleware`], which wraps any of them to lose, delay, duplicate, reorder, cut or record.
 //! All pass the same conformance suite, `tests/bearers.rs`.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use utipc_core::outbox::{BearerId, FrameBatch};
@@ -90,4 +91,16 @@ pub trait Bearer: Send {
 
     /// What has passed so far.
     fn counters(&self) -> Counters;
+
+    /// Copies broadcasts to `remote` too, from now on. Spec: tipc.md §4.1.
+    ///
+    /// # Errors
+    /// Unless this is a UDP bearer in replicast mode that can take this remote.
+    fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
+        Err(BearerError::Config {
+            bearer: self.name().to_owned(),
+            reason: format!("it finds its peers by itself and cannot take remote {remote}"),
+            remedy: "enable a UDP bearer with a unicast remote address",
+        })
+    }
 }

@@ -162,36 +162,6 @@ impl UdpBearer {
         Ok(bearer)
     }
 
-    /// Copies broadcasts to `remote` too, from now on. Adding it twice changes nothing.
-    ///
-    /// # Errors
-    /// In multicast mode, for a multicast address or one of the other IP version, or beyond 256.
-    pub fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
-        let refuse =
-            |reason: String, remedy| Err(BearerError::Config { bearer: self.name.clone(), reason, remedy });
-        if self.group.is_some() {
-            return refuse(
-                "it reaches its peers by multicast and takes no remotes".into(),
-                "enable it with a unicast remote address instead",
-            );
-        }
-        if remote.is_ipv4() != self.socket.local_address().is_ipv4() {
-            return refuse(format!("remote {remote} is of the other IP version"), "use one IP version");
-        }
-        if remote.ip().is_multicast() || remote.ip().is_unspecified() {
-            return refuse(format!("remote {remote} is not a unicast address"), "name one host");
-        }
-        let remote = scoped(remote, self.interface.index);
-        if self.remotes.contains(&remote) {
-            return Ok(());
-        }
-        if self.remotes.len() >= REMOTES_MAX {
-            return refuse(format!("it has {REMOTES_MAX} remotes already"), "use multicast");
-        }
-        self.remotes.push(remote);
-        Ok(())
-    }
-
     /// Stops copying broadcasts to `remote`; `false` if it was no remote.
     pub fn remove_remote(&mut self, remote: SocketAddr) -> bool {
         let remote = scoped(remote, self.interface.index);
@@ -356,6 +326,34 @@ impl Bearer for UdpBearer {
 
     fn counters(&self) -> Counters {
         self.tally.counters
+    }
+
+    /// Adding one twice changes nothing. Refused: multicast mode, a multicast address or one of
+    /// the other IP version, more than 256.
+    fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
+        let refuse =
+            |reason: String, remedy| Err(BearerError::Config { bearer: self.name.clone(), reason, remedy });
+        if self.group.is_some() {
+            return refuse(
+                "it reaches its peers by multicast and takes no remotes".into(),
+                "enable it with a unicast remote address instead",
+            );
+        }
+        if remote.is_ipv4() != self.socket.local_address().is_ipv4() {
+            return refuse(format!("remote {remote} is of the other IP version"), "use one IP version");
+        }
+        if remote.ip().is_multicast() || remote.ip().is_unspecified() {
+            return refuse(format!("remote {remote} is not a unicast address"), "name one host");
+        }
+        let remote = scoped(remote, self.interface.index);
+        if self.remotes.contains(&remote) {
+            return Ok(());
+        }
+        if self.remotes.len() >= REMOTES_MAX {
+            return refuse(format!("it has {REMOTES_MAX} remotes already"), "use multicast");
+        }
+        self.remotes.push(remote);
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use utipc_core::outbox::Target;
-use utipc_node::bearers::{Control, Direction, FaultCounters, Faults, Hub, Middleware};
+use utipc_node::bearers::{Bearer, Control, Direction, FaultCounters, Faults, Hub, Middleware};
 
 use crate::conformance::{Rig, frame};
 
@@ -99,4 +99,13 @@ fn a_cut_wire_carries_nothing_until_it_is_mended() {
     assert_eq!(control.counters(Direction::Receive).cut, 1);
     control.cut(false);
     assert_eq!(both(&mut bearers, 3), (1, 1));
+}
+
+#[test]
+fn a_bearer_that_takes_no_remotes_says_so_through_the_middleware() {
+    let hub = Hub::new();
+    let inner = hub.attach(utipc_core::wire::MediaAddr::Ethernet([2; 6]), 1500).unwrap();
+    let mut wrapped = Middleware::new(Box::new(inner), 0).unwrap();
+    let error = wrapped.add_remote("127.0.0.1:6118".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("127.0.0.1:6118") && error.contains("enable a UDP bearer"), "{error}");
 }
