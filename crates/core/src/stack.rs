@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
 
-use crate::addr::{Binding, NodeAddr, NodeId};
+use crate::addr::{Binding, NodeAddr, NodeId, PortId, ServiceAddr};
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
 use crate::outbox::{BearerId, FrameBatch};
@@ -174,6 +174,12 @@ impl Stack {
     #[must_use]
     pub fn bindings(&self) -> Vec<Binding> {
         self.switch.table().bindings()
+    }
+
+    /// The socket that the next anycast to a service address would go to; the next call may name another in its turn.
+    /// Port 0 leaves the choice to the other node. Spec: tipc.md §1.4.
+    pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<PortId> {
+        self.switch.resolve(to, domain).map(|found| PortId { port: found.port, node: found.node })
     }
 
     /// Counters of the switch.

@@ -1,3 +1,46 @@
-//! The utipc command line: demo, bench, management.
+//! `utipc`: the command line of utipc.
 
-fn main() {}
+mod bench;
+mod demo;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// TIPC in user space: demo and measurements.
+#[derive(Debug, Parser)]
+#[command(name = "utipc", version, after_help = "Set UTIPC_LOG=info (or debug) to see what the nodes report.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show two nodes that find each other, exchange messages and watch services come and go.
+    Demo(demo::Options),
+    /// Measure latency, throughput and more, beside TCP in the same run.
+    Bench(bench::Options),
+    /// One end of a measurement, started by `bench`.
+    #[command(hide = true)]
+    BenchPeer(bench::peer::Job),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let result = match cli.command {
+        Command::Demo(options) => demo::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::BenchPeer(job) => bench::peer::run(&job),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("utipc: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

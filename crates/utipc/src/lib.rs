@@ -1,1 +1,76 @@
-//! TIPC in user space: service addressing, reliable messaging and topology tracking.
+//! TIPC in user space: service addressing, reliable messaging and topology tracking, with no kernel module and no
+//! privileges.
+//!
+//! A [`Node`] is a full member of a TIPC cluster that lives in this process. Programs that start one with no
+//! arguments find each other on the same host; with a [bearer](Builder) they join a cluster of Linux kernel nodes and
+//! utipc nodes.
+//!
+//! # A message to a service
+//! A server *binds* a socket to a service address; a client sends to that address, wherever the server runs.
+//!
+//! ```
+//! use utipc::{Node, Scope, ServiceAddress};
+//!
+//! # fn main() -> utipc::Result<()> {
+//! let node = Node::start()?;
+//! let hello = ServiceAddress::new(18888, 17);
+//!
+//! let server = node.rdm()?;
+//! server.bind(hello, Scope::Cluster)?;
+//!
+//! let client = node.rdm()?;
+//! client.send_to(b"Hello World", hello)?;
+//!
+//! let request = server.receive()?;
+//! assert_eq!(request.data, b"Hello World");
+//! server.send_to(b"Uh ?", request.source)?;
+//! assert_eq!(client.receive()?.data, b"Uh ?");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to go from here
+//! | You want | Look at |
+//! |---|---|
+//! | a message to one server, to all servers, to a certain socket | [`Socket::send_to`] |
+//! | a connection: by request, by its first data, with `Read` and `Write` | [`Connection`], [`Listener`] |
+//! | to know which services, nodes and links are there, and when that changes | [`Topology`] |
+//! | timeouts, importance, would-block, why a call waits | [`Socket`] |
+//! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
+//! | UDP, Ethernet, identities, cluster number | [`Builder`] |
+//!
+//! # Who runs the node
+//! The thread that calls: a call that waits runs the node's event loop itself, so a message goes from the wire into the
+//! buffer of that call without a change of threads. While no call is in progress a background thread keeps links
+//! and names alive.
+
+mod builder;
+mod connection;
+mod error;
+mod info;
+mod node;
+mod socket;
+mod topology;
+
+pub use builder::Builder;
+pub use connection::{Connection, Listener};
+pub use error::{Error, Result};
+pub use info::{Counters, LinkInfo, PeerInfo};
+pub use node::Node;
+pub use socket::{Incoming, Socket};
+pub use topology::{Change, Event, Events, SubscriptionId, Topology};
+
+pub use utipc_core::addr::{
+    Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress, ServiceRange,
+};
+pub use utipc_core::socket::{
+    Destination, EndpointStats as SocketStats, Method, Received, RecvOptions, Returned, SocketKind, State,
+    WaitReason,
+};
+pub use utipc_core::wire::ErrorCode;
+
+/// What carries frames between nodes, for nodes with media of their own and for tests that lose, delay, reorder and
+/// record frames.
+pub mod bearers {
+    pub use utipc_node::bearers::*;
+}

@@ -41,12 +41,13 @@ pub use self::{
     tunnel::{Failover, failover_point, synch_point},
 };
 
+#[allow(unused_imports, reason = "the broadcast link is their other user")]
 pub(crate) use self::{
-    backlog::{Backlog, Level, Queued},
-    fragment::Fragments,
+    backlog::{Backlog, Level, MAX_BACKLOG, Queued},
+    fragment::{FragmentFault, Fragments, Reassembly},
     receive::{Arrival, GapBlock, MAX_GAP_BLOCKS, ReceiveQueue},
-    transmit::TransmitQueue,
-    unpack::{Carrier, UnpackStats, Unpacker},
+    transmit::{Sent, TransmitQueue},
+    unpack::{Carrier, UnpackStats, Unpacker, may_be_inside},
     window::Window,
 };
 

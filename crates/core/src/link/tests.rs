@@ -1,6 +1,5 @@
 //! Tests of the link layer.
 
-mod captures;
 mod data;
 mod fsm;
 mod handshake;

@@ -1,0 +1,286 @@
+//! What a node is made of, and one turn of its loop: frames in, timers, frames out, who is to be told.
+//! Which thread turns it is the business of `run.rs`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, OnceLock};
+use std::time::Duration;
+
+use utipc_core::config::{BearerConfig, StackConfig};
+use utipc_core::stack::Stack;
+use utipc_core::{BearerId, Time};
+use utipc_os::pollable::{Level, Pollable};
+use utipc_os::reactor::{Event as Ready, Interest, Reactor};
+use utipc_os::{OsError, clock};
+
+use crate::bearers::Bearer;
+use crate::observe::{Counters, Observer};
+use crate::run::StartError;
+
+/// Descriptors of one bearer that are watched, at most.
+const MAX_FDS: usize = 8;
+
+/// What to start a node with.
+#[derive(Default)]
+pub struct NodeConfig {
+    /// Identity, cluster and seed.
+    pub stack: StackConfig,
+    /// Its bearers, opened; none is legal: such a node serves its own process alone.
+    pub bearers: Vec<Plan>,
+    /// Name in logs and of the background thread; empty for none.
+    pub label: String,
+}
+
+/// A bearer and the properties of its links.
+pub struct Plan {
+    /// The opened bearer.
+    pub bearer: Box<dyn Bearer>,
+    /// Changes the properties that the core starts it with.
+    pub tune: Box<dyn Fn(&mut BearerConfig) + Send>,
+}
+
+impl Plan {
+    /// A bearer with the default properties.
+    #[must_use]
+    pub fn new(bearer: Box<dyn Bearer>) -> Self {
+        Self { bearer, tune: Box::new(|_| {}) }
+    }
+}
+
+/// Where the threads of one socket wait, and what an application may poll in its stead.
+#[derive(Debug, Default)]
+pub struct Slot {
+    pub(crate) ready: Condvar,
+    /// Threads that wait; changed under the engine's lock.
+    pub(crate) waiters: AtomicU32,
+    pub(crate) pollable: OnceLock<Pollable>,
+}
+
+/// Who turns the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// Nobody: the supervisor looks every few milliseconds whether it is wanted.
+    Nobody,
+    /// A thread that waits in a call.
+    Caller,
+    /// The background thread.
+    Supervisor,
+}
+
+pub(crate) struct Engine {
+    pub(crate) stack: Stack,
+    bearers: Vec<(BearerId, Box<dyn Bearer>)>,
+    sockets: HashMap<u32, Arc<Slot>>,
+    /// Those who wait for something that is not a socket: a node, a link.
+    pub(crate) observers: Arc<Slot>,
+    pub(crate) observer: Observer,
+    pub(crate) driver: Driver,
+    /// The event loop of calling threads; absent while one of them waits in it.
+    pub(crate) reactor: Option<Reactor>,
+    /// Slots with a waiting thread that does not drive.
+    pub(crate) waiting: Vec<Arc<Slot>>,
+    /// When the driver will look again by itself; [`Time::ZERO`] if nobody waits in an event loop.
+    pub(crate) armed: Time,
+    /// Calls and drives so far: how the supervisor sees whether anybody is at work.
+    pub(crate) calls: u64,
+    pub(crate) drives: u64,
+    /// Sockets that somebody polls from outside.
+    pub(crate) polled: u32,
+    /// The last time the wire was looked at.
+    pub(crate) looked: Time,
+    /// The supervisor waits for a notice and for nothing else.
+    pub(crate) supervisor_sleeps: bool,
+    pub(crate) stop: bool,
+}
+
+/// The time of the node's clock.
+pub(crate) fn now() -> Time {
+    Time::from_nanos(clock::monotonic_ns())
+}
+
+/// Where a bearer's descriptors are in a reactor: its index times [`MAX_FDS`], plus the descriptor's.
+fn token(bearer: usize, fd: usize) -> u64 {
+    (bearer * MAX_FDS + fd) as u64
+}
+
+impl Engine {
+    pub(crate) fn new(config: NodeConfig, label: Arc<str>) -> Result<Self, StartError> {
+        let now = now();
+        let mut engine = Self {
+            stack: Stack::new(now, config.stack),
+            bearers: Vec::new(),
+            sockets: HashMap::new(),
+            observers: Arc::default(),
+            observer: Observer::new(label),
+            driver: Driver::Nobody,
+            reactor: Some(Reactor::new()?),
+            waiting: Vec::new(),
+            armed: Time::ZERO,
+            calls: 0,
+            drives: 0,
+            polled: 0,
+            looked: now,
+            supervisor_sleeps: false,
+            stop: false,
+        };
+        for plan in config.bearers {
+            engine.enable(now, plan)?;
+        }
+        Ok(engine)
+    }
+
+    fn enable(&mut self, now: Time, plan: Plan) -> Result<(), StartError> {
+        let bearer = plan.bearer;
+        let mtu = u32::try_from(bearer.mtu()).unwrap_or(u32::MAX);
+        let mut config = BearerConfig::new(bearer.name(), bearer.local_address(), mtu);
+        config.has_broadcast = bearer.has_broadcast();
+        (plan.tune)(&mut config);
+        let id = self.stack.enable_bearer(now, config)?;
+        self.observer.bearer_enabled(id, &bearer.description());
+        self.bearers.push((id, bearer));
+        Ok(())
+    }
+
+    /// Makes `reactor` watch every bearer.
+    pub(crate) fn watch(&self, reactor: &Reactor) -> Result<(), OsError> {
+        for (index, (_, bearer)) in self.bearers.iter().enumerate() {
+            for (fd, descriptor) in bearer.fds().into_iter().take(MAX_FDS).enumerate() {
+                reactor.add(descriptor, token(index, fd), Interest::Read)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of a socket; made at its first use.
+    pub(crate) fn slot(&mut self, port: u32) -> Arc<Slot> {
+        Arc::clone(self.sockets.entry(port).or_default())
+    }
+
+    pub(crate) fn forget(&mut self, port: u32) {
+        if let Some(slot) = self.sockets.remove(&port) {
+            self.polled -= u32::from(slot.pollable.get().is_some());
+        }
+    }
+
+    /// Time until the next thing that the node wants to do, or `until`, whichever is first; `None` for never.
+    pub(crate) fn pause(&mut self, now: Time, until: Time) -> Option<Duration> {
+        let due = self.stack.deadline().unwrap_or(Time::NEVER).min(until);
+        self.armed = due;
+        (due != Time::NEVER).then(|| due.since(now))
+    }
+
+    /// True if the one who waits in an event loop must be woken: it would sleep beyond the next deadline.
+    pub(crate) fn is_late(&mut self) -> bool {
+        let due = self.stack.deadline().unwrap_or(Time::NEVER);
+        let late = due < self.armed;
+        if late {
+            self.armed = Time::ZERO;
+        }
+        late
+    }
+
+    /// Takes frames from the bearers in `ready`.
+    pub(crate) fn receive(&mut self, now: Time, ready: &[Ready]) {
+        self.looked = now;
+        let mut done = [false; utipc_core::limits::MAX_BEARERS];
+        for event in ready {
+            let index = event.token as usize / MAX_FDS;
+            if done.get_mut(index).is_some_and(|done| !std::mem::replace(done, true)) {
+                self.receive_from(now, index);
+            }
+        }
+    }
+
+    /// Takes frames from every bearer; what a look without an event loop is.
+    pub(crate) fn receive_all(&mut self, now: Time) {
+        self.looked = now;
+        for index in 0..self.bearers.len() {
+            self.receive_from(now, index);
+        }
+    }
+
+    fn receive_from(&mut self, now: Time, index: usize) {
+        let Some((id, bearer)) = self.bearers.get_mut(index) else { return };
+        let (stack, id) = (&mut self.stack, *id);
+        match bearer.receive(&mut |_, frame| stack.receive(now, id, frame)) {
+            Ok(_) => {}
+            Err(error) => self.observer.bearer_failed(bearer.name(), &error),
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.stack.deadline().is_some_and(|due| due <= now) {
+            self.stack.handle_timeout(now);
+        }
+    }
+
+    /// Sends what the stack wants sent and tells whoever waits for what has happened.
+    pub(crate) fn settle(&mut self) {
+        self.flush();
+        let mut happened = false;
+        while let Some(event) = self.stack.poll_event() {
+            self.observer.event(&event);
+            happened = true;
+        }
+        if happened {
+            notify(&self.observers);
+        }
+        while let Some(port) = self.stack.poll_ready() {
+            if let Some(slot) = self.sockets.get(&port) {
+                notify(slot);
+                level(&self.stack, port, slot);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let batch = self.stack.frames();
+        if batch.is_empty() {
+            return;
+        }
+        for (id, bearer) in &mut self.bearers {
+            if batch.frames().iter().any(|frame| frame.bearer == *id) {
+                bearer.send(*id, batch);
+            }
+        }
+        batch.clear();
+    }
+
+    /// Brings the polled descriptor of a socket up to date.
+    pub(crate) fn level(&self, port: u32, slot: &Slot) {
+        level(&self.stack, port, slot);
+    }
+
+    /// Leaves the cluster: peers learn it at once instead of after the tolerance.
+    pub(crate) fn leave(&mut self) {
+        let now = now();
+        for (id, _) in &self.bearers {
+            self.stack.disable_bearer(now, *id);
+        }
+        self.settle();
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.observer.counters().clone();
+        counters.bearers =
+            self.bearers.iter().map(|(_, b)| (b.name().to_owned(), b.counters())).collect();
+        counters
+    }
+}
+
+fn notify(slot: &Slot) {
+    if slot.waiters.load(Ordering::Relaxed) > 0 {
+        slot.ready.notify_all();
+    }
+}
+
+fn level(stack: &Stack, port: u32, slot: &Slot) {
+    if let (Some(pollable), Some(endpoint)) = (slot.pollable.get(), stack.endpoint(port)) {
+        let readiness = endpoint.readiness();
+        pollable.set(Level {
+            readable: readiness.readable,
+            writable: readiness.writable,
+            hung_up: readiness.hung_up,
+        });
+    }
+}

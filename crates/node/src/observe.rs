@@ -1,0 +1,93 @@
+//! The one place where the core's events become log lines and counters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tracing::{debug, info, warn};
+use utipc_core::BearerId;
+use utipc_core::event::{Drop, Event};
+
+use crate::bearers;
+
+/// Frames that were not accepted, by reason.
+pub type DropCounters = BTreeMap<String, u64>;
+
+/// What a node has seen since it started.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Links that came up.
+    pub links_up: u64,
+    /// Links that went down.
+    pub links_down: u64,
+    /// Nodes that came into contact.
+    pub nodes_up: u64,
+    /// Nodes that were lost.
+    pub nodes_down: u64,
+    /// Frames that were not accepted, by reason.
+    pub dropped: DropCounters,
+    /// Traffic of each bearer, by name.
+    pub bearers: Vec<(String, bearers::Counters)>,
+}
+
+/// Counts and logs for one node.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    label: Arc<str>,
+    counters: Counters,
+}
+
+impl Observer {
+    pub(crate) fn new(label: Arc<str>) -> Self {
+        Self { label, counters: Counters::default() }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn bearer_enabled(&self, id: BearerId, what: &str) {
+        info!(node = %self.label, id, "bearer enabled: {what}");
+    }
+
+    pub(crate) fn bearer_failed(&self, name: &str, error: &bearers::BearerError) {
+        warn!(node = %self.label, bearer = name, "bearer cannot receive: {error}");
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        let node = &*self.label;
+        match event {
+            Event::AddressFinal(own) => info!(node, "own address is {own}"),
+            Event::DuplicateAddress(peer) => warn!(node, "another node claims address {peer}: it is ignored"),
+            Event::NodeUp(peer) => {
+                self.counters.nodes_up += 1;
+                info!(node, "contact with node {peer}");
+            }
+            Event::NodeDown(peer) => {
+                self.counters.nodes_down += 1;
+                info!(node, "contact with node {peer} lost");
+            }
+            Event::LinkUp { link, peer } => {
+                self.counters.links_up += 1;
+                info!(node, "link {link} to node {peer} is up");
+            }
+            Event::LinkDown { link, peer, reason } => {
+                self.counters.links_down += 1;
+                warn!(node, "link {link} to node {peer} is down: {reason}");
+            }
+            Event::Dropped { bearer, peer, why } => {
+                *self.counters.dropped.entry(kind(why)).or_default() += 1;
+                debug!(node, bearer, "frame from node {peer} dropped: {why}");
+            }
+            other => debug!(node, "{other:?}"),
+        }
+    }
+}
+
+/// The counter that a reason belongs to: without the numbers that a peer chose, so that it cannot grow the list.
+fn kind(why: &Drop) -> String {
+    match why {
+        Drop::Malformed(_) => "malformed".to_owned(),
+        Drop::IllegalUser(_) => "illegal user".to_owned(),
+        other => other.to_string(),
+    }
+}

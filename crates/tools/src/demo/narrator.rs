@@ -1,0 +1,36 @@
+//! How the demo speaks.
+
+use std::fmt::Display;
+use std::time::Instant;
+
+/// Prints the story with the time since its start.
+pub(super) struct Narrator {
+    start: Instant,
+    chapters: u32,
+}
+
+impl Narrator {
+    pub(super) fn new() -> Self {
+        Self { start: Instant::now(), chapters: 0 }
+    }
+
+    /// A new part of the story.
+    pub(super) fn chapter(&mut self, title: &str) {
+        self.chapters += 1;
+        println!("\n{}. {title}", self.chapters);
+    }
+
+    /// Something that the narrator says.
+    pub(super) fn line(&self, text: &str) {
+        println!("   {text}");
+    }
+
+    /// Something that a node, or a watcher, says or does.
+    pub(super) fn say(&self, who: &str, what: impl Display) {
+        println!("   {:6.3} s  {who:<13} {what}", self.start.elapsed().as_secs_f64());
+    }
+
+    pub(super) fn end(&self) {
+        println!("\ndemo: ok");
+    }
+}

@@ -1,0 +1,203 @@
+//! The node: where sockets come from, and what it knows about its cluster.
+
+use std::time::Duration;
+
+use utipc_core::Binding;
+use utipc_node::Wait;
+
+use crate::{
+    Builder, Connection, Counters, Destination, Error, LinkInfo, Listener, NodeAddr, PeerInfo, PortId, Result,
+    Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Topology,
+};
+
+/// A member of a TIPC cluster, in this process.
+///
+/// Clones are handles on the same node, and so are its sockets: the node leaves the cluster, and its peers are told,
+/// when the last of them is dropped. Several nodes in one process are as separate as several machines.
+///
+/// ```
+/// # fn main() -> utipc::Result<()> {
+/// let node = utipc::Node::start()?;
+/// println!("node {} has {} neighbours", node.address(), node.peers().len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Node {
+    engine: utipc_node::Node,
+}
+
+impl Node {
+    /// Starts a node that finds the other nodes of this user on this host; needs no configuration and no privileges.
+    ///
+    /// # Errors
+    /// [`Error::Start`] if the system has no socket, descriptor or thread left for it.
+    pub fn start() -> Result<Node> {
+        Node::builder().start()
+    }
+
+    /// A node with bearers, an identity or a cluster of your choice.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn from_engine(engine: utipc_node::Node) -> Self {
+        Self { engine }
+    }
+
+    pub(crate) fn engine(&self) -> &utipc_node::Node {
+        &self.engine
+    }
+
+    pub(crate) fn wait_for_address(&self, limit: Duration) -> Result<()> {
+        let ready = self.wait_until(limit, |stack| stack.address_is_final().then_some(()));
+        ready.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
+    }
+
+    /// Looks after each event whether `condition` yields something.
+    fn wait_until<T>(
+        &self,
+        limit: Duration,
+        mut condition: impl FnMut(&utipc_core::stack::Stack) -> Option<T>,
+    ) -> Option<T> {
+        self.engine.block(&self.engine.observers(), Wait::AtMost(limit), |stack, _| condition(stack))
+    }
+
+    /// A reliable datagram socket: connectionless; a message that cannot be delivered comes back with the reason.
+    ///
+    /// # Errors
+    /// [`Error::Open`] if the node has no port left; so for all kinds of sockets.
+    pub fn rdm(&self) -> Result<Socket> {
+        self.socket(SocketKind::Rdm)
+    }
+
+    /// A datagram socket: as [`Node::rdm`], but what cannot be delivered vanishes.
+    ///
+    /// # Errors
+    /// As [`Node::rdm`].
+    pub fn dgram(&self) -> Result<Socket> {
+        self.socket(SocketKind::Dgram)
+    }
+
+    /// A socket for connections that carry messages.
+    ///
+    /// # Errors
+    /// As [`Node::rdm`].
+    pub fn seqpacket(&self) -> Result<Socket> {
+        self.socket(SocketKind::SeqPacket)
+    }
+
+    /// A socket for connections that carry a stream of bytes.
+    ///
+    /// # Errors
+    /// As [`Node::rdm`].
+    pub fn stream(&self) -> Result<Socket> {
+        self.socket(SocketKind::Stream)
+    }
+
+    /// A socket of any kind.
+    ///
+    /// # Errors
+    /// As [`Node::rdm`].
+    pub fn socket(&self, kind: SocketKind) -> Result<Socket> {
+        Socket::open(self, kind)
+    }
+
+    /// A server's socket in one step: open, bind to `service` in the whole cluster, listen.
+    ///
+    /// # Errors
+    /// [`Error::Bind`], [`Error::Listen`] for a kind without connections.
+    pub fn listen(&self, kind: SocketKind, service: impl Into<ServiceRange>) -> Result<Listener> {
+        let socket = self.socket(kind)?;
+        socket.bind(service, Scope::Cluster)?;
+        Listener::new(socket)
+    }
+
+    /// A client's connection in one step.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if nobody is bound to the service or the server refuses, [`Error::TimedOut`].
+    pub fn connect(&self, kind: SocketKind, to: impl Into<Destination>) -> Result<Connection> {
+        Connection::open(self.socket(kind)?, to)
+    }
+
+    /// A subscriber to this node's view of the cluster.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if its topology server cannot be reached.
+    pub fn topology(&self) -> Result<Topology> {
+        Topology::open(self, self.address())
+    }
+
+    /// A subscriber to another node's view of the cluster.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if that node cannot be reached.
+    pub fn topology_of(&self, node: NodeAddr) -> Result<Topology> {
+        Topology::open(self, node)
+    }
+
+    /// The own address.
+    #[must_use]
+    pub fn address(&self) -> NodeAddr {
+        self.engine.with(|stack, _| stack.own_node())
+    }
+
+    /// The nodes that this node knows, without itself.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerInfo> {
+        self.engine.with(|stack, _| stack.nodes())
+    }
+
+    /// The links to them.
+    #[must_use]
+    pub fn links(&self) -> Vec<LinkInfo> {
+        self.engine.with(|stack, _| stack.links())
+    }
+
+    /// The binding table: every service of the cluster, and who is bound to it.
+    #[must_use]
+    pub fn bindings(&self) -> Vec<Binding> {
+        self.engine.with(|stack, _| stack.bindings())
+    }
+
+    /// The socket that the next message to a service address would go to; several take turns.
+    #[must_use]
+    pub fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
+        self.engine.with(|stack, _| stack.lookup(service, NodeAddr::NONE))
+    }
+
+    /// What the node has counted since it started.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.engine.counters()
+    }
+
+    /// Waits until a socket is bound in `service`, here or on another node, and says which.
+    ///
+    /// ```
+    /// # fn main() -> utipc::Result<()> {
+    /// # use std::time::Duration;
+    /// use utipc::{Node, Scope, ServiceAddress};
+    /// let node = Node::builder().isolated().start()?;
+    /// let clock = ServiceAddress::new(2001, 1);
+    /// let server = node.rdm()?;
+    /// server.bind(clock, Scope::Cluster)?;
+    /// assert_eq!(node.wait_for_service(clock, Duration::from_secs(5))?, server.port());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub fn wait_for_service(&self, service: impl Into<ServiceRange>, limit: Duration) -> Result<PortId> {
+        let mut topology = self.topology()?;
+        topology.services(service)?;
+        let up = topology.events(limit).find_map(|event| match event {
+            Ok(event) => event.is_up().then_some(Ok(event.port)),
+            Err(error) => Some(Err(error)),
+        });
+        up.unwrap_or(Err(Error::TimedOut { call: "the wait for a service", reason: None }))
+    }
+}

@@ -1,0 +1,432 @@
+//! Sockets: one type for all kinds, with the calls and the meaning of BSD sockets.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use utipc_core::Time;
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{
+    AcceptError, ConnectError, Endpoint, OptionValue, RecvError, SendError, SocketOption, State,
+};
+use utipc_core::stack::Stack;
+use utipc_node::{Slot, Wait};
+
+use crate::{
+    Destination, Error, Importance, Method, Node, PortId, Received, RecvOptions, Result, Returned, Scope,
+    ServiceRange, SocketKind, SocketStats, WaitReason,
+};
+
+/// A TIPC socket of any kind; see [`Node::rdm`] and its sisters.
+///
+/// All calls take `&self`: a socket may be shared among threads, one of which receives while another sends. A call that
+/// has to wait does so until its timeout ([`Socket::set_receive_timeout`], [`Socket::set_send_timeout`]), for ever by
+/// default, or not at all ([`Socket::set_nonblocking`]). [`Socket::wait_reason`] says what it waits for.
+///
+/// Dropping the socket closes it: unread messages go back to their senders, a connection breaks, bindings vanish.
+#[derive(Debug)]
+pub struct Socket {
+    node: Node,
+    kind: SocketKind,
+    port: u32,
+    slot: Arc<Slot>,
+    limits: Mutex<Limits>,
+    nonblocking: AtomicBool,
+}
+
+/// Timeouts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Limits {
+    receive: Option<Duration>,
+    send: Option<Duration>,
+}
+
+/// A received message with memory of its own; see [`Socket::receive`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Incoming {
+    /// What was sent.
+    pub data: Vec<u8>,
+    /// The socket that sent it: the place for an answer.
+    pub source: PortId,
+    /// The service that the sender addressed, if it addressed one; for a server that is bound to several.
+    pub destination: Option<ServiceRange>,
+    /// Set if this is an own message that could not be delivered: why, and the start of its data.
+    pub returned: Option<Returned>,
+    /// Importance of the message.
+    pub importance: Importance,
+}
+
+impl Socket {
+    pub(crate) fn open(node: &Node, kind: SocketKind) -> Result<Self> {
+        let port = node.engine().with(|stack, now| stack.open(now, kind))?;
+        Ok(Self::from_port(node, kind, port))
+    }
+
+    fn from_port(node: &Node, kind: SocketKind, port: u32) -> Self {
+        let slot = node.engine().slot(port);
+        Self { node: node.clone(), kind, port, slot, limits: Mutex::default(), nonblocking: AtomicBool::new(false) }
+    }
+
+    /// The node that the socket belongs to.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> SocketKind {
+        self.kind
+    }
+
+    /// Its own address, unique in the cluster: what others see as [`Incoming::source`].
+    #[must_use]
+    pub fn port(&self) -> PortId {
+        PortId { port: self.port, node: self.node.address() }
+    }
+
+    /// The other end of its connection.
+    #[must_use]
+    pub fn peer(&self) -> Option<PortId> {
+        self.look(Endpoint::peer).flatten()
+    }
+
+    /// Its state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.look(Endpoint::state).unwrap_or(State::Disconnecting)
+    }
+
+    /// Binds to a service address or range: from now on messages to it arrive here. A socket may have many bindings,
+    /// and many sockets may have the same one.
+    ///
+    /// # Errors
+    /// [`Error::Bind`]: a service type below 64, an inverted range, a connected socket, too many bindings.
+    pub fn bind(&self, to: impl Into<ServiceRange>, scope: Scope) -> Result<()> {
+        let range = to.into();
+        self.command(|stack, now| stack.bind(now, self.port, range, scope))
+            .map_err(|why| Error::Bind { range, why })
+    }
+
+    /// Withdraws one binding.
+    ///
+    /// # Errors
+    /// [`Error::Unbind`] if there is none such.
+    pub fn unbind(&self, from: impl Into<ServiceRange>, scope: Scope) -> Result<()> {
+        let which = Some((from.into(), scope));
+        self.command(|stack, now| stack.unbind(now, self.port, which)).map_err(Error::Unbind)
+    }
+
+    /// Withdraws all bindings.
+    ///
+    /// # Errors
+    /// [`Error::Unbind`] if there are none.
+    pub fn unbind_all(&self) -> Result<()> {
+        self.command(|stack, now| stack.unbind(now, self.port, None)).map_err(Error::Unbind)
+    }
+
+    /// Sends a message.
+    ///
+    /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, in turn ("anycast").
+    /// * To a [`ServiceRange`]: to *all* sockets bound to an instance in it ("multicast").
+    /// * To a [`PortId`]: to that socket, for an answer.
+    /// * [`Destination::service`] with [`Destination::on`] looks for the service on one node only.
+    ///
+    /// On a [`SocketKind::SeqPacket`] or [`SocketKind::Stream`] socket it requests a connection whose first message
+    /// this is; see [`Connection::open_with`](crate::Connection::open_with). At most 66000 bytes, except on a stream.
+    ///
+    /// ```
+    /// # use utipc::{Node, Scope, ServiceAddress, ServiceRange};
+    /// # let node = Node::builder().isolated().start()?;
+    /// let (red, blue) = (node.rdm()?, node.rdm()?);
+    /// red.bind(ServiceAddress::new(3000, 1), Scope::Cluster)?;
+    /// blue.bind(ServiceAddress::new(3000, 2), Scope::Cluster)?;
+    /// node.rdm()?.send_to(b"all of you", ServiceRange::new(3000, 0, 99))?;
+    /// assert_eq!(red.receive()?.data, b"all of you");
+    /// assert_eq!(blue.receive()?.data, b"all of you");
+    /// # Ok::<(), utipc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Send`] if nobody is bound there or the message is too large, [`Error::WouldBlock`],
+    /// [`Error::TimedOut`].
+    pub fn send_to(&self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
+        self.send_any(data, Some(to.into()))
+    }
+
+    /// Sends on a connection, or to the default destination that [`Socket::connect`] set.
+    ///
+    /// # Errors
+    /// As [`Socket::send_to`].
+    pub fn send(&self, data: &[u8]) -> Result<usize> {
+        self.send_any(data, None)
+    }
+
+    fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
+        let sent = self.block(self.limits().send, |stack, now| match stack.send(now, self.port, data, to) {
+            Err(SendError::WouldBlock) => None,
+            done => Some(done),
+        });
+        sent.ok_or_else(|| self.overdue("send", self.limits().send))?.map_err(|why| Error::Send { to, why })
+    }
+
+    /// Receives a message, or on a stream what is there, into `buffer`. What does not fit is cut off
+    /// ([`Received::truncated`]).
+    ///
+    /// # Errors
+    /// [`Error::Receive`] if the connection broke, [`Error::WouldBlock`], [`Error::TimedOut`].
+    pub fn receive_into(&self, buffer: &mut [u8]) -> Result<Received> {
+        self.receive_with(buffer, RecvOptions::default())
+    }
+
+    /// [`Socket::receive_into`] with options: peek, wait for all, keep what does not fit.
+    ///
+    /// # Errors
+    /// As [`Socket::receive_into`].
+    pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
+        let limit = self.limits().receive;
+        let received = self.block(limit, |stack, now| match stack.recv(now, self.port, buffer, options) {
+            Err(RecvError::WouldBlock) => None,
+            done => Some(done),
+        });
+        received.ok_or_else(|| self.overdue("receive", limit))?.map_err(Error::Receive)
+    }
+
+    /// Receives a message with its origin. An own message that came back has [`Incoming::returned`] set.
+    ///
+    /// ```
+    /// # use utipc::{ErrorCode, Node, PortId};
+    /// # let node = Node::builder().isolated().start()?;
+    /// let gone = node.rdm()?.port(); // closed at once
+    /// let socket = node.rdm()?;
+    /// socket.send_to(b"anybody there?", gone)?;
+    /// let back = socket.receive()?.returned.expect("the message comes back");
+    /// assert_eq!(back.code, ErrorCode::NoPort);
+    /// assert_eq!(back.data, b"anybody there?");
+    /// # Ok::<(), utipc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Socket::receive_into`].
+    pub fn receive(&self) -> Result<Incoming> {
+        let mut data = vec![0; MAX_USER_DATA];
+        let received = self.receive_into(&mut data)?;
+        data.truncate(received.len);
+        data.shrink_to_fit();
+        let Received { source, destination, returned, importance, .. } = received;
+        Ok(Incoming { data, source, destination, returned, importance })
+    }
+
+    /// Makes this a server's socket; connection requests to its bindings wait for [`Socket::accept`].
+    ///
+    /// # Errors
+    /// [`Error::Listen`] for a kind without connections or a connected socket.
+    pub fn listen(&self) -> Result<()> {
+        self.command(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
+    }
+
+    /// Accepts a connection: a socket for it, and who asked.
+    ///
+    /// # Errors
+    /// [`Error::Accept`] if the socket does not listen, [`Error::WouldBlock`], [`Error::TimedOut`].
+    pub fn accept(&self) -> Result<(Socket, PortId)> {
+        let limit = self.limits().receive;
+        let accepted = self.block(limit, |stack, now| match stack.accept(now, self.port) {
+            Err(AcceptError::WouldBlock) => None,
+            done => Some(done),
+        });
+        let accepted = accepted.ok_or_else(|| self.overdue("accept", limit))?;
+        let (port, peer) = accepted.map_err(Error::Accept)?;
+        Ok((Self::from_port(&self.node, self.kind, port), peer))
+    }
+
+    /// Connects to a server and waits for its answer, at most for the connect timeout. On a connectionless socket it
+    /// sets the default destination of [`Socket::send`].
+    ///
+    /// # Errors
+    /// [`Error::Connect`]: nobody bound, refused, timed out, the socket bound itself. A non-blocking socket gets
+    /// [`Error::WouldBlock`] and becomes writable when the connection is there.
+    pub fn connect(&self, to: impl Into<Destination>) -> Result<()> {
+        let to = to.into();
+        self.command(|stack, now| stack.connect(now, self.port, Some(to))).map_err(Error::Connect)?;
+        self.wait_connected()
+    }
+
+    /// Waits for the answer to a connection request.
+    pub(crate) fn wait_connected(&self) -> Result<()> {
+        if !self.kind.is_connection_oriented() {
+            return Ok(());
+        }
+        // The endpoint itself knows the connect timeout and gives up.
+        let answer = self.block(None, |stack, _| {
+            match stack.endpoint(self.port).map(Endpoint::state) {
+                Some(State::Connecting) => None,
+                Some(State::Established) => Some(Ok(())),
+                _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
+            }
+        });
+        answer.ok_or_else(|| self.overdue("connect", None))?.map_err(Error::Connect)
+    }
+
+    /// Forgets the default destination of a connectionless socket.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] on a connection.
+    pub fn disconnect(&self) -> Result<()> {
+        self.command(|stack, now| stack.connect(now, self.port, None)).map_err(Error::Connect)
+    }
+
+    /// Ends the connection in good order: the peer reads what was sent, then the end.
+    ///
+    /// # Errors
+    /// [`Error::Shutdown`] if there is no connection.
+    pub fn shutdown(&self) -> Result<()> {
+        self.command(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
+    }
+
+    /// How long [`Socket::receive`] and [`Socket::accept`] wait; `None`: for ever.
+    pub fn set_receive_timeout(&self, limit: Option<Duration>) {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).receive = limit;
+    }
+
+    /// How long [`Socket::send`] waits; `None`: for ever.
+    pub fn set_send_timeout(&self, limit: Option<Duration>) {
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner).send = limit;
+    }
+
+    /// Whether calls return [`Error::WouldBlock`] instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// How long [`Socket::connect`] waits, 8 seconds by default, 65 at most.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if it is longer.
+    pub fn set_connect_timeout(&self, limit: Duration) -> Result<()> {
+        let ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        self.set_option(SocketOption::ConnectTimeout, OptionValue::Number(ms))
+    }
+
+    /// Importance of the messages sent from now on: under congestion, the less important wait first.
+    ///
+    /// # Errors
+    /// [`Error::Option`], never for a socket that is open.
+    pub fn set_importance(&self, importance: Importance) -> Result<()> {
+        self.set_option(SocketOption::Importance, OptionValue::Number(importance as u32))
+    }
+
+    /// Whether messages that cannot be delivered vanish instead of coming back.
+    ///
+    /// # Errors
+    /// As [`Socket::set_importance`].
+    pub fn set_droppable(&self, droppable: bool) -> Result<()> {
+        self.set_option(SocketOption::DestDroppable, OptionValue::Number(droppable.into()))
+    }
+
+    /// On a stream: send each write at once instead of gathering small ones while data is on its way.
+    ///
+    /// # Errors
+    /// [`Error::Option`] on other kinds.
+    pub fn set_nodelay(&self, nodelay: bool) -> Result<()> {
+        self.set_option(SocketOption::NoDelay, OptionValue::Number(nodelay.into()))
+    }
+
+    /// How multicasts of this socket travel: over the broadcast link, or as copies. Without this the node chooses.
+    ///
+    /// # Errors
+    /// As [`Socket::set_importance`].
+    pub fn set_multicast_method(&self, method: Method) -> Result<()> {
+        let option = match method {
+            Method::Broadcast => SocketOption::MulticastBroadcast,
+            Method::Replicast => SocketOption::MulticastReplicast,
+        };
+        self.set_option(option, OptionValue::None)
+    }
+
+    /// Sets an option by its number; see tipc.md §8.9.
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
+        self.command(|stack, now| stack.set_option(now, self.port, option, value)).map_err(Error::Option)
+    }
+
+    /// Why a call on this socket would wait now, or waits now in another thread.
+    #[must_use]
+    pub fn wait_reason(&self) -> Option<WaitReason> {
+        self.look(Endpoint::wait_reason).flatten()
+    }
+
+    /// Counters since the socket was opened.
+    #[must_use]
+    pub fn stats(&self) -> SocketStats {
+        self.look(Endpoint::stats).unwrap_or_default()
+    }
+
+    /// A descriptor for poll loops, whose level is the readiness of the socket: POLLIN while a receive or accept would
+    /// not wait, POLLOUT while a send would not, POLLHUP when the connection is over.
+    ///
+    /// It is there to be polled, not to be read or written. Calls on the socket bring it up to date, and the node's
+    /// thread does when something arrives. Use it with [`Socket::set_nonblocking`].
+    ///
+    /// # Errors
+    /// [`Error::System`] if the process has no descriptor left.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.node.engine().pollable(self.port, &self.slot)?.as_fd())
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look<T>(&self, what: impl FnOnce(&Endpoint) -> T) -> Option<T> {
+        self.node.engine().with(|stack, _| stack.endpoint(self.port).map(what))
+    }
+
+    fn command<T>(&self, command: impl FnOnce(&mut Stack, Time) -> T) -> T {
+        self.node.engine().with(command)
+    }
+
+    fn block<T>(
+        &self,
+        limit: Option<Duration>,
+        attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
+    ) -> Option<T> {
+        let wait = match limit {
+            _ if self.nonblocking.load(Ordering::Relaxed) => Wait::Never,
+            Some(limit) => Wait::AtMost(limit),
+            None => Wait::Forever,
+        };
+        self.node.engine().block(&self.slot, wait, attempt)
+    }
+
+    /// The error of a call that has not been done in its time.
+    fn overdue(&self, call: &'static str, limit: Option<Duration>) -> Error {
+        let reason = self.wait_reason();
+        match limit {
+            Some(_) if !self.nonblocking.load(Ordering::Relaxed) => Error::TimedOut { call, reason },
+            _ => Error::WouldBlock { call, reason },
+        }
+    }
+}
+
+impl AsFd for Socket {
+    /// [`Socket::descriptor`], for what takes `AsFd`. Call that one first if the process may run out of descriptors.
+    ///
+    /// # Panics
+    /// If the descriptor is not there yet and the process has none left.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self.descriptor() {
+            Ok(fd) => fd,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.node.engine().close(self.port);
+    }
+}

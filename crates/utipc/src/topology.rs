@@ -1,0 +1,230 @@
+//! Subscriptions to what happens in the cluster. Spec: tipc.md §10.
+
+use std::time::{Duration, Instant};
+
+use utipc_core::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
+use utipc_core::topology::{ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, Subscription, TopologyEvent};
+
+use crate::{
+    Destination, Error, Node, NodeAddr, PortId, Result, ServiceAddress, ServiceRange, Socket, SocketKind,
+};
+
+/// Names one subscription of a [`Topology`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriptionId(u64);
+
+/// A connection to the topology server of a node, which tells what that node sees.
+///
+/// Each subscription begins with what is there already; then follow the changes, in order, until it is cancelled.
+///
+/// ```
+/// # fn main() -> utipc::Result<()> {
+/// # use std::time::Duration;
+/// use utipc::{Change, Node, Scope, ServiceAddress, ServiceRange};
+/// let node = Node::builder().isolated().start()?;
+/// let mut topology = node.topology()?;
+/// topology.services(ServiceRange::new(18888, 0, 99))?;
+///
+/// let server = node.rdm()?;
+/// server.bind(ServiceAddress::new(18888, 17), Scope::Cluster)?;
+/// let event = topology.next(Duration::from_secs(5))?.expect("the server is up");
+/// assert_eq!(event.change, Change::ServiceUp);
+/// assert_eq!(event.found, ServiceRange::new(18888, 17, 17));
+/// assert_eq!(event.port, server.port());
+///
+/// drop(server);
+/// let event = topology.next(Duration::from_secs(5))?.expect("the server is down");
+/// assert_eq!(event.change, Change::ServiceDown);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Topology {
+    socket: Socket,
+    server: NodeAddr,
+    subscriptions: Vec<(SubscriptionId, Subscription)>,
+    next_id: u64,
+}
+
+/// Something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub change: Change,
+    /// The range that was bound or withdrawn; for a node its address, for a link the peer's, at both ends.
+    pub found: ServiceRange,
+    /// The socket that bound it; for a link, `port.port` is the link's number.
+    pub port: PortId,
+    /// Whose answer this is.
+    pub subscription: SubscriptionId,
+}
+
+/// What may happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// A service is available.
+    ServiceUp,
+    /// A service is not available any more.
+    ServiceDown,
+    /// A node is in the cluster.
+    NodeUp(NodeAddr),
+    /// A node has left, died or cannot be reached.
+    NodeDown(NodeAddr),
+    /// A link to this node works.
+    LinkUp(NodeAddr),
+    /// A link to this node does not work any more.
+    LinkDown(NodeAddr),
+    /// The subscription's time is over.
+    Expired,
+}
+
+impl Event {
+    /// True if something came up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        matches!(self.change, Change::ServiceUp | Change::NodeUp(_) | Change::LinkUp(_))
+    }
+
+    fn from_wire(event: &TopologyEvent) -> Self {
+        let node = NodeAddr(event.found.lower);
+        let change = match (event.kind, event.subscription.range.service) {
+            (EventKind::Timeout, _) => Change::Expired,
+            (EventKind::Published, NODE_STATE) => Change::NodeUp(node),
+            (EventKind::Withdrawn, NODE_STATE) => Change::NodeDown(node),
+            (EventKind::Published, LINK_STATE) => Change::LinkUp(node),
+            (EventKind::Withdrawn, LINK_STATE) => Change::LinkDown(node),
+            (EventKind::Published, _) => Change::ServiceUp,
+            (EventKind::Withdrawn, _) => Change::ServiceDown,
+        };
+        let subscription = SubscriptionId(u64::from_ne_bytes(event.subscription.handle));
+        Self { change, found: event.found, port: event.port, subscription }
+    }
+}
+
+impl Topology {
+    pub(crate) fn open(node: &Node, server: NodeAddr) -> Result<Self> {
+        let socket = node.socket(SocketKind::SeqPacket)?;
+        let service = ServiceAddress { service: TOPOLOGY_SERVER, instance: TOPOLOGY_SERVER };
+        socket.connect(Destination::Service { addr: service, domain: server })?;
+        Ok(Self { socket, server, subscriptions: Vec::new(), next_id: 1 })
+    }
+
+    /// Follows every binding in a service range: with several sockets bound to one address, each is told.
+    ///
+    /// # Errors
+    /// [`Error::Send`] for an inverted range or a lost server; so for all subscriptions.
+    pub fn services(&mut self, range: impl Into<ServiceRange>) -> Result<SubscriptionId> {
+        self.subscribe(range, Filter::PORTS, None)
+    }
+
+    /// Follows whether a service is available at all: the first binding of a range and the withdrawal of its last.
+    ///
+    /// # Errors
+    /// As [`Topology::services`].
+    pub fn availability(&mut self, range: impl Into<ServiceRange>) -> Result<SubscriptionId> {
+        self.subscribe(range, Filter::SERVICE, None)
+    }
+
+    /// Follows the nodes of the cluster, the own one included.
+    ///
+    /// # Errors
+    /// As [`Topology::services`].
+    pub fn nodes(&mut self) -> Result<SubscriptionId> {
+        self.subscribe(ServiceRange::new(NODE_STATE, 0, u32::MAX), Filter::PORTS, None)
+    }
+
+    /// Follows the server's links.
+    ///
+    /// # Errors
+    /// As [`Topology::services`].
+    pub fn links(&mut self) -> Result<SubscriptionId> {
+        self.subscribe(ServiceRange::new(LINK_STATE, 0, u32::MAX), Filter::PORTS, None)
+    }
+
+    /// A subscription with every part chosen; with a `limit` it ends by [`Change::Expired`].
+    ///
+    /// # Errors
+    /// As [`Topology::services`].
+    pub fn subscribe(
+        &mut self,
+        range: impl Into<ServiceRange>,
+        filter: Filter,
+        limit: Option<Duration>,
+    ) -> Result<SubscriptionId> {
+        let id = SubscriptionId(self.next_id);
+        self.next_id += 1;
+        let timeout_ms = limit.map_or(FOREVER, |limit| u32::try_from(limit.as_millis()).unwrap_or(FOREVER - 1));
+        let subscription =
+            Subscription { range: range.into(), timeout_ms, filter, handle: id.0.to_ne_bytes() };
+        self.socket.send(&subscription.to_bytes(ByteOrder::NATIVE))?;
+        self.subscriptions.push((id, subscription));
+        Ok(id)
+    }
+
+    /// Ends a subscription. Events that are on their way may still come.
+    ///
+    /// # Errors
+    /// As [`Topology::services`].
+    pub fn cancel(&mut self, id: SubscriptionId) -> Result<()> {
+        let Some(at) = self.subscriptions.iter().position(|(known, _)| *known == id) else { return Ok(()) };
+        let (_, mut subscription) = self.subscriptions.swap_remove(at);
+        subscription.filter = subscription.filter.with(Filter::CANCEL);
+        self.socket.send(&subscription.to_bytes(ByteOrder::NATIVE))?;
+        Ok(())
+    }
+
+    /// The next event, or `None` if there is none within `limit`.
+    ///
+    /// # Errors
+    /// [`Error::TopologyClosed`] if the server ended the connection: subscribe anew then.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Event>> {
+        self.socket.set_receive_timeout(Some(limit));
+        let closed = || Error::TopologyClosed { node: self.server };
+        let mut buffer = [0; EVENT_LEN];
+        let received = match self.socket.receive_into(&mut buffer) {
+            Ok(received) => received,
+            Err(error) if error.is_temporary() => return Ok(None),
+            Err(Error::Receive(_)) => return Err(closed()),
+            Err(error) => return Err(error),
+        };
+        let event = TopologyEvent::from_bytes(&buffer[..received.len], ByteOrder::NATIVE).map_err(|_| closed())?;
+        let event = Event::from_wire(&event);
+        if event.change == Change::Expired {
+            self.subscriptions.retain(|(id, _)| *id != event.subscription);
+        }
+        Ok(Some(event))
+    }
+
+    /// The events until `limit` from now has passed.
+    pub fn events(&mut self, limit: Duration) -> Events<'_> {
+        Events { topology: self, end: Instant::now() + limit }
+    }
+
+    /// Whose view this is.
+    #[must_use]
+    pub fn server(&self) -> NodeAddr {
+        self.server
+    }
+
+    /// The socket, for polling.
+    #[must_use]
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+}
+
+/// The events of a [`Topology`] within some time; see [`Topology::events`].
+#[derive(Debug)]
+pub struct Events<'a> {
+    topology: &'a mut Topology,
+    end: Instant,
+}
+
+impl Iterator for Events<'_> {
+    type Item = Result<Event>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.topology.next(self.end.saturating_duration_since(Instant::now())).transpose()
+    }
+}

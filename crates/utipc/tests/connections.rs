@@ -1,0 +1,146 @@
+//! Connections between two nodes.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
+
+use common::{LIMIT, pair};
+use utipc::{Connection, Error, Node, ServiceAddress, SocketKind, State, WaitReason};
+
+const SERVICE: ServiceAddress = ServiceAddress::new(2000, 1);
+
+/// A connection between the nodes: client's end, server's end.
+fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
+    let listener = server.listen(kind, SERVICE).unwrap();
+    client.wait_for_service(SERVICE, LIMIT).unwrap();
+    let acceptor = thread::spawn(move || listener.accept().unwrap());
+    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
+    for end in &ends {
+        end.socket().set_receive_timeout(Some(LIMIT));
+        end.socket().set_send_timeout(Some(LIMIT));
+    }
+    ends
+}
+
+#[test]
+fn messages_keep_their_bounds_and_the_end_is_seen() {
+    let [red, blue] = pair();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    assert_eq!(client.peer(), Some(server.socket().port()));
+    client.send(b"one").unwrap();
+    client.send(b"two").unwrap();
+    assert_eq!(server.receive().unwrap().data, b"one");
+    assert_eq!(server.receive().unwrap().data, b"two");
+    client.shutdown().unwrap();
+    assert!(server.receive().unwrap().data.is_empty());
+    assert_eq!(client.shutdown().unwrap_err().errno(), 107);
+}
+
+#[test]
+fn a_connection_is_set_up_by_its_first_data() {
+    let [red, blue] = pair();
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let listener = blue.listen(kind, SERVICE).unwrap();
+        red.wait_for_service(SERVICE, LIMIT).unwrap();
+        let client = Connection::open_with(red.socket(kind).unwrap(), SERVICE, b"first").unwrap();
+        let server = listener.accept().unwrap();
+        assert_eq!(server.receive().unwrap().data, b"first");
+        server.send(b"answer").unwrap();
+        assert_eq!(client.receive().unwrap().data, b"answer");
+        assert_eq!(client.socket().state(), State::Established);
+    }
+}
+
+#[test]
+fn a_stream_carries_all_bytes_both_ways() {
+    const BYTES: usize = 8 << 20;
+    let [red, blue] = pair();
+    let [client, server] = connected(SocketKind::Stream, &red, &blue);
+    let write = |end: &Connection| {
+        let data: Vec<u8> = (0..BYTES).map(|i| (i % 253) as u8).collect();
+        for chunk in data.chunks(100_000) {
+            let mut end = end;
+            end.write_all(chunk).unwrap();
+        }
+    };
+    let read = |end: &Connection| {
+        let (mut at, mut buffer, mut end) = (0, vec![0; 30_000], end);
+        while at < BYTES {
+            let count = end.read(&mut buffer).unwrap();
+            assert!(count > 0, "the stream ends at byte {at}");
+            assert!(buffer[..count].iter().enumerate().all(|(i, b)| *b == ((at + i) % 253) as u8));
+            at += count;
+        }
+    };
+    thread::scope(|scope| {
+        for end in [&client, &server] {
+            scope.spawn(|| write(end));
+            scope.spawn(|| read(end));
+        }
+    });
+}
+
+#[test]
+fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
+    let [red, blue] = pair();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    client.socket().set_send_timeout(Some(Duration::from_millis(200)));
+    let message = vec![5; 10_000];
+    let mut sent = 0;
+    let error = loop {
+        match client.send(&message) {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+        assert!(sent < 10_000, "the sender is never stopped");
+    };
+    assert!(matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }) }), "{error}");
+    assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
+    // Nothing is lost, and it goes on once the reader reads.
+    for _ in 0..sent {
+        assert!(server.receive().unwrap().data == message);
+    }
+    client.socket().set_send_timeout(Some(LIMIT));
+    client.send(b"on we go").unwrap();
+    assert_eq!(server.receive().unwrap().data, b"on we go");
+}
+
+#[test]
+fn timeouts_and_would_block_say_what_is_waited_for() {
+    let [red, blue] = pair();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    client.socket().set_receive_timeout(Some(Duration::from_millis(50)));
+    let error = client.receive().unwrap_err();
+    assert!(matches!(error, Error::TimedOut { reason: Some(WaitReason::NothingReceived { queued: 0 }), .. }), "{error}");
+    client.socket().set_nonblocking(true);
+    assert_eq!(client.receive().unwrap_err().errno(), 11);
+    drop(server);
+    client.socket().set_nonblocking(false);
+    client.socket().set_receive_timeout(Some(LIMIT));
+    // Closed, not shut down: the other end is told that it is broken.
+    assert_eq!(client.receive().unwrap_err().errno(), 104);
+}
+
+#[test]
+fn refusals_say_why() {
+    let [red, blue] = pair();
+    let nobody = red.connect(SocketKind::Stream, ServiceAddress::new(4243, 1)).unwrap_err();
+    assert_eq!(nobody.errno(), 113);
+    // A socket that does not listen.
+    let mute = blue.seqpacket().unwrap();
+    mute.bind(SERVICE, utipc::Scope::Cluster).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    assert_eq!(red.connect(SocketKind::SeqPacket, SERVICE).unwrap_err().errno(), 111);
+    assert_eq!(red.rdm().unwrap().listen().unwrap_err().errno(), 95);
+}
+
+#[test]
+fn a_connection_breaks_when_the_other_node_leaves() {
+    let [red, blue] = pair();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let waiting = thread::spawn(move || client.receive());
+    drop((server, blue));
+    assert_eq!(waiting.join().unwrap().unwrap_err().errno(), 104);
+}

@@ -1,0 +1,168 @@
+//! Who runs the node: calls, other threads, the supervisor, poll loops.
+
+mod common;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{LIMIT, pair};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use utipc::{Connection, Scope, ServiceAddress, SocketKind};
+
+const SERVICE: ServiceAddress = ServiceAddress::new(3000, 0);
+
+fn polled(fd: &impl AsFd, limit: Duration) -> PollFlags {
+    let mut set = [PollFd::new(fd, PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP)];
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+    poll(&mut set, Some(&limit)).unwrap();
+    set[0].revents()
+}
+
+/// Polls for input alone.
+fn wait_readable(fd: &impl AsFd) {
+    let mut set = [PollFd::new(fd, PollFlags::IN)];
+    let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
+    assert_eq!(poll(&mut set, Some(&limit)).unwrap(), 1, "nothing to read within {LIMIT:?}");
+}
+
+#[test]
+fn many_threads_wait_on_one_node_and_each_gets_its_own() {
+    const THREADS: u32 = 8;
+    const ROUNDS: u32 = 50;
+    let [red, blue] = pair();
+    let done = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for instance in 1..=THREADS {
+            let service = ServiceAddress::new(3000, instance);
+            let server = blue.rdm().unwrap();
+            server.bind(service, Scope::Cluster).unwrap();
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    let request = server.receive().unwrap();
+                    server.send_to(&request.data, request.source).unwrap();
+                }
+            });
+            let (red, done) = (&red, &done);
+            scope.spawn(move || {
+                red.wait_for_service(service, LIMIT).unwrap();
+                let client = red.rdm().unwrap();
+                client.set_receive_timeout(Some(LIMIT));
+                for round in 0..ROUNDS {
+                    client.send_to(&[instance as u8, round as u8], service).unwrap();
+                    assert_eq!(client.receive().unwrap().data, [instance as u8, round as u8]);
+                }
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(done.into_inner(), THREADS);
+}
+
+#[test]
+fn a_thread_that_waits_is_woken_by_a_sender_on_the_same_node() {
+    let [red, _blue] = pair();
+    let server = red.rdm().unwrap();
+    server.bind(SERVICE, Scope::Node).unwrap();
+    server.set_receive_timeout(Some(LIMIT));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| server.receive());
+        thread::sleep(Duration::from_millis(50));
+        let start = Instant::now();
+        red.rdm().unwrap().send_to(b"wake up", SERVICE).unwrap();
+        assert_eq!(waiting.join().unwrap().unwrap().data, b"wake up");
+        assert!(start.elapsed() < LIMIT / 2, "it was the timeout that woke it");
+    });
+}
+
+#[test]
+fn a_poll_loop_sees_what_a_call_would_find() {
+    let [red, blue] = pair();
+    let server = blue.rdm().unwrap();
+    server.set_nonblocking(true);
+    assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT);
+    server.bind(SERVICE, Scope::Cluster).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let client = red.rdm().unwrap();
+    for round in 0..20_u8 {
+        client.send_to(&[round], SERVICE).unwrap();
+        wait_readable(&server);
+        assert_eq!(server.receive().unwrap().data, [round]);
+        assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT);
+        assert!(server.receive().unwrap_err().is_temporary());
+    }
+}
+
+#[test]
+fn a_polled_connection_shows_requests_congestion_and_the_end() {
+    let [red, blue] = pair();
+    let listener = blue.listen(SocketKind::SeqPacket, SERVICE).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    assert!(!polled(&listener, Duration::ZERO).contains(PollFlags::IN));
+    let client = Connection::open_with(red.seqpacket().unwrap(), SERVICE, b"first").unwrap();
+    wait_readable(&listener);
+    let server = listener.accept().unwrap();
+    wait_readable(&server);
+    server.receive().unwrap();
+    server.send(b"welcome").unwrap();
+    client.receive().unwrap();
+
+    client.socket().set_nonblocking(true);
+    assert!(polled(&client, LIMIT).contains(PollFlags::OUT));
+    let message = vec![1; 60_000];
+    let mut sent = 0;
+    while client.send(&message).is_ok() {
+        sent += 1;
+        assert!(sent < 1000, "the sender is never stopped");
+    }
+    assert!(!polled(&client, Duration::ZERO).contains(PollFlags::OUT));
+    for _ in 0..sent {
+        server.receive().unwrap();
+    }
+    assert!(polled(&client, LIMIT).contains(PollFlags::OUT));
+    server.shutdown().unwrap();
+    wait_readable(&client);
+    assert!(polled(&client, LIMIT).contains(PollFlags::HUP));
+}
+
+#[test]
+fn a_node_stays_alive_while_nobody_calls() {
+    let [red, blue] = pair();
+    // Longer than the tolerance of 1.5 s: only the supervisors keep the link.
+    thread::sleep(Duration::from_secs(3));
+    assert!(red.links().iter().chain(&blue.links()).all(|link| link.up));
+    assert_eq!((red.counters().links_down, blue.counters().links_down), (0, 0));
+}
+
+#[test]
+fn sockets_that_only_send_do_not_starve_the_node() {
+    let [red, blue] = pair();
+    let server = blue.rdm().unwrap();
+    server.bind(SERVICE, Scope::Cluster).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let client = red.rdm().unwrap();
+    let start = Instant::now();
+    let mut sent = 0_u32;
+    while start.elapsed() < Duration::from_secs(3) {
+        client.send_to(b"tick", SERVICE).unwrap();
+        sent += 1;
+        thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..sent {
+        server.receive().unwrap();
+    }
+    assert_eq!(red.counters().links_down, 0);
+}
+
+#[test]
+fn a_node_that_is_dropped_leaves_at_once() {
+    let [red, blue] = pair();
+    let mut topology = red.topology().unwrap();
+    topology.links().unwrap();
+    assert!(topology.next(LIMIT).unwrap().unwrap().is_up());
+    let start = Instant::now();
+    drop(blue);
+    assert!(!topology.next(LIMIT).unwrap().unwrap().is_up());
+    assert!(start.elapsed() < Duration::from_millis(1400), "it was the tolerance that ended the link");
+}

@@ -1,0 +1,67 @@
+//! Three ways to set up a connection.
+//!
+//! `cargo run -p utipc --example connections`
+
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
+
+use utipc::{Connection, Error, Node, ServiceAddress, SocketKind, State};
+
+const ECHO: ServiceAddress = ServiceAddress::new(4711, 1);
+
+fn main() -> utipc::Result<()> {
+    // Both ends on one node, so that one program can show it; two nodes would do the same.
+    let node = Node::builder().isolated().start()?;
+    let listener = node.listen(SocketKind::Stream, ECHO)?;
+    let server = thread::spawn(move || -> utipc::Result<()> {
+        for _ in 0..3 {
+            let connection = listener.accept()?;
+            thread::spawn(move || echo(connection));
+        }
+        Ok(())
+    });
+
+    // 1. As with TCP: connect, wait until the server has answered, then talk.
+    let connection = node.connect(SocketKind::Stream, ECHO)?;
+    println!("connected to {:?}: {:?}", connection.peer(), talk(&connection, Some(b"first"))?);
+
+    // 2. By data: the first message is the connection request. It saves a round trip.
+    let connection = Connection::open_with(node.stream()?, ECHO, b"second")?;
+    println!("set up by data: {:?}", talk(&connection, None)?);
+
+    // 3. Without waiting: the request goes out, and a poll loop can do other things until the answer is there.
+    let socket = node.stream()?;
+    socket.set_nonblocking(true);
+    match socket.connect(ECHO) {
+        Ok(()) | Err(Error::WouldBlock { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    while socket.state() == State::Connecting {
+        println!("meanwhile: {}", socket.wait_reason().map_or_else(String::new, |reason| reason.to_string()));
+        thread::sleep(Duration::from_millis(1));
+    }
+    socket.set_nonblocking(false);
+    let connection = Connection::from(socket);
+    println!("connected later: {:?}", talk(&connection, Some(b"third"))?);
+
+    server.join().expect("the server does not panic")
+}
+
+fn echo(mut connection: Connection) -> std::io::Result<()> {
+    let mut buffer = [0; 1000];
+    loop {
+        let count = connection.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        connection.write_all(&buffer[..count])?;
+    }
+}
+
+fn talk(connection: &Connection, words: Option<&[u8]>) -> utipc::Result<String> {
+    if let Some(words) = words {
+        connection.send(words)?;
+    }
+    Ok(String::from_utf8_lossy(&connection.receive()?.data).into_owned())
+}

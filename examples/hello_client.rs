@@ -1,0 +1,22 @@
+//! A client that knows a service address and nothing else. See `hello_server`.
+//!
+//! `cargo run -p utipc --example hello_client`
+
+use std::time::Duration;
+
+use utipc::{Node, ServiceAddress};
+
+const HELLO: ServiceAddress = ServiceAddress::new(18888, 17);
+
+fn main() -> utipc::Result<()> {
+    let node = Node::start()?;
+    println!("client: node {} waits for {HELLO}", node.address());
+    node.wait_for_service(HELLO, Duration::from_secs(30))?;
+
+    let socket = node.rdm()?;
+    socket.set_receive_timeout(Some(Duration::from_secs(10)));
+    socket.send_to(b"Hello World!!!", HELLO)?;
+    let answer = socket.receive()?;
+    println!("client: \"{}\" from {}", String::from_utf8_lossy(&answer.data), answer.source);
+    Ok(())
+}

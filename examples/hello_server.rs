@@ -1,0 +1,30 @@
+//! A server without a host or port number: it binds to a service address, and clients find it wherever it runs.
+//!
+//! Start it in one terminal and `hello_client` in another, in any order, with no arguments:
+//! `cargo run -p utipc --example hello_server`
+
+use utipc::{Node, Scope, ServiceAddress};
+
+const HELLO: ServiceAddress = ServiceAddress::new(18888, 17);
+
+fn main() -> utipc::Result<()> {
+    let node = Node::start()?;
+    let socket = node.rdm()?;
+    socket.bind(HELLO, Scope::Cluster)?;
+    println!("server: bound to {HELLO} on node {}", node.address());
+
+    let request = socket.receive()?;
+    println!("server: \"{}\" from {}", String::from_utf8_lossy(&request.data), request.source);
+    socket.send_to(b"Uh ?", request.source)?;
+
+    // The answer is on its way; stay until the client has gone, so that it is not alone in the cluster too early.
+    let mut topology = node.topology()?;
+    topology.nodes()?;
+    for event in topology.events(std::time::Duration::from_secs(10)) {
+        if event?.change == utipc::Change::NodeDown(request.source.node) {
+            break;
+        }
+    }
+    println!("server: done");
+    Ok(())
+}
