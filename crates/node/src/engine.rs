@@ -262,8 +262,7 @@ impl Engine {
 
     pub(crate) fn counters(&self) -> Counters {
         let mut counters = self.observer.counters().clone();
-        counters.bearers =
-            self.bearers.iter().map(|(_, b)| (b.name().to_owned(), b.counters())).collect();
+        counters.bearers = self.bearers.iter().map(|(_, b)| (b.name().to_owned(), b.counters())).collect();
         counters
     }
 }

@@ -10,7 +10,11 @@ use tracing_subscriber::EnvFilter;
 
 /// TIPC in user space: demo and measurements.
 #[derive(Debug, Parser)]
-#[command(name = "utipc", version, after_help = "Set UTIPC_LOG=info (or debug) to see what the nodes report.")]
+#[command(
+    name = "utipc",
+    version,
+    after_help = "Set UTIPC_LOG=info (or debug) to see what the nodes report."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -4,9 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use utipc_core::config::StackConfig;
-use utipc_node::bearers::{
-    Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig,
-};
+use utipc_node::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig};
 use utipc_node::{NodeConfig, Plan, StartError};
 
 use crate::{ClusterId, Error, Node, NodeAddr, NodeId, Result};
@@ -165,7 +163,10 @@ impl Builder {
     /// Puts something between the node and each of its bearers, such as a
     /// [`Middleware`](crate::bearers::Middleware) that loses, delays or records frames.
     #[must_use]
-    pub fn middleware(mut self, wrap: impl FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send + 'static) -> Self {
+    pub fn middleware(
+        mut self,
+        wrap: impl FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send + 'static,
+    ) -> Self {
         self.wrap = Some(Box::new(wrap));
         self
     }
@@ -204,7 +205,13 @@ impl Builder {
             Some(seed) => seed,
             None => utipc_os::random::seed()?,
         };
-        let stack = StackConfig { identity, address: self.address, cluster: self.cluster, seed, ..StackConfig::default() };
+        let stack = StackConfig {
+            identity,
+            address: self.address,
+            cluster: self.cluster,
+            seed,
+            ..StackConfig::default()
+        };
         let mut bearers = Vec::new();
         for open in std::mem::take(&mut self.bearers) {
             let mut bearer = open(self.cluster)?;

@@ -61,7 +61,8 @@ pub use socket::{Incoming, Socket};
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};
 
 pub use utipc_core::addr::{
-    Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress, ServiceRange,
+    Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress,
+    ServiceRange,
 };
 pub use utipc_core::socket::{
     Destination, EndpointStats as SocketStats, Method, Received, RecvOptions, Returned, SocketKind, State,

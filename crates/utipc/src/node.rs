@@ -6,8 +6,8 @@ use utipc_core::Binding;
 use utipc_node::Wait;
 
 use crate::{
-    Builder, Connection, Counters, Destination, Error, LinkInfo, Listener, NodeAddr, PeerInfo, PortId, Result,
-    Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Topology,
+    Builder, Connection, Counters, Destination, Error, LinkInfo, Listener, NodeAddr, PeerInfo, PortId,
+    Result, Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Topology,
 };
 
 /// A member of a TIPC cluster, in this process.

@@ -65,7 +65,14 @@ impl Socket {
 
     fn from_port(node: &Node, kind: SocketKind, port: u32) -> Self {
         let slot = node.engine().slot(port);
-        Self { node: node.clone(), kind, port, slot, limits: Mutex::default(), nonblocking: AtomicBool::new(false) }
+        Self {
+            node: node.clone(),
+            kind,
+            port,
+            slot,
+            limits: Mutex::default(),
+            nonblocking: AtomicBool::new(false),
+        }
     }
 
     /// The node that the socket belongs to.
@@ -259,12 +266,10 @@ impl Socket {
             return Ok(());
         }
         // The endpoint itself knows the connect timeout and gives up.
-        let answer = self.block(None, |stack, _| {
-            match stack.endpoint(self.port).map(Endpoint::state) {
-                Some(State::Connecting) => None,
-                Some(State::Established) => Some(Ok(())),
-                _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
-            }
+        let answer = self.block(None, |stack, _| match stack.endpoint(self.port).map(Endpoint::state) {
+            Some(State::Connecting) => None,
+            Some(State::Established) => Some(Ok(())),
+            _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
         });
         answer.ok_or_else(|| self.overdue("connect", None))?.map_err(Error::Connect)
     }

@@ -154,7 +154,8 @@ impl Topology {
     ) -> Result<SubscriptionId> {
         let id = SubscriptionId(self.next_id);
         self.next_id += 1;
-        let timeout_ms = limit.map_or(FOREVER, |limit| u32::try_from(limit.as_millis()).unwrap_or(FOREVER - 1));
+        let timeout_ms =
+            limit.map_or(FOREVER, |limit| u32::try_from(limit.as_millis()).unwrap_or(FOREVER - 1));
         let subscription =
             Subscription { range: range.into(), timeout_ms, filter, handle: id.0.to_ne_bytes() };
         self.socket.send(&subscription.to_bytes(ByteOrder::NATIVE))?;
@@ -188,7 +189,8 @@ impl Topology {
             Err(Error::Receive(_)) => return Err(closed()),
             Err(error) => return Err(error),
         };
-        let event = TopologyEvent::from_bytes(&buffer[..received.len], ByteOrder::NATIVE).map_err(|_| closed())?;
+        let event =
+            TopologyEvent::from_bytes(&buffer[..received.len], ByteOrder::NATIVE).map_err(|_| closed())?;
         let event = Event::from_wire(&event);
         if event.change == Change::Expired {
             self.subscriptions.retain(|(id, _)| *id != event.subscription);

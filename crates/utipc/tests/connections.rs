@@ -96,7 +96,10 @@ fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
         }
         assert!(sent < 10_000, "the sender is never stopped");
     };
-    assert!(matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }) }), "{error}");
+    assert!(
+        matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }) }),
+        "{error}"
+    );
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
     // Nothing is lost, and it goes on once the reader reads.
     for _ in 0..sent {
@@ -113,7 +116,10 @@ fn timeouts_and_would_block_say_what_is_waited_for() {
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     client.socket().set_receive_timeout(Some(Duration::from_millis(50)));
     let error = client.receive().unwrap_err();
-    assert!(matches!(error, Error::TimedOut { reason: Some(WaitReason::NothingReceived { queued: 0 }), .. }), "{error}");
+    assert!(
+        matches!(error, Error::TimedOut { reason: Some(WaitReason::NothingReceived { queued: 0 }), .. }),
+        "{error}"
+    );
     client.socket().set_nonblocking(true);
     assert_eq!(client.receive().unwrap_err().errno(), 11);
     drop(server);

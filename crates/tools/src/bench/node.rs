@@ -38,7 +38,10 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let place = Place::new(options.scope)?;
     let show = |test: &str, unit: &str, value: f64, text: &str| {
         if options.json {
-            println!("{}", json!({ "test": test, unit: (value * 1000.0).round() / 1000.0, "runs": options.runs }));
+            println!(
+                "{}",
+                json!({ "test": test, unit: (value * 1000.0).round() / 1000.0, "runs": options.runs })
+            );
         } else {
             println!("{text:<60} {value:>10.3} {unit}");
         }
@@ -122,7 +125,11 @@ fn resident_kib() -> Result<u64> {
 fn lookup(bindings: u32) -> Result<f64> {
     let cluster = 5000 + std::process::id() % 4000;
     let begin = |number| {
-        Node::builder().cluster(cluster).address(NodeAddr::legacy(1, 1, number)).start().context("start a node")
+        Node::builder()
+            .cluster(cluster)
+            .address(NodeAddr::legacy(1, 1, number))
+            .start()
+            .context("start a node")
     };
     let (here, there) = (begin(1)?, begin(2)?);
     let sockets = [here.rdm()?, there.rdm()?];

@@ -45,7 +45,8 @@ impl Place {
         let rooms = [Room::new()?, Room::new()?];
         let [server, client] = &rooms;
         let (a, b) = (server.keeper.id().to_string(), client.keeper.id().to_string());
-        let cable = ["link", "add", "utipc0", "mtu", "1500", "type", "veth", "peer", "name", "utipc0", "netns", &b];
+        let cable =
+            ["link", "add", "utipc0", "mtu", "1500", "type", "veth", "peer", "name", "utipc0", "netns", &b];
         server.run("ip", &cable).with_context(|| format!("join the namespaces of processes {a} and {b}"))?;
         for (room, address) in rooms.iter().zip(INTER) {
             let address = format!("{}/24", IpAddr::from(address));
@@ -63,7 +64,9 @@ impl Place {
     pub(super) fn describe(&self) -> &'static str {
         match self.scope() {
             Scope::Inter => "between two network namespaces (veth, MTU 1500), medians",
-            Scope::Intra => "over the loopback interface (run as root to measure between two namespaces), medians",
+            Scope::Intra => {
+                "over the loopback interface (run as root to measure between two namespaces), medians"
+            }
         }
     }
 
@@ -94,7 +97,9 @@ impl Room {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("create a network namespace: start `unshare` (install util-linux, or use --scope intra)")?;
+            .context(
+                "create a network namespace: start `unshare` (install util-linux, or use --scope intra)",
+            )?;
         let life_line = keeper.stdin.take();
         let out = keeper.stdout.take().context("create a network namespace: `unshare` has no output")?;
         let mut room = Self { keeper, _life_line: life_line };

@@ -109,7 +109,10 @@ fn row(test: Test, first: &Line, lines: &[Line]) {
         // More is better: how many round trips fit into one of TCP's.
         let ratio = median_of(Transport::Tcp, &p50) / own(&p50);
         let (mean, p50, p99, max) = (rtt(|r| r.mean), rtt(|r| r.p50), rtt(|r| r.p99), rtt(|r| r.max));
-        println!("{bytes:>8}  {name:<9} {mode:<8} {mean:>9.1} {p50:>9.1} {p99:>9.1} {max:>9.1} {:>7}", times(ratio));
+        println!(
+            "{bytes:>8}  {name:<9} {mode:<8} {mean:>9.1} {p50:>9.1} {p99:>9.1} {max:>9.1} {:>7}",
+            times(ratio)
+        );
     } else {
         let ratio = own(&Line::messages_per_s) / median_of(Transport::Tcp, &Line::messages_per_s);
         let (count, bits) = (own(&Line::messages_per_s), own(&Line::mbit_per_s));

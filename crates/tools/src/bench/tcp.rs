@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result, bail};
 
-use super::peer::{Job, LIMIT, Role, say_ready};
 use super::Mode;
+use super::peer::{Job, LIMIT, Role, say_ready};
 
 /// Port of the measurements.
 const PORT: u16 = 19_617;
@@ -21,11 +21,14 @@ impl Tcp {
     pub(super) fn open(job: &Job) -> Result<Self> {
         let stream = match job.role {
             Role::Serve => {
-                let listener = TcpListener::bind(SocketAddr::new(job.local, PORT)).context("listen with TCP")?;
+                let listener =
+                    TcpListener::bind(SocketAddr::new(job.local, PORT)).context("listen with TCP")?;
                 say_ready()?;
                 listener.accept().context("accept with TCP")?.0
             }
-            Role::Drive => TcpStream::connect(SocketAddr::new(job.remote, PORT)).context("connect with TCP")?,
+            Role::Drive => {
+                TcpStream::connect(SocketAddr::new(job.remote, PORT)).context("connect with TCP")?
+            }
         };
         stream.set_nodelay(true).context("turn Nagle off")?;
         stream.set_read_timeout(Some(LIMIT)).context("set the read timeout")?;

@@ -31,7 +31,8 @@ pub(super) struct Utipc {
 /// The node of one end: a UDP bearer to the other end, and an explicit address, so that it is up at once.
 pub(super) fn node(job: &Job) -> utipc::Result<Node> {
     let number = if job.role == Role::Serve { 1 } else { 2 };
-    let mut config = utipc::bearers::UdpConfig::replicast("UDP", job.local, vec![SocketAddr::new(job.remote, PORT)]);
+    let mut config =
+        utipc::bearers::UdpConfig::replicast("UDP", job.local, vec![SocketAddr::new(job.remote, PORT)]);
     config.local.set_port(PORT);
     Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number)).udp_with(config).start()
 }

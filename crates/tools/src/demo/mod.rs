@@ -7,7 +7,9 @@ mod watch;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use utipc::{Change, Connection, Destination, Listener, Node, Scope, ServiceAddress, ServiceRange, SocketKind};
+use utipc::{
+    Change, Connection, Destination, Listener, Node, Scope, ServiceAddress, ServiceRange, SocketKind,
+};
 
 use narrator::Narrator;
 use watch::Watch;
@@ -33,7 +35,9 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let cluster = options.cluster.unwrap_or_else(|| 5000 + std::process::id() % 4000);
     let mut out = Narrator::new();
-    out.line("Two TIPC nodes, red and blue, on this machine. No kernel module, no privileges, no configuration.");
+    out.line(
+        "Two TIPC nodes, red and blue, on this machine. No kernel module, no privileges, no configuration.",
+    );
 
     let (red, blue) = start(&mut out, cluster)?;
     let mut watch = meet(&mut out, &red, &blue)?;
@@ -49,7 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn start(out: &mut Narrator, cluster: u32) -> Result<(Node, Node)> {
     out.chapter("The nodes start");
-    out.line("Each takes an address of 127.0.0.0/8, tries its node address for a second in case another node");
+    out.line(
+        "Each takes an address of 127.0.0.0/8, tries its node address for a second in case another node",
+    );
     out.line("has it, and looks for neighbours.");
     let begin = |name: &'static str| {
         std::thread::spawn(move || {
@@ -123,8 +129,12 @@ fn stream(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
     out.chapter("STREAM: a connection set up by its first data");
     let listener = listen(out, blue, SocketKind::Stream, STREAM_SERVER)?;
     red.wait_for_service(STREAM_SERVER, LIMIT).context("red waits for the stream server")?;
-    out.say("red", format_args!("client: \"Hello World\" to {STREAM_SERVER}: request and data in one message"));
-    let client = Connection::open_with(red.stream()?, STREAM_SERVER, b"Hello World").context("set the stream up")?;
+    out.say(
+        "red",
+        format_args!("client: \"Hello World\" to {STREAM_SERVER}: request and data in one message"),
+    );
+    let client =
+        Connection::open_with(red.stream()?, STREAM_SERVER, b"Hello World").context("set the stream up")?;
     let server = listener.accept().context("accept the stream")?;
     exchange(out, &client, &server, "Hello World", "Hello yourself")
 }
@@ -136,7 +146,9 @@ fn packets(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
     let acceptor = std::thread::spawn(move || listener.accept());
     out.say("red", format_args!("client: connect to {PACKET_SERVER}"));
     let client = red.connect(SocketKind::SeqPacket, PACKET_SERVER).context("connect to the packet server")?;
-    let Ok(server) = acceptor.join() else { bail!("accept a connection: the thread panicked (please report this)") };
+    let Ok(server) = acceptor.join() else {
+        bail!("accept a connection: the thread panicked (please report this)")
+    };
     let server = server.context("accept a connection")?;
     client.send(b"one message")?;
     client.send(b"and another")?;
@@ -185,13 +197,21 @@ fn exchange(
 
 fn remote_view(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
     out.chapter("The other node's view: red asks blue's topology server");
-    let mut watch = Watch::new("blue's server", red.topology_of(blue.address()).context("subscribe at blue")?);
+    let mut watch =
+        Watch::new("blue's server", red.topology_of(blue.address()).context("subscribe at blue")?);
     watch.topology.nodes()?;
     watch.topology.links()?;
     watch.topology.services(ServiceRange::new(HELLO, 0, u32::MAX))?;
     let (red, own) = (red, blue.address());
-    watch.until(out, LIMIT, &[Change::NodeUp(red.address()), Change::NodeUp(own), Change::LinkUp(red.address())])?;
-    out.say("red", format_args!("I bind a socket to {HELLO_WORLD} on my node only, then one in the whole cluster"));
+    watch.until(
+        out,
+        LIMIT,
+        &[Change::NodeUp(red.address()), Change::NodeUp(own), Change::LinkUp(red.address())],
+    )?;
+    out.say(
+        "red",
+        format_args!("I bind a socket to {HELLO_WORLD} on my node only, then one in the whole cluster"),
+    );
     let hidden = red.rdm()?;
     hidden.bind(HELLO_WORLD, Scope::Node)?;
     let visible = red.rdm()?;

@@ -29,7 +29,10 @@ impl Watch {
                 return Ok(());
             }
         }
-        bail!("watch the topology, {}: not seen within {limit:?}: {missing:?} (is the machine overloaded?)", self.who)
+        bail!(
+            "watch the topology, {}: not seen within {limit:?}: {missing:?} (is the machine overloaded?)",
+            self.who
+        )
     }
 
     /// Tells all events up to the first service that comes up.
@@ -41,7 +44,10 @@ impl Watch {
                 return Ok(event);
             }
         }
-        bail!("watch the topology, {}: no service came up within {limit:?} (is the machine overloaded?)", self.who)
+        bail!(
+            "watch the topology, {}: no service came up within {limit:?} (is the machine overloaded?)",
+            self.who
+        )
     }
 }
 

@@ -18,7 +18,8 @@ pub fn builders() -> [Builder; 2] {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let first = 2 * NEXT.fetch_add(1, Ordering::Relaxed) + 1;
     // 127.64.0.0/10: real services of a host are elsewhere.
-    let addresses = [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, last)));
+    let addresses =
+        [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, last)));
     let build = |own: usize, other: usize| {
         Node::builder()
             .address(NodeAddr(own as u32 + 1))
