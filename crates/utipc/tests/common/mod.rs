@@ -8,12 +8,12 @@ use std::time::Duration;
 use utipc::{Builder, Change, Node, NodeAddr};
 
 /// Far beyond what anything takes on a loaded machine.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 const PORT: u16 = 6118;
 
 /// Builders of two nodes that know each other's UDP address; their node addresses are 1 and 2.
-pub fn builders() -> [Builder; 2] {
+pub(crate) fn builders() -> [Builder; 2] {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let first = 2 * NEXT.fetch_add(1, Ordering::Relaxed) + 1;
@@ -29,7 +29,7 @@ pub fn builders() -> [Builder; 2] {
 }
 
 /// Two nodes with a link.
-pub fn pair() -> [Node; 2] {
+pub(crate) fn pair() -> [Node; 2] {
     let nodes = builders().map(|builder| builder.start().unwrap());
     meet(&nodes[0], &nodes[1]);
     meet(&nodes[1], &nodes[0]);
@@ -37,7 +37,7 @@ pub fn pair() -> [Node; 2] {
 }
 
 /// Waits until `node` sees `other`.
-pub fn meet(node: &Node, other: &Node) {
+pub(crate) fn meet(node: &Node, other: &Node) {
     let mut topology = node.topology().unwrap();
     topology.nodes().unwrap();
     let wanted = Change::NodeUp(other.address());
