@@ -82,6 +82,8 @@ pub struct Link {
     /// `snd_nxt` at the last tick.
     checkpoint: u16,
     monitor: MonitorVerdict,
+    /// What every STATE carries behind the gap record.
+    monitor_record: Vec<u8>,
     /// What arrives from a link that failed, by this one's tunnel.
     inherited: Option<tunnel::Inherited>,
     stats: LinkStats,
@@ -116,6 +118,7 @@ impl Link {
             interval_ms: supervise::interval_ms(config.tolerance_ms),
             checkpoint: first,
             monitor: MonitorVerdict::default(),
+            monitor_record: Vec::new(),
             inherited: None,
             stats: LinkStats::default(),
             config,
@@ -154,6 +157,7 @@ impl Link {
         self.setup_ticks = 0;
         self.checkpoint = first;
         self.monitor = MonitorVerdict::default();
+        self.monitor_record.clear();
         self.inherited = None;
         self.stats = LinkStats::default();
     }
@@ -328,6 +332,11 @@ impl Link {
     /// Sets what the neighbour monitor thinks of the peer.
     pub fn set_monitor(&mut self, verdict: MonitorVerdict) {
         self.monitor = verdict;
+    }
+
+    /// Sets what STATE messages carry for the neighbour monitor of the peer.
+    pub fn set_monitor_record(&mut self, record: Vec<u8>) {
+        self.monitor_record = record;
     }
 
     fn set_mtu_in_use(&mut self, mtu: u16) {

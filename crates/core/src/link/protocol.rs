@@ -223,12 +223,13 @@ impl Link {
         if (note.probe || note.reply) && self.receive.deferred_len() > 0 {
             note.gap = self.receive.gap();
         }
-        let data = if self.peer_can(capability::GAP_ACK_BLOCK) {
+        let mut data = if self.peer_can(capability::GAP_ACK_BLOCK) {
             let unicast = if note.gap > 0 { self.receive.gap_blocks() } else { Vec::new() };
             GapRecord::build(&io.bcast.gap_blocks, &unicast)
         } else {
             Vec::new()
         };
+        data.extend_from_slice(&self.monitor_record);
         let mut msg = self.protocol_message(LinkProtocolType::State, &data, io);
         if self.numbers_states() {
             msg.set_seqno(self.state_snd_nxt);

@@ -6,6 +6,7 @@ use super::state::{Event, State};
 use crate::addr::{NodeAddr, NodeId};
 use crate::limits::{DEFAULT_TOLERANCE_MS, MAX_BEARERS, MAX_LINKS_PER_PEER};
 use crate::link::{self, Accepted, BcastStamp, DownReason, Link, LinkIo, LinkSignal, SendFault, Wakeup};
+use crate::monitor::MonitorSession;
 use crate::outbox::{BearerId, FrameBatch, FrameSink, Target};
 use crate::time::Time;
 use crate::wire::{MediaAddr, Message, User, View};
@@ -36,6 +37,8 @@ pub(crate) enum Notice {
 pub(crate) struct Slot {
     pub(crate) link: Link,
     pub(crate) media: MediaAddr,
+    /// What the bearer's monitor remembers of this link.
+    pub(crate) monitor: MonitorSession,
 }
 
 /// A peer node.
@@ -120,7 +123,7 @@ impl Peer {
     /// and a peer that does not know us yet ignores it.
     pub(crate) fn add_link(&mut self, bearer: BearerId, link: Link, media: MediaAddr, ctx: &mut Ctx<'_>) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
-            *slot = Some(Slot { link, media });
+            *slot = Some(Slot { link, media, monitor: MonitorSession::default() });
         }
         self.arm(ctx.now);
         self.send_setup(bearer, false, ctx);

@@ -251,3 +251,19 @@ fn traffic_survives_the_loss_of_one_of_two_links() {
     }
     assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::NodeDown(_))), "{:?}", lan.events);
 }
+
+/// Above the threshold of the neighbour monitor: records are exchanged, and a node that vanishes is still found.
+#[test]
+fn a_large_cluster_monitors_itself() {
+    let mut lan = Lan::new(36);
+    lan.run(20_000);
+    assert!((0..36).all(|n| lan.up(n) == 35), "{:?}", (0..36).map(|n| lan.up(n)).collect::<Vec<_>>());
+    lan.run(20_000);
+    let noise = lan.events.iter().flatten().filter(|e| matches!(e, Event::LinkDown { .. } | Event::Dropped { .. }));
+    assert_eq!(noise.count(), 0);
+    let supervisors = |lan: &Lan| lan.nodes[0].stats().monitor_records_refused;
+    assert_eq!(supervisors(&lan), 0);
+    lan.cut.push((17, 0));
+    lan.run(10_000);
+    assert!((0..36).all(|n| lan.up(n) == if n == 17 { 0 } else { 34 }), "{:?}", (0..36).map(|n| lan.up(n)).collect::<Vec<_>>());
+}

@@ -74,6 +74,7 @@ impl Switch {
         let Some(link) = self.link(addr, bearer) else { return };
         let (name, id, mtu) = (link.name(), link.id(), link.mtu());
         self.bcast.link_up(bearer, usize::from(mtu), has_broadcast);
+        self.monitor_link_up(addr, bearer);
         let binding = link_binding(addr, id, self.own_node());
         self.publish_internal(now, binding);
         self.event(Event::LinkUp { link: name, peer: addr });
@@ -84,6 +85,7 @@ impl Switch {
             b.discoverer.link_down(now);
         }
         self.bcast.link_down(bearer);
+        self.monitor_link_down(addr, bearer);
         let Some(link) = self.link(addr, bearer) else { return };
         let (name, id) = (link.name(), link.id());
         self.withdraw_internal(now, link_binding(addr, id, self.own_node()));

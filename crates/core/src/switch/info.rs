@@ -70,6 +70,8 @@ pub struct SwitchStats {
     pub messages_dropped: u64,
     /// Messages sent back to their sender for want of a socket.
     pub messages_returned: u64,
+    /// Monitor records of peers that break the rules.
+    pub monitor_records_refused: u64,
     /// Events that nobody read in time.
     pub events_lost: u64,
     /// What peers' bindings led to.

@@ -5,6 +5,7 @@ mod contact;
 mod deliver;
 mod discovery;
 mod info;
+mod monitoring;
 mod names;
 mod receive;
 mod timers;
@@ -22,6 +23,7 @@ use crate::event::Event;
 use crate::limits::MAX_BEARERS;
 use crate::link::DownReason;
 use crate::names::{Change, Distributor, NameReceiver, NameTable};
+use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::rng::Rng;
@@ -36,6 +38,7 @@ const MAX_EVENTS: usize = 4096;
 struct Bearer {
     config: BearerConfig,
     discoverer: Discoverer,
+    monitor: Monitor,
 }
 
 /// A peer node with what the other rooms keep for it.
@@ -185,8 +188,9 @@ impl Switch {
         let mut outputs = Vec::new();
         let discovery = DiscovererConfig { media: config.address, domain: config.domain };
         let discoverer = Discoverer::new(now, discovery, own, &mut outputs);
+        let monitor = Monitor::new(self.own_node(), DEFAULT_THRESHOLD);
         if let Some(place) = self.bearers.get_mut(free) {
-            *place = Some(Bearer { config, discoverer });
+            *place = Some(Bearer { config, discoverer, monitor });
         }
         self.act_on_discovery(now, id, outputs);
         Ok(id)

@@ -122,6 +122,9 @@ impl Switch {
         let own = self.own_node();
         self.table.set_own_node(own);
         self.bcast.set_own(own);
+        for bearer in self.bearers.iter_mut().flatten() {
+            bearer.monitor.set_own(own);
+        }
         let range = ServiceRange::new(NODE_STATE, own.0, own.0);
         let port = PortId { port: 0, node: own };
         self.publish_internal(now, Binding { range, scope: Scope::Cluster, port, key: own.0 });

@@ -50,6 +50,7 @@ impl Switch {
         } else {
             self.with_broadcast(|bcast, io| broadcast::receive_ack(bcast, now, addr, view, io));
         }
+        self.monitor_state(addr, bearer, view);
         let passed = self.with_peer(now, addr, |peer, ctx| {
             if peer.slot(bearer).is_none() {
                 return Err(Drop::NoLink);

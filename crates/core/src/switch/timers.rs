@@ -31,6 +31,7 @@ impl Switch {
     }
 
     fn tick_peer(&mut self, now: Time, addr: NodeAddr) {
+        self.monitor_tick(addr);
         self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         member.receiver.state_sent(); // a tick tells the peer what it has to know
@@ -57,6 +58,7 @@ impl Switch {
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.0.remove(&addr) {
             self.ticks.remove(&(member.peer.next_tick, addr));
+            self.monitor_forget(addr);
         }
     }
 }

@@ -1,0 +1,68 @@
+//! The neighbour monitor of each bearer: what it says to the links, and what STATE messages say to it.
+//! Spec: tipc.md §11.
+
+use super::Switch;
+use crate::addr::NodeAddr;
+use crate::link::MonitorVerdict;
+use crate::limits::MAX_BEARERS;
+use crate::monitor::{MonitorSession, record_in_state};
+use crate::outbox::BearerId;
+use crate::wire::{LinkProtocolType, User, View};
+
+impl Switch {
+    pub(super) fn monitor_link_up(&mut self, addr: NodeAddr, bearer: BearerId) {
+        if let Some(slot) = self.members.0.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer)) {
+            slot.monitor = MonitorSession::default();
+        }
+        if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+            bearer.monitor.peer_up(addr);
+        }
+    }
+
+    pub(super) fn monitor_link_down(&mut self, addr: NodeAddr, bearer: BearerId) {
+        if let Some(bearer) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
+            bearer.monitor.peer_down(addr);
+        }
+    }
+
+    pub(super) fn monitor_forget(&mut self, addr: NodeAddr) {
+        for bearer in self.bearers.iter_mut().flatten() {
+            bearer.monitor.remove_peer(addr);
+        }
+    }
+
+    /// Before a tick: the links of a peer learn whether to supervise it.
+    pub(super) fn monitor_tick(&mut self, addr: NodeAddr) {
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        for id in 0..MAX_BEARERS as BearerId {
+            let bearer = self.bearers.get(usize::from(id)).and_then(Option::as_ref);
+            let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { continue };
+            let verdict = bearer.monitor.verdict(addr, &mut slot.monitor);
+            slot.link.set_monitor(MonitorVerdict {
+                supervised: verdict.supervised,
+                probing: verdict.probing,
+                reset: verdict.reset,
+            });
+            slot.link.set_monitor_record(bearer.monitor.record(&slot.monitor));
+        }
+    }
+
+    /// Before a link sees a STATE: its monitor record. One that is malformed is ignored, the STATE is not.
+    pub(super) fn monitor_state(&mut self, addr: NodeAddr, id: BearerId, view: View<'_>) {
+        if view.user() != User::LinkProtocol || view.link_type() != LinkProtocolType::State {
+            return;
+        }
+        let bearer = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut);
+        let Some(member) = self.members.0.get_mut(&addr) else { return };
+        let capabilities = member.peer.capabilities;
+        let (Some(bearer), Some(slot)) = (bearer, member.peer.slot_mut(id)) else { return };
+        if !slot.link.is_up() || !slot.link.accepts_protocol(view) {
+            return;
+        }
+        let record = record_in_state(view, capabilities);
+        if bearer.monitor.receive(addr, &mut slot.monitor, record).is_err() {
+            self.stats.monitor_records_refused += 1;
+        }
+        slot.link.set_monitor_record(bearer.monitor.record(&slot.monitor));
+    }
+}
