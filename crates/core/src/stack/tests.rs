@@ -259,11 +259,16 @@ fn a_large_cluster_monitors_itself() {
     lan.run(20_000);
     assert!((0..36).all(|n| lan.up(n) == 35), "{:?}", (0..36).map(|n| lan.up(n)).collect::<Vec<_>>());
     lan.run(20_000);
-    let noise = lan.events.iter().flatten().filter(|e| matches!(e, Event::LinkDown { .. } | Event::Dropped { .. }));
+    let noise =
+        lan.events.iter().flatten().filter(|e| matches!(e, Event::LinkDown { .. } | Event::Dropped { .. }));
     assert_eq!(noise.count(), 0);
     let supervisors = |lan: &Lan| lan.nodes[0].stats().monitor_records_refused;
     assert_eq!(supervisors(&lan), 0);
     lan.cut.push((17, 0));
     lan.run(10_000);
-    assert!((0..36).all(|n| lan.up(n) == if n == 17 { 0 } else { 34 }), "{:?}", (0..36).map(|n| lan.up(n)).collect::<Vec<_>>());
+    assert!(
+        (0..36).all(|n| lan.up(n) == if n == 17 { 0 } else { 34 }),
+        "{:?}",
+        (0..36).map(|n| lan.up(n)).collect::<Vec<_>>()
+    );
 }

@@ -3,8 +3,8 @@
 
 use super::Switch;
 use crate::addr::NodeAddr;
-use crate::link::MonitorVerdict;
 use crate::limits::MAX_BEARERS;
+use crate::link::MonitorVerdict;
 use crate::monitor::{MonitorSession, record_in_state};
 use crate::outbox::BearerId;
 use crate::wire::{LinkProtocolType, User, View};
