@@ -95,18 +95,17 @@ def bindings_1000(c):
 @row(fresh=True, seconds=60)
 def bindings_before_link(c):
     """Names that exist before the link reach the other side in bulk."""
-    c.a.call("start", address="1.1.1")
-    c.b.call("start", address="1.1.2")
-    types = []
-    for peer in (c.a, c.b):
+    c.net.fault("loss 100%")
+    for peer, number, address in ((c.a, 1, "1.1.1"), (c.b, 2, "1.1.2")):
+        peer.call("start", address=address)
+        peer.call("watch")
+        peer.call("enable", **c.bearer(number))
         s, t = c.sock(peer)["s"], c.new_type()
-        types.append(t)
         peer.call("bind_many", s=s, type=t, count=200)
         peer.call("bind", s=s, type=t + 1, lower=10, upper=99)
         peer.call("bind", s=s, type=t + 2, lower=1, upper=1, scope="node")
-        peer.call("watch")
-    c.a.call("enable", **c.bearer(1))
-    c.b.call("enable", **c.bearer(2))
+    c.equal([len(p.call("names")["names"]) for p in (c.a, c.b)], [201, 201], "each knows its own")
+    c.net.fault(None)
     for peer in (c.a, c.b):
         peer.call("wait_up", timeout_ms=20000)
 

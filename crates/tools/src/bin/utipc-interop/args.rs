@@ -1,0 +1,166 @@
+//! The arguments of a request, and how it is refused.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+use utipc::{Destination, Error, NodeAddr, PortId, Scope, ServiceAddress, ServiceRange};
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// utipc said no; shown as the name of the errno.
+    Errno(i32),
+    /// The request itself is wrong.
+    Request(String),
+}
+
+impl Refusal {
+    /// A connection that has ended.
+    pub(crate) const TIMED_OUT: Self = Self::Errno(110);
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        tracing::info!(%error, "refused");
+        Self::Errno(error.errno())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errno(number) => f.write_str(errno_name(*number)),
+            Self::Request(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The names that rows compare.
+fn errno_name(number: i32) -> &'static str {
+    match number {
+        11 => "EAGAIN",
+        12 => "ENOMEM",
+        13 => "EACCES",
+        17 => "EEXIST",
+        22 => "EINVAL",
+        32 => "EPIPE",
+        89 => "EDESTADDRREQ",
+        90 => "EMSGSIZE",
+        92 => "ENOPROTOOPT",
+        95 => "EOPNOTSUPP",
+        98 => "EADDRINUSE",
+        99 => "EADDRNOTAVAIL",
+        103 => "ECONNABORTED",
+        104 => "ECONNRESET",
+        105 => "ENOBUFS",
+        106 => "EISCONN",
+        107 => "ENOTCONN",
+        110 => "ETIMEDOUT",
+        111 => "ECONNREFUSED",
+        113 => "EHOSTUNREACH",
+        114 => "EALREADY",
+        115 => "EINPROGRESS",
+        _ => "EUNKNOWN",
+    }
+}
+
+/// A request's fields.
+pub(crate) struct Args<'a>(&'a Value);
+
+impl<'a> Args<'a> {
+    pub(crate) fn new(request: &'a Value) -> Self {
+        Self(request)
+    }
+
+    /// The field, unless it is missing or null.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|v| !v.is_null())
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Result<&'a str, Refusal> {
+        self.maybe_text(name).ok_or_else(|| Refusal::Request(format!("{name} is missing")))
+    }
+
+    pub(crate) fn maybe_text(&self, name: &str) -> Option<&'a str> {
+        self.get(name).and_then(Value::as_str)
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Result<u64, Refusal> {
+        let value = self.get(name).ok_or_else(|| Refusal::Request(format!("{name} is missing")))?;
+        let number = value.as_u64().or_else(|| value.as_f64().map(|f| f as u64));
+        number.ok_or_else(|| Refusal::Request(format!("{name} is not a number")))
+    }
+
+    pub(crate) fn number_or(&self, name: &str, default: u64) -> Result<u64, Refusal> {
+        if self.get(name).is_none() { Ok(default) } else { self.number(name) }
+    }
+
+    pub(crate) fn u32(&self, name: &str) -> Result<u32, Refusal> {
+        self.u32_or(name, None)
+    }
+
+    pub(crate) fn u32_or(&self, name: &str, default: Option<u32>) -> Result<u32, Refusal> {
+        match (self.get(name), default) {
+            (None, Some(default)) => Ok(default),
+            _ => as_u32(self.number(name)?),
+        }
+    }
+
+    pub(crate) fn length(&self, name: &str) -> Result<usize, Refusal> {
+        usize::try_from(self.number(name)?).map_err(|_| Refusal::Request(format!("{name} is too large")))
+    }
+
+    pub(crate) fn length_or(&self, name: &str, default: usize) -> Result<usize, Refusal> {
+        if self.get(name).is_none() { Ok(default) } else { self.length(name) }
+    }
+
+    /// A time in milliseconds.
+    pub(crate) fn milliseconds(&self, name: &str, default: u64) -> Result<Duration, Refusal> {
+        Ok(Duration::from_millis(self.number_or(name, default)?))
+    }
+
+    /// A time in microseconds, 0 if not given.
+    pub(crate) fn microseconds(&self, name: &str) -> Result<Duration, Refusal> {
+        Ok(Duration::from_micros(self.number_or(name, 0)?))
+    }
+
+    pub(crate) fn seed(&self) -> Result<u8, Refusal> {
+        Ok((self.number_or("seed", 0)? & 255) as u8)
+    }
+
+    /// `type`, `lower`, `upper`.
+    pub(crate) fn range(&self) -> Result<ServiceRange, Refusal> {
+        Ok(ServiceRange::new(self.u32("type")?, self.u32("lower")?, self.u32("upper")?))
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        if self.maybe_text("scope") == Some("node") { Scope::Node } else { Scope::Cluster }
+    }
+
+    /// `to`: `{"name":[type, instance, node]}`, `{"range":[type, lower, upper]}` or `{"port":[port, node]}`.
+    pub(crate) fn destination(&self) -> Result<Option<Destination>, Refusal> {
+        let Some(to) = self.get("to") else { return Ok(None) };
+        let wrong = || Refusal::Request(format!("no destination: {to}"));
+        let (form, numbers) = to.as_object().and_then(|o| o.iter().next()).ok_or_else(wrong)?;
+        let numbers = numbers.as_array().ok_or_else(wrong)?;
+        let numbers =
+            numbers.iter().map(|n| as_u32(n.as_u64().ok_or_else(wrong)?)).collect::<Result<Vec<u32>, _>>()?;
+        match (form.as_str(), numbers.as_slice()) {
+            ("name", [service, instance]) => Ok(Some(ServiceAddress::new(*service, *instance).into())),
+            ("name", [service, instance, node]) => {
+                let to: Destination = ServiceAddress::new(*service, *instance).into();
+                Ok(Some(to.on(NodeAddr(*node))))
+            }
+            ("range", [service, lower, upper]) => {
+                Ok(Some(Destination::Range(ServiceRange::new(*service, *lower, *upper))))
+            }
+            ("port", [port, node]) => Ok(Some(Destination::Port(PortId { port: *port, node: NodeAddr(*node) }))),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn as_u32(number: u64) -> Result<u32, Refusal> {
+    u32::try_from(number).map_err(|_| Refusal::Request(format!("{number} is too large")))
+}

@@ -1,0 +1,78 @@
+//! utipc's end of the interop matrix: a node that is told what to do by a line protocol on standard input.
+//!
+//! One JSON object a line: `{"id":7,"op":"send","s":3,"length":1400,"to":{"name":[18888,17]}}` is answered by
+//! `{"id":7,"ok":{…}}` or `{"id":7,"error":"EHOSTUNREACH"}`. Every request runs in a thread of its own, so one that
+//! waits does not hold up the others. `interop/matrix/kernel_peer.py` answers the same requests by the kernel's AF_TIPC.
+
+mod args;
+mod node;
+mod pattern;
+mod sockets;
+mod streams;
+mod watch;
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tracing_subscriber::EnvFilter;
+
+use args::{Args, Refusal};
+use node::Peer;
+
+fn main() -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(std::io::stderr).init();
+    let peer = Arc::new(Peer::default());
+    for line in std::io::stdin().lock().lines() {
+        let request: Value = serde_json::from_str(&line?)?;
+        let peer = Arc::clone(&peer);
+        std::thread::spawn(move || {
+            let id = request.get("id").cloned().unwrap_or_default();
+            let reply = match perform(&peer, &Args::new(&request)) {
+                Ok(value) => json!({"id": id, "ok": value}),
+                Err(refusal) => json!({"id": id, "error": refusal.to_string()}),
+            };
+            let mut out = std::io::stdout().lock();
+            // If the driver is gone, so is whoever would read an error.
+            let _ = writeln!(out, "{reply}").and_then(|()| out.flush());
+        });
+    }
+    // Requests may still wait: the driver has lost interest in them, and the node must go.
+    std::process::exit(0)
+}
+
+/// What a request is answered with.
+type Answer = Result<Value, Refusal>;
+
+fn perform(peer: &Peer, args: &Args) -> Answer {
+    match args.text("op")? {
+        "start" => peer.start(args),
+        "enable" => peer.enable(args),
+        "address" => peer.address(),
+        "names" => peer.names(),
+        "watch" => peer.watch(),
+        "counts" => peer.counts(),
+        "wait_up" => peer.wait_up(args),
+        "socket" => peer.socket(args),
+        "option" => peer.option(args),
+        "bind" => peer.bind(args),
+        "unbind" => peer.unbind(args),
+        "bind_many" => peer.bind_many(args),
+        "unbind_many" => peer.unbind_many(args),
+        "send" => peer.send(args),
+        "send_many" => peer.send_many(args),
+        "recv" => peer.receive(args),
+        "recv_many" => peer.receive_many(args),
+        "listen" => peer.listen(args),
+        "accept" => peer.accept(args),
+        "connect" => peer.connect(args),
+        "write" => peer.write(args),
+        "read" => peer.read(args),
+        "shutdown" => peer.shutdown(args),
+        "close" => peer.close(args),
+        "subscribe" => peer.subscribe(args),
+        "event" => peer.event(args),
+        other => Err(Refusal::Request(format!("no operation {other}"))),
+    }
+}

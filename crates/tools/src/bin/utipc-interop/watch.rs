@@ -1,0 +1,122 @@
+//! Nodes that come and go, and subscriptions in general.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use utipc::{Change, Event, Filter, Node, NodeAddr, ServiceRange};
+
+use crate::Answer;
+use crate::args::{Args, Refusal};
+use crate::node::{Peer, Thing, lock, port};
+
+/// Changes that are kept to explain a failed row.
+const KEPT: usize = 20;
+
+/// How often a waiting request looks.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Counts the other nodes that came and went since the node began.
+#[derive(Default)]
+pub(crate) struct Watch {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    ups: u64,
+    downs: u64,
+    log: VecDeque<(f64, &'static str, NodeAddr)>,
+}
+
+impl Watch {
+    /// Follows the topology events of `node` in a thread.
+    pub(crate) fn follow(self: &Arc<Self>, node: &Node) -> Result<(), Refusal> {
+        let own = node.address();
+        let mut topology = node.topology()?;
+        topology.nodes()?;
+        let watch = Arc::clone(self);
+        let began = Instant::now();
+        std::thread::spawn(move || {
+            loop {
+                let (change, other) = match topology.next(Duration::from_secs(3600)) {
+                    Ok(Some(Event { change: Change::NodeUp(other), .. })) => ("published", other),
+                    Ok(Some(Event { change: Change::NodeDown(other), .. })) => ("withdrawn", other),
+                    Ok(_) => continue,
+                    Err(error) => return tracing::error!(%error, "the watch of nodes has ended"),
+                };
+                if other != own {
+                    lock(&watch.seen).note(began.elapsed(), change, other);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Seen {
+    fn note(&mut self, at: Duration, change: &'static str, node: NodeAddr) {
+        match change {
+            "published" => self.ups += 1,
+            _ => self.downs += 1,
+        }
+        self.log.push_back((at.as_secs_f64(), change, node));
+        if self.log.len() > KEPT {
+            self.log.pop_front();
+        }
+    }
+}
+
+impl Peer {
+    pub(crate) fn counts(&self) -> Answer {
+        let seen = lock(&self.watched.seen);
+        let log: Vec<_> = seen.log.iter().map(|(at, change, node)| json!([at, change, node.0])).collect();
+        Ok(json!({"ups": seen.ups, "downs": seen.downs, "log": log}))
+    }
+
+    pub(crate) fn wait_up(&self, args: &Args) -> Answer {
+        let end = Instant::now() + args.milliseconds("timeout_ms", 10_000)?;
+        loop {
+            let (ups, downs) = {
+                let seen = lock(&self.watched.seen);
+                (seen.ups, seen.downs)
+            };
+            if ups > downs {
+                return Ok(json!({}));
+            }
+            if Instant::now() > end {
+                return Err(Refusal::TIMED_OUT);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    pub(crate) fn subscribe(&self, args: &Args) -> Answer {
+        let node = self.node()?;
+        let mut topology = match args.u32_or("node", Some(0))? {
+            0 => node.topology()?,
+            other => node.topology_of(NodeAddr(other))?,
+        };
+        let filter = if args.maybe_text("filter") == Some("service") { Filter::SERVICE } else { Filter::PORTS };
+        let limit = match args.get("timeout_ms") {
+            Some(_) => Some(args.milliseconds("timeout_ms", 0)?),
+            None => None,
+        };
+        topology.subscribe(args.range()?, filter, limit)?;
+        Ok(json!({"s": self.keep(Thing::Subscriber(Arc::new(Mutex::new(topology))))}))
+    }
+
+    pub(crate) fn event(&self, args: &Args) -> Answer {
+        let topology = self.subscriber(args)?;
+        let limit = args.milliseconds("timeout_ms", 10_000)?;
+        let event = lock(&topology).next(limit)?.ok_or(Refusal::Errno(11))?;
+        let what = match event.change {
+            Change::Expired => "timeout",
+            _ if event.is_up() => "published",
+            _ => "withdrawn",
+        };
+        let ServiceRange { service, lower, upper } = event.found;
+        Ok(json!({"event": what, "type": service, "lower": lower, "upper": upper, "port": port(event.port)}))
+    }
+}
