@@ -68,6 +68,7 @@ pub use utipc_core::socket::{
     Destination, EndpointStats as SocketStats, Method, Received, RecvOptions, Returned, SocketKind, State,
     WaitReason,
 };
+pub use utipc_core::topology::Filter;
 pub use utipc_core::wire::ErrorCode;
 
 /// What carries frames between nodes, for nodes with media of their own and for tests that lose, delay, reorder and

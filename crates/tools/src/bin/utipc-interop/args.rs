@@ -155,7 +155,9 @@ impl<'a> Args<'a> {
             ("range", [service, lower, upper]) => {
                 Ok(Some(Destination::Range(ServiceRange::new(*service, *lower, *upper))))
             }
-            ("port", [port, node]) => Ok(Some(Destination::Port(PortId { port: *port, node: NodeAddr(*node) }))),
+            ("port", [port, node]) => {
+                Ok(Some(Destination::Port(PortId { port: *port, node: NodeAddr(*node) })))
+            }
             _ => Err(wrong()),
         }
     }

@@ -148,7 +148,9 @@ fn with_bearer(builder: Builder, args: &Args) -> Result<Builder, Refusal> {
         return Ok(builder.ethernet(args.text("device")?));
     }
     let ip = |name| {
-        args.text(name)?.parse::<IpAddr>().map_err(|e| Refusal::Request(format!("{name} is no IP address: {e}")))
+        args.text(name)?
+            .parse::<IpAddr>()
+            .map_err(|e| Refusal::Request(format!("{name} is no IP address: {e}")))
     };
     let local = ip("local")?;
     if args.get("remote").is_none() {

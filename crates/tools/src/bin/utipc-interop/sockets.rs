@@ -85,7 +85,8 @@ impl Peer {
 
     pub(crate) fn send_many(&self, args: &Args) -> Answer {
         let socket = self.sock(args)?;
-        let (count, first, length) = (args.u32("count")?, args.u32_or("first", Some(0))?, args.length("length")?);
+        let (count, first, length) =
+            (args.u32("count")?, args.u32_or("first", Some(0))?, args.length("length")?);
         let to = args.destination()?;
         let end = Instant::now() + args.milliseconds("timeout_ms", 60_000)?;
         let gap = args.microseconds("gap_us")?;
@@ -111,7 +112,7 @@ impl Peer {
             "length": got.data.len(),
             "adler": pattern::checksum(&got.data, 1),
             "head": head,
-            "error": got.returned.as_ref().map_or(0, |r| r.code as u8),
+            "error": got.returned.as_ref().map_or(0, |r| u8::from(r.code)),
             "returned": returned.map(|r| json!({"length": r.data.len(), "adler": pattern::checksum(&r.data, 1)})),
             "name": got.destination.map(|d| json!([d.service, d.lower, d.upper])),
             "from": port(got.source),

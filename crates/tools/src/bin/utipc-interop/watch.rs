@@ -98,7 +98,8 @@ impl Peer {
             0 => node.topology()?,
             other => node.topology_of(NodeAddr(other))?,
         };
-        let filter = if args.maybe_text("filter") == Some("service") { Filter::SERVICE } else { Filter::PORTS };
+        let filter =
+            if args.maybe_text("filter") == Some("service") { Filter::SERVICE } else { Filter::PORTS };
         let limit = match args.get("timeout_ms") {
             Some(_) => Some(args.milliseconds("timeout_ms", 0)?),
             None => None,
