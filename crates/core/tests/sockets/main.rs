@@ -1,0 +1,6 @@
+//! Sockets of whole nodes, end to end, over a network that loses, duplicates, delays and reorders frames.
+//! Virtual time and a seed: the same run every time.
+
+mod connections;
+mod datagrams;
+mod lan;
