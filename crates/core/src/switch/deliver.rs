@@ -38,7 +38,11 @@ impl Switch {
             message.message_type(),
             MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast
         );
-        let multicast = message.is_data() && to_many;
+        // A multicast that comes back names the socket that sent it; the dummy of a method switch, though it carries
+        // an error code too, names none.
+        let comes_back =
+            message.error_code() != ErrorCode::Ok && !message.non_sequenced() && message.dest_port() != 0;
+        let multicast = message.is_data() && to_many && !comes_back;
         if !message.header_fits() {
             self.stats.messages_dropped += 1;
         } else if multicast {

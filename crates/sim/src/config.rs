@@ -1,0 +1,90 @@
+//! What a run is made of.
+
+use std::str::FromStr;
+
+/// A kind of fault that the network or the nodes may show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultKind {
+    /// Frames vanish.
+    Loss,
+    /// Frames overtake one another.
+    Reorder,
+    /// Frames arrive twice.
+    Duplicate,
+    /// Frames are held up, for less than the tolerance.
+    Delay,
+    /// Nodes cannot reach one another for a while, in one direction or both.
+    Partition,
+    /// Nodes die without a word and start again.
+    Crash,
+}
+
+impl FaultKind {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::Loss, Self::Reorder, Self::Duplicate, Self::Delay, Self::Partition, Self::Crash];
+}
+
+impl FromStr for FaultKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "loss" => Self::Loss,
+            "reorder" => Self::Reorder,
+            "duplicate" => Self::Duplicate,
+            "delay" => Self::Delay,
+            "partition" => Self::Partition,
+            "crash" => Self::Crash,
+            _ => {
+                return Err(format!(
+                    "unknown fault (loss, reorder, duplicate, delay, partition, crash): {name}"
+                ));
+            }
+        })
+    }
+}
+
+/// What a run is made of. The same value gives the same run, byte for byte.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Nodes, 2 to 64.
+    pub nodes: usize,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Virtual time after which no new round begins, milliseconds.
+    pub duration_ms: u64,
+    /// What may go wrong.
+    pub faults: Vec<FaultKind>,
+    /// Start all protocol counters just before they wrap.
+    pub near_wrap: bool,
+    /// Mean time between two actions of a node's applications, microseconds.
+    pub pace_us: u64,
+}
+
+impl SimConfig {
+    /// A run of `nodes` nodes for `minutes` virtual minutes with all faults.
+    #[must_use]
+    pub fn new(nodes: usize, seed: u64, minutes: f64) -> Self {
+        Self {
+            nodes: nodes.clamp(2, 64),
+            seed,
+            duration_ms: (minutes * 60_000.0) as u64,
+            faults: FaultKind::ALL.to_vec(),
+            near_wrap: seed % 4 == 3,
+            pace_us: 40_000,
+        }
+    }
+
+    /// True if this kind of fault may happen.
+    #[must_use]
+    pub fn has(&self, kind: FaultKind) -> bool {
+        self.faults.contains(&kind)
+    }
+
+    /// True if nothing may happen that ends a contact.
+    #[must_use]
+    pub fn contacts_must_hold(&self) -> bool {
+        !self.has(FaultKind::Partition) && !self.has(FaultKind::Crash)
+    }
+}

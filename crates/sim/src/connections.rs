@@ -1,0 +1,249 @@
+//! What must become of connections: each end reads an exact prefix of what the other wrote, and all of it unless
+//! contact is lost; they break when their peer or the way to it is gone, and only then.
+
+use std::collections::BTreeMap;
+
+use utipc_core::{PortId, SocketKind, Time};
+
+use crate::check::Broken;
+use crate::contact::Contacts;
+use crate::payload;
+
+/// Longest that setting up a connection may take, milliseconds: the connect timeout of 8 s and some.
+const SETUP_MS: u64 = 9000;
+
+/// State of one end, as its application knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Not yet there.
+    Absent,
+    /// The client waits for the server.
+    Connecting,
+    /// In use.
+    Open,
+    /// Its application closed it.
+    Closed,
+    /// It reported its end.
+    Broken,
+    /// Its node died.
+    Dead,
+}
+
+impl End {
+    pub(crate) fn is_gone(self) -> bool {
+        matches!(self, Self::Closed | Self::Broken | Self::Dead)
+    }
+}
+
+/// A connection; end 0 is the client's, 1 the server's.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) kind: SocketKind,
+    pub(crate) ends: [End; 2],
+    pub(crate) nodes: [usize; 2],
+    pub(crate) ports: [u32; 2],
+    /// Bytes of a stream, else messages, that each end sent.
+    pub(crate) sent: [u64; 2],
+    /// The same, received at each end.
+    got: [u64; 2],
+    since: Time,
+    /// Losses of contact between the nodes when setup began.
+    epochs: u64,
+    /// Losses anywhere when setup began.
+    losses: u64,
+    /// The server end lives inside the node (the topology server).
+    internal: bool,
+    /// A whole message or its part was unread when an end closed: the other may miss the rest.
+    settled: bool,
+}
+
+/// All connections of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    all: BTreeMap<u64, Connection>,
+    by_client: BTreeMap<PortId, u64>,
+    pub(crate) made: u64,
+    pub(crate) broken: u64,
+    pub(crate) bytes: u64,
+}
+
+fn stream_of(id: u64, end: usize) -> u64 {
+    (id * 2 + end as u64) | 1 << 48
+}
+
+impl Connections {
+    /// A client begins to connect to a server on another node.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        kind: SocketKind,
+        client: (usize, PortId),
+        server: usize,
+        internal: bool,
+        contacts: &Contacts,
+    ) -> u64 {
+        let id = self.all.len() as u64 + 1;
+        let connection = Connection {
+            kind,
+            ends: [End::Connecting, End::Absent],
+            nodes: [client.0, server],
+            ports: [client.1.port, 0],
+            sent: [0; 2],
+            got: [0; 2],
+            since: now,
+            epochs: contacts.both_epochs(client.0, server),
+            losses: contacts.losses,
+            internal,
+            settled: false,
+        };
+        self.all.insert(id, connection);
+        self.by_client.insert(client.1, id);
+        id
+    }
+
+    pub(crate) fn get(&self, id: u64) -> &Connection {
+        &self.all[&id]
+    }
+
+    fn get_mut(&mut self, id: u64) -> &mut Connection {
+        self.all.get_mut(&id).expect("connection numbers come from the model")
+    }
+
+    /// The client's socket is connected.
+    pub(crate) fn established(&mut self, id: u64) {
+        let connection = self.get_mut(id);
+        if connection.ends[0] == End::Connecting {
+            connection.ends[0] = End::Open;
+            self.made += 1;
+        }
+    }
+
+    /// A server accepted the request of the socket `client`.
+    pub(crate) fn accepted(&mut self, node: usize, port: u32, client: PortId) -> Result<u64, Broken> {
+        let Some(id) = self.by_client.get(&client).copied() else {
+            return Err(Broken::Setup(format!("node {node} accepted {client}, who never connected")));
+        };
+        let connection = self.get_mut(id);
+        if connection.ends[1] != End::Absent || connection.nodes[1] != node {
+            return Err(Broken::Setup(format!("connection {id} was accepted again, at node {node}")));
+        }
+        connection.ends[1] = End::Open;
+        connection.ports[1] = port;
+        Ok(id)
+    }
+
+    /// Number of the stream that an end sends.
+    pub(crate) fn stream(&self, id: u64, end: usize) -> u64 {
+        stream_of(id, end)
+    }
+
+    pub(crate) fn sent(&mut self, id: u64, end: usize, amount: u64) {
+        self.get_mut(id).sent[end] += amount;
+    }
+
+    /// An end has read these bytes (of a SEQPACKET connection: this message).
+    pub(crate) fn received(&mut self, id: u64, end: usize, data: &[u8]) -> Result<(), Broken> {
+        let from = stream_of(id, 1 - end);
+        self.bytes += data.len() as u64;
+        let connection = self.get_mut(id);
+        let got = connection.got[end];
+        let wrong = |what: String| Err(Broken::NotAPrefix(format!("connection {id}, end {end}: {what}")));
+        if connection.kind == SocketKind::Stream {
+            if let Some(at) = payload::first_wrong(from, got, data) {
+                return wrong(format!("byte {at} is wrong ({} bytes read at {got})", data.len()));
+            }
+            connection.got[end] += data.len() as u64;
+        } else {
+            match payload::parse(data, true) {
+                Ok(n) if n.sender == from && n.seq == got => connection.got[end] += 1,
+                Ok(n) => return wrong(format!("message {} of {:x} where {got} was due", n.seq, n.sender)),
+                Err(why) => return wrong(why),
+            }
+        }
+        if connection.got[end] > connection.sent[1 - end] {
+            return wrong(format!("{} received, {} sent", connection.got[end], connection.sent[1 - end]));
+        }
+        Ok(())
+    }
+
+    /// The application closes an end.
+    pub(crate) fn closed(&mut self, id: u64, end: usize) {
+        self.get_mut(id).ends[end] = End::Closed;
+    }
+
+    pub(crate) fn died(&mut self, id: u64, end: usize) {
+        self.get_mut(id).ends[end] = End::Dead;
+    }
+
+    /// An end reports that the connection is over, or was not made.
+    pub(crate) fn broke(&mut self, id: u64, end: usize, contacts: &Contacts) -> Result<(), Broken> {
+        let connection = self.get_mut(id);
+        let [a, b] = connection.nodes;
+        let connecting = connection.ends[end] == End::Connecting;
+        let lost = contacts.both_epochs(a, b) != connection.epochs;
+        let peer = connection.ends[1 - end];
+        connection.ends[end] = End::Broken;
+        self.broken += 1;
+        let connection = self.get(id);
+        let who = format!("connection {id} ({:?}) of node {a} to node {b}, end {end}", connection.kind);
+        if connecting {
+            let excused =
+                lost || contacts.losses != connection.losses || !contacts.is_up(a, b) || peer.is_gone();
+            return if excused {
+                Ok(())
+            } else {
+                Err(Broken::Setup(format!("{who} was refused or timed out")))
+            };
+        }
+        if lost || peer.is_gone() { Ok(()) } else { Err(Broken::SpuriousBreak(who)) }
+    }
+
+    /// Contact between two nodes was lost: the ends at `node` whose peer lives at `peer` must have noticed.
+    pub(crate) fn open_ends(&self, node: usize, peer: usize) -> Vec<(u64, usize)> {
+        let ends = |c: &Connection| {
+            (0..2)
+                .filter(move |e| c.ends[*e] == End::Open && c.nodes[*e] == node && c.nodes[1 - *e] == peer)
+                .collect::<Vec<_>>()
+        };
+        self.all.iter().flat_map(|(id, c)| ends(c).into_iter().map(|e| (*id, e))).collect()
+    }
+
+    /// What has not come to rest yet: to be asked again until it has, or the quiet time is over.
+    pub(crate) fn unsettled(&self, now: Time, contacts: &Contacts) -> Result<(), Broken> {
+        for (id, c) in self.all.iter().filter(|(_, c)| !c.settled) {
+            let [a, b] = c.nodes;
+            let who = || format!("connection {id} ({:?}) of node {a} to node {b}: {:?}", c.kind, c.ends);
+            let lost = contacts.both_epochs(a, b) != c.epochs;
+            if c.ends[0] == End::Connecting && now > c.since.plus_millis(SETUP_MS) {
+                return Err(Broken::Setup(format!("{} has neither succeeded nor failed", who())));
+            }
+            for end in 0..2 {
+                let peer = c.ends[1 - end];
+                if c.ends[end] == End::Open && !c.internal && (peer.is_gone() || lost) {
+                    return Err(Broken::Survived(format!("{}, end {end} is still open", who())));
+                }
+                // What an end wrote must arrive, unless the reader left first or contact was lost.
+                let reader_there = matches!(peer, End::Open | End::Broken);
+                let all = c.got[1 - end] == c.sent[end];
+                if !lost && reader_there && !all && !c.internal && c.ends[end] != End::Dead && !both_broke(c)
+                {
+                    let (got, sent) = (c.got[1 - end], c.sent[end]);
+                    return Err(Broken::Lost(format!("{}, {got} of {sent} from end {end}", who())));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After quiet: connections that are over need not be looked at again.
+    pub(crate) fn settle(&mut self) {
+        for c in self.all.values_mut() {
+            c.settled = c.ends.iter().all(|e| e.is_gone() || *e == End::Absent);
+        }
+    }
+}
+
+/// Neither application closed, and yet it is over: only a lost contact does that, so nothing need have arrived.
+fn both_broke(c: &Connection) -> bool {
+    c.ends.iter().all(|e| matches!(e, End::Broken | End::Dead))
+}

@@ -1,0 +1,97 @@
+//! Which nodes have contact, as they report it, and when losing it has an excuse.
+
+use utipc_core::Time;
+
+use crate::check::Broken;
+
+/// How long after a disturbance contact may still be lost because of it, milliseconds: ten tolerances of 1500 ms, the
+/// time after which a sender gives up on a retransmission, and some.
+const AFTERMATH_MS: u64 = 20_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    up: bool,
+    /// Counts the losses of contact.
+    epoch: u64,
+    excused_until: Time,
+}
+
+/// The contacts of all nodes, each seen from both ends.
+#[derive(Debug)]
+pub(crate) struct Contacts {
+    nodes: usize,
+    pairs: Vec<Pair>,
+    /// Losses of contact anywhere, and crashes.
+    pub(crate) losses: u64,
+}
+
+impl Contacts {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, pairs: vec![Pair::default(); nodes * nodes], losses: 0 }
+    }
+
+    fn pair(&self, a: usize, b: usize) -> &Pair {
+        &self.pairs[a * self.nodes + b]
+    }
+
+    fn pair_mut(&mut self, a: usize, b: usize) -> &mut Pair {
+        &mut self.pairs[a * self.nodes + b]
+    }
+
+    pub(crate) fn is_up(&self, a: usize, b: usize) -> bool {
+        a == b || self.pair(a, b).up
+    }
+
+    /// Losses of the contact with `b` that `a` has seen.
+    pub(crate) fn epoch(&self, a: usize, b: usize) -> u64 {
+        self.pair(a, b).epoch
+    }
+
+    /// Losses of the contact that either end has seen.
+    pub(crate) fn both_epochs(&self, a: usize, b: usize) -> u64 {
+        if a == b { self.pair(a, b).epoch } else { self.pair(a, b).epoch + self.pair(b, a).epoch }
+    }
+
+    pub(crate) fn went_up(&mut self, a: usize, b: usize) {
+        self.pair_mut(a, b).up = true;
+    }
+
+    pub(crate) fn went_down(&mut self, now: Time, a: usize, b: usize) -> Result<(), Broken> {
+        self.losses += 1;
+        let pair = self.pair_mut(a, b);
+        pair.up = false;
+        pair.epoch += 1;
+        let excused = now <= pair.excused_until;
+        if excused { Ok(()) } else { Err(Broken::FalseDown(format!("node {a} lost node {b}"))) }
+    }
+
+    /// Something stands between two nodes from now on.
+    pub(crate) fn disturb(&mut self, a: usize, b: usize) {
+        self.pair_mut(a, b).excused_until = Time::NEVER;
+        self.pair_mut(b, a).excused_until = Time::NEVER;
+    }
+
+    /// It is gone.
+    pub(crate) fn heal(&mut self, now: Time, a: usize, b: usize) {
+        let until = now.plus_millis(AFTERMATH_MS);
+        self.pair_mut(a, b).excused_until = until;
+        self.pair_mut(b, a).excused_until = until;
+    }
+
+    /// A node has died: it reports nothing more, and all its contacts are lost.
+    pub(crate) fn crashed(&mut self, node: usize) {
+        self.losses += 1;
+        for other in 0..self.nodes {
+            let pair = self.pair_mut(node, other);
+            pair.up = false;
+            pair.epoch += 1;
+            self.disturb(node, other);
+        }
+    }
+
+    /// The first pair of living nodes without contact.
+    pub(crate) fn missing(&self) -> Option<(usize, usize)> {
+        let all = (0..self.nodes).flat_map(|a| (0..self.nodes).map(move |b| (a, b)));
+        all.into_iter().find(|(a, b)| !self.is_up(*a, *b))
+    }
+}

@@ -1,0 +1,236 @@
+//! What must become of connectionless messages: delivered once, in order, or returned once; lost only with a contact.
+
+use std::collections::BTreeMap;
+
+use utipc_core::{PortId, ServiceRange};
+
+use crate::check::Broken;
+use crate::contact::Contacts;
+use crate::payload::Numbers;
+
+/// How a message was addressed; each class of one socket has its own numbers and order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Class {
+    Unicast = 0,
+    Anycast = 1,
+    Multicast = 2,
+}
+
+const CLASS_SHIFT: u32 = 60;
+
+/// Where a message must go.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// To one socket; the sender's epoch of the contact.
+    Unicast { to: u64, epoch: u64 },
+    /// To somebody; losses of contact anywhere so far.
+    Anycast { losses: u64 },
+    /// To these sockets, with the sender's epoch of the contact to each.
+    Multicast { waiting: BTreeMap<u64, u64> },
+}
+
+/// A connectionless socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) node: usize,
+    pub(crate) port: PortId,
+    pub(crate) open: bool,
+    pub(crate) bound: Vec<ServiceRange>,
+    sent: [u64; 3],
+    outstanding: BTreeMap<u64, Target>,
+    /// Number of the last unicast and multicast message from each sender.
+    last: BTreeMap<(u64, u64), u64>,
+}
+
+/// All connectionless sockets of a run, by a number of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Datagrams {
+    sockets: BTreeMap<u64, Socket>,
+    open: BTreeMap<PortId, u64>,
+    pub(crate) delivered: u64,
+    pub(crate) returned: u64,
+}
+
+impl Datagrams {
+    pub(crate) fn opened(&mut self, node: usize, port: PortId) -> u64 {
+        let id = self.sockets.len() as u64 + 1;
+        let (sent, outstanding, last) = ([0; 3], BTreeMap::new(), BTreeMap::new());
+        self.sockets
+            .insert(id, Socket { node, port, open: true, bound: Vec::new(), sent, outstanding, last });
+        self.open.insert(port, id);
+        id
+    }
+
+    pub(crate) fn get(&self, id: u64) -> &Socket {
+        &self.sockets[&id]
+    }
+
+    fn get_mut(&mut self, id: u64) -> &mut Socket {
+        self.sockets.get_mut(&id).expect("socket numbers come from the model")
+    }
+
+    /// The sockets that are open now.
+    pub(crate) fn open_sockets(&self) -> Vec<u64> {
+        self.open.values().copied().collect()
+    }
+
+    /// The open socket with this port that is bound to some instance of `range`.
+    pub(crate) fn bound_at(&self, port: PortId, range: ServiceRange) -> Option<u64> {
+        let id = *self.open.get(&port)?;
+        self.get(id).bound.iter().any(|b| b.overlaps(&range)).then_some(id)
+    }
+
+    pub(crate) fn bound(&mut self, id: u64, range: ServiceRange) {
+        self.get_mut(id).bound.push(range);
+    }
+
+    /// A binding is gone: multicasts on their way need not arrive.
+    pub(crate) fn unbound(&mut self, id: u64, range: ServiceRange) {
+        let bound = &mut self.get_mut(id).bound;
+        if let Some(at) = bound.iter().position(|b| *b == range) {
+            bound.remove(at);
+        }
+        self.waive(id);
+    }
+
+    pub(crate) fn closed(&mut self, id: u64) {
+        let socket = self.get_mut(id);
+        socket.open = false;
+        socket.bound.clear();
+        let port = socket.port;
+        self.open.remove(&port);
+        self.waive(id);
+    }
+
+    fn waive(&mut self, receiver: u64) {
+        for socket in self.sockets.values_mut() {
+            for target in socket.outstanding.values_mut() {
+                if let Target::Multicast { waiting } = target {
+                    waiting.remove(&receiver);
+                }
+            }
+        }
+    }
+
+    /// Number for the next message of a class.
+    pub(crate) fn next_number(&self, sender: u64, class: Class) -> u64 {
+        (class as u64) << CLASS_SHIFT | (self.get(sender).sent[class as usize] + 1)
+    }
+
+    /// The message with that number was taken over by the node.
+    pub(crate) fn sent(&mut self, sender: u64, class: Class, target: Target) {
+        let number = self.next_number(sender, class);
+        let socket = self.get_mut(sender);
+        socket.sent[class as usize] += 1;
+        socket.outstanding.insert(number, target);
+    }
+
+    pub(crate) fn delivered(&mut self, receiver: u64, numbers: Numbers) -> Result<(), Broken> {
+        let Numbers { sender, seq, .. } = numbers;
+        let what = || format!("message {seq:x} of socket {sender} to socket {receiver}");
+        let class = seq >> CLASS_SHIFT;
+        self.delivered += 1;
+        if class != Class::Anycast as u64 {
+            let last = self.get_mut(receiver).last.entry((sender, class)).or_default();
+            if seq == *last {
+                return Err(Broken::Duplicate(what()));
+            }
+            if seq < *last {
+                return Err(Broken::Order(format!("{} came after {last:x}", what())));
+            }
+            *last = seq;
+        }
+        let Some(from) = self.sockets.get_mut(&sender) else { return Err(Broken::Corrupted(what())) };
+        let base = class << CLASS_SHIFT;
+        match from.outstanding.get_mut(&seq) {
+            Some(Target::Unicast { to, epoch }) => {
+                let (to, epoch) = (*to, *epoch);
+                if to != receiver {
+                    return Err(Broken::Corrupted(format!("{} was meant for socket {to}", what())));
+                }
+                from.outstanding.remove(&seq);
+                let same =
+                    |t: &Target| matches!(t, Target::Unicast { to: t, epoch: e } if *t == to && *e == epoch);
+                if let Some((early, _)) = from.outstanding.range(base..seq).find(|(_, t)| same(t)) {
+                    return Err(Broken::Order(format!("{} came before {early:x}", what())));
+                }
+            }
+            Some(Target::Anycast { .. }) => {
+                from.outstanding.remove(&seq);
+            }
+            Some(Target::Multicast { waiting }) => {
+                let Some(epoch) = waiting.remove(&receiver) else { return Ok(()) };
+                if waiting.is_empty() {
+                    from.outstanding.remove(&seq);
+                }
+                let same = |t: &Target| matches!(t, Target::Multicast { waiting } if waiting.get(&receiver) == Some(&epoch));
+                if let Some((early, _)) = from.outstanding.range(base..seq).find(|(_, t)| same(t)) {
+                    return Err(Broken::Order(format!("{} came before {early:x}", what())));
+                }
+            }
+            None if class == Class::Multicast as u64 => {}
+            None => return Err(Broken::Duplicate(what())),
+        }
+        Ok(())
+    }
+
+    /// A message came back to its sender. `no_port`: because the socket does not exist.
+    pub(crate) fn came_back(&mut self, sender: u64, numbers: Numbers, no_port: bool) -> Result<(), Broken> {
+        let what = format!("message {:x} of socket {}", numbers.seq, numbers.sender);
+        if numbers.sender != sender {
+            return Err(Broken::Corrupted(format!("{what} came back to socket {sender}")));
+        }
+        self.returned += 1;
+        match self.get_mut(sender).outstanding.remove(&numbers.seq) {
+            Some(Target::Unicast { to, .. }) if no_port && self.get(to).open => {
+                Err(Broken::Refused(format!("{what}: socket {to} is open")))
+            }
+            None if numbers.seq >> CLASS_SHIFT != Class::Multicast as u64 => {
+                Err(Broken::Duplicate(format!("{what} was delivered and came back")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// After quiet: whatever has neither arrived nor come back was lost with a contact, or it is an error.
+    pub(crate) fn settle(&mut self, contacts: &Contacts) -> Result<(), Broken> {
+        let nodes: BTreeMap<u64, (usize, bool)> =
+            self.sockets.iter().map(|(id, s)| (*id, (s.node, s.open))).collect();
+        for (sender, socket) in &mut self.sockets {
+            let outstanding = std::mem::take(&mut socket.outstanding);
+            if !socket.open {
+                continue;
+            }
+            for (number, target) in outstanding {
+                let lost = match &target {
+                    Target::Unicast { to, epoch } => contacts.epoch(socket.node, nodes[to].0) == *epoch,
+                    Target::Anycast { losses } => contacts.losses == *losses,
+                    Target::Multicast { waiting } => waiting
+                        .iter()
+                        .any(|(to, epoch)| nodes[to].1 && contacts.epoch(socket.node, nodes[to].0) == *epoch),
+                };
+                if lost {
+                    let (at, gone) = (socket.node, describe(&target, &nodes));
+                    return Err(Broken::Lost(format!(
+                        "message {number:x} of socket {sender} at node {at} to {gone}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a message should have gone.
+fn describe(target: &Target, nodes: &BTreeMap<u64, (usize, bool)>) -> String {
+    let socket = |to: &u64| {
+        let (node, open) = nodes[to];
+        format!("socket {to} at node {node} ({})", if open { "open" } else { "closed" })
+    };
+    match target {
+        Target::Unicast { to, .. } => socket(to),
+        Target::Anycast { .. } => "anybody".into(),
+        Target::Multicast { waiting } => waiting.keys().map(socket).collect::<Vec<_>>().join(", "),
+    }
+}

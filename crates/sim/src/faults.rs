@@ -1,0 +1,80 @@
+//! When what goes wrong in the busy part of a round.
+
+use utipc_core::{Rng, Time};
+
+use crate::config::{FaultKind, SimConfig};
+use crate::network::Quality;
+
+/// Something that happens to the network or to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The network gets this good or bad.
+    Quality([u64; 3]),
+    /// These directions are cut.
+    Cut(Vec<(usize, usize)>),
+    /// These directions work again.
+    Mend(Vec<(usize, usize)>),
+    /// Frames between two nodes are held up for so many milliseconds.
+    Hold(usize, usize, u64),
+    /// A node dies.
+    Crash(usize),
+    /// It starts again.
+    Start(usize),
+}
+
+pub(crate) fn quality(parts: [u64; 3]) -> Quality {
+    let [loss, duplicate, reorder] = parts;
+    Quality { loss, duplicate, reorder }
+}
+
+/// Plans the faults between `from` and `to`.
+pub(crate) fn plan(rng: &mut Rng, config: &SimConfig, from: Time, to: Time) -> Vec<(Time, Fault)> {
+    let mut plan = vec![(from, Fault::Quality(draw_quality(rng, config)))];
+    let span_ms = to.as_millis() - from.as_millis();
+    let at = |rng: &mut Rng| from.plus_millis(rng.below(span_ms));
+    if config.has(FaultKind::Partition) {
+        for _ in 0..1 + rng.below(3) {
+            let start = at(rng);
+            let end = start.plus_millis(100 + rng.below(6000));
+            let cut = draw_cut(rng, config.nodes);
+            plan.push((start, Fault::Cut(cut.clone())));
+            plan.push((end, Fault::Mend(cut)));
+        }
+    }
+    if config.has(FaultKind::Crash) && rng.below(2) == 0 {
+        let (node, start) = (rng.below(config.nodes as u64) as usize, at(rng));
+        plan.push((start, Fault::Crash(node)));
+        plan.push((start.plus_millis(300 + rng.below(6000)), Fault::Start(node)));
+    }
+    if config.has(FaultKind::Delay) {
+        for _ in 0..rng.below(8) {
+            let (a, b) = (rng.below(config.nodes as u64) as usize, rng.below(config.nodes as u64) as usize);
+            plan.push((at(rng), Fault::Hold(a, b, 5 + rng.below(400))));
+        }
+    }
+    plan
+}
+
+fn draw_quality(rng: &mut Rng, config: &SimConfig) -> [u64; 3] {
+    // Most rounds are mildly bad: very bad ones hide the paths where one loss meets much traffic.
+    let mut draw = |kind, most: u64| {
+        let level = [most / 100, most / 10, most / 10, most][rng.below(4) as usize];
+        if config.has(kind) { level } else { 0 }
+    };
+    [draw(FaultKind::Loss, 50_000), draw(FaultKind::Duplicate, 50_000), draw(FaultKind::Reorder, 100_000)]
+}
+
+fn draw_cut(rng: &mut Rng, nodes: usize) -> Vec<(usize, usize)> {
+    let all = || (0..nodes).flat_map(move |a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b);
+    match rng.below(3) {
+        0 => {
+            let side: Vec<bool> = (0..nodes).map(|_| rng.below(2) == 0).collect();
+            all().filter(|(a, b)| side[*a] != side[*b]).collect()
+        }
+        kind => {
+            let a = rng.below(nodes as u64) as usize;
+            let b = (a + 1 + rng.below(nodes as u64 - 1) as usize) % nodes;
+            if kind == 1 { vec![(a, b), (b, a)] } else { vec![(a, b)] }
+        }
+    }
+}

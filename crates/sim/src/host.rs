@@ -1,0 +1,87 @@
+//! One node of the cluster with the applications on it.
+
+use std::collections::BTreeMap;
+
+use utipc_core::{
+    BearerConfig, BearerId, MediaAddr, NodeAddr, NodeId, Scope, ServiceRange, Stack, StackConfig, Time,
+};
+
+use crate::config::SimConfig;
+use crate::subscribers::Believed;
+
+/// Where the numbers of packets and name updates start if they shall wrap soon.
+const NEAR_WRAP: u16 = 65_450;
+
+/// What a socket is used for.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Connectionless, with its number in the model.
+    Datagram(u64),
+    /// Accepts connections.
+    Listener,
+    /// One end of a connection.
+    Connection { id: u64, end: usize },
+    /// A subscriber to the topology server of node `server`.
+    Subscriber { id: u64, server: usize, asked: bool, believed: Believed },
+}
+
+/// A binding of a datagram socket.
+pub(crate) type Bound = (u64, ServiceRange, Scope);
+
+/// A node that runs, with its applications.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) stack: Stack,
+    pub(crate) bearer: BearerId,
+    pub(crate) deadline: Option<Time>,
+    pub(crate) roles: BTreeMap<u32, Role>,
+    pub(crate) bound: Vec<Bound>,
+    /// Its applications have started.
+    pub(crate) started: bool,
+}
+
+/// A place in the cluster: its address stays, what runs there comes and goes.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) index: usize,
+    pub(crate) addr: NodeAddr,
+    /// Counts the starts.
+    pub(crate) incarnation: u64,
+    pub(crate) running: Option<Running>,
+}
+
+/// How all nodes of a run are configured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    /// Explicit addresses instead of identities.
+    pub(crate) legacy: bool,
+    pub(crate) mtu: u32,
+}
+
+pub(crate) fn media_address(index: usize) -> MediaAddr {
+    MediaAddr::Ethernet([2, 0, 0, 0, 0, index as u8 + 1])
+}
+
+impl Host {
+    pub(crate) fn new(index: usize) -> Self {
+        Self { index, addr: NodeAddr::NONE, incarnation: 0, running: None }
+    }
+
+    /// Starts a node here.
+    pub(crate) fn start(&mut self, now: Time, style: Style, config: &SimConfig, seed: u64) {
+        self.incarnation += 1;
+        let address = style.legacy.then(|| NodeAddr::legacy(1, 1, self.index as u32 + 1));
+        let identity = NodeId::from_text(&format!("node-{}", self.index));
+        let mut wanted = StackConfig { identity: Some(identity), address, seed, ..StackConfig::default() };
+        if config.near_wrap {
+            wanted.first_seqno = NEAR_WRAP;
+            wanted.first_name_seqno = NEAR_WRAP;
+        }
+        let mut stack = Stack::new(now, wanted);
+        let bearer = BearerConfig::new("eth:sim", media_address(self.index), style.mtu);
+        let bearer = stack.enable_bearer(now, bearer).expect("the configuration of the simulator is valid");
+        let deadline = stack.deadline();
+        let (roles, bound) = (BTreeMap::new(), Vec::new());
+        self.running = Some(Running { stack, bearer, deadline, roles, bound, started: false });
+    }
+}

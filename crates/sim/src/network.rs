@@ -1,0 +1,122 @@
+//! The network: every node hears every other one, with the faults that are switched on.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use utipc_core::{Rng, Time};
+
+/// How bad the network is. Probabilities in parts per million.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quality {
+    pub(crate) loss: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) reorder: u64,
+}
+
+/// A frame on its way.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flight {
+    pub(crate) at: Time,
+    number: u64,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// One direction between two nodes.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    latency_us: u64,
+    /// When the last frame in order arrives.
+    last: Time,
+    cut: bool,
+    /// Frames sent before this arrive after it.
+    held_until: Time,
+}
+
+/// All paths and what travels on them.
+#[derive(Debug)]
+pub(crate) struct Network {
+    nodes: usize,
+    paths: Vec<Path>,
+    flights: BinaryHeap<Reverse<Flight>>,
+    pub(crate) quality: Quality,
+    pub(crate) frames: u64,
+    rng: Rng,
+}
+
+/// Longest that reordering and late duplicates delay a frame, microseconds. Below the time that two nodes need to
+/// make contact anew: links do not number their contacts in each packet, so a network that is worse than this could
+/// pass a packet of an earlier contact off as new, with any implementation.
+const LATE_US: u64 = 60_000;
+
+impl Network {
+    pub(crate) fn new(nodes: usize, mut rng: Rng) -> Self {
+        let path = |rng: &mut Rng| Path {
+            latency_us: 50 + rng.below(1000),
+            last: Time::ZERO,
+            cut: false,
+            held_until: Time::ZERO,
+        };
+        let paths = (0..nodes * nodes).map(|_| path(&mut rng)).collect();
+        Self { nodes, paths, flights: BinaryHeap::new(), quality: Quality::default(), frames: 0, rng }
+    }
+
+    fn path(&mut self, from: usize, to: usize) -> &mut Path {
+        &mut self.paths[from * self.nodes + to]
+    }
+
+    pub(crate) fn set_cut(&mut self, from: usize, to: usize, cut: bool) {
+        self.path(from, to).cut = cut;
+    }
+
+    /// Frames between two nodes wait until `until`.
+    pub(crate) fn hold(&mut self, from: usize, to: usize, until: Time) {
+        self.path(from, to).held_until = until;
+    }
+
+    fn chance(&mut self, millionths: u64) -> bool {
+        millionths > 0 && self.rng.below(1_000_000) < millionths
+    }
+
+    /// Sends a frame to one node.
+    pub(crate) fn send(&mut self, now: Time, from: usize, to: usize, frame: &[u8]) {
+        self.frames += 1;
+        let quality = self.quality;
+        if self.path(from, to).cut || self.chance(quality.loss) {
+            return;
+        }
+        let jitter = self.rng.below(100);
+        let late = if self.chance(quality.reorder) { self.rng.below(LATE_US / 10) + 1 } else { 0 };
+        let path = self.path(from, to);
+        let earliest = now.max(path.held_until) + std::time::Duration::from_micros(path.latency_us + jitter);
+        let in_order = earliest.max(path.last);
+        let at = if late == 0 {
+            path.last = in_order;
+            in_order
+        } else {
+            in_order + std::time::Duration::from_micros(late)
+        };
+        if self.chance(quality.duplicate) {
+            let later = self.rng.below(LATE_US);
+            self.push(at + std::time::Duration::from_micros(later), from, to, frame);
+        }
+        self.push(at, from, to, frame);
+    }
+
+    fn push(&mut self, at: Time, from: usize, to: usize, frame: &[u8]) {
+        let flight = Flight { at, number: self.frames, from, to, bytes: frame.to_vec() };
+        self.flights.push(Reverse(flight));
+    }
+
+    pub(crate) fn next_arrival(&self) -> Option<Time> {
+        self.flights.peek().map(|f| f.0.at)
+    }
+
+    pub(crate) fn arrive(&mut self, now: Time) -> Option<Flight> {
+        if self.next_arrival()? > now {
+            return None;
+        }
+        self.flights.pop().map(|f| f.0)
+    }
+}

@@ -1,0 +1,91 @@
+//! What applications send: numbered, with content that follows from the numbers, so that a receiver can check it all.
+
+/// Shortest connectionless message, bytes.
+pub(crate) const HEADER: usize = 24;
+const MAGIC: u32 = 0x7e57_da7a;
+
+/// Numbers in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// Socket (connection direction) that sent it, unique in the run.
+    pub(crate) sender: u64,
+    /// Number of the message at its sender.
+    pub(crate) seq: u64,
+    /// Size of the whole message, bytes.
+    pub(crate) len: usize,
+}
+
+/// Byte at `offset` of the endless stream `id`, eight at a time.
+pub(crate) fn stream_word(id: u64, word: u64) -> u64 {
+    let z = (id ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ z >> 29
+}
+
+/// Fills `out` with the bytes of stream `id` from `offset` on.
+pub(crate) fn fill(id: u64, offset: u64, out: &mut [u8]) {
+    for (i, byte) in (offset..).zip(out) {
+        *byte = stream_word(id, i / 8).to_le_bytes()[(i % 8) as usize];
+    }
+}
+
+/// Position of the first byte that is not the stream's; `None` if all are right.
+pub(crate) fn first_wrong(id: u64, offset: u64, data: &[u8]) -> Option<u64> {
+    (offset..)
+        .zip(data)
+        .find(|(i, b)| stream_word(id, i / 8).to_le_bytes()[(i % 8) as usize] != **b)
+        .map(|w| w.0)
+}
+
+/// The message with these numbers; `len` is at least [`HEADER`].
+pub(crate) fn build(numbers: Numbers) -> Vec<u8> {
+    let mut bytes = vec![0; numbers.len.max(HEADER)];
+    bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[4..12].copy_from_slice(&numbers.sender.to_le_bytes());
+    bytes[12..20].copy_from_slice(&numbers.seq.to_le_bytes());
+    bytes[20..24].copy_from_slice(&(numbers.len as u32).to_le_bytes());
+    fill(numbers.sender ^ numbers.seq.rotate_left(32), 0, &mut bytes[HEADER..]);
+    bytes
+}
+
+/// The numbers of a message, or what is wrong with it. `whole`: nothing may be cut off.
+pub(crate) fn parse(bytes: &[u8], whole: bool) -> Result<Numbers, String> {
+    if bytes.len() < HEADER {
+        return Err(format!("{} bytes", bytes.len()));
+    }
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    if bytes[0..4] != MAGIC.to_le_bytes() {
+        return Err("no message of this workload".into());
+    }
+    let (sender, seq) = (word(4), word(12));
+    let len = u32::from_le_bytes(bytes[20..24].try_into().expect("four bytes")) as usize;
+    if bytes.len() > len || whole && bytes.len() != len {
+        return Err(format!("message {seq} of sender {sender}: {} bytes instead of {len}", bytes.len()));
+    }
+    if let Some(at) = first_wrong(sender ^ seq.rotate_left(32), 0, &bytes[HEADER..]) {
+        return Err(format!(
+            "message {seq} of sender {sender}: byte {} of {len} is wrong",
+            at + HEADER as u64
+        ));
+    }
+    Ok(Numbers { sender, seq, len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_proves_its_numbers() {
+        for len in [24, 25, 100, 5000] {
+            let numbers = Numbers { sender: 7, seq: 9, len };
+            let mut bytes = build(numbers);
+            assert_eq!(parse(&bytes, true), Ok(numbers));
+            if len > HEADER {
+                assert!(parse(&bytes[..len - 1], true).is_err());
+                assert_eq!(parse(&bytes[..HEADER], false), Ok(numbers));
+                bytes[len - 1] ^= 1;
+                assert!(parse(&bytes, true).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The quiet part of a round: everything heals, and then all must agree.
+
+use std::collections::BTreeSet;
+
+use utipc_core::{Binding, Scope};
+
+use crate::check::{Broken, Violation};
+use crate::cluster::Cluster;
+use crate::host::Role;
+
+/// Shortest quiet time, milliseconds: connections being set up must have ended.
+const QUIET_MS: u64 = 10_000;
+/// Longest quiet time, milliseconds: a neighbour that missed all fast requests is found by the next slow one (60 s).
+const LONGEST_QUIET_MS: u64 = 90_000;
+/// Bytes that one socket may hold: its receive buffer of 2 MiB and the last message's share above it.
+const MAX_SOCKET_BYTES: u32 = 4 * 2_097_152;
+
+impl Cluster {
+    /// Lets the cluster come to rest, and checks that it is in order.
+    pub(crate) fn quiet_time(&mut self) -> Result<(), Violation> {
+        let begin = self.now;
+        let mut pause = QUIET_MS;
+        loop {
+            self.step_until(self.now.plus_millis(pause))?;
+            self.read_everything()?;
+            match self.at_rest() {
+                Ok(()) => break,
+                Err(violation) if self.now >= begin.plus_millis(LONGEST_QUIET_MS) => return Err(violation),
+                Err(_) => pause = 2000,
+            }
+        }
+        let settled = self.datagrams.settle(&self.contacts);
+        settled.map_err(|broken| self.broken(0, broken))?;
+        self.connections.settle();
+        Ok(())
+    }
+
+    fn at_rest(&self) -> Result<(), Violation> {
+        if let Some((a, b)) = self.contacts.missing() {
+            return Err(self.broken(a, Broken::NoContact(format!("node {a} with node {b}"))));
+        }
+        self.connections.unsettled(self.now, &self.contacts).map_err(|b| self.broken(0, b))?;
+        self.tables_agree()?;
+        self.subscribers_know()?;
+        self.memory_is_bounded()
+    }
+
+    fn tables_agree(&self) -> Result<(), Violation> {
+        let cluster_wide = |node: usize| -> BTreeSet<Binding> {
+            let all = self.hosts[node].running.as_ref().map(|r| r.stack.bindings()).unwrap_or_default();
+            all.into_iter().filter(|b| b.scope == Scope::Cluster).collect()
+        };
+        let truth: BTreeSet<Binding> = (0..self.config.nodes)
+            .flat_map(|n| cluster_wide(n).into_iter().filter(move |b| b.port.node == self.hosts[n].addr))
+            .collect();
+        for node in 0..self.config.nodes {
+            let table = cluster_wide(node);
+            if let Some(binding) = table.symmetric_difference(&truth).next() {
+                let (has, of) = (table.contains(binding), binding.port);
+                let what = if has { "has what is gone" } else { "lacks" };
+                let what = format!("node {node} {what}: {} of {of} key {}", binding.range, binding.key);
+                return Err(self.broken(node, Broken::Tables(what)));
+            }
+            self.own_table_is_right(node)?;
+        }
+        Ok(())
+    }
+
+    /// What a node says it has bound is what its applications have bound.
+    fn own_table_is_right(&self, node: usize) -> Result<(), Violation> {
+        let Some(running) = &self.hosts[node].running else { return Ok(()) };
+        let own = self.hosts[node].addr;
+        let table = running.stack.bindings();
+        let mut has: Vec<_> = table
+            .iter()
+            .filter(|b| b.port.node == own && (1000..2000).contains(&b.range.service))
+            .map(|b| (b.port.port, b.range, b.scope))
+            .collect();
+        let mut wanted: Vec<_> = running
+            .bound
+            .iter()
+            .map(|(id, range, scope)| (self.datagrams.get(*id).port.port, *range, *scope))
+            .collect();
+        has.sort();
+        wanted.sort();
+        if has == wanted {
+            return Ok(());
+        }
+        let what = format!("node {node} holds {} own bindings, its sockets made {}", has.len(), wanted.len());
+        Err(self.broken(node, Broken::Tables(what)))
+    }
+
+    fn subscribers_know(&self) -> Result<(), Violation> {
+        for host in &self.hosts {
+            let Some(running) = &host.running else { continue };
+            for role in running.roles.values() {
+                let Role::Subscriber { server, asked, believed, .. } = role else { continue };
+                let Some(table) = self.hosts[*server].running.as_ref().map(|r| r.stack.bindings()) else {
+                    continue;
+                };
+                if *asked {
+                    believed.check(&table).map_err(|b| self.broken(host.index, b))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn memory_is_bounded(&self) -> Result<(), Violation> {
+        for host in &self.hosts {
+            let Some(running) = &host.running else { continue };
+            for (port, endpoint) in running.stack.sockets() {
+                let used = endpoint.option(utipc_core::socket::SocketOption::ReceiveQueueUsed).unwrap_or(0);
+                let unread = used > 0 && running.roles.contains_key(&port);
+                if used > MAX_SOCKET_BYTES || unread {
+                    let what = format!("socket {port} of node {} holds {used} bytes after quiet", host.index);
+                    return Err(self.broken(host.index, Broken::Memory(what)));
+                }
+            }
+            let sockets = running.stack.sockets().count();
+            if sockets != running.roles.len() {
+                let what =
+                    format!("node {} has {sockets} sockets, {} are in use", host.index, running.roles.len());
+                return Err(self.broken(host.index, Broken::Memory(what)));
+            }
+        }
+        Ok(())
+    }
+}

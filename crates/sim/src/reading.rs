@@ -1,0 +1,219 @@
+//! What applications read, and how they learn that a connection is over.
+
+use utipc_core::RecvOptions;
+use utipc_core::socket::{AcceptError, RecvError, State as SocketState};
+use utipc_core::topology::{ByteOrder, TopologyEvent};
+use utipc_core::wire::ErrorCode;
+
+use crate::check::{Broken, Violation};
+use crate::cluster::{Action, Cluster};
+use crate::connections::End;
+use crate::host::Role;
+use crate::payload;
+use crate::subscribers::{WATCHED, wish};
+
+/// Longest time that a slow application leaves its socket unread, milliseconds.
+const SLOW_MS: u64 = 150;
+/// Largest message.
+const BUFFER: usize = 66_060;
+
+/// What reading once gave.
+enum Read {
+    Data(Vec<u8>),
+    /// An own message came back; `true`: because there is no such socket.
+    Returned(Vec<u8>, bool),
+    Nothing,
+    End,
+}
+
+impl Cluster {
+    /// Something may have happened to a socket.
+    pub(crate) fn on_ready(&mut self, node: usize, port: u32) -> Result<(), Violation> {
+        if !self.has_news(node, port) {
+            return Ok(()); // reading counts as something that happened, too
+        }
+        if self.busy && self.rng.below(12) == 0 {
+            let incarnation = self.hosts[node].incarnation;
+            let after = self.rng.below(SLOW_MS);
+            self.plan(self.now.plus_millis(after), Action::Read { node, incarnation, port });
+            return Ok(());
+        }
+        self.read(node, port)
+    }
+
+    fn has_news(&self, node: usize, port: u32) -> bool {
+        let Some(running) = &self.hosts[node].running else { return false };
+        let Some(endpoint) = running.stack.endpoint(port) else { return running.roles.contains_key(&port) };
+        let ready = endpoint.readiness();
+        let connecting = match running.roles.get(&port) {
+            Some(Role::Connection { id, end }) => self.connections.get(*id).ends[*end] == End::Connecting,
+            Some(Role::Subscriber { asked, .. }) => !asked,
+            _ => false,
+        };
+        ready.readable || ready.read_closed || ready.hung_up || connecting
+    }
+
+    /// Reads all sockets of all nodes.
+    pub(crate) fn read_everything(&mut self) -> Result<(), Violation> {
+        for node in 0..self.hosts.len() {
+            let ports: Vec<u32> =
+                self.running(node).map_or(Vec::new(), |r| r.roles.keys().copied().collect());
+            for port in ports {
+                self.read(node, port)?;
+            }
+            self.flush(node)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all that a socket has.
+    pub(crate) fn read(&mut self, node: usize, port: u32) -> Result<(), Violation> {
+        let result = match self.hosts[node].running.as_ref().and_then(|r| r.roles.get(&port)) {
+            None => Ok(()),
+            Some(Role::Listener) => self.accept(node, port),
+            Some(Role::Datagram(id)) => self.read_datagrams(node, port, *id),
+            Some(Role::Connection { id, end }) => self.read_connection(node, port, *id, *end),
+            Some(Role::Subscriber { id, .. }) => self.read_subscriber(node, port, *id),
+        };
+        result.map_err(|broken| self.broken(node, broken))
+    }
+
+    fn read_once(&mut self, node: usize, port: u32) -> Result<Read, Broken> {
+        let now = self.now;
+        let mut buffer = vec![0; BUFFER];
+        let Some(running) = self.running(node) else { return Ok(Read::Nothing) };
+        match running.stack.recv(now, port, &mut buffer, RecvOptions::default()) {
+            Ok(got) => {
+                if let Some(returned) = got.returned {
+                    let no_port = returned.code == ErrorCode::NoPort;
+                    self.note(b'r', node, &returned.data);
+                    return Ok(Read::Returned(returned.data, no_port));
+                }
+                buffer.truncate(got.len);
+                self.note(b'd', node, &buffer);
+                Ok(if got.len == 0 { Read::End } else { Read::Data(buffer) })
+            }
+            Err(RecvError::WouldBlock) => Ok(Read::Nothing),
+            Err(_) => Ok(Read::End),
+        }
+    }
+
+    fn read_datagrams(&mut self, node: usize, port: u32, id: u64) -> Result<(), Broken> {
+        loop {
+            match self.read_once(node, port)? {
+                Read::Data(data) => {
+                    let numbers = payload::parse(&data, true).map_err(Broken::Corrupted)?;
+                    self.datagrams.delivered(id, numbers)?;
+                }
+                Read::Returned(data, no_port) => {
+                    let numbers = payload::parse(&data, false).map_err(Broken::Corrupted)?;
+                    self.datagrams.came_back(id, numbers, no_port)?;
+                }
+                Read::Nothing => return Ok(()),
+                Read::End => return Err(Broken::Corrupted(format!("socket {id} ended"))),
+            }
+        }
+    }
+
+    fn accept(&mut self, node: usize, listener: u32) -> Result<(), Broken> {
+        loop {
+            let now = self.now;
+            let Some(running) = self.running(node) else { return Ok(()) };
+            match running.stack.accept(now, listener) {
+                Ok((port, peer)) => {
+                    let id = self.connections.accepted(node, port, peer)?;
+                    if let Some(running) = self.running(node) {
+                        running.roles.insert(port, Role::Connection { id, end: 1 });
+                    }
+                    self.read_connection(node, port, id, 1)?;
+                }
+                Err(AcceptError::WouldBlock) => return Ok(()),
+                Err(e) => return Err(Broken::Setup(format!("accept at node {node}: {e}"))),
+            }
+        }
+    }
+
+    /// Follows the state of the socket of an end; true if there may be something to read.
+    fn follow(&mut self, node: usize, port: u32, id: u64) -> bool {
+        let state = self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port)).map(|e| e.state());
+        match state {
+            Some(SocketState::Connecting) => false,
+            Some(SocketState::Established) => {
+                self.connections.established(id);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn read_connection(&mut self, node: usize, port: u32, id: u64, end: usize) -> Result<(), Broken> {
+        if !self.follow(node, port, id) {
+            return Ok(());
+        }
+        loop {
+            match self.read_once(node, port)? {
+                Read::Data(data) => self.connections.received(id, end, &data)?,
+                Read::Nothing => return Ok(()),
+                Read::Returned(..) | Read::End => return self.end_connection(node, port, id, end),
+            }
+        }
+    }
+
+    fn end_connection(&mut self, node: usize, port: u32, id: u64, end: usize) -> Result<(), Broken> {
+        let now = self.now;
+        if let Some(running) = self.running(node) {
+            running.roles.remove(&port);
+            running.stack.close(now, port);
+        }
+        self.connections.broke(id, end, &self.contacts)
+    }
+
+    fn read_subscriber(&mut self, node: usize, port: u32, id: u64) -> Result<(), Broken> {
+        if !self.follow(node, port, id) {
+            return Ok(());
+        }
+        let now = self.now;
+        let Some(running) = self.running(node) else { return Ok(()) };
+        if let Some(Role::Subscriber { asked, .. }) = running.roles.get_mut(&port)
+            && !*asked
+        {
+            *asked = true;
+            for service in WATCHED {
+                let request = wish(service).to_bytes(ByteOrder::NATIVE);
+                if running.stack.send(now, port, &request, None).is_err() {
+                    return self.end_connection(node, port, id, 0);
+                }
+            }
+        }
+        loop {
+            match self.read_once(node, port)? {
+                Read::Data(data) => {
+                    let event = TopologyEvent::from_bytes(&data, ByteOrder::NATIVE);
+                    let event = event.map_err(|e| Broken::Topology(format!("node {node}: {e}")))?;
+                    self.topology_events += 1;
+                    if let Some(running) = self.running(node)
+                        && let Some(Role::Subscriber { believed, .. }) = running.roles.get_mut(&port)
+                    {
+                        believed.told(&event)?;
+                    }
+                }
+                Read::Nothing => return Ok(()),
+                Read::Returned(..) | Read::End => return self.end_connection(node, port, id, 0),
+            }
+        }
+    }
+
+    /// Node `node` has lost contact with `peer`: every connection between them must be over at this end, at once.
+    pub(crate) fn check_connections_end(&mut self, node: usize, peer: usize) -> Result<(), Violation> {
+        for (id, end) in self.connections.open_ends(node, peer) {
+            let port = self.connections.get(id).ports[end];
+            let state =
+                self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port)).map(|e| e.state());
+            if state == Some(SocketState::Established) && self.connections.get(id).ends[end] == End::Open {
+                let what = format!("connection {id} at node {node}, whose peer's node {peer} was lost");
+                return Err(self.broken(node, Broken::Survived(what)));
+            }
+        }
+        Ok(())
+    }
+}

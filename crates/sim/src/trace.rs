@@ -1,0 +1,38 @@
+//! A hash over everything that happens: two runs are the same if it is.
+
+use utipc_core::Time;
+
+#[derive(Debug)]
+pub(crate) struct Trace {
+    hash: u64,
+    pub(crate) events: u64,
+}
+
+impl Trace {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { hash: seed ^ 0xcbf2_9ce4_8422_2325, events: 0 }
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    }
+
+    /// Adds one thing: when, what (a letter), where, and its bytes.
+    pub(crate) fn note(&mut self, now: Time, what: u8, place: u64, bytes: &[u8]) {
+        self.events += 1;
+        self.mix(now.as_nanos());
+        self.mix(u64::from(what) << 56 ^ place);
+        self.mix(bytes.len() as u64);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        for byte in rest {
+            self.mix(u64::from(*byte));
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}
