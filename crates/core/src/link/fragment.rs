@@ -122,12 +122,8 @@ impl Reassembly {
         }
     }
 
-    /// Forgets what is pending.
-    pub(crate) fn clear(&mut self) {
-        self.pending = None;
-    }
-
     /// True while a message is unfinished.
+    #[cfg(test)]
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }

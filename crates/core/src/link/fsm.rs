@@ -108,7 +108,7 @@ pub enum Transition {
 ///      +------------------------------- failure -----------------------------------+
 /// ```
 #[must_use]
-pub const fn next(state: State, event: Event) -> Transition {
+pub(super) const fn next(state: State, event: Event) -> Transition {
     use Transition::{Down, Illegal, Stay, To};
     match state {
         State::Resetting => match event {

@@ -41,13 +41,12 @@ pub use self::{
     tunnel::{Failover, failover_point, synch_point},
 };
 
-#[allow(unused_imports, reason = "the broadcast link is their other user")]
 pub(crate) use self::{
-    backlog::{Backlog, Level, MAX_BACKLOG, Queued},
-    fragment::{FragmentFault, Fragments, Reassembly},
+    backlog::{Backlog, Level, Queued},
+    fragment::Fragments,
     receive::{Arrival, GapBlock, MAX_GAP_BLOCKS, ReceiveQueue},
-    transmit::{Sent, TransmitQueue},
-    unpack::{Carrier, UnpackStats, Unpacker, may_be_inside},
+    transmit::TransmitQueue,
+    unpack::{Carrier, UnpackStats, Unpacker},
     window::Window,
 };
 

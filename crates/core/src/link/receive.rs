@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::limits::MAX_WINDOW;
-use crate::wire::{Message, View, seq};
+use crate::wire::{Message, View};
 
 /// Packets missing and received beyond them: {last received, number missing after it}. Spec: tipc.md §5.8.
 pub(crate) type GapBlock = (u16, u16);
@@ -53,6 +53,7 @@ impl ReceiveQueue {
     }
 
     /// Bytes kept.
+    #[cfg(test)]
     pub(crate) fn deferred_bytes(&self) -> usize {
         self.bytes
     }
@@ -123,11 +124,6 @@ impl ReceiveQueue {
             blocks.push((expected.wrapping_sub(1), 0));
         }
         blocks
-    }
-
-    /// True if `seqno` was passed already.
-    pub(crate) fn is_past(&self, seqno: u16) -> bool {
-        seq::lt(seqno, self.rcv_nxt)
     }
 
     fn advance(&mut self) {

@@ -77,7 +77,7 @@ impl Link {
 
     /// After packets were acknowledged: window, backlog, wake-ups.
     pub(super) fn released(&mut self, released: usize, repeated: bool, io: &mut LinkIo<'_>) {
-        if released == 0 {
+        if released == 0 || !self.is_up() {
             return;
         }
         if !repeated {

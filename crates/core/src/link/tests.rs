@@ -1,5 +1,6 @@
 //! Tests of the link layer.
 
+mod captures;
 mod data;
 mod fsm;
 mod handshake;

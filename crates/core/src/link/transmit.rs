@@ -98,6 +98,7 @@ impl<T> TransmitQueue<T> {
     }
 
     /// The packet with this number, if it is under way.
+    #[cfg(test)]
     pub(crate) fn get_mut(&mut self, seqno: u16) -> Option<&mut Sent<T>> {
         let at = self.index(seqno)?;
         self.slots.get_mut(at)?.as_mut()
@@ -113,6 +114,7 @@ impl<T> TransmitQueue<T> {
     }
 
     /// All packets under way, in order.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Sent<T>> {
         self.slots.iter().flatten()
     }

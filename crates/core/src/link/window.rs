@@ -25,17 +25,8 @@ impl Window {
         self.size
     }
 
-    /// Smallest size.
-    pub(crate) fn min(&self) -> u16 {
-        self.min
-    }
-
-    /// Largest size.
-    pub(crate) fn max(&self) -> u16 {
-        self.max
-    }
-
     /// Slow start ends here.
+    #[cfg(test)]
     pub(crate) fn ssthresh(&self) -> u16 {
         self.ssthresh
     }

@@ -120,7 +120,7 @@ fn gaps_are_reported_at_the_third_early_packet_and_every_sixteenth_after() {
 #[test]
 fn sixteen_packets_are_acknowledged_unless_data_goes_the_other_way() {
     let mut side = Side::established(config(A, B));
-    let mut hear = |side: &mut Side, seqno| {
+    let hear = |side: &mut Side, seqno| {
         let mut m = numbered(B, 0, 10);
         m.set_seqno(seqno);
         side.hear(Time::ZERO, m.bytes()).len()

@@ -283,7 +283,7 @@ fn the_end_is_heard_even_with_a_full_queue() {
     while c.sockets[&client].stats().overloads < 10 {
         c.inject(client, conn(server, client.port, ErrorCode::Ok, b"x"));
     }
-    c.inject(client, conn(server, client.port, ErrorCode::ConnShutdown, b""));
+    c.inject(client, conn(server, client.port, ErrorCode::ConnShutdown, &[2; 1000]));
     while c.recv(client, 66_000).unwrap() != b"" {}
     assert_eq!(c.state(client), State::Disconnecting);
 }

@@ -172,3 +172,40 @@ fn stream_pcap_where_nagle_asks_for_acks() {
     assert_eq!(acks[0], "51440028400000000000000001001001359898ad4e6237fc01001001010010020000000000000200");
     assert_eq!(acks.len(), 3);
 }
+
+/// The frames of a capture that carry TIPC over Ethernet, as messages, with the node's last MAC byte.
+fn capture(file: &[u8]) -> Vec<(u8, Message)> {
+    let mut rest = &file[24..];
+    let mut frames = Vec::new();
+    while rest.len() >= 16 {
+        let len = u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let frame = &rest[16..16 + len];
+        frames.push((frame[11], Message::from_vec(frame[14..].to_vec()).unwrap()));
+        rest = &rest[16 + len..];
+    }
+    frames
+}
+
+#[test]
+fn stream_pcap_settles_the_initial_window_at_128_blocks() {
+    // 150,000 bytes to a reader that starts late. The recorder missed packets, so count by link sequence number
+    // what the writer at b (MAC …:02) sent before the first acknowledgement of the connection.
+    let frames = capture(include_bytes!("../../../tests/vectors/stream.pcap"));
+    let first_ack = frames.iter().position(|(_, m)| m.user() == User::ConnManager).unwrap();
+    let fragments = |frames: &[(u8, Message)]| -> Vec<u16> {
+        let sent = frames.iter().filter(|(node, m)| *node == 2 && m.user() == User::Fragmenter);
+        sent.map(|(_, m)| m.seqno()).collect()
+    };
+    let before = fragments(&frames[..first_ack]);
+    let after = fragments(&frames[first_ack..]);
+    let of_one_message = 66_024usize.div_ceil(1428 - 40) as u16;
+    assert_eq!(
+        after[0] - before[0],
+        2 * of_one_message,
+        "two messages of 66,000 bytes left, the third waited"
+    );
+    // so after "abc", "def" and one of them the writer was not congested, after the second it was
+    let window = super::super::flow::INITIAL_WINDOW;
+    assert!((2 + 65..2 + 65 + 65).contains(&window));
+    assert_eq!(frames[first_ack].1.conn_acked(), 2 + 65);
+}
