@@ -6,9 +6,8 @@ use super::sender::{Acknowledged, BroadcastSender};
 use crate::addr::NodeAddr;
 use crate::error::WireError;
 use crate::limits::capability;
-use crate::link::{GapBlock, MAX_GAP_BLOCKS};
 use crate::time::Time;
-use crate::wire::{LinkProtocolType, User, View};
+use crate::wire::{GapBlock, LinkProtocolType, MAX_GAP_BLOCKS, User, View};
 
 /// The broadcast part of a LINK_PROTOCOL message of `peer`, to be evaluated before its link sees the message.
 /// True if a STATE must answer (and the message is no probe, which is answered anyway).

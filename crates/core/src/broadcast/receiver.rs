@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use crate::addr::{ClusterId, NodeAddr};
 use crate::limits::{MAX_WINDOW, capability};
-use crate::link::{Arrival, Carrier, GapBlock, ReceiveQueue, Unpacker};
-use crate::wire::{Message, MessageType, User, View, seq};
+use crate::link::{Arrival, Carrier, ReceiveQueue, Unpacker};
+use crate::wire::{GapBlock, Message, MessageType, User, View, seq};
 
 /// Packets received without telling the sender before a STATE may be due. Spec: tipc.md §7.3.
 const ACK_THRESHOLD: u16 = 16;

@@ -9,10 +9,10 @@ use super::bearers::Bearers;
 use super::peers::PeerSet;
 use crate::addr::{ClusterId, Importance, NodeAddr};
 use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE};
-use crate::link::{Backlog, Fragments, GapBlock, Level, Queued, TransmitQueue, Wakeup};
+use crate::link::{Backlog, Fragments, Level, Queued, TransmitQueue, Wakeup};
 use crate::outbox::{BearerId, FrameBatch, Target};
 use crate::time::Time;
-use crate::wire::{INTERNAL_HEADER, Message, User, View, seq};
+use crate::wire::{GapBlock, INTERNAL_HEADER, Message, User, View, seq};
 
 /// Packets under way: default. Spec: tipc.md §7.1.
 pub const DEFAULT_WINDOW: u16 = 50;

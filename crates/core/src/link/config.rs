@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::receive::GapBlock;
 use crate::addr::{Importance, NodeAddr, NodeId};
 use crate::outbox::{BearerId, FrameSink};
-use crate::wire::Message;
+use crate::wire::{GapBlock, Message};
 
 /// The number of the first packet and of the first STATE after a reset. Spec: tipc.md §5.7.
 pub const FIRST_SEQNO: u16 = 1;

@@ -14,7 +14,6 @@ mod config;
 mod deliver;
 mod fragment;
 mod fsm;
-mod gaps;
 mod protocol;
 mod receive;
 mod send;
@@ -44,7 +43,7 @@ pub use self::{
 pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
-    receive::{Arrival, GapBlock, MAX_GAP_BLOCKS, ReceiveQueue},
+    receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},
     window::Window,

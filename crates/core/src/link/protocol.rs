@@ -1,14 +1,13 @@
 //! LINK_PROTOCOL: what is accepted, what it does, and what is sent. Spec: tipc.md §3.1, §5.3 to §5.5.
 
-use super::gaps::GapRecord;
-use super::receive::GapBlock;
 use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS, capability};
 use crate::time::Time;
-use crate::wire::{INTERNAL_HEADER, LinkProtocolType, Message, User, View, seq};
+use crate::wire::{
+    GapBlock, GapRecord, INTERFACE_NAME_LEN, INTERNAL_HEADER, InterfaceName, LinkProtocolType, Message, User,
+    View, seq,
+};
 
-/// Length of an interface name in RESET and ACTIVATE, its NUL included, bytes. Spec: tipc.md §3.1.
-pub(super) const INTERFACE_LEN: usize = 16;
 /// The largest priority. Spec: tipc.md §15.
 const MAX_PRIORITY: u8 = 31;
 /// Data of a protocol message, bytes. Spec: tipc.md §5.3.
@@ -56,11 +55,11 @@ impl Link {
 
     fn is_setup(&self, msg: View<'_>) -> bool {
         let mtu = u32::from(msg.max_packet()) * 4;
-        mtu >= u32::from(self.config.min_mtu) && msg.payload().len() >= INTERFACE_LEN
+        mtu >= u32::from(self.config.min_mtu) && msg.payload().len() >= INTERFACE_NAME_LEN
     }
 
     fn is_state(&self, msg: View<'_>) -> bool {
-        let record = !self.peer_can(capability::GAP_ACK_BLOCK) || GapRecord::parse(msg.payload()).is_some();
+        let record = !self.peer_can(capability::GAP_ACK_BLOCK) || GapRecord::parse(msg.payload()).is_ok();
         let nothing_acked = msg.ack() == self.config.first_seqno.wrapping_sub(1);
         let fresh = !self.numbers_states() || !seq::lt(msg.seqno(), self.state_rcv_nxt);
         record && fresh && (self.is_up() || nothing_acked)
@@ -86,7 +85,8 @@ impl Link {
 
     /// RESET and ACTIVATE, in the order of §5.4.
     fn receive_setup(&mut self, msg: View<'_>, io: &mut LinkIo<'_>) {
-        self.peer_interface = interface_name(msg.payload());
+        let name = msg.payload().first_chunk().copied().unwrap_or_default();
+        self.peer_interface = InterfaceName(name).text();
         self.adopt_tolerance(msg);
         if msg.link_priority() > self.config.priority && msg.link_priority() <= MAX_PRIORITY {
             self.config.priority = msg.link_priority();
@@ -225,7 +225,7 @@ impl Link {
         }
         let mut data = if self.peer_can(capability::GAP_ACK_BLOCK) {
             let unicast = if note.gap > 0 { self.receive.gap_blocks() } else { Vec::new() };
-            GapRecord::build(&io.bcast.gap_blocks, &unicast)
+            GapRecord::new(&io.bcast.gap_blocks, &unicast).to_bytes()
         } else {
             Vec::new()
         };
@@ -258,11 +258,8 @@ impl Link {
             State::Establishing => LinkProtocolType::Activate,
             _ => return,
         };
-        let mut name = [0; INTERFACE_LEN];
-        for (to, from) in name.iter_mut().take(INTERFACE_LEN - 1).zip(self.config.interface.bytes()) {
-            *to = from;
-        }
-        let mut msg = self.protocol_message(kind, &name, io);
+        let name = InterfaceName::from(self.config.interface.as_str());
+        let mut msg = self.protocol_message(kind, &name.0, io);
         if kind == LinkProtocolType::Activate {
             msg.set_dest_session_valid(true);
             msg.set_dest_session(self.peer_session);
@@ -291,10 +288,4 @@ impl Link {
         msg.set_net_plane(self.net_plane);
         msg
     }
-}
-
-/// The name in a RESET or ACTIVATE: up to its NUL, at most 15 bytes, only what can be printed.
-fn interface_name(data: &[u8]) -> String {
-    let name = data.iter().take(INTERFACE_LEN - 1).take_while(|b| **b != 0);
-    name.map(|b| if b.is_ascii_graphic() { char::from(*b) } else { '?' }).collect()
 }

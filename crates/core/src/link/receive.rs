@@ -3,13 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::limits::MAX_WINDOW;
-use crate::wire::{Message, View};
+use crate::wire::{GapBlock, MAX_GAP_BLOCKS, Message, View};
 
-/// Packets missing and received beyond them: {last received, number missing after it}. Spec: tipc.md §5.8.
-pub(crate) type GapBlock = (u16, u16);
-
-/// Gap blocks in one direction of one record. Spec: tipc.md §3.1.
-pub(crate) const MAX_GAP_BLOCKS: usize = 64;
 /// Bytes of packets that came too early and are kept, per sender: beyond it they are dropped, to be sent again. Spec: tipc.md §14.2.
 pub(crate) const MAX_DEFERRED_BYTES: usize = 16 << 20;
 

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::receive::GapBlock;
 use crate::limits::MAX_WINDOW;
 use crate::time::Time;
-use crate::wire::{Message, seq};
+use crate::wire::{GapBlock, Message, seq};
 
 /// A packet under way. `T` is what the owner of the queue keeps with it.
 #[derive(Debug)]

@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::super::gaps::GapRecord;
 use super::super::{ReceiveQueue, State, TransmitQueue};
 use super::pair::{Side, config};
 use crate::NodeAddr;
 use crate::time::Time;
 use crate::vectors::messages;
-use crate::wire::{LinkProtocolType, Message, User, seq};
+use crate::wire::{GapRecord, LinkProtocolType, Message, User, seq};
 
 const A: NodeAddr = NodeAddr::legacy(1, 1, 1);
 const B: NodeAddr = NodeAddr::legacy(1, 1, 2);

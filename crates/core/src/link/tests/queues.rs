@@ -5,14 +5,16 @@ use std::collections::VecDeque;
 use super::super::Wakeup;
 use super::super::backlog::{Backlog, Level, Queued};
 use super::super::fragment::{FragmentFault, Fragments, Reassembly};
-use super::super::receive::{Arrival, MAX_DEFERRED_BYTES, MAX_GAP_BLOCKS, ReceiveQueue};
+use super::super::receive::{Arrival, MAX_DEFERRED_BYTES, ReceiveQueue};
 use super::super::transmit::TransmitQueue;
 use super::super::unpack::{Carrier, Unpacker};
 use super::super::window::Window;
 use crate::addr::{Importance, NodeAddr};
 use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, MAX_WINDOW};
 use crate::time::Time;
-use crate::wire::{BASIC_HEADER, INTERNAL_HEADER, Message, MessageType, SHORT_HEADER, User, seq};
+use crate::wire::{
+    BASIC_HEADER, INTERNAL_HEADER, MAX_GAP_BLOCKS, Message, MessageType, SHORT_HEADER, User, seq,
+};
 
 const OWN: NodeAddr = NodeAddr(0x0100_1001);
 const PEER: NodeAddr = NodeAddr(0x0100_1002);
