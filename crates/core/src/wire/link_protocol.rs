@@ -210,8 +210,10 @@ impl Restart {
 
 fn expect(v: View<'_>, kind: LinkProtocolType) -> Result<(), WireError> {
     super::expect_user(v, User::LinkProtocol)?;
-    if v.link_type() != kind {
-        return Err(WireError::Type { user: User::LinkProtocol.into(), kind: v.kind() });
+    super::expect_header(v)?;
+    if v.link_type() == kind {
+        Ok(())
+    } else {
+        Err(WireError::Type { user: User::LinkProtocol.into(), kind: v.kind() })
     }
-    super::expect_header(v)
 }

@@ -22,8 +22,6 @@ mod monitor;
 mod names;
 mod packet;
 mod returned;
-#[cfg(test)]
-mod tests;
 mod topology;
 mod tunnel;
 mod user;
