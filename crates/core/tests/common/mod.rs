@@ -1,2 +1,5 @@
 //! What several test programs share.
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+pub(crate) mod lan;
 pub(crate) mod pcap;
