@@ -201,3 +201,23 @@ fn importance_arrives() {
         assert_eq!(importance, Importance::from_number(n));
     }
 }
+
+#[test]
+fn a_returned_multicast_reaches_its_sender_and_nobody_else() {
+    let mut lan = Lan::new(2, LOSSY, 67);
+    let range = ServiceRange::new(5000, 0, 99);
+    let refuses = lan.bound(0, SocketKind::SeqPacket, range);
+    let other = lan.bound(1, SocketKind::Rdm, range);
+    visible(&mut lan, 5000, 2);
+    let sender = lan.open(1, SocketKind::Rdm);
+    let off = OptionValue::Number(0);
+    lan.nodes[1].set_option(lan.now, sender.port, SocketOption::DestDroppable, off).unwrap();
+    lan.send_to(sender, b"to all", Destination::Range(range)).unwrap();
+    lan.run(5000);
+    assert_eq!(lan.recv(other, 10).as_deref(), Some(&b"to all"[..]));
+    assert_eq!(lan.recv(other, 10), None);
+    let mut buffer = [0; 10];
+    let got = lan.nodes[1].recv(lan.now, sender.port, &mut buffer, RecvOptions::default()).unwrap();
+    assert_eq!(got.source, lan.id(refuses));
+    assert_eq!(got.returned.unwrap().data, b"to all");
+}
