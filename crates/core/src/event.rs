@@ -72,6 +72,24 @@ pub enum Drop {
     Discovery(Refusal),
 }
 
+impl Drop {
+    /// The reason without what the peer chose: the name of a counter.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Malformed(_) => "malformed",
+            Self::Encrypted => "encrypted",
+            Self::NotForUs => "not for us",
+            Self::UnknownPeer => "unknown peer",
+            Self::NoLink => "no link",
+            Self::State => "state",
+            Self::IllegalUser(_) => "illegal user",
+            Self::Broadcast(_) => "broadcast",
+            Self::Discovery(_) => "discovery",
+        }
+    }
+}
+
 impl fmt::Display for Drop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -28,11 +28,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 
 use crate::addr::{Binding, NodeAddr, NodeId, PortId, ServiceAddr};
+use crate::broadcast::MulticastPolicy;
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::socket::Endpoint;
-use crate::switch::{BearerInfo, LinkInfo, PeerInfo, Switch, SwitchStats};
+use crate::switch::{
+    BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats,
+};
 use crate::time::Time;
 use services::Services;
 
@@ -180,6 +183,41 @@ impl Stack {
     /// Port 0 leaves the choice to the other node. Spec: tipc.md §1.4.
     pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<PortId> {
         self.switch.resolve(to, domain).map(|found| PortId { port: found.port, node: found.node })
+    }
+
+    /// Changes a property of the link with this name.
+    ///
+    /// # Errors
+    /// See [`PropertyError`].
+    pub fn set_link(&mut self, now: Time, name: &str, property: LinkProperty) -> Result<(), PropertyError> {
+        self.switch.set_link(now, name, property)?;
+        self.settle(now);
+        Ok(())
+    }
+
+    /// How multicasts and name updates travel. Spec: tipc.md §7.6.
+    ///
+    /// # Errors
+    /// See [`PropertyError`].
+    pub fn set_multicast_policy(&mut self, policy: MulticastPolicy) -> Result<(), PropertyError> {
+        self.switch.set_multicast_policy(policy)
+    }
+
+    /// Broadcast packets under way at a time, 32 to 8191; 50 if not set.
+    ///
+    /// # Errors
+    /// See [`PropertyError`].
+    pub fn set_broadcast_window(&mut self, packets: u16) -> Result<(), PropertyError> {
+        self.switch.set_broadcast_window(packets)
+    }
+
+    /// Nodes above which neighbours are monitored by an overlapping ring, 0 to 4095; 32 if not set.
+    /// Spec: tipc.md §11.
+    ///
+    /// # Errors
+    /// See [`PropertyError`].
+    pub fn set_monitor_threshold(&mut self, nodes: usize) -> Result<(), PropertyError> {
+        self.switch.set_monitor_threshold(nodes)
     }
 
     /// Counters of the switch.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tracing::{debug, info, warn};
 use utipc_core::BearerId;
-use utipc_core::event::{Drop, Event};
+use utipc_core::event::Event;
 
 use crate::bearers;
 
 /// Frames that were not accepted, by reason.
-pub type DropCounters = BTreeMap<String, u64>;
+pub type DropCounters = BTreeMap<&'static str, u64>;
 
 /// What a node has seen since it started.
 #[derive(Clone, Debug, Default)]
@@ -75,19 +75,10 @@ impl Observer {
                 warn!(node, "link {link} to node {peer} is down: {reason}");
             }
             Event::Dropped { bearer, peer, why } => {
-                *self.counters.dropped.entry(kind(why)).or_default() += 1;
+                *self.counters.dropped.entry(why.name()).or_default() += 1;
                 debug!(node, bearer, "frame from node {peer} dropped: {why}");
             }
             other => debug!(node, "{other:?}"),
         }
-    }
-}
-
-/// The counter that a reason belongs to: without the numbers that a peer chose, so that it cannot grow the list.
-fn kind(why: &Drop) -> String {
-    match why {
-        Drop::Malformed(_) => "malformed".to_owned(),
-        Drop::IllegalUser(_) => "illegal user".to_owned(),
-        other => other.to_string(),
     }
 }

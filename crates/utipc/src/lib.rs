@@ -55,7 +55,7 @@ mod topology;
 pub use builder::Builder;
 pub use connection::{Connection, Listener};
 pub use error::{Error, Result};
-pub use info::{Counters, LinkInfo, PeerInfo};
+pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
 pub use node::Node;
 pub use socket::{Incoming, Socket};
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use utipc_core::Binding;
+use utipc_core::{Binding, LinkProperty, PropertyError};
 use utipc_node::Wait;
 
 use crate::{
@@ -166,6 +166,18 @@ impl Node {
     #[must_use]
     pub fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
         self.engine.with(|stack, _| stack.lookup(service, NodeAddr::NONE))
+    }
+
+    /// Changes a property of the link with this name (see [`Node::links`]).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchLink`], [`Error::OutOfRange`].
+    pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
+        let result = self.engine.with(|stack, now| stack.set_link(now, name, property));
+        result.map_err(|e| match e {
+            PropertyError::Range { what, range } => Error::OutOfRange { what, remedy: range },
+            PropertyError::NoLink(name) => Error::NoSuchLink(name),
+        })
     }
 
     /// What the node has counted since it started.

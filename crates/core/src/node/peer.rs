@@ -161,7 +161,7 @@ impl Peer {
             .unwrap_or(DEFAULT_TOLERANCE_MS)
     }
 
-    pub(super) fn arm(&mut self, now: Time) {
+    pub(crate) fn arm(&mut self, now: Time) {
         let interval_ms = self.tick_ms();
         for slot in self.slots.iter_mut().flatten() {
             slot.link.set_interval_ms(interval_ms);

@@ -272,3 +272,20 @@ fn a_large_cluster_monitors_itself() {
         (0..36).map(|n| lan.up(n)).collect::<Vec<_>>()
     );
 }
+
+#[test]
+fn a_tolerance_set_at_one_end_holds_at_both() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    let name = lan.nodes[0].links()[0].name.clone();
+    let now = lan.now;
+    lan.nodes[0].set_link(now, &name, LinkProperty::ToleranceMs(400)).unwrap();
+    lan.run(1000);
+    assert_eq!((lan.nodes[0].links()[0].tolerance_ms, lan.nodes[1].links()[0].tolerance_ms), (400, 400));
+    lan.cut.push((0, 0));
+    lan.run(1000);
+    assert_eq!((lan.up(0), lan.up(1)), (0, 0), "given up within the new tolerance");
+    let refused = lan.nodes[0].set_link(lan.now, &name, LinkProperty::Window(9000));
+    assert!(refused.unwrap_err().to_string().contains("50 to 8191"));
+    assert!(lan.nodes[0].set_link(lan.now, "x", LinkProperty::Priority(1)).is_err());
+}

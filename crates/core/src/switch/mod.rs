@@ -5,6 +5,7 @@ mod contact;
 mod deliver;
 mod discovery;
 mod info;
+mod manage;
 mod monitoring;
 mod names;
 mod receive;
@@ -14,6 +15,7 @@ mod transmit;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
+pub use manage::{LinkProperty, PropertyError};
 
 use crate::addr::{NodeAddr, NodeId, PortId};
 use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MethodCookie, MulticastPolicy};
@@ -81,6 +83,7 @@ pub(crate) struct Switch {
     ticks: BTreeSet<(Time, NodeAddr)>,
     bcast: BroadcastSender,
     policy: MulticastPolicy,
+    monitor_threshold: usize,
     table: NameTable,
     distributor: Distributor,
     ports: BTreeSet<u32>,
@@ -113,6 +116,7 @@ impl Switch {
         let mut switch = Self {
             bcast: BroadcastSender::new(bcast),
             policy: MulticastPolicy::default(),
+            monitor_threshold: DEFAULT_THRESHOLD,
             config,
             rng,
             own,
@@ -188,7 +192,7 @@ impl Switch {
         let mut outputs = Vec::new();
         let discovery = DiscovererConfig { media: config.address, domain: config.domain };
         let discoverer = Discoverer::new(now, discovery, own, &mut outputs);
-        let monitor = Monitor::new(self.own_node(), DEFAULT_THRESHOLD);
+        let monitor = Monitor::new(self.own_node(), self.monitor_threshold);
         if let Some(place) = self.bearers.get_mut(free) {
             *place = Some(Bearer { config, discoverer, monitor });
         }

@@ -1,0 +1,104 @@
+//! What an administrator may change while the node runs. Spec: tipc.md §13.1 (ranges).
+
+use thiserror::Error;
+
+use super::Switch;
+use crate::addr::NodeAddr;
+use crate::broadcast::{MulticastPolicy, SMALLEST_WINDOW};
+use crate::limits::{MAX_TOLERANCE_MS, MAX_WINDOW, MIN_TOLERANCE_MS, MIN_WINDOW};
+use crate::outbox::BearerId;
+use crate::time::Time;
+
+/// Nodes that may be set as the threshold of the neighbour monitor, at most. Spec: tipc.md §13.1.
+const MAX_MONITOR_THRESHOLD: usize = 4095;
+
+/// A property of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkProperty {
+    /// A silent peer is given up after this time, 50 to 30000 ms; the peer follows.
+    ToleranceMs(u32),
+    /// Links of higher priority carry the traffic, 0 to 31; the link restarts.
+    Priority(u8),
+    /// Largest send window, 50 to 8191 packets.
+    Window(u16),
+}
+
+/// A property was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PropertyError {
+    /// There is no such link.
+    #[error("no link is called {0} (the names are those of the list of links)")]
+    NoLink(String),
+    /// The value is out of its range.
+    #[error("{what} must be {range}")]
+    Range {
+        /// Which property.
+        what: &'static str,
+        /// What it may be.
+        range: &'static str,
+    },
+}
+
+fn check(ok: bool, what: &'static str, range: &'static str) -> Result<(), PropertyError> {
+    if ok { Ok(()) } else { Err(PropertyError::Range { what, range }) }
+}
+
+impl Switch {
+    pub(crate) fn set_link(
+        &mut self,
+        now: Time,
+        name: &str,
+        property: LinkProperty,
+    ) -> Result<(), PropertyError> {
+        match property {
+            LinkProperty::ToleranceMs(ms) => {
+                check((MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS).contains(&ms), "tolerance", "50 to 30000 ms")?;
+            }
+            LinkProperty::Priority(priority) => check(priority <= 31, "priority", "0 to 31")?,
+            LinkProperty::Window(window) => {
+                check((MIN_WINDOW..=MAX_WINDOW).contains(&window), "window", "50 to 8191 packets")?;
+            }
+        }
+        let (addr, bearer) =
+            self.find_link(name).ok_or_else(|| PropertyError::NoLink(name.to_owned()))?;
+        self.with_peer(now, addr, |peer, ctx| {
+            peer.with_link(bearer, ctx, |link, io| match property {
+                LinkProperty::ToleranceMs(ms) => link.set_tolerance(ms, io),
+                LinkProperty::Priority(priority) => link.set_priority(priority, io),
+                LinkProperty::Window(window) => link.set_window(MIN_WINDOW, window),
+            });
+            peer.arm(ctx.now);
+        });
+        Ok(())
+    }
+
+    fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
+        let peers = self.members.0.values().map(|m| &m.peer);
+        let mut links = peers.flat_map(|p| p.links().map(|(bearer, slot)| (p.addr, bearer, slot)));
+        links.find(|(_, _, slot)| slot.link.name() == name).map(|(addr, bearer, _)| (addr, bearer))
+    }
+
+    pub(crate) fn set_multicast_policy(&mut self, policy: MulticastPolicy) -> Result<(), PropertyError> {
+        if let MulticastPolicy::Auto { ratio } = policy {
+            check((1..=100).contains(&ratio), "ratio", "1 to 100 percent")?;
+        }
+        self.policy = policy;
+        Ok(())
+    }
+
+    pub(crate) fn set_broadcast_window(&mut self, window: u16) -> Result<(), PropertyError> {
+        let fits = (SMALLEST_WINDOW..=MAX_WINDOW).contains(&window);
+        check(fits, "broadcast window", "32 to 8191 packets")?;
+        self.bcast.set_window(window);
+        Ok(())
+    }
+
+    pub(crate) fn set_monitor_threshold(&mut self, nodes: usize) -> Result<(), PropertyError> {
+        check(nodes <= MAX_MONITOR_THRESHOLD, "monitor threshold", "0 to 4095 nodes")?;
+        self.monitor_threshold = nodes;
+        for bearer in self.bearers.iter_mut().flatten() {
+            bearer.monitor.set_threshold(nodes);
+        }
+        Ok(())
+    }
+}
