@@ -33,9 +33,7 @@ use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
 use crate::outbox::{BearerId, FrameBatch};
 use crate::socket::Endpoint;
-use crate::switch::{
-    BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats,
-};
+use crate::switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats};
 use crate::time::Time;
 use services::Services;
 

@@ -59,8 +59,7 @@ impl Switch {
                 check((MIN_WINDOW..=MAX_WINDOW).contains(&window), "window", "50 to 8191 packets")?;
             }
         }
-        let (addr, bearer) =
-            self.find_link(name).ok_or_else(|| PropertyError::NoLink(name.to_owned()))?;
+        let (addr, bearer) = self.find_link(name).ok_or_else(|| PropertyError::NoLink(name.to_owned()))?;
         self.with_peer(now, addr, |peer, ctx| {
             peer.with_link(bearer, ctx, |link, io| match property {
                 LinkProperty::ToleranceMs(ms) => link.set_tolerance(ms, io),
