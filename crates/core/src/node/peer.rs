@@ -106,7 +106,7 @@ impl Peer {
 
     /// The bearer whose link carries traffic with this selector.
     pub(crate) fn active_bearer(&self, selector: u32) -> Option<BearerId> {
-        self.active[(selector & 1) as usize]
+        self.active.get((selector & 1) as usize).copied().flatten()
     }
 
     /// Largest packet that the link of this selector sends.
