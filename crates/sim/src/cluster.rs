@@ -91,7 +91,7 @@ impl Cluster {
             contacts: Contacts::new(config.nodes),
             datagrams: Datagrams::default(),
             connections: Connections::default(),
-            trace: Trace::new(config.seed),
+            trace: Trace::new(config.seed, config.log),
             busy: false,
             topology_events: 0,
             contacts_lost: 0,

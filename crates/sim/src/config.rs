@@ -60,6 +60,8 @@ pub struct SimConfig {
     pub near_wrap: bool,
     /// Mean time between two actions of a node's applications, microseconds.
     pub pace_us: u64,
+    /// Write everything that happens to standard error.
+    pub log: bool,
 }
 
 impl SimConfig {
@@ -73,6 +75,7 @@ impl SimConfig {
             faults: FaultKind::ALL.to_vec(),
             near_wrap: seed % 4 == 3,
             pace_us: 40_000,
+            log: false,
         }
     }
 

@@ -30,6 +30,9 @@ struct Args {
     /// Start all protocol counters just before they wrap (otherwise every fourth seed does).
     #[arg(long)]
     near_wrap: bool,
+    /// Write everything that happens to standard error.
+    #[arg(long)]
+    log: bool,
     /// One JSON object a run.
     #[arg(long)]
     json: bool,
@@ -95,6 +98,7 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
             let seed = args.seed + n;
             let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
             config.near_wrap |= args.near_wrap;
+            config.log = args.log;
             if let Some(kinds) = kinds {
                 config.faults = kinds.to_vec();
             }

@@ -1,16 +1,17 @@
 //! A hash over everything that happens: two runs are the same if it is.
 
-use utipc_core::Time;
+use utipc_core::{Time, View};
 
 #[derive(Debug)]
 pub(crate) struct Trace {
     hash: u64,
     pub(crate) events: u64,
+    log: bool,
 }
 
 impl Trace {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { hash: seed ^ 0xcbf2_9ce4_8422_2325, events: 0 }
+    pub(crate) fn new(seed: u64, log: bool) -> Self {
+        Self { hash: seed ^ 0xcbf2_9ce4_8422_2325, events: 0, log }
     }
 
     fn mix(&mut self, word: u64) {
@@ -20,6 +21,9 @@ impl Trace {
     /// Adds one thing: when, what (a letter), where, and its bytes.
     pub(crate) fn note(&mut self, now: Time, what: u8, place: u64, bytes: &[u8]) {
         self.events += 1;
+        if self.log {
+            eprintln!("{:>14} {} {place} {}", now.as_nanos() / 1000, char::from(what), text(what, bytes));
+        }
         self.mix(now.as_nanos());
         self.mix(u64::from(what) << 56 ^ place);
         self.mix(bytes.len() as u64);
@@ -34,5 +38,26 @@ impl Trace {
 
     pub(crate) fn hash(&self) -> u64 {
         self.hash
+    }
+}
+
+/// One line for a log.
+fn text(what: u8, bytes: &[u8]) -> String {
+    match View::parse(bytes) {
+        Ok(frame) if what == b'f' => format!(
+            "{frame:?} nonseq {} ack {} seq {} back {} w4 {:08x} w8 {:x} {:x}",
+            frame.non_sequenced(),
+            frame.ack(),
+            frame.seqno(),
+            frame.bcast_ack(),
+            frame.word(4),
+            frame.word(8),
+            frame.word(9)
+        ),
+        _ if matches!(what, b'e' | b'!') => String::from_utf8_lossy(bytes).into_owned(),
+        _ => match crate::payload::parse(bytes, false) {
+            Ok(numbers) => format!("{numbers:x?}"),
+            Err(_) => format!("{} bytes", bytes.len()),
+        },
     }
 }

@@ -268,7 +268,14 @@ impl Cluster {
                 .collect();
             let owed = !waiting.is_empty();
             match self.send(node, from, Class::Multicast, Destination::Range(range)) {
-                Ok(()) => self.datagrams.sent(from, Class::Multicast, Target::Multicast { waiting }),
+                Ok(()) => {
+                    let what = format!(
+                        "socket {from} multicast {:x} to {range}: {waiting:?}",
+                        self.datagrams.next_number(from, Class::Multicast)
+                    );
+                    self.note(b'e', node, what.as_bytes());
+                    self.datagrams.sent(from, Class::Multicast, Target::Multicast { waiting });
+                }
                 Err(SendError::HostUnreachable) if owed => {
                     let what = format!("multicast from node {node} to {range}, which is bound");
                     return Err(self.broken(node, Broken::Refused(what)));

@@ -7,9 +7,10 @@ use crate::addr::NodeAddr;
 use crate::time::Time;
 use crate::wire::Message;
 
-/// Wait for the twin at most this long, milliseconds: longer than a link with the usual tolerance can be silent
-/// before it is reset (10 × 1500), after which the twin will not come.
-pub(super) const MAX_WAIT_MS: u64 = 60_000;
+/// Wait for the twin at most this long, milliseconds. A twin may never come: broadcast reaches sockets that the sender
+/// does not know yet and thus does not replicate to. As long as a sender keeps its method where it cannot announce a
+/// change (tipc.md §7.6).
+pub(super) const MAX_WAIT_MS: u64 = 5000;
 
 /// What became of a message.
 #[derive(Debug)]
@@ -41,6 +42,27 @@ fn same_sender(a: &Message, b: &Message) -> bool {
     a.origin_port() == b.origin_port() && a.origin_node() == b.origin_node()
 }
 
+/// True if one of two SYNs announces the other.
+fn are_twins(a: &Message, b: &Message) -> bool {
+    a.data().is_empty() != b.data().is_empty() && a.service_range() == b.service_range()
+}
+
+/// `verdict` with `out` delivered before it.
+fn after(mut out: Vec<Message>, verdict: Filtered) -> Filtered {
+    match verdict {
+        _ if out.is_empty() => verdict,
+        Filtered::Deliver(msg) | Filtered::Overflow(msg) => {
+            out.push(msg);
+            Filtered::Release(out)
+        }
+        Filtered::Release(mut more) => {
+            out.append(&mut more);
+            Filtered::Release(out)
+        }
+        Filtered::Held => Filtered::Release(out),
+    }
+}
+
 impl Twins {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -52,13 +74,37 @@ impl Twins {
         if !synching || msg.origin_node() == own {
             return Filtered::Deliver(msg);
         }
-        let first = self.waiting.iter().position(|w| same_sender(&w.msg, &msg));
-        let other_method = |w: &Waiting| w.msg.is_replicast() != msg.is_replicast();
-        let twin_of = first.filter(|i| self.waiting.get(*i).is_some_and(other_method));
-        match (first, twin_of, msg.syn()) {
-            (None, _, false) | (Some(_), Some(_), false) => Filtered::Deliver(msg),
-            (Some(_), Some(i), true) => self.release(i, msg),
+        let mut out = Vec::new();
+        // Twins are a dummy and a message with data for the same range. A SYN by the other method that does not fit
+        // tells that the twin of the waiting one is not to come: that one goes on its way.
+        while let Some(first) = self.first_of(&msg)
+            && msg.syn()
+            && first.is_replicast() != msg.is_replicast()
+            && !are_twins(first, &msg)
+        {
+            self.pass(&msg, &mut out);
+        }
+        let first = self.first_of(&msg);
+        let verdict = match first.map(|w| w.is_replicast() != msg.is_replicast()) {
+            None | Some(true) if !msg.syn() => Filtered::Deliver(msg),
+            Some(true) => self.release(msg),
             _ => self.hold(now, msg, limit),
+        };
+        after(out, verdict)
+    }
+
+    /// The oldest waiting message of the sender of `msg`.
+    fn first_of(&self, msg: &Message) -> Option<&Message> {
+        self.waiting.iter().map(|w| &w.msg).find(|m| same_sender(m, msg))
+    }
+
+    /// Moves the oldest waiting message of the sender of `msg`, and what waits behind it, to `out`.
+    fn pass(&mut self, msg: &Message, out: &mut Vec<Message>) {
+        if let Some(i) = self.waiting.iter().position(|w| same_sender(&w.msg, msg)) {
+            let mut released = Vec::from_iter(self.remove(i));
+            self.drain_sender(&mut released, 0);
+            released.retain(|m| !m.data().is_empty());
+            out.append(&mut released);
         }
     }
 
@@ -78,8 +124,9 @@ impl Twins {
     }
 
     /// Both SYNs are there: one is a dummy without data; then comes what waited behind, up to the next SYN.
-    fn release(&mut self, twin: usize, msg: Message) -> Filtered {
-        let Some(twin) = self.remove(twin) else {
+    fn release(&mut self, msg: Message) -> Filtered {
+        let first = self.waiting.iter().position(|w| same_sender(&w.msg, &msg));
+        let Some(twin) = first.and_then(|i| self.remove(i)) else {
             return Filtered::Deliver(msg);
         };
         let mut out = vec![if msg.data().is_empty() { twin } else { msg }];
