@@ -254,7 +254,7 @@ fn captured_packets_with_one_wrong_bit() {
             bytes[at / 8] ^= 1 << (at % 8);
             lan.nodes[0].receive(lan.now, 0, &bytes);
             lan.exchange();
-            if sent % 16 == 0 {
+            if sent.is_multiple_of(16) {
                 lan.run(100);
                 lan.sent.clear();
                 lan.events.clear();

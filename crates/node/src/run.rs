@@ -315,7 +315,7 @@ impl Shared {
         until: Time,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        let Some(mut reactor) = engine.reactor.take() else { return None };
+        let mut reactor = engine.reactor.take()?;
         engine.driver = Driver::Caller;
         engine.drives += 1;
         engine.settle();

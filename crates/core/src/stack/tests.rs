@@ -182,9 +182,9 @@ fn a_multicast_reaches_everybody_once() {
         lan.nodes[0].send(lan.now, sender, &vec![number; size], Some(to)).unwrap();
     }
     lan.run(2000);
-    for node in 0..4 {
+    for (node, port) in ports.into_iter().enumerate() {
         for (number, size) in [(0u8, 10usize), (1, 3000), (2, 10)] {
-            let got = lan.recv(node, ports[node]);
+            let got = lan.recv(node, port);
             assert!(
                 got == vec![number; size],
                 "node {node}: {} bytes of {:?}, not {number}",
@@ -215,7 +215,8 @@ fn traffic_survives_the_loss_of_one_of_two_links() {
         .collect();
     lan.run(10);
     // (sender's node and port, receiver's node and port, sent, received)
-    let mut flows: Vec<((usize, u32), (usize, u32), u32, u32)> =
+    type End = (usize, u32);
+    let mut flows: Vec<(End, End, u32, u32)> =
         pairs.iter().flat_map(|(c, s)| [((1, *c), (0, *s), 0, 0), ((0, *s), (1, *c), 0, 0)]).collect();
     let mut round = |lan: &mut Lan, millis: u64| {
         for _ in 0..millis / 10 {

@@ -111,7 +111,10 @@ fn udp(datagram: &[u8]) -> Result<Vec<u8>, String> {
 
 /// IP packets of which some parts have come: {offset, bytes}, and the length once the last part has come.
 #[derive(Default)]
-struct Fragments(BTreeMap<Vec<u8>, (Vec<(usize, Vec<u8>)>, Option<usize>)>);
+struct Fragments(BTreeMap<Vec<u8>, Pieces>);
+
+/// Fragments of one datagram by offset, and its length once the last one is there.
+type Pieces = (Vec<(usize, Vec<u8>)>, Option<usize>);
 
 impl Fragments {
     fn add(&mut self, key: Vec<u8>, offset: usize, more: bool, body: &[u8]) -> Option<Vec<u8>> {

@@ -132,7 +132,7 @@ fn multicast_stays_in_order_while_its_method_changes() {
         let to = Destination::Range(ServiceRange::new(5000, 50, 50));
         let mut sent = 0u32;
         lan.until(100_000, |lan| {
-            if sent % 10 == 0 {
+            if sent.is_multiple_of(10) {
                 let method = [SocketOption::MulticastBroadcast, SocketOption::MulticastReplicast]
                     [sent as usize / 10 % 2];
                 lan.nodes[0].set_option(lan.now, sender.port, method, OptionValue::None).unwrap();
