@@ -116,10 +116,7 @@ fn timeouts_and_would_block_say_what_is_waited_for() {
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     client.socket().set_receive_timeout(Some(Duration::from_millis(50)));
     let error = client.receive().unwrap_err();
-    assert!(
-        matches!(error, Error::TimedOut { reason: Some(WaitReason::NothingReceived), .. }),
-        "{error}"
-    );
+    assert!(matches!(error, Error::TimedOut { reason: Some(WaitReason::NothingReceived), .. }), "{error}");
     client.socket().set_nonblocking(true);
     assert_eq!(client.receive().unwrap_err().errno(), 11);
     drop(server);
