@@ -84,9 +84,12 @@ impl UdpConfig {
         Ok(UdpConfig { name: name.to_owned(), local, mode, mtu: None, offloads: true })
     }
 
-    /// Replicast mode to `remotes`, from the default port.
-    pub fn replicast(name: &str, local: IpAddr, remotes: Vec<SocketAddr>) -> UdpConfig {
+    /// Replicast mode to `remotes`, from the default port; a remote's port 0 stands for the default one too.
+    pub fn replicast(name: &str, local: IpAddr, mut remotes: Vec<SocketAddr>) -> UdpConfig {
         let local = SocketAddr::new(local, DEFAULT_PORT);
+        for remote in remotes.iter_mut().filter(|remote| remote.port() == 0) {
+            remote.set_port(DEFAULT_PORT);
+        }
         UdpConfig {
             name: name.to_owned(),
             local,
@@ -405,6 +408,14 @@ mod tests {
         assert_eq!(default_group(10_000, true), None);
         let error = UdpConfig::multicast("x", "::1".parse().unwrap(), 10_000).unwrap_err();
         assert!(error.to_string().contains("10000"), "{error}");
+    }
+
+    #[test]
+    fn remotes_without_a_port_have_the_usual_one() {
+        let remotes = vec!["10.0.0.1:0".parse().unwrap(), "10.0.0.2:7".parse().unwrap()];
+        let config = UdpConfig::replicast("x", "10.0.0.3".parse().unwrap(), remotes);
+        let expected = vec!["10.0.0.1:6118".parse().unwrap(), "10.0.0.2:7".parse().unwrap()];
+        assert_eq!(config.mode, UdpMode::Replicast { remotes: expected });
     }
 
     #[test]
