@@ -27,7 +27,7 @@ pub(crate) enum Target {
     /// To somebody; losses of contact anywhere so far.
     Anycast { losses: u64 },
     /// To these sockets, with the sender's epoch of the contact to each.
-    Multicast { waiting: BTreeMap<u64, u64> },
+    Multicast { range: ServiceRange, waiting: BTreeMap<u64, u64> },
 }
 
 /// A connectionless socket.
@@ -39,8 +39,9 @@ pub(crate) struct Socket {
     pub(crate) bound: Vec<ServiceRange>,
     sent: [u64; 3],
     outstanding: BTreeMap<u64, Target>,
-    /// Number of the last unicast and multicast message from each sender.
-    last: BTreeMap<(u64, u64), u64>,
+    /// Number of the last message from each sender; of multicasts for each range, because only those to the same range
+    /// have an order (a sender changes between broadcast and replicast range by range).
+    last: BTreeMap<(u64, u64, Option<ServiceRange>), u64>,
 }
 
 /// All connectionless sockets of a run, by a number of their own.
@@ -106,7 +107,7 @@ impl Datagrams {
     fn waive(&mut self, receiver: u64) {
         for socket in self.sockets.values_mut() {
             for target in socket.outstanding.values_mut() {
-                if let Target::Multicast { waiting } = target {
+                if let Target::Multicast { waiting, .. } = target {
                     waiting.remove(&receiver);
                 }
             }
@@ -126,13 +127,19 @@ impl Datagrams {
         socket.outstanding.insert(number, target);
     }
 
-    pub(crate) fn delivered(&mut self, receiver: u64, numbers: Numbers) -> Result<(), Broken> {
+    pub(crate) fn delivered(
+        &mut self,
+        receiver: u64,
+        numbers: Numbers,
+        range: Option<ServiceRange>,
+    ) -> Result<(), Broken> {
         let Numbers { sender, seq, .. } = numbers;
+        let range = range.filter(|_| seq >> CLASS_SHIFT == Class::Multicast as u64);
         let what = || format!("message {seq:x} of socket {sender} to socket {receiver}");
         let class = seq >> CLASS_SHIFT;
         self.delivered += 1;
         if class != Class::Anycast as u64 {
-            let last = self.get_mut(receiver).last.entry((sender, class)).or_default();
+            let last = self.get_mut(receiver).last.entry((sender, class, range)).or_default();
             if seq == *last {
                 return Err(Broken::Duplicate(what()));
             }
@@ -159,12 +166,13 @@ impl Datagrams {
             Some(Target::Anycast { .. }) => {
                 from.outstanding.remove(&seq);
             }
-            Some(Target::Multicast { waiting }) => {
+            Some(Target::Multicast { waiting, range }) => {
+                let range = *range;
                 let Some(epoch) = waiting.remove(&receiver) else { return Ok(()) };
                 if waiting.is_empty() {
                     from.outstanding.remove(&seq);
                 }
-                let same = |t: &Target| matches!(t, Target::Multicast { waiting } if waiting.get(&receiver) == Some(&epoch));
+                let same = |t: &Target| matches!(t, Target::Multicast { waiting, range: r } if *r == range && waiting.get(&receiver) == Some(&epoch));
                 if let Some((early, _)) = from.outstanding.range(base..seq).find(|(_, t)| same(t)) {
                     return Err(Broken::Order(format!("{} came before {early:x}", what())));
                 }
@@ -206,7 +214,7 @@ impl Datagrams {
                 let lost = match &target {
                     Target::Unicast { to, epoch } => contacts.epoch(socket.node, nodes[to].0) == *epoch,
                     Target::Anycast { losses } => contacts.losses == *losses,
-                    Target::Multicast { waiting } => waiting
+                    Target::Multicast { waiting, .. } => waiting
                         .iter()
                         .any(|(to, epoch)| nodes[to].1 && contacts.epoch(socket.node, nodes[to].0) == *epoch),
                 };
@@ -231,6 +239,6 @@ fn describe(target: &Target, nodes: &BTreeMap<u64, (usize, bool)>) -> String {
     match target {
         Target::Unicast { to, .. } => socket(to),
         Target::Anycast { .. } => "anybody".into(),
-        Target::Multicast { waiting } => waiting.keys().map(socket).collect::<Vec<_>>().join(", "),
+        Target::Multicast { waiting, .. } => waiting.keys().map(socket).collect::<Vec<_>>().join(", "),
     }
 }

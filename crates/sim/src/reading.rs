@@ -1,9 +1,9 @@
 //! What applications read, and how they learn that a connection is over.
 
-use utipc_core::RecvOptions;
 use utipc_core::socket::{AcceptError, RecvError, State as SocketState};
 use utipc_core::topology::{ByteOrder, TopologyEvent};
 use utipc_core::wire::ErrorCode;
+use utipc_core::{RecvOptions, ServiceRange};
 
 use crate::check::{Broken, Violation};
 use crate::cluster::{Action, Cluster};
@@ -19,7 +19,8 @@ const BUFFER: usize = 66_060;
 
 /// What reading once gave.
 enum Read {
-    Data(Vec<u8>),
+    /// With the range that the sender addressed.
+    Data(Vec<u8>, Option<ServiceRange>),
     /// An own message came back; `true`: because there is no such socket.
     Returned(Vec<u8>, bool),
     Nothing,
@@ -91,7 +92,7 @@ impl Cluster {
                 }
                 buffer.truncate(got.len);
                 self.note(b'd', node, &buffer);
-                Ok(if got.len == 0 { Read::End } else { Read::Data(buffer) })
+                Ok(if got.len == 0 { Read::End } else { Read::Data(buffer, got.destination) })
             }
             Err(RecvError::WouldBlock) => Ok(Read::Nothing),
             Err(_) => Ok(Read::End),
@@ -101,9 +102,9 @@ impl Cluster {
     fn read_datagrams(&mut self, node: usize, port: u32, id: u64) -> Result<(), Broken> {
         loop {
             match self.read_once(node, port)? {
-                Read::Data(data) => {
+                Read::Data(data, range) => {
                     let numbers = payload::parse(&data, true).map_err(Broken::Corrupted)?;
-                    self.datagrams.delivered(id, numbers)?;
+                    self.datagrams.delivered(id, numbers, range)?;
                 }
                 Read::Returned(data, no_port) => {
                     let numbers = payload::parse(&data, false).map_err(Broken::Corrupted)?;
@@ -152,7 +153,7 @@ impl Cluster {
         }
         loop {
             match self.read_once(node, port)? {
-                Read::Data(data) => self.connections.received(id, end, &data)?,
+                Read::Data(data, _) => self.connections.received(id, end, &data)?,
                 Read::Nothing => return Ok(()),
                 Read::Returned(..) | Read::End => return self.end_connection(node, port, id, end),
             }
@@ -187,7 +188,7 @@ impl Cluster {
         }
         loop {
             match self.read_once(node, port)? {
-                Read::Data(data) => {
+                Read::Data(data, _) => {
                     let event = TopologyEvent::from_bytes(&data, ByteOrder::NATIVE);
                     let event = event.map_err(|e| Broken::Topology(format!("node {node}: {e}")))?;
                     self.topology_events += 1;

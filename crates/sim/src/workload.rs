@@ -274,7 +274,7 @@ impl Cluster {
                         self.datagrams.next_number(from, Class::Multicast)
                     );
                     self.note(b'e', node, what.as_bytes());
-                    self.datagrams.sent(from, Class::Multicast, Target::Multicast { waiting });
+                    self.datagrams.sent(from, Class::Multicast, Target::Multicast { range, waiting });
                 }
                 Err(SendError::HostUnreachable) if owed => {
                     let what = format!("multicast from node {node} to {range}, which is bound");

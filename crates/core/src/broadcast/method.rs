@@ -1,5 +1,8 @@
 //! Broadcast or a copy per destination? Spec: tipc.md §7.6.
 
+use std::collections::VecDeque;
+
+use crate::addr::ServiceRange;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, Method};
 
@@ -97,6 +100,48 @@ impl MethodCookie {
                 if destinations <= 1 + share { Method::Replicast } else { Method::Broadcast }
             }
         }
+    }
+}
+
+/// Ranges whose method a socket remembers. Ours: a bound; a forgotten range costs one needless announcement.
+const REMEMBERED: usize = 16;
+
+/// The methods of one sending socket, range by range: a change is announced to the sockets of the range that the
+/// message goes to, and to no others, so each range has a change of its own.
+#[derive(Clone, Debug, Default)]
+pub struct SocketMethods {
+    forced: Option<Method>,
+    /// Used last at the back.
+    ranges: VecDeque<(ServiceRange, MethodCookie)>,
+    /// A range was forgotten: one that is not known may have had any method.
+    forgot: bool,
+}
+
+impl SocketMethods {
+    /// The socket insists on a method, or (with `None`) leaves the choice to the node.
+    pub fn force(&mut self, method: Option<Method>) {
+        self.forced = method;
+    }
+
+    /// Chooses the method for a multicast to `range`, which has sockets on `destinations` nodes.
+    pub fn choose(
+        &mut self,
+        now: Time,
+        range: ServiceRange,
+        destinations: usize,
+        cluster: &ClusterView,
+    ) -> Choice {
+        let known = self.ranges.iter().position(|(r, _)| *r == range).and_then(|i| self.ranges.remove(i));
+        let unsure = known.is_none() && self.forgot;
+        let mut cookie = known.map(|(_, cookie)| cookie).unwrap_or_default();
+        cookie.force(self.forced);
+        let choice = cookie.choose(now, destinations, cluster);
+        if self.ranges.len() >= REMEMBERED {
+            self.ranges.pop_front();
+            self.forgot = true;
+        }
+        self.ranges.push_back((range, cookie));
+        Choice { changed: choice.changed || unsure, ..choice }
     }
 }
 

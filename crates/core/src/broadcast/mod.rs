@@ -15,7 +15,9 @@ mod sender;
 mod tests;
 
 pub use feedback::{receive_ack, receive_legacy_nack, receive_link_protocol};
-pub use method::{Choice, ClusterView, DEFAULT_RATIO, MethodCookie, MulticastPolicy, start_switch};
+pub use method::{
+    Choice, ClusterView, DEFAULT_RATIO, MethodCookie, MulticastPolicy, SocketMethods, start_switch,
+};
 pub use receiver::{BroadcastReceiver, ReceiverStats, Refused};
 pub use sender::{
     Accepted, Acknowledged, BroadcastConfig, BroadcastFault, BroadcastSender, DEFAULT_WINDOW,

@@ -18,7 +18,7 @@ pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
 pub use manage::{LinkProperty, PropertyError};
 
 use crate::addr::{NodeAddr, NodeId, PortId};
-use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MethodCookie, MulticastPolicy};
+use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, MulticastPolicy, SocketMethods};
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::discovery::{Discoverer, DiscovererConfig, KnownNodes, OwnAddress};
 use crate::event::Event;
@@ -89,7 +89,7 @@ pub(crate) struct Switch {
     ports: BTreeSet<u32>,
     connections: BTreeMap<u32, PortId>,
     connected_to: BTreeSet<(NodeAddr, u32)>,
-    methods: BTreeMap<u32, MethodCookie>,
+    methods: BTreeMap<u32, SocketMethods>,
     port_buffer: Vec<u32>,
     /// Messages for local sockets.
     pub(crate) local: VecDeque<(u32, Message)>,

@@ -110,7 +110,7 @@ impl Switch {
     ) -> Result<Submitted, SubmitError> {
         let cluster = self.cluster_view();
         let cookie = self.methods.entry(message.origin_port()).or_default();
-        let choice = cookie.choose(now, remote.len(), &cluster);
+        let choice = cookie.choose(now, message.service_range(), remote.len(), &cluster);
         let mut message = message.clone();
         if let Some(dummy) = start_switch(&mut message, choice, &cluster) {
             let other = match choice.method {

@@ -3,6 +3,7 @@
 use super::super::bearers::Bearers;
 use super::super::peers::PeerSet;
 use super::*;
+use crate::addr::ServiceRange;
 use crate::limits::capability;
 use crate::wire::{MessageType, Method};
 
@@ -490,4 +491,29 @@ fn a_change_of_method_is_announced_by_a_pair() {
     let mut group = frame("41680035 a0100000 0 1001002 d0965ea5 0 1001002 0 898 2d 37");
     assert_eq!(start_switch(&mut group, change, &cluster), None);
     assert!(!group.syn());
+}
+
+#[test]
+fn each_range_of_a_socket_changes_its_method_for_itself() {
+    let cluster = ClusterView {
+        has_broadcast: true,
+        all_replicast: true,
+        all_switch: true,
+        peers: 10,
+        policy: MulticastPolicy::default(),
+    };
+    let mut socket = SocketMethods::default();
+    let range = |n| ServiceRange::new(1000, n, n);
+    let mut choose = |n, dests| {
+        let choice = socket.choose(Time::ZERO, range(n), dests, &cluster);
+        (choice.method == Method::Broadcast, choice.changed)
+    };
+    assert_eq!(choose(1, 1), (false, false));
+    assert_eq!(choose(2, 9), (true, false));
+    assert_eq!(choose(1, 9), (true, true), "the sockets of range 1 know of no change yet");
+    assert_eq!(choose(1, 9), (true, false));
+    for n in 3..20 {
+        assert_eq!(choose(n, 1).0, false);
+    }
+    assert_eq!(choose(2, 9), (true, true), "forgotten, so it may be a change");
 }
