@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, OnceLock};
 use std::time::Duration;
 
 use utipc_core::config::{BearerConfig, StackConfig};
+use utipc_core::socket::{Endpoint, Readiness};
 use utipc_core::stack::Stack;
 use utipc_core::{BearerId, Time};
 use utipc_os::pollable::{Level, Pollable};
@@ -51,9 +52,42 @@ impl Plan {
 #[derive(Debug, Default)]
 pub struct Slot {
     pub(crate) ready: Condvar,
-    /// Threads that wait; changed under the engine's lock.
-    pub(crate) waiters: AtomicU32,
+    /// Threads that wait, by [`Want`], the driver among them; changed under the engine's lock.
+    waiting: [AtomicU32; 3],
     pub(crate) pollable: OnceLock<Pollable>,
+}
+
+/// What a call waits for on its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Something to receive or accept, or the end of the connection.
+    Read,
+    /// Room to send.
+    Write,
+    /// Any change.
+    Change,
+}
+
+impl Slot {
+    pub(crate) fn enter(&self, want: Want) {
+        self.waiting[want as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self, want: Want) {
+        self.waiting[want as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn is_wanted(&self, want: Want) -> bool {
+        self.waiting[want as usize].load(Ordering::Relaxed) > 0
+    }
+
+    /// True if somebody waits for what a socket with this readiness offers; a socket that is gone offers its end.
+    fn is_served_by(&self, readiness: Option<Readiness>) -> bool {
+        let Some(Readiness { readable, writable, read_closed, hung_up }) = readiness else { return true };
+        self.is_wanted(Want::Change)
+            || self.is_wanted(Want::Read) && (readable || read_closed || hung_up)
+            || self.is_wanted(Want::Write) && (writable || hung_up)
+    }
 }
 
 /// Who turns the loop.
@@ -77,6 +111,10 @@ pub(crate) struct Engine {
     pub(crate) driver: Driver,
     /// The event loop of calling threads; absent while one of them waits in it.
     pub(crate) reactor: Option<Reactor>,
+    /// The slot of the call that drives.
+    pub(crate) driving: Option<Arc<Slot>>,
+    /// The driver waits in its event loop for what has come from another thread.
+    pub(crate) recall: bool,
     /// Slots with a waiting thread that does not drive.
     pub(crate) waiting: Vec<Arc<Slot>>,
     /// When the driver will look again by itself; [`Time::ZERO`] if nobody waits in an event loop.
@@ -114,6 +152,8 @@ impl Engine {
             observer: Observer::new(label),
             driver: Driver::Nobody,
             reactor: Some(Reactor::new()?),
+            driving: None,
+            recall: false,
             waiting: Vec::new(),
             armed: Time::ZERO,
             calls: 0,
@@ -169,10 +209,11 @@ impl Engine {
         (due != Time::NEVER).then(|| due.since(now))
     }
 
-    /// True if the one who waits in an event loop must be woken: it would sleep beyond the next deadline.
-    pub(crate) fn is_late(&mut self) -> bool {
+    /// True if the one who waits in an event loop must be woken: its socket is ready, or it would sleep beyond the next
+    /// deadline.
+    pub(crate) fn must_wake(&mut self) -> bool {
         let due = self.stack.deadline().unwrap_or(Time::NEVER);
-        let late = due < self.armed;
+        let late = due < self.armed || std::mem::take(&mut self.recall);
         if late {
             self.armed = Time::ZERO;
         }
@@ -223,14 +264,23 @@ impl Engine {
             happened = true;
         }
         if happened {
-            notify(&self.observers);
+            let observers = Arc::clone(&self.observers);
+            self.notify(&observers);
         }
         while let Some(port) = self.stack.poll_ready() {
-            if let Some(slot) = self.sockets.get(&port) {
-                notify(slot);
-                level(&self.stack, port, slot);
+            let Some(slot) = self.sockets.get(&port) else { continue };
+            level(&self.stack, port, slot);
+            if slot.is_served_by(self.stack.endpoint(port).map(Endpoint::readiness)) {
+                let slot = Arc::clone(slot);
+                self.notify(&slot);
             }
         }
+    }
+
+    /// Wakes the threads that wait at a slot.
+    fn notify(&mut self, slot: &Arc<Slot>) {
+        slot.ready.notify_all();
+        self.recall |= self.driving.as_ref().is_some_and(|driving| Arc::ptr_eq(driving, slot));
     }
 
     fn flush(&mut self) {
@@ -264,12 +314,6 @@ impl Engine {
         let mut counters = self.observer.counters().clone();
         counters.bearers = self.bearers.iter().map(|(_, b)| (b.name().to_owned(), b.counters())).collect();
         counters
-    }
-}
-
-fn notify(slot: &Slot) {
-    if slot.waiters.load(Ordering::Relaxed) > 0 {
-        slot.ready.notify_all();
     }
 }
 

@@ -16,6 +16,6 @@ mod engine;
 mod observe;
 pub mod run;
 
-pub use engine::{NodeConfig, Plan, Slot};
+pub use engine::{NodeConfig, Plan, Slot, Want};
 pub use observe::{Counters, DropCounters};
 pub use run::{Node, StartError, Wait};

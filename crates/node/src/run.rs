@@ -11,7 +11,6 @@
 //! A caller takes over from the supervisor without waking it: both have an event loop of their own on the same
 //! descriptors, and a supervisor that wakes up to find itself replaced goes back to rule 4.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use utipc_os::pollable::Pollable;
 use utipc_os::reactor::{Reactor, Waker};
 
 use crate::bearers;
-use crate::engine::{Driver, Engine, NodeConfig, Slot, now};
+use crate::engine::{Driver, Engine, NodeConfig, Slot, Want, now};
 use crate::observe::Counters;
 
 /// How often the supervisor looks while calls come and go: the longest that an arrived frame waits when no thread is
@@ -140,10 +139,11 @@ impl Node {
     pub fn block<T>(
         &self,
         slot: &Arc<Slot>,
+        want: Want,
         wait: Wait,
         attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        self.running.shared.block(slot, wait, attempt)
+        self.running.shared.block(slot, want, wait, attempt)
     }
 
     /// The slot of a socket, to wait for it.
@@ -209,7 +209,7 @@ impl Shared {
             engine.handle_timeout(now);
         }
         engine.settle();
-        if engine.is_late() {
+        if engine.must_wake() {
             self.wake(engine);
         }
     }
@@ -227,6 +227,7 @@ impl Shared {
     fn block<T>(
         &self,
         slot: &Arc<Slot>,
+        want: Want,
         wait: Wait,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
@@ -243,13 +244,13 @@ impl Shared {
         }
         loop {
             if engine.driver != Driver::Caller {
-                return self.drive(engine, until, attempt);
+                return self.drive(engine, (slot, want), until, attempt);
             }
             engine.settle();
-            if engine.is_late() {
+            if engine.must_wake() {
                 self.wakers[0].wake();
             }
-            engine = self.wait(engine, slot, until.since(time));
+            engine = self.wait(engine, slot, want, until.since(time));
             time = now();
             if let Some(done) = attempt(&mut engine.stack, time) {
                 self.pass_on(&mut engine);
@@ -284,13 +285,19 @@ impl Shared {
     }
 
     /// Waits on the slot, while another thread drives.
-    fn wait<'a>(&self, mut engine: Guard<'a>, slot: &Arc<Slot>, limit: Duration) -> Guard<'a> {
-        slot.waiters.fetch_add(1, Ordering::Relaxed);
+    fn wait<'a>(
+        &self,
+        mut engine: Guard<'a>,
+        slot: &Arc<Slot>,
+        want: Want,
+        limit: Duration,
+    ) -> Guard<'a> {
+        slot.enter(want);
         engine.waiting.push(Arc::clone(slot));
         // A cap far beyond any real limit, because a condition variable cannot add the largest ones to a clock.
         let limit = limit.min(Duration::from_secs(86_400));
         engine = slot.ready.wait_timeout(engine, limit).unwrap_or_else(PoisonError::into_inner).0;
-        slot.waiters.fetch_sub(1, Ordering::Relaxed);
+        slot.leave(want);
         if let Some(at) = engine.waiting.iter().position(|other| Arc::ptr_eq(other, slot)) {
             engine.waiting.swap_remove(at);
         }
@@ -312,13 +319,16 @@ impl Shared {
     fn drive<'a, T>(
         &'a self,
         mut engine: Guard<'a>,
+        (slot, want): (&Arc<Slot>, Want),
         until: Time,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
         let mut reactor = engine.reactor.take()?;
         engine.driver = Driver::Caller;
         engine.drives += 1;
+        slot.enter(want);
         engine.settle();
+        engine.driving = Some(Arc::clone(slot));
         let mut ready = Vec::new();
         let mut time = now();
         let done = loop {
@@ -334,10 +344,14 @@ impl Shared {
             engine.handle_timeout(time);
             let done = attempt(&mut engine.stack, time);
             engine.settle();
+            // Whatever has come, it was looked at just now.
+            engine.recall = false;
             if done.is_some() || time >= until {
                 break done;
             }
         };
+        slot.leave(want);
+        engine.driving = None;
         engine.armed = Time::ZERO;
         engine.reactor = Some(reactor);
         engine.driver = Driver::Nobody;

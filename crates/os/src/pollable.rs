@@ -59,6 +59,12 @@ impl Pollable {
         if now.hung_up {
             return;
         }
+        if level.hung_up {
+            // All at once: nobody may see input without the hang-up that it comes with.
+            let _ = shutdown(&self.far, Shutdown::Both);
+            *now = level;
+            return;
+        }
         // Failures cannot happen on an own, connected, non-blocking pair other than "would block", which means that
         // the level holds already.
         if level.readable != now.readable {
@@ -75,9 +81,6 @@ impl Pollable {
             } else {
                 let _ = write(&self.near, &[0; PLUG]);
             }
-        }
-        if level.hung_up {
-            let _ = shutdown(&self.far, Shutdown::Both);
         }
         *now = level;
     }

@@ -205,6 +205,10 @@ impl Builder {
             Some(seed) => seed,
             None => utipc_os::random::seed()?,
         };
+        if self.bearers.is_empty() && self.address.is_none() {
+            // Nobody is there to dispute it.
+            self.address = identity.map(|id| id.trial_address());
+        }
         let stack = StackConfig {
             identity,
             address: self.address,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use utipc_core::{Binding, LinkProperty, PropertyError};
-use utipc_node::Wait;
+use utipc_node::{Wait, Want};
 
 use crate::{
     Builder, Connection, Counters, Destination, Error, LinkInfo, Listener, NodeAddr, PeerInfo, PortId,
@@ -61,10 +61,11 @@ impl Node {
         limit: Duration,
         mut condition: impl FnMut(&utipc_core::stack::Stack) -> Option<T>,
     ) -> Option<T> {
-        self.engine.block(&self.engine.observers(), Wait::AtMost(limit), |stack, _| condition(stack))
+        self.engine.block(&self.engine.observers(), Want::Change, Wait::AtMost(limit), |stack, _| condition(stack))
     }
 
-    /// A reliable datagram socket: connectionless; a message that cannot be delivered comes back with the reason.
+    /// A reliable datagram socket: connectionless; messages to one socket arrive once and in order as long as it and
+    /// the way to it exist. With [`Socket::set_returned`] what cannot be delivered comes back.
     ///
     /// # Errors
     /// [`Error::Open`] if the node has no port left; so for all kinds of sockets.
@@ -72,7 +73,7 @@ impl Node {
         self.socket(SocketKind::Rdm)
     }
 
-    /// A datagram socket: as [`Node::rdm`], but what cannot be delivered vanishes.
+    /// A datagram socket: as [`Node::rdm`], but its messages may be dropped first when a queue is full.
     ///
     /// # Errors
     /// As [`Node::rdm`].

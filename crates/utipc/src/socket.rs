@@ -11,7 +11,7 @@ use utipc_core::socket::{
     AcceptError, ConnectError, Endpoint, OptionValue, RecvError, SendError, SocketOption, State,
 };
 use utipc_core::stack::Stack;
-use utipc_node::{Slot, Wait};
+use utipc_node::{Slot, Wait, Want};
 
 use crate::{
     Destination, Error, Importance, Method, Node, PortId, Received, RecvOptions, Result, Returned, Scope,
@@ -171,7 +171,7 @@ impl Socket {
     }
 
     fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
-        let sent = self.block(self.limits().send, |stack, now| match stack.send(now, self.port, data, to) {
+        let sent = self.block(Want::Write, self.limits().send, |stack, now| match stack.send(now, self.port, data, to) {
             Err(SendError::WouldBlock) => None,
             done => Some(done),
         });
@@ -193,7 +193,7 @@ impl Socket {
     /// As [`Socket::receive_into`].
     pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
         let limit = self.limits().receive;
-        let received = self.block(limit, |stack, now| match stack.recv(now, self.port, buffer, options) {
+        let received = self.block(Want::Read, limit, |stack, now| match stack.recv(now, self.port, buffer, options) {
             Err(RecvError::WouldBlock) => None,
             done => Some(done),
         });
@@ -207,6 +207,7 @@ impl Socket {
     /// # let node = Node::builder().isolated().start()?;
     /// let gone = node.rdm()?.port(); // closed at once
     /// let socket = node.rdm()?;
+    /// socket.set_returned(true)?;
     /// socket.send_to(b"anybody there?", gone)?;
     /// let back = socket.receive()?.returned.expect("the message comes back");
     /// assert_eq!(back.code, ErrorCode::NoPort);
@@ -239,7 +240,7 @@ impl Socket {
     /// [`Error::Accept`] if the socket does not listen, [`Error::WouldBlock`], [`Error::TimedOut`].
     pub fn accept(&self) -> Result<(Socket, PortId)> {
         let limit = self.limits().receive;
-        let accepted = self.block(limit, |stack, now| match stack.accept(now, self.port) {
+        let accepted = self.block(Want::Read, limit, |stack, now| match stack.accept(now, self.port) {
             Err(AcceptError::WouldBlock) => None,
             done => Some(done),
         });
@@ -266,7 +267,7 @@ impl Socket {
             return Ok(());
         }
         // The endpoint itself knows the connect timeout and gives up.
-        let answer = self.block(None, |stack, _| match stack.endpoint(self.port).map(Endpoint::state) {
+        let answer = self.block(Want::Change, None, |stack, _| match stack.endpoint(self.port).map(Endpoint::state) {
             Some(State::Connecting) => None,
             Some(State::Established) => Some(Ok(())),
             _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
@@ -322,12 +323,13 @@ impl Socket {
         self.set_option(SocketOption::Importance, OptionValue::Number(importance as u32))
     }
 
-    /// Whether messages that cannot be delivered vanish instead of coming back.
+    /// Whether messages that cannot be delivered come back, with the reason, instead of vanishing; off by default on
+    /// connectionless sockets. See [`Incoming::returned`].
     ///
     /// # Errors
     /// As [`Socket::set_importance`].
-    pub fn set_droppable(&self, droppable: bool) -> Result<()> {
-        self.set_option(SocketOption::DestDroppable, OptionValue::Number(droppable.into()))
+    pub fn set_returned(&self, returned: bool) -> Result<()> {
+        self.set_option(SocketOption::DestDroppable, OptionValue::Number((!returned).into()))
     }
 
     /// On a stream: send each write at once instead of gathering small ones while data is on its way.
@@ -396,6 +398,7 @@ impl Socket {
 
     fn block<T>(
         &self,
+        want: Want,
         limit: Option<Duration>,
         attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
@@ -404,7 +407,7 @@ impl Socket {
             Some(limit) => Wait::AtMost(limit),
             None => Wait::Forever,
         };
-        self.node.engine().block(&self.slot, wait, attempt)
+        self.node.engine().block(&self.slot, want, wait, attempt)
     }
 
     /// The error of a call that has not been done in its time.

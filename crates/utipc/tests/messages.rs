@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{LIMIT, pair};
+use common::{LIMIT, builders, join, pair};
 use utipc::{Destination, Error, ErrorCode, Importance, Scope, ServiceAddress, ServiceRange, Socket};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 7);
@@ -39,7 +39,8 @@ fn a_message_goes_to_a_service_and_the_answer_to_the_socket() {
 
 #[test]
 fn anycast_takes_turns_and_multicast_reaches_all() {
-    let [red, blue] = pair();
+    // Nodes with an explicit address would prefer their own sockets.
+    let [red, blue] = join(builders());
     let (here, there) = (receiver(&red), receiver(&blue));
     here.bind(SERVICE, Scope::Cluster).unwrap();
     there.bind(SERVICE, Scope::Cluster).unwrap();
@@ -72,6 +73,7 @@ fn what_cannot_be_delivered_comes_back() {
     let [red, blue] = pair();
     let gone = blue.rdm().unwrap().port();
     let client = receiver(&red);
+    client.set_returned(true).unwrap();
     client.send_to(b"are you there?", gone).unwrap();
     let back = client.receive().unwrap();
     let returned = back.returned.expect("the message comes back");

@@ -12,7 +12,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 const PORT: u16 = 6118;
 
-/// Builders of two nodes that know each other's UDP address; their node addresses are 1 and 2.
+/// Builders of two nodes that know each other's UDP address.
 pub(crate) fn builders() -> [Builder; 2] {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -21,16 +21,20 @@ pub(crate) fn builders() -> [Builder; 2] {
     let addresses =
         [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, last)));
     let build = |own: usize, other: usize| {
-        Node::builder()
-            .address(NodeAddr(own as u32 + 1))
-            .udp_peers(addresses[own], [SocketAddr::new(addresses[other], PORT)])
+        Node::builder().udp_peers(addresses[own], [SocketAddr::new(addresses[other], PORT)])
     };
     [build(0, 1), build(1, 0)]
 }
 
-/// Two nodes with a link.
+/// Two nodes with a link, and with the explicit addresses 1 and 2: they need no trial period.
 pub(crate) fn pair() -> [Node; 2] {
-    let nodes = builders().map(|builder| builder.start().unwrap());
+    let [red, blue] = builders();
+    join([red.address(NodeAddr(1)), blue.address(NodeAddr(2))])
+}
+
+/// Starts two nodes and waits for their link.
+pub(crate) fn join(builders: [Builder; 2]) -> [Node; 2] {
+    let nodes = builders.map(|builder| builder.start().unwrap());
     meet(&nodes[0], &nodes[1]);
     meet(&nodes[1], &nodes[0]);
     nodes
