@@ -285,13 +285,7 @@ impl Shared {
     }
 
     /// Waits on the slot, while another thread drives.
-    fn wait<'a>(
-        &self,
-        mut engine: Guard<'a>,
-        slot: &Arc<Slot>,
-        want: Want,
-        limit: Duration,
-    ) -> Guard<'a> {
+    fn wait<'a>(&self, mut engine: Guard<'a>, slot: &Arc<Slot>, want: Want, limit: Duration) -> Guard<'a> {
         slot.enter(want);
         engine.waiting.push(Arc::clone(slot));
         // A cap far beyond any real limit, because a condition variable cannot add the largest ones to a clock.

@@ -61,7 +61,8 @@ impl Node {
         limit: Duration,
         mut condition: impl FnMut(&utipc_core::stack::Stack) -> Option<T>,
     ) -> Option<T> {
-        self.engine.block(&self.engine.observers(), Want::Change, Wait::AtMost(limit), |stack, _| condition(stack))
+        self.engine
+            .block(&self.engine.observers(), Want::Change, Wait::AtMost(limit), |stack, _| condition(stack))
     }
 
     /// A reliable datagram socket: connectionless; messages to one socket arrive once and in order as long as it and

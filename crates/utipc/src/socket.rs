@@ -171,9 +171,11 @@ impl Socket {
     }
 
     fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
-        let sent = self.block(Want::Write, self.limits().send, |stack, now| match stack.send(now, self.port, data, to) {
-            Err(SendError::WouldBlock) => None,
-            done => Some(done),
+        let sent = self.block(Want::Write, self.limits().send, |stack, now| {
+            match stack.send(now, self.port, data, to) {
+                Err(SendError::WouldBlock) => None,
+                done => Some(done),
+            }
         });
         sent.ok_or_else(|| self.overdue("send", self.limits().send))?.map_err(|why| Error::Send { to, why })
     }
@@ -193,10 +195,11 @@ impl Socket {
     /// As [`Socket::receive_into`].
     pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
         let limit = self.limits().receive;
-        let received = self.block(Want::Read, limit, |stack, now| match stack.recv(now, self.port, buffer, options) {
-            Err(RecvError::WouldBlock) => None,
-            done => Some(done),
-        });
+        let received =
+            self.block(Want::Read, limit, |stack, now| match stack.recv(now, self.port, buffer, options) {
+                Err(RecvError::WouldBlock) => None,
+                done => Some(done),
+            });
         received.ok_or_else(|| self.overdue("receive", limit))?.map_err(Error::Receive)
     }
 
@@ -267,11 +270,12 @@ impl Socket {
             return Ok(());
         }
         // The endpoint itself knows the connect timeout and gives up.
-        let answer = self.block(Want::Change, None, |stack, _| match stack.endpoint(self.port).map(Endpoint::state) {
-            Some(State::Connecting) => None,
-            Some(State::Established) => Some(Ok(())),
-            _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
-        });
+        let answer =
+            self.block(Want::Change, None, |stack, _| match stack.endpoint(self.port).map(Endpoint::state) {
+                Some(State::Connecting) => None,
+                Some(State::Established) => Some(Ok(())),
+                _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
+            });
         answer.ok_or_else(|| self.overdue("connect", None))?.map_err(Error::Connect)
     }
 
