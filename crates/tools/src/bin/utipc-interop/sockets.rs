@@ -39,7 +39,7 @@ impl Peer {
                 let importance = Importance::from_number(args.u32("value")?);
                 socket.set_importance(importance.ok_or_else(|| Refusal::Request("0 to 3".into()))?)?;
             }
-            ("droppable", _) => socket.set_droppable(args.number("value")? != 0)?,
+            ("droppable", _) => socket.set_returned(args.number("value")? == 0)?,
             ("nodelay", _) => socket.set_nodelay(args.number("value")? != 0)?,
             (other, _) => return Err(Refusal::Request(format!("no option {other}"))),
         }
