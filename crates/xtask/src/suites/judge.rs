@@ -25,6 +25,8 @@ pub(crate) enum Judge {
     LastLine(&'static str),
     /// The last line of the interop matrix.
     Interop,
+    /// `seed S: …` lines of the simulator, one a run; a run that broke an invariant has a second one.
+    Seeds,
 }
 
 impl Judge {
@@ -38,6 +40,7 @@ impl Judge {
                 let passed = usize::from(success && last.trim_end() == line);
                 Counts { passed, failed: 1 - passed }
             }
+            Self::Seeds => seeds(output),
             Self::Interop => output.lines().rev().find_map(interop).unwrap_or_default(),
         };
         if counts.failed == 0 && (!success || counts.passed == 0) {
@@ -54,6 +57,13 @@ fn cargo_test(output: &str) -> Counts {
         total += Counts { passed: number("passed"), failed: number("failed") };
     }
     total
+}
+
+fn seeds(output: &str) -> Counts {
+    let of_seed = |l: &&str| l.starts_with("seed ") && l.contains(": ");
+    let failed = output.lines().filter(of_seed).filter(|l| l.contains(": BROKEN ")).count();
+    let runs = output.lines().filter(of_seed).filter(|l| l.contains(": trace ")).count();
+    Counts { passed: runs.saturating_sub(failed), failed }
 }
 
 /// `interop: R rows, C checks, F failed, S s`
@@ -99,5 +109,14 @@ mod tests {
     fn interop_rows_are_counted() {
         let text = "ok row\ninterop: 10 rows, 206 checks, 3 failed, 40 s\n";
         assert_eq!(Judge::Interop.counts(text, false), Counts { passed: 7, failed: 3 });
+    }
+
+    #[test]
+    fn seeds_are_counted_and_a_broken_one_fails() {
+        let good = "seed 1 (2 runs of 8 nodes)\nseed 1: trace 0a, 3 rounds\nseed 2: trace 0b, 3 rounds\n";
+        assert_eq!(Judge::Seeds.counts(good, true), Counts { passed: 2, failed: 0 });
+        let bad = format!("{good}seed 2: BROKEN at 5 ms, node 1: lost\n");
+        assert_eq!(Judge::Seeds.counts(&bad, false), Counts { passed: 1, failed: 1 });
+        assert_eq!(Judge::Seeds.counts("", true), Counts { passed: 0, failed: 1 });
     }
 }
