@@ -86,6 +86,12 @@ class Network:
         return sum(json.loads(sh("ip", "-n", self.m, "-s", "-j", "link", "show", "dev", port))[0]["stats64"]["rx"]["bytes"]
                    for port in ("p1", "p2"))
 
+    def fragments_from_b(self):
+        """IP fragments that node b's system has made."""
+        lines = sh("ip", "netns", "exec", self.b, "cat", "/proc/net/snmp").splitlines()
+        names, values = [l.split() for l in lines if l.startswith("Ip:")]
+        return int(values[names.index("FragCreates")])
+
     def tap(self, path, snap=0):
         """Records what passes a's end until `untap`."""
         process = subprocess.Popen(["ip", "netns", "exec", self.a, "tcpdump", "-Z", "root", "--immediate-mode", "-U", "-s", str(snap),

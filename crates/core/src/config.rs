@@ -49,8 +49,11 @@ pub struct BearerConfig {
     pub name: String,
     /// Own address on the medium.
     pub address: MediaAddr,
-    /// Largest TIPC packet, bytes, 100 to 65535.
+    /// Largest TIPC packet that is sent, bytes, 100 to 65535.
     pub mtu: u32,
+    /// Largest TIPC packet that can be received, bytes, `mtu` to 65535: what peers are told. A kernel whose bearer has a
+    /// larger MTU than its link to us loses what it replicasts between the two sizes. Spec: tipc.md §4.7.
+    pub max_receive: u32,
     /// Smallest MTU that a peer may announce, bytes.
     pub min_mtu: u32,
     /// False if a broadcast is copied to a list of addresses.
@@ -80,6 +83,7 @@ impl BearerConfig {
             name: name.to_owned(),
             address,
             mtu,
+            max_receive: mtu,
             min_mtu: MIN_BEARER_MTU + encapsulation,
             has_broadcast: true,
             priority: DEFAULT_PRIORITY,
@@ -107,6 +111,9 @@ impl BearerConfig {
         }
         if self.mtu < self.min_mtu.max(MIN_BEARER_MTU) || self.mtu > u32::from(u16::MAX) {
             return bad("MTU is below the minimum of the medium or above 65535");
+        }
+        if self.max_receive < self.mtu || self.max_receive > u32::from(u16::MAX) {
+            return bad("largest packet to receive is below the MTU or above 65535");
         }
         if !(MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS).contains(&self.tolerance_ms) {
             return bad("tolerance must be 50 to 30000 ms");

@@ -173,6 +173,7 @@ impl Engine {
         let bearer = plan.bearer;
         let mtu = u32::try_from(bearer.mtu()).unwrap_or(u32::MAX);
         let mut config = BearerConfig::new(bearer.name(), bearer.local_address(), mtu);
+        config.max_receive = u32::try_from(bearer.max_receive()).unwrap_or(u32::MAX);
         config.has_broadcast = bearer.has_broadcast();
         (plan.tune)(&mut config);
         let id = self.stack.enable_bearer(now, config)?;

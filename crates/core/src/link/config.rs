@@ -26,8 +26,10 @@ pub struct LinkConfig {
     pub name: String,
     /// Where session numbers start: a random number.
     pub session: u16,
-    /// MTU of the bearer, bytes: what is advertised.
+    /// MTU of the bearer, bytes: the most that is sent.
     pub mtu: u16,
+    /// Largest packet that the bearer can receive, bytes: what is advertised.
+    pub max_receive: u16,
     /// Smallest MTU that the bearer accepts from a peer, bytes.
     pub min_mtu: u16,
     /// Tolerance, milliseconds, 50 to 30000.

@@ -314,9 +314,10 @@ impl Link {
         self.config.peer_capabilities = capabilities;
     }
 
-    /// Sets the MTU that is advertised, bytes; it takes effect at the next reset.
-    pub fn set_advertised_mtu(&mut self, mtu: u16) {
+    /// Sets the bearer's MTU, bytes; it takes effect at the next reset.
+    pub fn set_bearer_mtu(&mut self, mtu: u16) {
         self.config.mtu = mtu;
+        self.config.max_receive = self.config.max_receive.max(mtu);
     }
 
     /// Sets the send window, packets.

@@ -267,7 +267,7 @@ impl Link {
             msg.set_bcast_ack(io.bcast.ack);
             msg.set_peer_stopping(stopping);
         }
-        msg.set_max_packet(self.config.mtu / 4);
+        msg.set_max_packet(self.config.max_receive / 4);
         io.frames.push(msg.bytes());
     }
 

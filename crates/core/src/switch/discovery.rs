@@ -108,6 +108,7 @@ impl Switch {
             name,
             session,
             mtu: bearer.config.mtu as u16,
+            max_receive: bearer.config.max_receive as u16,
             min_mtu: bearer.config.min_mtu as u16,
             tolerance_ms: bearer.config.tolerance_ms,
             priority: bearer.config.priority,

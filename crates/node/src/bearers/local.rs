@@ -183,6 +183,10 @@ impl Bearer for LocalBearer {
         self.udp.mtu()
     }
 
+    fn max_receive(&self) -> usize {
+        self.udp.max_receive()
+    }
+
     fn has_broadcast(&self) -> bool {
         false
     }

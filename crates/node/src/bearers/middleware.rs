@@ -168,6 +168,10 @@ impl Bearer for Middleware {
         self.inner.mtu()
     }
 
+    fn max_receive(&self) -> usize {
+        self.inner.max_receive()
+    }
+
     fn has_broadcast(&self) -> bool {
         self.inner.has_broadcast()
     }

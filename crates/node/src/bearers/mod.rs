@@ -69,6 +69,11 @@ pub trait Bearer: Send {
     /// The largest frame, in bytes, that it carries whole. Spec: tipc.md §4.1, DESIGN L12.
     fn mtu(&self) -> usize;
 
+    /// The largest frame, in bytes, that can arrive: more than it sends where the system puts parts together.
+    fn max_receive(&self) -> usize {
+        self.mtu()
+    }
+
     /// Whether one send reaches all (multicast, Ethernet broadcast); if not, a broadcast is
     /// copied to each known remote.
     fn has_broadcast(&self) -> bool;

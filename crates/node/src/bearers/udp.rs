@@ -61,7 +61,7 @@ pub struct UdpConfig {
     pub local: SocketAddr,
     /// How it broadcasts.
     pub mode: UdpMode,
-    /// The MTU to advertise in bytes; `None` fits it to the interface and the known path.
+    /// The largest frame to send, in bytes; `None` fits it to the interface and the known path.
     pub mtu: Option<usize>,
     /// Ask the kernel for segmentation and coalescing, where it has them; off only to measure or
     /// to find a fault.
@@ -200,7 +200,7 @@ impl UdpBearer {
     }
 
     fn choose_mtu(&self, config: &UdpConfig) -> Result<usize, BearerError> {
-        let overhead = if self.address().is_ipv4() { 28 } else { 48 };
+        let overhead = self.overhead();
         let least = utipc_core::limits::MIN_BEARER_MTU as usize;
         let fits = match config.mtu {
             Some(mtu) => mtu,
@@ -218,6 +218,11 @@ impl UdpBearer {
             reason: format!("an MTU of {fits} bytes is outside {least} to {most}"),
             remedy: "set an MTU in that range, or let it be chosen",
         })
+    }
+
+    /// Bytes of the IP and UDP headers.
+    fn overhead(&self) -> usize {
+        if self.address().is_ipv4() { 28 } else { 48 }
     }
 
     /// The least MTU among the interface and the known paths to the remotes.
@@ -279,6 +284,12 @@ impl Bearer for UdpBearer {
 
     fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// The system puts fragments together, so it is not the path that bounds what arrives. A kernel sends packets of
+    /// 14,000 bytes here, and copies of its broadcasts are lost if its link to us takes less. Spec: tipc.md §4.7.
+    fn max_receive(&self) -> usize {
+        65_535 - self.overhead()
     }
 
     fn has_broadcast(&self) -> bool {

@@ -157,12 +157,20 @@ fn properties_travel_to_the_peer() {
 
 #[test]
 fn mtu_is_the_smaller_one_and_comes_back_at_reset() {
-    let small = LinkConfig { mtu: 1282, ..config(B, A) };
-    let mut pair = Pair::new(LinkConfig { mtu: 14_000, ..config(A, B) }, small, 11);
+    let small = LinkConfig { mtu: 1282, max_receive: 1282, ..config(B, A) };
+    let mut pair = Pair::new(LinkConfig { mtu: 14_000, max_receive: 14_000, ..config(A, B) }, small, 11);
     pair.run(3000);
     assert_eq!([0, 1].map(|i| pair.sides[i].link.mtu()), [1280, 1282], "advertised in units of four bytes");
     pair.sides[0].link.reset(&mut Vec::new());
     assert_eq!(pair.sides[0].link.mtu(), 14_000);
+}
+
+#[test]
+fn what_can_be_received_bounds_the_peer_alone() {
+    let small = LinkConfig { mtu: 1472, max_receive: 65_504, ..config(B, A) };
+    let mut pair = Pair::new(LinkConfig { mtu: 14_000, max_receive: 14_000, ..config(A, B) }, small, 11);
+    pair.run(3000);
+    assert_eq!([0, 1].map(|i| pair.sides[i].link.mtu()), [14_000, 1472]);
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub(super) fn config(own: NodeAddr, peer: NodeAddr) -> LinkConfig {
         name: format!("{own}:eth0-{peer}"),
         session: 0x1234,
         mtu: 1500,
+        max_receive: 1500,
         min_mtu: 100,
         tolerance_ms: 1500,
         priority: 10,
