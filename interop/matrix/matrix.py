@@ -21,7 +21,6 @@ import rows_connections  # noqa: E402,F401 (declares rows)
 import rows_faults       # noqa: E402,F401
 import rows_messages     # noqa: E402,F401
 from cluster import Cluster, folder  # noqa: E402
-from net import Network  # noqa: E402,F401
 from rows import ROWS    # noqa: E402
 
 
@@ -34,9 +33,11 @@ def over_time(*_):
 
 
 class Runner:
-    def __init__(self, options):
+    def __init__(self, options, peer):
         self.options = options
-        self.program = None if options.peer == "kernel" else options.peer
+        self.program = None if peer == "kernel" else peer
+        # Recordings of two kernel nodes, beside those of the program under test, carry a mark.
+        self.mark = ".kernel" if peer != options.peer else ""
         self.out = folder(options.out)
         self.scratch = folder("/run/interop")
         self.shared = {}                                  # media: linked cluster that served rows so far
@@ -57,7 +58,7 @@ class Runner:
         return self.shared[media]
 
     def run(self, row, media):
-        name = "%s/%s" % (row.name, media)
+        name = "%s/%s%s" % (row.name, media, self.mark)
         began, failure, c, pcap = time.monotonic(), None, None, None
         for other in [m for m in self.shared if m != media or row.fresh]:
             self.shared.pop(other).remove()               # one cluster at a time: their namespaces have the same names
@@ -90,7 +91,7 @@ class Runner:
         if c:
             c.net.untap()
         if pcap and os.path.exists(pcap):
-            if failure or self.options.keep:
+            if failure or self.options.keep or (self.options.twice and row.snap == 0):
                 subprocess.run(["cp", pcap, self.out], check=False)
             os.unlink(pcap)
         if c and (row.fresh or failure):
@@ -107,22 +108,27 @@ class Runner:
             file.write("# kernel log\n" + subprocess.run(["dmesg"], capture_output=True, text=True, check=False).stdout[-6000:])
 
     def finish(self):
+        """Takes the last nodes down; the results."""
         for c in self.shared.values():
             c.remove()
-        failed = [r for r in self.results if r["failure"]]
-        with open(os.path.join(self.out, "results.json"), "w") as file:
-            json.dump({"peer": self.options.peer, "kernel": os.uname().release, "rows": self.results}, file, indent=1)
-        with open(os.path.join(self.out, "junit.xml"), "w") as file:
-            file.write('<testsuite name="interop" tests="%d" failures="%d">\n' % (len(self.results), len(failed)))
-            for r in self.results:
-                file.write(' <testcase name=%s time="%s">' % (xml.quoteattr(r["row"]), r["seconds"]))
-                if r["failure"]:
-                    file.write("<failure message=%s/>" % xml.quoteattr(r["failure"]))
-                file.write("</testcase>\n")
-            file.write("</testsuite>\n")
-        print("interop: %d rows, %d checks, %d failed, %.0f s" % (len(self.results), sum(r["checks"] for r in self.results),
-              len(failed), sum(r["seconds"] for r in self.results)), flush=True)
-        return 1 if failed or not self.results else 0
+        return self.results
+
+
+def report(options, results):
+    failed = [r for r in results if r["failure"]]
+    with open(os.path.join(options.out, "results.json"), "w") as file:
+        json.dump({"peer": options.peer, "kernel": os.uname().release, "rows": results}, file, indent=1)
+    with open(os.path.join(options.out, "junit.xml"), "w") as file:
+        file.write('<testsuite name="interop" tests="%d" failures="%d">\n' % (len(results), len(failed)))
+        for r in results:
+            file.write(' <testcase name=%s time="%s">' % (xml.quoteattr(r["row"]), r["seconds"]))
+            if r["failure"]:
+                file.write("<failure message=%s/>" % xml.quoteattr(r["failure"]))
+            file.write("</testcase>\n")
+        file.write("</testsuite>\n")
+    print("interop: %d rows, %d checks, %d failed, %.0f s" % (len(results), sum(r["checks"] for r in results), len(failed),
+          sum(r["seconds"] for r in results)), flush=True)
+    return 1 if failed or not results else 0
 
 
 def where():
@@ -152,6 +158,8 @@ def main():
     options.add_argument("--out", default=os.environ.get("OUT", "."))
     options.add_argument("--keep", action="store_true")
     options.add_argument("--list", action="store_true")
+    options.add_argument("--twice", action="store_true",
+                         help="record rows of messages with two kernel nodes too, as ROW-MEDIA.kernel.pcap, to compare")
     options.add_argument("rows", nargs="*")
     options = options.parse_args()
     pairs = chosen(options.rows, options.peer)
@@ -164,10 +172,17 @@ def main():
         return 2
     faulthandler.enable()
     signal.signal(signal.SIGALRM, over_time)
-    runner = Runner(options)
+    results = []
+    if options.twice and options.peer != "kernel":
+        runner = Runner(options, "kernel")
+        for row, media in pairs:
+            if row.snap == 0 and not row.fresh:
+                runner.run(row, media)
+        results = runner.finish()
+    runner = Runner(options, options.peer)
     for row, media in pairs:
         runner.run(row, media)
-    return runner.finish()
+    return report(options, results + runner.finish())
 
 
 if __name__ == "__main__":

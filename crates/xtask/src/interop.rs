@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::lab;
+use crate::{lab, wireshark};
 
 /// The other end of the rows when it is not a kernel's.
 const PROGRAM: &str = "utipc-interop";
@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Keep the recordings of rows that passed as well
     #[arg(long)]
     keep: bool,
+    /// Let Wireshark's dissector compare what utipc sends with what a kernel sends in the same rows
+    #[arg(long)]
+    wireshark: bool,
     /// Only name the rows
     #[arg(long)]
     list: bool,
@@ -43,6 +46,9 @@ pub(crate) struct Outcome {
 
 /// Runs what `options` ask for and prints each row as it ends.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
+    if options.wireshark && options.peer == "kernel" {
+        bail!("--wireshark compares utipc with a kernel: use it without --peer kernel");
+    }
     let lab = lab::build(root)?;
     let out = root.join("target/interop");
     if out.exists() {
@@ -55,6 +61,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     };
     let mut args = vec!["--peer".to_owned(), program];
     args.extend(options.keep.then(|| "--keep".to_owned()));
+    args.extend(options.wireshark.then(|| "--twice".to_owned()));
     args.extend(options.list.then(|| "--list".to_owned()));
     args.extend(options.rows.iter().cloned());
     let limits = lab::Limits { time: Duration::from_secs(options.minutes * 60), memory: 2048, cpus: 2 };
@@ -67,11 +74,32 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     let Ok(results) = results else {
         bail!("the matrix did not end (exit code {code}; 124 is the limit of {} minutes)", options.minutes);
     };
-    let outcome = count(&results).context("results.json has no rows")?;
+    let mut outcome = count(&results).context("results.json has no rows")?;
     if (code == 0) != (outcome.failed == 0) {
         bail!("the matrix ended with code {code} but reports {} failed rows", outcome.failed);
     }
+    if options.wireshark {
+        let tshark = lab.command("tshark")?;
+        let verdict = wireshark::compare(&out, &|| again(&tshark))?;
+        for fault in &verdict.faults {
+            println!("wireshark: malformed, and not when the kernel sends it: {fault}");
+        }
+        println!("wireshark: {} recordings, {} faults", verdict.recordings, verdict.faults.len());
+        if verdict.recordings > 0 && verdict.faults.is_empty() {
+            outcome.passed += 1;
+        } else {
+            outcome.failed += 1;
+        }
+    }
+    println!("interop: {} passed, {} failed", outcome.passed, outcome.failed);
     Ok(outcome)
+}
+
+/// The same program in the same environment; a command runs once only.
+fn again(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    copy
 }
 
 fn count(results: &str) -> Option<Outcome> {

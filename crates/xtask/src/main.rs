@@ -5,6 +5,7 @@ mod lab;
 mod process;
 mod suites;
 mod tidy;
+mod wireshark;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -9,13 +9,14 @@ mod packages;
 mod vm;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
 pub(crate) use vm::{Limits, run};
 
 /// Bumped when the recipe changes, so that an older lab is built anew.
-const RECIPE: &str = "1";
+const RECIPE: &str = "2";
 
 /// The files of a built lab.
 pub(crate) struct Lab {
@@ -56,6 +57,16 @@ impl Lab {
     fn program(&self, name: &str) -> Option<PathBuf> {
         let unpacked = ["usr/bin", "usr/sbin", "bin", "sbin"].map(|d| self.tools().join(d));
         system_path().into_iter().chain(unpacked).map(|d| d.join(name)).find(|p| p.is_file())
+    }
+
+    /// A command that runs a program of the lab on this machine.
+    pub(crate) fn command(&self, name: &str) -> Result<Command> {
+        let program = self.program(name).with_context(|| format!("the lab has no {name}"))?;
+        let mut command = Command::new(&program);
+        if program.starts_with(self.tools()) {
+            command.env("LD_LIBRARY_PATH", self.libraries());
+        }
+        Ok(command)
     }
 
     /// Folders of unpacked shared libraries, for `LD_LIBRARY_PATH`.

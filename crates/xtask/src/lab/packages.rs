@@ -16,6 +16,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("tipc", "iproute2"),
     ("tc", "iproute2"),
     ("python3", "python3"),
+    ("tshark", "tshark"),
 ];
 
 /// The package that always points to the newest kernel.

@@ -89,7 +89,7 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         live: true,
         obstacle: no_lab,
-        ..suite("interop", minutes(22), Judge::Interop, &["xtask", "interop"])
+        ..suite("interop", minutes(22), Judge::Interop, &["xtask", "interop", "--wireshark"])
     },
 ];
 
