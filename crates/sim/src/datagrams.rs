@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use utipc_core::{PortId, ServiceRange};
+use utipc_core::{PortId, Scope, ServiceRange};
 
 use crate::check::Broken;
 use crate::contact::Contacts;
@@ -36,7 +36,7 @@ pub(crate) struct Socket {
     pub(crate) node: usize,
     pub(crate) port: PortId,
     pub(crate) open: bool,
-    pub(crate) bound: Vec<ServiceRange>,
+    bound: Vec<(ServiceRange, Scope)>,
     sent: [u64; 3],
     outstanding: BTreeMap<u64, Target>,
     /// Number of the last message from each sender; of multicasts for each range, because only those to the same range
@@ -76,20 +76,22 @@ impl Datagrams {
         self.open.values().copied().collect()
     }
 
-    /// The open socket with this port that is bound to some instance of `range`.
-    pub(crate) fn bound_at(&self, port: PortId, range: ServiceRange) -> Option<u64> {
+    /// The open socket with this port if it is bound to some instance of `range`, as far as node `from` may know.
+    pub(crate) fn bound_at(&self, port: PortId, range: ServiceRange, from: usize) -> Option<u64> {
         let id = *self.open.get(&port)?;
-        self.get(id).bound.iter().any(|b| b.overlaps(&range)).then_some(id)
+        let socket = self.get(id);
+        let known = |scope| socket.node == from || scope == Scope::Cluster;
+        socket.bound.iter().any(|(b, scope)| known(*scope) && b.overlaps(&range)).then_some(id)
     }
 
-    pub(crate) fn bound(&mut self, id: u64, range: ServiceRange) {
-        self.get_mut(id).bound.push(range);
+    pub(crate) fn bound(&mut self, id: u64, range: ServiceRange, scope: Scope) {
+        self.get_mut(id).bound.push((range, scope));
     }
 
     /// A binding is gone: multicasts on their way need not arrive.
-    pub(crate) fn unbound(&mut self, id: u64, range: ServiceRange) {
+    pub(crate) fn unbound(&mut self, id: u64, range: ServiceRange, scope: Scope) {
         let bound = &mut self.get_mut(id).bound;
-        if let Some(at) = bound.iter().position(|b| *b == range) {
+        if let Some(at) = bound.iter().position(|b| *b == (range, scope)) {
             bound.remove(at);
         }
         self.waive(id);

@@ -151,7 +151,7 @@ impl Cluster {
         let Some(running) = self.running(node) else { return };
         if running.bound.len() < 40 && running.stack.bind(now, port, range, scope).is_ok() {
             running.bound.push((id, range, scope));
-            self.datagrams.bound(id, range);
+            self.datagrams.bound(id, range, scope);
         }
     }
 
@@ -171,7 +171,7 @@ impl Cluster {
             if let Some(at) = running.bound.iter().position(|b| *b == (id, range, scope)) {
                 running.bound.remove(at);
             }
-            self.datagrams.unbound(id, range);
+            self.datagrams.unbound(id, range, scope);
         }
     }
 
@@ -263,7 +263,7 @@ impl Cluster {
             let table = self.hosts[node].running.as_ref().map(|r| r.stack.bindings()).unwrap_or_default();
             let listed = table.iter().filter(|b| b.range.overlaps(&range));
             let waiting: BTreeMap<u64, u64> = listed
-                .filter_map(|b| self.datagrams.bound_at(b.port, range))
+                .filter_map(|b| self.datagrams.bound_at(b.port, range, node))
                 .map(|to| (to, self.contacts.epoch(node, self.datagrams.get(to).node)))
                 .collect();
             let owed = !waiting.is_empty();
