@@ -49,6 +49,7 @@ pub(crate) struct Socket {
 pub(crate) struct Datagrams {
     sockets: BTreeMap<u64, Socket>,
     open: BTreeMap<PortId, u64>,
+    last_closed: Option<u64>,
     pub(crate) delivered: u64,
     pub(crate) returned: u64,
 }
@@ -76,6 +77,11 @@ impl Datagrams {
         self.open.values().copied().collect()
     }
 
+    /// The socket that was closed last.
+    pub(crate) fn last_closed(&self) -> Option<u64> {
+        self.last_closed
+    }
+
     /// The open socket with this port if it is bound to some instance of `range`, as far as node `from` may know.
     pub(crate) fn bound_at(&self, port: PortId, range: ServiceRange, from: usize) -> Option<u64> {
         let id = *self.open.get(&port)?;
@@ -98,6 +104,7 @@ impl Datagrams {
     }
 
     pub(crate) fn closed(&mut self, id: u64) {
+        self.last_closed = Some(id);
         let socket = self.get_mut(id);
         socket.open = false;
         socket.bound.clear();
@@ -134,6 +141,7 @@ impl Datagrams {
         receiver: u64,
         numbers: Numbers,
         range: Option<ServiceRange>,
+        contacts: &Contacts,
     ) -> Result<(), Broken> {
         let Numbers { sender, seq, .. } = numbers;
         let range = range.filter(|_| seq >> CLASS_SHIFT == Class::Multicast as u64);
@@ -150,6 +158,7 @@ impl Datagrams {
             }
             *last = seq;
         }
+        let to_node = self.get(receiver).node;
         let Some(from) = self.sockets.get_mut(&sender) else { return Err(Broken::Corrupted(what())) };
         let base = class << CLASS_SHIFT;
         match from.outstanding.get_mut(&seq) {
@@ -173,6 +182,10 @@ impl Datagrams {
                 let Some(epoch) = waiting.remove(&receiver) else { return Ok(()) };
                 if waiting.is_empty() {
                     from.outstanding.remove(&seq);
+                }
+                // A broadcast that waited for the window may leave only in the next contact, after a gap.
+                if contacts.epoch(from.node, to_node) != epoch {
+                    return Ok(());
                 }
                 let same = |t: &Target| matches!(t, Target::Multicast { waiting, range: r } if *r == range && waiting.get(&receiver) == Some(&epoch));
                 if let Some((early, _)) = from.outstanding.range(base..seq).find(|(_, t)| same(t)) {

@@ -104,7 +104,7 @@ impl Cluster {
             match self.read_once(node, port)? {
                 Read::Data(data, range) => {
                     let numbers = payload::parse(&data, true).map_err(Broken::Corrupted)?;
-                    self.datagrams.delivered(id, numbers, range)?;
+                    self.datagrams.delivered(id, numbers, range, &self.contacts)?;
                 }
                 Read::Returned(data, no_port) => {
                     let numbers = payload::parse(&data, false).map_err(Broken::Corrupted)?;

@@ -221,6 +221,7 @@ impl Cluster {
     fn send_unicast(&mut self, node: usize) -> Result<(), Violation> {
         let (own, all) = (self.own_sockets(node), self.datagrams.open_sockets());
         let (Some(from), Some(to)) = (self.pick(&own), self.pick(&all)) else { return Ok(()) };
+        let to = self.datagrams.last_closed().filter(|_| self.rng.below(20) == 0).unwrap_or(to);
         let target = self.datagrams.get(to);
         let (port, there) = (target.port, target.node);
         for _ in 0..1 + self.rng.below(12) {
