@@ -136,6 +136,7 @@ fn header_too_small_for_user_and_type() {
 fn fields_beyond_the_header_are_not_read_from_the_data() {
     let m = message(User::Low, 0, 24, &[0xff; 100]);
     assert_eq!(m.dest_node(), None);
+    assert_eq!(message(User::Low, 0, 28, &[0xff; 100]).dest_node(), None);
     assert_eq!((m.name_type(), m.name_instance(), m.name_upper()), (0, 0, 0));
     assert_eq!((m.conn_acked(), m.max_packet(), m.bcast_gap(), m.net_hash()), (0, 0, 0, 0));
 }
@@ -392,6 +393,8 @@ fn returned_message_is_not_returned_again() {
     let back = reverse(own, m.clone(), ErrorCode::NoPort).unwrap();
     assert_eq!(back.data().len(), 1024);
     assert_eq!(reverse(own, back, ErrorCode::NoPort), None);
+    let short = reverse(own, message(User::Low, 0, 28, b"abc"), ErrorCode::NoPort).unwrap();
+    assert_eq!((short.header_size(), short.data()), (32, &b"abc"[..]), "room for nodes");
     let mut droppable = m;
     droppable.set_dest_droppable(true);
     assert_eq!(reverse(own, droppable, ErrorCode::NoPort), None);

@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use super::{ErrorCode, LinkProtocolType, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER, User};
+use super::{
+    BASIC_HEADER, ErrorCode, LinkProtocolType, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER,
+    User,
+};
 use crate::addr::{ClusterId, Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
 use crate::error::WireError;
 use crate::limits::{MAX_HEADER, MAX_MESSAGE, MAX_USER_DATA};
@@ -355,10 +358,10 @@ impl<B: AsRef<[u8]>> Packet<B> {
         if self.header_size() > SHORT_HEADER { NodeAddr(self.word(6)) } else { self.prev_node() }
     }
 
-    /// Node that it goes to; `None` for a 24-byte header, which goes to whoever receives it.
+    /// Node that it goes to; `None` for a header without the field, which goes to whoever receives it.
     #[must_use]
     pub fn dest_node(&self) -> Option<NodeAddr> {
-        (self.header_size() > SHORT_HEADER).then(|| NodeAddr(self.word(7)))
+        (self.header_size() >= BASIC_HEADER).then(|| NodeAddr(self.word(7)))
     }
 
     /// Socket that the message comes from.
@@ -396,7 +399,7 @@ impl<B: AsRef<[u8]>> Packet<B> {
     pub fn required_header(&self) -> usize {
         match (self.user(), self.message_type()) {
             (u, MessageType::Conn) if u.is_data() => SHORT_HEADER,
-            (u, MessageType::Direct) if u.is_data() => super::BASIC_HEADER,
+            (u, MessageType::Direct) if u.is_data() => BASIC_HEADER,
             (u, MessageType::Named) if u.is_data() => NAMED_HEADER,
             (u, _) if u.is_data() => MULTICAST_HEADER,
             (User::LinkConfig, _) => super::DISCOVERY_HEADER,

@@ -32,7 +32,7 @@ pub fn reverse(own: NodeAddr, msg: Message, code: ErrorCode) -> Option<Message> 
 
 /// `msg` with a header that has room for nodes.
 fn with_node_fields(msg: Message) -> Message {
-    if msg.header_size() > SHORT_HEADER {
+    if msg.header_size() >= BASIC_HEADER {
         return msg;
     }
     let data = msg.data();

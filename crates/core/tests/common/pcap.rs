@@ -2,7 +2,7 @@
 //! or IPv6, with IP fragments put together. ARP, ICMP and IGMP are passed over; what else it does not know is an error.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One TIPC packet of a capture.
 #[derive(Debug)]
@@ -33,7 +33,9 @@ pub(crate) fn read(name: &str) -> Result<Vec<Frame>, String> {
 }
 
 fn dir() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors"))
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(package);
+    root.join("crates/core/tests/vectors")
 }
 
 /// The packets of a capture.

@@ -1,0 +1,83 @@
+//! Mutated input for every parser and state machine of utipc. See README.md.
+
+pub mod engine;
+mod mutate;
+pub mod seeds;
+mod source;
+mod targets;
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// What an input made a target do: a new entry makes the input a parent.
+#[derive(Debug, Default)]
+pub struct Seen(BTreeSet<u64>);
+
+impl Seen {
+    /// Notes a kind of behaviour; keep their number small (kinds, states, magnitudes, not values).
+    pub fn note(&mut self, behaviour: impl Hash) {
+        let mut hasher = DefaultHasher::new();
+        behaviour.hash(&mut hasher);
+        self.0.insert(hasher.finish());
+    }
+
+    /// Adds what is in `other`; true if any of it is new.
+    pub fn merge(&mut self, other: Seen) -> bool {
+        let before = self.0.len();
+        self.0.extend(other.0);
+        self.0.len() > before
+    }
+
+    /// Kinds of behaviour.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if nothing was noted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Bits that a number needs: its magnitude.
+pub(crate) fn magnitude(n: usize) -> u32 {
+    usize::BITS - n.leading_zeros()
+}
+
+/// Something that bytes from outside reach.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Name on the command line and of its corpus.
+    pub name: &'static str,
+    /// Runs one input; a panic is a finding.
+    pub run: fn(&[u8], &mut Seen),
+    /// Captured packets are inputs; otherwise inputs are sequences of operations.
+    pub takes_packets: bool,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "wire", run: targets::wire::run, takes_packets: true },
+    Target { name: "records", run: targets::records::run, takes_packets: true },
+    Target { name: "discovery", run: targets::discovery::run, takes_packets: true },
+    Target { name: "names", run: targets::names::run, takes_packets: false },
+    Target { name: "topology", run: targets::topology::run, takes_packets: false },
+    Target { name: "monitor", run: targets::monitor::run, takes_packets: false },
+    Target { name: "link", run: targets::link::run, takes_packets: false },
+    Target { name: "stack", run: targets::stack::run, takes_packets: false },
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// The folder of this crate.
+#[must_use]
+pub fn home() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()
+}

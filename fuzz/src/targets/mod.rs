@@ -1,0 +1,10 @@
+//! The targets: one function each.
+
+pub(crate) mod discovery;
+pub(crate) mod link;
+pub(crate) mod monitor;
+pub(crate) mod names;
+pub(crate) mod records;
+pub(crate) mod stack;
+pub(crate) mod topology;
+pub(crate) mod wire;

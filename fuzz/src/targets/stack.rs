@@ -1,0 +1,305 @@
+//! Two whole nodes with somebody in the middle who loses, repeats, changes and forges frames, while both are used.
+
+use utipc_core::wire::User;
+use utipc_core::{
+    BearerConfig, Destination, Event, MediaAddr, Message, NodeAddr, PortId, RecvOptions, Scope, ServiceRange,
+    SocketKind, Stack, StackConfig, Target, Time, limits,
+};
+
+use crate::source::Source;
+use crate::{Seen, magnitude};
+
+const NODES: [NodeAddr; 2] = [NodeAddr::legacy(1, 1, 1), NodeAddr::legacy(1, 1, 2)];
+/// Frames that may be repeated.
+const HISTORY: usize = 64;
+/// Sockets on one node.
+const SOCKETS: usize = 24;
+/// Calls to a node at one moment: more means that it never comes to rest.
+const RESTLESS: usize = 200_000;
+
+/// What happens to the next frames from the peer.
+#[derive(Clone, Copy)]
+enum Meddling {
+    Drop,
+    Twice,
+    Swap,
+    Poke { word: u8, xor: u32 },
+}
+
+struct World {
+    now: Time,
+    nodes: [Stack; 2],
+    ports: [Vec<u32>; 2],
+    meddling: Vec<Meddling>,
+    held: Option<Vec<u8>>,
+    history: Vec<Vec<u8>>,
+}
+
+fn media(node: usize) -> MediaAddr {
+    MediaAddr::Udp(([10, 0, 0, node as u8 + 1], 6118).into())
+}
+
+impl World {
+    fn new() -> Self {
+        let now = Time::from_millis(1000);
+        let node = |i: usize| {
+            let config =
+                StackConfig { address: Some(NODES[i]), seed: i as u64 + 1, ..StackConfig::default() };
+            let mut node = Stack::new(now, config);
+            let enabled = node.enable_bearer(now, BearerConfig::new("udp:U", media(i), 1472));
+            assert!(enabled.is_ok());
+            node
+        };
+        Self {
+            now,
+            nodes: [node(0), node(1)],
+            ports: Default::default(),
+            meddling: Vec::new(),
+            held: None,
+            history: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, millis: u64) {
+        let end = self.now.plus_millis(millis);
+        let mut calls = 0;
+        loop {
+            calls += self.exchange();
+            let next = self.nodes.iter().filter_map(Stack::deadline).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            if next > self.now {
+                (self.now, calls) = (next, 0);
+            }
+            for node in &mut self.nodes {
+                if node.deadline().is_some_and(|due| due <= self.now) {
+                    node.handle_timeout(self.now);
+                    calls += 1;
+                }
+            }
+            assert!(calls < RESTLESS, "no rest at {:?}", self.now);
+        }
+        self.now = end;
+    }
+
+    fn exchange(&mut self) -> usize {
+        let mut calls = 0;
+        loop {
+            let before = calls;
+            for from in 0..2 {
+                let batch = core::mem::take(self.nodes[from].frames());
+                for frame in batch.frames() {
+                    let to = 1 - from;
+                    if frame.to == Target::Broadcast || frame.to == Target::Unicast(media(to)) {
+                        calls += 1;
+                        let bytes = batch.frame(frame);
+                        if to == 0 { self.meddle(bytes) } else { self.nodes[1].receive(self.now, 0, bytes) }
+                    }
+                }
+            }
+            if calls == before {
+                return calls;
+            }
+            assert!(calls < RESTLESS, "no rest at {:?}", self.now);
+        }
+    }
+
+    /// A frame from the peer on its way to the node under attack.
+    fn meddle(&mut self, frame: &[u8]) {
+        if self.history.len() >= HISTORY {
+            self.history.remove(0);
+        }
+        self.history.push(frame.to_vec());
+        let mut frame = frame.to_vec();
+        match self.meddling.pop() {
+            Some(Meddling::Drop) => return,
+            Some(Meddling::Twice) => self.nodes[0].receive(self.now, 0, &frame),
+            Some(Meddling::Swap) => {
+                if let Some(held) = self.held.replace(frame) {
+                    self.nodes[0].receive(self.now, 0, &held);
+                }
+                return;
+            }
+            Some(Meddling::Poke { word, xor }) => poke(&mut frame, word, xor),
+            None => {}
+        }
+        self.nodes[0].receive(self.now, 0, &frame);
+        if let Some(held) = self.held.take() {
+            self.nodes[0].receive(self.now, 0, &held);
+        }
+    }
+}
+
+fn poke(frame: &mut [u8], word: u8, xor: u32) {
+    let at = usize::from(word) % 20 * 4;
+    if let Some(word) = frame.get_mut(at..at + 4) {
+        for (byte, x) in word.iter_mut().zip(xor.to_be_bytes()) {
+            *byte ^= x;
+        }
+    }
+}
+
+pub(crate) fn run(data: &[u8], seen: &mut Seen) {
+    let mut world = World::new();
+    let mut source = Source::new(data);
+    world.run(u64::from(source.u8()) * 16);
+    let mut steps = 0;
+    while !source.is_empty() && steps < 400 {
+        step(&mut world, &mut source, seen);
+        steps += 1;
+    }
+    world.run(3000);
+    look(&mut world, seen);
+    for (node, ports) in world.nodes.iter_mut().zip(&world.ports) {
+        ports.iter().for_each(|port| node.close(world.now, *port));
+    }
+    world.run(20_000);
+    look(&mut world, seen);
+    for node in &world.nodes {
+        assert_eq!(node.sockets().count(), 0, "sockets outlive their close");
+    }
+}
+
+fn look(world: &mut World, seen: &mut Seen) {
+    for (i, node) in world.nodes.iter_mut().enumerate() {
+        while let Some(event) = node.poll_event() {
+            if i == 0 {
+                match &event {
+                    Event::Dropped { why, .. } => seen.note(("dropped", why.to_string().len())),
+                    Event::LinkDown { reason, .. } => seen.note(("down", reason)),
+                    other => seen.note(core::mem::discriminant(other)),
+                }
+            }
+        }
+        let mut ready = 0;
+        while node.poll_ready().is_some() {
+            ready += 1;
+            assert!(ready < RESTLESS);
+        }
+        assert!(node.nodes().len() <= limits::MAX_PEERS);
+        seen.note((i, node.nodes().iter().filter(|n| n.up).count(), magnitude(node.bindings().len())));
+    }
+}
+
+fn step(world: &mut World, source: &mut Source<'_>, seen: &mut Seen) {
+    let now = world.now;
+    let op = source.u8();
+    let on = usize::from(op >> 7);
+    let node = &mut world.nodes[on];
+    let ports = &mut world.ports[on];
+    let port = if ports.is_empty() { 0 } else { ports[usize::from(source.u8()) % ports.len()] };
+    match op & 0x1f {
+        0..3 => {
+            world.run(u64::from(source.u8()) * 20);
+            look(world, seen);
+        }
+        3 | 4 if ports.len() < SOCKETS => {
+            let kind =
+                source.pick(&[SocketKind::Rdm, SocketKind::Dgram, SocketKind::SeqPacket, SocketKind::Stream]);
+            ports.extend(node.open(now, kind));
+        }
+        5 | 6 => {
+            let result = node.bind(now, port, range(source), scope(source));
+            seen.note(("bind", result.is_ok()));
+        }
+        7 => seen.note(("listen", node.listen(now, port).is_ok())),
+        8 => {
+            let to = destination(source);
+            seen.note((
+                "connect",
+                node.connect(now, port, Some(to)).err().map(|e| core::mem::discriminant(&e)),
+            ));
+        }
+        9 if ports.len() < SOCKETS => {
+            let accepted = node.accept(now, port);
+            seen.note(("accept", accepted.as_ref().err().map(core::mem::discriminant)));
+            ports.extend(accepted.ok().map(|(new, _)| new));
+        }
+        10..14 => {
+            let size = source.pick(&[0, 1, 100, 1400, 1500, 3000, 20_000, 66_000]);
+            let to = if source.flag() { Some(destination(source)) } else { None };
+            let result = node.send(now, port, &vec![7; size], to);
+            seen.note(("send", result.err().map(|e| core::mem::discriminant(&e))));
+        }
+        14 | 15 => {
+            let mut buffer = vec![0; source.pick(&[1, 100, 66_000])];
+            let flags = source.u8();
+            let options = RecvOptions {
+                peek: flags & 1 != 0,
+                wait_all: flags & 2 != 0,
+                keep_remainder: flags & 4 != 0,
+                control: flags & 8 != 0,
+            };
+            let result = node.recv(now, port, &mut buffer, options);
+            seen.note(("recv", result.as_ref().err().map(core::mem::discriminant)));
+        }
+        16 => seen.note(("shutdown", node.shutdown(now, port).is_ok())),
+        17 if port != 0 => {
+            node.close(now, port);
+            ports.retain(|p| *p != port);
+        }
+        18..21 => {
+            let meddling = match source.below(6) {
+                0 => Meddling::Drop,
+                1 => Meddling::Twice,
+                2 => Meddling::Swap,
+                _ => Meddling::Poke { word: source.u8(), xor: source.u32() },
+            };
+            world.meddling.extend(std::iter::repeat_n(meddling, 1 + source.below(8)));
+            world.meddling.truncate(64);
+        }
+        21..25 if !world.history.is_empty() => {
+            let at = usize::from(source.u8()) % world.history.len();
+            let mut frame = world.history[at].clone();
+            if source.flag() {
+                poke(&mut frame, source.u8(), source.u32());
+            }
+            world.nodes[0].receive(now, 0, &frame);
+        }
+        25..28 => {
+            let frame = forged(source);
+            world.nodes[0].receive(now, 0, &frame);
+        }
+        28 => world.nodes[0].receive(now, source.u8() % 4, source.bytes(100)),
+        _ => {
+            world.exchange();
+        }
+    }
+}
+
+fn range(source: &mut Source<'_>) -> ServiceRange {
+    let lower = source.pick(&[0, 1, 2, 5]);
+    ServiceRange::new(100 + u32::from(source.u8() & 1), lower, lower + u32::from(source.u8() & 3))
+}
+
+fn scope(source: &mut Source<'_>) -> Scope {
+    if source.flag() { Scope::Node } else { Scope::Cluster }
+}
+
+fn destination(source: &mut Source<'_>) -> Destination {
+    match source.below(4) {
+        0 => Destination::Range(range(source)),
+        1 => Destination::Port(PortId { port: source.u32(), node: source.pick(&NODES) }),
+        2 => Destination::service(1, 1),
+        _ => Destination::service(100 + u32::from(source.u8() & 1), u32::from(source.u8() & 7)),
+    }
+}
+
+/// A message that is right in what is common and says anything else.
+fn forged(source: &mut Source<'_>) -> Vec<u8> {
+    let (user, flags) = (User::from(source.u8()), source.u8());
+    let header = source.pick(&[24, 32, 40, 44, 60]);
+    let words = [source.u32(), source.u32(), source.u32()];
+    let len = usize::from(source.u8());
+    let mut m = Message::build(user, flags & 7, header, source.bytes(len));
+    m.set_word(2, words[0]);
+    m.set_word(4, words[1]);
+    m.set_word(8, words[2]);
+    m.set_prev_node(NODES[1]);
+    m.set_origin_node(NODES[1]);
+    m.set_dest_node(NODES[0]);
+    if flags & 8 != 0 {
+        m.set_non_sequenced(true);
+        m.set_word(5, 4711);
+    }
+    m.into_bytes()
+}

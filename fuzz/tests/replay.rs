@@ -1,0 +1,47 @@
+//! The corpora and captured packets go through their targets, and the engine finds what is planted.
+
+use std::time::Duration;
+
+use utipc_fuzz::{Seen, TARGETS, Target, engine, seeds};
+
+#[test]
+fn no_input_of_the_corpora_fails() {
+    for target in TARGETS {
+        let corpus = seeds::corpus(target).unwrap();
+        assert!(!corpus.is_empty(), "{} has no corpus", target.name);
+        for (path, input) in corpus {
+            assert!(engine::survives(target, &input, &mut Seen::default()), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_captured_packet_fails() {
+    let packets = seeds::packets().unwrap();
+    assert!(packets.len() > 100);
+    for target in TARGETS {
+        for packet in &packets {
+            assert!(engine::survives(target, packet, &mut Seen::default()), "{}: {packet:02x?}", target.name);
+        }
+    }
+}
+
+/// Fails on a length field that a real parser might trust, two conditions deep.
+fn planted(data: &[u8], seen: &mut Seen) {
+    let Some([version, _, length, ..]) = data.first_chunk::<40>() else { return };
+    if version >> 5 != 2 {
+        return;
+    }
+    seen.note("version");
+    assert!(*length != 0xff, "planted");
+}
+
+#[test]
+fn a_planted_fault_is_found() {
+    let target = Target { name: "planted", run: planted, takes_packets: false };
+    let hang = |name: &str, _: &[u8]| panic!("{name} hangs");
+    let finding = engine::fuzz(&target, &[vec![0x40; 60]], 1, Duration::from_secs(60), hang);
+    let input = finding.err().expect("60 seconds must find it").input;
+    assert_eq!(input[2], 0xff);
+    assert!(!engine::survives(&target, &input, &mut Seen::default()));
+}
