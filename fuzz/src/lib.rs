@@ -17,9 +17,13 @@ pub struct Seen(BTreeSet<u64>);
 impl Seen {
     /// Notes a kind of behaviour; keep their number small (kinds, states, magnitudes, not values).
     pub fn note(&mut self, behaviour: impl Hash) {
-        let mut hasher = DefaultHasher::new();
-        behaviour.hash(&mut hasher);
-        self.0.insert(hasher.finish());
+        self.0.insert(digest(behaviour));
+    }
+
+    /// True if this was noted.
+    #[must_use]
+    pub fn has(&self, behaviour: impl Hash) -> bool {
+        self.0.contains(&digest(behaviour))
     }
 
     /// Adds what is in `other`; true if any of it is new.
@@ -40,6 +44,12 @@ impl Seen {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+fn digest(behaviour: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    behaviour.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Bits that a number needs: its magnitude.
@@ -74,6 +84,15 @@ pub const TARGETS: &[Target] = &[
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
+}
+
+/// Runs one input on the target of this name, for a foreign engine.
+///
+/// # Panics
+/// If the input is a finding, or there is no such target.
+pub fn run(name: &str, data: &[u8]) {
+    let Some(target) = target(name) else { panic!("no target {name}") };
+    (target.run)(data, &mut Seen::default());
 }
 
 /// The folder of this crate.

@@ -1,7 +1,9 @@
 //! The corpora and captured packets go through their targets, and the engine finds what is planted.
 
+use std::mem::Discriminant;
 use std::time::Duration;
 
+use utipc_core::socket::{AcceptError, RecvError};
 use utipc_fuzz::{Seen, TARGETS, Target, engine, seeds};
 
 #[test]
@@ -44,4 +46,25 @@ fn a_planted_fault_is_found() {
     let input = finding.err().expect("60 seconds must find it").input;
     assert_eq!(input[2], 0xff);
     assert!(!engine::survives(&target, &input, &mut Seen::default()));
+}
+
+/// Else the fuzzer would play with two nodes that never spoke to each other.
+#[test]
+fn what_the_stack_starts_from_does_what_its_names_say() {
+    let stack = utipc_fuzz::target("stack").unwrap();
+    let corpus = seeds::corpus(stack).unwrap();
+    let run = |name: &str| {
+        let input = corpus.iter().find(|(path, _)| path.ends_with(name));
+        let mut seen = Seen::default();
+        assert!(engine::survives(stack, &input.unwrap_or_else(|| panic!("no {name}")).1, &mut seen));
+        seen
+    };
+    let received: (&str, Option<Discriminant<RecvError>>) = ("recv", None);
+    for name in ["datagrams", "multicast", "connection", "stream", "topology", "losses"] {
+        assert!(run(name).has(received), "{name}");
+    }
+    for name in ["connection", "stream"] {
+        assert!(run(name).has(("accept", None::<Discriminant<AcceptError>>)), "{name}");
+    }
+    assert!(run("connection").has(("shutdown", true)));
 }

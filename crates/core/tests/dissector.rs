@@ -1,0 +1,240 @@
+//! Wireshark's dissector reads what two nodes send each other and calls nothing malformed that it does not also call
+//! malformed in the same traffic of Linux kernels. Skipped aloud where tshark is not installed.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::lan::Lan;
+use common::pcap;
+use utipc_core::socket::{OptionValue, SocketOption};
+use utipc_core::{Destination, NodeAddr, PortId, RecvOptions, Scope, ServiceRange, SocketKind, View};
+
+/// User and type of a message.
+type Kind = (u8, u8);
+
+/// What tshark said of a capture.
+struct Verdict {
+    /// Numbers of all frames that it took for TIPC, from 1.
+    tipc: Vec<usize>,
+    /// Numbers of those that it calls malformed.
+    malformed: Vec<usize>,
+}
+
+/// `None` if there is no tshark.
+fn tshark(capture: &Path) -> Option<Verdict> {
+    let fields = ["-n", "-T", "fields", "-e", "frame.number", "-e", "tipc.usr", "-e", "_ws.malformed"];
+    // Its own preferences, not those of whoever runs this.
+    let home = env!("CARGO_TARGET_TMPDIR");
+    let output = Command::new("tshark")
+        .env("HOME", home)
+        .env("XDG_CONFIG_HOME", home)
+        .env("WIRESHARK_CONFIG_DIR", home)
+        .arg("-r")
+        .arg(capture)
+        .args(fields)
+        .output();
+    let output = match output {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            // Not println: it must be seen when the test passes.
+            let _ = writeln!(std::io::stderr(), "skipped: tshark is not installed (apt-get install tshark)");
+            return None;
+        }
+        output => output.unwrap(),
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut verdict = Verdict { tipc: Vec::new(), malformed: Vec::new() };
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let mut fields = line.split('\t');
+        let number = fields.next().unwrap().parse().unwrap();
+        if fields.next().is_some_and(|user| !user.is_empty()) {
+            verdict.tipc.push(number);
+        }
+        if fields.next().is_some_and(|mark| !mark.is_empty()) {
+            verdict.malformed.push(number);
+        }
+    }
+    Some(verdict)
+}
+
+fn write(name: &str, frames: &[(usize, Vec<u8>)]) -> PathBuf {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    for (from, bytes) in frames {
+        let mut frame = vec![2, 0, 0, 0, 0, 1 - *from as u8, 2, 0, 0, 0, 0, *from as u8, 0x88, 0xca];
+        frame.extend_from_slice(bytes);
+        let len = (frame.len() as u32).to_le_bytes();
+        file.extend_from_slice(&[[0; 8].as_slice(), &len, &len, &frame].concat());
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("dissector-{name}.pcap"));
+    std::fs::write(&path, file).unwrap();
+    path
+}
+
+fn kind(frame: &[u8]) -> Kind {
+    let view = View::parse(frame).unwrap();
+    (view.user().into(), view.kind())
+}
+
+/// Kinds of messages that tshark calls malformed in a capture of kernels.
+fn malformed_of_kernels(name: &str) -> Option<BTreeSet<Kind>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/{name}.pcap"));
+    let verdict = tshark(&path)?;
+    let frames = pcap::read(name).unwrap();
+    let find = |number: &usize| kind(&frames.iter().find(|f| f.number == *number).unwrap().bytes);
+    Some(verdict.malformed.iter().map(find).collect())
+}
+
+fn open(lan: &mut Lan, on: usize, kind: SocketKind) -> u32 {
+    lan.nodes[on].open(lan.now, kind).unwrap()
+}
+
+fn serve(lan: &mut Lan, on: usize, kind: SocketKind, service: u32) -> u32 {
+    let port = open(lan, on, kind);
+    lan.nodes[on].bind(lan.now, port, ServiceRange::new(service, 1, 9), Scope::Cluster).unwrap();
+    if matches!(kind, SocketKind::SeqPacket | SocketKind::Stream) {
+        lan.nodes[on].listen(lan.now, port).unwrap();
+    }
+    lan.run(100);
+    port
+}
+
+fn read_all(lan: &mut Lan, on: usize, port: u32) {
+    let mut buffer = vec![0; 66_000];
+    while lan.nodes[on].recv(lan.now, port, &mut buffer, RecvOptions::default()).is_ok() {}
+}
+
+/// Uses everything that two nodes can say to each other.
+fn traffic() -> Vec<(usize, Vec<u8>)> {
+    let mut lan = Lan::apart();
+    lan.run(3000);
+    datagrams(&mut lan);
+    connections(&mut lan, SocketKind::SeqPacket, 300);
+    connections(&mut lan, SocketKind::Stream, 400);
+    topology(&mut lan);
+    let id = lan.nodes[1].bearers()[0].id;
+    lan.nodes[1].disable_bearer(lan.now, id);
+    lan.run(5000);
+    lan.sent.into_iter().map(|(from, _, bytes)| (from, bytes)).collect()
+}
+
+fn datagrams(lan: &mut Lan) {
+    let server = serve(lan, 0, SocketKind::Rdm, 200);
+    let client = open(lan, 1, SocketKind::Rdm);
+    lan.nodes[1].set_option(lan.now, client, SocketOption::DestDroppable, OptionValue::Number(0)).unwrap();
+    let port = Destination::Port(PortId { port: server, node: lan.nodes[0].own_node() });
+    let nobody = Destination::Port(PortId { port: 99, node: lan.nodes[0].own_node() });
+    let all = Destination::Range(ServiceRange::new(200, 1, 9));
+    for to in [Destination::service(200, 5), port, nobody, all] {
+        for size in [1, 1000, 1432, 3000, 66_000] {
+            lan.nodes[1].send(lan.now, client, &vec![5; size], Some(to)).unwrap();
+            lan.run(50);
+            read_all(lan, 0, server);
+        }
+    }
+    // A burst, so that the window fills and small messages share packets.
+    for _ in 0..150 {
+        let sent = lan.nodes[1].send(lan.now, client, &[6; 40], Some(Destination::service(200, 5)));
+        if sent.is_err() {
+            break;
+        }
+    }
+    lan.run(500);
+    lan.nodes[0].close(lan.now, server);
+    lan.run(500);
+}
+
+fn connections(lan: &mut Lan, kind: SocketKind, service: u32) {
+    let listener = serve(lan, 0, kind, service);
+    let client = open(lan, 1, kind);
+    lan.nodes[1].connect(lan.now, client, Some(Destination::service(service, 1))).unwrap();
+    lan.run(50);
+    let (server, _) = lan.nodes[0].accept(lan.now, listener).unwrap();
+    lan.run(50);
+    for size in [3, 3, 3, 3, 3, 3, 1424, 3000, 20_000, 66_000] {
+        lan.nodes[1].send(lan.now, client, &vec![7; size], None).unwrap();
+        lan.run(20);
+        read_all(lan, 0, server);
+        lan.nodes[0].send(lan.now, server, b"answer", None).unwrap();
+        lan.run(20);
+    }
+    lan.nodes[0].shutdown(lan.now, server).unwrap();
+    lan.run(500);
+    for (on, port) in [(0, server), (0, listener), (1, client)] {
+        lan.nodes[on].close(lan.now, port);
+    }
+    lan.run(500);
+}
+
+fn topology(lan: &mut Lan) {
+    use utipc_core::topology::{ByteOrder, FOREVER, Filter, Subscription};
+    let client = open(lan, 1, SocketKind::SeqPacket);
+    let domain: NodeAddr = lan.nodes[0].own_node();
+    let server = Destination::Service { addr: utipc_core::ServiceAddr::new(1, 1), domain };
+    lan.nodes[1].connect(lan.now, client, Some(server)).unwrap();
+    lan.run(100);
+    let wish = Subscription {
+        range: ServiceRange::new(500, 0, 100),
+        timeout_ms: FOREVER,
+        filter: Filter::PORTS,
+        handle: [1; 8],
+    };
+    lan.nodes[1].send(lan.now, client, &wish.to_bytes(ByteOrder::NATIVE), None).unwrap();
+    lan.run(100);
+    let bound = serve(lan, 0, SocketKind::Rdm, 500);
+    lan.nodes[0].close(lan.now, bound);
+    lan.run(100);
+    assert!(lan.nodes[1].endpoint(client).is_some_and(|e| e.readiness().readable));
+    lan.nodes[1].close(lan.now, client);
+    lan.run(100);
+}
+
+#[test]
+fn wireshark_calls_nothing_malformed_that_kernels_do_not_send_too() {
+    let frames = traffic();
+    let kinds: BTreeSet<Kind> = frames.iter().map(|(_, bytes)| kind(bytes)).collect();
+    for wanted in [
+        (13, 0),
+        (13, 1),
+        (7, 0),
+        (7, 1),
+        (7, 2),
+        (5, 0),
+        (11, 0),
+        (11, 1),
+        (12, 0),
+        (12, 1),
+        (12, 2),
+        (6, 0),
+        (8, 2),
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (0, 3),
+    ] {
+        assert!(kinds.contains(&wanted), "the traffic has no {wanted:?}: {kinds:?}");
+    }
+    let Some(verdict) = tshark(&write("sent", &frames)) else { return };
+    assert_eq!(verdict.tipc.len(), frames.len(), "all of it is TIPC to tshark");
+    let mut excused = BTreeSet::new();
+    for name in ["rdm-fragments", "mcast", "seqpacket", "stream"] {
+        excused.extend(malformed_of_kernels(name).unwrap());
+    }
+    for number in verdict.malformed {
+        let (_, bytes) = &frames[number - 1];
+        let line = utipc_core::wire::Dump(bytes);
+        assert!(excused.contains(&kind(bytes)), "frame {number} malformed to tshark: {line}");
+    }
+}
+
+#[test]
+fn a_damaged_packet_is_malformed_to_wireshark() {
+    let mut lan = Lan::apart();
+    lan.run(1000);
+    let (from, _, bytes) = lan.sent.iter().find(|(_, _, bytes)| kind(bytes).0 == 13).unwrap().clone();
+    let damaged = bytes[..40].to_vec();
+    let Some(verdict) = tshark(&write("damaged", &[(from, bytes), (from, damaged)])) else { return };
+    assert_eq!(verdict.malformed, [2]);
+}
