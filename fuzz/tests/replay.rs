@@ -43,7 +43,7 @@ fn a_planted_fault_is_found() {
     let target = Target { name: "planted", run: planted, takes_packets: false };
     let hang = |name: &str, _: &[u8]| panic!("{name} hangs");
     let finding = engine::fuzz(&target, &[vec![0x40; 60]], 1, Duration::from_secs(60), hang);
-    let input = finding.err().expect("60 seconds must find it").input;
+    let input = finding.expect_err("60 seconds must find it").input;
     assert_eq!(input[2], 0xff);
     assert!(!engine::survives(&target, &input, &mut Seen::default()));
 }

@@ -24,7 +24,7 @@ fn message(user: User, kind: u8, header: usize, data: &[u8]) -> Message {
 }
 
 fn refuses<T>(parsed: Result<T, WireError>) -> WireError {
-    parsed.err().expect("must be refused")
+    parsed.map(drop).expect_err("must be refused")
 }
 
 // §14.1

@@ -108,6 +108,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
         max_window: 8191,
         peer_capabilities: limits::CAPABILITIES,
         first_seqno: 1,
+        max_receive: 1500,
     };
     let mut bench = Bench {
         link: Link::new(config),
