@@ -159,7 +159,7 @@ def slow_reader(c):
     c.no_reset()
 
 
-@row(seconds=60)
+@row(seconds=60, snap=128)
 def slow_seqpacket_reader(c):
     """The same with messages: the sender stalls, every message arrives once and in order."""
     for client, server in c.both:

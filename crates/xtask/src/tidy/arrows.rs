@@ -50,6 +50,7 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-tools", &["utipc", "mdist"], None),
     arrow("mdist", &["rssl", "utipc"], None),
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
+    arrow("utipc-fuzz", &["utipc-core", "rssl"], None),
     arrow("xtask", &[], None),
 ];
 
