@@ -54,6 +54,8 @@ pub struct Slot {
     pub(crate) ready: Condvar,
     /// Threads that wait, by [`Want`], the driver among them; changed under the engine's lock.
     waiting: [AtomicU32; 3],
+    /// Those of them that sleep: telling nobody would cost a system call too.
+    sleepers: AtomicU32,
     pub(crate) pollable: OnceLock<Pollable>,
 }
 
@@ -75,6 +77,14 @@ impl Slot {
 
     pub(crate) fn leave(&self, want: Want) {
         self.waiting[want as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sleep(&self) {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn awake(&self) {
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn is_wanted(&self, want: Want) -> bool {
@@ -280,7 +290,9 @@ impl Engine {
 
     /// Wakes the threads that wait at a slot.
     fn notify(&mut self, slot: &Arc<Slot>) {
-        slot.ready.notify_all();
+        if slot.sleepers.load(Ordering::Relaxed) > 0 {
+            slot.ready.notify_all();
+        }
         self.recall |= self.driving.as_ref().is_some_and(|driving| Arc::ptr_eq(driving, slot));
     }
 

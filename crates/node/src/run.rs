@@ -204,6 +204,11 @@ impl Shared {
 
     /// The end of a call that did not wait.
     fn leave_call(&self, mut engine: Guard<'_>, now: Time) {
+        if engine.driver == Driver::Supervisor && engine.polled == 0 {
+            // Where one call is, others follow: they look at the wire themselves, and nobody is woken by each frame.
+            engine.driver = Driver::Nobody;
+            engine.armed = Time::ZERO;
+        }
         if now.since(engine.looked).as_nanos() > LOOK_NS && engine.driver == Driver::Nobody {
             engine.receive_all(now);
             engine.handle_timeout(now);
@@ -272,11 +277,6 @@ impl Shared {
         now: Time,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        if engine.driver == Driver::Supervisor && engine.polled == 0 {
-            // Who calls in a loop does not want the other thread woken by each frame.
-            engine.driver = Driver::Nobody;
-            engine.armed = Time::ZERO;
-        }
         engine.receive_all(now);
         engine.handle_timeout(now);
         let done = attempt(&mut engine.stack, now);
@@ -287,10 +287,12 @@ impl Shared {
     /// Waits on the slot, while another thread drives.
     fn wait<'a>(&self, mut engine: Guard<'a>, slot: &Arc<Slot>, want: Want, limit: Duration) -> Guard<'a> {
         slot.enter(want);
+        slot.sleep();
         engine.waiting.push(Arc::clone(slot));
         // A cap far beyond any real limit, because a condition variable cannot add the largest ones to a clock.
         let limit = limit.min(Duration::from_secs(86_400));
         engine = slot.ready.wait_timeout(engine, limit).unwrap_or_else(PoisonError::into_inner).0;
+        slot.awake();
         slot.leave(want);
         if let Some(at) = engine.waiting.iter().position(|other| Arc::ptr_eq(other, slot)) {
             engine.waiting.swap_remove(at);
