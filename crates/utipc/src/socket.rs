@@ -195,11 +195,30 @@ impl Socket {
     /// As [`Socket::receive_into`].
     pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
         let limit = self.limits().receive;
-        let received =
-            self.block(Want::Read, limit, |stack, now| match stack.recv(now, self.port, buffer, options) {
-                Err(RecvError::WouldBlock) => None,
-                done => Some(done),
-            });
+        // A stream may have to collect more than one call yields.
+        let mut collected: Option<Received> = None;
+        let received = self.block(Want::Read, limit, |stack, now| {
+            let goal = stack.endpoint(self.port).map_or(1, |e| e.receive_goal(buffer.len(), options));
+            loop {
+                let done = collected.as_ref().map_or(0, |part| part.len);
+                match stack.recv(now, self.port, &mut buffer[done..], options) {
+                    Err(RecvError::WouldBlock) => return None,
+                    Err(why) => return Some(collected.take().ok_or(why)),
+                    Ok(part) => {
+                        let ended = part.len == 0 || options.peek;
+                        match &mut collected {
+                            Some(all) => all.len += part.len,
+                            None => collected = Some(part),
+                        }
+                        if ended || collected.as_ref().is_some_and(|all| all.len >= goal) {
+                            return collected.take().map(Ok);
+                        }
+                    }
+                }
+            }
+        });
+        // What was collected in time is better than nothing.
+        let received = received.or_else(|| collected.take().map(Ok));
         received.ok_or_else(|| self.overdue("receive", limit))?.map_err(Error::Receive)
     }
 

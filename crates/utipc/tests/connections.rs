@@ -147,3 +147,25 @@ fn a_connection_breaks_when_the_other_node_leaves() {
     drop((server, blue));
     assert_eq!(waiting.join().unwrap().unwrap_err().errno(), 104);
 }
+
+#[test]
+fn a_stream_can_wait_for_a_full_buffer() {
+    let [red, blue] = pair();
+    let [client, server] = connected(SocketKind::Stream, &red, &blue);
+    let writer = thread::spawn(move || {
+        for part in [b"one ", b"two ", b"thre"] {
+            client.send(part).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        client
+    });
+    let all = utipc::RecvOptions { wait_all: true, ..Default::default() };
+    let mut buffer = [0; 12];
+    assert_eq!(server.socket().receive_with(&mut buffer, all).unwrap().len, 12);
+    assert_eq!(&buffer, b"one two thre");
+    // What there is when the time is over, or the stream ends.
+    let client = writer.join().unwrap();
+    client.send(b"rest").unwrap();
+    server.socket().set_receive_timeout(Some(Duration::from_millis(300)));
+    assert_eq!(server.socket().receive_with(&mut buffer, all).unwrap().len, 4);
+}
