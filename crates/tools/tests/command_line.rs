@@ -34,8 +34,19 @@ fn the_demo_tells_the_whole_story_and_ends_well() {
 #[test]
 fn measurements_have_the_promised_shape() {
     for test in ["latency", "throughput"] {
-        let arguments =
-            ["bench", test, "--scope", "intra", "--runs", "1", "--messages", "200", "--size", "100", "--json"];
+        let arguments = [
+            "bench",
+            test,
+            "--scope",
+            "intra",
+            "--runs",
+            "1",
+            "--messages",
+            "200",
+            "--size",
+            "100",
+            "--json",
+        ];
         let output = utipc(&arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let lines: Vec<serde_json::Value> =
