@@ -164,7 +164,11 @@ fn look(world: &mut World, seen: &mut Seen) {
         while let Some(event) = node.poll_event() {
             if i == 0 {
                 match &event {
-                    Event::Dropped { why, .. } => seen.note(("dropped", why.to_string().len())),
+                    Event::Dropped { why, .. } => {
+                        let kind: String =
+                            format!("{why:?}").chars().filter(|c| !c.is_ascii_digit()).collect();
+                        seen.note(("dropped", kind));
+                    }
                     Event::LinkDown { reason, .. } => seen.note(("down", reason)),
                     other => seen.note(core::mem::discriminant(other)),
                 }
@@ -176,6 +180,23 @@ fn look(world: &mut World, seen: &mut Seen) {
             assert!(ready < RESTLESS);
         }
         assert!(node.nodes().len() <= limits::MAX_PEERS);
+        for link in node.links() {
+            let s = link.stats;
+            let counts =
+                [s.retransmitted, s.rx_nacks, s.tx_nacks, s.rx_bundled, s.rx_fragmented, s.congestions];
+            for (n, count) in counts.into_iter().chain([s.rx_duplicates, s.rx_deferred]).enumerate() {
+                seen.note((i, "link", n, magnitude(count as usize)));
+            }
+            seen.note((link.up, magnitude(usize::from(link.window)), magnitude(link.tolerance_ms as usize)));
+        }
+        for (_, socket) in node.sockets() {
+            let s = socket.stats();
+            let counts = [s.returned_to_us, s.rejected, s.dropped, s.overloads, s.acks_sent, s.window_waits];
+            for (n, count) in counts.into_iter().chain([s.link_waits, s.syn_retries]).enumerate() {
+                seen.note(("socket", n, magnitude(count as usize)));
+            }
+            seen.note((socket.state() as u8, socket.readiness().hung_up, socket.readiness().writable));
+        }
         seen.note((i, node.nodes().iter().filter(|n| n.up).count(), magnitude(node.bindings().len())));
     }
 }
