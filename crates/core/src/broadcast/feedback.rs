@@ -7,7 +7,7 @@ use crate::addr::NodeAddr;
 use crate::error::WireError;
 use crate::limits::capability;
 use crate::time::Time;
-use crate::wire::{GapBlock, LinkProtocolType, MAX_GAP_BLOCKS, User, View};
+use crate::wire::{GapBlock, GapRecord, LinkProtocolType, User, View};
 
 /// The broadcast part of a LINK_PROTOCOL message of `peer`, to be evaluated before its link sees the message.
 /// True if a STATE must answer (and the message is no probe, which is answered anyway).
@@ -82,22 +82,5 @@ fn broadcast_blocks(view: View<'_>, capabilities: u16) -> Result<Vec<GapBlock>, 
     if capabilities & capability::GAP_ACK_BLOCK == 0 || data.is_empty() {
         return Ok(Vec::new());
     }
-    let malformed = WireError::Malformed("gap record: its length does not fit the message");
-    let &[len_high, len_low, unicast, broadcast, ref rest @ ..] = data else { return Err(malformed) };
-    let len = usize::from(u16::from_be_bytes([len_high, len_low]));
-    if len > data.len() {
-        return Err(malformed);
-    }
-    let (unicast, broadcast) = (usize::from(unicast), usize::from(broadcast));
-    if len != 4 + 4 * (unicast + broadcast) {
-        return Ok(Vec::new()); // an older form without broadcast blocks
-    }
-    if unicast > MAX_GAP_BLOCKS || broadcast > MAX_GAP_BLOCKS {
-        return Err(WireError::Malformed("gap record: more than 64 blocks"));
-    }
-    let block = |b: &[u8]| match *b {
-        [a, b, c, d] => Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))),
-        _ => None,
-    };
-    Ok(rest.chunks_exact(4).take(broadcast).filter_map(block).collect())
+    Ok(GapRecord::parse(data)?.broadcast)
 }

@@ -3,12 +3,10 @@
 use crate::addr::NodeAddr;
 use crate::error::WireError;
 use crate::limits::capability;
-use crate::wire::View;
+use crate::wire::{self, View};
 
 /// Members of a domain. Spec: tipc.md §11.1.
-pub const MAX_DOMAIN: usize = 64;
-/// Length of the record without its members, bytes.
-const FIXED_LEN: usize = 16;
+pub const MAX_DOMAIN: usize = wire::MAX_DOMAIN_MEMBERS;
 
 /// The nodes that a node supervises, and which of them it sees up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,16 +38,10 @@ impl DomainRecord {
     /// acknowledges.
     #[must_use]
     pub fn build(&self, acknowledged: u16, with_members: bool) -> Vec<u8> {
-        let members = if with_members { &self.members[..] } else { &[] };
-        let up = if with_members { self.up } else { 0 };
-        let len = FIXED_LEN + 4 * members.len();
-        let mut bytes = Vec::with_capacity(len);
-        for half in [len as u16, self.generation, acknowledged, members.len() as u16] {
-            bytes.extend_from_slice(&half.to_be_bytes());
-        }
-        bytes.extend_from_slice(&up.to_be_bytes());
-        members.iter().for_each(|member| bytes.extend_from_slice(&member.0.to_be_bytes()));
-        bytes
+        let members = if with_members { self.members.clone() } else { Vec::new() };
+        let up_map = if with_members { self.up } else { 0 };
+        let acked_generation = acknowledged;
+        wire::DomainRecord { generation: self.generation, acked_generation, up_map, members }.to_bytes()
     }
 
     /// Reads a record and the generation of our record that it acknowledges; `None` if there is none.
@@ -60,24 +52,9 @@ impl DomainRecord {
         if data.is_empty() {
             return Ok(None);
         }
-        let have = data.len();
-        let (fixed, rest) =
-            data.split_at_checked(FIXED_LEN).ok_or(WireError::Truncated { need: FIXED_LEN, have })?;
-        let half = |at: usize| {
-            let bytes = fixed.get(at..at + 2).and_then(|b| b.try_into().ok());
-            u16::from_be_bytes(bytes.unwrap_or_default())
-        };
-        let (len, generation, acknowledged, count) = (half(0), half(2), half(4), half(6));
-        if usize::from(count) > MAX_DOMAIN {
-            return Err(WireError::Malformed("monitor record: more than 64 members"));
-        }
-        if usize::from(len) != have || rest.len() != 4 * usize::from(count) {
-            return Err(WireError::Malformed("monitor record: its length does not fit its members"));
-        }
-        let up = fixed.get(8..).and_then(|b| b.try_into().ok()).map_or(0, u64::from_be_bytes);
-        let member = |b: &[u8]| NodeAddr(b.iter().fold(0, |w, b| w << 8 | u32::from(*b)));
-        let members = rest.chunks_exact(4).map(member).collect();
-        Ok(Some((Self { generation, members, up }, acknowledged)))
+        let wire::DomainRecord { generation, acked_generation, up_map: up, members } =
+            wire::DomainRecord::parse(data)?;
+        Ok(Some((Self { generation, members, up }, acked_generation)))
     }
 }
 
