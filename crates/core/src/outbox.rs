@@ -33,6 +33,8 @@ pub struct FrameRef {
 pub struct FrameBatch {
     bytes: Vec<u8>,
     frames: Vec<FrameRef>,
+    /// The last frame only acknowledges: a later one of its link stands in for it.
+    ends_with_ack: bool,
 }
 
 impl FrameBatch {
@@ -41,6 +43,18 @@ impl FrameBatch {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(frame);
         self.frames.push(FrameRef { bearer, to, range: start..self.bytes.len() });
+        self.ends_with_ack = false;
+    }
+
+    /// Appends a frame that only acknowledges, in the place of the last one if that did so for the same receiver.
+    fn push_ack(&mut self, bearer: BearerId, to: Target, frame: &[u8]) {
+        if self.ends_with_ack
+            && let Some(last) = self.frames.pop_if(|last| last.bearer == bearer && last.to == to)
+        {
+            self.bytes.truncate(last.range.start);
+        }
+        self.push(bearer, to, frame);
+        self.ends_with_ack = true;
     }
 
     /// The arena that the frames' ranges refer to.
@@ -71,6 +85,7 @@ impl FrameBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.frames.clear();
+        self.ends_with_ack = false;
     }
 }
 
@@ -91,5 +106,34 @@ impl<'a> FrameSink<'a> {
     /// Sends one frame.
     pub fn push(&mut self, frame: &[u8]) {
         self.batch.push(self.bearer, self.to, frame);
+    }
+
+    /// Sends a frame that only acknowledges: while the one before it waits to leave, it stands in for that.
+    pub(crate) fn push_ack(&mut self, frame: &[u8]) {
+        self.batch.push_ack(self.bearer, self.to, frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_replaces_the_one_before_it_if_nothing_lies_between() {
+        let mut batch = FrameBatch::default();
+        let to = |host: u8| Target::Unicast(MediaAddr::Udp(([127, 0, 0, host], 6118).into()));
+        let mut sink = FrameSink::new(&mut batch, 0, to(1));
+        sink.push_ack(b"ack 1");
+        sink.push_ack(b"ack 16");
+        sink.push(b"data");
+        sink.push_ack(b"ack 32");
+        FrameSink::new(&mut batch, 0, to(2)).push_ack(b"other");
+        FrameSink::new(&mut batch, 1, to(2)).push_ack(b"bearer");
+        let frames: Vec<&[u8]> = batch.frames().iter().map(|frame| batch.frame(frame)).collect();
+        assert_eq!(frames, [&b"ack 16"[..], b"data", b"ack 32", b"other", b"bearer"]);
+        assert_eq!(batch.bytes().len(), frames.iter().map(|frame| frame.len()).sum::<usize>());
+        batch.clear();
+        FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresh");
+        assert_eq!(batch.frames().len(), 1);
     }
 }

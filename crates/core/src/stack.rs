@@ -123,6 +123,12 @@ impl Stack {
         &mut self.switch.frames
     }
 
+    /// True if since the last call some message was queued behind the window of a link: it leaves when an
+    /// acknowledgement arrives, so somebody should look at the wire soon.
+    pub fn take_backlogged(&mut self) -> bool {
+        core::mem::take(&mut self.switch.backlogged)
+    }
+
     /// The next thing worth telling an operator.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.switch.events.pop_front()

@@ -138,6 +138,8 @@ pub(crate) struct Engine {
     pub(crate) looked: Time,
     /// The supervisor waits for a notice and for nothing else.
     pub(crate) supervisor_sleeps: bool,
+    /// Until then messages may wait for acknowledgements, and the supervisor looks often.
+    pub(crate) hurry: Time,
     pub(crate) stop: bool,
 }
 
@@ -171,6 +173,7 @@ impl Engine {
             polled: 0,
             looked: now,
             supervisor_sleeps: false,
+            hurry: Time::ZERO,
             stop: false,
         };
         for plan in config.bearers {

@@ -29,6 +29,9 @@ use crate::observe::Counters;
 /// in a call.
 const TICK: Duration = Duration::from_millis(10);
 
+/// The same while messages wait for acknowledgements to leave. While calls come they look themselves.
+const HURRIED_TICK: Duration = Duration::from_micros(500);
+
 /// The longest that calls which never wait leave the wire alone, nanoseconds.
 const LOOK_NS: u128 = 500_000;
 
@@ -214,9 +217,21 @@ impl Shared {
             engine.handle_timeout(now);
         }
         engine.settle();
+        if engine.stack.take_backlogged() {
+            self.hurry(&mut engine, now);
+        }
         if engine.must_wake() {
             self.wake(engine);
         }
+    }
+
+    /// The caller leaves messages behind that wait for acknowledgements: should it not come back soon, the supervisor
+    /// receives them.
+    fn hurry(&self, engine: &mut Guard<'_>, now: Time) {
+        if engine.hurry <= now && engine.driver == Driver::Nobody {
+            self.supervisor.notify_one();
+        }
+        engine.hurry = now + TICK;
     }
 
     fn wake(&self, engine: Guard<'_>) {
@@ -373,7 +388,8 @@ impl Shared {
                     engine.receive_all(time);
                     engine.handle_timeout(time);
                     engine.settle();
-                    engine = self.rest(engine, Some(TICK));
+                    let tick = if time < engine.hurry { HURRIED_TICK } else { TICK };
+                    engine = self.rest(engine, Some(tick));
                 }
                 _ if engine.drives == drives => engine = self.rest(engine, None),
                 _ => {

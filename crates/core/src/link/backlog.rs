@@ -165,6 +165,11 @@ impl Backlog {
         Queued::Alone
     }
 
+    /// The packet that has waited longest, to look at.
+    pub(crate) fn first(&self) -> Option<&Message> {
+        self.queue.front()
+    }
+
     /// The packet that has waited longest.
     pub(crate) fn pop(&mut self) -> Option<Message> {
         let packet = self.queue.pop_front()?;

@@ -14,7 +14,7 @@ const FAST_NACK: usize = 3;
 
 impl Link {
     /// Handles a sequenced packet.
-    pub fn receive(&mut self, _now: Time, packet: View<'_>, io: &mut LinkIo<'_>) {
+    pub fn receive(&mut self, now: Time, packet: View<'_>, io: &mut LinkIo<'_>) {
         self.silence = 0;
         if !self.is_up() {
             if self.state == State::Establishing {
@@ -32,6 +32,9 @@ impl Link {
             Arrival::Deferred => self.report_early(io),
             Arrival::Duplicate => self.stats.rx_duplicates += 1,
             Arrival::Full => self.stats.refused += 1,
+        }
+        if released > 0 {
+            self.pace.acknowledged(now, self.transmit.head());
         }
         self.released(released, false, io);
     }

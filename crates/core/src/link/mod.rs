@@ -14,6 +14,7 @@ mod config;
 mod deliver;
 mod fragment;
 mod fsm;
+mod pace;
 mod protocol;
 mod receive;
 mod send;
@@ -43,6 +44,7 @@ pub use self::{
 pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
+    pace::Pace,
     receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},
@@ -68,6 +70,7 @@ pub struct Link {
     transmit: TransmitQueue,
     backlog: Backlog,
     window: Window,
+    pace: Pace,
     receive: ReceiveQueue,
     unpacker: Unpacker,
     /// Packets received in order since something was last sent.
@@ -108,6 +111,7 @@ impl Link {
             transmit: TransmitQueue::new(first),
             backlog: Backlog::new(config.min_window, usize::from(config.mtu)),
             window: Window::new(config.min_window, config.max_window),
+            pace: Pace::default(),
             receive: ReceiveQueue::new(first),
             unpacker: Unpacker::default(),
             unacked: 0,
@@ -148,6 +152,7 @@ impl Link {
         self.transmit = TransmitQueue::new(first);
         self.backlog.clear();
         self.window = Window::new(self.config.min_window, self.config.max_window);
+        self.pace = Pace::default();
         self.receive = ReceiveQueue::new(first);
         self.unpacker = Unpacker::default();
         self.unacked = 0;

@@ -18,7 +18,7 @@ const RETRANSMIT_SPACING_MS: u64 = 1;
 const RETRANSMIT_TOLERANCES: u64 = 10;
 
 /// What a STATE message says beside the counters.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StateNote {
     /// Asks for a reply.
     pub(super) probe: bool,
@@ -196,6 +196,9 @@ impl Link {
         self.stats.retransmitted += repeated;
         if repeated > 0 {
             self.window.retransmitted();
+            self.pace.repeated();
+        } else if released > 0 {
+            self.pace.acknowledged(now, self.transmit.head());
         }
         self.released(released, repeated > 0, io);
     }
@@ -246,7 +249,11 @@ impl Link {
         self.stats.tx_states += 1;
         self.stats.tx_probes += u64::from(note.probe);
         self.stats.tx_nacks += u64::from(note.gap > 0);
-        io.frames.push(msg.bytes());
+        if note == StateNote::default() {
+            io.frames.push_ack(msg.bytes());
+        } else {
+            io.frames.push(msg.bytes());
+        }
     }
 
     /// Sends ACTIVATE in ESTABLISHING, RESET in RESET, nothing in other states. The node may call it at once when

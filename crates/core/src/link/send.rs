@@ -11,7 +11,7 @@ impl Link {
     ///
     /// # Errors
     /// [`SendFault`]; the message is lost then. [`SendFault::Overflow`] also takes the link down.
-    pub fn send(&mut self, _now: Time, message: Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
+    pub fn send(&mut self, now: Time, message: Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
         if !self.is_up() {
             return Err(SendFault::Down);
         }
@@ -21,6 +21,7 @@ impl Link {
             return Err(SendFault::TooLarge { size: message.size(), mtu: self.mtu });
         }
         let accepted = self.admit(&message, io)?;
+        let first = self.snd_nxt();
         if cut {
             let fragments = Fragments::new(&message, self.mss(), self.config.own, self.config.peer);
             self.stats.tx_fragmented += 1;
@@ -30,6 +31,9 @@ impl Link {
             }
         } else {
             self.send_packet(message, io);
+        }
+        if self.snd_nxt() != first {
+            self.pace.sent(now, first);
         }
         Ok(accepted)
     }
@@ -54,7 +58,7 @@ impl Link {
 
     /// Sends a packet, or queues it behind those that wait.
     pub(super) fn send_packet(&mut self, packet: Message, io: &mut LinkIo<'_>) {
-        if self.backlog.is_empty() && self.transmit.has_room(self.window.size()) {
+        if self.backlog.is_empty() && self.has_room_for(packet.user()) {
             return self.transmit_packet(packet, io);
         }
         match self.backlog.push(packet, self.mss(), self.config.own, self.config.peer) {
@@ -69,10 +73,17 @@ impl Link {
 
     /// Sends as many waiting packets as the window has room for.
     pub(super) fn advance_backlog(&mut self, io: &mut LinkIo<'_>) {
-        while self.transmit.has_room(self.window.size()) {
+        while self.backlog.first().is_some_and(|packet| self.has_room_for(packet.user())) {
             let Some(packet) = self.backlog.pop() else { return };
             self.transmit_packet(packet, io);
         }
+    }
+
+    /// True if the window has room. Fragments are many at a time by themselves; others are paced.
+    fn has_room_for(&self, user: User) -> bool {
+        let window = self.window.size();
+        let paced = || self.pace.limit(self.config.min_window);
+        self.transmit.has_room(if user == User::Fragmenter { window } else { window.min(paced()) })
     }
 
     /// After packets were acknowledged: window, backlog, wake-ups.

@@ -48,6 +48,7 @@ impl Link {
 
     fn supervise(&mut self, io: &mut LinkIo<'_>) {
         self.sample_profile();
+        self.pace.tick();
         if self.monitor.reset {
             return self.fail_because(DownReason::Monitor, io);
         }

@@ -114,6 +114,12 @@ impl Peer {
         Some(self.slot(self.active_bearer(selector)?)?.link.mss())
     }
 
+    /// True if packets wait on the link of this selector.
+    pub(crate) fn has_backlog(&self, selector: u32) -> bool {
+        let slot = self.active_bearer(selector).and_then(|bearer| self.slot(bearer));
+        slot.is_some_and(|slot| slot.link.queue_lengths().1 > 0)
+    }
+
     /// Room for one more link?
     pub(crate) fn can_link(&self) -> bool {
         self.slots.iter().flatten().count() < MAX_LINKS_PER_PEER

@@ -98,6 +98,8 @@ pub(crate) struct Switch {
     /// Changes of the binding table, for the topology server.
     pub(crate) changes: VecDeque<Change>,
     pub(crate) frames: FrameBatch,
+    /// A message was queued behind a link's window since somebody asked.
+    pub(crate) backlogged: bool,
     pub(crate) events: VecDeque<Event>,
     stats: SwitchStats,
 }
@@ -134,6 +136,7 @@ impl Switch {
             woken: VecDeque::new(),
             changes: VecDeque::new(),
             frames: FrameBatch::default(),
+            backlogged: false,
             events: VecDeque::new(),
             stats: SwitchStats::default(),
         };

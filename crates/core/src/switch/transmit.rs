@@ -75,7 +75,12 @@ impl Switch {
         message: Message,
         selector: u32,
     ) -> Result<Submitted, SubmitError> {
-        let sent = self.with_peer(now, to, |peer, ctx| peer.send(message, selector, ctx)).flatten();
+        let sent = self.with_peer(now, to, |peer, ctx| {
+            let sent = peer.send(message, selector, ctx);
+            (sent, peer.has_backlog(selector))
+        });
+        let (sent, waits) = sent.unwrap_or((None, false));
+        self.backlogged |= waits;
         match sent {
             None => Err(SubmitError::Unreachable),
             Some(Ok(Accepted::Sent)) => Ok(Submitted::Done),

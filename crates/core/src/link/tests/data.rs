@@ -146,7 +146,7 @@ fn the_window_grows_to_8191_on_any_medium() {
         let mut widest = 0;
         let mut n = 0;
         for _ in 0..40 {
-            while pair.send(0, numbered(A, n, 1000)) == Ok(Accepted::Sent) {
+            while pair.send(0, numbered(A, n, 20_000)) == Ok(Accepted::Sent) {
                 n += 1;
             }
             pair.run(2);
