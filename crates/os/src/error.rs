@@ -20,7 +20,10 @@ pub struct OsError {
 impl OsError {
     /// An error of `what` (an infinitive, such as "open a packet socket on") done to `object`.
     pub fn new(what: &'static str, object: impl fmt::Display, cause: impl Into<io::Error>) -> OsError {
-        OsError { what, object: object.to_string(), cause: cause.into(), remedy: None }
+        let cause = cause.into();
+        let starved = matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        let remedy = starved.then_some("raise the limit of open files: `ulimit -n`");
+        OsError { what, object: object.to_string(), cause, remedy }
     }
 
     /// Adds what the user can do about it.

@@ -40,12 +40,7 @@ pub struct Pollable {
 impl Pollable {
     /// A descriptor that is writable and not readable.
     pub fn new() -> Result<Pollable> {
-        let failed = |errno: Errno| {
-            OsError::new("create", "a pollable descriptor", errno).with_remedy_for(
-                std::io::Error::from(Errno::MFILE).kind(),
-                "raise the limit of open files (`ulimit -n`)",
-            )
-        };
+        let failed = |errno: Errno| OsError::new("create", "a pollable descriptor", errno);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(failed)?;
         // The kernel rounds up to its minimum.

@@ -43,8 +43,21 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("utipc: {error:#}");
+            eprintln!("utipc: {}", one_line(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// What failed and why, outermost first; causes that the text before them has told already are left out.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(|cause| cause.to_string()) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line.replace('\n', " ")
 }

@@ -69,6 +69,14 @@ fn measurements_have_the_promised_shape() {
 
 #[test]
 fn errors_are_one_line_and_usage_is_told_apart() {
+    // A process that may open hardly any file.
+    let program = env!("CARGO_BIN_EXE_utipc");
+    let starved =
+        Command::new("sh").args(["-c", &format!("ulimit -n 7; exec {program} demo")]).output().unwrap();
+    let error = text(&starved.stderr);
+    assert_eq!(starved.status.code(), Some(1), "{error}");
+    assert!(error.starts_with("utipc: start node "), "{error}");
+    assert_eq!((error.lines().count(), error.matches("Too many open files").count()), (1, 1), "{error}");
     let usage = utipc(&["bench", "latency", "--size", "0"]);
     assert_eq!(usage.status.code(), Some(2));
     assert_eq!(utipc(&["no-such-command"]).status.code(), Some(2));

@@ -169,3 +169,31 @@ fn a_stream_can_wait_for_a_full_buffer() {
     server.socket().set_receive_timeout(Some(Duration::from_millis(300)));
     assert_eq!(server.socket().receive_with(&mut buffer, all).unwrap().len, 4);
 }
+
+#[test]
+fn a_bad_wire_loses_nothing() {
+    use utipc::bearers::{Direction, Faults, Middleware};
+    const MESSAGES: u32 = 2000;
+    let [red, blue] = common::builders();
+    let (handle, control) = std::sync::mpsc::channel();
+    let red = red.middleware(move |bearer| {
+        let middleware = Middleware::new(bearer, 7).unwrap();
+        handle.send(middleware.control()).unwrap();
+        Box::new(middleware)
+    });
+    let [red, blue] = common::join([red.address(utipc::NodeAddr(1)), blue.address(utipc::NodeAddr(2))]);
+    let control = control.recv().unwrap();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    for direction in [Direction::Send, Direction::Receive] {
+        let reorder_ppm = 20_000;
+        control.set(direction, Faults { reorder_ppm, duplicate_ppm: 10_000, ..Faults::loss(5) });
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| (0..MESSAGES).for_each(|i| client.send(&i.to_be_bytes()).unwrap()));
+        for i in 0..MESSAGES {
+            assert_eq!(server.receive().unwrap().data, i.to_be_bytes());
+        }
+    });
+    assert!(control.counters(Direction::Send).dropped > 0, "the wire was good");
+    assert_eq!(red.counters().links_down, 0);
+}
