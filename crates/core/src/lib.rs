@@ -18,6 +18,10 @@ pub mod monitor;
 pub mod names;
 pub mod node;
 pub mod outbox;
+#[cfg(feature = "planted-faults")]
+pub mod planted;
+#[cfg(not(feature = "planted-faults"))]
+mod planted;
 pub mod rng;
 pub mod socket;
 pub mod stack;

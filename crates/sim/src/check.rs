@@ -45,6 +45,9 @@ pub enum Broken {
     /// A topology subscriber was told something untrue, or not told.
     #[error("topology: {0}")]
     Topology(String),
+    /// A socket waits for something that will not come.
+    #[error("stalled: {0}")]
+    Stalled(String),
     /// A queue outgrew its limit.
     #[error("memory: {0}")]
     Memory(String),

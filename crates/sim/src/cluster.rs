@@ -24,6 +24,13 @@ pub(crate) enum Action {
         node: usize,
         incarnation: u64,
     },
+    /// An application that has much to send on a connection goes on.
+    Pour {
+        node: usize,
+        incarnation: u64,
+        port: u32,
+        left: u32,
+    },
     /// A slow application reads its socket.
     Read {
         node: usize,
@@ -229,7 +236,11 @@ impl Cluster {
                 self.read(node, port)?;
                 self.flush(node)
             }
-            Action::Act { .. } | Action::Read { .. } => Ok(()),
+            Action::Pour { node, incarnation, port, left } if is_current(self, node, incarnation) => {
+                self.pour(node, port, left)?;
+                self.flush(node)
+            }
+            Action::Act { .. } | Action::Read { .. } | Action::Pour { .. } => Ok(()),
         }
     }
 
@@ -254,7 +265,8 @@ impl Cluster {
             Fault::Start(node) if self.hosts[node].running.is_none() => {
                 let seed = self.rng.next_u64();
                 self.hosts[node].start(self.now, self.style, &self.config, seed);
-                for other in 0..self.config.nodes {
+                // A first contact must hold at once; that of a node that comes back may suffer from what went before.
+                for other in (0..self.config.nodes).filter(|_| self.hosts[node].incarnation > 1) {
                     self.contacts.heal(self.now, node, other);
                 }
                 self.flush(node)?;

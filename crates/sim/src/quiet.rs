@@ -42,6 +42,7 @@ impl Cluster {
         self.connections.unsettled(self.now, &self.contacts).map_err(|b| self.broken(0, b))?;
         self.tables_agree()?;
         self.subscribers_know()?;
+        self.nobody_waits()?;
         self.memory_is_bounded()
     }
 
@@ -100,6 +101,23 @@ impl Cluster {
                 };
                 if *asked {
                     believed.check(&table).map_err(|b| self.broken(host.index, b))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything was read and acknowledged: each socket may send again.
+    fn nobody_waits(&self) -> Result<(), Violation> {
+        for host in &self.hosts {
+            let Some(running) = &host.running else { continue };
+            for (port, endpoint) in running.stack.sockets() {
+                let sends = !matches!(running.roles.get(&port), None | Some(Role::Listener));
+                if sends && !endpoint.readiness().writable {
+                    let why = endpoint.wait_reason();
+                    let what =
+                        format!("socket {port} of node {} cannot send after quiet: {why:?}", host.index);
+                    return Err(self.broken(host.index, Broken::Stalled(what)));
                 }
             }
         }

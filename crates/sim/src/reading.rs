@@ -1,6 +1,6 @@
 //! What applications read, and how they learn that a connection is over.
 
-use utipc_core::socket::{AcceptError, RecvError, State as SocketState};
+use utipc_core::socket::{AcceptError, RecvError, SocketOption, State as SocketState};
 use utipc_core::topology::{ByteOrder, TopologyEvent};
 use utipc_core::wire::ErrorCode;
 use utipc_core::{RecvOptions, ServiceRange};
@@ -14,6 +14,11 @@ use crate::subscribers::{WATCHED, wish};
 
 /// Longest time that a slow application leaves its socket unread, milliseconds.
 const SLOW_MS: u64 = 150;
+/// Longest time that an application sleeps.
+const ASLEEP_MS: u64 = 4000;
+/// Most that may wait unread on a connection, bytes: the window of 512 KiB and one message, with what the node needs
+/// to keep them.
+const MAX_UNREAD: u32 = 2 * (512 + 66) * 1024;
 /// Largest message.
 const BUFFER: usize = 66_060;
 
@@ -35,7 +40,8 @@ impl Cluster {
         }
         if self.busy && self.rng.below(12) == 0 {
             let incarnation = self.hosts[node].incarnation;
-            let after = self.rng.below(SLOW_MS);
+            let longest = if self.rng.below(8) == 0 { ASLEEP_MS } else { SLOW_MS };
+            let after = self.rng.below(longest);
             self.plan(self.now.plus_millis(after), Action::Read { node, incarnation, port });
             return Ok(());
         }
@@ -147,7 +153,18 @@ impl Cluster {
         }
     }
 
+    /// The other end may have sent its window and one message more.
+    fn check_unread(&self, node: usize, port: u32) -> Result<(), Broken> {
+        let endpoint = self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port));
+        let used = endpoint.and_then(|e| e.option(SocketOption::ReceiveQueueUsed).ok()).unwrap_or(0);
+        if used <= MAX_UNREAD {
+            return Ok(());
+        }
+        Err(Broken::Memory(format!("{used} bytes unread on a connection of node {node}, beyond its window")))
+    }
+
     fn read_connection(&mut self, node: usize, port: u32, id: u64, end: usize) -> Result<(), Broken> {
+        self.check_unread(node, port)?;
         if !self.follow(node, port, id) {
             return Ok(());
         }

@@ -20,6 +20,14 @@ const INSTANCES: u64 = 60;
 const SEQPACKET_SERVER: u32 = 2000;
 /// The same of the STREAM server.
 const STREAM_SERVER: u32 = 2001;
+/// Longest flood, messages.
+const FLOOD: u64 = 300;
+/// One burst in so many is a flood.
+const FLOOD_ONCE_IN: u64 = 60;
+/// Times that an application which has much to send goes on, and what it sends each time at most.
+const POUR: u32 = 40;
+const POUR_PIECES: usize = 8;
+const POUR_PIECE: usize = 20_000;
 /// Connectionless sockets of one node.
 const MAX_DATAGRAM_SOCKETS: usize = 4;
 /// Connections that one node has made at a time.
@@ -81,7 +89,8 @@ impl Cluster {
             71..73 => self.replace_socket(node)?,
             73..78 => self.open_connection(node)?,
             78..96 => self.use_connection(node)?,
-            96..98 => self.close_connection(node)?,
+            96 => self.close_connection(node)?,
+            97 => self.begin_pouring(node),
             98 => self.force_method(node),
             _ => {
                 let server = self.rng.below(self.config.nodes as u64) as usize;
@@ -100,6 +109,12 @@ impl Cluster {
         let most = [200, 200, 200, 1300, 1300, 4000, 4000, 66_000][self.rng.below(8) as usize];
         let most = if self.rng.below(4) > 0 { most.min(4000) } else { most };
         HEADER + self.rng.below(most - HEADER as u64) as usize
+    }
+
+    /// Messages to send in a row: mostly a few, now and then more than any queue or window holds.
+    fn draw_burst(&mut self, most: u64) -> u64 {
+        let most = if self.rng.below(FLOOD_ONCE_IN) == 0 { FLOOD } else { most };
+        1 + self.rng.below(most)
     }
 
     fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
@@ -224,7 +239,7 @@ impl Cluster {
         let to = self.datagrams.last_closed().filter(|_| self.rng.below(20) == 0).unwrap_or(to);
         let target = self.datagrams.get(to);
         let (port, there) = (target.port, target.node);
-        for _ in 0..1 + self.rng.below(12) {
+        for _ in 0..self.draw_burst(12) {
             match self.send(node, from, Class::Unicast, Destination::Port(port)) {
                 Ok(()) => {
                     let epoch = self.contacts.epoch(node, there);
@@ -259,7 +274,7 @@ impl Cluster {
         let own = self.own_sockets(node);
         let Some(from) = self.pick(&own) else { return Ok(()) };
         let range = self.draw_range();
-        for _ in 0..1 + self.rng.below(6) {
+        for _ in 0..self.draw_burst(6) {
             // Whoever stands in the sender's table is owed a copy.
             let table = self.hosts[node].running.as_ref().map(|r| r.stack.bindings()).unwrap_or_default();
             let listed = table.iter().filter(|b| b.range.overlaps(&range));
@@ -335,6 +350,10 @@ impl Cluster {
     /// What an end of a connection sends next.
     fn next_piece(&mut self, id: u64, end: usize) -> Vec<u8> {
         let len = self.draw_len();
+        self.piece_of(id, end, len)
+    }
+
+    fn piece_of(&self, id: u64, end: usize, len: usize) -> Vec<u8> {
         let (stream, sent) = (self.connections.stream(id, end), self.connections.get(id).sent[end]);
         if self.connections.get(id).kind == SocketKind::Stream {
             let mut data = vec![0; len];
@@ -363,7 +382,7 @@ impl Cluster {
     fn use_connection(&mut self, node: usize) -> Result<(), Violation> {
         let ends = self.own_ends(node);
         let Some((port, id, end)) = self.pick(&ends) else { return Ok(()) };
-        for _ in 0..1 + self.rng.below(10) {
+        for _ in 0..self.draw_burst(10) {
             let data = self.next_piece(id, end);
             let now = self.now;
             let Some(running) = self.running(node) else { return Ok(()) };
@@ -372,6 +391,32 @@ impl Cluster {
                 Err(_) => break,
             }
         }
+        Ok(())
+    }
+
+    fn begin_pouring(&mut self, node: usize) {
+        let ends = self.own_ends(node);
+        if let Some((port, ..)) = self.pick(&ends) {
+            let incarnation = self.hosts[node].incarnation;
+            self.plan(self.now, Action::Pour { node, incarnation, port, left: POUR });
+        }
+    }
+
+    /// Sends on a connection until it would block, and again a little later.
+    pub(crate) fn pour(&mut self, node: usize, port: u32, left: u32) -> Result<(), Violation> {
+        let end = self.own_ends(node).into_iter().find(|(p, ..)| *p == port);
+        let Some((_, id, end)) = end.filter(|_| self.busy && left > 0) else { return Ok(()) };
+        for _ in 0..POUR_PIECES {
+            let data = self.piece_of(id, end, POUR_PIECE);
+            let now = self.now;
+            let Some(running) = self.running(node) else { return Ok(()) };
+            match running.stack.send(now, port, &data, None) {
+                Ok(amount) => self.count_sent(id, end, amount),
+                Err(_) => break,
+            }
+        }
+        let incarnation = self.hosts[node].incarnation;
+        self.plan(self.now.plus_millis(3), Action::Pour { node, incarnation, port, left: left - 1 });
         Ok(())
     }
 

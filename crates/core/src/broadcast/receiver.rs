@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::addr::{ClusterId, NodeAddr};
 use crate::limits::{MAX_WINDOW, capability};
 use crate::link::{Arrival, Carrier, ReceiveQueue, Unpacker};
+use crate::planted::{self, Fault};
 use crate::wire::{GapBlock, Message, MessageType, User, View, seq};
 
 /// Packets received without telling the sender before a STATE may be due. Spec: tipc.md §7.3.
@@ -101,6 +102,9 @@ impl BroadcastReceiver {
 
     /// Contact with the peer is lost: closed, and everything forgotten.
     pub fn reset(&mut self) {
+        if planted::active(Fault::BroadcastNotReset) {
+            return;
+        }
         let stats = self.stats;
         *self = Self { stats, ..Self::new(self.own, self.capabilities) };
     }
@@ -189,7 +193,8 @@ impl BroadcastReceiver {
     /// Everything up to this packet is received: the broadcast ack of every packet to the peer.
     #[must_use]
     pub fn ack(&self) -> u16 {
-        self.queue.rcv_nxt().wrapping_sub(1)
+        let ahead = u16::from(planted::active(Fault::BroadcastAckBeyond));
+        self.queue.rcv_nxt().wrapping_sub(1).wrapping_add(ahead)
     }
 
     /// Packets missing after [`Self::ack`], at most 1023: the broadcast gap of a STATE to the peer.
@@ -225,7 +230,8 @@ impl BroadcastReceiver {
     }
 
     fn start(&mut self, last_bcast: u16) {
-        let first = last_bcast.wrapping_add(1);
+        let late = u16::from(planted::active(Fault::BroadcastSyncOffByOne));
+        let first = last_bcast.wrapping_add(1).wrapping_add(late);
         self.queue = ReceiveQueue::new(first);
         self.announced = first;
     }

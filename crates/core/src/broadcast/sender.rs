@@ -11,6 +11,7 @@ use crate::addr::{ClusterId, Importance, NodeAddr};
 use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE};
 use crate::link::{Backlog, Fragments, Level, Queued, TransmitQueue, Wakeup};
 use crate::outbox::{BearerId, FrameBatch, Target};
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{GapBlock, INTERNAL_HEADER, Message, User, View, seq};
 
@@ -411,6 +412,7 @@ impl BroadcastSender {
         let owed = self.transmit.range_mut(first, last);
         let done = owed.filter_map(|sent| {
             let settled = sent.extra.remove(slot) && sent.extra.is_empty();
+            let settled = settled || planted::active(Fault::BroadcastAckedByOne);
             settled.then(|| sent.message.seqno())
         });
         let done: Vec<u16> = done.collect();

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::config::Wakeup;
 use crate::addr::{Importance, NodeAddr};
+use crate::planted::{self, Fault};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
 
 /// Packets in one backlog, whatever their level: a bound should a port ignore congestion.
@@ -130,7 +131,7 @@ impl Backlog {
 
     /// Wakes ports whose level has room, at most as many as there is room for.
     pub(crate) fn wake(&mut self, out: &mut Vec<Wakeup>) {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() || planted::active(Fault::LostWakeup) {
             return;
         }
         let mut room = self.levels.map(|l| l.limit.saturating_sub(l.len));

@@ -4,6 +4,7 @@ use super::backlog::Level;
 use super::unpack::may_be_inside;
 use crate::addr::NodeAddr;
 use crate::limits::MAX_MESSAGE;
+use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, User, View};
 
 /// Type of the first fragment of a message.
@@ -111,7 +112,12 @@ impl Reassembly {
                 if bytes.len() + slice.len() > MAX_MESSAGE {
                     return Err(FragmentFault::TooLarge);
                 }
-                bytes.extend_from_slice(slice);
+                if planted::active(Fault::FragmentOrder) && kind == MIDDLE {
+                    let at = bytes.len() / 2;
+                    bytes.splice(at..at, slice.iter().copied());
+                } else {
+                    bytes.extend_from_slice(slice);
+                }
                 if kind == LAST {
                     return Message::from_vec(bytes).map(Some).map_err(|_| FragmentFault::Invalid);
                 }

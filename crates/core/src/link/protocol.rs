@@ -2,6 +2,7 @@
 
 use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS, capability};
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{
     GapBlock, GapRecord, INTERFACE_NAME_LEN, INTERNAL_HEADER, InterfaceName, LinkProtocolType, Message, User,
@@ -43,7 +44,8 @@ impl Link {
         let session = msg.session();
         match msg.link_type() {
             LinkProtocolType::Reset => {
-                self.is_setup(msg) && (!self.in_session || seq::gt(session, self.peer_session))
+                let fresh = seq::gt(session, self.peer_session) || planted::active(Fault::StaleSession);
+                self.is_setup(msg) && (!self.in_session || fresh)
             }
             LinkProtocolType::Activate => {
                 self.is_setup(msg) && (!self.in_session || !seq::lt(session, self.peer_session))

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::limits::MAX_WINDOW;
+use crate::planted::{self, Fault};
 use crate::wire::{GapBlock, MAX_GAP_BLOCKS, Message, View};
 
 /// Bytes of packets that came too early and are kept, per sender: beyond it they are dropped, to be sent again. Spec: tipc.md §14.2.
@@ -66,6 +67,9 @@ impl ReceiveQueue {
             return Arrival::InOrder;
         }
         if offset > MAX_WINDOW {
+            if planted::active(Fault::DuplicateNotDropped) {
+                return Arrival::InOrder;
+            }
             return Arrival::Duplicate;
         }
         self.defer(usize::from(offset), packet.size(), || packet.to_message())
@@ -98,7 +102,8 @@ impl ReceiveQueue {
         if self.count == 0 {
             return 0;
         }
-        self.deferred.iter().take_while(|slot| slot.is_none()).count() as u16
+        let missing = self.deferred.iter().take_while(|slot| slot.is_none()).count() as u16;
+        if planted::active(Fault::GapOffByOne) { missing - 1 } else { missing }
     }
 
     /// What is known beyond the first gap, at most [`MAX_GAP_BLOCKS`] blocks; empty if nothing is deferred.
@@ -116,7 +121,9 @@ impl ReceiveQueue {
             expected = Some(seqno.wrapping_add(1));
         }
         if let Some(expected) = expected {
-            blocks.push((expected.wrapping_sub(1), 0));
+            let last =
+                if planted::active(Fault::GapBlockOffByOne) { expected } else { expected.wrapping_sub(1) };
+            blocks.push((last, 0));
         }
         blocks
     }

@@ -3,6 +3,7 @@
 use super::backlog::{Level, MAX_BACKLOG, Queued};
 use super::fragment::Fragments;
 use super::{Accepted, DownReason, Link, LinkIo, SendFault, Wakeup};
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{Message, User};
 
@@ -100,7 +101,8 @@ impl Link {
     }
 
     fn transmit_packet(&mut self, mut packet: Message, io: &mut LinkIo<'_>) {
-        packet.set_ack(self.rcv_nxt().wrapping_sub(1));
+        let ahead = u16::from(planted::active(Fault::AckBeyond));
+        packet.set_ack(self.rcv_nxt().wrapping_sub(1).wrapping_add(ahead));
         packet.set_bcast_ack(io.bcast.ack);
         self.unacked = 0;
         self.stats.tx_packets += 1;

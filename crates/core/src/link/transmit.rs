@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::limits::MAX_WINDOW;
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{GapBlock, Message, seq};
 
@@ -22,7 +23,7 @@ pub(crate) struct Sent<T> {
 impl<T> Sent<T> {
     /// True, and noted, if the packet may be sent again now: at most once in `spacing_ms`.
     pub(crate) fn retransmit(&mut self, now: Time, spacing_ms: u64) -> bool {
-        if now < self.next_retransmit {
+        if now < self.next_retransmit || planted::active(Fault::NoRetransmission) {
             return false;
         }
         self.next_retransmit = now.plus_millis(spacing_ms);

@@ -7,6 +7,7 @@ use thiserror::Error;
 use super::MAX_WAITING_UPDATES;
 use super::table::{Change, NameTable, PublishError};
 use crate::addr::{Binding, NodeAddr, PortId, Scope};
+use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem, User, View, seq};
 
 /// Message type: bindings made.
@@ -36,13 +37,14 @@ impl Distributor {
     /// is (destination node 0), or copy it to each peer with the destination set. Every one made must be sent, or the
     /// peers wait for it.
     pub fn announce(&mut self, own: NodeAddr, change: &Change) -> Option<Message> {
-        if change.binding.scope == Scope::Node {
+        if change.binding.scope == Scope::Node || !change.up && planted::active(Fault::WithdrawalLost) {
             return None;
         }
         let kind = if change.up { PUBLICATION } else { WITHDRAWAL };
         let mut message = build(kind, own, NodeAddr::NONE, &NameItem::from(&change.binding).to_bytes());
         message.set_name_seqno(self.next);
-        self.next = self.next.wrapping_add(1);
+        let skip = planted::active(Fault::NameNumberSkipped) && self.next % 8 == 5;
+        self.next = self.next.wrapping_add(if skip { 2 } else { 1 });
         Some(message)
     }
 
@@ -51,7 +53,10 @@ impl Distributor {
     #[must_use]
     pub fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
         let per_message = (mss.saturating_sub(INTERNAL_HEADER) / NAME_ITEM_LEN).max(1);
-        let own = table.own_cluster_bindings();
+        let mut own = table.own_cluster_bindings();
+        if planted::active(Fault::BulkLacksLast) {
+            own.pop();
+        }
         let mut messages: Vec<Message> = own
             .chunks(per_message)
             .map(|part| {

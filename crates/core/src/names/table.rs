@@ -10,6 +10,7 @@ use super::{MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::collections::{Arena, FixedMap, SeededState, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
+use crate::planted::{self, Fault};
 
 /// A binding came or went. Changes must reach subscribers in the order in which they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -483,7 +484,9 @@ impl NameTable {
             }
         });
         out.sort_unstable();
-        out.dedup();
+        if !planted::active(Fault::CopyPerBinding) {
+            out.dedup();
+        }
     }
 
     /// What a new subscription to `range` is told first: with `each_port` every overlapping binding, else the oldest

@@ -1,6 +1,7 @@
 //! Flow control of a connection: what the peer may still be sent, what it must be told. Spec: tipc.md §8.5.
 
 use crate::limits::capability;
+use crate::planted::{self, Fault};
 use crate::wire::blocks;
 
 /// Window of either side until it is told another one, blocks: 512 KiB / 1024 / 4.
@@ -51,8 +52,8 @@ impl Flow {
     }
 
     /// True if nothing more may be sent; one message may overshoot.
-    pub(super) const fn is_congested(&self) -> bool {
-        self.unacked > self.send_window
+    pub(super) fn is_congested(&self) -> bool {
+        !planted::active(Fault::WindowIgnored) && self.unacked > self.send_window
     }
 
     pub(super) const fn unacked(&self) -> u32 {
@@ -81,7 +82,10 @@ impl Flow {
     }
 
     /// The application consumed a message of `bytes`; true if the peer must be told now.
-    pub(super) const fn consume(&mut self, bytes: usize) -> bool {
+    pub(super) fn consume(&mut self, bytes: usize) -> bool {
+        if bytes < 1024 && planted::active(Fault::FlowControlLeak) {
+            return false;
+        }
         self.consumed = self.consumed.saturating_add(self.cost(bytes));
         self.consumed >= self.receive_window / ACK_RATE
     }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::addr::NodeAddr;
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::Message;
 
@@ -129,7 +130,8 @@ impl Twins {
         let Some(twin) = first.and_then(|i| self.remove(i)) else {
             return Filtered::Deliver(msg);
         };
-        let mut out = vec![if msg.data().is_empty() { twin } else { msg }];
+        let keep_twin = msg.data().is_empty() != planted::active(Fault::WrongTwin);
+        let mut out = vec![if keep_twin { twin } else { msg }];
         self.drain_sender(&mut out, 0);
         out.retain(|m| !m.data().is_empty());
         Filtered::Release(out)

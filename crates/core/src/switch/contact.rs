@@ -8,6 +8,7 @@ use crate::limits::LINK_STATE;
 use crate::link::{BcastStamp, DownReason, Link};
 use crate::node::peer::{Ctx, Notice, Peer};
 use crate::outbox::BearerId;
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER, User};
 
@@ -112,11 +113,15 @@ impl Switch {
             member.names.reset();
             member.peer.delivered.clear();
         }
-        let gone = self.table.withdraw_node(addr);
-        self.changes.extend(gone);
+        if !planted::active(Fault::NodeBindingsStay) {
+            let gone = self.table.withdraw_node(addr);
+            self.changes.extend(gone);
+        }
         let broken = self.connected_to.range((addr, 0)..=(addr, u32::MAX)).map(|(_, port)| *port);
         for port in broken.collect::<Vec<u32>>() {
-            if let Some(peer) = self.connections.get(&port).copied() {
+            if let Some(peer) = self.connections.get(&port).copied()
+                && !planted::active(Fault::ConnectionsStay)
+            {
                 self.local.push_back((port, no_node(peer, port)));
             }
         }

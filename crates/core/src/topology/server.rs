@@ -10,6 +10,7 @@ use super::{
     MAX_WAITING_EVENTS,
 };
 use crate::addr::{Binding, PortId, Scope, ServiceRange};
+use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{
     ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, encode_event,
@@ -246,7 +247,8 @@ impl TopologyServer {
         let Some(same_type) = self.services.get(&binding.range.service) else { return };
         let kind = if up { EventKind::Published } else { EventKind::Withdrawn };
         let told = same_type.iter().rev().filter_map(|id| self.subscriptions.get(id));
-        let told = told.filter(|e| e.wants(binding, edge));
+        let silent = planted::active(Fault::SilentWithdrawal) && !up && !edge;
+        let told = told.filter(|e| !silent && e.wants(binding, edge));
         let events: Vec<_> = told
             .map(|e| (e.connection, encode_event(kind, binding.range, binding.port, &e.raw, e.order)))
             .collect();

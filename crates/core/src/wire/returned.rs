@@ -3,13 +3,14 @@
 use super::{BASIC_HEADER, ErrorCode, Message, SHORT_HEADER};
 use crate::addr::NodeAddr;
 use crate::limits::MAX_RETURNED_DATA;
+use crate::planted::{self, Fault};
 
 /// Turns `msg`, which cannot be delivered on node `own` for the reason `code`, into the message that goes back to
 /// its sender, whose node is its destination node then. `None` if it must be dropped instead: because its sender
 /// wants that, or because it is itself on its way back.
 #[must_use]
 pub fn reverse(own: NodeAddr, msg: Message, code: ErrorCode) -> Option<Message> {
-    if msg.dest_droppable() || msg.error_code() != ErrorCode::Ok {
+    if planted::active(Fault::ReturnLost) || msg.dest_droppable() || msg.error_code() != ErrorCode::Ok {
         return None;
     }
     let (from, to) = (msg.origin_port(), msg.dest_port());
