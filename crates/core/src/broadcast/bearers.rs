@@ -63,8 +63,8 @@ impl Bearers {
 
     /// True if a broadcast costs one frame: the medium copies it.
     pub(super) fn has_broadcast(&self) -> bool {
-        let targets: Vec<BearerId> = self.targets().collect();
-        self.used().filter(|(id, _)| targets.contains(id)).all(|(_, slot)| slot.has_broadcast)
+        let target = |id: BearerId| self.primary.is_none_or(|primary| id == primary);
+        self.used().filter(|(id, _)| target(*id)).all(|(_, slot)| slot.has_broadcast)
     }
 
     fn used(&self) -> impl Iterator<Item = (BearerId, &Bearer)> {

@@ -238,11 +238,12 @@ impl BroadcastSender {
         }
         let level = Level::of(message.view());
         let mut accepted = Accepted::Sent;
-        if self.backlog.is_congested(level) {
+        if self.backlog.overflows(message.view()) {
             self.stats.congested += 1;
-            let Some(importance) = level.importance() else {
-                return Err(BroadcastFault::Overflow(self.backlog.usage(level).1));
-            };
+            return Err(BroadcastFault::Overflow(self.backlog.len()));
+        }
+        if let Some(importance) = level.importance().filter(|_| self.backlog.is_congested(level)) {
+            self.stats.congested += 1;
             self.register(message.view(), importance);
             accepted = Accepted::Congested;
         }
@@ -257,6 +258,12 @@ impl BroadcastSender {
             self.enqueue(now, piece, frames);
         }
         Ok(accepted)
+    }
+
+    /// Wakes those for whom there is room. Call it now and then: a socket that was woken need not send, and then no
+    /// acknowledgement wakes the next one.
+    pub fn wake(&mut self, io: &mut BroadcastIo<'_>) {
+        self.backlog.wake(io.wakeups);
     }
 
     /// Takes what `peer` says of its reception: everything up to `ack`, then `gap` missing, then `blocks`.

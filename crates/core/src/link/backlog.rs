@@ -1,7 +1,7 @@
 //! Packets that wait for room in the window, per level of importance, and who waits for the backlog to shrink.
 //! Spec: tipc.md §5.7, §5.10.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::config::Wakeup;
 use crate::addr::{Importance, NodeAddr};
@@ -70,7 +70,9 @@ pub(crate) struct Backlog {
     /// Packets that have left since the start: the position of the front.
     popped: u64,
     levels: [LevelState; Level::COUNT],
-    waiting: VecDeque<Wakeup>,
+    /// Ports that wait, by importance.
+    waiting: [VecDeque<u32>; Level::COUNT],
+    is_waiting: BTreeSet<(usize, u32)>,
 }
 
 impl Backlog {
@@ -80,7 +82,8 @@ impl Backlog {
             queue: VecDeque::new(),
             popped: 0,
             levels: [LevelState::default(); Level::COUNT],
-            waiting: VecDeque::new(),
+            waiting: Default::default(),
+            is_waiting: BTreeSet::new(),
         };
         backlog.set_limits(min_window, mtu);
         backlog
@@ -117,36 +120,54 @@ impl Backlog {
         len >= limit
     }
 
+    /// True if a message of the node itself finds no room: the sequence cannot go on without it. Name messages have all
+    /// the room there is, since one that is missing puts the tables out of step for good, and a bulk is large.
+    pub(crate) fn overflows(&self, message: View<'_>) -> bool {
+        let level = Level::of(message);
+        let is_full = match message.user() {
+            User::NameDistributor => self.queue.len() >= MAX_BACKLOG,
+            _ => self.is_congested(level),
+        };
+        is_full && level.importance().is_none()
+    }
+
     /// Notes that a port waits for room at a level.
     pub(crate) fn register(&mut self, wakeup: Wakeup) {
-        if !self.waiting.contains(&wakeup) {
-            self.waiting.push_back(wakeup);
+        let level = wakeup.importance as usize;
+        if self.is_waiting.insert((level, wakeup.port))
+            && let Some(ports) = self.waiting.get_mut(level)
+        {
+            ports.push_back(wakeup.port);
         }
     }
 
     /// Ports that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.is_waiting.len()
     }
 
     /// Wakes ports whose level has room, at most as many as there is room for.
     pub(crate) fn wake(&mut self, out: &mut Vec<Wakeup>) {
-        if self.waiting.is_empty() || planted::active(Fault::LostWakeup) {
-            return;
+        if !self.is_waiting.is_empty() && !planted::active(Fault::LostWakeup) {
+            let room = self.levels.map(|l| l.limit.saturating_sub(l.len));
+            self.wake_some(room, out);
         }
-        let mut room = self.levels.map(|l| l.limit.saturating_sub(l.len));
-        self.waiting.retain(|wakeup| {
-            let left = room.get_mut(wakeup.importance as usize).filter(|left| **left > 0);
-            let Some(left) = left else { return true };
-            *left -= 1;
-            out.push(*wakeup);
-            false
-        });
     }
 
     /// Wakes every port.
     pub(crate) fn wake_all(&mut self, out: &mut Vec<Wakeup>) {
-        out.extend(self.waiting.drain(..));
+        self.wake_some([usize::MAX; Level::COUNT], out);
+    }
+
+    /// Wakes as many ports of each level as `room` says, those that have waited longest.
+    fn wake_some(&mut self, room: [usize; Level::COUNT], out: &mut Vec<Wakeup>) {
+        for ((level, ports), room) in self.waiting.iter_mut().enumerate().zip(room) {
+            let Some(importance) = Importance::from_number(level as u32) else { continue };
+            for port in ports.drain(..room.min(ports.len())) {
+                self.is_waiting.remove(&(level, port));
+                out.push(Wakeup { port, importance });
+            }
+        }
     }
 
     /// Appends a packet, into a bundle of at most `mss` bytes from `own` to `dest` if it can join one.

@@ -41,16 +41,16 @@ impl Link {
 
     /// Decides by the backlog of the message's level whether its sender may go on.
     fn admit(&mut self, message: &Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
-        let level = Level::of(message.view());
+        if self.backlog.overflows(message.view()) {
+            self.fail_because(DownReason::Backlog, io);
+            return Err(SendFault::Overflow);
+        }
         if self.backlog.len() >= MAX_BACKLOG {
             return Err(SendFault::NoBuffers);
         }
-        if !self.backlog.is_congested(level) {
+        let level = Level::of(message.view());
+        let Some(importance) = level.importance().filter(|_| self.backlog.is_congested(level)) else {
             return Ok(Accepted::Sent);
-        }
-        let Some(importance) = level.importance() else {
-            self.fail_because(DownReason::Backlog, io);
-            return Err(SendFault::Overflow);
         };
         self.backlog.register(Wakeup { port: message.origin_port(), importance });
         self.stats.congestions += 1;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::MAX_WAITING_UPDATES;
 use super::table::{Change, NameTable, PublishError};
+use super::{MAX_WAITING_BYTES, MAX_WAITING_UPDATES};
 use crate::addr::{Binding, NodeAddr, PortId, Scope};
 use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem, User, View, seq};
@@ -138,6 +138,8 @@ pub struct NameReceiver {
     open: bool,
     next: u16,
     waiting: BTreeMap<u16, Message>,
+    /// Bytes of the messages that wait.
+    bytes: usize,
 }
 
 impl NameReceiver {
@@ -186,20 +188,23 @@ impl NameReceiver {
             self.next = number;
             self.open = true;
             self.waiting.retain(|waiting, _| seq::le(number, *waiting)); // part of the bulk already
+            self.bytes = self.waiting.values().map(|m| m.size()).sum();
         }
         if bulk || !message.name_numbered() {
             apply(peer, message.view(), table, changes, report);
         } else if self.open && seq::lt(number, self.next) || self.waiting.contains_key(&number) {
             report.repeated += 1;
-        } else if self.waiting.len() >= MAX_WAITING_UPDATES {
+        } else if self.waiting.len() >= MAX_WAITING_UPDATES || self.bytes > MAX_WAITING_BYTES {
             return Err(NamesOutOfStep { missing: self.next });
         } else {
+            self.bytes += message.size();
             self.waiting.insert(number, message);
         }
         while self.open
             && let Some(due) = self.waiting.remove(&self.next)
         {
             self.next = self.next.wrapping_add(1);
+            self.bytes -= due.size();
             apply(peer, due.view(), table, changes, report);
         }
         Ok(())

@@ -28,3 +28,5 @@ pub const MAX_BINDINGS: usize = 1 << 20;
 /// Name messages of one peer that wait for one with a lower number. Ours: far more than both link windows can hold
 /// back; a peer that exceeds it is out of step for good.
 pub const MAX_WAITING_UPDATES: usize = 16_384;
+/// Their size, bytes. Ours: a correct update has 60 bytes, a hostile one up to 66,040.
+pub const MAX_WAITING_BYTES: usize = 4 << 20;

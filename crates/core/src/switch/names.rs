@@ -86,27 +86,33 @@ impl Switch {
 
     /// To all linked peers: by broadcast if all of them number the updates, else a copy each.
     fn distribute(&mut self, now: Time, message: Message) {
-        let up: Vec<(NodeAddr, u16)> = self
-            .members
-            .0
-            .values()
-            .filter(|m| m.peer.is_up())
-            .map(|m| (m.peer.addr, m.peer.capabilities))
-            .collect();
-        let numbered = up.iter().all(|(_, caps)| caps & capability::NAMED_BCAST != 0);
+        let up = || self.members.0.values().map(|m| &m.peer).filter(|p| p.is_up());
+        let numbered = self.capabilities & capability::NAMED_BCAST != 0
+            || up().all(|peer| peer.has(capability::NAMED_BCAST));
         if numbered && self.policy != MulticastPolicy::Forced(Method::Replicast) {
-            self.send_broadcast(now, message).ok();
-            return;
+            return self.broadcast_update(now, message);
         }
-        for (addr, _) in up {
+        for addr in up().map(|peer| peer.addr).collect::<Vec<_>>() {
             let mut copy = message.clone();
             copy.set_dest_node(addr);
             self.send_to_peer(now, addr, copy, 0).ok();
         }
     }
 
+    /// An update that is missing puts the tables of all peers out of step: rather lose contact with those that hold the
+    /// queue up, and tell them everything anew.
+    fn broadcast_update(&mut self, now: Time, message: Message) {
+        if self.send_broadcast(now, message.clone()).is_err() {
+            for peer in self.bcast.blocking_peers().collect::<Vec<_>>() {
+                self.reset_peer(now, peer, DownReason::Broadcast);
+            }
+            self.send_broadcast(now, message).ok();
+        }
+    }
+
     pub(super) fn receive_names(&mut self, now: Time, addr: NodeAddr, message: Message) {
         let Some(member) = self.members.0.get_mut(&addr) else { return };
+        member.receiver.open_legacy();
         let mut changes = Vec::new();
         let mut report = NameReport::default();
         let result = member.names.receive(addr, message, &mut self.table, &mut changes, &mut report);

@@ -243,9 +243,43 @@ fn a_full_window_queues_bundles_and_stops_the_sender() {
 #[test]
 fn system_messages_beyond_the_limit_are_refused() {
     let mut s = sender_with(2..=2);
-    let names = || Message::build(User::NameDistributor, 0, 40, &[0; 1400]);
-    let refused = (0..10_000).find_map(|_| s.send(names()).err());
+    let dummy = || {
+        let mut dummy = multicast(0, 1400);
+        dummy.set_error_code(crate::wire::ErrorCode::NoPort);
+        dummy
+    };
+    let refused = (0..10_000).find_map(|_| s.send(dummy()).err());
     assert_eq!(refused, Some(BroadcastFault::Overflow(65_535 / (1500 / 20))));
+}
+
+/// A name update that is lost leaves a gap that nobody closes, so they have all the room there is.
+#[test]
+fn name_updates_have_more_room_but_not_without_end() {
+    let mut s = sender_with(2..=2);
+    s.tx.link_up(0, 130, true); // too small for bundles
+    let names = || Message::build(User::NameDistributor, 0, 40, &[0; 20]);
+    let sent = (0..100_000).take_while(|_| s.send(names()).is_ok()).count();
+    assert_eq!(sent, 50 + 65_535);
+}
+
+/// Those that are woken need not send; those behind them must not wait for ever.
+#[test]
+fn every_waiting_port_is_woken_in_time() {
+    let mut s = sender_with(2..=2);
+    let mut waiting = 0;
+    for port in 1..=400 {
+        let mut message = multicast(port, 1400);
+        message.set_origin_port(port);
+        waiting += usize::from(s.send(message) == Ok(Accepted::Congested));
+    }
+    assert_eq!(waiting, 250);
+    while s.ack(node(2), s.tx.last_sent(), 0, &[]) != Acknowledged::Ignored {}
+    for _ in 0..5 {
+        let io = &mut BroadcastIo { frames: &mut s.frames, wakeups: &mut s.wakeups };
+        s.tx.wake(io);
+    }
+    let ports: Vec<u32> = s.wakeups.iter().map(|w| w.port).collect();
+    assert_eq!(ports, (151..=400).collect::<Vec<_>>());
 }
 
 #[test]
