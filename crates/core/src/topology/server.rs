@@ -228,9 +228,11 @@ impl TopologyServer {
 
     /// Adds an event for a connection.
     fn queue(&mut self, connection: u32, event: [u8; EVENT_LEN]) -> Result<(), Close> {
-        let all = self.stats.waiting_events;
+        if self.stats.waiting_events >= MAX_ALL_WAITING_EVENTS {
+            self.close_slowest();
+        }
         let Some(owner) = self.connections.get_mut(&connection) else { return Ok(()) };
-        if owner.events.len() >= MAX_WAITING_EVENTS || all >= MAX_ALL_WAITING_EVENTS {
+        if owner.events.len() >= MAX_WAITING_EVENTS {
             return Err(Close::Overflow);
         }
         if owner.events.is_empty() {
@@ -239,6 +241,20 @@ impl TopologyServer {
         owner.events.push_back(event);
         self.stats.waiting_events += 1;
         Ok(())
+    }
+
+    /// All events together are too many: ends the connection to which most are owed, whoever asks for room.
+    fn close_slowest(&mut self) {
+        let slowest = self.connections.iter().max_by_key(|(_, c)| c.events.len()).map(|(port, _)| *port);
+        if let Some(slowest) = slowest {
+            self.close(slowest, Close::Overflow);
+        }
+    }
+
+    fn close(&mut self, connection: u32, why: Close) {
+        self.stats.closed_overflow += 1;
+        self.disconnect(connection);
+        self.closed.push_back((connection, why));
     }
 
     /// A binding came (`up`) or went. `edge`: it is the first of exactly its range, or was the last. Subscriptions of
@@ -259,9 +275,7 @@ impl TopologyServer {
 
     fn queue_or_close(&mut self, connection: u32, event: [u8; EVENT_LEN]) {
         if let Err(why) = self.queue(connection, event) {
-            self.stats.closed_overflow += 1;
-            self.disconnect(connection);
-            self.closed.push_back((connection, why));
+            self.close(connection, why);
         }
     }
 

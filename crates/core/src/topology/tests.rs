@@ -357,3 +357,30 @@ fn our_server_answers_as_the_kernels() {
     assert_eq!(checked, 7);
     assert_eq!(node.server.stats().connections, 0);
 }
+
+/// Whoever does not read must not cost others their subscriptions.
+#[test]
+fn the_slowest_goes_when_all_events_together_are_too_many() {
+    let mut node = Node::new();
+    let range = ServiceRange::new(100, 0, u32::MAX);
+    let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };
+    for connection in 2..=17 {
+        node.server.connect(connection).unwrap();
+        node.request(connection, &wish.to_bytes(NATIVE)).unwrap();
+    }
+    node.subscribe(wish);
+    let binding = Binding {
+        range: ServiceRange::new(100, 1, 1),
+        scope: Scope::Cluster,
+        port: PortId { port: 1, node: PEER },
+        key: 1,
+    };
+    let changes = MAX_ALL_WAITING_EVENTS / 16 + 10;
+    for _ in 0..changes {
+        node.change(Change { binding, up: true, edge: true });
+        assert_eq!(node.raw_events(1).len(), 1);
+    }
+    let (closed, why) = node.server.poll_closed().unwrap();
+    assert!((2..=17).contains(&closed) && why == Close::Overflow);
+    assert_eq!(node.server.poll_closed(), None, "the room that it left is enough for now");
+}
