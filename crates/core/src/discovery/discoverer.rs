@@ -278,13 +278,15 @@ impl Discoverer {
         if !for_us || !in_domain(self.config.domain, addr, legacy) {
             return Err(Refusal::OutsideDomain(addr));
         }
-        let relation = match (known.identity_of(addr), known.address_of(&message.identity)) {
-            (Some(id), _) if id == message.identity => Relation::Known,
-            (Some(id), _) => Relation::OtherIdentity(id),
-            (None, Some(at)) => Relation::OtherAddress(at),
-            (None, None) if known.count() >= MAX_PEERS => return Err(Refusal::TooMany(addr)),
-            (None, None) if !self.unknown.admit(now) => return Err(Refusal::TooFast(addr)),
-            (None, None) => Relation::New,
+        let relation = match known.identity_of(addr) {
+            Some(id) if id == message.identity => Relation::Known,
+            Some(id) => Relation::OtherIdentity(id),
+            None => match known.address_of(&message.identity) {
+                Some(at) => Relation::OtherAddress(at),
+                None if known.count() >= MAX_PEERS => return Err(Refusal::TooMany(addr)),
+                None if !self.unknown.admit(now) => return Err(Refusal::TooFast(addr)),
+                None => Relation::New,
+            },
         };
         Ok(Neighbour {
             addr,

@@ -17,6 +17,7 @@ impl Peer {
         if !slot.link.is_up() {
             return;
         }
+        slot.up_as = slot.link.id();
         self.with_link(bearer, ctx, |link, io| link.send_state(io));
         self.notices.push(Notice::LinkUp(bearer));
 
@@ -47,9 +48,11 @@ impl Peer {
         if slot.link.is_reset() {
             return;
         }
-        self.notices.push(Notice::LinkDown(bearer, reason));
+        let (name, up_as) = (slot.link.name(), slot.up_as);
+        self.notices.push(Notice::LinkDown { bearer, name, reason });
         self.select_active(bearer);
         if let Some(tunnel) = self.active[0] {
+            self.notices.push(Notice::LinkGone(up_as));
             self.start_failover(bearer, tunnel, ctx);
             return;
         }
@@ -69,7 +72,7 @@ impl Peer {
             slot.link.event(link::Event::FailoverEnd);
         }
         self.down_since = ctx.now;
-        self.notices.push(Notice::ContactLost);
+        self.notices.extend([Notice::ContactLost, Notice::LinkGone(up_as)]);
     }
 
     /// Takes every link down: the broadcast side gave the peer up, or the node stops.

@@ -27,9 +27,15 @@ pub(crate) struct Ctx<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     LinkUp(BearerId),
-    LinkDown(BearerId, DownReason),
+    LinkDown {
+        bearer: BearerId,
+        name: String,
+        reason: DownReason,
+    },
     ContactUp,
     ContactLost,
+    /// The link that came up with this id is gone, and what was known by it.
+    LinkGone(u32),
 }
 
 /// A link and the media address it sends to.
@@ -37,6 +43,8 @@ pub(crate) enum Notice {
 pub(crate) struct Slot {
     pub(crate) link: Link,
     pub(crate) media: MediaAddr,
+    /// Id of the link when it came up: a peer that comes back may use another bearer.
+    pub(super) up_as: u32,
     /// What the bearer's monitor remembers of this link.
     pub(crate) monitor: MonitorSession,
 }
@@ -88,6 +96,14 @@ impl Peer {
         self.capabilities & capability != 0
     }
 
+    /// The peer was started anew, perhaps as another version.
+    pub(crate) fn set_capabilities(&mut self, capabilities: u16) {
+        self.capabilities = capabilities;
+        for slot in self.slots.iter_mut().flatten() {
+            slot.link.set_peer_capabilities(capabilities);
+        }
+    }
+
     pub(crate) fn is_up(&self) -> bool {
         self.active[0].is_some()
     }
@@ -129,7 +145,7 @@ impl Peer {
     /// and a peer that does not know us yet ignores it.
     pub(crate) fn add_link(&mut self, bearer: BearerId, link: Link, media: MediaAddr, ctx: &mut Ctx<'_>) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
-            *slot = Some(Slot { link, media, monitor: MonitorSession::default() });
+            *slot = Some(Slot { link, media, up_as: 0, monitor: MonitorSession::default() });
         }
         self.arm(ctx.now);
         self.send_setup(bearer, false, ctx);

@@ -90,7 +90,9 @@ impl Stack {
         if let Some(listener) = self.endpoints.get(&port) {
             let mut uplink = Direct { switch: &mut self.switch, now, privileged: false };
             let endpoint = Endpoint::accepted(now, new, seed, listener, request, &mut uplink);
+            let deadline = endpoint.deadline();
             self.endpoints.insert(new, endpoint);
+            self.set_deadline(new, deadline);
         }
         self.touch(port);
         self.touch(new);

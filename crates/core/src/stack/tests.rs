@@ -1,5 +1,8 @@
 //! Whole nodes on a perfect network, in virtual time.
 
+mod contact;
+mod floods;
+
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};
 use crate::config::{BearerConfig, StackConfig};

@@ -5,7 +5,7 @@ use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
 use crate::broadcast::{BroadcastIo, BroadcastSender};
 use crate::event::Event;
 use crate::limits::LINK_STATE;
-use crate::link::{BcastStamp, DownReason, Link};
+use crate::link::{BcastStamp, Link};
 use crate::node::peer::{Ctx, Notice, Peer};
 use crate::outbox::BearerId;
 use crate::planted::{self, Fault};
@@ -26,7 +26,7 @@ impl Switch {
         let mut ctx = Ctx { now, frames: &mut self.frames, stamp: &stamp };
         let result = f(&mut member.peer, &mut ctx);
         let after = member.peer.next_tick;
-        if before != after || !self.ticks.contains(&(after, addr)) {
+        if before != after {
             self.ticks.remove(&(before, addr));
             self.ticks.insert((after, addr));
         }
@@ -60,7 +60,11 @@ impl Switch {
     fn act_on_notice(&mut self, now: Time, addr: NodeAddr, notice: Notice) {
         match notice {
             Notice::LinkUp(bearer) => self.link_up(now, addr, bearer),
-            Notice::LinkDown(bearer, reason) => self.link_down(now, addr, bearer, reason),
+            Notice::LinkDown { bearer, name, reason } => {
+                self.link_down(now, addr, bearer);
+                self.event(Event::LinkDown { link: name, peer: addr, reason });
+            }
+            Notice::LinkGone(id) => self.withdraw_internal(now, link_binding(addr, id, self.own_node())),
             Notice::ContactUp => self.contact_up(now, addr),
             Notice::ContactLost => self.contact_lost(now, addr),
         }
@@ -81,16 +85,12 @@ impl Switch {
         self.event(Event::LinkUp { link: name, peer: addr });
     }
 
-    fn link_down(&mut self, now: Time, addr: NodeAddr, bearer: BearerId, reason: DownReason) {
+    fn link_down(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
         if let Some(b) = self.bearers.get_mut(usize::from(bearer)).and_then(Option::as_mut) {
             b.discoverer.link_down(now);
         }
         self.bcast.link_down(bearer);
         self.monitor_link_down(addr, bearer);
-        let Some(link) = self.link(addr, bearer) else { return };
-        let (name, id) = (link.name(), link.id());
-        self.withdraw_internal(now, link_binding(addr, id, self.own_node()));
-        self.event(Event::LinkDown { link: name, peer: addr, reason });
     }
 
     /// The first link is up: BCAST_PROTOCOL is its packet 1, our bindings follow.
@@ -128,7 +128,7 @@ impl Switch {
         self.event(Event::NodeDown(addr));
     }
 
-    pub(super) fn link(&self, addr: NodeAddr, bearer: BearerId) -> Option<&Link> {
+    pub(crate) fn link(&self, addr: NodeAddr, bearer: BearerId) -> Option<&Link> {
         Some(&self.members.0.get(&addr)?.peer.slot(bearer)?.link)
     }
 }

@@ -11,8 +11,18 @@ use crate::wire::{ErrorCode, Message, MessageType, User};
 const SCOPE_NODE: u8 = 3;
 
 impl Switch {
-    /// Hands on what a peer's links delivered, in order.
+    /// Hands on what a peer's links delivered, in order. What a message leads to may end up here again: then the call
+    /// under way goes on with the rest, however many there are.
     pub(super) fn sort_delivered(&mut self, now: Time, addr: NodeAddr) {
+        let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.sorting) else { return };
+        member.sorting = true;
+        self.sort_all_delivered(now, addr);
+        if let Some(member) = self.members.0.get_mut(&addr) {
+            member.sorting = false;
+        }
+    }
+
+    fn sort_all_delivered(&mut self, now: Time, addr: NodeAddr) {
         while let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front()) {
             match message.user() {
                 User::NameDistributor => self.receive_names(now, addr, message),
@@ -25,6 +35,10 @@ impl Switch {
                 user if user.is_data() && message.message_type() == MessageType::GroupEvent => {
                     self.stats.messages_dropped += 1; // local only, never from a peer
                 }
+                // Ours would reach sockets of node scope.
+                user if user.is_data() && is_to_many(&message) && self.is_self(message.origin_node()) => {
+                    self.stats.messages_dropped += 1;
+                }
                 user if user.is_data() => self.deliver(now, message),
                 _ => self.stats.messages_dropped += 1,
             }
@@ -33,16 +47,11 @@ impl Switch {
 
     /// To a socket of this node, or all sockets that a multicast names.
     pub(super) fn deliver(&mut self, now: Time, message: Message) {
-        // A broadcast packet carries the cluster id in place of the port, so the type decides.
-        let to_many = matches!(
-            message.message_type(),
-            MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast
-        );
         // A multicast that comes back names the socket that sent it; the dummy of a method switch, though it carries
         // an error code too, names none.
         let comes_back =
             message.error_code() != ErrorCode::Ok && !message.non_sequenced() && message.dest_port() != 0;
-        let multicast = message.is_data() && to_many && !comes_back;
+        let multicast = message.is_data() && is_to_many(&message) && !comes_back;
         if !message.header_fits() {
             self.stats.messages_dropped += 1;
         } else if multicast {
@@ -106,6 +115,11 @@ impl Switch {
         let selector = returned.link_selector();
         self.route(now, returned, to, selector).ok();
     }
+}
+
+/// A broadcast packet carries the cluster id in place of the port, so the type decides.
+fn is_to_many(message: &Message) -> bool {
+    matches!(message.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast)
 }
 
 /// The range whose sockets a multicast reaches: a group's message goes to the members of the whole type.

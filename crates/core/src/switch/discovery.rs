@@ -4,6 +4,7 @@ use super::{Member, Switch};
 use crate::broadcast::BroadcastReceiver;
 use crate::discovery::{Neighbour, Output, Refusal, Relation, evaluate};
 use crate::event::{Drop, Event};
+use crate::limits::CAPABILITIES;
 use crate::link::{Link, LinkConfig, base_name};
 use crate::names::NameReceiver;
 use crate::node::peer::Peer;
@@ -53,7 +54,9 @@ impl Switch {
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
             self.ticks.insert((peer.next_tick, addr));
             let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
-            self.members.0.insert(addr, Member { peer, receiver, names: NameReceiver::new() });
+            self.members
+                .0
+                .insert(addr, Member { peer, receiver, names: NameReceiver::new(), sorting: false });
         }
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         let peer = &mut member.peer;
@@ -68,14 +71,18 @@ impl Switch {
         }
         if verdict.store_signature {
             peer.signature = Some(neighbour.signature);
-            peer.capabilities = neighbour.capabilities;
+            peer.set_capabilities(neighbour.capabilities);
             member.receiver.set_capabilities(neighbour.capabilities);
             peer.id = neighbour.id;
+        }
+        let can_link = peer.can_link();
+        if verdict.store_signature {
+            self.recount_capabilities();
         }
         let mut respond = verdict.respond;
         if verdict.accept_address && linked {
             self.with_peer(now, addr, |peer, ctx| peer.move_link(id, neighbour.media, ctx));
-        } else if verdict.accept_address && !peer.can_link() {
+        } else if verdict.accept_address && !can_link {
             respond = false; // two links are enough
         } else if verdict.accept_address {
             self.make_link(now, id, neighbour);
@@ -83,6 +90,11 @@ impl Switch {
         if respond {
             self.respond(id, neighbour);
         }
+    }
+
+    /// What all known nodes can do, up or down, after one came, went or changed.
+    pub(super) fn recount_capabilities(&mut self) {
+        self.capabilities = self.members.0.values().fold(CAPABILITIES, |all, m| all & m.peer.capabilities);
     }
 
     fn respond(&mut self, id: BearerId, neighbour: &Neighbour) {

@@ -22,7 +22,7 @@ use crate::broadcast::{BroadcastConfig, BroadcastReceiver, BroadcastSender, Mult
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::discovery::{Discoverer, DiscovererConfig, KnownNodes, OwnAddress};
 use crate::event::Event;
-use crate::limits::MAX_BEARERS;
+use crate::limits::{CAPABILITIES, MAX_BEARERS};
 use crate::link::DownReason;
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::{Change, Distributor, NameReceiver, NameTable};
@@ -51,6 +51,8 @@ struct Member {
     receiver: BroadcastReceiver,
     /// Its bindings, on their way to the table.
     names: NameReceiver,
+    /// What it delivered is being handed on.
+    sorting: bool,
 }
 
 /// All peers, by address.
@@ -79,6 +81,8 @@ pub(crate) struct Switch {
     own: Option<OwnAddress>,
     bearers: [Option<Bearer>; MAX_BEARERS],
     members: Members,
+    /// What every known node can do. Spec: tipc.md §4.6.
+    capabilities: u16,
     /// When each peer's timer is due.
     ticks: BTreeSet<(Time, NodeAddr)>,
     bcast: BroadcastSender,
@@ -124,6 +128,7 @@ impl Switch {
             own,
             bearers: Default::default(),
             members: Members::default(),
+            capabilities: CAPABILITIES,
             ticks: BTreeSet::new(),
             table: NameTable::new(NodeAddr::NONE, legacy, table_seed),
             distributor: Distributor::new(first_name_seqno),

@@ -5,7 +5,7 @@ use crate::addr::NodeAddr;
 use crate::broadcast::{self, BroadcastIo};
 use crate::error::WireError;
 use crate::event::{Drop, Event};
-use crate::link::DownReason;
+use crate::link::{DownReason, Link};
 use crate::node::state::State;
 use crate::outbox::BearerId;
 use crate::time::Time;
@@ -69,6 +69,9 @@ impl Switch {
     fn receive_broadcast(&mut self, now: Time, bearer: BearerId, view: View<'_>) -> Result<(), Drop> {
         let addr = view.prev_node();
         let own = self.own_node();
+        if addr == own {
+            return Ok(()); // many media carry a broadcast back to its sender
+        }
         let member = self.members.0.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
         if !member.peer.is_up() {
             return Err(Drop::State);
@@ -80,9 +83,19 @@ impl Switch {
         let state_due = member.receiver.receive(view, self.config.cluster, &mut member.peer.delivered);
         self.sort_delivered(now, addr);
         if state_due.map_err(Drop::Broadcast)? {
-            self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
+            self.send_state(now, addr, bearer);
         }
         Ok(())
+    }
+
+    /// Tells a peer at once what has arrived of its broadcasts.
+    fn send_state(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
+        self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
+        if self.link(addr, bearer).is_some_and(Link::is_up)
+            && let Some(member) = self.members.0.get_mut(&addr)
+        {
+            member.receiver.state_sent();
+        }
     }
 
     /// The broadcast part of a LINK_PROTOCOL message, before and apart from the link's own. Spec: tipc.md §7.3.
@@ -100,7 +113,7 @@ impl Switch {
             broadcast::receive_link_protocol(&mut self.bcast, &mut member.receiver, now, addr, view, &mut io);
         self.woken.extend(wakeups.into_iter().map(|w| (w.port, NodeAddr::NONE)));
         if state_due.map_err(Drop::Malformed)? {
-            self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
+            self.send_state(now, addr, bearer);
         }
         Ok(())
     }

@@ -39,6 +39,7 @@ impl Switch {
         if self.bcast.tick_peer(addr, interval_ms, tolerance_ms) {
             self.reset_peer(now, addr, DownReason::Broadcast);
         }
+        self.with_broadcast(|bcast, io| bcast.wake(io));
     }
 
     fn discovery_timeout(&mut self, now: Time, id: BearerId) {
@@ -59,6 +60,7 @@ impl Switch {
         if let Some(member) = self.members.0.remove(&addr) {
             self.ticks.remove(&(member.peer.next_tick, addr));
             self.monitor_forget(addr);
+            self.recount_capabilities();
         }
     }
 }

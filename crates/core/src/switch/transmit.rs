@@ -153,11 +153,10 @@ impl Switch {
 
     /// What the choice of a multicast method depends on. Spec: tipc.md §7.6.
     fn cluster_view(&self) -> ClusterView {
-        let peers = || self.members.0.values().map(|m| &m.peer);
         ClusterView {
             has_broadcast: self.bcast.has_broadcast(),
-            all_replicast: peers().all(|p| p.has(capability::BCAST_RCAST)),
-            all_switch: peers().all(|p| p.has(capability::MCAST_RBCTL)),
+            all_replicast: self.capabilities & capability::BCAST_RCAST != 0,
+            all_switch: self.capabilities & capability::MCAST_RBCTL != 0,
             peers: self.bcast.peer_count(),
             policy: self.policy,
         }

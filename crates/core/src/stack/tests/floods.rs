@@ -1,0 +1,110 @@
+//! More than usual, from peers and from our own sockets: nothing nests, nothing is lost, nothing escapes its scope.
+
+use super::*;
+use crate::wire::{INTERNAL_HEADER, MULTICAST_HEADER, Message, MessageType, SHORT_HEADER, User};
+
+/// A sequenced packet of node 1 for node 0, `ahead` places after the next one.
+fn packet(lan: &Lan, mut message: Message, ahead: u16) -> Message {
+    let (own, peer) = (lan.nodes[0].own_node(), lan.nodes[1].own_node());
+    let link = lan.nodes[0].switch.link(peer, 0).unwrap();
+    message.set_prev_node(peer);
+    if message.header_size() > SHORT_HEADER {
+        message.set_dest_node(own);
+    }
+    message.set_seqno(link.rcv_nxt().wrapping_add(ahead));
+    message.set_ack(link.snd_nxt().wrapping_sub(1));
+    message
+}
+
+/// Each message for a port that is closed is answered while the others wait: on no account one inside the other.
+#[test]
+fn a_flood_for_a_closed_port_does_not_nest() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    let mut stray = Message::build(User::Low, MessageType::Conn.into(), SHORT_HEADER, &[]);
+    stray.set_prev_node(lan.nodes[1].own_node());
+    stray.set_origin_port(7);
+    stray.set_dest_port(9);
+    let strays = stray.bytes().repeat(2700);
+    let bundle = Message::build(User::Bundler, 0, INTERNAL_HEADER, &strays);
+    let packets: Vec<Message> = (0..12).rev().map(|ahead| packet(&lan, bundle.clone(), ahead)).collect();
+    let now = lan.now;
+    for packet in packets {
+        lan.nodes[0].receive(now, 0, packet.bytes());
+    }
+    assert!(lan.nodes[0].stats().messages_returned > 10_000, "{:?}", lan.nodes[0].stats());
+    lan.run(10_000);
+    assert_eq!((lan.up(0), lan.up(1)), (1, 1));
+}
+
+/// A peer cannot reach sockets of node scope by naming this node as the origin.
+#[test]
+fn node_scope_keeps_the_multicasts_of_others_out() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    let now = lan.now;
+    let private = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    lan.nodes[0].bind(now, private, RANGE, Scope::Node).unwrap();
+    let public = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    lan.nodes[0].bind(now, public, RANGE, Scope::Cluster).unwrap();
+    lan.run(10);
+    let (own, peer) = (lan.nodes[0].own_node(), lan.nodes[1].own_node());
+    for origin in [peer, own, NodeAddr::NONE] {
+        let mut message = Message::build(User::Low, MessageType::Mcast.into(), MULTICAST_HEADER, b"data");
+        message.set_origin_node(origin);
+        message.set_origin_port(7);
+        message.set_name_type(RANGE.service);
+        message.set_name_lower(RANGE.lower);
+        message.set_name_upper(RANGE.upper);
+        let frame = packet(&lan, message, 0);
+        let now = lan.now;
+        lan.nodes[0].receive(now, 0, frame.bytes());
+    }
+    assert_eq!(lan.recv(0, public), b"data");
+    let mut buffer = [0; 10];
+    assert!(lan.nodes[0].recv(lan.now, private, &mut buffer, RecvOptions::default()).is_err());
+}
+
+fn bound(lan: &Lan, node: usize) -> usize {
+    lan.nodes[node].bindings().iter().filter(|b| b.range.service == 5000).count()
+}
+
+/// A program binds faster than the peers acknowledge; the peer's table must follow, without a reset.
+#[test]
+fn a_burst_of_bindings_reaches_the_peers() {
+    let mut lan = Lan::new(3);
+    lan.run(3000);
+    let now = lan.now;
+    let port = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    for instance in 0..40_000 {
+        let range = ServiceRange::new(5000, instance, instance);
+        lan.nodes[0].bind(now, port, range, Scope::Cluster).unwrap();
+    }
+    lan.run(5000);
+    assert_eq!((bound(&lan, 1), bound(&lan, 2)), (40_000, 40_000));
+    let unrest = |e: &&Event| matches!(e, Event::LinkDown { .. });
+    assert_eq!(lan.events.iter().flatten().find(unrest), None);
+    lan.nodes[0].unbind(lan.now, port, None).unwrap();
+    lan.run(5000);
+    assert_eq!((bound(&lan, 1), bound(&lan, 2)), (0, 0));
+    assert_eq!(lan.events.iter().flatten().find(unrest), None);
+}
+
+/// The bulk of a node that uses all its bindings fits no backlog of ordinary size.
+#[test]
+fn the_largest_bulk_reaches_a_new_peer() {
+    let mut lan = Lan::new(2);
+    lan.cut.push((1, 0));
+    lan.run(2000);
+    let now = lan.now;
+    let port = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    for instance in 0..crate::names::MAX_USER_BINDINGS as u32 {
+        let range = ServiceRange::new(5000, instance, instance);
+        lan.nodes[0].bind(now, port, range, Scope::Cluster).unwrap();
+    }
+    lan.cut.clear();
+    lan.run(5000);
+    assert_eq!((lan.up(0), lan.up(1)), (1, 1));
+    assert_eq!(bound(&lan, 1), crate::names::MAX_USER_BINDINGS);
+    assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::LinkDown { .. })), "{:?}", lan.events);
+}
