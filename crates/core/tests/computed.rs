@@ -1,7 +1,7 @@
 //! The test vectors of tipc.md §16: built from values to these words, and read back to the same values.
 
 use utipc_core::wire::{
-    ActivateSession, Addressing, BcastControl, Body, Data, Decoded, DiscoveryKind, DiscoveryMessage,
+    ActivateSession, Addressing, BcastControl, Body, Data, Decoded, DiscoveryKind, DiscoveryMessage, Dump,
     Envelope, ErrorCode, GapRecord, InterfaceName, LinkFields, MediaAddr, NameItem, NameUpdate, Restart,
     State,
 };
@@ -16,8 +16,9 @@ fn bytes(words: &str) -> Vec<u8> {
     hex.chunks(2).map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 16).unwrap()).collect()
 }
 
-/// `built` has these words, and they decode to `body` with nothing left over.
-fn check(built: &Message, words: &str, body: &Body<'_>) {
+/// `built` has these words, they decode to `body` with nothing left over, and print as `line`.
+fn check(built: &Message, words: &str, body: &Body<'_>, line: &str) {
+    assert_eq!(Dump(built.bytes()).to_string(), line);
     let expected = bytes(words);
     assert_eq!(built.bytes(), expected, "{built:?}");
     let message = Message::from_vec(expected).unwrap();
@@ -52,7 +53,8 @@ fn discovery_request() {
     };
     let words = "5bf0004c 07ffab3c 00000000 66020012 00001267 00000001 52540012 34560000 00000000 00000000 \
                  00000000 00000000 00000000 11223344 00000000 52540012 34560000 00000000 00000000";
-    check(&value.build(), words, &Body::Discovery(value));
+    let line = "66020012>0 REQ id 525400123456 cluster 4711 caps fff signature ab3c at 52:54:00:12:34:56";
+    check(&value.build(), words, &Body::Discovery(value), line);
 }
 
 #[test]
@@ -71,7 +73,8 @@ fn old_discovery_request_without_identity() {
     };
     let words = "5bf0003c 00002b3c 00000000 01001002 00001267 00000001 52540012 34560000 00000000 00000000 \
                  00000000 00000000 00000000 00000000 00000000";
-    check(&value.build(), words, &Body::Discovery(value));
+    let line = "1001002>0 REQ id 1001002 cluster 4711 caps 0 signature 2b3c at 52:54:00:12:34:56";
+    check(&value.build(), words, &Body::Discovery(value), line);
 }
 
 #[test]
@@ -94,7 +97,8 @@ fn reset() {
     let built = value.to_message(&Envelope { seqno: 32768, ..between() });
     let words = "4f400038 20000000 00008000 66020012 00000001 12354000 66020012 0a0b0c0d 00000000 01770000 \
                  65746830 00000000 00000000 00000000";
-    check(&built, words, &Body::Restart(value));
+    let line = "66020012>a0b0c0d RESET session 4661 bearer 0 mtu 1500 eth0";
+    check(&built, words, &Body::Restart(value), line);
 }
 
 #[test]
@@ -105,7 +109,8 @@ fn activate() {
     let built = value.to_message(&Envelope { seqno: 32768, ..between() });
     let words = "4f400038 40014444 00008000 66020012 00000001 12354000 66020012 0a0b0c0d 00000000 01770000 \
                  65746830 00000000 00000000 00000000";
-    check(&built, words, &Body::Restart(value));
+    let line = "66020012>a0b0c0d ACTIVATE of 17476 session 4661 bearer 0 mtu 1500 eth0";
+    check(&built, words, &Body::Restart(value), line);
 }
 
 #[test]
@@ -120,7 +125,8 @@ fn first_state() {
     let built = value.to_message(&Envelope { seqno: 1, ..between() });
     let words = "4f48002c 00000000 00000001 66020012 00000001 12354001 66020012 0a0b0c0d 00000000 00000000 \
                  00040000";
-    check(&built, words, &Body::State(value));
+    let line = "66020012>a0b0c0d STATE probe #1 ack 0 next 1 session 4661 bcast ack 0 invalid last 0";
+    check(&built, words, &Body::State(value), line);
 }
 
 #[test]
@@ -140,7 +146,9 @@ fn state_with_gaps() {
     let built = value.to_message(&Envelope { bcast_ack: 7, ack: 4, seqno: 9, ..between() });
     let words = "4f400038 00050007 00040009 66020012 00070021 12351000 66020012 0a0b0c0d 00000000 00000000 \
                  00100300 000b0001 000f0004 00140000";
-    check(&built, words, &Body::State(value));
+    let line =
+        "66020012>a0b0c0d STATE #9 ack 4 gap 5 [11+1 15+4 20+0] next 33 session 4661 bcast ack 7 last 7";
+    check(&built, words, &Body::State(value), line);
 }
 
 #[test]
@@ -148,7 +156,8 @@ fn broadcast_init() {
     let value = BcastControl { last_bcast: 0, ack_invalid: true };
     let built = value.to_message(&Envelope { seqno: 1, ..between() });
     let words = "4b400028 00000000 00000001 66020012 00000000 00004000 66020012 0a0b0c0d 00000000 00000000";
-    check(&built, words, &Body::Bcast(value));
+    let line = "66020012>a0b0c0d #1 ack 0/0 BCAST_PROTOCOL last 0";
+    check(&built, words, &Body::Bcast(value), line);
 }
 
 #[test]
@@ -165,7 +174,8 @@ fn last_bulk() {
     let built = value.to_message(&Envelope { seqno: 2, ..between() });
     let words = "5740003c 1c000000 00000002 66020012 00000000 00004000 66020012 0a0b0c0d 00000000 00000000 \
                  00000000 66020012 66020012 00000000 66020012";
-    check(&built, words, &Body::Names(value));
+    let line = "66020012>a0b0c0d #2 ack 0/0 PUBLISH bulk last number 0 1 items: {0,1711407122,1711407122}:0";
+    check(&built, words, &Body::Names(value), line);
 }
 
 fn data(to: Addressing, data: &[u8]) -> Data<'_> {
@@ -190,7 +200,8 @@ fn named_connection_request() {
     let value = Data { syn: true, lookup_scope: 2, ..data(to, &[]) };
     let built = value.to_message(&Envelope { bcast_ack: 7, ack: 4, seqno: 10, ..between() });
     let words = "41420028 40100007 0004000a 66020012 11112222 33334444 66020012 0a0b0c0d 000049c8 00000011";
-    check(&built, words, &Body::Data(value));
+    let line = "66020012:286335522>a0b0c0d:858997828 #10 ack 4/7 NAMED {18888,17} Low syn scope 2 0 bytes";
+    check(&built, words, &Body::Data(value), line);
 }
 
 #[test]
@@ -199,5 +210,6 @@ fn data_on_a_connection() {
     let envelope = Envelope::between(OWN, NodeAddr::NONE, 24);
     let built = value.to_message(&Envelope { bcast_ack: 7, ack: 4, seqno: 9, ..envelope });
     let words = "40c0001d 00000007 00040009 66020012 11112222 33334444 68656c6c 6f";
-    check(&built, words, &Body::Data(value));
+    let line = "66020012:286335522>0:858997828 #9 ack 4/7 CONN Low 5 bytes";
+    check(&built, words, &Body::Data(value), line);
 }
