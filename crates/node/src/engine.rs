@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, OnceLock};
 use std::time::Duration;
 
+use tracing::trace;
 use utipc_core::config::{BearerConfig, StackConfig};
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_core::stack::Stack;
+use utipc_core::wire::Dump;
 use utipc_core::{BearerId, Time};
 use utipc_os::pollable::{Level, Pollable};
 use utipc_os::reactor::{Event as Ready, Interest, Reactor};
@@ -257,7 +259,11 @@ impl Engine {
     fn receive_from(&mut self, now: Time, index: usize) {
         let Some((id, bearer)) = self.bearers.get_mut(index) else { return };
         let (stack, id) = (&mut self.stack, *id);
-        match bearer.receive(&mut |_, frame| stack.receive(now, id, frame)) {
+        let mut sink = |from, frame: &[u8]| {
+            trace!(bearer = id, "{from} > {}", Dump(frame));
+            stack.receive(now, id, frame);
+        };
+        match bearer.receive(&mut sink) {
             Ok(_) => {}
             Err(error) => self.observer.bearer_failed(bearer.name(), &error),
         }
@@ -303,6 +309,11 @@ impl Engine {
         let batch = self.stack.frames();
         if batch.is_empty() {
             return;
+        }
+        if tracing::enabled!(tracing::Level::TRACE) {
+            for frame in batch.frames() {
+                trace!(bearer = frame.bearer, "> {}", Dump(batch.frame(frame)));
+            }
         }
         for (id, bearer) in &mut self.bearers {
             if batch.frames().iter().any(|frame| frame.bearer == *id) {
