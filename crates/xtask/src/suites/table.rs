@@ -66,6 +66,13 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::LastLine("demo: ok"),
         &["cargo", "run", "--quiet", "--release", "--", "demo"],
     ),
+    // Each fault planted in the protocol must be caught by the simulator's invariants.
+    suite(
+        "planted",
+        minutes(6),
+        Judge::CargoTest,
+        &["cargo", "test", "--release", "-p", "utipc-sim", "--features", "planted-faults"],
+    ),
     suite(
         "sim",
         minutes(10),
