@@ -240,10 +240,19 @@ impl Socket {
     /// # Errors
     /// As [`Socket::receive_into`].
     pub fn receive(&self) -> Result<Incoming> {
-        let mut data = vec![0; MAX_USER_DATA];
-        let received = self.receive_into(&mut data)?;
+        let limit = self.limits().receive;
+        let mut data = Vec::new();
+        let received = self.block(Want::Read, limit, |stack, now| {
+            // As large as what waits, and not so small that the call is refused.
+            let len = stack.endpoint(self.port).map_or(0, Endpoint::available).clamp(1, MAX_USER_DATA);
+            data.resize(len, 0);
+            match stack.recv(now, self.port, &mut data, RecvOptions::default()) {
+                Err(RecvError::WouldBlock) => None,
+                done => Some(done),
+            }
+        });
+        let received = received.ok_or_else(|| self.overdue("receive", limit))?.map_err(Error::Receive)?;
         data.truncate(received.len);
-        data.shrink_to_fit();
         let Received { source, destination, returned, importance, .. } = received;
         Ok(Incoming { data, source, destination, returned, importance })
     }

@@ -9,6 +9,8 @@ use crate::wire::seq;
 
 /// The fastest that packets leave one by one: a system call each costs a microsecond or more.
 const NS_PER_PACKET: u64 = 2000;
+/// So many may always be under way: an acknowledgement is due every 16, and another 16 bridge its way back.
+const LEAST: u16 = 32;
 /// Ticks after which the shortest round trip of the period before is forgotten: about 6 s at the default tolerance.
 const PERIOD_TICKS: u32 = 16;
 
@@ -51,10 +53,10 @@ impl Pace {
         }
     }
 
-    /// How many may be under way, at least `min`; all if nothing is known.
-    pub(crate) fn limit(&self, min: u16) -> u16 {
+    /// How many may be under way; all if nothing is known.
+    pub(crate) fn limit(&self) -> u16 {
         let least = self.least.iter().flatten().min();
-        least.map_or(u16::MAX, |ns| u16::try_from(ns / NS_PER_PACKET).unwrap_or(u16::MAX).max(min))
+        least.map_or(u16::MAX, |ns| u16::try_from(ns / NS_PER_PACKET).unwrap_or(u16::MAX).max(LEAST))
     }
 }
 
@@ -66,24 +68,24 @@ mod tests {
     fn the_shortest_round_trip_sets_the_limit_until_it_is_old() {
         let at = Time::from_nanos;
         let mut pace = Pace::default();
-        assert_eq!(pace.limit(50), u16::MAX, "nothing known");
+        assert_eq!(pace.limit(), u16::MAX, "nothing known");
         pace.sent(at(0), 7);
         pace.sent(at(90_000), 8);
         pace.acknowledged(at(95_000), 7);
-        assert_eq!(pace.limit(50), u16::MAX, "packet 7 is not acknowledged yet");
+        assert_eq!(pace.limit(), u16::MAX, "packet 7 is not acknowledged yet");
         pace.acknowledged(at(800_000), 9);
-        assert_eq!(pace.limit(50), 400);
+        assert_eq!(pace.limit(), 400);
         for (left, back) in [(900_000, 950_000), (1_000_000, 1_900_000)] {
             pace.sent(at(left), 9);
             pace.acknowledged(at(back), 10);
-            assert_eq!(pace.limit(50), 50, "50 us are 25 packets, the least is 50");
+            assert_eq!(pace.limit(), LEAST, "50 us are 25 packets");
         }
         (0..PERIOD_TICKS).for_each(|_| pace.tick());
-        assert_eq!(pace.limit(50), 50);
+        assert_eq!(pace.limit(), LEAST);
         pace.sent(at(2_000_000), 10);
         pace.acknowledged(at(2_400_000), 11);
         (0..PERIOD_TICKS).for_each(|_| pace.tick());
-        assert_eq!(pace.limit(50), 200, "the path has become longer");
+        assert_eq!(pace.limit(), 200, "the path has become longer");
     }
 
     #[test]
@@ -92,6 +94,6 @@ mod tests {
         pace.sent(Time::ZERO, 65_535);
         pace.repeated();
         pace.acknowledged(Time::from_nanos(1), 0);
-        assert_eq!(pace.limit(50), u16::MAX);
+        assert_eq!(pace.limit(), u16::MAX);
     }
 }

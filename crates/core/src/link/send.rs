@@ -83,8 +83,8 @@ impl Link {
     /// True if the window has room. Fragments are many at a time by themselves; others are paced.
     fn has_room_for(&self, user: User) -> bool {
         let window = self.window.size();
-        let paced = || self.pace.limit(self.config.min_window);
-        self.transmit.has_room(if user == User::Fragmenter { window } else { window.min(paced()) })
+        let limit = if user == User::Fragmenter { window } else { window.min(self.pace.limit()) };
+        self.transmit.has_room(limit)
     }
 
     /// After packets were acknowledged: window, backlog, wake-ups.

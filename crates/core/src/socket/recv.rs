@@ -47,6 +47,17 @@ impl Endpoint {
         Ok(received)
     }
 
+    /// Bytes of data that the next [`Self::recv`] can yield: of the first message, on a STREAM of all.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        let of = |msg: &Message| msg.data().len();
+        let queued = match self.kind {
+            SocketKind::Stream => self.queue.iter().map(of).sum(),
+            _ => self.queue.front().map_or(0, of),
+        };
+        queued.saturating_sub(self.queue.read)
+    }
+
     fn nothing_received(&mut self) -> Result<Received, RecvError> {
         if self.shut {
             return Err(RecvError::NotConnected);

@@ -198,11 +198,11 @@ fn each_importance_has_its_own_limit_and_wakes_its_own_ports() {
     let mut ack = numbered(B, 0, 10);
     ack.set_seqno(1);
     ack.set_ack(1);
-    side.hear(Time::ZERO, ack.bytes());
+    side.hear(Time::from_millis(1), ack.bytes());
     assert!(side.wakeups.is_empty(), "one place, taken by the message beyond the limit");
     ack.set_seqno(2);
     ack.set_ack(2);
-    side.hear(Time::ZERO, ack.bytes());
+    side.hear(Time::from_millis(1), ack.bytes());
     let woken: Vec<_> = side.wakeups.iter().map(|w| (w.port, w.importance)).collect();
     assert_eq!(woken, [(1000, Importance::Low)]);
     side.wakeups.clear();
