@@ -21,6 +21,14 @@ const SHOWN_LINES: usize = 60;
 /// How tests say, on standard error, that a part of them could not run here: `skipped: WHAT: WHY`.
 const SKIPPED: &str = "skipped: ";
 
+/// Where suites run.
+struct Site<'a> {
+    root: &'a Path,
+    logs: PathBuf,
+    /// This program, found before a suite may build it anew.
+    xtask: PathBuf,
+}
+
 /// A suite that ran.
 struct Ran {
     name: &'static str,
@@ -39,6 +47,7 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
     let ci = std::env::var("CI").is_ok_and(|v| v == "true");
     let logs = root.join("target/test-logs");
     std::fs::create_dir_all(&logs).context("make target/test-logs")?;
+    let site = Site { root, logs, xtask: std::env::current_exe().context("find this program")? };
     let mut ran = Vec::new();
     let mut skipped = Vec::new();
     for suite in SUITES.iter().filter(|s| only.is_empty() || only.iter().any(|name| name == s.name)) {
@@ -46,17 +55,17 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
             // Nothing to enable: another suite covers it on this machine.
             Some(skip) if skip.remedy.is_empty() => println!("{}: {}", suite.name, skip.reason),
             Some(skip) => skipped.push((suite, skip)),
-            None => ran.push(run_one(root, &logs, suite)?),
+            None => ran.push(run_one(&site, suite)?),
         }
     }
     Ok(report(root, &ran, &skipped, ci))
 }
 
-fn run_one(root: &Path, logs: &Path, suite: &Suite) -> Result<Ran> {
+fn run_one(site: &Site<'_>, suite: &Suite) -> Result<Ran> {
     println!("{}: {}", suite.name, suite.command.join(" "));
-    let path = logs.join(format!("{}.log", suite.name));
+    let path = site.logs.join(format!("{}.log", suite.name));
     let began = Instant::now();
-    let (end, output) = capture(root, suite, &path)?;
+    let (end, output) = capture(site, suite, &path)?;
     let took = began.elapsed();
     let success = matches!(end, End::Exit(status) if status.success());
     let counts = suite.judge.counts(&output, success);
@@ -78,13 +87,13 @@ fn run_one(root: &Path, logs: &Path, suite: &Suite) -> Result<Ran> {
 }
 
 /// Runs the suite's command, its output into `log`.
-fn capture(root: &Path, suite: &Suite, log: &PathBuf) -> Result<(End, String)> {
+fn capture(site: &Site<'_>, suite: &Suite, log: &PathBuf) -> Result<(End, String)> {
     let mut file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     let (read, write) = std::io::pipe().context("make a pipe")?;
     let mut words = suite.command.iter();
     let program = words.next().context("a suite without a command")?;
-    let mut command = Command::new(resolve(program)?);
-    command.args(words).current_dir(root).stdin(Stdio::null());
+    let mut command = Command::new(resolve(site, program));
+    command.args(words).current_dir(site.root).stdin(Stdio::null());
     command.stdout(write.try_clone().context("copy a pipe")?).stderr(write);
     let mut child = command.spawn().with_context(|| format!("start {}", suite.command.join(" ")))?;
     drop(command); // its ends of the pipe, so that the pipe ends with the child
@@ -109,11 +118,11 @@ fn capture(root: &Path, suite: &Suite, log: &PathBuf) -> Result<(End, String)> {
     Ok((end, output))
 }
 
-fn resolve(program: &str) -> Result<PathBuf> {
+fn resolve(site: &Site<'_>, program: &str) -> PathBuf {
     match program {
-        "cargo" => Ok(std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from)),
-        "xtask" => std::env::current_exe().context("find this program"),
-        other => Ok(other.into()),
+        "cargo" => std::env::var_os("CARGO").map_or_else(|| "cargo".into(), PathBuf::from),
+        "xtask" => site.xtask.clone(),
+        other => other.into(),
     }
 }
 
