@@ -70,7 +70,7 @@ pub(crate) enum Scope {
 pub(crate) enum Transport {
     /// A SEQPACKET connection between two nodes over the UDP bearer.
     Utipc,
-    /// A TCP connection with TCP_NODELAY.
+    /// A TCP connection, without Nagle for round trips.
     Tcp,
 }
 

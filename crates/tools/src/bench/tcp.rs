@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use anyhow::{Context, Result, bail};
 
 use super::Mode;
-use super::peer::{Job, LIMIT, Role, say_ready};
+use super::peer::{Job, LIMIT, Role, Test, say_ready};
 
 /// Port of the measurements.
 const PORT: u16 = 19_617;
@@ -30,7 +30,8 @@ impl Tcp {
                 TcpStream::connect(SocketAddr::new(job.remote, PORT)).context("connect with TCP")?
             }
         };
-        stream.set_nodelay(true).context("turn Nagle off")?;
+        // Small writes in a row are what Nagle is for; without it TCP would send a packet for each.
+        stream.set_nodelay(job.test == Test::Latency).context("choose whether Nagle works")?;
         stream.set_read_timeout(Some(LIMIT)).context("set the read timeout")?;
         stream.set_write_timeout(Some(LIMIT)).context("set the write timeout")?;
         let busy = job.mode == Mode::Busy;
