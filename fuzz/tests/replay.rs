@@ -60,7 +60,7 @@ fn what_the_stack_starts_from_does_what_its_names_say() {
         seen
     };
     let received: (&str, Option<Discriminant<RecvError>>) = ("recv", None);
-    for name in ["datagrams", "multicast", "connection", "stream", "topology", "losses"] {
+    for name in ["datagrams", "multicast", "connection", "stream", "topology", "losses", "failover"] {
         assert!(run(name).has(received), "{name}");
     }
     for name in ["connection", "stream"] {

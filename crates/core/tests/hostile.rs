@@ -109,6 +109,24 @@ fn forged_link_protocol_leaves_the_link_up() {
     assert_still_carries(&mut lan);
 }
 
+/// A broadcast packet forged far ahead leaves a gap at either node that nothing closes. Each STATE says so; if each
+/// were answered at once, two frames would keep both nodes and the network busy for ever.
+#[test]
+fn two_open_gaps_do_not_make_a_storm() {
+    let mut lan = Lan::linked();
+    for (victim, peer) in [(0, PEER), (1, VICTIM)] {
+        let mut ahead = forged_broadcast(message(0, 1, 44, b"hello"));
+        ahead.set_prev_node(peer);
+        ahead.set_origin_node(peer);
+        ahead.set_seqno(20);
+        lan.nodes[victim].receive(lan.now, 0, ahead.bytes());
+    }
+    lan.run(500);
+    lan.sent.clear();
+    lan.run(10_000);
+    assert!(lan.sent.len() < 500, "{} frames in 10 s", lan.sent.len());
+}
+
 /// A datagram crosses in both directions.
 fn assert_still_carries(lan: &mut Lan) {
     for (from, to, service) in [(0, 1, 5000), (1, 0, 5001)] {

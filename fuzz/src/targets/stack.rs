@@ -2,8 +2,8 @@
 
 use utipc_core::wire::User;
 use utipc_core::{
-    BearerConfig, Destination, Event, MediaAddr, Message, NodeAddr, PortId, RecvOptions, Scope, ServiceRange,
-    SocketKind, Stack, StackConfig, Target, Time, limits,
+    BearerConfig, BearerId, Destination, Event, MediaAddr, Message, NodeAddr, PortId, RecvOptions, Scope,
+    ServiceRange, SocketKind, Stack, StackConfig, Target, Time, limits,
 };
 
 use crate::source::Source;
@@ -34,13 +34,20 @@ struct World {
     now: Time,
     nodes: [Stack; 2],
     ports: [Vec<u32>; 2],
+    /// Networks that carry nothing.
+    cut: [bool; 2],
+    /// Both nodes are on the second network too.
+    two_links: bool,
     meddling: Vec<Meddling>,
-    held: Option<Vec<u8>>,
-    history: Vec<Vec<u8>>,
+    held: Option<Caught>,
+    history: Vec<Caught>,
 }
 
-fn media(node: usize) -> MediaAddr {
-    MediaAddr::Udp(([10, 0, 0, node as u8 + 1], 6118).into())
+/// A frame on its way, with its bearer.
+type Caught = (BearerId, Vec<u8>);
+
+fn media(net: BearerId, node: usize) -> MediaAddr {
+    MediaAddr::Udp(([10, 0, net, node as u8 + 1], 6118).into())
 }
 
 impl World {
@@ -50,7 +57,7 @@ impl World {
             let config =
                 StackConfig { address: Some(NODES[i]), seed: i as u64 + 1, ..StackConfig::default() };
             let mut node = Stack::new(now, config);
-            let enabled = node.enable_bearer(now, BearerConfig::new("udp:U", media(i), 1472));
+            let enabled = node.enable_bearer(now, BearerConfig::new("udp:U", media(0, i), 1472));
             assert!(enabled.is_ok());
             node
         };
@@ -58,9 +65,21 @@ impl World {
             now,
             nodes: [node(0), node(1)],
             ports: Default::default(),
+            cut: [false; 2],
+            two_links: false,
             meddling: Vec::new(),
             held: None,
             history: Vec::new(),
+        }
+    }
+
+    fn add_link(&mut self) {
+        if core::mem::replace(&mut self.two_links, true) {
+            return;
+        }
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            let second = BearerConfig::new("udp:V", media(1, i), 1400);
+            assert_eq!(node.enable_bearer(self.now, second).ok(), Some(1));
         }
     }
 
@@ -92,11 +111,17 @@ impl World {
             for from in 0..2 {
                 let batch = core::mem::take(self.nodes[from].frames());
                 for frame in batch.frames() {
-                    let to = 1 - from;
-                    if frame.to == Target::Broadcast || frame.to == Target::Unicast(media(to)) {
+                    let (to, net) = (1 - from, frame.bearer);
+                    let reaches =
+                        frame.to == Target::Broadcast || frame.to == Target::Unicast(media(net, to));
+                    if reaches && !self.cut[usize::from(net)] {
                         calls += 1;
                         let bytes = batch.frame(frame);
-                        if to == 0 { self.meddle(bytes) } else { self.nodes[1].receive(self.now, 0, bytes) }
+                        if to == 0 {
+                            self.meddle(net, bytes);
+                        } else {
+                            self.nodes[1].receive(self.now, net, bytes);
+                        }
                     }
                 }
             }
@@ -108,27 +133,27 @@ impl World {
     }
 
     /// A frame from the peer on its way to the node under attack.
-    fn meddle(&mut self, frame: &[u8]) {
+    fn meddle(&mut self, net: BearerId, frame: &[u8]) {
         if self.history.len() >= HISTORY {
             self.history.remove(0);
         }
-        self.history.push(frame.to_vec());
+        self.history.push((net, frame.to_vec()));
         let mut frame = frame.to_vec();
         match self.meddling.pop() {
             Some(Meddling::Drop) => return,
-            Some(Meddling::Twice) => self.nodes[0].receive(self.now, 0, &frame),
+            Some(Meddling::Twice) => self.nodes[0].receive(self.now, net, &frame),
             Some(Meddling::Swap) => {
-                if let Some(held) = self.held.replace(frame) {
-                    self.nodes[0].receive(self.now, 0, &held);
+                if let Some((net, held)) = self.held.replace((net, frame)) {
+                    self.nodes[0].receive(self.now, net, &held);
                 }
                 return;
             }
             Some(Meddling::Poke { word, xor }) => poke(&mut frame, word, xor),
             None => {}
         }
-        self.nodes[0].receive(self.now, 0, &frame);
-        if let Some(held) = self.held.take() {
-            self.nodes[0].receive(self.now, 0, &held);
+        self.nodes[0].receive(self.now, net, &frame);
+        if let Some((net, held)) = self.held.take() {
+            self.nodes[0].receive(self.now, net, &held);
         }
     }
 }
@@ -169,6 +194,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
 
 fn recover(world: &mut World) {
     world.meddling.clear();
+    world.cut = [false; 2];
     world.run(RECOVERY);
     let up = world.nodes.each_ref().map(|node| node.nodes().iter().filter(|peer| peer.up).count());
     assert!(up[0] >= 1 && up[1] == 1, "left alone they do not find each other again: {up:?}");
@@ -285,17 +311,23 @@ fn step(world: &mut World, source: &mut Source<'_>, seen: &mut Seen) {
         }
         21..25 if !world.history.is_empty() => {
             let at = usize::from(source.u8()) % world.history.len();
-            let mut frame = world.history[at].clone();
+            let (net, mut frame) = world.history[at].clone();
             if source.flag() {
                 poke(&mut frame, source.u8(), source.u32());
             }
-            world.nodes[0].receive(now, 0, &frame);
+            world.nodes[0].receive(now, net, &frame);
         }
         25..28 => {
+            let net = BearerId::from(world.two_links && source.flag());
             let frame = forged(source);
-            world.nodes[0].receive(now, 0, &frame);
+            world.nodes[0].receive(now, net, &frame);
         }
         28 => world.nodes[0].receive(now, source.u8() % 4, source.bytes(100)),
+        29 => {
+            let net = usize::from(source.flag());
+            world.cut[net] = !world.cut[net];
+        }
+        30 => world.add_link(),
         _ => {
             world.exchange();
         }

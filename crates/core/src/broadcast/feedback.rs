@@ -39,7 +39,8 @@ pub fn receive_link_protocol(
     if view.ack() != 0 {
         sender.open_peer(peer);
     }
-    Ok(sender.is_open(peer) && receiver.announce(view.last_bcast()) && !view.probe())
+    let lacking = sender.is_open(peer) && receiver.announce(view.last_bcast());
+    Ok(lacking && !view.probe() && receiver.may_answer(now))
 }
 
 /// The broadcast ack that every sequenced packet of `peer` carries.

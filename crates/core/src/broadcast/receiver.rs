@@ -8,10 +8,14 @@ use crate::addr::{ClusterId, NodeAddr};
 use crate::limits::{MAX_WINDOW, capability};
 use crate::link::{Arrival, Carrier, ReceiveQueue, Unpacker};
 use crate::planted::{self, Fault};
+use crate::time::Time;
 use crate::wire::{GapBlock, Message, MessageType, User, View, seq};
 
 /// Packets received without telling the sender before a STATE may be due. Spec: tipc.md §7.3.
 const ACK_THRESHOLD: u16 = 16;
+/// A STATE that announces what we lack is answered at most this often, milliseconds: the sender repeats a packet no
+/// sooner. Without it two nodes that lack something of each other would answer each other's answers for ever.
+const ANSWER_INTERVAL_MS: u64 = 10;
 /// The largest gap that fits its 10 bits in a STATE. Spec: tipc.md §3.1.
 const MAX_GAP: u16 = 0x3ff;
 
@@ -69,6 +73,8 @@ pub struct BroadcastReceiver {
     announced: u16,
     /// Packets received since the peer was last told.
     unacked: u16,
+    /// The next answer to an announcement is not due before this.
+    answer_at: Time,
     stats: ReceiverStats,
 }
 
@@ -85,8 +91,18 @@ impl BroadcastReceiver {
             open: false,
             announced: 1,
             unacked: 0,
+            answer_at: Time::ZERO,
             stats: ReceiverStats::default(),
         }
+    }
+
+    /// True if an announcement may be answered now; the next one then waits.
+    pub(super) fn may_answer(&mut self, now: Time) -> bool {
+        let due = self.answer_at <= now;
+        if due {
+            self.answer_at = now.plus_millis(ANSWER_INTERVAL_MS);
+        }
+        due
     }
 
     /// The peer's capability bits changed.

@@ -128,7 +128,10 @@ fn check_user(view: View<'_>) -> Result<(), Drop> {
     use User as U;
     let illegal = Err(Drop::IllegalUser(view.user().into()));
     if !view.header_fits() {
-        return Err(Drop::Malformed(WireError::HeaderSize { need: 40, have: view.header_size() }));
+        return Err(Drop::Malformed(WireError::HeaderSize {
+            need: view.required_header(),
+            have: view.header_size(),
+        }));
     }
     match (view.user(), view.non_sequenced()) {
         (U::LinkConfig, true) | (U::BcastProtocol, _) => Ok(()),
