@@ -27,7 +27,7 @@ use crate::observe::Counters;
 
 /// How often the supervisor looks while calls come and go: the longest that an arrived frame waits when no thread is
 /// in a call.
-const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(2);
 
 /// The same while messages wait for acknowledgements to leave. While calls come they look themselves.
 const HURRIED_TICK: Duration = Duration::from_micros(500);

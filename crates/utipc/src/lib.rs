@@ -13,7 +13,8 @@
 //!
 //! # fn main() -> utipc::Result<()> {
 //! let node = Node::start()?;
-//! let hello = ServiceAddress::new(18888, 17);
+//! // A type of your choice, and an instance of it that no other program on this host serves.
+//! let hello = ServiceAddress::new(18888, std::process::id());
 //!
 //! let server = node.rdm()?;
 //! server.bind(hello, Scope::Cluster)?;

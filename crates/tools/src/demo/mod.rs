@@ -42,9 +42,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (red, blue) = start(&mut out, cluster)?;
     let mut watch = meet(&mut out, &red, &blue)?;
     datagrams(&mut out, &red, &blue, &mut watch)?;
-    stream(&mut out, &red, &blue)?;
-    packets(&mut out, &red, &blue)?;
+    stream(&mut out, &red, &blue, &mut watch)?;
+    packets(&mut out, &red, &blue, &mut watch)?;
     remote_view(&mut out, &red, &blue)?;
+    watch.until(
+        &out,
+        LIMIT,
+        &[Change::ServiceUp, Change::ServiceUp, Change::ServiceDown, Change::ServiceDown],
+    )?;
     farewell(&mut out, &red, blue, &mut watch)?;
 
     out.end();
@@ -125,9 +130,10 @@ fn hello(out: &mut Narrator, client: (&str, &Node), server: (&str, utipc::Socket
     Ok(())
 }
 
-fn stream(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
+fn stream(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> Result<()> {
     out.chapter("STREAM: a connection set up by its first data");
     let listener = listen(out, blue, SocketKind::Stream, STREAM_SERVER)?;
+    watch.until(out, LIMIT, &[Change::ServiceUp])?;
     red.wait_for_service(STREAM_SERVER, LIMIT).context("red waits for the stream server")?;
     out.say(
         "red",
@@ -136,12 +142,15 @@ fn stream(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
     let client =
         Connection::open_with(red.stream()?, STREAM_SERVER, b"Hello World").context("set the stream up")?;
     let server = listener.accept().context("accept the stream")?;
-    exchange(out, &client, &server, "Hello World", "Hello yourself")
+    exchange(out, &client, &server, "Hello World", "Hello yourself")?;
+    drop(listener);
+    watch.until(out, LIMIT, &[Change::ServiceDown])
 }
 
-fn packets(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
+fn packets(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> Result<()> {
     out.chapter("SEQPACKET: connect and accept");
     let listener = listen(out, blue, SocketKind::SeqPacket, PACKET_SERVER)?;
+    watch.until(out, LIMIT, &[Change::ServiceUp])?;
     red.wait_for_service(PACKET_SERVER, LIMIT).context("red waits for the packet server")?;
     let acceptor = std::thread::spawn(move || listener.accept());
     out.say("red", format_args!("client: connect to {PACKET_SERVER}"));
@@ -160,7 +169,7 @@ fn packets(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
     let end = server.receive().context("see the end of the connection")?;
     ensure!(end.data.is_empty(), "see the end of the connection: there is more data");
     out.say("blue", format_args!("server: the client has hung up"));
-    Ok(())
+    watch.until(out, LIMIT, &[Change::ServiceDown])
 }
 
 fn listen(out: &mut Narrator, node: &Node, kind: SocketKind, service: ServiceAddress) -> Result<Listener> {

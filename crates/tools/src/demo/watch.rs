@@ -18,13 +18,15 @@ impl Watch {
         Self { who: format!("({who})"), topology }
     }
 
-    /// Tells all events until each of `expected` has come.
+    /// Tells all events until each of `expected` has come, as often as it stands there.
     pub(super) fn until(&mut self, out: &Narrator, limit: Duration, expected: &[Change]) -> Result<()> {
         let mut missing = expected.to_vec();
         for event in self.topology.events(limit) {
             let event = event.with_context(|| format!("watch the topology, {}", self.who))?;
             tell(out, &self.who, &event);
-            missing.retain(|change| *change != event.change);
+            if let Some(at) = missing.iter().position(|change| *change == event.change) {
+                missing.swap_remove(at);
+            }
             if missing.is_empty() {
                 return Ok(());
             }
