@@ -22,7 +22,13 @@ pub(crate) enum Role {
     /// One end of a connection.
     Connection { id: u64, end: usize },
     /// A subscriber to the topology server of node `server`.
-    Subscriber { id: u64, server: usize, asked: bool, believed: Believed },
+    Subscriber {
+        id: u64,
+        server: usize,
+        /// Requests sent.
+        asked: usize,
+        believed: Believed,
+    },
 }
 
 /// A binding of a datagram socket.

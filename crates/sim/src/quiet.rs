@@ -99,7 +99,7 @@ impl Cluster {
                 let Some(table) = self.hosts[*server].running.as_ref().map(|r| r.stack.bindings()) else {
                     continue;
                 };
-                if *asked {
+                if *asked == crate::subscribers::WATCHED.len() {
                     believed.check(&table).map_err(|b| self.broken(host.index, b))?;
                 }
             }

@@ -54,7 +54,7 @@ impl Cluster {
         let ready = endpoint.readiness();
         let connecting = match running.roles.get(&port) {
             Some(Role::Connection { id, end }) => self.connections.get(*id).ends[*end] == End::Connecting,
-            Some(Role::Subscriber { asked, .. }) => !asked,
+            Some(Role::Subscriber { asked, .. }) => *asked < WATCHED.len(),
             _ => false,
         };
         ready.readable || ready.read_closed || ready.hung_up || connecting
@@ -101,7 +101,10 @@ impl Cluster {
                 Ok(if got.len == 0 { Read::End } else { Read::Data(buffer, got.destination) })
             }
             Err(RecvError::WouldBlock) => Ok(Read::Nothing),
-            Err(_) => Ok(Read::End),
+            Err(e) => {
+                self.note(b'e', node, format!("socket {port} ended: {e}").as_bytes());
+                Ok(Read::End)
+            }
         }
     }
 
@@ -192,15 +195,13 @@ impl Cluster {
         }
         let now = self.now;
         let Some(running) = self.running(node) else { return Ok(()) };
-        if let Some(Role::Subscriber { asked, .. }) = running.roles.get_mut(&port)
-            && !*asked
-        {
-            *asked = true;
-            for service in WATCHED {
+        if let Some(Role::Subscriber { asked, .. }) = running.roles.get_mut(&port) {
+            for service in WATCHED.into_iter().skip(*asked) {
                 let request = wish(service).to_bytes(ByteOrder::NATIVE);
                 if running.stack.send(now, port, &request, None).is_err() {
-                    return self.end_connection(node, port, id, 0);
+                    break; // not now, or the connection has ended, as reading will tell
                 }
+                *asked += 1;
             }
         }
         loop {

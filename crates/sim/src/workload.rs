@@ -454,7 +454,7 @@ impl Cluster {
             &self.contacts,
         );
         if running.stack.connect(now, port, Some(to)).is_ok() {
-            let (asked, believed) = (false, Default::default());
+            let (asked, believed) = (0, Default::default());
             running.roles.insert(port, Role::Subscriber { id, server, asked, believed });
         } else {
             running.stack.close(now, port);
