@@ -279,6 +279,9 @@ impl Cluster {
     fn crash(&mut self, node: usize) {
         let Some(running) = self.hosts[node].running.take() else { return };
         self.contacts.crashed(node);
+        for other in 0..self.config.nodes {
+            self.network.clear(self.now, node, other);
+        }
         self.forget_applications(running);
     }
 
@@ -337,6 +340,8 @@ impl Cluster {
             Event::NodeDown(peer) => {
                 let Some(peer) = self.index_of(peer) else { return Ok(()) };
                 self.contacts_lost += 1;
+                self.network.clear(self.now, node, peer);
+                self.network.clear(self.now, peer, node);
                 self.contacts.went_down(self.now, node, peer).map_err(|b| self.broken(node, b))?;
                 self.check_connections_end(node, peer)?;
             }

@@ -18,6 +18,7 @@ pub(crate) struct Quality {
 pub(crate) struct Flight {
     pub(crate) at: Time,
     number: u64,
+    sent: Time,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) bytes: Vec<u8>,
@@ -32,6 +33,8 @@ struct Path {
     cut: bool,
     /// Frames sent before this arrive after it.
     held_until: Time,
+    /// Frames sent before this are lost.
+    fresh_from: Time,
 }
 
 /// All paths and what travels on them.
@@ -45,9 +48,7 @@ pub(crate) struct Network {
     rng: Rng,
 }
 
-/// Longest that reordering and late duplicates delay a frame, microseconds. Below the time that two nodes need to
-/// make contact anew: links do not number their contacts in each packet, so a network that is worse than this could
-/// pass a packet of an earlier contact off as new, with any implementation.
+/// Longest that reordering and late duplicates delay a frame, microseconds.
 const LATE_US: u64 = 60_000;
 
 impl Network {
@@ -57,6 +58,7 @@ impl Network {
             last: Time::ZERO,
             cut: false,
             held_until: Time::ZERO,
+            fresh_from: Time::ZERO,
         };
         let paths = (0..nodes * nodes).map(|_| path(&mut rng)).collect();
         Self { nodes, paths, flights: BinaryHeap::new(), quality: Quality::default(), frames: 0, rng }
@@ -68,6 +70,12 @@ impl Network {
 
     pub(crate) fn set_cut(&mut self, from: usize, to: usize, cut: bool) {
         self.path(from, to).cut = cut;
+    }
+
+    /// What travels from one node to another is lost. Done when contact is lost: packets of a link do not name their
+    /// session, so a network that delivers one of an earlier contact passes it off as new, with any implementation.
+    pub(crate) fn clear(&mut self, now: Time, from: usize, to: usize) {
+        self.path(from, to).fresh_from = now;
     }
 
     /// Frames between two nodes wait until `until`.
@@ -99,13 +107,13 @@ impl Network {
         };
         if self.chance(quality.duplicate) {
             let later = self.rng.below(LATE_US);
-            self.push(at + std::time::Duration::from_micros(later), from, to, frame);
+            self.push(now, at + std::time::Duration::from_micros(later), from, to, frame);
         }
-        self.push(at, from, to, frame);
+        self.push(now, at, from, to, frame);
     }
 
-    fn push(&mut self, at: Time, from: usize, to: usize, frame: &[u8]) {
-        let flight = Flight { at, number: self.frames, from, to, bytes: frame.to_vec() };
+    fn push(&mut self, sent: Time, at: Time, from: usize, to: usize, frame: &[u8]) {
+        let flight = Flight { at, number: self.frames, sent, from, to, bytes: frame.to_vec() };
         self.flights.push(Reverse(flight));
     }
 
@@ -117,6 +125,8 @@ impl Network {
         if self.next_arrival()? > now {
             return None;
         }
-        self.flights.pop().map(|f| f.0)
+        let flight = self.flights.pop()?.0;
+        let lost = flight.sent < self.path(flight.from, flight.to).fresh_from;
+        if lost { self.arrive(now) } else { Some(flight) }
     }
 }
