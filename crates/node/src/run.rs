@@ -6,7 +6,7 @@
 //! 3. Other calls wait on their socket's slot and are woken when its readiness changes. A driver that leaves hands over
 //!    to one of them.
 //! 4. The *supervisor*, a background thread, drives while no call is in progress. While calls come and go it only
-//!    looks every `TICK` (10 ms); so nothing changes hands between one message and the next.
+//!    looks every `TICK` (2 ms); so nothing changes hands between one message and the next.
 //!
 //! A caller takes over from the supervisor without waking it: both have an event loop of their own on the same
 //! descriptors, and a supervisor that wakes up to find itself replaced goes back to rule 4.
