@@ -187,7 +187,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
         assert_eq!(node.sockets().count(), 0, "sockets outlive their close");
     }
     // Recovery takes thirty times as long as all the rest, so only some inputs wait for it.
-    if data.len() % 16 == 0 {
+    if data.len().is_multiple_of(16) {
         recover(&mut world);
     }
 }
