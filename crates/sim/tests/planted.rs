@@ -1,7 +1,6 @@
-//! Each planted protocol fault is caught, and by the check that is meant to catch it: a check that cannot fail is none.
+//! Each planted protocol fault is caught: a check that cannot fail is none. What caught it is printed (`--nocapture`).
 
 use utipc_core::planted::{Fault, plant};
-use utipc_sim::check::Broken;
 use utipc_sim::{SimConfig, run};
 
 /// Seeds tried for each fault.
@@ -11,48 +10,46 @@ fn config(seed: u64) -> SimConfig {
     SimConfig { pace_us: 20_000, ..SimConfig::new(4, seed, 0.3) }
 }
 
-/// What the runs with a fault break first.
-fn caught(fault: Fault) -> Broken {
+/// Runs with a fault until an invariant breaks.
+fn caught(fault: Fault) {
     plant(Some(fault));
     let broken = SEEDS.into_iter().find_map(|seed| run(&config(seed)).err());
     plant(None);
     let (violation, _) = *broken.unwrap_or_else(|| panic!("{fault:?} was not caught"));
     println!("{fault:?}: {violation}");
-    violation.broken
 }
 
 macro_rules! faults {
-    ($($name:ident: $fault:ident => [$expected:pat],)*) => {
+    ($($name:ident: $fault:ident,)*) => {
         $(#[test]
         fn $name() {
-            let broken = caught(Fault::$fault);
-            assert!(matches!(broken, $expected), "{broken}");
+            caught(Fault::$fault);
         })*
     };
 }
 
 faults! {
-    gap_off_by_one: GapOffByOne => [_],
-    gap_block_off_by_one: GapBlockOffByOne => [_],
-    ack_beyond: AckBeyond => [_],
-    duplicate_not_dropped: DuplicateNotDropped => [_],
-    no_retransmission: NoRetransmission => [_],
-    stale_session: StaleSession => [_],
-    fragment_order: FragmentOrder => [_],
-    lost_wakeup: LostWakeup => [_],
-    broadcast_sync_off_by_one: BroadcastSyncOffByOne => [_],
-    broadcast_ack_beyond: BroadcastAckBeyond => [_],
-    broadcast_acked_by_one: BroadcastAckedByOne => [_],
-    broadcast_not_reset: BroadcastNotReset => [_],
-    name_number_skipped: NameNumberSkipped => [_],
-    withdrawal_lost: WithdrawalLost => [_],
-    bulk_lacks_last: BulkLacksLast => [_],
-    node_bindings_stay: NodeBindingsStay => [_],
-    connections_stay: ConnectionsStay => [_],
-    flow_control_leak: FlowControlLeak => [_],
-    window_ignored: WindowIgnored => [_],
-    return_lost: ReturnLost => [_],
-    copy_per_binding: CopyPerBinding => [_],
-    wrong_twin: WrongTwin => [_],
-    silent_withdrawal: SilentWithdrawal => [_],
+    gap_off_by_one: GapOffByOne,
+    gap_block_off_by_one: GapBlockOffByOne,
+    ack_beyond: AckBeyond,
+    duplicate_not_dropped: DuplicateNotDropped,
+    no_retransmission: NoRetransmission,
+    stale_session: StaleSession,
+    fragment_order: FragmentOrder,
+    lost_wakeup: LostWakeup,
+    broadcast_sync_off_by_one: BroadcastSyncOffByOne,
+    broadcast_ack_beyond: BroadcastAckBeyond,
+    broadcast_acked_by_one: BroadcastAckedByOne,
+    broadcast_not_reset: BroadcastNotReset,
+    name_number_skipped: NameNumberSkipped,
+    withdrawal_lost: WithdrawalLost,
+    bulk_lacks_last: BulkLacksLast,
+    node_bindings_stay: NodeBindingsStay,
+    connections_stay: ConnectionsStay,
+    flow_control_leak: FlowControlLeak,
+    window_ignored: WindowIgnored,
+    return_lost: ReturnLost,
+    copy_per_binding: CopyPerBinding,
+    wrong_twin: WrongTwin,
+    silent_withdrawal: SilentWithdrawal,
 }

@@ -1,0 +1,35 @@
+//! Whole runs: they repeat byte for byte, and a network that only loses, reorders and duplicates ends no contact.
+
+use utipc_sim::{FaultKind, SimConfig, run};
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let mut traces = Vec::new();
+    for seed in [2, 3] {
+        let config = SimConfig::new(5, seed, 0.3);
+        assert_eq!(config.near_wrap, seed == 3);
+        let (first, second) = (run(&config).unwrap(), run(&config).unwrap());
+        assert_eq!(first, second);
+        assert!(first.datagrams > 100 && first.connections > 5 && first.topology_events > 50, "{first:?}");
+        traces.push(first.trace);
+    }
+    assert_ne!(traces[0], traces[1]);
+}
+
+#[test]
+fn all_faults_together_break_nothing() {
+    for seed in 100..106 {
+        let outcome = run(&SimConfig::new(4, seed, 0.3)).unwrap_or_else(|e| panic!("seed {seed}: {}", e.0));
+        assert!(outcome.rounds >= 1);
+    }
+}
+
+#[test]
+fn sixty_minutes_without_a_link_reset() {
+    let mut config = SimConfig::new(3, 7, 60.0);
+    config.faults = vec![FaultKind::Loss, FaultKind::Reorder, FaultKind::Duplicate];
+    config.pace_us = 400_000;
+    let outcome = run(&config).unwrap_or_else(|e| panic!("{}", e.0));
+    assert_eq!(outcome.contacts_lost, 0);
+    assert!(outcome.virtual_ms >= 3_600_000 && outcome.datagrams > 10_000, "{outcome:?}");
+}
