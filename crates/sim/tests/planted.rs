@@ -4,7 +4,7 @@ use utipc_core::planted::{Fault, plant};
 use utipc_sim::{SimConfig, run};
 
 /// Seeds tried for each fault.
-const SEEDS: std::ops::Range<u64> = 0..12;
+const SEEDS: std::ops::Range<u64> = 0..80;
 
 fn config(seed: u64) -> SimConfig {
     SimConfig { pace_us: 20_000, ..SimConfig::new(4, seed, 0.3) }
