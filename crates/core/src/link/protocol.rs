@@ -102,6 +102,11 @@ impl Link {
             if seq::lt(self.session, msg.dest_session()) {
                 self.session = msg.dest_session().wrapping_add(1);
             }
+            // The peer took an old RESET of ours for the last one. If we hold an old one of its own, neither would
+            // ever take the other's ACTIVATE: tell it our session.
+            if self.state == State::Establishing {
+                self.send_setup_as(LinkProtocolType::Reset, false, io);
+            }
             return;
         }
         if (!activate || !self.is_up())
@@ -267,6 +272,10 @@ impl Link {
             State::Establishing => LinkProtocolType::Activate,
             _ => return,
         };
+        self.send_setup_as(kind, stopping, io);
+    }
+
+    fn send_setup_as(&mut self, kind: LinkProtocolType, stopping: bool, io: &mut LinkIo<'_>) {
         let name = InterfaceName::from(self.config.interface.as_str());
         let mut msg = self.protocol_message(kind, &name.0, io);
         if kind == LinkProtocolType::Activate {

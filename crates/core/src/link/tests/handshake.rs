@@ -244,6 +244,29 @@ fn activate_with_a_stale_session_moves_the_own_session_on() {
     assert!(side.signals.is_empty());
 }
 
+/// Late copies of RESETs from before have told each end an old session of the other. Without help both would send
+/// ACTIVATE for a session that is over, for ever.
+#[test]
+fn two_ends_with_old_sessions_of_each_other_come_up() {
+    let mut sides = [Side::new(config(A, B)), Side::new(config(B, A))];
+    let old = sides.each_mut().map(|side| side.with(|l, io| l.send_setup(false, io)).1.remove(0));
+    for (side, reset) in sides.iter_mut().zip(old.iter().rev()) {
+        side.link.reset(&mut Vec::new());
+        side.hear(Time::ZERO, reset);
+        assert_eq!(side.link.state(), State::Establishing);
+    }
+    let mut late: Vec<Vec<u8>> = Vec::new();
+    for round in 0..6 {
+        let own = round % 2;
+        let mut frames = sides[own].with(|l, io| l.send_setup(false, io)).1;
+        frames.append(&mut late);
+        for frame in frames {
+            late.extend(sides[1 - own].hear(Time::ZERO, &frame));
+        }
+    }
+    assert!(sides.iter().all(|side| side.signals.contains(&LinkSignal::Up)));
+}
+
 #[test]
 fn names_use_identities_that_are_short_enough() {
     let (short, long) = (NodeId::from_text("alpha"), NodeId([0xfe; 16]));
