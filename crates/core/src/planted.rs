@@ -41,8 +41,6 @@ pub enum Fault {
     ConnectionsStay,
     /// Small messages that were consumed are not told to the sender.
     FlowControlLeak,
-    /// A sender ignores the window of its peer.
-    WindowIgnored,
     /// An undeliverable message vanishes instead of going back.
     ReturnLost,
     /// A socket with two matching bindings gets two copies of a multicast.

@@ -47,7 +47,6 @@ faults! {
     node_bindings_stay: NodeBindingsStay,
     connections_stay: ConnectionsStay,
     flow_control_leak: FlowControlLeak,
-    window_ignored: WindowIgnored,
     return_lost: ReturnLost,
     copy_per_binding: CopyPerBinding,
     wrong_twin: WrongTwin,
