@@ -128,6 +128,8 @@ pub enum DownReason {
     PriorityChange,
     /// The neighbour monitor found the peer lost.
     Monitor,
+    /// The peer acknowledges packets that were never sent.
+    Implausible,
     /// The peer does not acknowledge broadcasts.
     Broadcast,
     /// The peer's name updates do not fit together.
@@ -153,6 +155,7 @@ impl core::fmt::Display for DownReason {
             Self::Backlog => "too many system messages waiting",
             Self::PriorityChange => "peer changed the priority",
             Self::Monitor => "neighbours report the peer lost",
+            Self::Implausible => "peer acknowledges what was never sent",
             Self::Broadcast => "peer does not acknowledge broadcasts",
             Self::Names => "name updates of the peer do not fit together",
             Self::AddressChange => "peer moved to another media address",

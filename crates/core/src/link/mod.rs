@@ -77,6 +77,8 @@ pub struct Link {
     unacked: u16,
     /// Ticks without a sign of life.
     silence: u32,
+    /// Acknowledgements in a row of packets that were never sent.
+    implausible: u32,
     /// Ticks of the node's timer that this link has seen while it was down.
     setup_ticks: u32,
     interval_ms: u32,
@@ -116,6 +118,7 @@ impl Link {
             unpacker: Unpacker::default(),
             unacked: 0,
             silence: 0,
+            implausible: 0,
             setup_ticks: 0,
             interval_ms: supervise::interval_ms(config.tolerance_ms),
             checkpoint: first,
@@ -157,6 +160,7 @@ impl Link {
         self.unpacker = Unpacker::default();
         self.unacked = 0;
         self.silence = 0;
+        self.implausible = 0;
         self.setup_ticks = 0;
         self.checkpoint = first;
         self.monitor = MonitorVerdict::default();

@@ -33,6 +33,10 @@ pub(super) struct StateNote {
     pub(super) priority: u8,
 }
 
+/// Acknowledgements in a row that name packets which were never sent: the ends do not speak of the same session any more
+/// (a packet of an earlier one came late), and would never agree. Ours: some ticks.
+const MAX_IMPLAUSIBLE: u32 = 8;
+
 impl Link {
     /// True if a LINK_PROTOCOL message belongs to the session and has the size and MTU that it must have.
     /// Spec: tipc.md §5.3, §14.2.
@@ -175,8 +179,13 @@ impl Link {
     fn acknowledge(&mut self, now: Time, ack: u16, gap: u16, blocks: &[GapBlock], io: &mut LinkIo<'_>) {
         if !self.transmit.is_plausible(ack, gap, blocks) {
             self.stats.refused += 1;
+            self.implausible += 1;
+            if self.implausible > MAX_IMPLAUSIBLE {
+                self.fail_because(DownReason::Implausible, io);
+            }
             return;
         }
+        self.implausible = 0;
         let (link_ack, bcast_ack) = (self.rcv_nxt().wrapping_sub(1), io.bcast.ack);
         let mut from = self.transmit.head();
         let mut released = 0;

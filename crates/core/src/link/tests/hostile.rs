@@ -1,6 +1,6 @@
 //! Each row of §14.2 that concerns links: refused, and nothing has changed.
 
-use super::super::DownReason;
+use super::super::{DownReason, LinkSignal};
 use super::pair::{A, B, Side, config, number, numbered};
 use crate::time::Time;
 use crate::wire::{INTERNAL_HEADER, Message, MessageType, SHORT_HEADER, User};
@@ -347,4 +347,20 @@ fn noise_is_survived() {
         }
     }
     assert!(side.downs.len() > 10, "the noise does reach the machinery");
+}
+
+/// A late packet of an earlier session makes all reports of a true peer impossible: the ends must start afresh.
+#[test]
+fn a_peer_that_goes_on_reporting_the_impossible_loses_the_link() {
+    let mut side = up();
+    for number in 1..=8 {
+        let mut m = state(500, 0, &[0, 4, 0, 0]);
+        m.set_seqno(number);
+        side.hear(Time::from_millis(7), m.bytes());
+        assert!(side.signals.is_empty(), "report {number}");
+    }
+    let mut m = state(500, 0, &[0, 4, 0, 0]);
+    m.set_seqno(9);
+    side.hear(Time::from_millis(7), m.bytes());
+    assert!(side.signals.contains(&LinkSignal::Down(DownReason::Implausible)));
 }
