@@ -14,7 +14,8 @@ pub fn reverse(own: NodeAddr, msg: Message, code: ErrorCode) -> Option<Message> 
         return None;
     }
     let (from, to) = (msg.origin_port(), msg.dest_port());
-    let node = msg.prev_node();
+    // Not the previous node: one that redirected an anycast has no use for it.
+    let node = msg.origin_node();
     // the sender of a connection request keeps a copy for the next attempt
     let keep = if msg.syn() && code == ErrorCode::Overload { 0 } else { MAX_RETURNED_DATA };
     let mut back = with_node_fields(msg);
@@ -45,4 +46,21 @@ fn with_node_fields(msg: Message) -> Message {
         longer.set_word(word, msg.word(word));
     }
     longer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{MessageType, NAMED_HEADER, User};
+
+    #[test]
+    fn a_redirected_message_goes_back_to_where_it_began() {
+        let (began, redirected, own) = (NodeAddr(1), NodeAddr(2), NodeAddr(3));
+        let mut msg = Message::build(User::Low, MessageType::Named.into(), NAMED_HEADER, b"x");
+        msg.set_origin_node(began);
+        msg.set_prev_node(redirected);
+        msg.set_origin_port(7);
+        let back = reverse(own, msg, ErrorCode::NoName).unwrap();
+        assert_eq!((back.dest_node(), back.dest_port()), (Some(began), 7));
+    }
 }
