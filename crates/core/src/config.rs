@@ -27,6 +27,8 @@ pub struct StackConfig {
     pub first_seqno: u16,
     /// Number of the first name update: 0, except to see it wrap soon.
     pub first_name_seqno: u16,
+    /// Where the session numbers of links start: random, except to see them wrap soon.
+    pub first_session: Option<u16>,
 }
 
 impl Default for StackConfig {
@@ -38,6 +40,7 @@ impl Default for StackConfig {
             seed: 0,
             first_seqno: FIRST_SEQNO,
             first_name_seqno: 0,
+            first_session: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::connections::Connections;
 use crate::contact::Contacts;
 use crate::datagrams::Datagrams;
 use crate::faults::{self, Fault};
-use crate::host::{Host, Style, media_address};
+use crate::host::{Host, Style, media_address, plane_of};
 use crate::network::Network;
 use crate::trace::Trace;
 
@@ -87,7 +87,7 @@ impl Cluster {
         let started_at =
             if config.near_wrap { Time::from_millis(LATE_START_MS) } else { Time::from_millis(1000) };
         let style = Style { legacy: rng.below(2) == 0, mtu: [1500, 1500, 600, 9000][rng.below(4) as usize] };
-        let network = Network::new(config.nodes, Rng::new(rng.next_u64()));
+        let network = Network::new(config.nodes, config.bearers, Rng::new(rng.next_u64()));
         Self {
             style,
             now: started_at,
@@ -159,7 +159,9 @@ impl Cluster {
         let mut again = Vec::new();
         for action in left {
             match action {
-                Action::Fault(fault @ (Fault::Mend(_) | Fault::Start(_))) => self.happen(fault)?,
+                Action::Fault(fault @ (Fault::Mend(_) | Fault::Repair(..) | Fault::Start(_))) => {
+                    self.happen(fault)?
+                }
                 read @ Action::Read { .. } => again.push(read),
                 _ => {}
             }
@@ -205,10 +207,12 @@ impl Cluster {
 
     fn arrive(&mut self) -> Result<(), Violation> {
         let Some(flight) = self.network.arrive(self.now) else { return Ok(()) };
-        let place = (flight.from * self.config.nodes + flight.to) as u64;
+        let place = ((usize::from(flight.plane) * self.config.nodes + flight.from) * self.config.nodes
+            + flight.to) as u64;
         self.trace.note(self.now, b'f', place, &flight.bytes);
         if let Some(running) = &mut self.hosts[flight.to].running {
-            running.stack.receive(self.now, running.bearer, &flight.bytes);
+            let bearer = running.bearers[usize::from(flight.plane)];
+            running.stack.receive(self.now, bearer, &flight.bytes);
             self.flush(flight.to)?;
         }
         Ok(())
@@ -260,6 +264,8 @@ impl Cluster {
                     self.contacts.heal(self.now, a, b);
                 }
             }
+            Fault::Fail(plane, a, b) => self.network.set_failed(plane, a, b, true),
+            Fault::Repair(plane, a, b) => self.network.set_failed(plane, a, b, false),
             Fault::Hold(a, b, ms) => self.network.hold(a, b, self.now.plus_millis(ms)),
             Fault::Crash(node) => self.crash(node),
             Fault::Start(node) if self.hosts[node].running.is_none() => {
@@ -309,15 +315,16 @@ impl Cluster {
         }
         for frame in batch.frames() {
             let bytes = batch.frame(frame);
+            let plane = running.bearers.iter().position(|b| *b == frame.bearer).unwrap_or_default() as u8;
             match frame.to {
                 Target::Broadcast => {
                     for to in (0..self.config.nodes).filter(|to| *to != node) {
-                        self.network.send(self.now, node, to, bytes);
+                        self.network.send(self.now, plane, node, to, bytes);
                     }
                 }
                 Target::Unicast(addr) => {
-                    if let Some(to) = (0..self.config.nodes).find(|to| media_address(*to) == addr) {
-                        self.network.send(self.now, node, to, bytes);
+                    if let Some(to) = (0..self.config.nodes).find(|to| media_address(plane, *to) == addr) {
+                        self.network.send(self.now, plane, node, to, bytes);
                     }
                 }
             }
@@ -336,6 +343,11 @@ impl Cluster {
                 if let Some(peer) = self.index_of(peer) {
                     self.contacts.went_up(node, peer);
                 }
+            }
+            Event::LinkDown { link, peer, .. } => {
+                let (Some(peer), plane) = (self.index_of(peer), plane_of(&link)) else { return Ok(()) };
+                self.network.clear_plane(self.now, plane, node, peer);
+                self.network.clear_plane(self.now, plane, peer, node);
             }
             Event::NodeDown(peer) => {
                 let Some(peer) = self.index_of(peer) else { return Ok(()) };

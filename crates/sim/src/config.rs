@@ -17,12 +17,14 @@ pub enum FaultKind {
     Partition,
     /// Nodes die without a word and start again.
     Crash,
+    /// One of two networks fails between two nodes, in both directions; needs two bearers.
+    Link,
 }
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Loss, Self::Reorder, Self::Duplicate, Self::Delay, Self::Partition, Self::Crash];
+    pub const ALL: [Self; 7] =
+        [Self::Loss, Self::Reorder, Self::Duplicate, Self::Delay, Self::Partition, Self::Crash, Self::Link];
 }
 
 impl FromStr for FaultKind {
@@ -36,9 +38,10 @@ impl FromStr for FaultKind {
             "delay" => Self::Delay,
             "partition" => Self::Partition,
             "crash" => Self::Crash,
+            "link" => Self::Link,
             _ => {
                 return Err(format!(
-                    "unknown fault (loss, reorder, duplicate, delay, partition, crash): {name}"
+                    "unknown fault (loss, reorder, duplicate, delay, partition, crash, link): {name}"
                 ));
             }
         })
@@ -50,6 +53,8 @@ impl FromStr for FaultKind {
 pub struct SimConfig {
     /// Nodes, 2 to 64.
     pub nodes: usize,
+    /// Networks that connect them, and bearers of each node, 1 or 2.
+    pub bearers: u8,
     /// Everything random follows from it.
     pub seed: u64,
     /// Virtual time after which no new round begins, milliseconds.
@@ -70,6 +75,7 @@ impl SimConfig {
     pub fn new(nodes: usize, seed: u64, minutes: f64) -> Self {
         Self {
             nodes: nodes.clamp(2, 64),
+            bearers: 1,
             seed,
             duration_ms: (minutes * 60_000.0) as u64,
             faults: FaultKind::ALL.to_vec(),

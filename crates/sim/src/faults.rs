@@ -14,6 +14,10 @@ pub(crate) enum Fault {
     Cut(Vec<(usize, usize)>),
     /// These directions work again.
     Mend(Vec<(usize, usize)>),
+    /// One network fails between two nodes.
+    Fail(u8, usize, usize),
+    /// It works again.
+    Repair(u8, usize, usize),
     /// Frames between two nodes are held up for so many milliseconds.
     Hold(usize, usize, u64),
     /// A node dies.
@@ -39,6 +43,17 @@ pub(crate) fn plan(rng: &mut Rng, config: &SimConfig, from: Time, to: Time) -> V
             let cut = draw_cut(rng, config.nodes);
             plan.push((start, Fault::Cut(cut.clone())));
             plan.push((end, Fault::Mend(cut)));
+        }
+    }
+    if config.has(FaultKind::Link) && config.bearers > 1 {
+        let plane = rng.below(2) as u8;
+        for _ in 0..1 + rng.below(4) {
+            let start = at(rng);
+            let end = start.plus_millis(100 + rng.below(6000));
+            let a = rng.below(config.nodes as u64) as usize;
+            let b = (a + 1 + rng.below(config.nodes as u64 - 1) as usize) % config.nodes;
+            plan.push((start, Fault::Fail(plane, a, b)));
+            plan.push((end, Fault::Repair(plane, a, b)));
         }
     }
     if config.has(FaultKind::Crash) && rng.below(2) == 0 {

@@ -12,6 +12,17 @@ use crate::subscribers::Believed;
 /// Where the numbers of packets and name updates start if they shall wrap soon.
 const NEAR_WRAP: u16 = 65_450;
 
+/// Where the sessions of links start then: two resets later they wrap.
+const LAST_SESSIONS: u16 = 65_533;
+
+/// The bearers of a node, by network.
+const INTERFACES: [&str; 2] = ["eth:p0", "eth:p1"];
+
+/// The network of a link, told by its name.
+pub(crate) fn plane_of(link: &str) -> u8 {
+    u8::from(link.contains(":p1-"))
+}
+
 /// What a socket is used for.
 #[derive(Debug)]
 pub(crate) enum Role {
@@ -38,7 +49,8 @@ pub(crate) type Bound = (u64, ServiceRange, Scope);
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) stack: Stack,
-    pub(crate) bearer: BearerId,
+    /// Its bearers, by network.
+    pub(crate) bearers: Vec<BearerId>,
     pub(crate) deadline: Option<Time>,
     pub(crate) roles: BTreeMap<u32, Role>,
     pub(crate) bound: Vec<Bound>,
@@ -64,8 +76,8 @@ pub(crate) struct Style {
     pub(crate) mtu: u32,
 }
 
-pub(crate) fn media_address(index: usize) -> MediaAddr {
-    MediaAddr::Ethernet([2, 0, 0, 0, 0, index as u8 + 1])
+pub(crate) fn media_address(plane: u8, index: usize) -> MediaAddr {
+    MediaAddr::Ethernet([2, 0, 0, 0, plane, index as u8 + 1])
 }
 
 impl Host {
@@ -82,12 +94,20 @@ impl Host {
         if config.near_wrap {
             wanted.first_seqno = NEAR_WRAP;
             wanted.first_name_seqno = NEAR_WRAP;
+            wanted.first_session = Some(LAST_SESSIONS);
         }
         let mut stack = Stack::new(now, wanted);
-        let bearer = BearerConfig::new("eth:sim", media_address(self.index), style.mtu);
-        let bearer = stack.enable_bearer(now, bearer).expect("the configuration of the simulator is valid");
+        let bearers = (0..config.bearers).map(|plane| {
+            let bearer = BearerConfig::new(
+                INTERFACES[usize::from(plane)],
+                media_address(plane, self.index),
+                style.mtu,
+            );
+            stack.enable_bearer(now, bearer).expect("the configuration of the simulator is valid")
+        });
+        let bearers = bearers.collect();
         let deadline = stack.deadline();
         let (roles, bound) = (BTreeMap::new(), Vec::new());
-        self.running = Some(Running { stack, bearer, deadline, roles, bound, started: false });
+        self.running = Some(Running { stack, bearers, deadline, roles, bound, started: false });
     }
 }

@@ -15,13 +15,16 @@ struct Args {
     /// Nodes, 2 to 64.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=64))]
     nodes: u64,
+    /// Networks that connect them, 1 or 2.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    bearers: u8,
     /// The seed, or the first of them.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Virtual minutes of each run.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// What may go wrong: loss, reorder, duplicate, delay, partition, crash; all if absent; an empty text for nothing.
+    /// What may go wrong: loss, reorder, duplicate, delay, partition, crash, link; all if absent; an empty text for nothing.
     #[arg(long)]
     faults: Option<String>,
     /// Runs to make, with one seed after the other.
@@ -97,6 +100,7 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
             }
             let seed = args.seed + n;
             let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
+            config.bearers = args.bearers;
             config.near_wrap |= args.near_wrap;
             config.log = args.log;
             if let Some(kinds) = kinds {

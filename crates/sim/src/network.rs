@@ -19,6 +19,7 @@ pub(crate) struct Flight {
     pub(crate) at: Time,
     number: u64,
     sent: Time,
+    pub(crate) plane: u8,
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) bytes: Vec<u8>,
@@ -31,6 +32,8 @@ struct Path {
     /// When the last frame in order arrives.
     last: Time,
     cut: bool,
+    /// This network alone has failed here.
+    failed: bool,
     /// Frames sent before this arrive after it.
     held_until: Time,
     /// Frames sent before this are lost.
@@ -41,6 +44,7 @@ struct Path {
 #[derive(Debug)]
 pub(crate) struct Network {
     nodes: usize,
+    planes: u8,
     paths: Vec<Path>,
     flights: BinaryHeap<Reverse<Flight>>,
     pub(crate) quality: Quality,
@@ -52,35 +56,48 @@ pub(crate) struct Network {
 const LATE_US: u64 = 60_000;
 
 impl Network {
-    pub(crate) fn new(nodes: usize, mut rng: Rng) -> Self {
+    pub(crate) fn new(nodes: usize, planes: u8, mut rng: Rng) -> Self {
         let path = |rng: &mut Rng| Path {
             latency_us: 50 + rng.below(1000),
             last: Time::ZERO,
             cut: false,
+            failed: false,
             held_until: Time::ZERO,
             fresh_from: Time::ZERO,
         };
-        let paths = (0..nodes * nodes).map(|_| path(&mut rng)).collect();
-        Self { nodes, paths, flights: BinaryHeap::new(), quality: Quality::default(), frames: 0, rng }
+        let paths = (0..nodes * nodes * usize::from(planes)).map(|_| path(&mut rng)).collect();
+        Self { nodes, planes, paths, flights: BinaryHeap::new(), quality: Quality::default(), frames: 0, rng }
     }
 
-    fn path(&mut self, from: usize, to: usize) -> &mut Path {
-        &mut self.paths[from * self.nodes + to]
+    fn path(&mut self, plane: u8, from: usize, to: usize) -> &mut Path {
+        &mut self.paths[(usize::from(plane) * self.nodes + from) * self.nodes + to]
     }
 
+    /// Cuts or mends one direction on all networks.
     pub(crate) fn set_cut(&mut self, from: usize, to: usize, cut: bool) {
-        self.path(from, to).cut = cut;
+        (0..self.planes).for_each(|plane| self.path(plane, from, to).cut = cut);
+    }
+
+    /// Makes or ends the failure of one network between two nodes.
+    pub(crate) fn set_failed(&mut self, plane: u8, a: usize, b: usize, failed: bool) {
+        self.path(plane, a, b).failed = failed;
+        self.path(plane, b, a).failed = failed;
     }
 
     /// What travels from one node to another is lost. Done when contact is lost: packets of a link do not name their
     /// session, so a network that delivers one of an earlier contact passes it off as new, with any implementation.
     pub(crate) fn clear(&mut self, now: Time, from: usize, to: usize) {
-        self.path(from, to).fresh_from = now;
+        (0..self.planes).for_each(|plane| self.clear_plane(now, plane, from, to));
+    }
+
+    /// The same on one network, when one of two links is lost.
+    pub(crate) fn clear_plane(&mut self, now: Time, plane: u8, from: usize, to: usize) {
+        self.path(plane, from, to).fresh_from = now;
     }
 
     /// Frames between two nodes wait until `until`.
     pub(crate) fn hold(&mut self, from: usize, to: usize, until: Time) {
-        self.path(from, to).held_until = until;
+        (0..self.planes).for_each(|plane| self.path(plane, from, to).held_until = until);
     }
 
     fn chance(&mut self, millionths: u64) -> bool {
@@ -88,15 +105,16 @@ impl Network {
     }
 
     /// Sends a frame to one node.
-    pub(crate) fn send(&mut self, now: Time, from: usize, to: usize, frame: &[u8]) {
+    pub(crate) fn send(&mut self, now: Time, plane: u8, from: usize, to: usize, frame: &[u8]) {
         self.frames += 1;
         let quality = self.quality;
-        if self.path(from, to).cut || self.chance(quality.loss) {
+        let path = *self.path(plane, from, to);
+        if path.cut || path.failed || self.chance(quality.loss) {
             return;
         }
         let jitter = self.rng.below(100);
         let late = if self.chance(quality.reorder) { self.rng.below(LATE_US / 10) + 1 } else { 0 };
-        let path = self.path(from, to);
+        let path = self.path(plane, from, to);
         let earliest = now.max(path.held_until) + std::time::Duration::from_micros(path.latency_us + jitter);
         let in_order = earliest.max(path.last);
         let at = if late == 0 {
@@ -107,13 +125,13 @@ impl Network {
         };
         if self.chance(quality.duplicate) {
             let later = self.rng.below(LATE_US);
-            self.push(now, at + std::time::Duration::from_micros(later), from, to, frame);
+            self.push(now, at + std::time::Duration::from_micros(later), (plane, from, to), frame);
         }
-        self.push(now, at, from, to, frame);
+        self.push(now, at, (plane, from, to), frame);
     }
 
-    fn push(&mut self, sent: Time, at: Time, from: usize, to: usize, frame: &[u8]) {
-        let flight = Flight { at, number: self.frames, sent, from, to, bytes: frame.to_vec() };
+    fn push(&mut self, sent: Time, at: Time, (plane, from, to): (u8, usize, usize), frame: &[u8]) {
+        let flight = Flight { at, number: self.frames, sent, plane, from, to, bytes: frame.to_vec() };
         self.flights.push(Reverse(flight));
     }
 
@@ -126,7 +144,7 @@ impl Network {
             return None;
         }
         let flight = self.flights.pop()?.0;
-        let lost = flight.sent < self.path(flight.from, flight.to).fresh_from;
+        let lost = flight.sent < self.path(flight.plane, flight.from, flight.to).fresh_from;
         if lost { self.arrive(now) } else { Some(flight) }
     }
 }

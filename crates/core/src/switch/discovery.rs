@@ -105,7 +105,8 @@ impl Switch {
     }
 
     fn make_link(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
-        let session = self.rng.next_u32() as u16;
+        let random = self.rng.next_u32() as u16;
+        let session = self.config.first_session.unwrap_or(random);
         let own = self.own_node();
         let own_id = self.identity().unwrap_or_default();
         let Some(bearer) = self.bearer(id) else { return };
