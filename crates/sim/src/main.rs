@@ -27,6 +27,9 @@ struct Args {
     /// What may go wrong: loss, reorder, duplicate, delay, partition, crash, link; all if absent; an empty text for nothing.
     #[arg(long)]
     faults: Option<String>,
+    /// Seeds to leave out, such as one whose failure is known.
+    #[arg(long, value_delimiter = ',')]
+    skip: Vec<u64>,
     /// Runs to make, with one seed after the other.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
@@ -99,6 +102,10 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
                 return;
             }
             let seed = args.seed + n;
+            if args.skip.contains(&seed) {
+                println!("seed {seed} left out: its failure is known");
+                continue;
+            }
             let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
             config.bearers = args.bearers;
             config.near_wrap |= args.near_wrap;
