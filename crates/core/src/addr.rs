@@ -4,6 +4,7 @@ use core::fmt;
 
 /// The address ("hash") of a node, unique in its cluster. Spec: tipc.md §1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NodeAddr(pub u32);
 
 impl NodeAddr {
@@ -90,6 +91,7 @@ impl Default for ClusterId {
 
 /// The port identity of a socket: globally unique. Spec: tipc.md §1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PortId {
     /// Port number on its node, never 0 for a real port.
     pub port: u32,
@@ -105,6 +107,7 @@ impl fmt::Display for PortId {
 
 /// A service address {type, instance}. Spec: tipc.md §1.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServiceAddr {
     /// Service type; 0 to 63 are reserved.
     pub service: u32,
@@ -128,6 +131,7 @@ impl fmt::Display for ServiceAddr {
 
 /// A service range {type, lower, upper}, both ends included. Spec: tipc.md §1.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServiceRange {
     /// Service type; 0 to 63 are reserved.
     pub service: u32,
@@ -171,6 +175,7 @@ impl fmt::Display for ServiceRange {
 
 /// How far a binding is known. Spec: tipc.md §1.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Scope {
     /// On every node of the cluster.
     #[default]
@@ -181,6 +186,7 @@ pub enum Scope {
 
 /// A binding of a socket to a service range, as the binding table holds it ("publication"). Spec: tipc.md §1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Binding {
     /// What is bound.
     pub range: ServiceRange,
@@ -194,6 +200,7 @@ pub struct Binding {
 
 /// Importance of a payload message, also its user code on the wire. Spec: tipc.md §2.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Importance {
     /// 0, the default.
     #[default]

@@ -43,6 +43,7 @@ impl Errno {
 
 /// A send failed. Spec: tipc.md §8.2, §8.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum SendError {
     /// Not now; ask `wait_reason`.
@@ -123,6 +124,7 @@ impl From<SubmitError> for SendError {
 
 /// A receive failed. Spec: tipc.md §8.3, §8.10.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum RecvError {
     /// Nothing there; ask `wait_reason`.
@@ -166,6 +168,7 @@ impl RecvError {
 
 /// A connection was not set up, or broke while nobody was in a call; see [`super::Endpoint::take_error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The request is on its way already.
@@ -201,6 +204,7 @@ impl ConnectError {
 
 /// An accept failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum AcceptError {
     /// No request there.
@@ -224,6 +228,7 @@ impl AcceptError {
 
 /// The socket is in no state for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum StateError {
     /// The kind of socket makes no connections.
@@ -251,6 +256,7 @@ impl StateError {
 
 /// An option was refused. Spec: tipc.md §8.9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum OptionError {
     /// The value is missing, superfluous or out of range.

@@ -13,6 +13,7 @@ const RECEIVE_BUFFER: [usize; 3] = [512 * 1024, 2 * 1024 * 1024, 16 * 1024 * 102
 
 /// An option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u32)]
 pub enum SocketOption {
     /// Importance of messages sent, 0 to 3.
@@ -69,6 +70,7 @@ impl SocketOption {
 
 /// Value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum OptionValue {
     /// No value: the options that are switches, and only those.
     None,

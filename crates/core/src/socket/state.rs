@@ -2,6 +2,7 @@
 
 /// State of a socket; the numbers that diagnostics show are TCP's. Spec: tipc.md §8.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
     /// Neither connected nor listening.
     Open = 7,

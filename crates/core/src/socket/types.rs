@@ -7,6 +7,7 @@ use crate::wire::ErrorCode;
 
 /// Type of a socket. Spec: tipc.md §8.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SocketKind {
     /// Connected, a stream of bytes.
     Stream,
@@ -28,6 +29,7 @@ impl SocketKind {
 
 /// Where a message or a connection request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Destination {
     /// To one of the sockets bound to a service address ("anycast").
     Service {
@@ -79,6 +81,7 @@ impl From<PortId> for Destination {
 
 /// How one call receives; the default takes what is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RecvOptions {
     /// Leave what was read in the queue (MSG_PEEK).
     pub peek: bool,
@@ -94,6 +97,7 @@ pub struct RecvOptions {
 
 /// A message that came back, or the end of a connection, with what is left of the data. Spec: tipc.md §8.10.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Returned {
     /// Why.
     pub code: ErrorCode,
@@ -103,6 +107,7 @@ pub struct Returned {
 
 /// What a receive call yields beside the bytes in the caller's buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Received {
     /// Bytes copied; 0 also at the orderly end of a connection and for a message that came back.
     pub len: usize,
@@ -122,6 +127,7 @@ pub struct Received {
 
 /// What a socket can do without blocking. Spec: tipc.md §8.11.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Readiness {
     /// A receive, or accept on a listener, does not block (IN, RDNORM).
     pub readable: bool,
@@ -135,6 +141,7 @@ pub struct Readiness {
 
 /// Why a call would block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum WaitReason {
     /// Receive or accept: the queue is empty.
     NothingReceived,
@@ -186,6 +193,7 @@ pub use crate::wire::Method;
 
 /// Counters of one socket, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EndpointStats {
     /// Messages handed to the node.
     pub sent_messages: u64,

@@ -43,6 +43,7 @@ pub enum SubmitError {
 
 /// A binding could not be made or withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum BindError {
     /// The service type is reserved (below 64).

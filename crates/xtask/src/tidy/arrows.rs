@@ -34,15 +34,16 @@ const fn arrow(
     Arrow { from, inside, outside }
 }
 
-/// Protocol crates stay pure: an error derive is all they may take from others.
-const PURE: Option<&[&str]> = Some(&["thiserror"]);
+/// Protocol crates stay pure: derives for errors and for serialisation are all they may take from others.
+const PURE: Option<&[&str]> = Some(&["serde", "thiserror"]);
 
 const ARROWS: &[Arrow] = &[
     arrow("utipc-core", &[], PURE),
     arrow("rssl", &[], PURE),
     arrow("utipc-os", &[], None),
-    arrow("utipc-node", &["utipc-core", "utipc-os"], None),
-    arrow("utipc-client", &["utipc-core", "utipc-os"], None),
+    arrow("utipc-attach", &["utipc-core"], Some(&["postcard", "serde", "thiserror"])),
+    arrow("utipc-node", &["utipc-attach", "utipc-core", "utipc-os"], None),
+    arrow("utipc-client", &["utipc-attach", "utipc-core", "utipc-os"], None),
     arrow("utipc", &["utipc-client", "utipc-node", "utipc-core", "utipc-os"], None),
     arrow("utipc-preload", &["utipc-client"], None),
     arrow("utipc-c", &["utipc"], None),

@@ -1,0 +1,33 @@
+//! Messages as bytes: a postcard value, then the payload as it is.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// Longest packet on an attachment, bytes: the largest message with its envelope.
+pub const MAX_PACKET: usize = 66_000 + 4096;
+
+/// Bytes that are no message of the agreed version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not a message of this protocol version (library and daemon differ, or the sender is broken)")]
+pub struct BadMessage;
+
+/// Appends `message`, then `payload`, to `out`.
+pub fn encode<T: Serialize>(message: &T, payload: &[u8], out: &mut Vec<u8>) {
+    // Writing to a vector fails for values without a length only, of which there are none here.
+    if let Ok(bytes) = postcard::to_extend(message, core::mem::take(out)) {
+        *out = bytes;
+    }
+    out.extend_from_slice(payload);
+}
+
+/// The message at the start of `packet`, and the payload behind it.
+///
+/// # Errors
+/// [`BadMessage`].
+pub fn decode<T: DeserializeOwned>(packet: &[u8]) -> Result<(T, &[u8]), BadMessage> {
+    if packet.len() > MAX_PACKET {
+        return Err(BadMessage);
+    }
+    postcard::take_from_bytes(packet).map_err(|_| BadMessage)
+}

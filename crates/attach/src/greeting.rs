@@ -1,0 +1,115 @@
+//! How a process and a daemon meet, and which version they speak.
+
+use serde::{Deserialize, Serialize};
+use utipc_core::addr::NodeAddr;
+
+/// The version that this code speaks.
+pub const NEWEST: u16 = 1;
+/// The oldest version that it also understands: always the one before, once there is one.
+pub const OLDEST: u16 = 1;
+
+/// First words of both sides; a foreign program is told apart by them.
+const MAGIC: [u8; 6] = *b"utipc\0";
+
+/// The first packet in either direction; its layout never changes: `MAGIC`, then newest and oldest version as
+/// little-endian 16-bit numbers, then a value of the agreed version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeting {
+    /// Newest version that the sender speaks.
+    pub newest: u16,
+    /// Oldest.
+    pub oldest: u16,
+}
+
+impl Greeting {
+    /// What this code says of itself.
+    pub const OWN: Self = Self { newest: NEWEST, oldest: OLDEST };
+    /// Bytes of it.
+    pub const LEN: usize = 10;
+
+    /// As bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..6].copy_from_slice(&MAGIC);
+        bytes[6..8].copy_from_slice(&self.newest.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.oldest.to_le_bytes());
+        bytes
+    }
+
+    /// From the start of a packet, with the rest of it; `None` if the other side is no utipc.
+    #[must_use]
+    pub fn from_bytes(packet: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, rest) = packet.split_first_chunk::<{ Self::LEN }>()?;
+        let number = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+        (head[..6] == MAGIC).then_some((Self { newest: number(6), oldest: number(8) }, rest))
+    }
+}
+
+/// The version that both sides speak: the newest common one.
+#[must_use]
+pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
+    let newest = own.newest.min(other.newest);
+    (newest >= own.oldest && newest >= other.oldest).then_some(newest)
+}
+
+/// What a process says after its greeting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Name of the program, for operators; at most 64 bytes count.
+    pub program: String,
+}
+
+/// The daemon takes the process in. With it come four descriptors: the arena of the attachment, the binding table's
+/// replica, the page of anycast cursors, and the event descriptor that wakes the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The agreed version.
+    pub version: u16,
+    /// Number of the attachment on this daemon.
+    pub attachment: u32,
+    /// Address of the node; [`NodeAddr::NONE`] while it has none.
+    pub node: NodeAddr,
+    /// Release of the daemon, for operators.
+    pub release: String,
+}
+
+/// The daemon does not take the process in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No common version.
+    Version {
+        /// The daemon's release.
+        release: String,
+    },
+    /// The policy does not allow this user.
+    NotAllowed {
+        /// The user's number.
+        uid: u32,
+    },
+    /// As many processes as there may be.
+    TooMany,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_common_version_is_spoken() {
+        let of = |newest, oldest| Greeting { newest, oldest };
+        assert_eq!(agree(of(3, 2), of(2, 1)), Some(2));
+        assert_eq!(agree(of(2, 1), of(3, 2)), Some(2));
+        assert_eq!(agree(of(3, 2), of(1, 1)), None);
+        assert_eq!(agree(of(1, 1), of(3, 2)), None);
+    }
+
+    #[test]
+    fn a_greeting_is_told_from_anything_else() {
+        let bytes = Greeting::OWN.to_bytes();
+        assert_eq!(Greeting::from_bytes(&bytes), Some((Greeting::OWN, &[][..])));
+        assert_eq!(Greeting::from_bytes(&bytes[..9]), None);
+        assert_eq!(Greeting::from_bytes(b"GET / HTTP/1.1\r\n"), None);
+    }
+}

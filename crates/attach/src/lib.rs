@@ -1,0 +1,23 @@
+//! What an application's library and the daemon say to each other, as bytes; pure.
+//!
+//! An *attachment* is one AF_UNIX SEQPACKET connection from a process to its daemon. It begins with a [`Hello`] and a
+//! [`Welcome`] (or a [`Refusal`]), which agree on a version. Then the process sends a [`Request`] and reads one
+//! [`Reply`], again and again; the daemon answers each at once. What happens in between it tells by [`Notice`]s in the
+//! attachment's event lane. Payload that belongs to a request or reply follows it in the same packet.
+//! See decision 8 and docs/spec/attach.md.
+
+mod codec;
+mod greeting;
+mod lanes;
+mod notice;
+mod reply;
+mod request;
+mod types;
+
+pub use codec::{BadMessage, MAX_PACKET, decode, encode};
+pub use greeting::{Greeting, Hello, NEWEST, OLDEST, Refusal, Welcome, agree};
+pub use lanes::{LaneEnd, LaneId, MarkWords, NODE_PAIR, PairId};
+pub use notice::Notice;
+pub use reply::{Failure, Reply};
+pub use request::Request;
+pub use types::{BearerEntry, BindingPage, NodeEntry, SocketView};

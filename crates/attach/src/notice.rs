@@ -1,0 +1,54 @@
+//! What the daemon tells without being asked, in the attachment's event lane.
+
+use serde::{Deserialize, Serialize};
+use utipc_core::addr::NodeAddr;
+
+use crate::lanes::{LaneEnd, LaneId, PairId};
+
+/// Something has changed. New ones are added at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Notice {
+    /// What a socket can do without blocking has changed: look again.
+    Readiness {
+        /// The socket.
+        port: u32,
+    },
+    /// The node has its address.
+    Address(NodeAddr),
+    /// There is a lane between a socket of this attachment and another local socket. A reader reads it after OPEN; a
+    /// writer writes SWITCH first, except on a connection (`open`), whose lanes are there before its first message.
+    Lane {
+        /// Own socket.
+        port: u32,
+        /// The other socket's port number.
+        other: u32,
+        /// The lane; its pair's arena is fetched by [`crate::Request::FetchPair`] if it is new.
+        lane: LaneId,
+        /// Which end.
+        end: LaneEnd,
+        /// No markers needed.
+        open: bool,
+    },
+    /// The other end of a lane is gone (closed, dead or hosted): a writer stops and goes by the node, a reader reads to
+    /// the last whole record.
+    LaneOver {
+        /// Own socket.
+        port: u32,
+        /// The lane.
+        lane: LaneId,
+        /// Which end this attachment has.
+        end: LaneEnd,
+        /// The other socket is gone: messages to it come back.
+        gone: bool,
+    },
+    /// Nobody is at the other side of a pair any more: unmap its arena when its lanes are over.
+    PairOver(PairId),
+    /// Another process holds the socket too: give its data path back ([`crate::Request::MakeHosted`]).
+    Share {
+        /// The socket.
+        port: u32,
+    },
+    /// The daemon is about to end.
+    Leaving,
+}

@@ -1,0 +1,82 @@
+//! What a process asks of its daemon.
+
+use serde::{Deserialize, Serialize};
+use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, SocketOption};
+
+use crate::lanes::{LaneId, PairId};
+
+/// One command. Each names a socket of the attachment by its port number; any other gets [`crate::Failure::NoSocket`].
+/// New ones are added at the end: the order is the encoding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "fields are what the calls of `core::socket` take")]
+pub enum Request {
+    /// Opens a socket: [`crate::Reply::Opened`].
+    Open { kind: SocketKind },
+    /// Closes a socket.
+    Close { port: u32 },
+    /// Binds it.
+    Bind { port: u32, range: ServiceRange, scope: Scope },
+    /// Withdraws one binding or all.
+    Unbind { port: u32, which: Option<(ServiceRange, Scope)> },
+    /// Makes it a listener.
+    Listen { port: u32 },
+    /// Begins a connection, or sets the default destination; the end is told by a notice.
+    Connect { port: u32, to: Option<Destination> },
+    /// Takes a connection: [`crate::Reply::Accepted`] or would-block.
+    Accept { port: u32 },
+    /// Ends a connection.
+    Shutdown { port: u32 },
+    /// Sets an option.
+    SetOption { port: u32, option: SocketOption, value: OptionValue },
+    /// Reads an option: [`crate::Reply::Number`].
+    GetOption { port: u32, option: SocketOption },
+    /// Sends the payload as one message: [`crate::Reply::Number`], the bytes taken. The plain way of hosted sockets.
+    Send { port: u32, to: Option<Destination> },
+    /// Receives: [`crate::Reply::Received`] with the data as payload.
+    Receive { port: u32, room: u32, options: RecvOptions },
+    /// State, readiness, counters: [`crate::Reply::Socket`].
+    Look { port: u32 },
+    /// The pending error of a connection, once: [`crate::Reply::Error`].
+    TakeError { port: u32 },
+    /// The socket's own descriptor, for polling and passing on: [`crate::Reply::Done`] with one descriptor. From then on
+    /// its readiness is kept up to date.
+    Descriptor { port: u32 },
+    /// The descriptor's bytes were read away: make it readable again if the socket is.
+    Rearm { port: u32 },
+    /// A nonce was written into the descriptor of an inherited socket: take part in it. [`crate::Reply::Claimed`].
+    Claim { nonce: u64 },
+    /// Gives the data path of a socket back (before a fork), for good or until `Lend`.
+    MakeHosted { port: u32 },
+    /// Asks for the data path of a socket that only this attachment holds.
+    Lend { port: u32 },
+    /// The arena of a pair that a notice named: [`crate::Reply::Pair`] with one descriptor.
+    FetchPair { pair: PairId },
+    /// A lane from `port` to another local socket, whose first message has gone by the node: the answer is a notice,
+    /// or nothing if the other socket takes none.
+    WantLane { port: u32, to: u32 },
+    /// A larger ring for a lane that this attachment writes, 2^`log2` bytes; importance of the message that needs it.
+    /// Done, or [`crate::Failure::Overload`].
+    Grow { lane: LaneId, log2: u8, importance: u8 },
+    /// A lane was read to its END record: its slot may be used again.
+    LaneDone { lane: LaneId },
+    /// A receiver polls its descriptor: tell it that `port` has something to read.
+    Wake { port: u32 },
+    /// Where an anycast would go: [`crate::Reply::Found`].
+    Lookup { to: ServiceAddr, domain: NodeAddr },
+    /// The node itself: [`crate::Reply::Node`].
+    Node,
+    /// Its neighbours: [`crate::Reply::Peers`].
+    Peers,
+    /// Its links: [`crate::Reply::Links`].
+    Links,
+    /// Bindings after the first `skip`: [`crate::Reply::Bindings`].
+    Bindings { skip: u32 },
+    /// A newer segment of the binding table's replica: [`crate::Reply::Done`] with one descriptor.
+    FetchTable,
+    /// Sockets of the node after the first `skip`, for operators: [`crate::Reply::Sockets`].
+    Sockets { skip: u32 },
+    /// The connection peer or any port: is it here, and whose? [`crate::Reply::Number`]: 1 if the port is on this node.
+    IsLocal { port: PortId },
+}
