@@ -45,6 +45,8 @@ pub enum Reply {
     Links(Vec<u8>),
     Bindings(BindingPage),
     Sockets(Vec<(u32, SocketView)>),
+    /// As printed JSON, like `Peers`.
+    Counters(Vec<u8>),
 }
 
 /// Why a command was not done.
@@ -92,4 +94,7 @@ pub enum Failure {
     /// See the type.
     #[error(transparent)]
     Receive(RecvError),
+    /// There is no such link.
+    #[error("no link is called {0} (the names are those of the list of links)")]
+    NoLink(String),
 }

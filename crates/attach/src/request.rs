@@ -1,6 +1,7 @@
 //! What a process asks of its daemon.
 
 use serde::{Deserialize, Serialize};
+use utipc_core::LinkProperty;
 use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, SocketOption};
 
@@ -79,4 +80,9 @@ pub enum Request {
     Sockets { skip: u32 },
     /// The connection peer or any port: is it here, and whose? [`crate::Reply::Number`]: 1 if the port is on this node.
     IsLocal { port: PortId },
+    /// Changes a property of the link with this name: done, or [`crate::Failure::NoLink`]. The range is checked on both
+    /// sides.
+    SetLink { name: String, property: LinkProperty },
+    /// What the node has counted: [`crate::Reply::Counters`].
+    Counters,
 }

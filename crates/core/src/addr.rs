@@ -32,6 +32,7 @@ impl fmt::Display for NodeAddr {
 
 /// The 128-bit identity of a node. Spec: tipc.md §1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NodeId(pub [u8; 16]);
 
 impl NodeId {

@@ -5,6 +5,7 @@ pub const PROFILE_BOUNDS: [usize; 7] = [64, 256, 1024, 4096, 16_384, 32_768, 66_
 
 /// Counters of a link since it was reset or the counters were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LinkStats {
     /// Packets received in order.
     pub rx_packets: u64,

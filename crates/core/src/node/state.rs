@@ -5,6 +5,7 @@
 
 /// What this node knows of the contact. The initial state is [`State::SelfDownPeerLeaving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
     /// No contact, and the peer knows.
     SelfDownPeerDown,

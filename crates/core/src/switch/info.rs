@@ -21,6 +21,7 @@ pub struct BearerInfo {
 
 /// A peer node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PeerInfo {
     /// Its address.
     pub addr: NodeAddr,
@@ -36,6 +37,7 @@ pub struct PeerInfo {
 
 /// A link.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LinkInfo {
     /// `<self>:<interface>-<peer>:<interface>`.
     pub name: String,

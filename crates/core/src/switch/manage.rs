@@ -14,6 +14,7 @@ const MAX_MONITOR_THRESHOLD: usize = 4095;
 
 /// A property of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LinkProperty {
     /// A silent peer is given up after this time, 50 to 30000 ms; the peer follows.
     ToleranceMs(u32),
@@ -21,6 +22,24 @@ pub enum LinkProperty {
     Priority(u8),
     /// Largest send window, 50 to 8191 packets.
     Window(u16),
+}
+
+impl LinkProperty {
+    /// Whether the value is in its range.
+    ///
+    /// # Errors
+    /// [`PropertyError::Range`].
+    pub fn check(self) -> Result<(), PropertyError> {
+        match self {
+            Self::ToleranceMs(ms) => {
+                check((MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS).contains(&ms), "tolerance", "50 to 30000 ms")
+            }
+            Self::Priority(priority) => check(priority <= 31, "priority", "0 to 31"),
+            Self::Window(window) => {
+                check((MIN_WINDOW..=MAX_WINDOW).contains(&window), "window", "50 to 8191 packets")
+            }
+        }
+    }
 }
 
 /// A property was not changed.
@@ -50,15 +69,7 @@ impl Switch {
         name: &str,
         property: LinkProperty,
     ) -> Result<(), PropertyError> {
-        match property {
-            LinkProperty::ToleranceMs(ms) => {
-                check((MIN_TOLERANCE_MS..=MAX_TOLERANCE_MS).contains(&ms), "tolerance", "50 to 30000 ms")?;
-            }
-            LinkProperty::Priority(priority) => check(priority <= 31, "priority", "0 to 31")?,
-            LinkProperty::Window(window) => {
-                check((MIN_WINDOW..=MAX_WINDOW).contains(&window), "window", "50 to 8191 packets")?;
-            }
-        }
+        property.check()?;
         let (addr, bearer) = self.find_link(name).ok_or_else(|| PropertyError::NoLink(name.to_owned()))?;
         self.with_peer(now, addr, |peer, ctx| {
             peer.with_link(bearer, ctx, |link, io| match property {
