@@ -7,6 +7,7 @@
 pub mod clock;
 mod error;
 pub mod ethernet;
+pub mod fdpass;
 pub mod file_lock;
 pub mod inotify;
 pub mod interface;

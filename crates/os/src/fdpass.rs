@@ -1,0 +1,391 @@
+//! Packets with descriptors between processes of one host: AF_UNIX sockets of type SEQPACKET.
+//!
+//! A [`Doorway`] is a path at which others come in, a [`Channel`] one connection. Packets keep their boundaries; each may
+//! carry descriptors. Nothing here waits unless it is told to.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+use crate::file_lock::FileLock;
+use crate::{OsError, Result};
+
+/// Most descriptors that one packet carries.
+pub const MAX_FDS: usize = 8;
+
+/// Connections that wait to be accepted; more wait in `connect`.
+const BACKLOG: i32 = 128;
+
+/// Asked of the system for each side of a channel, bytes: some of the largest packets.
+const SEND_BUFFER: usize = 256 << 10;
+
+/// How long a start waits for another one at the same path.
+const LOCK_LIMIT: Duration = Duration::from_millis(200);
+
+/// Who is at the other side of a channel, as the kernel noted when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process; 0 if it is outside of this process's namespace.
+    pub pid: u32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+}
+
+/// What a look for a packet found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// A packet of so many bytes.
+    Packet(usize),
+    /// None is there.
+    Nothing,
+    /// The other side is gone.
+    End,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is on its way.
+    Sent,
+    /// The other side leaves too many unread.
+    Full,
+    /// The other side is gone.
+    Gone,
+}
+
+/// A path at which processes come in. The file goes with the value.
+#[derive(Debug)]
+pub struct Doorway {
+    fd: OwnedFd,
+    path: PathBuf,
+    /// Tells a second start that the path is taken, and a later one that what it finds there is stale.
+    _lock: FileLock,
+}
+
+impl Doorway {
+    /// Opens the path with the permissions `mode`; what a process that died left there is replaced.
+    ///
+    /// # Errors
+    /// Another process has the path; the directory is missing or not writable; the path is longer than 107 bytes.
+    pub fn open(path: &Path, mode: u32) -> Result<Doorway> {
+        let failed = |cause: io::Error| OsError::new("open the socket", path.display(), cause);
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock = FileLock::lock(Path::new(&lock_path), LOCK_LIMIT)
+            .map_err(|e| e.with_remedy_for(io::ErrorKind::WouldBlock, "another daemon uses this path"))?;
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
+            Ok(_) => {
+                let cause = io::Error::from(io::ErrorKind::AlreadyExists);
+                return Err(failed(cause).with_remedy("a file that is no socket is in the way"));
+            }
+            Err(_) => {}
+        }
+        let address = address(path)?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(|e| failed(e.into()))?;
+        rustix::net::bind(&fd, &address).map_err(|e| failed(e.into()))?;
+        // Nobody can connect before it listens.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
+        rustix::net::listen(&fd, BACKLOG).map_err(|e| failed(e.into()))?;
+        Ok(Doorway { fd, path: path.to_owned(), _lock: lock })
+    }
+
+    /// The next process that wants in, without waiting.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn accept(&self) -> Result<Option<Channel>> {
+        loop {
+            match rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC) {
+                Ok(fd) => return Channel::new(fd).map(Some),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(errno) => return Err(OsError::new("accept at", self.path.display(), errno)),
+            }
+        }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for Doorway {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Doorway {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Channel {
+    fd: OwnedFd,
+}
+
+impl Channel {
+    fn new(fd: OwnedFd) -> Result<Channel> {
+        set_socket_send_buffer_size(&fd, SEND_BUFFER)
+            .map_err(|errno| OsError::new("size the buffer of", "a packet socket", errno))?;
+        Ok(Channel { fd })
+    }
+
+    /// Connects to the process at `path`.
+    ///
+    /// # Errors
+    /// `NotFound` and `ConnectionRefused` mean that nobody is there.
+    pub fn connect(path: &Path) -> Result<Channel> {
+        let failed = |errno: Errno| OsError::new("connect to", path.display(), errno);
+        let address = address(path)?;
+        let flags = SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(failed)?;
+        loop {
+            match rustix::net::connect(&fd, &address) {
+                Ok(()) => return Channel::new(fd),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+    }
+
+    /// Two connected ends.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn pair() -> Result<(Channel, Channel)> {
+        let (one, other) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|errno| OsError::new("create", "a pair of packet sockets", errno))?;
+        Ok((Channel { fd: one }, Channel { fd: other }))
+    }
+
+    /// An end that came from another process.
+    pub fn from_fd(fd: OwnedFd) -> Channel {
+        Channel { fd }
+    }
+
+    /// Its descriptor.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
+    /// Sends one packet made of `parts`, with at most [`MAX_FDS`] descriptors; waits for room if `wait`.
+    ///
+    /// # Errors
+    /// The packet is too large, or there is no memory.
+    pub fn send(&self, parts: &[IoSlice<'_>], fds: &[BorrowedFd<'_>], wait: bool) -> Result<Put> {
+        let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+            return Err(OsError::new("send", format_args!("{} descriptors", fds.len()), Errno::TOOBIG));
+        }
+        let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
+        loop {
+            match rustix::net::sendmsg(&self.fd, parts, &mut control, flags) {
+                Ok(_) => return Ok(Put::Sent),
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(Put::Full),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Ok(Put::Gone),
+                Err(errno) => return Err(OsError::new("send a packet to", "a local process", errno)),
+            }
+        }
+    }
+
+    /// Takes one packet into `buffer`, waiting for one if `wait`; an empty packet counts as the end, for nobody sends
+    /// one. Its descriptors are appended to `fds` as far as there are `most`; any others are closed.
+    ///
+    /// # Errors
+    /// The packet is larger than `buffer`, or the system has no descriptor free.
+    pub fn receive(
+        &self,
+        buffer: &mut [u8],
+        fds: &mut Vec<OwnedFd>,
+        most: usize,
+        wait: bool,
+    ) -> Result<Got> {
+        let failed = |errno| OsError::new("receive a packet from", "a local process", errno);
+        let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
+        let room = if most == 0 { 0 } else { space.len() };
+        let mut control = RecvAncillaryBuffer::new(space.get_mut(..room).unwrap_or_default());
+        let flags = RecvFlags::CMSG_CLOEXEC | if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+        let message = loop {
+            let parts = &mut [IoSliceMut::new(buffer)];
+            match rustix::net::recvmsg(&self.fd, parts, &mut control, flags) {
+                Ok(message) => break message,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(Got::Nothing),
+                Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Got::End),
+                Err(errno) => return Err(failed(errno)),
+            }
+        };
+        for part in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = part {
+                rights.take(most).for_each(|fd| fds.push(fd));
+            }
+        }
+        if message.flags.contains(ReturnFlags::TRUNC) {
+            return Err(failed(Errno::MSGSIZE));
+        }
+        Ok(if message.bytes == 0 { Got::End } else { Got::Packet(message.bytes) })
+    }
+
+    /// Who is at the other side.
+    ///
+    /// # Errors
+    /// Not for a connected channel.
+    pub fn peer(&self) -> Result<Peer> {
+        let peer = socket_peercred(&self.fd)
+            .map_err(|errno| OsError::new("ask who is behind", "a local connection", errno))?;
+        Ok(Peer {
+            pid: peer.pid.as_raw_nonzero().get().unsigned_abs(),
+            uid: peer.uid.as_raw(),
+            gid: peer.gid.as_raw(),
+        })
+    }
+
+    /// A descriptor of the process at the other side: it becomes readable when that process ends. `None` if the system
+    /// cannot say (the process is outside of this namespace, or the kernel too old); then only the end of the channel
+    /// tells.
+    pub fn peer_process(&self) -> Option<OwnedFd> {
+        let mut raw: libc::c_int = -1;
+        let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the kernel (6.5) writes one descriptor into `raw`, whose size it is told.
+        let code = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERPIDFD,
+                (&raw mut raw).cast(),
+                &raw mut size,
+            )
+        };
+        if code == 0 && raw >= 0 {
+            // SAFETY: a fresh descriptor that nobody else owns.
+            return Some(unsafe { OwnedFd::from_raw_fd(raw) });
+        }
+        let pid = i32::try_from(self.peer().ok()?.pid).ok()?;
+        let pid = rustix::process::Pid::from_raw(pid)?;
+        rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()
+    }
+
+    /// Ends the connection in both directions, whoever else holds this end.
+    pub fn shut(&self) {
+        let _ = rustix::net::shutdown(&self.fd, Shutdown::Both);
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn address(path: &Path) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|errno| {
+        OsError::new("use as socket path", path.display(), errno).with_remedy("it may have 107 bytes")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("utipc-os-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn packets_and_descriptors_pass_both_ways() {
+        let path = path("doorway");
+        let door = Doorway::open(&path, 0o600).unwrap();
+        assert!(door.accept().unwrap().is_none());
+        let client = Channel::connect(&path).unwrap();
+        let server = door.accept().unwrap().unwrap();
+        let me = Peer {
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        assert_eq!(server.peer().unwrap(), me);
+        let (read, write) = std::io::pipe().unwrap();
+        let (mut buffer, mut fds) = ([0; 16], Vec::new());
+        assert_eq!(server.receive(&mut buffer, &mut fds, MAX_FDS, false).unwrap(), Got::Nothing);
+        let parts = [IoSlice::new(b"he"), IoSlice::new(b"llo")];
+        assert_eq!(client.send(&parts, &[read.as_fd(), write.as_fd()], false).unwrap(), Put::Sent);
+        assert_eq!(server.receive(&mut buffer, &mut fds, MAX_FDS, true).unwrap(), Got::Packet(5));
+        assert_eq!((&buffer[..5], fds.len()), (&b"hello"[..], 2));
+        // Unwanted ones are closed.
+        assert_eq!(server.send(&parts, &[read.as_fd()], false).unwrap(), Put::Sent);
+        fds.clear();
+        assert_eq!(client.receive(&mut buffer, &mut fds, 0, true).unwrap(), Got::Packet(5));
+        assert!(fds.is_empty());
+        drop(client);
+        assert_eq!(server.receive(&mut buffer, &mut fds, 0, true).unwrap(), Got::End);
+        assert_eq!(server.send(&parts, &[], false).unwrap(), Put::Gone);
+    }
+
+    #[test]
+    fn a_path_is_taken_once_and_free_after_its_owner() {
+        let path = path("taken");
+        let door = Doorway::open(&path, 0o600).unwrap();
+        assert!(Doorway::open(&path, 0o600).is_err());
+        drop(door);
+        assert!(!path.exists());
+        // What a killed process leaves behind: a socket that nobody listens at.
+        let stale = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::bind(&stale, &address(&path).unwrap()).unwrap();
+        drop(stale);
+        assert_eq!(Channel::connect(&path).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        drop(Doorway::open(&path, 0o600).unwrap());
+        std::fs::write(&path, "precious").unwrap();
+        assert!(Doorway::open(&path, 0o600).unwrap_err().to_string().contains("in the way"));
+        std::fs::remove_file(&path).unwrap();
+        let _ = std::fs::remove_file(format!("{}.lock", path.display()));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_fills_up_and_an_oversized_packet_is_an_error() {
+        let (one, other) = Channel::pair().unwrap();
+        let big = vec![7; 60_000];
+        let put = (0..1000).map(|_| one.send(&[IoSlice::new(&big)], &[], false).unwrap());
+        assert!(put.into_iter().any(|put| put == Put::Full));
+        assert!(other.receive(&mut [0; 100], &mut Vec::new(), 0, false).is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_process_shows() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let path = path("pidfd");
+        let door = Doorway::open(&path, 0o600).unwrap();
+        let _client = Channel::connect(&path).unwrap();
+        let server = door.accept().unwrap().unwrap();
+        let Some(own) = server.peer_process() else { return };
+        let mut set = [PollFd::new(&own, PollFlags::IN)];
+        assert_eq!(poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap(), 0);
+    }
+}
