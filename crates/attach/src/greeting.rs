@@ -60,7 +60,8 @@ pub struct Hello {
     pub program: String,
 }
 
-/// The daemon takes the process in. With it come four descriptors: the arena of the attachment, the binding table's
+/// The daemon takes the process in. With it come descriptors: the segment with the attachment's bell, then, from the
+/// version on that has them, the arena of the attachment, the binding table's
 /// replica, the page of anycast cursors, and the event descriptor that wakes the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {

@@ -2,8 +2,9 @@
 //!
 //! An *attachment* is one AF_UNIX SEQPACKET connection from a process to its daemon. It begins with a [`Hello`] and a
 //! [`Welcome`] (or a [`Refusal`]), which agree on a version. Then the process sends a [`Request`] and reads one
-//! [`Reply`], again and again; the daemon answers each at once. What happens in between it tells by [`Notice`]s in the
-//! attachment's event lane. Payload that belongs to a request or reply follows it in the same packet.
+//! [`Reply`], again and again; the daemon answers each at once. What happens in between it tells by [`Notice`]s, which
+//! travel with the next reply in one [`Envelope`]. Payload that belongs to a request or reply follows it in the same
+//! packet.
 //! See decision 8 and docs/spec/attach.md.
 
 mod codec;
@@ -17,7 +18,7 @@ mod types;
 pub use codec::{BadMessage, MAX_PACKET, decode, encode};
 pub use greeting::{Greeting, Hello, NEWEST, OLDEST, Refusal, Welcome, agree};
 pub use lanes::{LaneEnd, LaneId, MarkWords, NODE_PAIR, PairId};
-pub use notice::Notice;
+pub use notice::{Envelope, Notice};
 pub use reply::{Failure, Reply};
 pub use request::Request;
 pub use types::{BearerEntry, BindingPage, NodeEntry, SocketView};

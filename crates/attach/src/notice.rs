@@ -1,9 +1,23 @@
-//! What the daemon tells without being asked, in the attachment's event lane.
+//! What the daemon tells without being asked. Notices ride on replies, so that their order to each other and to the
+//! replies is plain; the attachment's bell rings when some wait that no reply has carried yet.
 
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
 use crate::lanes::{LaneEnd, LaneId, PairId};
+use crate::reply::Reply;
+
+/// Every packet from the daemon after the welcome; the payload of the reply follows it. Notices are heeded first, in
+/// order, then the reply.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// What has changed meanwhile.
+    pub notices: Vec<Notice>,
+    /// There are more: ask again ([`crate::Request::Notices`]).
+    pub more: bool,
+    /// The answer.
+    pub reply: Reply,
+}
 
 /// Something has changed. New ones are added at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -46,8 +46,10 @@ pub enum Request {
     Descriptor { port: u32 },
     /// The descriptor's bytes were read away: make it readable again if the socket is.
     Rearm { port: u32 },
-    /// A nonce was written into the descriptor of an inherited socket: take part in it. [`crate::Reply::Claimed`].
-    Claim { nonce: u64 },
+    /// A nonce (8 bytes, little-endian) was written into the descriptor of an inherited socket: take part in it.
+    /// [`crate::Reply::Claimed`]. The number of the descriptor's inode finds the socket, the nonce shows that the
+    /// process holds it.
+    Claim { inode: u64, nonce: u64 },
     /// Gives the data path of a socket back (before a fork), for good or until `Lend`.
     MakeHosted { port: u32 },
     /// Asks for the data path of a socket that only this attachment holds.
@@ -85,4 +87,6 @@ pub enum Request {
     SetLink { name: String, property: LinkProperty },
     /// What the node has counted: [`crate::Reply::Counters`].
     Counters,
+    /// Nothing but the notices that wait: [`crate::Reply::Done`].
+    Notices,
 }

@@ -174,13 +174,9 @@ impl Channel {
     /// # Errors
     /// No descriptor is free.
     pub fn pair() -> Result<(Channel, Channel)> {
-        let (one, other) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|errno| OsError::new("create", "a pair of packet sockets", errno))?;
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| OsError::new("create", "a pair of packet sockets", errno))?;
         Ok((Channel { fd: one }, Channel { fd: other }))
     }
 
@@ -221,13 +217,7 @@ impl Channel {
     ///
     /// # Errors
     /// The packet is larger than `buffer`, or the system has no descriptor free.
-    pub fn receive(
-        &self,
-        buffer: &mut [u8],
-        fds: &mut Vec<OwnedFd>,
-        most: usize,
-        wait: bool,
-    ) -> Result<Got> {
+    pub fn receive(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>, most: usize, wait: bool) -> Result<Got> {
         let failed = |errno| OsError::new("receive a packet from", "a local process", errno);
         let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let room = if most == 0 { 0 } else { space.len() };
