@@ -1,4 +1,4 @@
-//! Packets that wait for room in the window, per level of importance, and who waits for the backlog to shrink.
+//! Packets that wait for room in the window, counted per level of importance, and who waits for the backlog to shrink.
 //! Spec: tipc.md §5.7, §5.10.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -59,16 +59,15 @@ pub(crate) enum Queued {
 struct LevelState {
     len: usize,
     limit: usize,
-    /// Position, counted since the start, of the packet that the next one may join.
-    target: Option<u64>,
 }
 
 /// The backlog of one sending sequence.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     queue: VecDeque<Message>,
-    /// Packets that have left since the start: the position of the front.
-    popped: u64,
+    /// Level of the last packet if the next one may join it. No packet further ahead: what joined it would overtake
+    /// those between, as the end of a connection, a system message, the data that the same socket sent before.
+    open: Option<Level>,
     levels: [LevelState; Level::COUNT],
     /// Ports that wait, by importance.
     waiting: [VecDeque<u32>; Level::COUNT],
@@ -80,7 +79,7 @@ impl Backlog {
     pub(crate) fn new(min_window: u16, mtu: usize) -> Self {
         let mut backlog = Self {
             queue: VecDeque::new(),
-            popped: 0,
+            open: None,
             levels: [LevelState::default(); Level::COUNT],
             waiting: Default::default(),
             is_waiting: BTreeSet::new(),
@@ -170,7 +169,7 @@ impl Backlog {
         }
     }
 
-    /// Appends a packet, into a bundle of at most `mss` bytes from `own` to `dest` if it can join one.
+    /// Appends a packet, into a bundle of at most `mss` bytes from `own` to `dest` if it can join the last one.
     pub(crate) fn push(&mut self, packet: Message, mss: usize, own: NodeAddr, dest: NodeAddr) -> Queued {
         let level = Level::of(packet.view());
         let bundles = can_bundle(packet.view(), mss);
@@ -178,11 +177,10 @@ impl Backlog {
         if let Some(queued) = queued {
             return queued;
         }
-        let position = self.popped + self.queue.len() as u64;
         if let Some(state) = self.levels.get_mut(usize::from(level.0)) {
             state.len += 1;
-            state.target = bundles.then_some(position);
         }
+        self.open = bundles.then_some(level);
         self.queue.push_back(packet);
         Queued::Alone
     }
@@ -197,9 +195,7 @@ impl Backlog {
         let packet = self.queue.pop_front()?;
         if let Some(state) = self.levels.get_mut(usize::from(Level::of(packet.view()).0)) {
             state.len = state.len.saturating_sub(1);
-            state.target = state.target.filter(|t| *t != self.popped);
         }
-        self.popped += 1;
         Some(packet)
     }
 
@@ -216,8 +212,7 @@ impl Backlog {
         own: NodeAddr,
         dest: NodeAddr,
     ) -> Option<Queued> {
-        let target = self.levels.get(usize::from(level.0))?.target?;
-        let target = self.queue.get_mut((target - self.popped) as usize)?;
+        let target = self.queue.back_mut().filter(|_| self.open == Some(level))?;
         let is_bundle = target.user() == User::Bundler;
         let header = if is_bundle { 0 } else { INTERNAL_HEADER };
         let offset = (target.size() + header).next_multiple_of(4);

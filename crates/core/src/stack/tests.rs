@@ -7,7 +7,7 @@ use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};
 use crate::config::{BearerConfig, StackConfig};
 use crate::outbox::Target;
-use crate::socket::{Destination, RecvOptions, SendError, SocketKind};
+use crate::socket::{Destination, RecvError, RecvOptions, SendError, SocketKind};
 use crate::wire::MediaAddr;
 
 /// Some nodes on one network without delay.

@@ -13,7 +13,7 @@ use crate::addr::{Importance, NodeAddr};
 use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, MAX_WINDOW};
 use crate::time::Time;
 use crate::wire::{
-    BASIC_HEADER, INTERNAL_HEADER, MAX_GAP_BLOCKS, Message, MessageType, SHORT_HEADER, User, seq,
+    BASIC_HEADER, ErrorCode, INTERNAL_HEADER, MAX_GAP_BLOCKS, Message, MessageType, SHORT_HEADER, User, seq,
 };
 
 const OWN: NodeAddr = NodeAddr(0x0100_1001);
@@ -203,7 +203,7 @@ fn backlog_limits_are_those_of_the_reference() {
 fn levels_follow_importance_and_error() {
     assert_eq!(Level::of(data(User::High, 1).view()).number(), 2);
     let mut returned = data(User::High, 1);
-    returned.set_error_code(crate::wire::ErrorCode::NoPort);
+    returned.set_error_code(ErrorCode::NoPort);
     assert_eq!(Level::of(returned.view()), Level::SYSTEM);
     let mut bundle = Message::build(User::Bundler, 0, INTERNAL_HEADER, &[]);
     bundle.set_carried_importance(7);
@@ -214,18 +214,13 @@ fn levels_follow_importance_and_error() {
 fn small_packets_of_one_level_share_bundles() {
     let mut backlog = Backlog::new(50, 1500);
     let small: Vec<Message> = [61, 62, 63, 64].map(|n| data(User::Low, n)).to_vec();
-    let other = data(User::High, 20);
-    assert_eq!(backlog.push(small[0].clone(), 1460, OWN, PEER), Queued::Alone);
-    assert_eq!(backlog.push(other.clone(), 1460, OWN, PEER), Queued::Alone);
-    assert_eq!(backlog.push(small[1].clone(), 1460, OWN, PEER), Queued::NewBundle);
-    assert_eq!(backlog.push(small[2].clone(), 1460, OWN, PEER), Queued::Bundled);
-    assert_eq!(
-        backlog.push(data(User::Low, 1420 - 32), 1460, OWN, PEER),
-        Queued::Alone,
-        "too large to share"
-    );
-    assert_eq!(backlog.push(small[3].clone(), 1460, OWN, PEER), Queued::Alone, "nor is it joined later");
-    assert_eq!(backlog.len(), 4);
+    let mut push = |m: &Message| backlog.push(m.clone(), 1460, OWN, PEER);
+    assert_eq!(push(&small[0]), Queued::Alone);
+    assert_eq!(push(&small[1]), Queued::NewBundle);
+    assert_eq!(push(&small[2]), Queued::Bundled);
+    assert_eq!(push(&data(User::Low, 1420 - 32)), Queued::Alone, "too large to share");
+    assert_eq!(push(&small[3]), Queued::Alone, "nor is it joined later");
+    assert_eq!(backlog.len(), 3);
     assert_eq!(backlog.usage(Level::of(small[0].view())).0, 3);
 
     let bundle = backlog.pop().unwrap();
@@ -234,12 +229,39 @@ fn small_packets_of_one_level_share_bundles() {
     let mut out = VecDeque::new();
     Unpacker::default().unpack(Carrier::Borrowed(bundle.view()), &mut out).unwrap();
     assert_eq!(out, &small[..3]);
-    assert_eq!(backlog.pop(), Some(other));
+    backlog.pop();
     assert_eq!(
         backlog.push(small[0].clone(), 1460, OWN, PEER),
         Queued::NewBundle,
-        "the last low one still waits"
+        "the last one still waits"
     );
+    backlog.clear();
+    assert_eq!(backlog.push(small[0].clone(), 1460, OWN, PEER), Queued::Alone, "nothing is left to join");
+}
+
+#[test]
+fn packets_that_wait_do_not_overtake_each_other() {
+    let mut backlog = Backlog::new(50, 1500);
+    let mut end = data(User::Critical, 0);
+    end.set_error_code(ErrorCode::NoPort);
+    let fragment = fragment(0, &[7; 1000]);
+    let ack = Message::build(User::ConnManager, 2, INTERNAL_HEADER, &[]);
+    let sent = [&ack, &data(User::Low, 61), &data(User::Low, 62), &fragment, &data(User::High, 63), &end];
+    for message in sent {
+        backlog.push(message.clone(), 1460, OWN, PEER);
+    }
+    backlog.push(data(User::Low, 64), 1460, OWN, PEER);
+    let mut got = VecDeque::new();
+    while let Some(packet) = backlog.pop() {
+        match packet.user() {
+            User::Bundler => {
+                Unpacker::default().unpack(Carrier::Borrowed(packet.view()), &mut got).unwrap();
+            }
+            _ => got.push_back(packet),
+        }
+    }
+    assert_eq!(got.pop_back(), Some(data(User::Low, 64)));
+    assert!(got.iter().eq(sent));
 }
 
 #[test]

@@ -37,6 +37,41 @@ fn a_flood_for_a_closed_port_does_not_nest() {
     assert_eq!((lan.up(0), lan.up(1)), (1, 1));
 }
 
+/// The end of a connection is a system message: on a busy link it must not get ahead of what was written before it.
+#[test]
+fn a_close_does_not_overtake_data_that_waits() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    let now = lan.now;
+    let listener = lan.nodes[0].open(now, SocketKind::Stream).unwrap();
+    lan.nodes[0].bind(now, listener, RANGE, Scope::Cluster).unwrap();
+    lan.nodes[0].listen(now, listener).unwrap();
+    let bulk = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    lan.run(10);
+    let [(first, _), (second, reader)] = [(); 2].map(|()| {
+        let now = lan.now;
+        let client = lan.nodes[1].open(now, SocketKind::Stream).unwrap();
+        let to = Destination::service(RANGE.service, RANGE.lower);
+        lan.nodes[1].connect(now, client, Some(to)).unwrap();
+        lan.run(10);
+        (lan.nodes[0].accept(lan.now, listener).unwrap().0, client)
+    });
+    lan.run(10);
+
+    let (now, peer) = (lan.now, lan.nodes[1].own_node());
+    let nobody = Destination::Port(PortId { port: 7, node: peer });
+    while lan.nodes[0].send(now, bulk, &[1; 1400], Some(nobody)).is_ok() {}
+    lan.nodes[0].close(now, first);
+    let written = [2; 5000];
+    assert_eq!(lan.nodes[0].send(now, second, &written, None), Ok(5000));
+    lan.nodes[0].close(now, second);
+    lan.run(1000);
+    assert_eq!(lan.recv(1, reader), written);
+    let mut buffer = [0; 10];
+    let end = lan.nodes[1].recv(lan.now, reader, &mut buffer, RecvOptions::default());
+    assert_eq!(end.unwrap_err(), RecvError::ConnectionReset);
+}
+
 /// A peer cannot reach sockets of node scope by naming this node as the origin.
 #[test]
 fn node_scope_keeps_the_multicasts_of_others_out() {
