@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     /// The same, received at each end.
     got: [u64; 2],
     since: Time,
-    /// Losses of contact between the nodes when setup began.
+    /// Losses of contact between the nodes when the server accepted; until then, when setup began.
     epochs: u64,
     /// Losses anywhere when setup began.
     losses: u64,
@@ -118,8 +118,15 @@ impl Connections {
         }
     }
 
-    /// A server accepted the request of the socket `client`.
-    pub(crate) fn accepted(&mut self, node: usize, port: u32, client: PortId) -> Result<u64, Broken> {
+    /// A server accepted the request of the socket `client`. What was lost while the request waited does not concern
+    /// the connection, which begins with the answer: the client waits for that through a loss of contact.
+    pub(crate) fn accepted(
+        &mut self,
+        node: usize,
+        port: u32,
+        client: PortId,
+        contacts: &Contacts,
+    ) -> Result<u64, Broken> {
         let Some(id) = self.by_client.get(&client).copied() else {
             return Err(Broken::Setup(format!("node {node} accepted {client}, who never connected")));
         };
@@ -129,6 +136,10 @@ impl Connections {
         }
         connection.ends[1] = End::Open;
         connection.ports[1] = port;
+        let [a, b] = connection.nodes;
+        if contacts.is_up(b, a) {
+            connection.epochs = contacts.both_epochs(a, b);
+        }
         Ok(id)
     }
 

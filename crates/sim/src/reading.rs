@@ -131,7 +131,7 @@ impl Cluster {
             let Some(running) = self.running(node) else { return Ok(()) };
             match running.stack.accept(now, listener) {
                 Ok((port, peer)) => {
-                    let id = self.connections.accepted(node, port, peer)?;
+                    let id = self.connections.accepted(node, port, peer, &self.contacts)?;
                     if let Some(running) = self.running(node) {
                         running.roles.insert(port, Role::Connection { id, end: 1 });
                     }
