@@ -134,7 +134,7 @@ impl Stack {
         self.switch.events.pop_front()
     }
 
-    /// The next socket whose readiness may have changed.
+    /// The next socket whose readiness may have changed. A call that was refused and changed nothing is no reason.
     pub fn poll_ready(&mut self) -> Option<u32> {
         let port = self.ready.pop_front()?;
         self.is_ready.remove(&port);

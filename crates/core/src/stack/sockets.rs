@@ -173,25 +173,40 @@ impl Stack {
         gone: E,
         f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let result = self.with_endpoint(now, port, f).unwrap_or(Err(gone));
+        let result = self.change_endpoint(now, port, f, Result::is_ok).unwrap_or(Err(gone));
         self.settle(now);
         result
     }
 
-    /// Runs `f` on a socket; takes note of its new deadline, and drops it if it is done.
+    /// Runs `f` on a socket and reports it as touched.
     pub(super) fn with_endpoint<R>(
         &mut self,
         now: Time,
         port: u32,
         f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
     ) -> Option<R> {
+        self.change_endpoint(now, port, f, |_| true)
+    }
+
+    /// Runs `f` on a socket; takes note of its new deadline, and drops it if it is done. It is reported as touched if
+    /// its readiness is another one or the result is `news`: whoever calls again at each report, and is refused as
+    /// before, would else never come to an end.
+    fn change_endpoint<R>(
+        &mut self,
+        now: Time,
+        port: u32,
+        f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> R,
+        news: impl FnOnce(&R) -> bool,
+    ) -> Option<R> {
         let Some(endpoint) = self.endpoints.get_mut(&port) else {
             self.set_deadline(port, None);
             return None;
         };
         let privileged = self.services.owns(port);
+        let before = endpoint.readiness();
         let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged });
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
+        let touched = closed || news(&result) || endpoint.readiness() != before;
         if closed {
             self.endpoints.remove(&port);
             self.switch.close_port(now, port);
@@ -199,7 +214,9 @@ impl Stack {
         } else {
             self.set_deadline(port, deadline);
         }
-        self.touch(port);
+        if touched {
+            self.touch(port);
+        }
         Some(result)
     }
 

@@ -143,3 +143,27 @@ fn the_largest_bulk_reaches_a_new_peer() {
     assert_eq!(bound(&lan, 1), crate::names::MAX_USER_BINDINGS);
     assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::LinkDown { .. })), "{:?}", lan.events);
 }
+
+/// An application may call again at each report of its socket, also while the link is full.
+#[test]
+fn a_refused_call_is_not_reported() {
+    let mut lan = Lan::new(2);
+    lan.run(3000);
+    let now = lan.now;
+    let server = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    lan.nodes[0].bind(now, server, RANGE, Scope::Cluster).unwrap();
+    lan.run(10);
+    let (now, to) = (lan.now, Some(Destination::service(18888, 17)));
+    let node = &mut lan.nodes[1];
+    let client = node.open(now, SocketKind::Rdm).unwrap();
+    while node.send(now, client, &[0; 1000], to).is_ok() {}
+    assert_eq!(node.poll_ready(), Some(client), "it is not writable any more");
+    assert_eq!(node.poll_ready(), None);
+    assert_eq!(node.send(now, client, &[0; 1000], to), Err(SendError::WouldBlock));
+    assert!(node.recv(now, client, &mut [0; 10], RecvOptions::default()).is_err());
+    assert_eq!(node.poll_ready(), None);
+    lan.run(100);
+    assert!(lan.nodes[1].endpoint(client).unwrap().readiness().writable);
+    assert!(lan.nodes[1].send(lan.now, client, &[0; 1000], to).is_ok());
+    assert_eq!(lan.nodes[1].poll_ready(), Some(client));
+}
