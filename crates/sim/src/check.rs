@@ -48,6 +48,9 @@ pub enum Broken {
     /// A socket waits for something that will not come.
     #[error("stalled: {0}")]
     Stalled(String),
+    /// Ever more happens and virtual time does not go on.
+    #[error("livelock: {0}")]
+    Livelock(String),
     /// A queue outgrew its limit.
     #[error("memory: {0}")]
     Memory(String),

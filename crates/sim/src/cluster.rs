@@ -12,6 +12,7 @@ use crate::contact::Contacts;
 use crate::datagrams::Datagrams;
 use crate::faults::{self, Fault};
 use crate::host::{Host, Style, media_address, plane_of};
+use crate::livelock::{Livelock, Step};
 use crate::network::Network;
 use crate::trace::Trace;
 
@@ -45,7 +46,7 @@ pub(crate) struct Cluster {
     style: Style,
     pub(crate) now: Time,
     pub(crate) rng: Rng,
-    network: Network,
+    pub(crate) network: Network,
     pub(crate) hosts: Vec<Host>,
     agenda: BTreeMap<(Time, u64), Action>,
     noted: u64,
@@ -53,6 +54,7 @@ pub(crate) struct Cluster {
     pub(crate) datagrams: Datagrams,
     pub(crate) connections: Connections,
     trace: Trace,
+    livelock: Livelock,
     /// Applications send, bind and connect.
     pub(crate) busy: bool,
     pub(crate) topology_events: u64,
@@ -99,6 +101,7 @@ impl Cluster {
             datagrams: Datagrams::default(),
             connections: Connections::default(),
             trace: Trace::new(config.seed, config.log),
+            livelock: Livelock::new(config.nodes),
             busy: false,
             topology_events: 0,
             contacts_lost: 0,
@@ -181,6 +184,11 @@ impl Cluster {
         Violation { at: self.now, node: self.hosts[node].addr, broken }
     }
 
+    /// Takes note of a step: there is an end to what happens at one time.
+    fn step(&mut self, node: usize, step: Step) -> Result<(), Violation> {
+        self.livelock.step(self.now, step).map_err(|broken| self.broken(node, broken))
+    }
+
     /// Lets everything happen that happens up to `end`.
     pub(crate) fn step_until(&mut self, end: Time) -> Result<(), Violation> {
         loop {
@@ -224,14 +232,16 @@ impl Cluster {
             let after = running.stack.deadline();
             if after.is_some_and(|at| at <= self.now) {
                 let what = format!("node {node} wants a timeout again at {after:?} at once, for ever");
-                return Err(self.broken(node, Broken::Memory(what)));
+                return Err(self.broken(node, Broken::Livelock(what)));
             }
+            self.step(node, Step::Timeout { node })?;
             self.flush(node)?;
         }
         Ok(())
     }
 
     fn perform(&mut self, action: Action) -> Result<(), Violation> {
+        self.step(0, Step::Action)?;
         let is_current = |c: &Self, node: usize, incarnation| c.hosts[node].incarnation == incarnation;
         match action {
             Action::Fault(fault) => self.happen(fault),
@@ -294,11 +304,13 @@ impl Cluster {
     /// Hands on all that a node has produced: frames, events, readiness.
     pub(crate) fn flush(&mut self, node: usize) -> Result<(), Violation> {
         loop {
-            self.transmit(node);
+            self.transmit(node)?;
             let Some(running) = &mut self.hosts[node].running else { return Ok(()) };
             if let Some(event) = running.stack.poll_event() {
+                self.step(node, Step::Event { node })?;
                 self.on_event(node, event)?;
             } else if let Some(port) = running.stack.poll_ready() {
+                self.step(node, Step::Ready { node, port })?;
                 self.on_ready(node, port)?;
             } else {
                 running.deadline = running.stack.deadline();
@@ -307,29 +319,26 @@ impl Cluster {
         }
     }
 
-    fn transmit(&mut self, node: usize) {
-        let Some(running) = &mut self.hosts[node].running else { return };
+    fn transmit(&mut self, node: usize) -> Result<(), Violation> {
+        let Some(running) = &mut self.hosts[node].running else { return Ok(()) };
         let batch = running.stack.frames();
-        if batch.is_empty() {
-            return;
-        }
+        let mut steps = Ok(());
         for frame in batch.frames() {
             let bytes = batch.frame(frame);
             let plane = running.bearers.iter().position(|b| *b == frame.bearer).unwrap_or_default() as u8;
-            match frame.to {
-                Target::Broadcast => {
-                    for to in (0..self.config.nodes).filter(|to| *to != node) {
-                        self.network.send(self.now, plane, node, to, bytes);
-                    }
-                }
-                Target::Unicast(addr) => {
-                    if let Some(to) = (0..self.config.nodes).find(|to| media_address(plane, *to) == addr) {
-                        self.network.send(self.now, plane, node, to, bytes);
-                    }
+            for to in (0..self.config.nodes).filter(|to| *to != node) {
+                let meant = match frame.to {
+                    Target::Broadcast => true,
+                    Target::Unicast(addr) => media_address(plane, to) == addr,
+                };
+                if meant {
+                    self.network.send(self.now, plane, node, to, bytes);
+                    steps = steps.and(self.livelock.step(self.now, Step::Frame { plane, from: node, to }));
                 }
             }
         }
         batch.clear();
+        steps.map_err(|broken| self.broken(node, broken))
     }
 
     fn on_event(&mut self, node: usize, event: Event) -> Result<(), Violation> {

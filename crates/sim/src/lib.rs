@@ -13,6 +13,7 @@ mod contact;
 mod datagrams;
 mod faults;
 mod host;
+mod livelock;
 mod network;
 mod payload;
 mod quiet;

@@ -38,6 +38,8 @@ struct Path {
     held_until: Time,
     /// Frames sent before this are lost.
     fresh_from: Time,
+    /// Frames sent since counting began.
+    sent: u64,
 }
 
 /// All paths and what travels on them.
@@ -64,6 +66,7 @@ impl Network {
             failed: false,
             held_until: Time::ZERO,
             fresh_from: Time::ZERO,
+            sent: 0,
         };
         let paths = (0..nodes * nodes * usize::from(planes)).map(|_| path(&mut rng)).collect();
         Self { nodes, planes, paths, flights: BinaryHeap::new(), quality: Quality::default(), frames: 0, rng }
@@ -100,6 +103,20 @@ impl Network {
         (0..self.planes).for_each(|plane| self.path(plane, from, to).held_until = until);
     }
 
+    /// Counts frames anew.
+    pub(crate) fn start_counting(&mut self) {
+        self.paths.iter_mut().for_each(|path| path.sent = 0);
+    }
+
+    /// Most frames of one path since counting began, and its network, sender and receiver.
+    pub(crate) fn busiest(&self) -> (u64, (u8, usize, usize)) {
+        let busiest = self.paths.iter().enumerate().max_by_key(|(_, path)| path.sent);
+        busiest.map_or_else(Default::default, |(at, path)| {
+            let (pair, to) = (at / self.nodes, at % self.nodes);
+            (path.sent, ((pair / self.nodes) as u8, pair % self.nodes, to))
+        })
+    }
+
     fn chance(&mut self, millionths: u64) -> bool {
         millionths > 0 && self.rng.below(1_000_000) < millionths
     }
@@ -107,6 +124,7 @@ impl Network {
     /// Sends a frame to one node.
     pub(crate) fn send(&mut self, now: Time, plane: u8, from: usize, to: usize, frame: &[u8]) {
         self.frames += 1;
+        self.path(plane, from, to).sent += 1;
         let quality = self.quality;
         let path = *self.path(plane, from, to);
         if path.cut || path.failed || self.chance(quality.loss) {

@@ -10,6 +10,11 @@ use crate::host::Role;
 
 /// Shortest quiet time, milliseconds: connections being set up must have ended.
 const QUIET_MS: u64 = 10_000;
+/// At the end of a quiet time frames are counted for so long, milliseconds.
+const CALM_MS: u64 = 1000;
+/// Most frames in that time from one node to another on one network. Links that only watch over each other send 5 or 6;
+/// two nodes that answer each other for ever send hundreds.
+const MOST_CALM_FRAMES: u64 = 60;
 /// Longest quiet time, milliseconds: a neighbour that missed all fast requests is found by the next slow one (60 s).
 const LONGEST_QUIET_MS: u64 = 90_000;
 /// Bytes that one socket may hold: its receive buffer of 2 MiB and the last message's share above it.
@@ -21,7 +26,9 @@ impl Cluster {
         let begin = self.now;
         let mut pause = QUIET_MS;
         loop {
-            self.step_until(self.now.plus_millis(pause))?;
+            self.step_until(self.now.plus_millis(pause - CALM_MS))?;
+            self.network.start_counting();
+            self.step_until(self.now.plus_millis(CALM_MS))?;
             self.read_everything()?;
             match self.at_rest() {
                 Ok(()) => break,
@@ -43,6 +50,7 @@ impl Cluster {
         self.tables_agree()?;
         self.subscribers_know()?;
         self.nobody_waits()?;
+        self.network_is_calm()?;
         self.memory_is_bounded()
     }
 
@@ -122,6 +130,18 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Nothing is left to be said.
+    fn network_is_calm(&self) -> Result<(), Violation> {
+        let (frames, (plane, from, to)) = self.network.busiest();
+        if frames <= MOST_CALM_FRAMES {
+            return Ok(());
+        }
+        let what = format!(
+            "{frames} frames in {CALM_MS} ms of quiet from node {from} to node {to} on network {plane}"
+        );
+        Err(self.broken(from, Broken::Livelock(what)))
     }
 
     fn memory_is_bounded(&self) -> Result<(), Violation> {

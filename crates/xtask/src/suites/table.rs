@@ -116,12 +116,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--bearers",
             "2",
             "--seeds",
-            "24",
-            // A known failure, see docs/operating/simulator.md.
-            "--skip",
-            "7",
-            "--minutes",
-            "0.6",
+            "60",
         ],
     ),
     Suite {
