@@ -1,4 +1,4 @@
-//! Every system call that utipc makes: UDP, Ethernet, offloads, reactor.
+//! Every system call that utipc makes: UDP, Ethernet, offloads, reactor, shared memory.
 //!
 //! One kernel feature per file, each with its fallback where a kernel may lack it. Nothing here
 //! knows TIPC: a bearer (in `utipc-node`) gives meaning to the bytes. This is the only crate of
@@ -9,6 +9,7 @@ mod error;
 pub mod ethernet;
 pub mod fdpass;
 pub mod file_lock;
+pub mod futex;
 pub mod inotify;
 pub mod interface;
 pub mod mmsg;
@@ -18,6 +19,7 @@ pub mod pollable;
 pub mod random;
 pub mod reactor;
 pub mod runtime_dir;
+pub mod shm;
 pub mod sockaddr;
 pub mod timer;
 pub mod udp;

@@ -1,0 +1,239 @@
+//! The memory that two parties share: their doorbells and every lane between them.
+//!
+//! The daemon makes it, hands the descriptor to both sides and keeps it mapped: it assigns slots, and when a side dies
+//! it reads what is left.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use rustix::io::Errno;
+
+use super::alloc::Rings;
+use super::bits::Bits;
+use super::doorbell::{Doorbell, Ring};
+use super::lane::{Corrupt, Reader, Recovered, Writer};
+use super::layout::{Layout, MAGIC, Shape, Side, VERSION, flag, header, slot};
+use super::memory::{Fence, Memory};
+use super::segment::{Access, Segment};
+use crate::OsError;
+
+/// Largest segment that is taken for an arena, bytes.
+const MAX_SIZE: usize = 1 << 33;
+
+/// An arena. Clones are the same one.
+#[derive(Debug)]
+pub struct Arena<M = Segment> {
+    pub(super) memory: Arc<M>,
+    pub(super) layout: Layout,
+}
+
+impl<M> Clone for Arena<M> {
+    fn clone(&self) -> Self {
+        Self { memory: self.memory.clone(), layout: self.layout }
+    }
+}
+
+fn senseless(why: &'static str) -> OsError {
+    OsError::new("use", "shared memory as an arena", Errno::INVAL).with_remedy(why)
+}
+
+impl Arena {
+    /// A new arena, and the descriptor to give to both sides.
+    pub fn create(name: &str, shape: Shape) -> crate::Result<(Arena, OwnedFd)> {
+        let layout = Layout::new(shape).ok_or_else(|| senseless("ask for sizes that make sense"))?;
+        let (segment, fd) = Segment::create(name, layout.size())?;
+        Ok((Arena::format(segment, shape)?, fd))
+    }
+
+    /// Maps an arena that somebody else made; the descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// Not sealed, not an arena, or of a version that this build does not know.
+    pub fn open(fd: impl AsFd) -> crate::Result<Arena> {
+        Arena::attach(Segment::open(fd, Access::ReadWrite, MAX_SIZE)?)
+    }
+}
+
+impl<M: Memory> Arena<M> {
+    /// Makes an arena in memory that is all zero.
+    pub fn format(memory: M, shape: Shape) -> crate::Result<Arena<M>> {
+        let layout = Layout::new(shape).ok_or_else(|| senseless("ask for sizes that make sense"))?;
+        if memory.size() < layout.size() {
+            return Err(senseless("give it more memory"));
+        }
+        for (at, value) in [
+            (header::VERSION, VERSION),
+            (header::SIZE, layout.size() as u64),
+            (header::SLOTS, u64::from(shape.slots)),
+            (header::REGION, shape.region),
+            (header::SHIFTS, u64::from(u32::from_le_bytes(shape.ring_shifts))),
+        ] {
+            memory.store64(at, value, Relaxed);
+        }
+        memory.store64(header::MAGIC, MAGIC, Release);
+        Ok(Arena { memory: Arc::new(memory), layout })
+    }
+
+    /// Checks the header once and keeps its own copy: what a peer writes there later has no effect.
+    pub fn attach(memory: M) -> crate::Result<Arena<M>> {
+        let word = |at| memory.load64(at, Relaxed);
+        if word(header::MAGIC) != MAGIC {
+            return Err(senseless("its sender broke the protocol: it is no arena"));
+        }
+        if word(header::VERSION) != VERSION {
+            return Err(senseless("the daemon speaks another version: restart both with the same release"));
+        }
+        let shape = Shape {
+            slots: u32::try_from(word(header::SLOTS)).unwrap_or(0),
+            region: word(header::REGION),
+            ring_shifts: u32::try_from(word(header::SHIFTS)).unwrap_or(0).to_le_bytes(),
+        };
+        let broken = || senseless("its sender broke the protocol: its sizes make no sense");
+        let layout = Layout::new(shape).ok_or_else(broken)?;
+        if word(header::SIZE) != layout.size() as u64 || memory.size() < layout.size() {
+            return Err(broken());
+        }
+        Ok(Arena { memory: Arc::new(memory), layout })
+    }
+
+    /// How many lanes each direction can have.
+    pub fn slots(&self) -> u32 {
+        self.layout.shape.slots
+    }
+
+    /// The doorbell that wakes `owner`.
+    pub fn doorbell(&self, owner: Side) -> Doorbell<M> {
+        Doorbell::new(self.memory.clone(), owner)
+    }
+
+    /// What side `me` writes. Once per process and arena: it decides which rings are free.
+    pub fn outgoing(&self, me: Side) -> Outgoing<M> {
+        Outgoing {
+            arena: self.clone(),
+            me,
+            rings: Rings::new(self.layout.shape),
+            room: Bits::new(self.memory.clone(), self.layout.room(me), self.slots()),
+        }
+    }
+
+    /// What side `me` reads.
+    pub fn incoming(&self, me: Side) -> Incoming<M> {
+        let writer = me.other();
+        let ready = Bits::new(self.memory.clone(), self.layout.ready(writer), self.slots());
+        Incoming { arena: self.clone(), me, ready }
+    }
+
+    fn slot(&self, writer: Side, slot: u32) -> Result<usize, Corrupt> {
+        self.layout.slot(writer, slot).ok_or(Corrupt { writer, slot, what: "there is no such slot" })
+    }
+
+    /// Daemon: makes a lane of a slot that no lane uses. Tell both sides afterwards.
+    pub fn open_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
+        let at = self.slot(writer, number)?;
+        for word in [slot::START, slot::WAITING, slot::RELEASED, slot::RELEASED_COST, slot::EXACT] {
+            self.memory.store64(at + word, 0, Relaxed);
+        }
+        self.memory.store32(at + slot::FLAGS, flag::OPEN, Release);
+        Ok(())
+    }
+
+    /// Daemon: ends a lane once neither side uses it any more. The slot may be opened again.
+    pub fn close_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
+        self.memory.store32(self.slot(writer, number)? + slot::FLAGS, 0, Release);
+        Ok(())
+    }
+
+    /// Daemon: the writer is dead. The reader reads to the last whole record and then sees the end.
+    pub fn freeze(&self, writer: Side, number: u32) -> Result<Ring, Corrupt> {
+        self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::FROZEN);
+        Bits::new(self.memory.clone(), self.layout.ready(writer), self.slots()).add(number);
+        Ok(self.doorbell(writer.other()).ring())
+    }
+
+    /// Daemon: the reader will not read any more; the writer's sends fail from now on. Then call [`Arena::recover`].
+    pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Ring, Corrupt> {
+        self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::GONE);
+        self.memory.fence(Fence::Gone);
+        Bits::new(self.memory.clone(), self.layout.room(writer), self.slots()).add(number);
+        Ok(self.doorbell(writer).ring())
+    }
+
+    /// Daemon: what is unread in a lane whose reader has stopped, from where it stopped.
+    pub fn recover(&self, writer: Side, number: u32) -> Result<Recovered<M>, Corrupt> {
+        Ok(Recovered::new(Reader::resume(self, writer, number)?))
+    }
+
+    /// Daemon: goes on reading where a reader stopped (the socket is hosted now), while its writer still writes.
+    pub fn resume(&self, writer: Side, number: u32) -> Result<Reader<M>, Corrupt> {
+        Reader::resume(self, writer, number)
+    }
+}
+
+/// The lanes that this process writes in one arena. Clones share.
+#[derive(Debug)]
+pub struct Outgoing<M = Segment> {
+    pub(super) arena: Arena<M>,
+    pub(super) me: Side,
+    pub(super) rings: Rings,
+    room: Bits<M>,
+}
+
+impl<M> Clone for Outgoing<M> {
+    fn clone(&self) -> Self {
+        Self { arena: self.arena.clone(), me: self.me, rings: self.rings.clone(), room: self.room.clone() }
+    }
+}
+
+impl<M: Memory> Outgoing<M> {
+    /// The writing end of a lane that the daemon opened. Once per lane.
+    pub fn writer(&self, slot: u32) -> Result<Writer<M>, Corrupt> {
+        Writer::new(self, slot)
+    }
+
+    /// Hands out the slots of writers that asked for room and may find some. A hint: look, and ask again.
+    pub fn take_room(&self, each: impl FnMut(u32)) {
+        self.room.take(each);
+    }
+
+    /// Whether [`Outgoing::take_room`] would hand out anything.
+    pub fn has_room(&self) -> bool {
+        !self.room.is_empty()
+    }
+
+    /// Bytes of the region that rings take.
+    pub fn bytes(&self) -> u64 {
+        self.rings.bytes()
+    }
+}
+
+/// The lanes that this process reads in one arena. Clones share.
+#[derive(Debug)]
+pub struct Incoming<M = Segment> {
+    pub(super) arena: Arena<M>,
+    pub(super) me: Side,
+    ready: Bits<M>,
+}
+
+impl<M> Clone for Incoming<M> {
+    fn clone(&self) -> Self {
+        Self { arena: self.arena.clone(), me: self.me, ready: self.ready.clone() }
+    }
+}
+
+impl<M: Memory> Incoming<M> {
+    /// The reading end of a lane that the daemon opened. Once per lane.
+    pub fn reader(&self, slot: u32) -> Result<Reader<M>, Corrupt> {
+        Reader::new(&self.arena, self.me.other(), slot)
+    }
+
+    /// Hands out the slots of armed lanes that may have something to read. A hint: slots of no lane may be among them.
+    pub fn take_ready(&self, each: impl FnMut(u32)) {
+        self.ready.take(each);
+    }
+
+    /// Whether [`Incoming::take_ready`] would hand out anything.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}

@@ -1,0 +1,103 @@
+//! A set of slots that one party adds to and the other takes from: a hint, since a peer can write anything there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::memory::Memory;
+
+/// The set: one bit per slot in `words`, one bit per word in `summary`.
+#[derive(Debug)]
+pub(super) struct Bits<M> {
+    memory: Arc<M>,
+    summary: usize,
+    words: usize,
+    slots: u32,
+}
+
+impl<M> Clone for Bits<M> {
+    fn clone(&self) -> Self {
+        Self { memory: self.memory.clone(), ..*self }
+    }
+}
+
+impl<M: Memory> Bits<M> {
+    pub(super) fn new(memory: Arc<M>, (summary, words): (usize, usize), slots: u32) -> Self {
+        Self { memory, summary, words, slots }
+    }
+
+    /// Adds a slot. Word first, then summary: the taker clears them the other way round.
+    pub(super) fn add(&self, slot: u32) {
+        let word = slot as usize / 64;
+        self.memory.or64(self.words + word * 8, 1 << (slot % 64));
+        self.memory.or64(self.summary + word / 64 * 8, 1 << (word % 64));
+    }
+
+    fn summary_words(&self) -> usize {
+        self.slots.div_ceil(64 * 64) as usize
+    }
+
+    /// Whether the set is empty, as far as this party sees; no more than a few loads of one line.
+    pub(super) fn is_empty(&self) -> bool {
+        (0..self.summary_words()).all(|n| self.memory.load64(self.summary + n * 8, Relaxed) == 0)
+    }
+
+    /// Takes everything out and hands each slot to `each`. The work is bounded by the number of slots.
+    pub(super) fn take(&self, mut each: impl FnMut(u32)) {
+        let count = self.slots.div_ceil(64);
+        for group in 0..self.summary_words() {
+            let at = self.summary + group * 8;
+            if self.memory.load64(at, Relaxed) == 0 {
+                continue;
+            }
+            for word in ones(self.memory.swap64(at, 0)).map(|bit| group as u32 * 64 + bit) {
+                // A peer may have set bits for slots that do not exist.
+                if word < count {
+                    ones(self.memory.swap64(self.words + word as usize * 8, 0))
+                        .map(|bit| word * 64 + bit)
+                        .filter(|slot| *slot < self.slots)
+                        .for_each(&mut each);
+                }
+            }
+        }
+    }
+}
+
+/// The numbers of the bits that are set.
+fn ones(mut word: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::Segment;
+
+    #[test]
+    fn what_was_added_is_taken_once() {
+        let bits = Bits::new(Arc::new(Segment::heap(4096)), (0, 128), 10_000);
+        assert!(bits.is_empty());
+        for slot in [0, 63, 64, 5000, 9999, 64] {
+            bits.add(slot);
+        }
+        assert!(!bits.is_empty());
+        let mut got = Vec::new();
+        bits.take(|slot| got.push(slot));
+        assert_eq!(got, [0, 63, 64, 5000, 9999]);
+        assert!(bits.is_empty());
+        bits.take(|slot| panic!("{slot}"));
+    }
+
+    #[test]
+    fn slots_that_do_not_exist_are_not_reported() {
+        let memory = Arc::new(Segment::heap(4096));
+        memory.write(0, &[0xff; 4096]);
+        let bits = Bits::new(memory, (0, 128), 70);
+        let mut got = Vec::new();
+        bits.take(|slot| got.push(slot));
+        assert_eq!(got, (0..70).collect::<Vec<_>>());
+    }
+}

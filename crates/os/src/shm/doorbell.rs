@@ -1,0 +1,135 @@
+//! How one party of a pair wakes the other.
+//!
+//! A doorbell belongs to the side that sleeps; the partner (and the daemon) ring it. To sleep without missing anything:
+//! read [`Doorbell::seq`], announce it ([`Doorbell::park`]), look at everything once more, and only then wait for the
+//! number to change. Ringing costs nothing but one load while nobody sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+
+use super::layout::{Layout, Side, bell};
+use super::memory::{Fence, Memory};
+use super::segment::Segment;
+use crate::Result;
+use crate::futex::{self, Woken};
+
+/// In `parked`: nobody sleeps on the word, but the daemon shall be told, which then makes a descriptor readable.
+const TELL: u32 = 1 << 31;
+
+/// What became of ringing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use = "the daemon may have to be told"]
+pub enum Ring {
+    /// The partner is awake, or had asked for nothing.
+    #[default]
+    Quiet,
+    /// The partner slept and was woken.
+    Woken,
+    /// The partner waits for a descriptor: tell the daemon, which makes it readable.
+    TellDaemon,
+}
+
+/// One side's doorbell. Clones are the same one.
+#[derive(Debug)]
+pub struct Doorbell<M = Segment> {
+    memory: Arc<M>,
+    at: usize,
+}
+
+impl<M> Clone for Doorbell<M> {
+    fn clone(&self) -> Self {
+        Self { memory: self.memory.clone(), at: self.at }
+    }
+}
+
+impl<M: Memory> Doorbell<M> {
+    pub(super) fn new(memory: Arc<M>, owner: Side) -> Self {
+        Self { memory, at: Layout::bell(owner) }
+    }
+
+    /// How often it was rung, modulo 2^32. Read it before the last look at what it announces.
+    #[inline]
+    pub fn seq(&self) -> u32 {
+        self.memory.load32(self.at + bell::SEQ, Acquire)
+    }
+
+    /// Announces that this thread is going to sleep. Look at everything once more before it does.
+    pub fn park(&self) -> Parked<'_, M> {
+        self.memory.add32(self.at + bell::PARKED, 1);
+        self.memory.fence(Fence::Park);
+        Parked { bell: self }
+    }
+
+    /// Asks for the daemon to be told, once, when there is something (`true`), or not any more. Look at everything
+    /// once more after asking.
+    pub fn tell_daemon(&self, on: bool) {
+        if on {
+            self.memory.or32(self.at + bell::PARKED, TELL);
+            self.memory.fence(Fence::Park);
+        } else {
+            self.memory.and32(self.at + bell::PARKED, !TELL);
+        }
+    }
+
+    /// Whether a thread of the owner sleeps, or waits for a descriptor: a hint, as good as the owner is honest.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        self.memory.load32(self.at + bell::PARKED, Relaxed) != 0
+    }
+
+    /// Wakes the owner if it sleeps. Make visible first what it shall find.
+    pub fn ring(&self) -> Ring {
+        self.memory.fence(Fence::Ring);
+        let parked = self.memory.load32(self.at + bell::PARKED, Relaxed);
+        if parked == 0 {
+            return Ring::Quiet;
+        }
+        self.memory.add32(self.at + bell::SEQ, 1);
+        if parked & !TELL != 0 {
+            self.memory.wake32(self.at + bell::SEQ);
+        }
+        // Whoever takes the mark tells, so that a descriptor costs one message, however many ring.
+        if parked & TELL != 0 && self.memory.and32(self.at + bell::PARKED, !TELL) & TELL != 0 {
+            return Ring::TellDaemon;
+        }
+        Ring::Woken
+    }
+}
+
+/// While it lives, ringing wakes this thread.
+#[derive(Debug)]
+pub struct Parked<'a, M: Memory = Segment> {
+    bell: &'a Doorbell<M>,
+}
+
+impl<M: Memory> Parked<'_, M> {
+    /// Sleeps until the doorbell is rung (at once if its number is not `seen` any more), at most `timeout`.
+    pub fn wait(&self, seen: u32, timeout: Option<Duration>) {
+        self.bell.memory.wait32(self.bell.at + bell::SEQ, seen, timeout);
+    }
+}
+
+impl<M: Memory> Drop for Parked<'_, M> {
+    fn drop(&mut self) {
+        self.bell.memory.add32(self.bell.at + bell::PARKED, u32::MAX);
+    }
+}
+
+/// Sleeps until one of several doorbells is rung, at most `timeout`: each with the number seen before the last look.
+///
+/// Kernels before 5.16 wait for the first alone and return within [`futex::SLICE`].
+///
+/// # Errors
+/// None, or more than [`futex::WAIT_ANY_MAX`] doorbells: wait for the descriptor then.
+pub fn wait(bells: &[(&Parked<'_>, u32)], timeout: Option<Duration>) -> Result<Woken> {
+    let words: Vec<_> = bells
+        .iter()
+        .take(futex::WAIT_ANY_MAX + 1)
+        .map(|(parked, seen)| {
+            let Doorbell { memory, at } = parked.bell;
+            (memory.word32(at + bell::SEQ, memory.size()), *seen)
+        })
+        .collect();
+    futex::wait_any(&words, timeout)
+}

@@ -1,0 +1,106 @@
+//! One lane: records from one writer to one reader through a ring in shared memory.
+//!
+//! The writer fills a record's body, clears the word in which the next record will be committed, and then stores the
+//! record's own commit word: that store alone hands the record over. The reader polls the next commit word, so that a
+//! message costs the cache lines that it fills and no index line besides. Rings may change under way: a JUMP record
+//! says where the lane goes on.
+
+mod reader;
+mod record;
+mod recover;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+
+pub use reader::{Peek, Reader, Record};
+pub use record::Kind;
+pub use recover::Recovered;
+pub use writer::Writer;
+
+use super::layout::{LINE, Side};
+
+/// Most bytes of one record's body: a message of 66,000 bytes and its header, with room to spare.
+pub const RECORD_MAX: usize = 128 * 1024 - LINE;
+
+/// Most words of a marker.
+pub const MARK_WORDS: usize = 7;
+
+/// Rings that a writer may have besides its newest one, until the reader has left them.
+const OLDER_MAX: usize = 4;
+
+/// A lane whose memory holds what no honest partner writes. It stays unusable; other lanes are not concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Who writes the lane.
+    pub writer: Side,
+    /// Which of that side's lanes.
+    pub slot: u32,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Corrupt { writer, slot, what } = self;
+        write!(
+            f,
+            "lane {slot} written by side {} is corrupt: {what} (a process on it is broken)",
+            writer.index()
+        )
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+/// Why a record was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneError {
+    /// No room now: ask for room, or for a larger ring.
+    Full,
+    /// The message needs a ring of this class or a larger one ([`Writer::grow`]), for which the daemon grants memory.
+    NeedsRing(u8),
+    /// More than [`RECORD_MAX`] bytes, or than the largest ring takes.
+    TooLarge,
+    /// No free ring of that size in the arena, or too many old rings unread: use the node.
+    NoRing,
+    /// The reader is gone. The last `unsent` records pushed were not sent; those before are the daemon's to return.
+    Gone {
+        /// How many.
+        unsent: u32,
+    },
+    /// The daemon froze the lane, or it never opened it.
+    Frozen,
+    /// END was written: nothing can follow.
+    Ended,
+    /// The reader's side holds nonsense.
+    Corrupt(Corrupt),
+}
+
+impl fmt::Display for LaneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaneError::Full => f.write_str("the lane is full (wait for room or use a larger ring)"),
+            LaneError::NeedsRing(class) => {
+                write!(f, "the message needs a ring of class {class} (grow the lane)")
+            }
+            LaneError::TooLarge => write!(f, "the message exceeds {RECORD_MAX} bytes or the largest ring"),
+            LaneError::NoRing => f.write_str("the arena has no ring left (send by the node)"),
+            LaneError::Gone { unsent } => {
+                write!(f, "the reader is gone, {unsent} not sent (send by the node)")
+            }
+            LaneError::Frozen => f.write_str("the lane is frozen or not open (send by the node)"),
+            LaneError::Ended => f.write_str("the lane was ended (open another)"),
+            LaneError::Corrupt(corrupt) => corrupt.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LaneError {}
+
+impl From<Corrupt> for LaneError {
+    fn from(corrupt: Corrupt) -> Self {
+        LaneError::Corrupt(corrupt)
+    }
+}

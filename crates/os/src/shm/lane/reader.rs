@@ -1,0 +1,351 @@
+//! The reading end. Everything it loads may come from a broken or malicious writer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::record::{Code, Commit, WORD, span, span_max};
+use super::{Corrupt, Kind, MARK_WORDS};
+use crate::shm::arena::Arena;
+use crate::shm::bits::Bits;
+use crate::shm::doorbell::{Doorbell, Ring};
+use crate::shm::layout::{LINE, Layout, Place, Side, flag, slot};
+use crate::shm::memory::{Fence, Memory};
+use crate::shm::segment::Segment;
+
+/// Pads, voids and jumps that one look skips; an honest writer makes far fewer in a row.
+const HOPS_MAX: u32 = 4096;
+
+/// Room is given back once it is this part of the ring,
+const RELEASE_PART: u64 = 8;
+/// or once what was consumed since cost this much,
+const RELEASE_COST: u64 = 64;
+// or when the lane is found empty.
+
+/// What the next record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// A whole record.
+    Record(Record),
+    /// Nothing yet.
+    Empty,
+    /// Nothing any more: END was consumed, or the writer is dead and all is read.
+    Ended,
+}
+
+/// A record that is committed and whose bounds were checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    kind: Kind,
+    len: u32,
+    position: u64,
+    /// Where its body lies in the segment.
+    body: usize,
+}
+
+impl Record {
+    /// What it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes of its body: header and payload.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether the body is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The reading end of a lane; see [`Incoming::reader`](super::super::Incoming::reader).
+#[derive(Debug)]
+pub struct Reader<M: Memory = Segment> {
+    memory: Arc<M>,
+    layout: Layout,
+    /// The writer's side.
+    side: Side,
+    slot: u32,
+    at: usize,
+    room: Bits<M>,
+    /// The writer's.
+    bell: Doorbell<M>,
+    ring: Option<Own>,
+    position: u64,
+    released: u64,
+    cost: u64,
+    released_cost: u64,
+    owed: Ring,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    place: Place,
+    base: usize,
+    size: u64,
+}
+
+impl Own {
+    #[inline(always)]
+    fn at(&self, position: u64) -> usize {
+        self.base + (position & (self.size - 1)) as usize
+    }
+}
+
+impl<M: Memory> Reader<M> {
+    pub(in crate::shm) fn new(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
+        let (memory, layout) = (arena.memory.clone(), arena.layout);
+        let no_slot = Corrupt { writer, slot: number, what: "there is no such slot" };
+        Ok(Self {
+            layout,
+            side: writer,
+            slot: number,
+            at: layout.slot(writer, number).ok_or(no_slot)?,
+            room: Bits::new(memory.clone(), layout.room(writer), arena.slots()),
+            bell: arena.doorbell(writer),
+            memory,
+            ring: None,
+            position: 0,
+            released: 0,
+            cost: 0,
+            released_cost: 0,
+            owed: Ring::Quiet,
+            ended: false,
+        })
+    }
+
+    /// Goes on where the reader stopped that this lane had before.
+    pub(in crate::shm) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
+        let mut reader = Self::new(arena, writer, number)?;
+        let word = reader.memory.load64(reader.at + slot::EXACT, Acquire);
+        if word != 0 {
+            let place = Place::unpack(word).ok_or(reader.corrupt("the reader's position is none"))?;
+            reader.enter(place)?;
+            reader.position = place.lines * LINE as u64;
+            reader.released = reader.position;
+            reader.cost = reader.memory.load64(reader.at + slot::RELEASED_COST, Relaxed);
+            reader.released_cost = reader.cost;
+        }
+        Ok(reader)
+    }
+
+    /// Which lane of its arena and direction.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Looks at the next record. Nothing is taken out before [`Reader::consume`].
+    ///
+    /// # Errors
+    /// The lane holds nonsense: its writer broke the rules.
+    #[inline]
+    pub fn peek(&mut self) -> Result<Peek, Corrupt> {
+        if self.ended {
+            return Ok(Peek::Ended);
+        }
+        for _ in 0..HOPS_MAX {
+            let Some(ring) = self.ring else {
+                if self.start()? {
+                    continue;
+                }
+                match self.nothing(self.at + slot::START) {
+                    Some(found) => return Ok(found),
+                    None => continue,
+                }
+            };
+            let at = ring.at(self.position);
+            let word = self.memory.load64(at, Acquire);
+            if word == 0 {
+                match self.nothing(at) {
+                    Some(found) => return Ok(found),
+                    None => continue,
+                }
+            }
+            let commit = Commit::unpack(word, self.position);
+            let Commit { code, len } = commit.ok_or(self.corrupt("a record is of no known kind"))?;
+            let bytes = span(len as usize) as u64;
+            let rest = ring.size - (self.position & (ring.size - 1));
+            if u64::from(len) > rest || bytes > rest {
+                return Err(self.corrupt("a record reaches beyond its ring"));
+            }
+            match code {
+                Code::Mark(kind) if bytes <= span_max(ring.size as usize) as u64 => {
+                    return Ok(Peek::Record(Record { kind, len, position: self.position, body: at + WORD }));
+                }
+                Code::Mark(_) => return Err(self.corrupt("a record is too large for its ring")),
+                Code::Pad | Code::Void => self.pass(bytes),
+                Code::Jump => self.jump(at, len)?,
+            }
+        }
+        Err(self.corrupt("too many records that carry nothing"))
+    }
+
+    /// Copies the start of a body out, each byte once: how many bytes. Check what it says on the copy.
+    #[inline]
+    pub fn read_header(&self, record: &Record, into: &mut [u8; 60]) -> usize {
+        self.copy_payload(record, 0, into)
+    }
+
+    /// Copies bytes of a body from `offset` on, each once: how many there were, at most.
+    #[inline]
+    pub fn copy_payload(&self, record: &Record, offset: usize, into: &mut [u8]) -> usize {
+        let Some(left) = record.len().checked_sub(offset) else { return 0 };
+        let len = left.min(into.len());
+        let Some(into) = into.get_mut(..len) else { return 0 };
+        self.memory.read(record.body + offset, into);
+        len
+    }
+
+    /// The words of a marker; missing ones are zero.
+    pub fn words(&self, record: &Record) -> [u64; MARK_WORDS] {
+        let mut bytes = [0; MARK_WORDS * 8];
+        self.copy_payload(record, 0, &mut bytes);
+        let mut words = [0; MARK_WORDS];
+        for (word, chunk) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*chunk);
+        }
+        words
+    }
+
+    /// Takes the record out that [`Reader::peek`] last showed; any other is left where it is. `cost` as its sender
+    /// counted it. After this its bytes may change.
+    #[inline]
+    pub fn consume(&mut self, record: Record, cost: u32) {
+        if record.position != self.position || self.ended {
+            return;
+        }
+        self.cost = self.cost.wrapping_add(u64::from(cost));
+        if record.kind == Kind::End {
+            // Stays where it is: whoever looks after this reader shall find the end too, and nothing lies behind it.
+            self.ended = true;
+            self.release();
+            return;
+        }
+        self.pass(span(record.len()) as u64);
+        let size = self.ring.map_or(0, |ring| ring.size);
+        let unreleased = self.position - self.released;
+        if unreleased >= size / RELEASE_PART || self.cost.wrapping_sub(self.released_cost) >= RELEASE_COST {
+            self.release();
+        }
+    }
+
+    /// Gives back at once what was consumed, and wakes the writer if it waits for it.
+    pub fn release(&mut self) {
+        let Some(ring) = self.ring else { return };
+        if self.released == self.position && self.released_cost == self.cost {
+            return;
+        }
+        self.released = self.position;
+        self.released_cost = self.cost;
+        self.memory.store64(self.at + slot::RELEASED_COST, self.cost, Relaxed);
+        self.memory.store64(self.at + slot::RELEASED, place(ring, self.position), Release);
+        // Against the writer's fence between setting `waiting` and its last look.
+        self.memory.fence(Fence::Release);
+        if self.memory.load64(self.at + slot::WAITING, Relaxed) != 0
+            && self.memory.swap64(self.at + slot::WAITING, 0) != 0
+        {
+            self.room.add(self.slot);
+            self.owed = self.owed.max(self.bell.ring());
+        }
+    }
+
+    /// Whether the daemon has to be told that the writer has room: ask after a round of reading.
+    #[must_use = "the daemon may have to be told"]
+    pub fn take_ring(&mut self) -> Ring {
+        std::mem::take(&mut self.owed)
+    }
+
+    /// Asks to be told of the next record (by [`Incoming::take_ready`](super::super::Incoming::take_ready) and this
+    /// side's doorbell), and looks once more: whether there is something already. Then the lane is not armed.
+    ///
+    /// An armed lane need not be looked at before it is told of, nor be armed again.
+    pub fn arm(&mut self) -> Result<bool, Corrupt> {
+        self.memory.or32(self.at + slot::FLAGS, flag::WANT);
+        // Against the writer's fence between committing and looking at the flags.
+        self.memory.fence(Fence::Arm);
+        if self.peek()? == Peek::Empty {
+            return Ok(false);
+        }
+        self.disarm();
+        Ok(true)
+    }
+
+    /// Goes back to looking at the lane by itself.
+    pub fn disarm(&mut self) {
+        self.memory.and32(self.at + slot::FLAGS, !flag::WANT);
+    }
+
+    /// Takes a record out for good against a writer that may take it back: whether it is ours.
+    pub(super) fn claim(&self, record: &Record) -> bool {
+        let commit = |code| Commit { code, len: record.len }.pack(record.position);
+        self.memory.exchange64(record.body - WORD, commit(Code::Mark(record.kind)), commit(Code::Void))
+    }
+
+    pub(super) fn corrupt(&self, what: &'static str) -> Corrupt {
+        Corrupt { writer: self.side, slot: self.slot, what }
+    }
+
+    #[inline]
+    fn pass(&mut self, bytes: u64) {
+        self.position += bytes;
+        if let Some(ring) = self.ring {
+            // In a line of its own that nobody loads, so this is as cheap as private memory.
+            self.memory.store64(self.at + slot::EXACT, place(ring, self.position), Release);
+        }
+    }
+
+    /// The lane has nothing (`at` holds zero): gives room back and finds out whether more can come. `None`: look again.
+    fn nothing(&mut self, at: usize) -> Option<Peek> {
+        self.release();
+        if self.memory.load32(self.at + slot::FLAGS, Acquire) & flag::FROZEN == 0 {
+            return Some(Peek::Empty);
+        }
+        // What was committed before the freeze is visible now.
+        (self.memory.load64(at, Acquire) == 0).then_some(Peek::Ended)
+    }
+
+    /// Whether the writer has made its first ring.
+    fn start(&mut self) -> Result<bool, Corrupt> {
+        let word = self.memory.load64(self.at + slot::START, Acquire);
+        if word == 0 {
+            return Ok(false);
+        }
+        let start = Place::unpack(word).ok_or(self.corrupt("the first ring is none"))?;
+        if start.lines != 0 {
+            return Err(self.corrupt("the lane does not start at its beginning"));
+        }
+        self.enter(start)?;
+        Ok(true)
+    }
+
+    fn jump(&mut self, at: usize, len: u32) -> Result<(), Corrupt> {
+        let mut word = [0; 8];
+        if len as usize != word.len() {
+            return Err(self.corrupt("a jump has the wrong size"));
+        }
+        self.memory.read(at + WORD, &mut word);
+        let to = Place::unpack(u64::from_le_bytes(word)).ok_or(self.corrupt("a jump leads nowhere"))?;
+        let position = self.position + LINE as u64;
+        if Place::new(to.class, to.unit, position) != to {
+            return Err(self.corrupt("a jump leads to another position"));
+        }
+        self.enter(to)?;
+        self.pass(LINE as u64);
+        // At once, so that the writer can use the old ring again.
+        self.release();
+        Ok(())
+    }
+
+    fn enter(&mut self, to: Place) -> Result<(), Corrupt> {
+        let found = self.layout.ring(self.side, to);
+        let (base, size) = found.ok_or(self.corrupt("a ring lies outside the region"))?;
+        self.ring = Some(Own { place: to, base, size: size as u64 });
+        Ok(())
+    }
+}
+
+fn place(ring: Own, position: u64) -> u64 {
+    Place::new(ring.place.class, ring.place.unit, position).pack()
+}

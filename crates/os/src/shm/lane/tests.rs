@@ -1,0 +1,351 @@
+use super::*;
+use crate::shm::{Arena, Incoming, Memory, Outgoing, Ring, Segment, Shape};
+
+/// Rings of 512 B, 1 KiB, 4 KiB and 16 KiB.
+const SMALL: Shape = Shape { slots: 70, region: 64 << 10, ring_shifts: [9, 10, 12, 14] };
+
+struct Pair {
+    arena: Arena,
+    out: Outgoing,
+    into: Incoming,
+}
+
+fn pair(shape: Shape) -> Pair {
+    let arena = Arena::format(Segment::heap(64 << 10 << 4), shape).unwrap();
+    arena.open_slot(Side::Zero, 3).unwrap();
+    Pair { out: arena.outgoing(Side::Zero), into: arena.incoming(Side::One), arena }
+}
+
+impl Pair {
+    fn ends(&self) -> (Writer, Reader) {
+        (self.out.writer(3).unwrap(), self.into.reader(3).unwrap())
+    }
+}
+
+fn record(reader: &mut Reader) -> Record {
+    match reader.peek().unwrap() {
+        Peek::Record(record) => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn receive(reader: &mut Reader) -> Vec<u8> {
+    let record = record(reader);
+    assert_eq!(record.kind(), Kind::Data);
+    let mut bytes = vec![0; record.len()];
+    assert_eq!(reader.copy_payload(&record, 0, &mut bytes), bytes.len());
+    reader.consume(record, 1);
+    bytes
+}
+
+fn message(n: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + n) as u8).collect()
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_in_order_through_laps_and_larger_rings() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    assert_eq!(reader.peek(), Ok(Peek::Empty));
+    let mut unread = std::collections::VecDeque::new();
+    for n in 0..5000 {
+        let sent = message(n, n * 37 % 8000);
+        let (header, payload) = sent.split_at(sent.len().min(24));
+        let (first, second) = payload.split_at(payload.len() / 3);
+        loop {
+            match writer.send(header, &[first, second], 1) {
+                Ok(ring) => break assert_eq!(ring, Ring::Quiet),
+                Err(LaneError::NeedsRing(class)) => writer.grow(class).unwrap(),
+                Err(LaneError::Full) => assert_eq!(Some(receive(&mut reader)), unread.pop_front()),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        unread.push_back(sent);
+        if n % 3 == 0 {
+            assert_eq!(Some(receive(&mut reader)), unread.pop_front());
+        }
+        if n % 101 == 0 {
+            while let Some(sent) = unread.pop_front() {
+                assert_eq!(receive(&mut reader), sent);
+            }
+            assert_eq!(reader.peek(), Ok(Peek::Empty));
+            assert!(writer.shrink_if_idle().is_ok());
+        }
+    }
+    for sent in unread {
+        assert_eq!(receive(&mut reader), sent);
+    }
+    assert_eq!(reader.peek(), Ok(Peek::Empty));
+    writer.refresh().unwrap();
+    assert_eq!(writer.outstanding_cost(), 0);
+    writer.retire();
+    assert_eq!(pair.out.bytes(), 0);
+}
+
+#[test]
+fn a_full_lane_says_so_and_tells_when_there_is_room() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    let mut sent = 0;
+    while writer.has_room(64).unwrap() {
+        let _ = writer.send(&[1; 64], &[], 2).unwrap();
+        sent += 1;
+    }
+    assert_eq!(writer.send(&[1; 64], &[], 2), Err(LaneError::Full));
+    assert_eq!(writer.outstanding_cost(), 2 * sent);
+    writer.want_room().unwrap();
+    assert!(!writer.has_room(64).unwrap() && !pair.out.has_room());
+    let bell = pair.arena.doorbell(Side::Zero);
+    bell.tell_daemon(true);
+    receive(&mut reader);
+    assert_eq!(reader.take_ring(), Ring::TellDaemon);
+    assert_eq!(reader.take_ring(), Ring::Quiet);
+    assert!(pair.out.has_room());
+    let mut slots = Vec::new();
+    pair.out.take_room(|slot| slots.push(slot));
+    assert_eq!(slots, [3]);
+    assert!(writer.has_room(64).unwrap());
+    assert_eq!(writer.outstanding_cost(), 2 * sent - 1);
+}
+
+#[test]
+fn an_armed_lane_is_told_of_once() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    assert!(!reader.arm().unwrap());
+    let bell = pair.arena.doorbell(Side::One);
+    bell.tell_daemon(true);
+    let seen = bell.seq();
+    assert_eq!(writer.send(b"one", &[], 1), Ok(Ring::TellDaemon));
+    assert_eq!(writer.send(b"two", &[], 1), Ok(Ring::Quiet));
+    assert_ne!(bell.seq(), seen);
+    let mut slots = Vec::new();
+    pair.into.take_ready(|slot| slots.push(slot));
+    assert_eq!(slots, [3]);
+    assert!(reader.arm().unwrap(), "something is there already");
+    assert_eq!((receive(&mut reader), receive(&mut reader)), (b"one".to_vec(), b"two".to_vec()));
+    // The thread that parks is woken, not the daemon.
+    assert!(!reader.arm().unwrap());
+    let parked = bell.park();
+    writer.push(b"three", &[], 1).unwrap();
+    assert_eq!(writer.flush(), Ok(Ring::Woken));
+    parked.wait(bell.seq().wrapping_sub(1), None);
+    drop(parked);
+    assert!(!bell.is_parked());
+}
+
+#[test]
+fn markers_keep_their_place_and_end_finds_room_in_a_full_ring() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    let _ = writer.mark(Kind::Switch, &[1, u64::MAX]).unwrap();
+    let mut count = 0;
+    while writer.send(&[7; 100], &[], 1).is_ok() {
+        count += 1;
+    }
+    assert_eq!(writer.mark(Kind::Open, &[1]), Err(LaneError::Full));
+    let _ = writer.mark(Kind::End, &[9; 12]).unwrap();
+    assert_eq!(writer.send(b"late", &[], 1), Err(LaneError::Ended));
+    assert_eq!(writer.grow(1), Err(LaneError::Ended));
+    let switch = record(&mut reader);
+    assert_eq!((switch.kind(), reader.words(&switch)), (Kind::Switch, [1, u64::MAX, 0, 0, 0, 0, 0]));
+    reader.consume(switch, 0);
+    reader.consume(switch, 0);
+    for _ in 0..count {
+        assert_eq!(receive(&mut reader), [7; 100]);
+    }
+    let end = record(&mut reader);
+    assert_eq!((end.kind(), reader.words(&end)), (Kind::End, [9; 7]));
+    reader.consume(end, 0);
+    assert_eq!(reader.peek(), Ok(Peek::Ended));
+    // Whoever takes over sees the end too.
+    let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+    assert_eq!(left.next_into(&mut Vec::new()), Ok(Some(Kind::End)));
+    assert_eq!(left.next_into(&mut Vec::new()), Ok(None));
+}
+
+#[test]
+fn a_frozen_lane_is_read_to_its_last_record() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    let _ = writer.send(b"last", &[], 1).unwrap();
+    assert!(!reader.arm().unwrap_or(true) || reader.peek().is_ok());
+    let _ = pair.arena.freeze(Side::Zero, 3).unwrap();
+    assert_eq!(writer.send(b"more", &[], 1), Err(LaneError::Frozen));
+    assert!(pair.into.has_ready());
+    assert_eq!(receive(&mut reader), b"last");
+    assert_eq!(reader.peek(), Ok(Peek::Ended));
+    // A writer that never wrote.
+    pair.arena.open_slot(Side::Zero, 4).unwrap();
+    let _ = pair.arena.freeze(Side::Zero, 4).unwrap();
+    assert_eq!(pair.into.reader(4).unwrap().peek(), Ok(Peek::Ended));
+    // A slot that the daemon did not open, and one that there is not.
+    assert_eq!(pair.out.writer(5).unwrap().send(b"x", &[], 1), Err(LaneError::Frozen));
+    assert!(pair.out.writer(70).is_err() && pair.into.reader(70).is_err());
+}
+
+#[test]
+fn what_a_reader_leaves_is_recovered_from_where_it_stopped() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    let mut expected = Vec::new();
+    for n in 0..300 {
+        let sent = message(n, n * 3);
+        loop {
+            match writer.send(&sent, &[], 1) {
+                Ok(_) => break,
+                Err(LaneError::NeedsRing(class)) => writer.grow(class).unwrap(),
+                Err(LaneError::Full) if writer.class() != Some(3) => {
+                    writer.grow(writer.class().unwrap() + 1).unwrap();
+                }
+                Err(LaneError::Full) => drop(receive(&mut reader)),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        expected.push(sent);
+    }
+    for _ in 0..5 {
+        receive(&mut reader);
+    }
+    drop(reader);
+    let _ = pair.arena.mark_gone(Side::Zero, 3).unwrap();
+    assert_eq!(writer.send(b"more", &[], 1), Err(LaneError::Gone { unsent: 0 }));
+    let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+    let mut got = Vec::new();
+    let mut body = Vec::new();
+    while let Some(kind) = left.next_into(&mut body).unwrap() {
+        assert_eq!(kind, Kind::Data);
+        got.push(body.clone());
+    }
+    assert!(got.len() > 4, "{}", got.len());
+    assert_eq!(got, expected[expected.len() - got.len()..]);
+    // Once only.
+    assert_eq!(pair.arena.recover(Side::Zero, 3).unwrap().next_into(&mut body), Ok(None));
+}
+
+#[test]
+fn a_send_that_crosses_the_readers_end_is_either_taken_or_taken_back() {
+    for taken in 0..4 {
+        let pair = pair(SMALL);
+        let (mut writer, _reader) = pair.ends();
+        for n in 0..3 {
+            writer.push(&[n; 80], &[], 1).unwrap();
+        }
+        let _ = pair.arena.mark_gone(Side::Zero, 3).unwrap();
+        let mut left = pair.arena.recover(Side::Zero, 3).unwrap();
+        for _ in 0..taken.min(3) {
+            assert_eq!(left.next_into(&mut Vec::new()), Ok(Some(Kind::Data)));
+        }
+        let unsent = 3 - taken.min(3) as u32;
+        let expected = if unsent == 0 { Ok(Ring::Quiet) } else { Err(LaneError::Gone { unsent }) };
+        assert_eq!(writer.flush(), expected);
+        assert_eq!(left.next_into(&mut Vec::new()), Ok(None));
+    }
+}
+
+#[test]
+fn reading_goes_on_in_other_hands() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    for n in 0..4 {
+        let _ = writer.send(&[n; 50], &[], 1).unwrap();
+    }
+    receive(&mut reader);
+    drop(reader);
+    let mut reader = pair.arena.resume(Side::Zero, 3).unwrap();
+    for n in 1..4 {
+        assert_eq!(receive(&mut reader), [n; 50]);
+    }
+    for n in 0..100 {
+        let _ = writer.send(&[n; 50], &[], 1).unwrap();
+        assert_eq!(receive(&mut reader), [n; 50]);
+    }
+}
+
+#[test]
+fn sizes_have_limits() {
+    let pair = pair(SMALL);
+    let (mut writer, _reader) = pair.ends();
+    assert_eq!(writer.send(&[0; 3000], &[], 1), Err(LaneError::NeedsRing(3)));
+    assert_eq!(writer.send(&[0; 9000], &[], 1), Err(LaneError::TooLarge));
+    let _ = writer.send(&[0; 200], &[], 1).unwrap();
+    assert_eq!(writer.send(&[0; 300], &[], 1), Err(LaneError::NeedsRing(1)));
+    for _ in 0..4 {
+        writer.grow(0).unwrap();
+    }
+    assert_eq!(writer.grow(0), Err(LaneError::NoRing), "the reader has left none of them");
+}
+
+#[test]
+fn largest_messages_pass_in_the_standard_shape() {
+    let arena = Arena::create("utipc-test", Shape::STANDARD).unwrap().0;
+    arena.open_slot(Side::One, 16_383).unwrap();
+    let mut writer = arena.outgoing(Side::One).writer(16_383).unwrap();
+    let mut reader = arena.incoming(Side::Zero).reader(16_383).unwrap();
+    let sent = message(1, 66_000);
+    assert_eq!(writer.send(&[9; 60], &[&sent], 65), Err(LaneError::NeedsRing(2)));
+    writer.grow(2).unwrap();
+    for _ in 0..20 {
+        let _ = writer.send(&[9; 60], &[&sent], 65).unwrap();
+        let record = record(&mut reader);
+        let mut header = [0; 60];
+        assert_eq!(reader.read_header(&record, &mut header), 60);
+        let mut payload = vec![0; 70_000];
+        assert_eq!(reader.copy_payload(&record, 60, &mut payload), 66_000);
+        assert_eq!((header, &payload[..66_000]), ([9; 60], &sent[..]));
+        reader.consume(record, 65);
+        assert_eq!(reader.copy_payload(&record, 66_061, &mut payload), 0);
+    }
+    assert_eq!(writer.send(&vec![0; RECORD_MAX + 1], &[], 1), Err(LaneError::TooLarge));
+}
+
+/// A small generator, so that a failure repeats: splitmix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[test]
+fn nonsense_in_memory_is_an_error_never_a_panic_or_an_endless_loop() {
+    for seed in 0..400 {
+        let state = &mut (seed * 1000);
+        let pair = pair(SMALL);
+        let (mut writer, mut reader) = pair.ends();
+        let _ = writer.send(&[1; 40], &[], 1).unwrap();
+        let memory = &pair.arena.memory;
+        for _ in 0..300 {
+            let at = match random(state) % 4 {
+                0 => pair.arena.layout.slot(Side::Zero, 3).unwrap() + (random(state) % 32 * 8) as usize,
+                1 => pair.arena.layout.region(Side::Zero) + (random(state) % 256 * 8) as usize,
+                2 => pair.arena.layout.region(Side::Zero) + (random(state) % 32 * 64) as usize,
+                _ => (random(state) as usize % pair.arena.layout.size()) / 8 * 8,
+            };
+            // Words that come close to what is valid break more than plain noise.
+            let value = match random(state) % 4 {
+                0 => random(state),
+                1 => memory.load64(at, std::sync::atomic::Ordering::Relaxed) ^ 1 << (random(state) % 64),
+                2 => (1 << 63) | (random(state) % 64),
+                _ => ((random(state) % 8) << 32) | (random(state) % 200) | ((random(state) % 16) << 40),
+            };
+            memory.store64(at, value, std::sync::atomic::Ordering::Relaxed);
+            if let Ok(Peek::Record(record)) = reader.peek() {
+                reader.copy_payload(&record, 8, &mut [0; 100]);
+                reader.consume(record, 1);
+            }
+            let _ = writer.push(&[2; 40], &[], 1);
+            let _ = writer.flush();
+            let _ = writer.want_room();
+            let _ = writer.shrink_if_idle();
+            if let Ok(mut left) = pair.arena.recover(Side::Zero, 3) {
+                for _ in 0..3 {
+                    let _ = left.next_into(&mut Vec::new());
+                }
+            }
+            pair.into.take_ready(|slot| assert!(slot < 70));
+            pair.out.take_room(|slot| assert!(slot < 70));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Where everything lies in an arena. The same text with reasons: `docs/spec/lanes.md`.
+
+use super::segment::PAGE;
+
+/// First word of an arena.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"utipcARN");
+/// Version of the layout. Another one is refused.
+pub(super) const VERSION: u64 = 1;
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+/// Processors fetch lines in pairs: what two parties write must not share one.
+const PAIR: usize = 128;
+
+/// Slots that a bitmap summary can cover: 4 words of 64 bits, each for a word of 64 slots.
+pub const MAX_SLOTS: u32 = 16_384;
+
+/// Sizes of an arena. Written into its header by who creates it, checked by who opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Lanes per direction, 1 to [`MAX_SLOTS`].
+    pub slots: u32,
+    /// Bytes for rings, per direction.
+    pub region: u64,
+    /// log2 of the ring sizes, smallest first: four classes.
+    pub ring_shifts: [u8; 4],
+}
+
+impl Shape {
+    /// 4 KiB, 32 KiB, 256 KiB and 1 MiB rings; 16,384 slots; 256 MiB in all (virtual: pages exist once touched).
+    pub const STANDARD: Shape = Shape { slots: MAX_SLOTS, region: 123 << 20, ring_shifts: [12, 15, 18, 20] };
+
+    fn is_sane(&self) -> bool {
+        let [a, b, c, d] = self.ring_shifts;
+        let rising = 8 <= a && a < b && b < c && c < d && d <= 24;
+        let largest = 1u64 << (d & 31);
+        rising
+            && (1..=MAX_SLOTS).contains(&self.slots)
+            && self.region >= largest
+            && self.region.is_multiple_of(largest)
+            && self.region <= 1 << 32
+    }
+}
+
+/// Which of the two parties of an arena. The direction of a lane is named by its writer's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The first party.
+    Zero,
+    /// The second party.
+    One,
+}
+
+impl Side {
+    /// The partner's.
+    #[must_use]
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Zero => Side::One,
+            Side::One => Side::Zero,
+        }
+    }
+
+    /// 0 or 1.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Side::Zero => 0,
+            Side::One => 1,
+        }
+    }
+}
+
+/// Words of the header, as offsets.
+pub(super) mod header {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const VERSION: usize = 8;
+    pub(crate) const SIZE: usize = 16;
+    pub(crate) const SLOTS: usize = 24;
+    pub(crate) const REGION: usize = 32;
+    pub(crate) const SHIFTS: usize = 40;
+}
+
+/// Words of a slot, as offsets from its start: four lines, in pairs by who writes them.
+pub(super) mod slot {
+    /// Flags, see [`flag`]: written by the reader and the daemon seldom, loaded by the writer for each message.
+    pub(crate) const FLAGS: usize = 0;
+    /// The writer's first ring, a place; zero before the first record.
+    pub(crate) const START: usize = 64;
+    /// Nonzero: the writer waits for room. Same line: both change seldom.
+    pub(crate) const WAITING: usize = 72;
+    /// What the reader has given back, a place: written seldom, loaded by the writer when it finds the ring full.
+    pub(crate) const RELEASED: usize = 128;
+    /// What the messages given back cost, a sum.
+    pub(crate) const RELEASED_COST: usize = 136;
+    /// Where the reader is, a place: written for each message, loaded by nobody but the daemon once the reader is dead.
+    pub(crate) const EXACT: usize = 192;
+    /// Size of a slot.
+    pub(crate) const SIZE: usize = 256;
+}
+
+/// Bits of a slot's flags.
+pub(super) mod flag {
+    /// The daemon assigned the slot.
+    pub(crate) const OPEN: u32 = 1;
+    /// The reader does not look at the lane by itself: mark it ready.
+    pub(crate) const WANT: u32 = 2;
+    /// The writer will add nothing (it is dead).
+    pub(crate) const FROZEN: u32 = 4;
+    /// The reader will read nothing any more.
+    pub(crate) const GONE: u32 = 8;
+}
+
+/// Words of a doorbell, as offsets from its start.
+pub(super) mod bell {
+    pub(crate) const SEQ: usize = 0;
+    pub(crate) const PARKED: usize = 8;
+    pub(crate) const SIZE: usize = super::PAIR;
+}
+
+const BELLS: usize = 2 * PAIR;
+const DIRECTIONS: usize = BELLS + 2 * bell::SIZE;
+
+/// Offsets in an arena of a given shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) shape: Shape,
+    /// Bytes of one direction's bitmaps and slots.
+    control: usize,
+    /// Bytes of one bitmap's words, rounded to line pairs.
+    words: usize,
+    /// Where the first direction's rings start.
+    regions: usize,
+}
+
+impl Layout {
+    /// `None` if the shape makes no sense.
+    pub(super) fn new(shape: Shape) -> Option<Layout> {
+        if !shape.is_sane() {
+            return None;
+        }
+        let slots = shape.slots as usize;
+        let words = (slots.div_ceil(64) * 8).next_multiple_of(PAIR);
+        let control = 2 * (PAIR + words) + slots * slot::SIZE;
+        let regions = (DIRECTIONS + 2 * control).next_multiple_of(PAGE);
+        Some(Layout { shape, control, words, regions })
+    }
+
+    /// Bytes of the whole arena.
+    pub(super) fn size(&self) -> usize {
+        (self.regions + 2 * self.shape.region as usize).next_multiple_of(PAGE)
+    }
+
+    pub(super) fn bell(side: Side) -> usize {
+        BELLS + side.index() * bell::SIZE
+    }
+
+    fn direction(&self, writer: Side) -> usize {
+        DIRECTIONS + writer.index() * self.control
+    }
+
+    /// Summary and words of the bitmap of lanes that have something to read.
+    pub(super) fn ready(&self, writer: Side) -> (usize, usize) {
+        let summary = self.direction(writer);
+        (summary, summary + PAIR)
+    }
+
+    /// Summary and words of the bitmap of lanes that have room again.
+    pub(super) fn room(&self, writer: Side) -> (usize, usize) {
+        let summary = self.direction(writer) + PAIR + self.words;
+        (summary, summary + PAIR)
+    }
+
+    /// A slot's header; `None` if there is no such slot.
+    pub(super) fn slot(&self, writer: Side, slot: u32) -> Option<usize> {
+        let table = self.direction(writer) + 2 * (PAIR + self.words);
+        (slot < self.shape.slots).then(|| table + slot as usize * slot::SIZE)
+    }
+
+    /// Where a direction's rings start.
+    pub(super) fn region(&self, writer: Side) -> usize {
+        self.regions + writer.index() * self.shape.region as usize
+    }
+
+    /// Where a place's ring lies in the segment, and its size; `None` if not inside the writer's region.
+    pub(super) fn ring(&self, writer: Side, place: Place) -> Option<(usize, usize)> {
+        let size = 1usize << self.shape.ring_shifts.get(usize::from(place.class))?;
+        let unit = 1u64 << self.shape.ring_shifts[0];
+        let start = u64::from(place.unit) * unit;
+        (start + size as u64 <= self.shape.region).then(|| (self.region(writer) + start as usize, size))
+    }
+}
+
+/// A ring and a position in the lane, in one word, so that it changes at once.
+///
+/// Bit 63: valid. 60 and 61: class of the ring. 36 to 59: where the ring starts, in units of the smallest ring.
+/// 0 to 35: position in the lane, in lines, modulo 2^36.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) class: u8,
+    pub(super) unit: u32,
+    /// Lines since the lane began, modulo 2^36.
+    pub(super) lines: u64,
+}
+
+/// Positions repeat after this many lines.
+pub(super) const LINES: u64 = 1 << 36;
+const VALID: u64 = 1 << 63;
+
+impl Place {
+    pub(super) fn new(class: u8, unit: u32, position: u64) -> Place {
+        Place { class, unit, lines: (position / LINE as u64) & (LINES - 1) }
+    }
+
+    pub(super) fn pack(self) -> u64 {
+        VALID
+            | u64::from(self.class & 3) << 60
+            | u64::from(self.unit & 0xff_ffff) << 36
+            | self.lines & (LINES - 1)
+    }
+
+    /// `None` for zero and for what no place packs to.
+    pub(super) fn unpack(word: u64) -> Option<Place> {
+        if word & VALID == 0 || word & (1 << 62) != 0 {
+            return None;
+        }
+        Some(Place {
+            class: (word >> 60 & 3) as u8,
+            unit: (word >> 36 & 0xff_ffff) as u32,
+            lines: word & (LINES - 1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_arena_has_256_mebibytes() {
+        let layout = Layout::new(Shape::STANDARD).unwrap();
+        assert!(layout.size() <= 256 << 20 && layout.size() > 250 << 20, "{}", layout.size());
+        let last = layout.slot(Side::One, MAX_SLOTS - 1).unwrap() + slot::SIZE;
+        assert!(last <= layout.region(Side::Zero));
+        assert_eq!(layout.slot(Side::One, MAX_SLOTS), None);
+    }
+
+    #[test]
+    fn parts_do_not_overlap() {
+        for slots in [1, 64, 65, 1000, MAX_SLOTS] {
+            let layout = Layout::new(Shape { slots, ..Shape::STANDARD }).unwrap();
+            for (writer, end) in [(Side::Zero, layout.direction(Side::One)), (Side::One, layout.regions)] {
+                let (summary, words) = layout.ready(writer);
+                let (room_summary, room_words) = layout.room(writer);
+                let bytes = slots.div_ceil(64) as usize * 8;
+                let first = layout.slot(writer, 0).unwrap();
+                let marks =
+                    [summary, words, words + bytes, room_summary, room_words, room_words + bytes, first];
+                assert!(marks.is_sorted(), "{marks:?}");
+                assert!(first + slots as usize * slot::SIZE <= end);
+                assert_eq!(first % PAIR, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn senseless_shapes_are_refused() {
+        let bad = [
+            Shape { slots: 0, ..Shape::STANDARD },
+            Shape { slots: MAX_SLOTS + 1, ..Shape::STANDARD },
+            Shape { region: 0, ..Shape::STANDARD },
+            Shape { region: (1 << 20) + 4096, ..Shape::STANDARD },
+            Shape { region: u64::MAX << 20, ..Shape::STANDARD },
+            Shape { ring_shifts: [12, 12, 18, 20], ..Shape::STANDARD },
+            Shape { ring_shifts: [12, 15, 18, 255], ..Shape::STANDARD },
+            Shape { ring_shifts: [0, 1, 2, 3], ..Shape::STANDARD },
+        ];
+        assert!(bad.iter().all(|shape| Layout::new(*shape).is_none()));
+    }
+
+    #[test]
+    fn places_outside_the_region_have_no_ring() {
+        let layout = Layout::new(Shape::STANDARD).unwrap();
+        let units = (Shape::STANDARD.region >> 12) as u32;
+        assert!(layout.ring(Side::One, Place { class: 0, unit: units - 1, lines: 0 }).is_some());
+        assert!(layout.ring(Side::One, Place { class: 0, unit: units, lines: 0 }).is_none());
+        assert!(layout.ring(Side::One, Place { class: 3, unit: units - 255, lines: 0 }).is_none());
+        let (start, size) = layout.ring(Side::One, Place { class: 3, unit: units - 256, lines: 0 }).unwrap();
+        assert!(start + size <= layout.size());
+    }
+
+    #[test]
+    fn places_survive_packing() {
+        let place = Place::new(3, 0xff_fffe, 64 * (LINES - 1));
+        assert_eq!(Place::unpack(place.pack()), Some(place));
+        assert_eq!(Place::unpack(0), None);
+        assert_eq!(Place::unpack(u64::MAX), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! What lanes, doorbells and replicas ask of the memory that they live in.
+//!
+//! Everything above is written against [`Memory`], so that the same code runs in a mapped segment, on the heap (Miri,
+//! ThreadSanitizer) and on the modelled atomics of loom.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Which of the full fences this is: real memory ignores it, a model may leave one out to show that it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Writer: between committing a record and looking whether the reader wants to be told.
+    Commit,
+    /// Reader: between asking to be told and looking once more whether there is something.
+    Arm,
+    /// Sleeper: between announcing that it sleeps and looking once more whether there is something.
+    Park,
+    /// Ringer: between marking what is ready and looking whether somebody sleeps.
+    Ring,
+    /// Reader: between giving room back and looking whether the writer waits for it.
+    Release,
+    /// Writer: between announcing that it waits for room and looking once more whether there is some.
+    WantRoom,
+    /// Daemon: between marking a lane gone and reading what is left in it.
+    Gone,
+}
+
+/// A flat piece of memory that several threads or processes change at the same time.
+///
+/// Offsets are in bytes. Words are aligned to their size, and a given place is used as 32-bit or as 64-bit words,
+/// never as both.
+///
+/// # Panics
+/// Every method panics if an offset is misaligned or outside (or the memory is read-only): offsets that come from a
+/// peer are checked before they get here.
+pub trait Memory: Send + Sync {
+    /// Size, bytes.
+    fn size(&self) -> usize;
+    /// Atomic load.
+    fn load64(&self, at: usize, order: Ordering) -> u64;
+    /// Atomic store.
+    fn store64(&self, at: usize, value: u64, order: Ordering);
+    /// Atomic exchange (AcqRel): the old value.
+    fn swap64(&self, at: usize, value: u64) -> u64;
+    /// Atomic compare-and-exchange (AcqRel): whether the word was `from` and now is `to`.
+    fn exchange64(&self, at: usize, from: u64, to: u64) -> bool;
+    /// Atomic or (AcqRel): the old value.
+    fn or64(&self, at: usize, bits: u64) -> u64;
+    /// Atomic load.
+    fn load32(&self, at: usize, order: Ordering) -> u32;
+    /// Atomic store.
+    fn store32(&self, at: usize, value: u32, order: Ordering);
+    /// Atomic wrapping addition (AcqRel): the old value.
+    fn add32(&self, at: usize, value: u32) -> u32;
+    /// Atomic or (AcqRel): the old value.
+    fn or32(&self, at: usize, bits: u32) -> u32;
+    /// Atomic and (AcqRel): the old value.
+    fn and32(&self, at: usize, bits: u32) -> u32;
+    /// Sequentially consistent fence.
+    fn fence(&self, which: Fence);
+    /// Copies bytes out, each exactly once. What a peer changes meanwhile is torn, not undefined.
+    fn read(&self, at: usize, into: &mut [u8]);
+    /// Copies bytes in.
+    fn write(&self, at: usize, from: &[u8]);
+    /// Sleeps while the word is `expected`, at most `timeout`. May return early for no reason.
+    fn wait32(&self, at: usize, expected: u32, timeout: Option<Duration>);
+    /// Wakes all that sleep on the word.
+    fn wake32(&self, at: usize);
+    /// Gives whole pages inside `range` back to the system; they read as zero or as before afterwards.
+    fn release(&self, range: Range<usize>);
+}
