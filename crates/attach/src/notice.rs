@@ -63,6 +63,4 @@ pub enum Notice {
         /// The socket.
         port: u32,
     },
-    /// The daemon is about to end.
-    Leaving,
 }

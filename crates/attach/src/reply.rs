@@ -40,7 +40,8 @@ pub enum Reply {
     },
     Found(Option<PortId>),
     Node(NodeEntry),
-    /// Neighbours and links as the printed JSON of their types: for people and tools, not for machines in a hurry.
+    /// Neighbours and links as the printed JSON of their types, in a list: for people and tools, not for machines in a
+    /// hurry.
     Peers(Vec<u8>),
     Links(Vec<u8>),
     Bindings(BindingPage),

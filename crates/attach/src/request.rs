@@ -70,10 +70,10 @@ pub enum Request {
     Lookup { to: ServiceAddr, domain: NodeAddr },
     /// The node itself: [`crate::Reply::Node`].
     Node,
-    /// Its neighbours: [`crate::Reply::Peers`].
-    Peers,
-    /// Its links: [`crate::Reply::Links`].
-    Links,
+    /// Its neighbours after the first `skip`: [`crate::Reply::Peers`]. Ask until the list is empty.
+    Peers { skip: u32 },
+    /// Its links after the first `skip`: [`crate::Reply::Links`]. Ask until the list is empty.
+    Links { skip: u32 },
     /// Bindings after the first `skip`: [`crate::Reply::Bindings`].
     Bindings { skip: u32 },
     /// A newer segment of the binding table's replica: [`crate::Reply::Done`] with one descriptor.

@@ -278,12 +278,7 @@ impl Engine {
     /// Sends what the stack wants sent and tells whoever waits for what has happened.
     pub(crate) fn settle(&mut self) {
         self.flush();
-        let mut happened = false;
-        while let Some(event) = self.stack.poll_event() {
-            self.observer.event(&event);
-            happened = true;
-        }
-        if happened {
+        if self.observe() {
             let observers = Arc::clone(&self.observers);
             self.notify(&observers);
         }
@@ -297,6 +292,16 @@ impl Engine {
         }
     }
 
+    /// Logs and counts what has happened; false if nothing has.
+    pub(crate) fn observe(&mut self) -> bool {
+        let mut happened = false;
+        while let Some(event) = self.stack.poll_event() {
+            self.observer.event(&event);
+            happened = true;
+        }
+        happened
+    }
+
     /// Wakes the threads that wait at a slot.
     fn notify(&mut self, slot: &Arc<Slot>) {
         if slot.sleepers.load(Ordering::Relaxed) > 0 {
@@ -305,7 +310,8 @@ impl Engine {
         self.recall |= self.driving.as_ref().is_some_and(|driving| Arc::ptr_eq(driving, slot));
     }
 
-    fn flush(&mut self) {
+    /// Sends what the stack wants sent.
+    pub(crate) fn flush(&mut self) {
         let batch = self.stack.frames();
         if batch.is_empty() {
             return;

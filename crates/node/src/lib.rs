@@ -10,8 +10,10 @@
 //! | Which thread runs the loop? | `run.rs` |
 //! | What becomes a log line or a counter? | `observe.rs` |
 //! | How does a frame reach the medium? | `bearers/` |
+//! | How do other processes use this node? | `daemon/` |
 
 pub mod bearers;
+pub mod daemon;
 mod engine;
 mod observe;
 pub mod run;

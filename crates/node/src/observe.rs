@@ -1,7 +1,10 @@
 //! The one place where the core's events become log lines and counters.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use tracing::{debug, info, warn};
 use utipc_core::BearerId;
@@ -10,10 +13,11 @@ use utipc_core::event::Event;
 use crate::bearers;
 
 /// Frames that were not accepted, by reason.
-pub type DropCounters = BTreeMap<&'static str, u64>;
+pub type DropCounters = BTreeMap<Cow<'static, str>, u64>;
 
 /// What a node has seen since it started.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Links that came up.
     pub links_up: u64,
@@ -75,7 +79,7 @@ impl Observer {
                 warn!(node, "link {link} to node {peer} is down: {reason}");
             }
             Event::Dropped { bearer, peer, why } => {
-                *self.counters.dropped.entry(why.name()).or_default() += 1;
+                *self.counters.dropped.entry(why.name().into()).or_default() += 1;
                 debug!(node, bearer, "frame from node {peer} dropped: {why}");
             }
             other => debug!(node, "{other:?}"),

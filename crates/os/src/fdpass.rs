@@ -43,6 +43,11 @@ pub struct Peer {
     pub gid: u32,
 }
 
+/// The effective user of this process.
+pub fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// What a look for a packet found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
@@ -316,11 +321,7 @@ mod tests {
         assert!(door.accept().unwrap().is_none());
         let client = Channel::connect(&path).unwrap();
         let server = door.accept().unwrap().unwrap();
-        let me = Peer {
-            pid: std::process::id(),
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        };
+        let me = Peer { pid: std::process::id(), uid: own_user(), gid: rustix::process::getegid().as_raw() };
         assert_eq!(server.peer().unwrap(), me);
         let (read, write) = std::io::pipe().unwrap();
         let (mut buffer, mut fds) = ([0; 16], Vec::new());

@@ -296,6 +296,12 @@ impl Endpoint {
         self.error.take()
     }
 
+    /// The same error, left where it is.
+    #[must_use]
+    pub fn error(&self) -> Option<ConnectError> {
+        self.error
+    }
+
     /// When [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {

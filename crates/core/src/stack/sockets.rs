@@ -30,6 +30,19 @@ impl Stack {
         self.settle(now);
     }
 
+    /// Closes the sockets of a process that is gone. First all their names are withdrawn, then unread messages go back
+    /// and connections end; subscribers learn it when all that is done. DESIGN L5.
+    pub fn close_all(&mut self, now: Time, ports: &[u32]) {
+        for port in ports {
+            // A socket without names has none to withdraw.
+            self.with_endpoint(now, *port, |endpoint, uplink| endpoint.unbind(None, uplink).ok());
+        }
+        for port in ports {
+            self.with_endpoint(now, *port, |endpoint, uplink| endpoint.close(now, uplink));
+        }
+        self.settle(now);
+    }
+
     /// Binds a socket to a service range.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ use utipc_os::mmsg::{Received, SendReport};
 use super::BearerError;
 
 /// What has passed through a bearer since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Frames that the system took, each copy of a replicast counted.
     pub tx_frames: u64,

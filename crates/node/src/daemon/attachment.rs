@@ -1,0 +1,124 @@
+//! One process at the daemon: its connection, what it holds, and what it has not been told yet.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+
+use utipc_attach::Notice;
+use utipc_core::socket::Readiness;
+use utipc_os::fdpass::{Channel, Peer};
+
+use super::bell::Bell;
+
+/// Number of an attachment; never used again.
+pub(super) type AttachmentId = u32;
+
+/// Most notices in one reply.
+const NOTICES_MAX: usize = 64;
+
+/// How far an attachment has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It has connected and said nothing yet.
+    Silent,
+    /// It is served.
+    Served {
+        /// What wakes it.
+        bell: Bell,
+    },
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) channel: Channel,
+    /// Readable when the process has ended, where the system can tell.
+    pub(super) process: Option<OwnedFd>,
+    pub(super) peer: Peer,
+    pub(super) program: String,
+    pub(super) stage: Stage,
+    pub(super) ports: BTreeSet<u32>,
+    /// Bindings of its sockets.
+    pub(super) bindings: usize,
+    /// Its sockets whose readiness has grown; each at most once, see [`Holding::noted`].
+    ready: VecDeque<u32>,
+    /// Other notices. Each names a lane, a pair or the node's address, of which there are as many as the limits allow.
+    others: VecDeque<Notice>,
+    /// It is in the list of those to be rung for.
+    pub(super) rings: bool,
+}
+
+/// A socket of the node that a process holds.
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) owner: AttachmentId,
+    /// What it could do when its process was last told, or did something with it.
+    pub(super) seen: Readiness,
+    /// A notice about it waits.
+    pub(super) noted: bool,
+    /// Somebody waits for more than there is: each change is told.
+    pub(super) watched: bool,
+    pub(super) bindings: usize,
+}
+
+impl Holding {
+    pub(super) fn new(owner: AttachmentId, seen: Readiness) -> Self {
+        Self { owner, seen, noted: false, watched: false, bindings: 0 }
+    }
+}
+
+impl Attachment {
+    pub(super) fn new(channel: Channel, peer: Peer) -> Self {
+        Self {
+            channel,
+            process: None,
+            peer,
+            program: String::new(),
+            stage: Stage::Silent,
+            ports: BTreeSet::new(),
+            bindings: 0,
+            ready: VecDeque::new(),
+            others: VecDeque::new(),
+            rings: false,
+        }
+    }
+
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.stage, Stage::Served { .. })
+    }
+
+    /// The readiness of one of its sockets has grown; the caller sees to it that the socket is in here once.
+    pub(super) fn note_ready(&mut self, port: u32) {
+        self.ready.push_back(port);
+    }
+
+    pub(super) fn note(&mut self, notice: Notice) {
+        self.others.push_back(notice);
+    }
+
+    /// Takes what fits into one reply, oldest first; true if more waits. `fresh` says whether a socket still has news.
+    pub(super) fn take_notices(
+        &mut self,
+        notices: &mut Vec<Notice>,
+        mut fresh: impl FnMut(u32) -> bool,
+    ) -> bool {
+        while notices.len() < NOTICES_MAX
+            && let Some(notice) = self.others.pop_front()
+        {
+            notices.push(notice);
+        }
+        while notices.len() < NOTICES_MAX
+            && let Some(port) = self.ready.pop_front()
+        {
+            if fresh(port) {
+                notices.push(Notice::Readiness { port });
+            }
+        }
+        !self.others.is_empty() || !self.ready.is_empty()
+    }
+
+    pub(super) fn ring(&self) {
+        if let Stage::Served { bell } = &self.stage {
+            bell.ring();
+        }
+    }
+}

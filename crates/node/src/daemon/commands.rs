@@ -1,0 +1,252 @@
+//! Commands of processes about their sockets.
+
+use std::os::fd::OwnedFd;
+
+use utipc_attach::{Failure, Reply, Request, SocketView, decode};
+use utipc_core::Time;
+use utipc_core::addr::{Scope, ServiceRange};
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{
+    AcceptError, BindError, Endpoint, OptionError, RecvError, RecvOptions, SendError, SocketKind,
+};
+
+use super::attachment::{AttachmentId, Holding};
+use super::counters::Cut;
+use super::hub::{Hub, Outgoing};
+
+/// What a command leads to.
+#[derive(Default)]
+pub(super) struct Answer {
+    /// Data that follows the reply.
+    pub(super) payload: Vec<u8>,
+    pub(super) fd: Option<OwnedFd>,
+}
+
+type Done = Result<Reply, Failure>;
+
+impl Hub {
+    /// Does what a packet asks; the reply leaves at the end of the turn.
+    pub(super) fn execute(&mut self, now: Time, id: AttachmentId, packet: &[u8]) {
+        let Ok((request, payload)) = decode::<Request>(packet) else {
+            return self.ended.push((id, Cut::Garbage));
+        };
+        if !payload.is_empty() && !matches!(request, Request::Send { .. }) {
+            return self.ended.push((id, Cut::Garbage));
+        }
+        let mut answer = Answer::default();
+        let reply = self.command(now, id, request, payload, &mut answer).unwrap_or_else(Reply::Failed);
+        let Answer { payload, fd } = answer;
+        self.replies.push(Outgoing { to: id, reply, payload, fd });
+    }
+
+    fn command(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        request: Request,
+        payload: &[u8],
+        answer: &mut Answer,
+    ) -> Done {
+        let stack = &mut self.engine.stack;
+        match request {
+            Request::Open { kind } => self.open(now, id, kind),
+            Request::Close { port } => self.held(id, port).map(|()| self.close(now, id, port)),
+            Request::Bind { port, range, scope } => self.bind(now, id, port, range, scope),
+            Request::Unbind { port, which } => self.unbind(now, id, port, which),
+            Request::Listen { port } => {
+                self.held(id, port)?;
+                self.engine.stack.listen(now, port).map_err(Failure::Call).map(done)
+            }
+            Request::Connect { port, to } => {
+                self.held(id, port)?;
+                self.engine.stack.connect(now, port, to).map_err(Failure::Connect).map(done)
+            }
+            Request::Accept { port } => self.accept(now, id, port),
+            Request::Shutdown { port } => {
+                self.held(id, port)?;
+                self.engine.stack.shutdown(now, port).map_err(Failure::Call).map(done)
+            }
+            Request::SetOption { port, option, value } => {
+                self.held(id, port)?;
+                self.engine.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
+            }
+            Request::GetOption { port, option } => {
+                let endpoint = self.endpoint(id, port, Failure::Option(OptionError::NoSuchOption))?;
+                endpoint.option(option).map_err(Failure::Option).map(Reply::Number)
+            }
+            Request::Send { port, to } => {
+                self.held(id, port)?;
+                let sent = self.engine.stack.send(now, port, payload, to);
+                if sent == Err(SendError::WouldBlock) {
+                    self.holding(port, |h| h.seen.writable = false);
+                }
+                sent.map(|n| Reply::Number(n as u32)).map_err(Failure::Send)
+            }
+            Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
+            Request::Look { port } => self.look(id, port),
+            Request::TakeError { port } => {
+                self.held(id, port)?;
+                Ok(Reply::Error(self.engine.stack.take_error(port)))
+            }
+            Request::Lookup { to, domain } => Ok(Reply::Found(stack.lookup(to, domain))),
+            Request::IsLocal { port } => {
+                let here = port.node.is_none() || port.node == stack.own_node();
+                Ok(Reply::Number(u32::from(here && stack.endpoint(port.port).is_some())))
+            }
+            Request::Notices => Ok(Reply::Done),
+            question => self.question(now, id, question),
+        }
+    }
+
+    /// Whether the attachment holds the socket.
+    pub(super) fn held(&self, id: AttachmentId, port: u32) -> Result<(), Failure> {
+        let holds = self.sockets.get(&port).is_some_and(|h| h.owner == id);
+        if holds { Ok(()) } else { Err(Failure::NoSocket(port)) }
+    }
+
+    fn holding(&mut self, port: u32, change: impl FnOnce(&mut Holding)) {
+        if let Some(holding) = self.sockets.get_mut(&port) {
+            change(holding);
+        }
+    }
+
+    fn endpoint(&self, id: AttachmentId, port: u32, gone: Failure) -> Result<&Endpoint, Failure> {
+        self.held(id, port)?;
+        self.engine.stack.endpoint(port).ok_or(gone)
+    }
+
+    /// The attachment may hold one more socket.
+    fn room_for_socket(&self, id: AttachmentId) -> Result<(), Failure> {
+        let limit = self.limits.sockets_per_attachment;
+        let held = self.attachments.get(&id).map_or(limit, |a| a.ports.len());
+        if held < limit { Ok(()) } else { Err(Failure::Limit(format!("{limit} sockets of one process"))) }
+    }
+
+    fn hold(&mut self, id: AttachmentId, port: u32) {
+        let seen = self.readiness(port);
+        self.sockets.insert(port, Holding::new(id, seen));
+        if let Some(attachment) = self.attachments.get_mut(&id) {
+            attachment.ports.insert(port);
+        }
+    }
+
+    fn open(&mut self, now: Time, id: AttachmentId, kind: SocketKind) -> Done {
+        self.room_for_socket(id)?;
+        let port = self.engine.stack.open(now, kind).map_err(|e| Failure::Limit(e.to_string()))?;
+        self.hold(id, port);
+        Ok(Reply::Opened { port })
+    }
+
+    fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {
+        if let Some(holding) = self.sockets.remove(&port)
+            && let Some(attachment) = self.attachments.get_mut(&id)
+        {
+            attachment.ports.remove(&port);
+            attachment.bindings -= holding.bindings;
+        }
+        self.engine.stack.close(now, port);
+        Reply::Done
+    }
+
+    fn bind(&mut self, now: Time, id: AttachmentId, port: u32, range: ServiceRange, scope: Scope) -> Done {
+        self.held(id, port)?;
+        let Some(attachment) = self.attachments.get_mut(&id) else { return Err(Failure::State) };
+        let peer = attachment.peer;
+        if !self.policy.may_bind(&peer, self.own_user, range) {
+            let what = format!("bind service type {}", range.service);
+            return Err(Failure::NotAllowed { uid: peer.uid, what });
+        }
+        if attachment.bindings >= self.limits.bindings_per_attachment {
+            return Err(Failure::Bind(BindError::TooMany));
+        }
+        self.engine.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
+        attachment.bindings += 1;
+        self.holding(port, |h| h.bindings += 1);
+        Ok(Reply::Done)
+    }
+
+    fn unbind(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        port: u32,
+        which: Option<(ServiceRange, Scope)>,
+    ) -> Done {
+        self.held(id, port)?;
+        self.engine.stack.unbind(now, port, which).map_err(Failure::Bind)?;
+        if let Some(holding) = self.sockets.get_mut(&port)
+            && let Some(attachment) = self.attachments.get_mut(&id)
+        {
+            let gone = if which.is_some() { holding.bindings.min(1) } else { holding.bindings };
+            holding.bindings -= gone;
+            attachment.bindings -= gone;
+        }
+        Ok(Reply::Done)
+    }
+
+    fn accept(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
+        self.held(id, port)?;
+        self.room_for_socket(id)?;
+        let accepted = self.engine.stack.accept(now, port);
+        if accepted == Err(AcceptError::WouldBlock) {
+            self.holding(port, |h| h.seen.readable = false);
+        }
+        let (new, peer) = accepted.map_err(Failure::Accept)?;
+        self.hold(id, new);
+        Ok(Reply::Accepted { port: new, peer })
+    }
+
+    fn receive(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        port: u32,
+        room: u32,
+        options: RecvOptions,
+        answer: &mut Answer,
+    ) -> Done {
+        let endpoint = self.endpoint(id, port, Failure::Receive(RecvError::NotConnected))?;
+        // No more than there is: an idle look costs no memory. One byte at least, for an empty buffer is an error.
+        let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
+        answer.payload.resize(room, 0);
+        let received = self.engine.stack.recv(now, port, &mut answer.payload, options);
+        answer.payload.truncate(received.as_ref().map_or(0, |r| r.len));
+        let blocks = received == Err(RecvError::WouldBlock);
+        self.holding(port, |h| {
+            if blocks {
+                h.seen.readable = false;
+            }
+            // Whoever waits for a longer look has seen what is there.
+            h.watched |= options.peek;
+        });
+        received.map(Reply::Received).map_err(Failure::Receive)
+    }
+
+    fn look(&self, id: AttachmentId, port: u32) -> Done {
+        self.endpoint(id, port, Failure::State)?;
+        self.view(port).map(|view| Reply::Socket(Box::new(view))).ok_or(Failure::State)
+    }
+
+    /// A socket of the node, as anybody may see it.
+    pub(super) fn view(&self, port: u32) -> Option<SocketView> {
+        let endpoint = self.engine.stack.endpoint(port)?;
+        let owner = self.sockets.get(&port).and_then(|h| self.attachments.get(&h.owner));
+        Some(SocketView {
+            kind: endpoint.kind(),
+            state: endpoint.state(),
+            peer: endpoint.peer(),
+            service: endpoint.connected_service(),
+            readiness: endpoint.readiness(),
+            wait: endpoint.wait_reason(),
+            error: endpoint.error(),
+            stats: endpoint.stats(),
+            available: u32::try_from(endpoint.available()).unwrap_or(u32::MAX),
+            pid: owner.map_or(0, |a| a.peer.pid),
+            uid: owner.map_or(0, |a| a.peer.uid),
+        })
+    }
+}
+
+fn done(_: ()) -> Reply {
+    Reply::Done
+}

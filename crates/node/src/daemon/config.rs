@@ -1,0 +1,68 @@
+//! What a daemon is started with.
+
+use std::path::PathBuf;
+
+use utipc_attach::Greeting;
+
+use super::policy::Policy;
+use crate::engine::NodeConfig;
+use crate::run::StartError;
+
+/// How a daemon serves.
+#[derive(Default)]
+pub struct DaemonConfig {
+    /// The node that it hosts.
+    pub node: NodeConfig,
+    /// Where processes come in: the path of a socket that it makes.
+    pub socket: PathBuf,
+    /// Permissions of that socket; 0666 if 0: the policy and the directory decide.
+    pub socket_mode: u32,
+    /// Who may do what.
+    pub policy: Policy,
+    /// How much.
+    pub limits: Limits,
+    /// Versions of the protocol that it speaks; those of this code if absent.
+    pub versions: Option<Greeting>,
+}
+
+impl DaemonConfig {
+    pub(super) fn socket_mode(&self) -> u32 {
+        if self.socket_mode == 0 { 0o666 } else { self.socket_mode }
+    }
+}
+
+/// What processes may use up, each and together. A process at a limit gets an error; nobody else notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Processes that are attached at a time.
+    pub attachments: usize,
+    /// Those of one user; root has no such limit.
+    pub attachments_per_user: usize,
+    /// Sockets of one process.
+    pub sockets_per_attachment: usize,
+    /// Bindings of one process.
+    pub bindings_per_attachment: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            attachments: 4096,
+            attachments_per_user: 3072,
+            sockets_per_attachment: 16_384,
+            bindings_per_attachment: 65_536,
+        }
+    }
+}
+
+/// Why a daemon did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The node did not.
+    #[error(transparent)]
+    Node(#[from] StartError),
+    /// The system refused something; the text says what to do.
+    #[error(transparent)]
+    Os(#[from] utipc_os::OsError),
+}

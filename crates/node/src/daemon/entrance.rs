@@ -1,0 +1,171 @@
+//! How a process comes in: greeting, version, policy.
+
+use utipc_attach::{Greeting, Hello, Refusal, Welcome, agree, decode, encode};
+use utipc_core::Time;
+use utipc_core::addr::NodeAddr;
+use utipc_os::fdpass::{Got, Put};
+use utipc_os::reactor::Interest;
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use super::attachment::{Attachment, AttachmentId, Stage};
+use super::bell::Bell;
+use super::counters::Cut;
+use super::hub::{Hub, token};
+
+/// A process that has connected says who it is within this time, milliseconds.
+const SILENCE_MS: u64 = 2000;
+
+/// Connections that have said nothing yet, at most.
+const MAX_SILENT: usize = 256;
+
+/// Newcomers that one turn takes.
+const BATCH: usize = 8;
+
+/// Pause when the system has no descriptor for a newcomer, milliseconds.
+const NO_DESCRIPTOR_MS: u64 = 50;
+
+/// Bytes of a program's name that are kept.
+const MAX_PROGRAM: usize = 64;
+
+/// The release that processes are told.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+impl Hub {
+    /// Takes those who stand at the doorway.
+    pub(super) fn admit(&mut self, now: Time) {
+        for _ in 0..BATCH {
+            let channel = match self.doorway.accept() {
+                Ok(Some(channel)) => channel,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!("a process cannot attach: {error}");
+                    // It would be reported again at once.
+                    let _ = self.reactor.remove(&self.doorway);
+                    self.reopen = Some(now.plus_millis(NO_DESCRIPTOR_MS));
+                    return;
+                }
+            };
+            // More who say nothing than this is a flood.
+            let Some(peer) = channel.peer().ok().filter(|_| self.silent.len() < MAX_SILENT) else {
+                self.counters.count_end(Cut::TooMany);
+                continue;
+            };
+            let id = self.next_attachment;
+            if self.reactor.add(&channel, token::ATTACHMENT | u64::from(id), Interest::Read).is_err() {
+                self.counters.count_end(Cut::System);
+                continue;
+            }
+            self.next_attachment += 1;
+            self.attachments.insert(id, Attachment::new(channel, peer));
+            self.silent.push_back((now.plus_millis(SILENCE_MS), id));
+        }
+    }
+
+    /// Cuts those who have been silent for too long; opens the doorway again.
+    pub(super) fn silence(&mut self, now: Time) {
+        while let Some((at, id)) = self.silent.front().copied() {
+            let silent = self.attachments.get(&id).is_some_and(|a| !a.is_served());
+            if silent && at > now {
+                break;
+            }
+            self.silent.pop_front();
+            if silent {
+                self.ended.push((id, Cut::Silent));
+            }
+        }
+        if self.reopen.is_some_and(|at| at <= now) {
+            self.reopen = None;
+            if self.reactor.add(&self.doorway, token::DOORWAY, Interest::Read).is_err() {
+                self.reopen = Some(now.plus_millis(NO_DESCRIPTOR_MS));
+            }
+        }
+    }
+
+    /// The first packet of a process.
+    pub(super) fn greet(&mut self, id: AttachmentId, packet: &[u8]) {
+        let refused = match self.check(id, packet) {
+            Ok((version, program)) => match self.welcome(id, version, program) {
+                Ok(()) => return,
+                Err(cut) => (cut, None),
+            },
+            Err(refused) => refused,
+        };
+        let (cut, refusal) = refused;
+        if let (Some(refusal), Some(attachment)) = (refusal, self.attachments.get(&id)) {
+            let mut bytes = self.versions.to_bytes().to_vec();
+            encode(&Err::<Welcome, _>(refusal), &[], &mut bytes);
+            // It is cut anyway.
+            let _ = attachment.channel.send(&[IoSlice::new(&bytes)], &[], false);
+        }
+        self.ended.push((id, cut));
+    }
+
+    fn check(&self, id: AttachmentId, packet: &[u8]) -> Result<(u16, String), (Cut, Option<Refusal>)> {
+        let (theirs, rest) = Greeting::from_bytes(packet).ok_or((Cut::Foreign, None))?;
+        let version = agree(self.versions, theirs)
+            .ok_or_else(|| (Cut::Version, Some(Refusal::Version { release: RELEASE.to_owned() })))?;
+        let (hello, _) = decode::<Hello>(rest).map_err(|_| (Cut::Garbage, None))?;
+        let peer = self.attachments.get(&id).map(|a| a.peer).ok_or((Cut::Closed, None))?;
+        if !self.policy.may_attach(&peer, self.own_user) {
+            return Err((Cut::NotAllowed, Some(Refusal::NotAllowed { uid: peer.uid })));
+        }
+        let of_user = self.users.get(&peer.uid).copied().unwrap_or(0);
+        let user_full = peer.uid != 0 && of_user >= self.limits.attachments_per_user;
+        if user_full || self.users.values().sum::<usize>() >= self.limits.attachments {
+            return Err((Cut::TooMany, Some(Refusal::TooMany)));
+        }
+        let mut program = hello.program;
+        while program.len() > MAX_PROGRAM {
+            program.pop();
+        }
+        Ok((version, program))
+    }
+
+    fn welcome(&mut self, id: AttachmentId, version: u16, program: String) -> Result<(), Cut> {
+        let attachment = self.attachments.get_mut(&id).ok_or(Cut::Closed)?;
+        let (bell, bell_fd) = Bell::new().map_err(|_| Cut::System)?;
+        let is_final = self.engine.stack.address_is_final();
+        let welcome = Welcome {
+            version,
+            attachment: id,
+            node: if is_final { self.engine.stack.own_node() } else { NodeAddr::NONE },
+            release: RELEASE.to_owned(),
+        };
+        let mut bytes = self.versions.to_bytes().to_vec();
+        encode(&Ok::<_, Refusal>(welcome), &[], &mut bytes);
+        match attachment.channel.send(&[IoSlice::new(&bytes)], &[bell_fd.as_fd()], false) {
+            Ok(Put::Sent) => {}
+            Ok(Put::Full) => return Err(Cut::Unread),
+            Ok(Put::Gone) => return Err(Cut::Closed),
+            Err(_) => return Err(Cut::System),
+        }
+        attachment.process = attachment.channel.peer_process();
+        if let Some(process) = &attachment.process {
+            let watched = self.reactor.add(process, token::PROCESS | u64::from(id), Interest::Read);
+            watched.map_err(|_| Cut::System)?;
+        }
+        attachment.program = program;
+        attachment.stage = Stage::Served { bell };
+        *self.users.entry(attachment.peer.uid).or_default() += 1;
+        self.counters.attached_ever += 1;
+        Ok(())
+    }
+
+    /// What a process has sent: one packet a turn, so that nobody gets more turns than others.
+    pub(super) fn serve(&mut self, now: Time, id: AttachmentId) {
+        let Some(attachment) = self.attachments.get(&id) else { return };
+        let mut packet = std::mem::take(&mut self.packet);
+        match attachment.channel.receive(&mut packet, &mut Vec::new(), 0, false) {
+            Ok(Got::Packet(len)) => {
+                let bytes = packet.get(..len).unwrap_or_default();
+                if attachment.is_served() { self.execute(now, id, bytes) } else { self.greet(id, bytes) }
+            }
+            Ok(Got::Nothing) => {}
+            Ok(Got::End) => self.ended.push((id, Cut::Closed)),
+            Err(_) => self.ended.push((id, Cut::Garbage)),
+        }
+        self.packet = packet;
+    }
+}

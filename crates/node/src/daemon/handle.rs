@@ -1,0 +1,122 @@
+//! The daemon as its owner sees it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use utipc_core::Time;
+use utipc_core::stack::Stack;
+use utipc_os::reactor::Waker;
+
+use super::config::{DaemonConfig, DaemonError, Limits};
+use super::counters::DaemonCounters;
+use super::hub::Hub;
+use super::policy::Policy;
+use crate::run::StartError;
+
+type Command = Box<dyn FnOnce(&mut Stack, Time) + Send>;
+
+/// What the owner asks of the daemon's thread.
+pub(super) enum Order {
+    Stop,
+    Change(Box<Policy>, Limits),
+    Count(mpsc::Sender<DaemonCounters>),
+    Run(Command),
+}
+
+/// Orders that the thread has not seen yet.
+#[derive(Default)]
+pub(super) struct Orders(Mutex<Vec<Order>>);
+
+impl Orders {
+    fn give(&self, order: Order) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
+    }
+
+    pub(super) fn take(&self) -> Vec<Order> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A running daemon: a node that serves other processes from a thread of its own. It leaves its cluster when it is
+/// stopped or dropped.
+pub struct Daemon {
+    socket: PathBuf,
+    orders: Arc<Orders>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Daemon").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl Daemon {
+    /// Starts a daemon: when this returns, processes may come in.
+    ///
+    /// # Errors
+    /// See [`DaemonError`].
+    pub fn start(config: DaemonConfig) -> Result<Daemon, DaemonError> {
+        let socket = config.socket.clone();
+        let orders = Arc::new(Orders::default());
+        let (mut hub, waker) = Hub::new(config, Arc::clone(&orders))?;
+        let thread = std::thread::Builder::new()
+            .name("utipcd".to_owned())
+            .spawn(move || hub.run())
+            .map_err(StartError::Thread)?;
+        Ok(Daemon { socket, orders, waker, thread: Some(thread) })
+    }
+
+    /// Where processes come in.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Puts another policy and other limits in force, for what is asked from now on.
+    pub fn change(&self, policy: Policy, limits: Limits) {
+        self.order(Order::Change(Box::new(policy), limits));
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn counters(&self) -> DaemonCounters {
+        let (sender, receiver) = mpsc::channel();
+        self.order(Order::Count(sender));
+        receiver.recv().unwrap_or_default()
+    }
+
+    /// Runs a command on its node and returns the result; `None` if the daemon has ended.
+    pub fn with<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut Stack, Time) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (sender, receiver) = mpsc::channel();
+        self.order(Order::Run(Box::new(move |stack, now| {
+            // Nobody waits any more if this fails.
+            let _ = sender.send(command(stack, now));
+        })));
+        receiver.recv().ok()
+    }
+
+    /// Leaves the cluster and ends; the sockets of all processes end with it.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.give(order);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.order(Order::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

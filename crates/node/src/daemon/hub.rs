@@ -1,0 +1,212 @@
+//! The daemon's one thread: a turn of its loop takes what has come from the wire and from processes, lets the node act,
+//! and then tells everybody: frames to the wire, replies, notices, bells. In this order, so that whatever a reply
+//! promises has happened.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use utipc_attach::{Greeting, Reply};
+use utipc_core::Time;
+use utipc_core::addr::NodeAddr;
+use utipc_os::fdpass::Doorway;
+use utipc_os::reactor::{Event as Ready, Interest, Reactor, Waker};
+
+use super::attachment::{Attachment, AttachmentId, Holding};
+use super::config::{DaemonConfig, DaemonError, Limits};
+use super::counters::{Cut, DaemonCounters};
+use super::handle::{Order, Orders};
+use super::policy::Policy;
+use crate::engine::{Engine, now};
+
+/// What a token of the event loop stands for, in its upper byte; the bearers have 0. The rest names which one.
+pub(super) mod token {
+    pub(in crate::daemon) const DOORWAY: u64 = 1 << 56;
+    pub(in crate::daemon) const ATTACHMENT: u64 = 2 << 56;
+    pub(in crate::daemon) const PROCESS: u64 = 3 << 56;
+    pub(in crate::daemon) const KIND: u64 = 0xff << 56;
+}
+
+/// A reply that leaves at the end of the turn.
+pub(super) struct Outgoing {
+    pub(super) to: AttachmentId,
+    pub(super) reply: Reply,
+    pub(super) payload: Vec<u8>,
+    pub(super) fd: Option<OwnedFd>,
+}
+
+/// Everything that the daemon's thread owns.
+pub(super) struct Hub {
+    pub(super) engine: Engine,
+    pub(super) reactor: Reactor,
+    pub(super) doorway: Doorway,
+    pub(super) versions: Greeting,
+    pub(super) policy: Policy,
+    pub(super) limits: Limits,
+    /// The user that the daemon runs as.
+    pub(super) own_user: u32,
+    pub(super) attachments: HashMap<AttachmentId, Attachment>,
+    /// Served attachments of each user.
+    pub(super) users: BTreeMap<u32, usize>,
+    pub(super) next_attachment: AttachmentId,
+    /// Connections that have said nothing yet, oldest first, with the time when they are cut.
+    pub(super) silent: VecDeque<(Time, AttachmentId)>,
+    /// When the doorway is watched again, after the system had no descriptor for a newcomer.
+    pub(super) reopen: Option<Time>,
+    /// Sockets of processes, by port.
+    pub(super) sockets: HashMap<u32, Holding>,
+    pub(super) replies: Vec<Outgoing>,
+    /// Attachments with new notices.
+    pub(super) rung: Vec<AttachmentId>,
+    /// Attachments that have come to their end in this turn.
+    pub(super) ended: Vec<(AttachmentId, Cut)>,
+    pub(super) counters: DaemonCounters,
+    /// The address that processes were told.
+    address: NodeAddr,
+    orders: Arc<Orders>,
+    /// Room for one packet that comes in.
+    pub(super) packet: Vec<u8>,
+    /// Room for the start of one that goes out.
+    pub(super) head: Vec<u8>,
+    stop: bool,
+}
+
+impl Hub {
+    pub(super) fn new(config: DaemonConfig, orders: Arc<Orders>) -> Result<(Hub, Waker), DaemonError> {
+        let label: Arc<str> = config.node.label.as_str().into();
+        let doorway = Doorway::open(&config.socket, config.socket_mode())?;
+        let engine = Engine::new(config.node, label)?;
+        let reactor = Reactor::new()?;
+        engine.watch(&reactor)?;
+        reactor.add(&doorway, token::DOORWAY, Interest::Read)?;
+        let waker = reactor.waker();
+        let hub = Hub {
+            engine,
+            reactor,
+            doorway,
+            versions: config.versions.unwrap_or(Greeting::OWN),
+            policy: config.policy,
+            limits: config.limits,
+            own_user: utipc_os::fdpass::own_user(),
+            attachments: HashMap::new(),
+            users: BTreeMap::new(),
+            next_attachment: 1,
+            silent: VecDeque::new(),
+            reopen: None,
+            sockets: HashMap::new(),
+            replies: Vec::new(),
+            rung: Vec::new(),
+            ended: Vec::new(),
+            counters: DaemonCounters::default(),
+            address: NodeAddr::NONE,
+            orders,
+            packet: vec![0; utipc_attach::MAX_PACKET],
+            head: Vec::new(),
+            stop: false,
+        };
+        Ok((hub, waker))
+    }
+
+    /// Runs until it is told to stop.
+    pub(super) fn run(&mut self) {
+        let mut ready = Vec::new();
+        let mut time = now();
+        self.finish(time);
+        while !self.stop {
+            let until = self.silent.front().map_or(Time::NEVER, |(at, _)| *at);
+            let until = until.min(self.reopen.unwrap_or(Time::NEVER));
+            let pause = self.engine.pause(time, until);
+            let waited = self.reactor.wait(pause, &mut ready);
+            time = now();
+            if waited.is_err() {
+                self.engine.receive_all(time);
+            }
+            if waited.unwrap_or(true) {
+                self.obey(time);
+            }
+            for event in &ready {
+                self.dispatch(time, event);
+            }
+            self.engine.receive(time, &ready);
+            self.engine.handle_timeout(time);
+            self.silence(time);
+            self.finish(time);
+        }
+        self.leave(time);
+    }
+
+    fn dispatch(&mut self, now: Time, event: &Ready) {
+        let id = (event.token & u64::from(u32::MAX)) as u32;
+        match event.token & token::KIND {
+            token::DOORWAY => self.admit(now),
+            token::ATTACHMENT => self.serve(now, id),
+            token::PROCESS => self.ended.push((id, Cut::Died)),
+            _ => {}
+        }
+    }
+
+    /// The end of a turn: nobody has been told anything yet.
+    fn finish(&mut self, now: Time) {
+        loop {
+            self.bury(now);
+            self.engine.flush();
+            if self.engine.observe() {
+                self.tell_address();
+            }
+            while let Some(port) = self.engine.stack.poll_ready() {
+                self.note(port);
+            }
+            self.answer();
+            if self.ended.is_empty() {
+                break;
+            }
+        }
+        for id in self.rung.drain(..) {
+            if let Some(attachment) = self.attachments.get_mut(&id) {
+                attachment.rings = false;
+                attachment.ring();
+            }
+        }
+    }
+
+    fn tell_address(&mut self) {
+        let address = self.engine.stack.own_node();
+        if address == self.address || !self.engine.stack.address_is_final() {
+            return;
+        }
+        self.address = address;
+        for (id, attachment) in self.attachments.iter_mut().filter(|(_, a)| a.is_served()) {
+            attachment.note(utipc_attach::Notice::Address(address));
+            if !std::mem::replace(&mut attachment.rings, true) {
+                self.rung.push(*id);
+            }
+        }
+    }
+
+    /// Does what the owner of the daemon has asked for.
+    fn obey(&mut self, now: Time) {
+        for order in self.orders.take() {
+            match order {
+                Order::Stop => self.stop = true,
+                Order::Change(policy, limits) => (self.policy, self.limits) = (*policy, limits),
+                Order::Count(answer) => {
+                    let mut counters = self.counters.clone();
+                    counters.attached = self.users.values().sum();
+                    counters.sockets = self.sockets.len();
+                    counters.node = self.engine.counters();
+                    // Whoever asked may have gone.
+                    let _ = answer.send(counters);
+                }
+                Order::Run(command) => command(&mut self.engine.stack, now),
+            }
+        }
+    }
+
+    /// Leaves the cluster. The end of their connection tells the processes.
+    fn leave(&mut self, now: Time) {
+        let all: Vec<AttachmentId> = self.attachments.keys().copied().collect();
+        self.ended.extend(all.into_iter().map(|id| (id, Cut::Leaving)));
+        self.bury(now);
+        self.engine.leave();
+    }
+}

@@ -1,0 +1,32 @@
+//! A node hosted for many processes: what `utipcd` runs.
+//!
+//! One thread owns the node, its bearers and a connection to each process (an *attachment*); processes send commands
+//! and get answers (crate `utipc-attach`). Every socket lives in the daemon's node from its opening to its end
+//! (decision 8), so a process may vanish at any instruction. A process is trusted with its own sockets and nothing
+//! else: whatever it sends, leaves unread or writes into memory that it shares delays nobody but itself.
+//!
+//! | Question | File |
+//! |---|---|
+//! | What happens in which order? | `hub.rs` |
+//! | Who gets in? | `entrance.rs`, `policy.rs` |
+//! | What does a command do? | `commands.rs`; about the node: `questions.rs` |
+//! | How does a process learn that something has changed? | `notices.rs`, `bell.rs` |
+//! | What becomes of a process that is gone? | `recovery.rs` |
+
+mod attachment;
+mod bell;
+mod commands;
+mod config;
+mod counters;
+mod entrance;
+mod handle;
+mod hub;
+mod notices;
+mod policy;
+mod questions;
+mod recovery;
+
+pub use config::{DaemonConfig, DaemonError, Limits};
+pub use counters::DaemonCounters;
+pub use handle::Daemon;
+pub use policy::{Policy, Who};

@@ -1,0 +1,77 @@
+//! Telling processes what has changed: which notices arise, and how they travel with replies.
+
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+
+use utipc_attach::{Envelope, encode};
+use utipc_core::socket::{Endpoint, Readiness};
+use utipc_os::fdpass::Put;
+
+use super::counters::Cut;
+use super::hub::{Hub, Outgoing};
+
+/// What a socket offers that has ended in the node.
+const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };
+
+/// True if `new` offers something that `old` did not: whoever waits for a socket waits for what it did not offer.
+fn has_grown(old: Readiness, new: Readiness) -> bool {
+    new.readable && !old.readable
+        || new.writable && !old.writable
+        || new.read_closed && !old.read_closed
+        || new.hung_up && !old.hung_up
+}
+
+impl Hub {
+    /// What a socket can do now.
+    pub(super) fn readiness(&self, port: u32) -> Readiness {
+        self.engine.stack.endpoint(port).map_or(GONE, Endpoint::readiness)
+    }
+
+    /// Something happened to a socket: tells its process if that may matter to it.
+    pub(super) fn note(&mut self, port: u32) {
+        let now = self.readiness(port);
+        let Some(holding) = self.sockets.get_mut(&port) else { return };
+        let tell = holding.watched || has_grown(holding.seen, now);
+        holding.seen = now;
+        if !tell || std::mem::replace(&mut holding.noted, true) {
+            return;
+        }
+        if let Some(attachment) = self.attachments.get_mut(&holding.owner) {
+            attachment.note_ready(port);
+            if !std::mem::replace(&mut attachment.rings, true) {
+                self.rung.push(holding.owner);
+            }
+        }
+    }
+
+    /// Sends the replies of this turn, each with the notices that wait for its receiver.
+    pub(super) fn answer(&mut self) {
+        let mut replies = std::mem::take(&mut self.replies);
+        let mut head = std::mem::take(&mut self.head);
+        for outgoing in replies.drain(..) {
+            head.clear();
+            self.send(outgoing, &mut head);
+        }
+        self.head = head;
+        self.replies = replies;
+    }
+
+    fn send(&mut self, outgoing: Outgoing, head: &mut Vec<u8>) {
+        let Outgoing { to, reply, payload, fd } = outgoing;
+        let Some(attachment) = self.attachments.get_mut(&to) else { return };
+        let mut notices = Vec::new();
+        let sockets = &mut self.sockets;
+        let more = attachment.take_notices(&mut notices, |port| {
+            sockets.get_mut(&port).is_some_and(|h| std::mem::take(&mut h.noted))
+        });
+        encode(&Envelope { notices, more, reply }, &[], head);
+        let fds = fd.as_ref().map(AsFd::as_fd);
+        let parts = [IoSlice::new(head), IoSlice::new(&payload)];
+        match attachment.channel.send(&parts, fds.as_slice(), false) {
+            Ok(Put::Sent) => self.counters.requests += 1,
+            Ok(Put::Full) => self.ended.push((to, Cut::Unread)),
+            Ok(Put::Gone) => self.ended.push((to, Cut::Closed)),
+            Err(_) => self.ended.push((to, Cut::System)),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The end of an attachment, whatever the reason: nothing of a process outlives it.
+
+use utipc_core::Time;
+
+use super::attachment::{Attachment, AttachmentId};
+use super::counters::Cut;
+use super::hub::Hub;
+
+impl Hub {
+    /// Ends the attachments that have come to their end.
+    pub(super) fn bury(&mut self, now: Time) {
+        for (id, cut) in std::mem::take(&mut self.ended) {
+            if let Some(attachment) = self.attachments.remove(&id) {
+                self.counters.count_end(cut);
+                self.end(now, id, attachment, cut);
+            }
+        }
+    }
+
+    /// Names are withdrawn first, then unread messages go back and connections end; subscribers learn it last
+    /// ([`utipc_core::stack::Stack::close_all`]). DESIGN L5.
+    fn end(&mut self, now: Time, id: AttachmentId, attachment: Attachment, cut: Cut) {
+        // A process that it forked may hold its end too: closing ours would not take it out of the event loop.
+        let _ = self.reactor.remove(&attachment.channel);
+        if let Some(process) = &attachment.process {
+            let _ = self.reactor.remove(process);
+        }
+        if !attachment.is_served() {
+            return;
+        }
+        tracing::debug!(
+            id,
+            pid = attachment.peer.pid,
+            program = attachment.program,
+            "a process is gone: {}",
+            cut.name()
+        );
+        attachment.channel.shut();
+        attachment.ring();
+        let user = attachment.peer.uid;
+        if let Some(count) = self.users.get_mut(&user) {
+            *count -= 1;
+            if *count == 0 {
+                self.users.remove(&user);
+            }
+        }
+        let ports: Vec<u32> = attachment.ports.into_iter().collect();
+        for port in &ports {
+            self.sockets.remove(port);
+        }
+        self.engine.stack.close_all(now, &ports);
+    }
+}

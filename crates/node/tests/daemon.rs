@@ -1,0 +1,10 @@
+//! The daemon, spoken to in the bytes of its protocol.
+
+#[path = "daemon/client.rs"]
+mod client;
+#[path = "daemon/death.rs"]
+mod death;
+#[path = "daemon/entrance.rs"]
+mod entrance;
+#[path = "daemon/hosted.rs"]
+mod hosted;

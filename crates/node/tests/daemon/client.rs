@@ -1,0 +1,201 @@
+//! A client with nothing in it: packets out, packets in.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use utipc_attach::{
+    Envelope, Failure, Greeting, Hello, Notice, Refusal, Reply, Request, Welcome, decode, encode,
+};
+use utipc_core::StackConfig;
+use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
+use utipc_core::socket::{Destination, Received, RecvOptions, SocketKind};
+use utipc_node::NodeConfig;
+use utipc_node::daemon::{Daemon, DaemonConfig};
+use utipc_os::fdpass::{Channel, Got, Put};
+use utipc_os::shm::{Access, Memory, Segment};
+
+/// Far beyond what anything takes on a loaded machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// A path for a socket that no other test uses.
+pub(crate) fn path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("utipc-daemon-{}-{number}.sock", std::process::id()))
+}
+
+/// A daemon with a node of its own.
+pub(crate) struct Host {
+    pub(crate) daemon: Option<Daemon>,
+    pub(crate) path: PathBuf,
+}
+
+impl Host {
+    pub(crate) fn new() -> Host {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut DaemonConfig)) -> Host {
+        let path = path();
+        let stack = StackConfig { address: Some(NodeAddr(0x1001)), seed: 1, ..StackConfig::default() };
+        let node = NodeConfig { stack, ..NodeConfig::default() };
+        let mut config = DaemonConfig { node, socket: path.clone(), ..DaemonConfig::default() };
+        change(&mut config);
+        Host { daemon: Some(Daemon::start(config).unwrap()), path }
+    }
+
+    pub(crate) fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::attach(&self.path)
+    }
+
+    /// How many attachments ended for a reason.
+    pub(crate) fn ended(&self, reason: &str) -> u64 {
+        self.daemon().counters().ended.get(reason).copied().unwrap_or(0)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.daemon.take());
+        let _ = std::fs::remove_file(format!("{}.lock", self.path.display()));
+    }
+}
+
+/// An attached client.
+pub(crate) struct Client {
+    pub(crate) channel: Channel,
+    pub(crate) welcome: Welcome,
+    pub(crate) bell: Segment,
+    pub(crate) notices: VecDeque<Notice>,
+    buffer: Vec<u8>,
+}
+
+/// What the daemon says to a greeting: its versions, the answer, descriptors.
+pub(crate) type Greeted = (Greeting, Result<Welcome, Refusal>, Vec<OwnedFd>);
+
+/// Greets the daemon; nothing if it just hangs up.
+pub(crate) fn greet(path: &Path, greeting: Greeting) -> (Channel, Option<Greeted>) {
+    let channel = Channel::connect(path).unwrap();
+    let mut bytes = greeting.to_bytes().to_vec();
+    encode(&Hello { program: "a test".to_owned() }, &[], &mut bytes);
+    assert_eq!(channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
+    let (mut buffer, mut fds) = (vec![0; 1000], Vec::new());
+    match channel.receive(&mut buffer, &mut fds, 8, true).unwrap() {
+        Got::Packet(len) => {
+            let (own, rest) = Greeting::from_bytes(&buffer[..len]).unwrap();
+            let (answer, _) = decode(rest).unwrap();
+            (channel, Some((own, answer, fds)))
+        }
+        _ => (channel, None),
+    }
+}
+
+impl Client {
+    pub(crate) fn attach(path: &Path) -> Client {
+        let (channel, answer) = greet(path, Greeting::OWN);
+        let (_, welcome, fds) = answer.unwrap();
+        let bell = Segment::open(fds[0].as_fd(), Access::ReadWrite, 4096).unwrap();
+        let buffer = vec![0; utipc_attach::MAX_PACKET];
+        Client { channel, welcome: welcome.unwrap(), bell, notices: VecDeque::new(), buffer }
+    }
+
+    /// One round trip; `None` if the daemon has ended the attachment.
+    pub(crate) fn try_call(&mut self, request: &Request, payload: &[u8]) -> Option<(Reply, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        encode(request, payload, &mut bytes);
+        if self.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() != Put::Sent {
+            return None;
+        }
+        let Got::Packet(len) = self.channel.receive(&mut self.buffer, &mut Vec::new(), 0, true).unwrap()
+        else {
+            return None;
+        };
+        let (envelope, payload) = decode::<Envelope>(&self.buffer[..len]).unwrap();
+        self.notices.extend(envelope.notices);
+        Some((envelope.reply, payload.to_vec()))
+    }
+
+    pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, Failure> {
+        match self.try_call(request, &[]).unwrap().0 {
+            Reply::Failed(failure) => Err(failure),
+            reply => Ok(reply),
+        }
+    }
+
+    pub(crate) fn open(&mut self, kind: SocketKind) -> u32 {
+        match self.call(&Request::Open { kind }).unwrap() {
+            Reply::Opened { port } => port,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn bind(&mut self, port: u32, range: ServiceRange) {
+        let bind = Request::Bind { port, range, scope: Scope::Cluster };
+        assert_eq!(self.call(&bind).unwrap(), Reply::Done);
+    }
+
+    pub(crate) fn server(&mut self, kind: SocketKind, range: ServiceRange) -> u32 {
+        let port = self.open(kind);
+        self.bind(port, range);
+        if kind.is_connection_oriented() {
+            assert_eq!(self.call(&Request::Listen { port }).unwrap(), Reply::Done);
+        }
+        port
+    }
+
+    pub(crate) fn send(&mut self, port: u32, to: Option<Destination>, data: &[u8]) -> Result<u32, Failure> {
+        match self.try_call(&Request::Send { port, to }, data).unwrap().0 {
+            Reply::Number(n) => Ok(n),
+            Reply::Failed(failure) => Err(failure),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn receive(&mut self, port: u32) -> Result<(Received, Vec<u8>), Failure> {
+        let options = RecvOptions { control: true, ..RecvOptions::default() };
+        let request = Request::Receive { port, room: 66_000, options };
+        match self.try_call(&request, &[]).unwrap() {
+            (Reply::Received(received), data) => Ok((received, data)),
+            (Reply::Failed(failure), _) => Err(failure),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn sequence(&self) -> u32 {
+        self.bell.load32(0, Ordering::Acquire)
+    }
+
+    /// Repeats `attempt` until it yields something, asleep on the bell in between.
+    pub(crate) fn wait<T>(&mut self, mut attempt: impl FnMut(&mut Client) -> Option<T>) -> T {
+        let start = std::time::Instant::now();
+        loop {
+            let seen = self.sequence();
+            self.bell.add32(4, 1);
+            let result = attempt(self);
+            if result.is_none() {
+                self.bell.wait32(0, seen, Some(LIMIT));
+            }
+            self.bell.add32(4, u32::MAX);
+            if let Some(result) = result {
+                return result;
+            }
+            assert!(start.elapsed() < LIMIT, "nothing within {LIMIT:?}; notices: {:?}", self.notices);
+        }
+    }
+
+    pub(crate) fn receive_soon(&mut self, port: u32) -> (Received, Vec<u8>) {
+        self.wait(|client| match client.receive(port) {
+            Ok(received) => Some(received),
+            Err(Failure::Receive(utipc_core::socket::RecvError::WouldBlock)) => None,
+            Err(other) => panic!("{other:?}"),
+        })
+    }
+}

@@ -1,0 +1,99 @@
+//! Processes that end without a word.
+
+use std::process::{Child, Command, Stdio};
+
+use utipc_attach::{Reply, Request};
+use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
+use utipc_core::socket::{Destination, SocketKind};
+use utipc_core::wire::ErrorCode;
+
+use crate::client::{Client, Host};
+
+const RDM: ServiceRange = ServiceRange::new(4000, 1, 1);
+const CONNECTED: ServiceRange = ServiceRange::new(4000, 2, 2);
+/// Set for the process that shall die: the daemon's path.
+const VICTIM: &str = "UTIPC_TEST_VICTIM";
+
+/// Not a test of its own: what the victim of the others does, in a process of its own.
+#[test]
+fn victim() {
+    let Some(path) = std::env::var_os(VICTIM) else { return };
+    let mut client = Client::attach(path.as_ref());
+    client.server(SocketKind::Rdm, RDM);
+    let listener = client.server(SocketKind::SeqPacket, CONNECTED);
+    let mut connections = 0;
+    // Accepts until it is killed, and reads nothing.
+    client.wait(|client| -> Option<()> {
+        while client.call(&Request::Accept { port: listener }).is_ok() {
+            connections += 1;
+        }
+        None
+    });
+    unreachable!("{connections}");
+}
+
+fn start_victim(host: &Host) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "death::victim", "--nocapture"])
+        .env(VICTIM, &host.path)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn lookup(client: &mut Client, range: ServiceRange) -> bool {
+    let to = ServiceAddr { service: range.service, instance: range.lower };
+    match client.call(&Request::Lookup { to, domain: NodeAddr::NONE }).unwrap() {
+        Reply::Found(found) => found.is_some(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn names_connections_and_messages_of_a_killed_process() {
+    let host = Host::new();
+    let mut child = start_victim(&host);
+    let mut client = host.client();
+    while !lookup(&mut client, RDM) || !lookup(&mut client, CONNECTED) {
+        std::thread::yield_now();
+    }
+    let connection = client.open(SocketKind::SeqPacket);
+    let to = Some(Destination::service(CONNECTED.service, CONNECTED.lower));
+    client.call(&Request::Connect { port: connection, to }).unwrap();
+    client.wait(|c| c.send(connection, None, b"unread").ok());
+    let datagrams = client.open(SocketKind::Rdm);
+    let keep = utipc_core::socket::OptionValue::Number(0);
+    let option = utipc_core::socket::SocketOption::DestDroppable;
+    client.call(&Request::SetOption { port: datagrams, option, value: keep }).unwrap();
+    let to = Some(Destination::service(RDM.service, RDM.lower));
+    client.send(datagrams, to, b"never read").unwrap();
+    child.kill().unwrap();
+    // The connection ends with an error; the name is gone by then; the message comes back.
+    let (end, _) = client.receive_soon(connection);
+    assert!(!lookup(&mut client, RDM) && !lookup(&mut client, CONNECTED));
+    assert_eq!(end.returned.unwrap().code, ErrorCode::NoPort);
+    let (back, _) = client.receive_soon(datagrams);
+    let back = back.returned.unwrap();
+    assert_eq!((back.code, &back.data[..]), (ErrorCode::NoPort, &b"never read"[..]));
+    child.wait().unwrap();
+    let counters = host.daemon().counters();
+    assert_eq!((counters.attached, counters.sockets), (1, 2));
+}
+
+/// A copy of the connection in another process does not keep a dead one alive.
+#[test]
+fn a_process_is_dead_although_its_connection_was_inherited() {
+    let host = Host::new();
+    let mut client = host.client();
+    let mut child = start_victim(&host);
+    while !lookup(&mut client, RDM) {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    while lookup(&mut client, RDM) {
+        std::thread::yield_now();
+    }
+    assert_eq!(host.ended("closed") + host.ended("died"), 1);
+}

@@ -1,0 +1,163 @@
+//! Who gets in, and what becomes of those who do not behave.
+
+use std::io::IoSlice;
+
+use utipc_attach::{Failure, Greeting, Refusal, Reply, Request};
+use utipc_core::addr::{Scope, ServiceRange};
+use utipc_core::socket::SocketKind;
+use utipc_node::daemon::{Limits, Policy, Who};
+use utipc_os::fdpass::{Channel, Got, own_user};
+
+use crate::client::{Client, Host, greet};
+
+const fn speaks(newest: u16, oldest: u16) -> Greeting {
+    Greeting { newest, oldest }
+}
+
+#[test]
+fn neighbouring_versions_meet_and_others_are_refused_by_name() {
+    for (daemon, process, agreed) in [
+        (speaks(7, 6), speaks(7, 6), Some(7)),
+        (speaks(7, 6), speaks(6, 5), Some(6)),
+        (speaks(6, 5), speaks(7, 6), Some(6)),
+        (speaks(7, 6), speaks(5, 4), None),
+        (speaks(5, 4), speaks(7, 6), None),
+        (speaks(7, 6), speaks(0, 0), None),
+        (speaks(7, 6), speaks(u16::MAX, 8), None),
+    ] {
+        let host = Host::with(|config| config.versions = Some(daemon));
+        let (channel, answer) = greet(&host.path, process);
+        let (own, answer, _) = answer.unwrap();
+        assert_eq!(own, daemon);
+        match (answer, agreed) {
+            (Ok(welcome), Some(version)) => assert_eq!(welcome.version, version),
+            (Err(Refusal::Version { release }), None) => {
+                assert_eq!(release, env!("CARGO_PKG_VERSION"));
+                assert_eq!(channel.receive(&mut [0; 9], &mut Vec::new(), 0, true).unwrap(), Got::End);
+                assert_eq!(host.ended("version"), 1);
+            }
+            other => panic!("{daemon:?} and {process:?}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn policy_says_who_attaches_binds_and_manages() {
+    let nobody = Who::Only { users: vec![4_000_000], groups: vec![] };
+    let host = Host::with(|config| {
+        config.policy = Policy { bind: vec![(100..=199, nobody.clone())], ..Policy::default() };
+    });
+    let mut client = host.client();
+    let port = client.open(SocketKind::Rdm);
+    let bind =
+        |service| Request::Bind { port, range: ServiceRange::new(service, 1, 1), scope: Scope::Cluster };
+    // Root and the daemon's own user may do everything, and tests run as the daemon's user.
+    assert_eq!(client.call(&bind(150)), Ok(Reply::Done));
+    assert_eq!(client.call(&bind(200)), Ok(Reply::Done));
+    let refused = client.call(&bind(17));
+    assert!(matches!(refused, Err(Failure::Bind(_))), "{refused:?}");
+    let set = Request::SetLink { name: "x".into(), property: utipc_core::LinkProperty::Priority(1) };
+    assert_eq!(client.call(&set), Err(Failure::NoLink("x".into())));
+    let (_, answer) = greet(&host.path, Greeting::OWN);
+    assert!(answer.unwrap().1.is_ok(), "user {}", own_user());
+}
+
+#[test]
+fn more_processes_than_may_be_are_refused_and_the_rest_goes_on() {
+    let limits = Limits { attachments: 2, sockets_per_attachment: 3, ..Limits::default() };
+    let host = Host::with(|config| config.limits = limits);
+    let (mut one, two) = (host.client(), host.client());
+    let (_, answer) = greet(&host.path, Greeting::OWN);
+    assert_eq!(answer.unwrap().1, Err(Refusal::TooMany));
+    for _ in 0..3 {
+        one.open(SocketKind::Rdm);
+    }
+    let full = one.call(&Request::Open { kind: SocketKind::Rdm });
+    assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
+    drop(two);
+    // The daemon notices the end by itself; until then the place is taken.
+    let again = (0..1000).find_map(|_| greet(&host.path, Greeting::OWN).1.unwrap().1.ok());
+    assert!(again.is_some());
+    assert!(host.ended("too-many") >= 1);
+}
+
+#[test]
+fn whoever_talks_nonsense_is_cut_and_nobody_else_notices() {
+    let host = Host::new();
+    let mut good = host.client();
+    let port = good.open(SocketKind::Rdm);
+    let send = |channel: &Channel, bytes: &[u8]| {
+        let _ = channel.send(&[IoSlice::new(bytes)], &[], true).unwrap();
+    };
+    let gone = |channel: &Channel| {
+        let mut buffer = vec![0; 70_000];
+        while channel.receive(&mut buffer, &mut Vec::new(), 0, true).unwrap() != Got::End {}
+    };
+    let foreign = Channel::connect(&host.path).unwrap();
+    send(&foreign, b"GET / HTTP/1.1\r\n\r\n");
+    gone(&foreign);
+    let half = Channel::connect(&host.path).unwrap();
+    send(&half, &Greeting::OWN.to_bytes());
+    gone(&half);
+    let empty = Channel::connect(&host.path).unwrap();
+    send(&empty, b"");
+    gone(&empty);
+    for garbage in [&[0xff; 40][..], &[0], &[200, 200, 200], &vec![1; 70_000]] {
+        let client = Client::attach(&host.path);
+        send(&client.channel, garbage);
+        gone(&client.channel);
+    }
+    assert_eq!((host.ended("foreign"), host.ended("garbage")), (1, 5));
+    assert!(matches!(good.call(&Request::Look { port }), Ok(Reply::Socket(_))));
+}
+
+#[test]
+fn whoever_leaves_replies_unread_is_cut() {
+    let host = Host::new();
+    let mut good = host.client();
+    let flooder = host.client();
+    let port = good.open(SocketKind::Rdm);
+    let mut bytes = Vec::new();
+    utipc_attach::encode(&Request::Node, &[], &mut bytes);
+    let mut sent = 0;
+    while flooder.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() == utipc_os::fdpass::Put::Sent {
+        sent += 1;
+        assert!(sent < 1_000_000, "the flood is never cut");
+        if sent % 100 == 0 {
+            assert!(matches!(good.call(&Request::Look { port }), Ok(Reply::Socket(_))));
+        }
+    }
+    // The kernel tells the end of the connection before the daemon has counted it.
+    while host.ended("unread-replies") == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn sockets_of_others_are_out_of_reach() {
+    let host = Host::new();
+    let (mut owner, mut thief) = (host.client(), host.client());
+    let port = owner.open(SocketKind::Rdm);
+    let service = ServiceRange::new(300, 1, 1);
+    owner.bind(port, service);
+    let options = Default::default();
+    for request in [
+        Request::Close { port },
+        Request::Bind { port, range: service, scope: Scope::Cluster },
+        Request::Unbind { port, which: None },
+        Request::Listen { port },
+        Request::Connect { port, to: None },
+        Request::Accept { port },
+        Request::Shutdown { port },
+        Request::Send { port, to: None },
+        Request::Receive { port, room: 10, options },
+        Request::Look { port },
+        Request::TakeError { port },
+        Request::Close { port: 0 },
+        Request::Close { port: u32::MAX },
+    ] {
+        let refused = thief.call(&request);
+        assert!(matches!(refused, Err(Failure::NoSocket(_))), "{request:?}: {refused:?}");
+    }
+    assert!(matches!(owner.call(&Request::Look { port }), Ok(Reply::Socket(_))));
+}
