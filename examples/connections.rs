@@ -12,7 +12,7 @@ const ECHO: ServiceAddress = ServiceAddress::new(4711, 1);
 
 fn main() -> utipc::Result<()> {
     // Both ends on one node, so that one program can show it; two nodes would do the same.
-    let node = Node::builder().isolated().start()?;
+    let node = Node::start()?;
     let listener = node.listen(SocketKind::Stream, ECHO)?;
     let server = thread::spawn(move || -> utipc::Result<()> {
         for _ in 0..3 {

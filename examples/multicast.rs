@@ -7,7 +7,7 @@ use utipc::{Node, Scope, ServiceAddress, ServiceRange};
 const WEATHER: u32 = 1000;
 
 fn main() -> utipc::Result<()> {
-    let node = Node::builder().isolated().start()?;
+    let node = Node::start()?;
     let mut stations = Vec::new();
     for instance in [10, 20, 30] {
         let socket = node.rdm()?;

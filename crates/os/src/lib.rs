@@ -4,17 +4,20 @@
 //! knows TIPC: a bearer (in `utipc-node`) gives meaning to the bytes. This is the only crate of
 //! the workspace's core that contains `unsafe`; every block argues why it is sound.
 
+pub mod af_tipc;
 pub mod clock;
 mod error;
 pub mod ethernet;
 pub mod fdpass;
 pub mod file_lock;
 pub mod futex;
+pub mod hangup;
 pub mod inotify;
 pub mod interface;
 pub mod mmsg;
 pub mod netns;
 pub mod offload;
+pub mod packets;
 pub mod pollable;
 pub mod random;
 pub mod reactor;

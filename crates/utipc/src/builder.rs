@@ -1,13 +1,16 @@
 //! How a node is configured.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use utipc_client::Place;
 use utipc_core::config::StackConfig;
 use utipc_node::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig};
 use utipc_node::{NodeConfig, Plan, StartError};
 
-use crate::{ClusterId, Error, Node, NodeAddr, NodeId, Result};
+use crate::engine::{self, Choice};
+use crate::{ClusterId, Engine, Error, Node, NodeAddr, NodeId, Result};
 
 /// The longest that the choice of an address takes: a trial of one second, and as many again as there are clashes.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(15);
@@ -38,6 +41,7 @@ pub struct Builder {
     tolerance_ms: Option<u32>,
     window: Option<u16>,
     wrap: Option<Wrap>,
+    choice: Choice,
 }
 
 /// Opens a bearer when the node starts.
@@ -57,6 +61,29 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
+    /// What stands behind the node; without it `UTIPC_ENGINE` decides, else [`Engine::Auto`] holds.
+    #[must_use]
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.choice.engine = Some(engine);
+        self
+    }
+
+    /// The daemon whose socket has this path, instead of the one at the usual place (`$UTIPC_SOCKET`, the user's own,
+    /// the system's). Chooses [`Engine::Daemon`] if nothing else is said.
+    #[must_use]
+    pub fn daemon_at(mut self, socket: impl Into<PathBuf>) -> Self {
+        self.choice.place = Some(Place::at(socket));
+        self
+    }
+
+    /// The daemon of this instance name, where several run side by side; else `$UTIPC_INSTANCE`, else `default`.
+    /// Chooses [`Engine::Daemon`] if nothing else is said.
+    #[must_use]
+    pub fn instance(mut self, name: &str) -> Self {
+        self.choice.place = Some(Place::instance(name));
+        self
+    }
+
     /// The 128-bit identity as text of at most 16 characters; random if neither it nor an address is given.
     #[must_use]
     pub fn identity(mut self, text: &str) -> Self {
@@ -179,11 +206,19 @@ impl Builder {
         self
     }
 
-    /// Starts the node and waits until it has its address: about a second, unless [`Builder::address`] gave one.
+    /// Starts the node, or attaches to the daemon's, and waits until it has its address: about a second after the start,
+    /// unless [`Builder::address`] gave one.
     ///
     /// # Errors
-    /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for a cluster number that is not one.
+    /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for a cluster number that is not one,
+    /// [`Error::Daemon`] and [`Error::Engine`] if an engine was chosen that cannot be had.
     pub fn start(mut self) -> Result<Node> {
+        let own = self.own();
+        if let Some(node) = std::mem::take(&mut self.choice).attach(own)? {
+            let node = engine::Node::daemon(node);
+            node.wait_for_address(ADDRESS_LIMIT)?;
+            return Ok(Node::from_engine(node));
+        }
         if !(1..=9999).contains(&self.cluster.0) {
             return Err(Error::OutOfRange { what: "the cluster number", remedy: "1 to 9999" });
         }
@@ -191,9 +226,24 @@ impl Builder {
             self = self.same_host();
         }
         let config = self.into_config()?;
-        let node = Node::from_engine(utipc_node::Node::start(config)?);
+        let node = engine::Node::embedded(utipc_node::Node::start(config)?);
         node.wait_for_address(ADDRESS_LIMIT)?;
-        Ok(node)
+        Ok(Node::from_engine(node))
+    }
+
+    /// What was asked for that only a node of the program's own can have.
+    fn own(&self) -> Option<&'static str> {
+        let asked = [
+            (!self.bearers.is_empty(), "a bearer"),
+            (self.isolated, "no bearer"),
+            (self.identity.is_some(), "an identity"),
+            (self.address.is_some(), "an address"),
+            (self.cluster != ClusterId::default(), "a cluster number"),
+            (self.seed.is_some(), "a seed"),
+            (self.tolerance_ms.is_some() || self.window.is_some(), "link properties"),
+            (self.wrap.is_some(), "a middleware"),
+        ];
+        asked.into_iter().find_map(|(asked, what)| asked.then_some(what))
     }
 
     fn into_config(mut self) -> Result<NodeConfig> {

@@ -1,5 +1,7 @@
 //! The one error type of the public API: each variant names what failed, why and what to do.
 
+use std::path::PathBuf;
+
 use thiserror::Error;
 use utipc_core::socket::{
     AcceptError, BindError, ConnectError, Errno, OptionError, RecvError, SendError, StateError, WaitReason,
@@ -7,7 +9,7 @@ use utipc_core::socket::{
 use utipc_core::{ServiceRange, stack};
 use utipc_node::StartError;
 
-use crate::{Destination, NodeAddr};
+use crate::{Destination, Engine, NodeAddr};
 
 /// Result of a call on utipc.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -95,6 +97,26 @@ pub enum Error {
         /// The range.
         remedy: &'static str,
     },
+    /// The daemon has ended, and with it every socket that this process had of it.
+    #[error(
+        "the daemon at {} has ended (close this socket; a new one attaches to the next daemon there)",
+        socket.display()
+    )]
+    DaemonDied {
+        /// Its socket.
+        socket: PathBuf,
+    },
+    /// The daemon is not there, does not take this process in, or its policy or limits forbid the call.
+    #[error(transparent)]
+    Daemon(utipc_client::Error),
+    /// The engine that was asked for cannot do what was asked of it.
+    #[error("cannot use the {engine} engine: {why}")]
+    Engine {
+        /// Which engine.
+        engine: Engine,
+        /// Why, and what to do.
+        why: String,
+    },
     /// The system refused.
     #[error(transparent)]
     System(#[from] utipc_os::OsError),
@@ -137,7 +159,9 @@ impl Error {
             Self::WouldBlock { .. } => Errno::Again,
             Self::TimedOut { call: "connect", .. } => Errno::TimedOut,
             Self::TimedOut { .. } => Errno::Again,
-            Self::TopologyClosed { .. } => Errno::ConnectionReset,
+            Self::TopologyClosed { .. } | Self::DaemonDied { .. } => Errno::ConnectionReset,
+            Self::Daemon(why) => return daemon_errno(why),
+            Self::Engine { .. } => Errno::NotSupported,
             Self::Start(_) | Self::Open(_) => Errno::NoMemory,
             Self::NoSuchLink(_) | Self::OutOfRange { .. } => Errno::Invalid,
             Self::System(error) => {
@@ -152,6 +176,21 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::WouldBlock { .. } | Self::TimedOut { .. })
     }
+}
+
+/// The number for what only a daemon can refuse.
+fn daemon_errno(why: &utipc_client::Error) -> i32 {
+    use utipc_client::{Error, Failure};
+    let errno = match why {
+        Error::Refused { .. } | Error::Failed(Failure::NotAllowed { .. }) => Errno::Access,
+        Error::Failed(Failure::Limit(_)) => Errno::NoMemory,
+        Error::Failed(Failure::Overload) => Errno::NoBuffers,
+        Error::System(error) => return error.cause().raw_os_error().unwrap_or(Errno::NoMemory.number()),
+        Error::Absent(_) => Errno::HostUnreachable,
+        Error::Died(_) => Errno::ConnectionReset,
+        _ => Errno::Invalid,
+    };
+    errno.number()
 }
 
 impl From<Error> for std::io::Error {

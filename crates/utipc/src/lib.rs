@@ -47,6 +47,7 @@
 
 mod builder;
 mod connection;
+mod engine;
 mod error;
 mod info;
 mod node;
@@ -55,6 +56,7 @@ mod topology;
 
 pub use builder::Builder;
 pub use connection::{Connection, Listener};
+pub use engine::Engine;
 pub use error::{Error, Result};
 pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
 pub use node::Node;

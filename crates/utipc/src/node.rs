@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use utipc_core::{Binding, LinkProperty, PropertyError};
-use utipc_node::{Wait, Want};
-
+use crate::engine;
 use crate::{
-    Builder, Connection, Counters, Destination, Error, LinkInfo, Listener, NodeAddr, PeerInfo, PortId,
-    Result, Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Topology,
+    Binding, Builder, Connection, Counters, Destination, Error, LinkInfo, LinkProperty, Listener, NodeAddr,
+    PeerInfo, PortId, Result, Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Topology,
 };
 
 /// A member of a TIPC cluster, in this process.
@@ -24,7 +22,7 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Node {
-    engine: utipc_node::Node,
+    engine: engine::Node,
 }
 
 impl Node {
@@ -42,27 +40,12 @@ impl Node {
         Builder::default()
     }
 
-    pub(crate) fn from_engine(engine: utipc_node::Node) -> Self {
+    pub(crate) fn from_engine(engine: engine::Node) -> Self {
         Self { engine }
     }
 
-    pub(crate) fn engine(&self) -> &utipc_node::Node {
+    pub(crate) fn engine(&self) -> &engine::Node {
         &self.engine
-    }
-
-    pub(crate) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        let ready = self.wait_until(limit, |stack| stack.address_is_final().then_some(()));
-        ready.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
-    }
-
-    /// Looks after each event whether `condition` yields something.
-    fn wait_until<T>(
-        &self,
-        limit: Duration,
-        mut condition: impl FnMut(&utipc_core::stack::Stack) -> Option<T>,
-    ) -> Option<T> {
-        self.engine
-            .block(&self.engine.observers(), Want::Change, Wait::AtMost(limit), |stack, _| condition(stack))
     }
 
     /// A reliable datagram socket: connectionless; messages to one socket arrive once and in order as long as it and
@@ -143,31 +126,31 @@ impl Node {
     /// The own address.
     #[must_use]
     pub fn address(&self) -> NodeAddr {
-        self.engine.with(|stack, _| stack.own_node())
+        self.engine.address()
     }
 
     /// The nodes that this node knows, without itself.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerInfo> {
-        self.engine.with(|stack, _| stack.nodes())
+        self.engine.peers()
     }
 
     /// The links to them.
     #[must_use]
     pub fn links(&self) -> Vec<LinkInfo> {
-        self.engine.with(|stack, _| stack.links())
+        self.engine.links()
     }
 
     /// The binding table: every service of the cluster, and who is bound to it.
     #[must_use]
     pub fn bindings(&self) -> Vec<Binding> {
-        self.engine.with(|stack, _| stack.bindings())
+        self.engine.bindings()
     }
 
     /// The socket that the next message to a service address would go to; several take turns.
     #[must_use]
     pub fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
-        self.engine.with(|stack, _| stack.lookup(service, NodeAddr::NONE))
+        self.engine.lookup(service)
     }
 
     /// Changes a property of the link with this name (see [`Node::links`]).
@@ -175,11 +158,7 @@ impl Node {
     /// # Errors
     /// [`Error::NoSuchLink`], [`Error::OutOfRange`].
     pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
-        let result = self.engine.with(|stack, now| stack.set_link(now, name, property));
-        result.map_err(|e| match e {
-            PropertyError::Range { what, range } => Error::OutOfRange { what, remedy: range },
-            PropertyError::NoLink(name) => Error::NoSuchLink(name),
-        })
+        self.engine.set_link(name, property)
     }
 
     /// What the node has counted since it started.

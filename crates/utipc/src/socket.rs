@@ -1,18 +1,12 @@
 //! Sockets: one type for all kinds, with the calls and the meaning of BSD sockets.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use utipc_core::Time;
-use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{
-    AcceptError, ConnectError, Endpoint, OptionValue, RecvError, SendError, SocketOption, State,
-};
-use utipc_core::stack::Stack;
-use utipc_node::{Slot, Wait, Want};
+use utipc_core::socket::{OptionValue, SocketOption, State};
 
+use crate::engine::{self, Wait};
 use crate::{
     Destination, Error, Importance, Method, Node, PortId, Received, RecvOptions, Result, Returned, Scope,
     ServiceRange, SocketKind, SocketStats, WaitReason,
@@ -29,17 +23,30 @@ use crate::{
 pub struct Socket {
     node: Node,
     kind: SocketKind,
-    port: u32,
-    slot: Arc<Slot>,
-    limits: Mutex<Limits>,
+    engine: engine::Socket,
+    receive_limit: Limit,
+    send_limit: Limit,
     nonblocking: AtomicBool,
 }
 
-/// Timeouts.
-#[derive(Clone, Copy, Debug, Default)]
-struct Limits {
-    receive: Option<Duration>,
-    send: Option<Duration>,
+/// A timeout that threads may change, nanoseconds; [`u64::MAX`] for none.
+#[derive(Debug)]
+struct Limit(AtomicU64);
+
+impl Limit {
+    const fn none() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+
+    fn set(&self, limit: Option<Duration>) {
+        let ns = limit.map_or(u64::MAX, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.0.store(ns, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<Duration> {
+        let ns = self.0.load(Ordering::Relaxed);
+        (ns != u64::MAX).then(|| Duration::from_nanos(ns))
+    }
 }
 
 /// A received message with memory of its own; see [`Socket::receive`].
@@ -59,18 +66,16 @@ pub struct Incoming {
 
 impl Socket {
     pub(crate) fn open(node: &Node, kind: SocketKind) -> Result<Self> {
-        let port = node.engine().with(|stack, now| stack.open(now, kind))?;
-        Ok(Self::from_port(node, kind, port))
+        Ok(Self::new(node, kind, node.engine().open(kind)?))
     }
 
-    fn from_port(node: &Node, kind: SocketKind, port: u32) -> Self {
-        let slot = node.engine().slot(port);
+    fn new(node: &Node, kind: SocketKind, engine: engine::Socket) -> Self {
         Self {
             node: node.clone(),
             kind,
-            port,
-            slot,
-            limits: Mutex::default(),
+            engine,
+            receive_limit: Limit::none(),
+            send_limit: Limit::none(),
             nonblocking: AtomicBool::new(false),
         }
     }
@@ -90,19 +95,19 @@ impl Socket {
     /// Its own address, unique in the cluster: what others see as [`Incoming::source`].
     #[must_use]
     pub fn port(&self) -> PortId {
-        PortId { port: self.port, node: self.node.address() }
+        PortId { port: self.engine.port(), node: self.node.address() }
     }
 
     /// The other end of its connection.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
-        self.look(Endpoint::peer).flatten()
+        self.engine.peer()
     }
 
     /// Its state.
     #[must_use]
     pub fn state(&self) -> State {
-        self.look(Endpoint::state).unwrap_or(State::Disconnecting)
+        self.engine.state()
     }
 
     /// Binds to a service address or range: from now on messages to it arrive here. A socket may have many bindings,
@@ -111,9 +116,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Bind`]: a service type below 64, an inverted range, a connected socket, too many bindings.
     pub fn bind(&self, to: impl Into<ServiceRange>, scope: Scope) -> Result<()> {
-        let range = to.into();
-        self.command(|stack, now| stack.bind(now, self.port, range, scope))
-            .map_err(|why| Error::Bind { range, why })
+        self.engine.bind(to.into(), scope)
     }
 
     /// Withdraws one binding.
@@ -121,8 +124,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Unbind`] if there is none such.
     pub fn unbind(&self, from: impl Into<ServiceRange>, scope: Scope) -> Result<()> {
-        let which = Some((from.into(), scope));
-        self.command(|stack, now| stack.unbind(now, self.port, which)).map_err(Error::Unbind)
+        self.engine.unbind(Some((from.into(), scope)))
     }
 
     /// Withdraws all bindings.
@@ -130,7 +132,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Unbind`] if there are none.
     pub fn unbind_all(&self) -> Result<()> {
-        self.command(|stack, now| stack.unbind(now, self.port, None)).map_err(Error::Unbind)
+        self.engine.unbind(None)
     }
 
     /// Sends a message.
@@ -171,13 +173,8 @@ impl Socket {
     }
 
     fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
-        let sent = self.block(Want::Write, self.limits().send, |stack, now| {
-            match stack.send(now, self.port, data, to) {
-                Err(SendError::WouldBlock) => None,
-                done => Some(done),
-            }
-        });
-        sent.ok_or_else(|| self.overdue("send", self.limits().send))?.map_err(|why| Error::Send { to, why })
+        let limit = self.send_limit.get();
+        self.engine.send(data, to, self.wait(limit))?.ok_or_else(|| self.overdue("send", limit))
     }
 
     /// Receives a message, or on a stream what is there, into `buffer`. What does not fit is cut off
@@ -194,32 +191,9 @@ impl Socket {
     /// # Errors
     /// As [`Socket::receive_into`].
     pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
-        let limit = self.limits().receive;
-        // A stream may have to collect more than one call yields.
-        let mut collected: Option<Received> = None;
-        let received = self.block(Want::Read, limit, |stack, now| {
-            let goal = stack.endpoint(self.port).map_or(1, |e| e.receive_goal(buffer.len(), options));
-            loop {
-                let done = collected.as_ref().map_or(0, |part| part.len);
-                match stack.recv(now, self.port, &mut buffer[done..], options) {
-                    Err(RecvError::WouldBlock) => return None,
-                    Err(why) => return Some(collected.take().ok_or(why)),
-                    Ok(part) => {
-                        let ended = part.len == 0 || options.peek;
-                        match &mut collected {
-                            Some(all) => all.len += part.len,
-                            None => collected = Some(part),
-                        }
-                        if ended || collected.as_ref().is_some_and(|all| all.len >= goal) {
-                            return collected.take().map(Ok);
-                        }
-                    }
-                }
-            }
-        });
-        // What was collected in time is better than nothing.
-        let received = received.or_else(|| collected.take().map(Ok));
-        received.ok_or_else(|| self.overdue("receive", limit))?.map_err(Error::Receive)
+        let limit = self.receive_limit.get();
+        let received = self.engine.receive(buffer, options, self.wait(limit))?;
+        received.ok_or_else(|| self.overdue("receive", limit))
     }
 
     /// Receives a message with its origin. An own message that came back has [`Incoming::returned`] set.
@@ -240,19 +214,10 @@ impl Socket {
     /// # Errors
     /// As [`Socket::receive_into`].
     pub fn receive(&self) -> Result<Incoming> {
-        let limit = self.limits().receive;
+        let limit = self.receive_limit.get();
         let mut data = Vec::new();
-        let received = self.block(Want::Read, limit, |stack, now| {
-            // As large as what waits, and not so small that the call is refused.
-            let len = stack.endpoint(self.port).map_or(0, Endpoint::available).clamp(1, MAX_USER_DATA);
-            data.resize(len, 0);
-            match stack.recv(now, self.port, &mut data, RecvOptions::default()) {
-                Err(RecvError::WouldBlock) => None,
-                done => Some(done),
-            }
-        });
-        let received = received.ok_or_else(|| self.overdue("receive", limit))?.map_err(Error::Receive)?;
-        data.truncate(received.len);
+        let received = self.engine.receive_whole(&mut data, self.wait(limit))?;
+        let received = received.ok_or_else(|| self.overdue("receive", limit))?;
         let Received { source, destination, returned, importance, .. } = received;
         Ok(Incoming { data, source, destination, returned, importance })
     }
@@ -262,7 +227,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Listen`] for a kind without connections or a connected socket.
     pub fn listen(&self) -> Result<()> {
-        self.command(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
+        self.engine.listen()
     }
 
     /// Accepts a connection: a socket for it, and who asked.
@@ -270,14 +235,10 @@ impl Socket {
     /// # Errors
     /// [`Error::Accept`] if the socket does not listen, [`Error::WouldBlock`], [`Error::TimedOut`].
     pub fn accept(&self) -> Result<(Socket, PortId)> {
-        let limit = self.limits().receive;
-        let accepted = self.block(Want::Read, limit, |stack, now| match stack.accept(now, self.port) {
-            Err(AcceptError::WouldBlock) => None,
-            done => Some(done),
-        });
-        let accepted = accepted.ok_or_else(|| self.overdue("accept", limit))?;
-        let (port, peer) = accepted.map_err(Error::Accept)?;
-        Ok((Self::from_port(&self.node, self.kind, port), peer))
+        let limit = self.receive_limit.get();
+        let accepted = self.engine.accept(self.wait(limit))?;
+        let (socket, peer) = accepted.ok_or_else(|| self.overdue("accept", limit))?;
+        Ok((Self::new(&self.node, self.kind, socket), peer))
     }
 
     /// Connects to a server and waits for its answer, at most for the connect timeout. On a connectionless socket it
@@ -287,8 +248,7 @@ impl Socket {
     /// [`Error::Connect`]: nobody bound, refused, timed out, the socket bound itself. A non-blocking socket gets
     /// [`Error::WouldBlock`] and becomes writable when the connection is there.
     pub fn connect(&self, to: impl Into<Destination>) -> Result<()> {
-        let to = to.into();
-        self.command(|stack, now| stack.connect(now, self.port, Some(to))).map_err(Error::Connect)?;
+        self.engine.connect(Some(to.into()))?;
         self.wait_connected()
     }
 
@@ -298,13 +258,7 @@ impl Socket {
             return Ok(());
         }
         // The endpoint itself knows the connect timeout and gives up.
-        let answer =
-            self.block(Want::Change, None, |stack, _| match stack.endpoint(self.port).map(Endpoint::state) {
-                Some(State::Connecting) => None,
-                Some(State::Established) => Some(Ok(())),
-                _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
-            });
-        answer.ok_or_else(|| self.overdue("connect", None))?.map_err(Error::Connect)
+        self.engine.wait_connected(self.wait(None))?.ok_or_else(|| self.overdue("connect", None))
     }
 
     /// Forgets the default destination of a connectionless socket.
@@ -312,7 +266,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Connect`] on a connection.
     pub fn disconnect(&self) -> Result<()> {
-        self.command(|stack, now| stack.connect(now, self.port, None)).map_err(Error::Connect)
+        self.engine.connect(None)
     }
 
     /// Ends the connection in good order: the peer reads what was sent, then the end.
@@ -320,17 +274,17 @@ impl Socket {
     /// # Errors
     /// [`Error::Shutdown`] if there is no connection.
     pub fn shutdown(&self) -> Result<()> {
-        self.command(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
+        self.engine.shutdown()
     }
 
     /// How long [`Socket::receive`] and [`Socket::accept`] wait; `None`: for ever.
     pub fn set_receive_timeout(&self, limit: Option<Duration>) {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner).receive = limit;
+        self.receive_limit.set(limit);
     }
 
     /// How long [`Socket::send`] waits; `None`: for ever.
     pub fn set_send_timeout(&self, limit: Option<Duration>) {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner).send = limit;
+        self.send_limit.set(limit);
     }
 
     /// Whether calls return [`Error::WouldBlock`] instead of waiting.
@@ -389,19 +343,19 @@ impl Socket {
     /// # Errors
     /// [`Error::Option`].
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        self.command(|stack, now| stack.set_option(now, self.port, option, value)).map_err(Error::Option)
+        self.engine.set_option(option, value)
     }
 
     /// Why a call on this socket would wait now, or waits now in another thread.
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {
-        self.look(Endpoint::wait_reason).flatten()
+        self.engine.wait_reason()
     }
 
     /// Counters since the socket was opened.
     #[must_use]
     pub fn stats(&self) -> SocketStats {
-        self.look(Endpoint::stats).unwrap_or_default()
+        self.engine.stats()
     }
 
     /// A descriptor for poll loops, whose level is the readiness of the socket: POLLIN while a receive or accept would
@@ -413,33 +367,15 @@ impl Socket {
     /// # Errors
     /// [`Error::System`] if the process has no descriptor left.
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        Ok(self.node.engine().pollable(self.port, &self.slot)?.as_fd())
+        self.engine.descriptor()
     }
 
-    fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn look<T>(&self, what: impl FnOnce(&Endpoint) -> T) -> Option<T> {
-        self.node.engine().with(|stack, _| stack.endpoint(self.port).map(what))
-    }
-
-    fn command<T>(&self, command: impl FnOnce(&mut Stack, Time) -> T) -> T {
-        self.node.engine().with(command)
-    }
-
-    fn block<T>(
-        &self,
-        want: Want,
-        limit: Option<Duration>,
-        attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
-    ) -> Option<T> {
-        let wait = match limit {
+    fn wait(&self, limit: Option<Duration>) -> Wait {
+        match limit {
             _ if self.nonblocking.load(Ordering::Relaxed) => Wait::Never,
             Some(limit) => Wait::AtMost(limit),
             None => Wait::Forever,
-        };
-        self.node.engine().block(&self.slot, want, wait, attempt)
+        }
     }
 
     /// The error of a call that has not been done in its time.
@@ -462,11 +398,5 @@ impl AsFd for Socket {
             Ok(fd) => fd,
             Err(error) => panic!("{error}"),
         }
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        self.node.engine().close(self.port);
     }
 }

@@ -6,8 +6,20 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use common::{LIMIT, pair};
+use common::{Engine, LIMIT, on_each_engine, pair};
 use utipc::{Connection, Error, Node, ServiceAddress, SocketKind, State, WaitReason};
+
+on_each_engine!(
+    messages_keep_their_bounds_and_the_end_is_seen,
+    a_connection_is_set_up_by_its_first_data,
+    a_stream_carries_all_bytes_both_ways,
+    a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom,
+    timeouts_and_would_block_say_what_is_waited_for,
+    refusals_say_why,
+    a_connection_breaks_when_the_other_node_leaves,
+    a_stream_can_wait_for_a_full_buffer,
+    a_bad_wire_loses_nothing,
+);
 
 const SERVICE: ServiceAddress = ServiceAddress::new(2000, 1);
 
@@ -24,9 +36,8 @@ fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] 
     ends
 }
 
-#[test]
-fn messages_keep_their_bounds_and_the_end_is_seen() {
-    let [red, blue] = pair();
+fn messages_keep_their_bounds_and_the_end_is_seen(engine: Engine) {
+    let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     assert_eq!(client.peer(), Some(server.socket().port()));
     client.send(b"one").unwrap();
@@ -38,9 +49,8 @@ fn messages_keep_their_bounds_and_the_end_is_seen() {
     assert_eq!(red.seqpacket().unwrap().shutdown().unwrap_err().errno(), 107);
 }
 
-#[test]
-fn a_connection_is_set_up_by_its_first_data() {
-    let [red, blue] = pair();
+fn a_connection_is_set_up_by_its_first_data(engine: Engine) {
+    let [red, blue] = pair(engine);
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         let listener = blue.listen(kind, SERVICE).unwrap();
         red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -53,10 +63,9 @@ fn a_connection_is_set_up_by_its_first_data() {
     }
 }
 
-#[test]
-fn a_stream_carries_all_bytes_both_ways() {
+fn a_stream_carries_all_bytes_both_ways(engine: Engine) {
     const BYTES: usize = 8 << 20;
-    let [red, blue] = pair();
+    let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::Stream, &red, &blue);
     let write = |end: &Connection| {
         let data: Vec<u8> = (0..BYTES).map(|i| (i % 253) as u8).collect();
@@ -82,9 +91,8 @@ fn a_stream_carries_all_bytes_both_ways() {
     });
 }
 
-#[test]
-fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
-    let [red, blue] = pair();
+fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom(engine: Engine) {
+    let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     client.socket().set_send_timeout(Some(Duration::from_millis(200)));
     let message = vec![5; 10_000];
@@ -110,9 +118,8 @@ fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
     assert_eq!(server.receive().unwrap().data, b"on we go");
 }
 
-#[test]
-fn timeouts_and_would_block_say_what_is_waited_for() {
-    let [red, blue] = pair();
+fn timeouts_and_would_block_say_what_is_waited_for(engine: Engine) {
+    let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     client.socket().set_receive_timeout(Some(Duration::from_millis(50)));
     let error = client.receive().unwrap_err();
@@ -126,9 +133,8 @@ fn timeouts_and_would_block_say_what_is_waited_for() {
     assert_eq!(client.receive().unwrap_err().errno(), 104);
 }
 
-#[test]
-fn refusals_say_why() {
-    let [red, blue] = pair();
+fn refusals_say_why(engine: Engine) {
+    let [red, blue] = pair(engine);
     let nobody = red.connect(SocketKind::Stream, ServiceAddress::new(4243, 1)).unwrap_err();
     assert_eq!(nobody.errno(), 113);
     // A socket that does not listen.
@@ -139,18 +145,16 @@ fn refusals_say_why() {
     assert_eq!(red.rdm().unwrap().listen().unwrap_err().errno(), 95);
 }
 
-#[test]
-fn a_connection_breaks_when_the_other_node_leaves() {
-    let [red, blue] = pair();
+fn a_connection_breaks_when_the_other_node_leaves(engine: Engine) {
+    let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     let waiting = thread::spawn(move || client.receive());
     drop((server, blue));
     assert_eq!(waiting.join().unwrap().unwrap_err().errno(), 104);
 }
 
-#[test]
-fn a_stream_can_wait_for_a_full_buffer() {
-    let [red, blue] = pair();
+fn a_stream_can_wait_for_a_full_buffer(engine: Engine) {
+    let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::Stream, &red, &blue);
     let writer = thread::spawn(move || {
         for part in [b"one ", b"two ", b"thre"] {
@@ -170,18 +174,17 @@ fn a_stream_can_wait_for_a_full_buffer() {
     assert_eq!(server.socket().receive_with(&mut buffer, all).unwrap().len, 4);
 }
 
-#[test]
-fn a_bad_wire_loses_nothing() {
+fn a_bad_wire_loses_nothing(engine: Engine) {
     use utipc::bearers::{Direction, Faults, Middleware};
     const MESSAGES: u32 = 2000;
-    let [red, blue] = common::builders();
+    let [red, blue] = common::makers(engine);
     let (handle, control) = std::sync::mpsc::channel();
     let red = red.middleware(move |bearer| {
         let middleware = Middleware::new(bearer, 7).unwrap();
         handle.send(middleware.control()).unwrap();
         Box::new(middleware)
     });
-    let [red, blue] = common::join([red.address(utipc::NodeAddr(1)), blue.address(utipc::NodeAddr(2))]);
+    let [red, blue] = common::join([red.address(1), blue.address(2)]);
     let control = control.recv().unwrap();
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     for direction in [Direction::Send, Direction::Receive] {

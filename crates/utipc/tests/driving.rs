@@ -7,9 +7,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{LIMIT, pair};
+use common::{Engine, LIMIT, on_each_engine, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{Connection, Scope, ServiceAddress, SocketKind};
+
+on_each_engine!(
+    many_threads_wait_on_one_node_and_each_gets_its_own,
+    a_thread_that_waits_is_woken_by_a_sender_on_the_same_node,
+    a_node_stays_alive_while_nobody_calls,
+    sockets_that_only_send_do_not_starve_the_node,
+    a_node_that_is_dropped_leaves_at_once,
+);
+
+/// Descriptors of a daemon's sockets are not there yet.
+mod polled {
+    use super::Engine;
+
+    #[test]
+    fn a_poll_loop_sees_what_a_call_would_find() {
+        super::a_poll_loop_sees_what_a_call_would_find(Engine::Embedded);
+    }
+
+    #[test]
+    fn a_polled_connection_shows_requests_congestion_and_the_end() {
+        super::a_polled_connection_shows_requests_congestion_and_the_end(Engine::Embedded);
+    }
+}
 
 const SERVICE: ServiceAddress = ServiceAddress::new(3000, 0);
 
@@ -27,11 +50,10 @@ fn wait_readable(fd: &impl AsFd) {
     assert_eq!(poll(&mut set, Some(&limit)).unwrap(), 1, "nothing to read within {LIMIT:?}");
 }
 
-#[test]
-fn many_threads_wait_on_one_node_and_each_gets_its_own() {
+fn many_threads_wait_on_one_node_and_each_gets_its_own(engine: Engine) {
     const THREADS: u32 = 8;
     const ROUNDS: u32 = 50;
-    let [red, blue] = pair();
+    let [red, blue] = pair(engine);
     let done = AtomicU32::new(0);
     thread::scope(|scope| {
         for instance in 1..=THREADS {
@@ -60,9 +82,8 @@ fn many_threads_wait_on_one_node_and_each_gets_its_own() {
     assert_eq!(done.into_inner(), THREADS);
 }
 
-#[test]
-fn a_thread_that_waits_is_woken_by_a_sender_on_the_same_node() {
-    let [red, _blue] = pair();
+fn a_thread_that_waits_is_woken_by_a_sender_on_the_same_node(engine: Engine) {
+    let [red, _blue] = pair(engine);
     let server = red.rdm().unwrap();
     server.bind(SERVICE, Scope::Node).unwrap();
     server.set_receive_timeout(Some(LIMIT));
@@ -76,9 +97,8 @@ fn a_thread_that_waits_is_woken_by_a_sender_on_the_same_node() {
     });
 }
 
-#[test]
-fn a_poll_loop_sees_what_a_call_would_find() {
-    let [red, blue] = pair();
+fn a_poll_loop_sees_what_a_call_would_find(engine: Engine) {
+    let [red, blue] = pair(engine);
     let server = blue.rdm().unwrap();
     server.set_nonblocking(true);
     assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT);
@@ -94,9 +114,8 @@ fn a_poll_loop_sees_what_a_call_would_find() {
     }
 }
 
-#[test]
-fn a_polled_connection_shows_requests_congestion_and_the_end() {
-    let [red, blue] = pair();
+fn a_polled_connection_shows_requests_congestion_and_the_end(engine: Engine) {
+    let [red, blue] = pair(engine);
     let listener = blue.listen(SocketKind::SeqPacket, SERVICE).unwrap();
     red.wait_for_service(SERVICE, LIMIT).unwrap();
     assert!(!polled(&listener, Duration::ZERO).contains(PollFlags::IN));
@@ -126,18 +145,16 @@ fn a_polled_connection_shows_requests_congestion_and_the_end() {
     assert!(polled(&client, LIMIT).contains(PollFlags::HUP));
 }
 
-#[test]
-fn a_node_stays_alive_while_nobody_calls() {
-    let [red, blue] = pair();
+fn a_node_stays_alive_while_nobody_calls(engine: Engine) {
+    let [red, blue] = pair(engine);
     // Longer than the tolerance of 1.5 s: only the supervisors keep the link.
     thread::sleep(Duration::from_secs(3));
     assert!(red.links().iter().chain(&blue.links()).all(|link| link.up));
     assert_eq!((red.counters().links_down, blue.counters().links_down), (0, 0));
 }
 
-#[test]
-fn sockets_that_only_send_do_not_starve_the_node() {
-    let [red, blue] = pair();
+fn sockets_that_only_send_do_not_starve_the_node(engine: Engine) {
+    let [red, blue] = pair(engine);
     let server = blue.rdm().unwrap();
     server.bind(SERVICE, Scope::Cluster).unwrap();
     red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -155,9 +172,8 @@ fn sockets_that_only_send_do_not_starve_the_node() {
     assert_eq!(red.counters().links_down, 0);
 }
 
-#[test]
-fn a_node_that_is_dropped_leaves_at_once() {
-    let [red, blue] = pair();
+fn a_node_that_is_dropped_leaves_at_once(engine: Engine) {
+    let [red, blue] = pair(engine);
     let mut topology = red.topology().unwrap();
     topology.links().unwrap();
     assert!(topology.next(LIMIT).unwrap().unwrap().is_up());

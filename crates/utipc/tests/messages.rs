@@ -2,8 +2,16 @@
 
 mod common;
 
-use common::{LIMIT, builders, join, pair};
+use common::{Engine, LIMIT, join, makers, on_each_engine, pair};
 use utipc::{Destination, Error, ErrorCode, Importance, Scope, ServiceAddress, ServiceRange, Socket};
+
+on_each_engine!(
+    a_message_goes_to_a_service_and_the_answer_to_the_socket,
+    anycast_takes_turns_and_multicast_reaches_all,
+    what_cannot_be_delivered_comes_back,
+    importance_and_default_destination,
+    refused_bindings_say_why,
+);
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 7);
 
@@ -13,9 +21,8 @@ fn receiver(node: &utipc::Node) -> Socket {
     socket
 }
 
-#[test]
-fn a_message_goes_to_a_service_and_the_answer_to_the_socket() {
-    let [red, blue] = pair();
+fn a_message_goes_to_a_service_and_the_answer_to_the_socket(engine: Engine) {
+    let [red, blue] = pair(engine);
     let server = receiver(&blue);
     server.bind(SERVICE, Scope::Cluster).unwrap();
     red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -37,10 +44,9 @@ fn a_message_goes_to_a_service_and_the_answer_to_the_socket() {
     }
 }
 
-#[test]
-fn anycast_takes_turns_and_multicast_reaches_all() {
+fn anycast_takes_turns_and_multicast_reaches_all(engine: Engine) {
     // Nodes with an explicit address would prefer their own sockets.
-    let [red, blue] = join(builders());
+    let [red, blue] = join(makers(engine));
     let (here, there) = (receiver(&red), receiver(&blue));
     here.bind(SERVICE, Scope::Cluster).unwrap();
     there.bind(SERVICE, Scope::Cluster).unwrap();
@@ -68,9 +74,8 @@ fn anycast_takes_turns_and_multicast_reaches_all() {
     }
 }
 
-#[test]
-fn what_cannot_be_delivered_comes_back() {
-    let [red, blue] = pair();
+fn what_cannot_be_delivered_comes_back(engine: Engine) {
+    let [red, blue] = pair(engine);
     let gone = blue.rdm().unwrap().port();
     let client = receiver(&red);
     client.set_returned(true).unwrap();
@@ -87,9 +92,8 @@ fn what_cannot_be_delivered_comes_back() {
     assert_eq!(error.errno(), 90);
 }
 
-#[test]
-fn importance_and_default_destination() {
-    let [red, blue] = pair();
+fn importance_and_default_destination(engine: Engine) {
+    let [red, blue] = pair(engine);
     let server = receiver(&blue);
     server.bind(SERVICE, Scope::Cluster).unwrap();
     red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -102,9 +106,8 @@ fn importance_and_default_destination() {
     assert_eq!(client.send(b"nowhere").unwrap_err().errno(), 89);
 }
 
-#[test]
-fn refused_bindings_say_why() {
-    let [red, _blue] = pair();
+fn refused_bindings_say_why(engine: Engine) {
+    let [red, _blue] = pair(engine);
     let socket = red.rdm().unwrap();
     let reserved = socket.bind(ServiceAddress::new(63, 1), Scope::Cluster).unwrap_err();
     assert_eq!(reserved.errno(), 13);

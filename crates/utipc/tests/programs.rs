@@ -1,10 +1,20 @@
 //! The examples run, and two programs that were started with no arguments find each other.
 
+mod common;
+
 use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use common::{Engine, Home, on_each_engine};
+use utipc::NodeAddr;
+use utipc_core::config::StackConfig;
+use utipc_node::NodeConfig;
+use utipc_node::daemon::{Daemon, DaemonConfig};
+
+on_each_engine!(two_programs_started_with_no_arguments_find_each_other, the_other_examples_run);
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -15,31 +25,43 @@ fn example(name: &str) -> PathBuf {
     target.join("examples").join(name)
 }
 
-/// A runtime directory of the test's own, so that it meets no other node of this user.
-struct Home(PathBuf);
+/// A runtime directory of the test's own, so that it meets no other node of this user; with a daemon where the engine
+/// is one.
+struct Place {
+    engine: Engine,
+    home: Home,
+    daemon: Option<Daemon>,
+}
 
-impl Home {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("utipc-test-{name}-{}", std::process::id()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
-        Self(path)
+impl Place {
+    fn new(engine: Engine) -> Self {
+        let home = Home::new();
+        let daemon = (engine == Engine::Daemon).then(|| {
+            let stack = StackConfig { address: Some(NodeAddr(0x77)), ..StackConfig::default() };
+            let node = NodeConfig { stack, ..NodeConfig::default() };
+            // Where programs look by themselves.
+            let directory = home.0.join("utipc");
+            std::fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
+            let socket = directory.join("default.sock");
+            Daemon::start(DaemonConfig { node, socket, ..DaemonConfig::default() }).unwrap()
+        });
+        Self { engine, home, daemon }
     }
 
     fn start(&self, name: &str, arguments: &[&str]) -> Running {
-        let child = Command::new(example(name))
-            .args(arguments)
-            .env("XDG_RUNTIME_DIR", &self.0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Running(child)
+        let mut command = Command::new(example(name));
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.home.0);
+        // With a daemon there, it is what a program gets that says nothing.
+        command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_ENGINE");
+        Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
     }
-}
 
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    /// With a daemon, programs were there.
+    fn check(&self) {
+        if let Some(daemon) = &self.daemon {
+            assert_eq!(self.engine, Engine::Daemon);
+            assert!(daemon.counters().requests > 0, "no program used the daemon");
+        }
     }
 }
 
@@ -70,28 +92,28 @@ impl Drop for Running {
     }
 }
 
-#[test]
-fn two_programs_started_with_no_arguments_find_each_other() {
-    let home = Home::new("meet");
+fn two_programs_started_with_no_arguments_find_each_other(engine: Engine) {
+    let place = Place::new(engine);
     // The client first: it waits for the server.
-    let client = home.start("hello_client", &[]);
-    let server = home.start("hello_server", &[]);
+    let client = place.start("hello_client", &[]);
+    let server = place.start("hello_server", &[]);
     let (client, server) = (client.output(), server.output());
     assert!(client.contains("client: \"Uh ?\" from "), "{client}");
     assert!(server.contains("server: \"Hello World!!!\" from "), "{server}");
+    place.check();
 }
 
-#[test]
-fn the_other_examples_run() {
-    let home = Home::new("alone");
-    let connections = home.start("connections", &[]).output();
+fn the_other_examples_run(engine: Engine) {
+    let place = Place::new(engine);
+    let connections = place.start("connections", &[]).output();
     assert_eq!(connections.matches(r#""first""#).count(), 1, "{connections}");
     assert!(connections.contains(r#"set up by data: "second""#), "{connections}");
     assert!(connections.contains(r#"connected later: "third""#), "{connections}");
-    let multicast = home.start("multicast", &[]).output();
+    let multicast = place.start("multicast", &[]).output();
     assert_eq!(multicast.matches("sun everywhere").count(), 4, "{multicast}");
     assert_eq!(multicast.matches("rain in the south").count(), 3, "{multicast}");
-    let watch = home.start("topology_watch", &["1"]).output();
+    let watch = place.start("topology_watch", &["1"]).output();
     assert!(watch.contains("the view of node"), "{watch}");
     assert!(watch.contains("is up"), "{watch}");
+    place.check();
 }

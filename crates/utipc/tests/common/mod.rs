@@ -1,40 +1,200 @@
-//! Nodes on addresses of 127.0.0.0/8 that no other test uses.
+//! Nodes on addresses of 127.0.0.0/8 that no other test uses, on each engine.
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(unused_macros, reason = "each test binary uses a part")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::ops::Deref;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
-use utipc::{Builder, Change, Node, NodeAddr};
+use utipc::bearers::{Bearer, UdpBearer, UdpConfig};
+use utipc::{Change, Node, NodeAddr, NodeId};
+use utipc_core::config::StackConfig;
+use utipc_node::daemon::{Daemon, DaemonConfig};
+use utipc_node::{NodeConfig, Plan};
 
 /// Far beyond what anything takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 const PORT: u16 = 6118;
 
-/// Builders of two nodes that know each other's UDP address.
-pub(crate) fn builders() -> [Builder; 2] {
+/// What the nodes of a test are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// In the test's own process.
+    Embedded,
+    /// Hosted by a daemon; the daemon is a part of the test's process, but everything goes by its socket.
+    Daemon,
+}
+
+/// Makes a test of each function, once for each engine.
+macro_rules! on_each_engine {
+    ($($name:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[test] fn $name() { super::$name(crate::common::Engine::Embedded); })+
+        }
+        mod daemon {
+            $(#[test] fn $name() { super::$name(crate::common::Engine::Daemon); })+
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test binary uses a part")]
+pub(crate) use on_each_engine;
+
+/// A directory of the test's own, gone with the value.
+#[derive(Debug)]
+pub(crate) struct Home(pub(crate) PathBuf);
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("utipc-test-{}-{number}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A node of a test, and the daemon that hosts it.
+#[derive(Debug)]
+pub(crate) struct TestNode {
+    node: Node,
+    hosted: Option<(Daemon, Home)>,
+}
+
+impl Deref for TestNode {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl TestNode {
+    /// Another process's view of the same node: an attachment of its own, where there is a daemon.
+    pub(crate) fn again(&self) -> Node {
+        match &self.hosted {
+            Some((daemon, _)) => Node::builder().daemon_at(daemon.socket()).start().unwrap(),
+            None => self.node.clone(),
+        }
+    }
+
+    /// The daemon's socket.
+    pub(crate) fn daemon_socket(&self) -> Option<&std::path::Path> {
+        self.hosted.as_ref().map(|(daemon, _)| daemon.socket())
+    }
+}
+
+type Wrap = Box<dyn FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send>;
+
+/// A node to be started.
+pub(crate) struct Maker {
+    engine: Engine,
+    /// Own address, and the other node's.
+    wire: Option<(IpAddr, SocketAddr)>,
+    address: Option<NodeAddr>,
+    wrap: Option<Wrap>,
+}
+
+impl Maker {
+    /// With the explicit address it needs no trial period.
+    pub(crate) fn address(mut self, address: u32) -> Self {
+        self.address = Some(NodeAddr(address));
+        self
+    }
+
+    pub(crate) fn middleware(
+        mut self,
+        wrap: impl FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send + 'static,
+    ) -> Self {
+        self.wrap = Some(Box::new(wrap));
+        self
+    }
+
+    pub(crate) fn start(self) -> TestNode {
+        match self.engine {
+            Engine::Embedded => TestNode { node: self.embedded(), hosted: None },
+            Engine::Daemon => self.hosted(),
+        }
+    }
+
+    fn embedded(self) -> Node {
+        let mut builder = Node::builder().engine(utipc::Engine::Embedded);
+        builder = match self.wire {
+            Some((own, other)) => builder.udp_peers(own, [other]),
+            None => builder.isolated(),
+        };
+        if let Some(address) = self.address {
+            builder = builder.address(address);
+        }
+        if let Some(wrap) = self.wrap {
+            builder = builder.middleware(wrap);
+        }
+        builder.start().unwrap()
+    }
+
+    fn hosted(mut self) -> TestNode {
+        let home = Home::new();
+        let bearers = self.wire.map(|(own, other)| {
+            let bearer = UdpBearer::open(&UdpConfig::replicast("UDP", own, vec![other])).unwrap();
+            let bearer: Box<dyn Bearer> = Box::new(bearer);
+            Plan::new(match &mut self.wrap {
+                Some(wrap) => wrap(bearer),
+                None => bearer,
+            })
+        });
+        let name = home.0.file_name().unwrap().to_string_lossy().into_owned();
+        let identity = NodeId::from_text(name.trim_start_matches("utipc-test-"));
+        let stack = StackConfig {
+            identity: Some(identity),
+            address: self.address,
+            seed: u64::from(std::process::id()),
+            ..StackConfig::default()
+        };
+        let node = NodeConfig { stack, bearers: bearers.into_iter().collect(), label: name };
+        let socket = home.0.join("d.sock");
+        let daemon = Daemon::start(DaemonConfig { node, socket, ..DaemonConfig::default() }).unwrap();
+        let node = Node::builder().daemon_at(daemon.socket()).start().unwrap();
+        TestNode { node, hosted: Some((daemon, home)) }
+    }
+}
+
+/// A node without a bearer.
+pub(crate) fn alone(engine: Engine) -> TestNode {
+    Maker { engine, wire: None, address: Some(NodeAddr(1)), wrap: None }.start()
+}
+
+/// Two nodes that know each other's UDP address, to be started.
+pub(crate) fn makers(engine: Engine) -> [Maker; 2] {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let first = 2 * NEXT.fetch_add(1, Ordering::Relaxed) + 1;
     // 127.64.0.0/10: real services of a host are elsewhere.
     let addresses =
         [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, last)));
-    let build = |own: usize, other: usize| {
-        Node::builder().udp_peers(addresses[own], [SocketAddr::new(addresses[other], PORT)])
-    };
-    [build(0, 1), build(1, 0)]
+    [0, 1].map(|own| {
+        let wire = Some((addresses[own], SocketAddr::new(addresses[1 - own], PORT)));
+        Maker { engine, wire, address: None, wrap: None }
+    })
 }
 
 /// Two nodes with a link, and with the explicit addresses 1 and 2: they need no trial period.
-pub(crate) fn pair() -> [Node; 2] {
-    let [red, blue] = builders();
-    join([red.address(NodeAddr(1)), blue.address(NodeAddr(2))])
+pub(crate) fn pair(engine: Engine) -> [TestNode; 2] {
+    let [red, blue] = makers(engine);
+    join([red.address(1), blue.address(2)])
 }
 
 /// Starts two nodes and waits for their link.
-pub(crate) fn join(builders: [Builder; 2]) -> [Node; 2] {
-    let nodes = builders.map(|builder| builder.start().unwrap());
+pub(crate) fn join(makers: [Maker; 2]) -> [TestNode; 2] {
+    let nodes = makers.map(Maker::start);
     meet(&nodes[0], &nodes[1]);
     meet(&nodes[1], &nodes[0]);
     nodes

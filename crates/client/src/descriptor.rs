@@ -1,0 +1,37 @@
+//! The descriptor that an application polls in place of a hosted socket.
+//!
+//! It is one end of a packet socket pair, the daemon has the other. A byte in it makes it readable, a packet that fills
+//! its small send buffer makes it unwritable. The daemon adds what makes it readable and takes away what makes it
+//! unwritable; only this side can do the opposite, and then says so ([`utipc_attach::Request::Rearm`]), so that a change
+//! that was on its way is not lost.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use utipc_os::packets;
+
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    near: OwnedFd,
+}
+
+impl Descriptor {
+    pub(crate) fn new(near: OwnedFd) -> Self {
+        Self { near }
+    }
+
+    /// Makes it unreadable; whether it was readable.
+    pub(crate) fn drain(&self) -> bool {
+        packets::drain(&self.near)
+    }
+
+    /// Makes it unwritable.
+    pub(crate) fn plug(&self) {
+        packets::fill(&self.near);
+    }
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.near.as_fd()
+    }
+}

@@ -1,0 +1,28 @@
+//! Sockets of a process that is attached to a utipc daemon.
+//!
+//! The daemon keeps every endpoint; a call here is a command to it, or, where two sockets of this host talk, a record in
+//! a lane that both processes map (decision 8). A [`Node`] is the daemon's node as this process sees it, a [`Socket`] one
+//! of its endpoints.
+//!
+//! | Question | File |
+//! |---|---|
+//! | Where is the daemon, and what if there is none? | `place.rs`, `node.rs` |
+//! | What does a round trip look like, and who notices that the daemon died? | `attachment.rs` |
+//! | What does a call that waits do? | `wait.rs`, `socket.rs` |
+
+mod attachment;
+mod bell;
+mod descriptor;
+mod error;
+mod node;
+mod place;
+mod socket;
+mod wait;
+
+pub use error::Error;
+pub use node::Node;
+pub use place::Place;
+pub use socket::Socket;
+pub use wait::Wait;
+
+pub use utipc_attach::{Failure, Refusal, SocketView};

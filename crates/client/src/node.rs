@@ -1,0 +1,210 @@
+//! The daemon's node, as this process sees it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use utipc_attach::{BindingPage, NodeEntry, Reply, Request};
+use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
+use utipc_core::socket::SocketKind;
+use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
+
+use crate::attachment::{Attachment, lock};
+use crate::wait::Left;
+use crate::{Error, Place, Socket, Wait};
+
+/// Pauses between looks for the next daemon after one has died: a service manager starts it within about that time.
+const BACK_OFF: [Duration; 7] = {
+    let ms = Duration::from_millis;
+    [ms(5), ms(10), ms(25), ms(50), ms(100), ms(250), ms(500)]
+};
+
+/// A handle on the node of a daemon; clones share one attachment.
+#[derive(Clone, Debug)]
+pub struct Node {
+    place: Arc<Place>,
+    /// Replaced when the daemon has died and somebody opens a socket.
+    attachment: Arc<Mutex<Arc<Attachment>>>,
+}
+
+impl Node {
+    /// Attaches this process to the daemon at `place`.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] if there is none, [`Error::Refused`].
+    pub fn attach(place: Place) -> Result<Self, Error> {
+        let attachment = Arc::new(Mutex::new(find(&place)?));
+        Ok(Self { place: Arc::new(place), attachment })
+    }
+
+    /// The attachment that is there, dead or alive.
+    fn current(&self) -> Arc<Attachment> {
+        Arc::clone(&lock(&self.attachment))
+    }
+
+    /// A living attachment: the next daemon's, if this one has died.
+    fn living(&self) -> Result<Arc<Attachment>, Error> {
+        let mut attachment = lock(&self.attachment);
+        let mut pauses = BACK_OFF.iter();
+        while attachment.is_over() {
+            match find(&self.place) {
+                Ok(next) => *attachment = next,
+                Err(error) if error.is_absent() => match pauses.next() {
+                    Some(pause) => std::thread::sleep(*pause),
+                    None => return Err(error),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Arc::clone(&attachment))
+    }
+
+    /// Opens a socket; after the daemon's death at the next one, which is waited for about a second.
+    ///
+    /// # Errors
+    /// [`crate::Failure::Limit`], [`crate::Failure::NotAllowed`], [`Error::Absent`].
+    pub fn open(&self, kind: SocketKind) -> Result<Socket, Error> {
+        let attachment = self.living()?;
+        let port = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
+            Reply::Opened { port } => Some(port),
+            _ => None,
+        })?;
+        Ok(Socket::new(attachment, port, kind))
+    }
+
+    /// Address of the node, as it was told last.
+    #[must_use]
+    pub fn address(&self) -> NodeAddr {
+        self.current().address()
+    }
+
+    /// Waits until the node's address is settled; `None` if it is not within `wait`.
+    ///
+    /// # Errors
+    /// [`Error::Died`].
+    pub fn wait_for_address(&self, wait: Wait) -> Result<Option<NodeAddr>, Error> {
+        let attachment = self.living()?;
+        let end = wait.start();
+        loop {
+            let seen = attachment.bell().seq();
+            let entry = entry(&attachment)?;
+            if entry.settled {
+                attachment.know_address(entry.address);
+                return Ok(Some(entry.address));
+            }
+            match end.left() {
+                Left::Nothing => return Ok(None),
+                Left::Time(limit) => attachment.bell().wait(seen, limit),
+            }
+        }
+    }
+
+    /// The nodes that it knows, without itself.
+    ///
+    /// # Errors
+    /// [`Error::Died`]; so for all questions.
+    pub fn peers(&self) -> Result<Vec<PeerInfo>, Error> {
+        self.list(|skip| Request::Peers { skip })
+    }
+
+    /// The links to them.
+    ///
+    /// # Errors
+    /// As [`Node::peers`].
+    pub fn links(&self) -> Result<Vec<LinkInfo>, Error> {
+        self.list(|skip| Request::Links { skip })
+    }
+
+    /// What the node has counted, as printed JSON.
+    ///
+    /// # Errors
+    /// As [`Node::peers`].
+    pub fn counters(&self) -> Result<Vec<u8>, Error> {
+        self.current().call(&Request::Counters, &[], |reply, _| match reply {
+            Reply::Counters(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// The binding table.
+    ///
+    /// # Errors
+    /// As [`Node::peers`].
+    pub fn bindings(&self) -> Result<Vec<Binding>, Error> {
+        let attachment = self.current();
+        let mut all = Vec::new();
+        loop {
+            let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);
+            let page = attachment.call(&Request::Bindings { skip }, &[], |reply, _| match reply {
+                Reply::Bindings(page) => Some(page),
+                _ => None,
+            })?;
+            let BindingPage { bindings, more } = page;
+            let more = more && !bindings.is_empty();
+            all.extend(bindings);
+            if !more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Where the next message to a service address would go.
+    ///
+    /// # Errors
+    /// As [`Node::peers`].
+    pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+        self.current().call(&Request::Lookup { to, domain }, &[], |reply, _| match reply {
+            Reply::Found(port) => Some(port),
+            _ => None,
+        })
+    }
+
+    /// Changes a property of the link with this name, whose range the caller has checked.
+    ///
+    /// # Errors
+    /// [`crate::Failure::NoLink`], [`crate::Failure::NotAllowed`].
+    pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<(), Error> {
+        self.current().command(&Request::SetLink { name: name.to_owned(), property }, &[])
+    }
+
+    /// The node itself.
+    ///
+    /// # Errors
+    /// As [`Node::peers`].
+    pub fn entry(&self) -> Result<NodeEntry, Error> {
+        entry(&self.current())
+    }
+
+    /// Everything of a list that comes in pages, as printed JSON.
+    fn list<T: serde::de::DeserializeOwned>(&self, ask: impl Fn(u32) -> Request) -> Result<Vec<T>, Error> {
+        let attachment = self.current();
+        let mut all = Vec::new();
+        loop {
+            let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);
+            let page: Vec<T> = attachment.call(&ask(skip), &[], |reply, _| match reply {
+                Reply::Peers(text) | Reply::Links(text) => serde_json::from_slice(&text).ok(),
+                _ => None,
+            })?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+}
+
+fn entry(attachment: &Attachment) -> Result<NodeEntry, Error> {
+    attachment.call(&Request::Node, &[], |reply, _| match reply {
+        Reply::Node(entry) => Some(entry),
+        _ => None,
+    })
+}
+
+/// The first daemon that answers.
+fn find(place: &Place) -> Result<Arc<Attachment>, Error> {
+    for path in place.paths() {
+        if let Some(attachment) = Attachment::open(path)? {
+            return Ok(attachment);
+        }
+    }
+    Err(Error::Absent(place.paths().to_vec()))
+}

@@ -1,0 +1,58 @@
+//! Where the daemon's socket is.
+
+use std::path::{Path, PathBuf};
+
+use utipc_os::runtime_dir::user_dir;
+
+/// Where to look for a daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    paths: Vec<PathBuf>,
+}
+
+impl Place {
+    /// The usual places: `$UTIPC_SOCKET` and nothing else if it is set; otherwise the user's own daemon, then the
+    /// system's, of the instance `$UTIPC_INSTANCE` (`default`).
+    #[must_use]
+    pub fn usual() -> Self {
+        if let Some(path) = std::env::var_os("UTIPC_SOCKET").filter(|path| !path.is_empty()) {
+            return Self::at(PathBuf::from(path));
+        }
+        let instance = std::env::var("UTIPC_INSTANCE").unwrap_or_default();
+        Self::instance(if instance.is_empty() { "default" } else { &instance })
+    }
+
+    /// The daemon of this user, else of the system, with this instance name.
+    #[must_use]
+    pub fn instance(name: &str) -> Self {
+        let file = format!("{name}.sock");
+        // A user without a private directory has no daemon of its own.
+        let own = user_dir("utipc").ok().map(|dir| dir.join(&file));
+        Self { paths: own.into_iter().chain([Path::new("/run/utipc").join(&file)]).collect() }
+    }
+
+    /// The daemon whose socket has this path.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { paths: vec![path.into()] }
+    }
+
+    /// The paths, in the order in which they are tried.
+    #[must_use]
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_looked_for_with_the_user_first() {
+        let place = Place::instance("blue");
+        assert_eq!(place.paths().last().unwrap(), Path::new("/run/utipc/blue.sock"));
+        assert!(place.paths().iter().all(|path| path.ends_with("blue.sock")));
+        assert_eq!(Place::at("x.sock").paths(), [PathBuf::from("x.sock")]);
+    }
+}

@@ -1,0 +1,57 @@
+//! The near end of a packet socket pair as a readiness that two processes keep: see `utipc-client`'s descriptors.
+
+use std::os::fd::AsFd;
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+/// Packets that are read away at one go: the far end never leaves more than a few.
+const MOST: usize = 64;
+
+/// Bytes of a packet that fills the smallest send buffer beyond the quarter at which it stops being writable.
+pub const PLUG: usize = 2048;
+
+/// Reads away what is there, without waiting; whether there was anything.
+pub fn drain(end: impl AsFd) -> bool {
+    let mut byte = [0; 1];
+    // An empty packet is the end of the connection, which cannot be read away.
+    (0..MOST).take_while(|_| recv(&end, &mut byte, RecvFlags::DONTWAIT).is_ok_and(|(_, n)| n > 0)).count() > 0
+}
+
+/// Sends zeros until no more fits, without waiting.
+pub fn fill(end: impl AsFd) {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    for _ in 0..MOST {
+        if send(&end, &[0; PLUG], flags).is_err() {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::net::sockopt::set_socket_send_buffer_size;
+
+    fn polled(fd: impl AsFd) -> PollFlags {
+        let mut set = [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)];
+        poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+        set[0].revents()
+    }
+
+    #[test]
+    fn what_is_filled_and_drained_shows_in_a_poll() {
+        let (near, far) = crate::fdpass::Channel::pair().unwrap();
+        set_socket_send_buffer_size(&near, 1).unwrap();
+        assert_eq!(polled(&near), PollFlags::OUT);
+        fill(&near);
+        assert_eq!(polled(&near), PollFlags::empty());
+        send(&far, &[1], SendFlags::empty()).unwrap();
+        assert_eq!(polled(&near), PollFlags::IN);
+        assert!(drain(&near) && !drain(&near));
+        assert!(drain(&far), "the plug");
+        assert_eq!(polled(&near), PollFlags::OUT);
+        drop(far);
+        assert!(!drain(&near), "an end is no packet");
+    }
+}

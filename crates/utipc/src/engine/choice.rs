@@ -1,0 +1,124 @@
+//! Which engine a program gets.
+
+use std::fmt;
+use std::str::FromStr;
+
+use utipc_client::Place;
+
+use crate::{Error, Result};
+
+/// What stands behind a [`Node`](crate::Node). The API is the same on each.
+///
+/// The environment variable `UTIPC_ENGINE` (`auto`, `embedded`, `daemon` or `kernel`) chooses for programs that do not
+/// choose themselves ([`Builder::engine`](crate::Builder::engine)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Engine {
+    /// The daemon if its socket answers and the program asks for nothing that only a node of its own can have (bearers,
+    /// an address); else embedded.
+    #[default]
+    Auto,
+    /// A node of its own in this process.
+    Embedded,
+    /// The node of the `utipcd` of this user, or of the system.
+    Daemon,
+    /// The kernel's TIPC.
+    Kernel,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Embedded => "embedded",
+            Self::Daemon => "daemon",
+            Self::Kernel => "kernel",
+        })
+    }
+}
+
+impl FromStr for Engine {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [Self::Auto, Self::Embedded, Self::Daemon, Self::Kernel];
+        all.into_iter().find(|engine| engine.to_string() == text).ok_or(Error::OutOfRange {
+            what: "the name of the engine (UTIPC_ENGINE)",
+            remedy: "auto, embedded, daemon or kernel",
+        })
+    }
+}
+
+/// What the builder knows about the choice.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    pub(crate) engine: Option<Engine>,
+    pub(crate) place: Option<Place>,
+}
+
+impl Choice {
+    /// The attached node, or `None` for an embedded one; `own` names what only a node of its own can have.
+    pub(crate) fn attach(self, own: Option<&'static str>) -> Result<Option<utipc_client::Node>> {
+        let engine = match (self.engine, std::env::var("UTIPC_ENGINE")) {
+            (Some(engine), _) => engine,
+            (None, Ok(name)) if !name.is_empty() => name.parse()?,
+            // Who names a daemon's socket means it.
+            (None, _) if self.place.is_some() => Engine::Daemon,
+            (None, _) => Engine::Auto,
+        };
+        let place = self.place.unwrap_or_else(Place::usual);
+        match (engine, own) {
+            (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok(None),
+            (Engine::Auto, None) => match utipc_client::Node::attach(place) {
+                Ok(node) => Ok(Some(node)),
+                Err(error) if error.is_absent() => Ok(None),
+                Err(error) => Err(Error::Daemon(error)),
+            },
+            (Engine::Daemon, None) => utipc_client::Node::attach(place).map(Some).map_err(Error::Daemon),
+            (Engine::Daemon, Some(what)) => {
+                let why = format!(
+                    "the program gives the node {what}, but the daemon has its own configuration (configure the daemon, \
+                     or choose the embedded engine)"
+                );
+                Err(Error::Engine { engine, why })
+            }
+            (Engine::Kernel, _) => Err(Error::Engine { engine, why: kernel().to_owned() }),
+        }
+    }
+}
+
+/// Why there is no kernel engine.
+fn kernel() -> &'static str {
+    if utipc_os::af_tipc::is_available() {
+        "this release of utipc does not drive the kernel's AF_TIPC (choose embedded or daemon)"
+    } else {
+        "this kernel has no AF_TIPC (`modprobe tipc` where the module exists; else choose embedded or daemon)"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_have_names() {
+        for engine in [Engine::Auto, Engine::Embedded, Engine::Daemon, Engine::Kernel] {
+            assert_eq!(engine.to_string().parse::<Engine>().unwrap(), engine);
+        }
+        assert!("kernal".parse::<Engine>().unwrap_err().to_string().contains("UTIPC_ENGINE"));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_by_name() {
+        let choice =
+            |engine| Choice { engine: Some(engine), place: Some(Place::at("/nonexistent/utipc.sock")) };
+        assert!(choice(Engine::Auto).attach(None).unwrap().is_none());
+        assert!(choice(Engine::Embedded).attach(None).unwrap().is_none());
+        let absent = choice(Engine::Daemon).attach(None).unwrap_err().to_string();
+        assert!(absent.contains("/nonexistent/utipc.sock") && absent.contains("utipcd"), "{absent}");
+        let own = choice(Engine::Daemon).attach(Some("a bearer")).unwrap_err().to_string();
+        assert!(own.contains("a bearer"), "{own}");
+        let kernel = choice(Engine::Kernel).attach(None).unwrap_err().to_string();
+        assert!(kernel.contains("AF_TIPC"), "{kernel}");
+    }
+}

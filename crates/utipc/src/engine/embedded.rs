@@ -1,0 +1,224 @@
+//! The node in this process: calls run on its protocol stack and drive its event loop.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{
+    AcceptError, ConnectError, Endpoint, OptionValue, RecvError, SendError, SocketOption, State,
+};
+use utipc_core::stack::Stack;
+use utipc_core::{PropertyError, Time};
+use utipc_node::{Slot, Wait, Want};
+
+use crate::{
+    Binding, Counters, Destination, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
+    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node(pub(super) utipc_node::Node);
+
+/// Holds the node: it leaves the cluster after its last socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    node: utipc_node::Node,
+    port: u32,
+    slot: Arc<Slot>,
+}
+
+impl Node {
+    pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
+        let observers = self.0.observers();
+        let final_address = |stack: &mut Stack, _| stack.address_is_final().then_some(());
+        let settled = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
+        settled.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
+    }
+
+    pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
+        let port = self.0.with(|stack, now| stack.open(now, kind))?;
+        Ok(Socket::new(&self.0, port))
+    }
+
+    pub(super) fn address(&self) -> NodeAddr {
+        self.0.with(|stack, _| stack.own_node())
+    }
+
+    pub(super) fn peers(&self) -> Vec<PeerInfo> {
+        self.0.with(|stack, _| stack.nodes())
+    }
+
+    pub(super) fn links(&self) -> Vec<LinkInfo> {
+        self.0.with(|stack, _| stack.links())
+    }
+
+    pub(super) fn bindings(&self) -> Vec<Binding> {
+        self.0.with(|stack, _| stack.bindings())
+    }
+
+    pub(super) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
+        self.0.with(|stack, _| stack.lookup(service, NodeAddr::NONE))
+    }
+
+    pub(super) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
+        let result = self.0.with(|stack, now| stack.set_link(now, name, property));
+        result.map_err(|e| match e {
+            PropertyError::Range { what, range } => Error::OutOfRange { what, remedy: range },
+            PropertyError::NoLink(name) => Error::NoSuchLink(name),
+        })
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+}
+
+impl Socket {
+    fn new(node: &utipc_node::Node, port: u32) -> Self {
+        Self { node: node.clone(), port, slot: node.slot(port) }
+    }
+
+    pub(super) fn port(&self) -> u32 {
+        self.port
+    }
+
+    pub(super) fn peer(&self) -> Option<PortId> {
+        self.look(Endpoint::peer).flatten()
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.look(Endpoint::state).unwrap_or(State::Disconnecting)
+    }
+
+    pub(super) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
+        self.node
+            .with(|stack, now| stack.bind(now, self.port, range, scope))
+            .map_err(|why| Error::Bind { range, why })
+    }
+
+    pub(super) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
+        self.node.with(|stack, now| stack.unbind(now, self.port, which)).map_err(Error::Unbind)
+    }
+
+    pub(super) fn listen(&self) -> Result<()> {
+        self.node.with(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
+    }
+
+    pub(super) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
+        let accepted = self.block(Want::Read, wait, |stack, now| match stack.accept(now, self.port) {
+            Err(AcceptError::WouldBlock) => None,
+            done => Some(done),
+        });
+        let accepted = accepted.transpose().map_err(Error::Accept)?;
+        Ok(accepted.map(|(port, peer)| (Self::new(&self.node, port), peer)))
+    }
+
+    pub(super) fn connect(&self, to: Option<Destination>) -> Result<()> {
+        self.node.with(|stack, now| stack.connect(now, self.port, to)).map_err(Error::Connect)
+    }
+
+    pub(super) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
+        let state = |stack: &Stack| stack.endpoint(self.port).map(Endpoint::state);
+        let connected = self.block(Want::Change, wait, |stack, _| match state(stack) {
+            Some(State::Connecting) => None,
+            Some(State::Established) => Some(Ok(())),
+            _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
+        });
+        connected.transpose().map_err(Error::Connect)
+    }
+
+    pub(super) fn shutdown(&self) -> Result<()> {
+        self.node.with(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
+    }
+
+    pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
+        self.node.with(|stack, now| stack.set_option(now, self.port, option, value)).map_err(Error::Option)
+    }
+
+    pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
+        let sent = self.block(Want::Write, wait, |stack, now| match stack.send(now, self.port, data, to) {
+            Err(SendError::WouldBlock) => None,
+            done => Some(done),
+        });
+        sent.transpose().map_err(|why| Error::Send { to, why })
+    }
+
+    pub(super) fn receive(
+        &self,
+        buffer: &mut [u8],
+        options: RecvOptions,
+        wait: Wait,
+    ) -> Result<Option<Received>> {
+        // A stream may have to collect more than one call yields.
+        let mut collected: Option<Received> = None;
+        let received = self.block(Want::Read, wait, |stack, now| {
+            let goal = stack.endpoint(self.port).map_or(1, |e| e.receive_goal(buffer.len(), options));
+            loop {
+                let done = collected.as_ref().map_or(0, |part| part.len);
+                match stack.recv(now, self.port, &mut buffer[done..], options) {
+                    Err(RecvError::WouldBlock) => return None,
+                    Err(why) => return Some(collected.take().ok_or(why)),
+                    Ok(part) => {
+                        let ended = part.len == 0 || options.peek;
+                        match &mut collected {
+                            Some(all) => all.len += part.len,
+                            None => collected = Some(part),
+                        }
+                        if ended || collected.as_ref().is_some_and(|all| all.len >= goal) {
+                            return collected.take().map(Ok);
+                        }
+                    }
+                }
+            }
+        });
+        // What was collected in time is better than nothing.
+        received.or_else(|| collected.take().map(Ok)).transpose().map_err(Error::Receive)
+    }
+
+    pub(super) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
+        let received = self.block(Want::Read, wait, |stack, now| {
+            // As large as what waits, and not so small that the call is refused.
+            let len = stack.endpoint(self.port).map_or(0, Endpoint::available).clamp(1, MAX_USER_DATA);
+            data.resize(len, 0);
+            match stack.recv(now, self.port, data, RecvOptions::default()) {
+                Err(RecvError::WouldBlock) => None,
+                done => Some(done),
+            }
+        });
+        let received = received.transpose().map_err(Error::Receive)?;
+        data.truncate(received.as_ref().map_or(0, |received| received.len));
+        Ok(received)
+    }
+
+    pub(super) fn wait_reason(&self) -> Option<WaitReason> {
+        self.look(Endpoint::wait_reason).flatten()
+    }
+
+    pub(super) fn stats(&self) -> SocketStats {
+        self.look(Endpoint::stats).unwrap_or_default()
+    }
+
+    pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        Ok(self.node.pollable(self.port, &self.slot)?.as_fd())
+    }
+
+    fn look<T>(&self, what: impl FnOnce(&Endpoint) -> T) -> Option<T> {
+        self.node.with(|stack, _| stack.endpoint(self.port).map(what))
+    }
+
+    fn block<T>(
+        &self,
+        want: Want,
+        wait: Wait,
+        attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
+    ) -> Option<T> {
+        self.node.block(&self.slot, want, wait, attempt)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.node.close(self.port);
+    }
+}

@@ -1,0 +1,180 @@
+//! The seam between the public API and what stands behind it: a node in this process, or a daemon's.
+//!
+//! Everything that differs between engines is here; sockets, connections and topology are written once on top of it.
+
+mod choice;
+mod daemon;
+mod embedded;
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use utipc_core::socket::{OptionValue, SocketOption, State};
+pub(crate) use utipc_node::Wait;
+
+pub(crate) use choice::Choice;
+pub use choice::Engine;
+
+use crate::{
+    Binding, Counters, Destination, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
+    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+};
+
+/// A node, wherever it runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    Embedded(embedded::Node),
+    Daemon(daemon::Node),
+}
+
+/// A socket of a node.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Embedded(embedded::Socket),
+    Daemon(daemon::Socket),
+}
+
+/// Calls the same method on whichever engine it is.
+macro_rules! either {
+    ($enum:ident, $value:expr, $engine:ident => $call:expr) => {
+        match $value {
+            $enum::Embedded($engine) => $call,
+            $enum::Daemon($engine) => $call,
+        }
+    };
+}
+
+impl Node {
+    pub(crate) fn embedded(node: utipc_node::Node) -> Self {
+        Self::Embedded(embedded::Node(node))
+    }
+
+    pub(crate) fn daemon(node: utipc_client::Node) -> Self {
+        Self::Daemon(daemon::Node(node))
+    }
+
+    /// Waits for the node's address.
+    pub(crate) fn wait_for_address(&self, limit: Duration) -> Result<()> {
+        either!(Node, self, node => node.wait_for_address(limit))
+    }
+
+    pub(crate) fn open(&self, kind: SocketKind) -> Result<Socket> {
+        match self {
+            Self::Embedded(node) => Ok(Socket::Embedded(node.open(kind)?)),
+            Self::Daemon(node) => Ok(Socket::Daemon(node.open(kind)?)),
+        }
+    }
+
+    pub(crate) fn address(&self) -> NodeAddr {
+        either!(Node, self, node => node.address())
+    }
+
+    pub(crate) fn peers(&self) -> Vec<PeerInfo> {
+        either!(Node, self, node => node.peers())
+    }
+
+    pub(crate) fn links(&self) -> Vec<LinkInfo> {
+        either!(Node, self, node => node.links())
+    }
+
+    pub(crate) fn bindings(&self) -> Vec<Binding> {
+        either!(Node, self, node => node.bindings())
+    }
+
+    pub(crate) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
+        either!(Node, self, node => node.lookup(service))
+    }
+
+    pub(crate) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
+        either!(Node, self, node => node.set_link(name, property))
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        either!(Node, self, node => node.counters())
+    }
+}
+
+impl Socket {
+    pub(crate) fn port(&self) -> u32 {
+        either!(Socket, self, socket => socket.port())
+    }
+
+    pub(crate) fn peer(&self) -> Option<PortId> {
+        either!(Socket, self, socket => socket.peer())
+    }
+
+    pub(crate) fn state(&self) -> State {
+        either!(Socket, self, socket => socket.state())
+    }
+
+    pub(crate) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
+        either!(Socket, self, socket => socket.bind(range, scope))
+    }
+
+    pub(crate) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
+        either!(Socket, self, socket => socket.unbind(which))
+    }
+
+    pub(crate) fn listen(&self) -> Result<()> {
+        either!(Socket, self, socket => socket.listen())
+    }
+
+    /// A socket for the next connection request, and who asked; `None` if there is none in time. So for all calls that
+    /// may wait.
+    pub(crate) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
+        Ok(match self {
+            Self::Embedded(socket) => socket.accept(wait)?.map(|(new, peer)| (Self::Embedded(new), peer)),
+            Self::Daemon(socket) => socket.accept(wait)?.map(|(new, peer)| (Self::Daemon(new), peer)),
+        })
+    }
+
+    /// Begins a connection, or sets the default destination.
+    pub(crate) fn connect(&self, to: Option<Destination>) -> Result<()> {
+        either!(Socket, self, socket => socket.connect(to))
+    }
+
+    /// Waits until a connection is set up.
+    pub(crate) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
+        either!(Socket, self, socket => socket.wait_connected(wait))
+    }
+
+    pub(crate) fn shutdown(&self) -> Result<()> {
+        either!(Socket, self, socket => socket.shutdown())
+    }
+
+    pub(crate) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
+        either!(Socket, self, socket => socket.set_option(option, value))
+    }
+
+    /// Bytes taken.
+    pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
+        either!(Socket, self, socket => socket.send(data, to, wait))
+    }
+
+    /// Receives into memory of the caller's.
+    pub(crate) fn receive(
+        &self,
+        buffer: &mut [u8],
+        options: RecvOptions,
+        wait: Wait,
+    ) -> Result<Option<Received>> {
+        either!(Socket, self, socket => socket.receive(buffer, options, wait))
+    }
+
+    /// Receives one message (of a stream: what is there) into memory that is made as large as needed.
+    pub(crate) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
+        either!(Socket, self, socket => socket.receive_whole(data, wait))
+    }
+
+    pub(crate) fn wait_reason(&self) -> Option<WaitReason> {
+        either!(Socket, self, socket => socket.wait_reason())
+    }
+
+    pub(crate) fn stats(&self) -> SocketStats {
+        either!(Socket, self, socket => socket.stats())
+    }
+
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        either!(Socket, self, socket => socket.descriptor())
+    }
+}

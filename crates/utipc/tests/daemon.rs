@@ -1,0 +1,179 @@
+//! What only a daemon can do to its applications: be absent, refuse, die, and be followed by the next one.
+
+mod common;
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use common::{Home, LIMIT};
+use utipc::{Engine, Error, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
+use utipc_core::config::StackConfig;
+use utipc_node::NodeConfig;
+use utipc_node::daemon::{Daemon, DaemonConfig};
+
+const SERVICE: ServiceAddress = ServiceAddress::new(5000, 1);
+
+fn start(socket: &Path, change: impl FnOnce(&mut DaemonConfig)) -> Daemon {
+    let stack = StackConfig { address: Some(NodeAddr(5)), ..StackConfig::default() };
+    let node = NodeConfig { stack, ..NodeConfig::default() };
+    let mut config = DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() };
+    change(&mut config);
+    Daemon::start(config).unwrap()
+}
+
+fn attach(socket: &Path) -> Node {
+    Node::builder().daemon_at(socket).start().unwrap()
+}
+
+fn has_died(error: &Error) -> bool {
+    matches!(error, Error::DaemonDied { .. })
+}
+
+#[test]
+fn two_attachments_of_one_daemon_are_one_node() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let _daemon = start(&path, |_| {});
+    let (red, blue) = (attach(&path), attach(&path));
+    assert_eq!((red.address(), blue.address()), (NodeAddr(5), NodeAddr(5)));
+    let server = red.rdm().unwrap();
+    server.bind(SERVICE, Scope::Node).unwrap();
+    assert_eq!(blue.lookup(SERVICE), Some(server.port()));
+    let client = blue.rdm().unwrap();
+    client.send_to(b"hello", SERVICE).unwrap();
+    assert_eq!(server.receive().unwrap().source, client.port());
+    assert!(blue.bindings().iter().any(|binding| binding.port == server.port()));
+    // A socket that is dropped is closed: its name goes with it.
+    drop(server);
+    assert_eq!(blue.lookup(SERVICE), None);
+}
+
+#[test]
+fn every_call_ends_when_the_daemon_does_and_new_sockets_use_the_next_one() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let daemon = start(&path, |_| {});
+    let node = attach(&path);
+    let idle = node.rdm().unwrap();
+    let listener = node.listen(SocketKind::Stream, SERVICE).unwrap();
+    let waiting = node.rdm().unwrap();
+    let (tell, told) = mpsc::channel();
+    let receiver = thread::spawn(move || {
+        tell.send(()).unwrap();
+        (waiting.receive().unwrap_err(), waiting)
+    });
+    let acceptor = thread::spawn(move || listener.accept().unwrap_err());
+    told.recv().unwrap();
+    daemon.stop();
+    let (error, waiting) = receiver.join().unwrap();
+    assert!(has_died(&error), "{error}");
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    assert!(has_died(&acceptor.join().unwrap()));
+    assert!(has_died(&idle.send_to(b"x", SERVICE).unwrap_err()));
+    assert!(node.bindings().is_empty() && node.lookup(SERVICE).is_none());
+    // Nobody is there yet.
+    assert!(matches!(node.rdm().unwrap_err(), Error::Daemon(_)));
+
+    let _next = start(&path, |_| {});
+    let fresh = node.rdm().unwrap();
+    fresh.bind(SERVICE, Scope::Node).unwrap();
+    node.rdm().unwrap().send_to(b"again", SERVICE).unwrap();
+    assert_eq!(fresh.receive().unwrap().data, b"again");
+    // What died stays dead.
+    for dead in [&idle, &waiting] {
+        assert!(has_died(&dead.receive().unwrap_err()));
+    }
+}
+
+#[test]
+fn a_socket_that_is_opened_between_two_daemons_waits_for_the_next_one() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let daemon = start(&path, |_| {});
+    let node = attach(&path);
+    daemon.stop();
+    // It tries for about a second, again and again if need be.
+    let opened = thread::spawn(move || {
+        loop {
+            match node.rdm() {
+                Ok(socket) => return socket,
+                Err(error) => assert!(matches!(&error, Error::Daemon(why) if why.is_absent()), "{error}"),
+            }
+        }
+    });
+    let _next = start(&path, |_| {});
+    let socket: Socket = opened.join().unwrap();
+    socket.bind(SERVICE, Scope::Node).unwrap();
+}
+
+#[test]
+fn auto_takes_the_daemon_unless_there_is_none_or_the_program_wants_its_own_node() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let auto = || Node::builder().engine(Engine::Auto).daemon_at(&path);
+    let daemon = start(&path, |_| {});
+    let hosted = auto().start().unwrap();
+    assert_eq!(hosted.address(), NodeAddr(5));
+    let own = auto().isolated().address(NodeAddr(6)).start().unwrap();
+    assert_eq!(own.address(), NodeAddr(6));
+    assert!(daemon.counters().attached == 1);
+    daemon.stop();
+    let absent = Node::builder().engine(Engine::Daemon).daemon_at(&path).start().unwrap_err();
+    assert!(absent.to_string().contains("utipcd"), "{absent}");
+    let refused = Node::builder().daemon_at(&path).isolated().start().unwrap_err();
+    assert!(matches!(refused, Error::Engine { engine: Engine::Daemon, .. }), "{refused}");
+}
+
+#[test]
+fn limits_are_told_by_name() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let _daemon = start(&path, |config| {
+        config.limits.sockets_per_attachment = 2;
+        config.limits.attachments_per_user = 1;
+        config.limits.attachments = 1;
+        config.limits.bindings_per_attachment = 1;
+    });
+    let node = attach(&path);
+    let _first = node.rdm().unwrap();
+    let second = node.rdm().unwrap();
+    let error = node.rdm().unwrap_err();
+    assert!(error.to_string().contains("2 sockets"), "{error}");
+    second.bind(SERVICE, Scope::Node).unwrap();
+    assert_eq!(second.bind(ServiceRange::new(6000, 0, 9), Scope::Node).unwrap_err().errno(), 98);
+    let error = Node::builder().daemon_at(&path).start().unwrap_err();
+    assert_eq!(error.errno(), 13, "{error}");
+}
+
+#[test]
+fn threads_of_one_process_wait_side_by_side() {
+    const THREADS: u32 = 6;
+    const ROUNDS: u32 = 200;
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let _daemon = start(&path, |_| {});
+    let node = attach(&path);
+    let clients = attach(&path);
+    thread::scope(|scope| {
+        for instance in 1..=THREADS {
+            let service = ServiceAddress::new(5001, instance);
+            let server = node.rdm().unwrap();
+            server.bind(service, Scope::Node).unwrap();
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    let request = server.receive().unwrap();
+                    server.send_to(&request.data, request.source).unwrap();
+                }
+            });
+            let client = clients.rdm().unwrap();
+            client.set_receive_timeout(Some(LIMIT));
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    client.send_to(&round.to_be_bytes(), service).unwrap();
+                    assert_eq!(client.receive().unwrap().data, round.to_be_bytes());
+                }
+            });
+        }
+    });
+}
