@@ -30,8 +30,8 @@ pub enum Notice {
     },
     /// The node has its address.
     Address(NodeAddr),
-    /// There is a lane between a socket of this attachment and another local socket. A reader reads it after OPEN; a
-    /// writer writes SWITCH first, except on a connection (`open`), whose lanes are there before its first message.
+    /// There is a lane between a socket of this attachment and another local socket. A writer uses it from the reply on
+    /// with which this came; a reader once it is open.
     Lane {
         /// Own socket.
         port: u32,
@@ -41,7 +41,7 @@ pub enum Notice {
         lane: LaneId,
         /// Which end.
         end: LaneEnd,
-        /// No markers needed.
+        /// The reader's node holds no message for it: it may read at once; else after [`Notice::LaneOpen`].
         open: bool,
     },
     /// The other end of a lane is gone (closed, dead or hosted): a writer stops and goes by the node, a reader reads to
@@ -62,5 +62,12 @@ pub enum Notice {
     Share {
         /// The socket.
         port: u32,
+    },
+    /// Every message that was at the node before a lane was made has been received: the lane may be read.
+    LaneOpen {
+        /// Own socket, the reader.
+        port: u32,
+        /// The lane.
+        lane: LaneId,
     },
 }

@@ -48,6 +48,12 @@ pub enum Reply {
     Sockets(Vec<(u32, SocketView)>),
     /// As printed JSON, like `Peers`.
     Counters(Vec<u8>),
+    /// A message was sent, `bytes` of it; except to these local sockets, to which the sender has lanes: their copies are
+    /// its own to send.
+    Sent {
+        bytes: u32,
+        lanes: Vec<u32>,
+    },
 }
 
 /// Why a command was not done.

@@ -33,7 +33,8 @@ pub enum Request {
     SetOption { port: u32, option: SocketOption, value: OptionValue },
     /// Reads an option: [`crate::Reply::Number`].
     GetOption { port: u32, option: SocketOption },
-    /// Sends the payload as one message: [`crate::Reply::Number`], the bytes taken. The plain way of hosted sockets.
+    /// Sends the payload as one message: [`crate::Reply::Sent`]. The plain way of hosted sockets; on a connection that has
+    /// a lane it would block.
     Send { port: u32, to: Option<Destination> },
     /// Receives: [`crate::Reply::Received`] with the data as payload.
     Receive { port: u32, room: u32, options: RecvOptions },
@@ -56,13 +57,14 @@ pub enum Request {
     Lend { port: u32 },
     /// The arena of a pair that a notice named: [`crate::Reply::Pair`] with one descriptor.
     FetchPair { pair: PairId },
-    /// A lane from `port` to another local socket, whose first message has gone by the node: the answer is a notice,
-    /// or nothing if the other socket takes none.
+    /// A lane from `port` to another local socket, whose first message has gone by the node. If the other socket takes
+    /// one, its notice comes with the reply, and all messages from then on use it.
     WantLane { port: u32, to: u32 },
     /// A larger ring for a lane that this attachment writes, 2^`log2` bytes; importance of the message that needs it.
     /// Done, or [`crate::Failure::Overload`].
     Grow { lane: LaneId, log2: u8, importance: u8 },
-    /// A lane was read to its END record: its slot may be used again.
+    /// This end of a lane is done with it (read to its end; or will not write any more). When both are, the slot may be
+    /// used again.
     LaneDone { lane: LaneId },
     /// A receiver polls its descriptor: tell it that `port` has something to read.
     Wake { port: u32 },
@@ -89,4 +91,6 @@ pub enum Request {
     Counters,
     /// Nothing but the notices that wait: [`crate::Reply::Done`].
     Notices,
+    /// A lane holds what no honest process writes: it is ended, and a connection on it aborted.
+    Report { lane: LaneId },
 }

@@ -191,7 +191,7 @@ impl Socket {
         let request = Request::Send { port: self.port, to };
         self.block(wait, || {
             let sent = unless_blocked(self.attachment.call(&request, data, |reply, _| match reply {
-                Reply::Number(bytes) => Some((bytes as usize).min(data.len())),
+                Reply::Number(bytes) | Reply::Sent { bytes, .. } => Some((bytes as usize).min(data.len())),
                 _ => None,
             }));
             if matches!(sent, Ok(None)) {
