@@ -17,7 +17,7 @@ mod types;
 
 pub use codec::{BadMessage, MAX_PACKET, decode, encode};
 pub use greeting::{Greeting, Hello, NEWEST, OLDEST, Refusal, Welcome, agree};
-pub use lanes::{LaneEnd, LaneId, MarkWords, NODE_PAIR, PairId};
+pub use lanes::{LaneEnd, LaneId, PairId};
 pub use notice::{Envelope, Notice};
 pub use reply::{Failure, Reply};
 pub use request::Request;

@@ -30,8 +30,8 @@ pub enum Notice {
     },
     /// The node has its address.
     Address(NodeAddr),
-    /// There is a lane between a socket of this attachment and another local socket. A writer uses it from the reply on
-    /// with which this came; a reader once it is open.
+    /// There is a lane between a socket of this attachment and another local socket. A writer uses it for every message
+    /// to that socket from now on; a reader gets the notice when it may read: what came another way has been received.
     Lane {
         /// Own socket.
         port: u32,
@@ -41,11 +41,9 @@ pub enum Notice {
         lane: LaneId,
         /// Which end.
         end: LaneEnd,
-        /// The reader's node holds no message for it: it may read at once; else after [`Notice::LaneOpen`].
-        open: bool,
     },
-    /// The other end of a lane is gone (closed, dead or hosted): a writer stops and goes by the node, a reader reads to
-    /// the last whole record.
+    /// The other end of a lane is done with it (closed, dead or hosted). A writer goes by the node from now on; a reader
+    /// reads to the end. Then [`crate::Request::LaneDone`].
     LaneOver {
         /// Own socket.
         port: u32,
@@ -56,18 +54,11 @@ pub enum Notice {
         /// The other socket is gone: messages to it come back.
         gone: bool,
     },
-    /// Nobody is at the other side of a pair any more: unmap its arena when its lanes are over.
+    /// A pair has no lanes any more, or nobody at the other side: unmap its arena.
     PairOver(PairId),
     /// Another process holds the socket too: give its data path back ([`crate::Request::MakeHosted`]).
     Share {
         /// The socket.
         port: u32,
-    },
-    /// Every message that was at the node before a lane was made has been received: the lane may be read.
-    LaneOpen {
-        /// Own socket, the reader.
-        port: u32,
-        /// The lane.
-        lane: LaneId,
     },
 }

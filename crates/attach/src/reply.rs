@@ -7,7 +7,6 @@ use utipc_core::socket::{
     AcceptError, BindError, ConnectError, OptionError, Received, RecvError, SendError, StateError,
 };
 
-use crate::lanes::PairId;
 use crate::types::{BindingPage, NodeEntry, SocketView};
 
 /// The answer to a [`crate::Request`]. New ones are added at the end.
@@ -27,16 +26,17 @@ pub enum Reply {
         peer: PortId,
     },
     Number(u32),
+    /// Bytes that were taken; and the local sockets that the message was for, to which lanes lead: it has not gone there.
+    /// The process writes it into these lanes itself; an anycast has then gone nowhere else.
+    Sent {
+        bytes: u32,
+        lanes: Vec<u32>,
+    },
     Received(Received),
     Socket(Box<SocketView>),
     Error(Option<ConnectError>),
     Claimed {
         port: u32,
-    },
-    /// `side` of the arena that is this attachment's.
-    Pair {
-        pair: PairId,
-        side: u8,
     },
     Found(Option<PortId>),
     Node(NodeEntry),
@@ -48,12 +48,6 @@ pub enum Reply {
     Sockets(Vec<(u32, SocketView)>),
     /// As printed JSON, like `Peers`.
     Counters(Vec<u8>),
-    /// A message was sent, `bytes` of it; except to these local sockets, to which the sender has lanes: their copies are
-    /// its own to send.
-    Sent {
-        bytes: u32,
-        lanes: Vec<u32>,
-    },
 }
 
 /// Why a command was not done.

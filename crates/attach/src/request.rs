@@ -5,7 +5,7 @@ use utipc_core::LinkProperty;
 use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, SocketOption};
 
-use crate::lanes::{LaneId, PairId};
+use crate::lanes::{LaneEnd, LaneId, PairId};
 
 /// One command. Each names a socket of the attachment by its port number; any other gets [`crate::Failure::NoSocket`].
 /// New ones are added at the end: the order is the encoding.
@@ -33,8 +33,8 @@ pub enum Request {
     SetOption { port: u32, option: SocketOption, value: OptionValue },
     /// Reads an option: [`crate::Reply::Number`].
     GetOption { port: u32, option: SocketOption },
-    /// Sends the payload as one message: [`crate::Reply::Sent`]. The plain way of hosted sockets; on a connection that has
-    /// a lane it would block.
+    /// Sends the payload as one message, wherever no lane leads: [`crate::Reply::Sent`]. Would-block on a connection with
+    /// a lane.
     Send { port: u32, to: Option<Destination> },
     /// Receives: [`crate::Reply::Received`] with the data as payload.
     Receive { port: u32, room: u32, options: RecvOptions },
@@ -51,23 +51,27 @@ pub enum Request {
     /// [`crate::Reply::Claimed`]. The number of the descriptor's inode finds the socket, the nonce shows that the
     /// process holds it.
     Claim { inode: u64, nonce: u64 },
-    /// Gives the data path of a socket back (before a fork), for good or until `Lend`.
-    MakeHosted { port: u32 },
+    /// Gives the data path of a socket back (before a fork), for good or until `Lend`: its lanes end. Of the message at the
+    /// front of lane `partly.0` the application has read `partly.1` bytes.
+    MakeHosted { port: u32, partly: Option<(LaneId, u32)> },
     /// Asks for the data path of a socket that only this attachment holds.
     Lend { port: u32 },
-    /// The arena of a pair that a notice named: [`crate::Reply::Pair`] with one descriptor.
+    /// The arena of a pair that a notice named: [`crate::Reply::Done`] with one descriptor.
     FetchPair { pair: PairId },
-    /// A lane from `port` to another local socket, whose first message has gone by the node. If the other socket takes
-    /// one, its notice comes with the reply, and all messages from then on use it.
+    /// A lane from `port` to another local socket: done, with the notice on the same reply; or [`crate::Failure::State`] if
+    /// the other socket takes none.
     WantLane { port: u32, to: u32 },
     /// A larger ring for a lane that this attachment writes, 2^`log2` bytes; importance of the message that needs it.
     /// Done, or [`crate::Failure::Overload`].
     Grow { lane: LaneId, log2: u8, importance: u8 },
-    /// This end of a lane is done with it (read to its end; or will not write any more). When both are, the slot may be
-    /// used again.
-    LaneDone { lane: LaneId },
-    /// A receiver polls its descriptor: tell it that `port` has something to read.
-    Wake { port: u32 },
+    /// This end of a lane will not be used any more: it was read to its end, or its writer has stopped after
+    /// [`crate::Notice::LaneOver`]. A writer may use its rings again when it has the answer.
+    LaneDone { lane: LaneId, end: LaneEnd },
+    /// A lane holds what cannot be: it ends, and so does the connection that it belongs to.
+    Report { lane: LaneId },
+    /// A receiver polls its descriptor: tell it that its socket has something to read in a lane that this attachment
+    /// writes, or room in one that it reads.
+    Wake { lane: LaneId },
     /// Where an anycast would go: [`crate::Reply::Found`].
     Lookup { to: ServiceAddr, domain: NodeAddr },
     /// The node itself: [`crate::Reply::Node`].
@@ -91,6 +95,4 @@ pub enum Request {
     Counters,
     /// Nothing but the notices that wait: [`crate::Reply::Done`].
     Notices,
-    /// A lane holds what no honest process writes: it is ended, and a connection on it aborted.
-    Report { lane: LaneId },
 }

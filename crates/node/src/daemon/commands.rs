@@ -80,7 +80,7 @@ impl Hub {
                 if sent == Err(SendError::WouldBlock) {
                     self.holding(port, |h| h.seen.writable = false);
                 }
-                sent.map(|n| Reply::Number(n as u32)).map_err(Failure::Send)
+                sent.map(|n| Reply::Sent { bytes: n as u32, lanes: Vec::new() }).map_err(Failure::Send)
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
             Request::Look { port } => self.look(id, port),

@@ -153,7 +153,7 @@ impl Client {
 
     pub(crate) fn send(&mut self, port: u32, to: Option<Destination>, data: &[u8]) -> Result<u32, Failure> {
         match self.try_call(&Request::Send { port, to }, data).unwrap().0 {
-            Reply::Number(n) => Ok(n),
+            Reply::Sent { bytes, .. } => Ok(bytes),
             Reply::Failed(failure) => Err(failure),
             other => panic!("{other:?}"),
         }
