@@ -25,10 +25,7 @@ enum Command {
     /// Show two nodes that find each other, exchange messages and watch services come and go.
     Demo(demo::Options),
     /// Measure latency, throughput and more, beside TCP in the same run.
-    Bench(bench::Options),
-    /// One end of a measurement, started by `bench`.
-    #[command(hide = true)]
-    BenchPeer(bench::peer::Job),
+    Bench(Box<bench::Options>),
 }
 
 fn main() -> ExitCode {
@@ -38,7 +35,6 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::BenchPeer(job) => bench::peer::run(&job),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What outsiders rely on: the demo's last line, the shape of the measurements, the manners of errors.
+//! What outsiders rely on: the demo's last line, the manners of errors.
 
 use std::process::{Command, Output};
 
@@ -28,42 +28,6 @@ fn the_demo_tells_the_whole_story_and_ends_well() {
         "I am alone",
     ] {
         assert!(story.contains(part), "the demo does not say {part:?}: {story}");
-    }
-}
-
-#[test]
-fn measurements_have_the_promised_shape() {
-    for test in ["latency", "throughput"] {
-        let arguments = [
-            "bench",
-            test,
-            "--scope",
-            "intra",
-            "--runs",
-            "1",
-            "--messages",
-            "200",
-            "--size",
-            "100",
-            "--json",
-        ];
-        let output = utipc(&arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let lines: Vec<serde_json::Value> =
-            text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let transports: Vec<_> = lines.iter().map(|line| line["transport"].as_str().unwrap()).collect();
-        assert_eq!(transports, ["utipc", "tcp"]);
-        for line in lines {
-            assert_eq!((line["test"].as_str(), line["scope"].as_str()), (Some(test), Some("intra")));
-            assert_eq!((line["size"].as_u64(), line["messages"].as_u64()), (Some(100), Some(200)));
-            assert!(line["elapsed_s"].as_f64().unwrap() > 0.0);
-            assert!(line["cpu_s"]["tx"].is_number() && line["cpu_s"]["rx"].is_number());
-            if test == "latency" {
-                assert!(line["rtt_us"]["p50"].as_f64().unwrap() > 0.0);
-            } else {
-                assert!(line["msgs_per_s"].as_f64().unwrap() > 0.0);
-            }
-        }
     }
 }
 

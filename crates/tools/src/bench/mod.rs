@@ -1,18 +1,35 @@
-//! `utipc bench`: measurements beside TCP, in turn, in one run, so that ratios hold on a noisy machine.
+//! `utipc bench`: measurements beside TCP and others, in turn, in one run, so that ratios hold on a noisy machine.
 
+mod channel;
+mod daemon;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx;
+mod job;
+mod library;
 mod node;
-pub(crate) mod peer;
+mod offload;
+mod options;
+mod party;
+mod peer;
 mod place;
+mod plot;
 mod report;
-mod tcp;
-mod transport;
+mod run;
+mod single;
+mod sockets;
+mod stats;
+mod table;
+mod traffic;
+mod wire;
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::{Result, bail, ensure};
+use clap::{Args, Subcommand};
 
-use peer::{Job, Outcome, Role, Test};
+use job::{Job, Role, Test};
+use options::Traffic;
+use party::{Engine, Kind, Mode, Party, Scope, Transport};
 use place::Place;
-use report::{Line, Measured};
+use run::{Case, Line, Name};
 
 /// Options of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -23,153 +40,141 @@ pub(crate) struct Options {
 
 #[derive(Clone, Debug, Subcommand)]
 enum What {
-    /// Round-trip time of one message at a time.
+    /// Round-trip time of one message at a time; with --rate, of requests by schedule.
     Latency(Traffic),
-    /// Messages and bits per second in one direction.
+    /// Messages and bits per second in one direction, counted at the receiver.
     Throughput(Traffic),
+    /// Processor time of 25 Mbit/s of 1 KB messages.
+    Cpu(Traffic),
+    /// One sender, several receivers.
+    Multicast(Traffic),
+    /// Several pairs of processes at once.
+    Pairs(Traffic),
+    /// Throughput against the size of the writes, around the borders of packets.
+    Sizes(Traffic),
+    /// Latency and throughput at all sizes of TIPC's slides.
+    All(Traffic),
     /// A node by itself: time to a link, memory when idle, lookup among 100,000 bindings.
     Node(node::Options),
-}
-
-#[derive(Clone, Debug, Args)]
-struct Traffic {
-    /// inter: between two network namespaces (needs root); intra: over the loopback interface. Default: inter for root.
-    #[arg(long, value_enum)]
-    scope: Option<Scope>,
-    /// What to compare.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["utipc", "tcp"])]
-    transport: Vec<Transport>,
-    /// Bytes in a message. Default: 64 for latency, 64,1000,66000 for throughput.
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=66000))]
-    size: Vec<u32>,
-    /// Messages per run. Default: 20000 round trips, or as many as make 200 MB but at most a million.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    messages: Option<u64>,
-    /// Runs of each transport and size, in turn; the table shows the median.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// parked: wait in the kernel; busy: poll without waiting.
-    #[arg(long, value_enum, default_value_t = Mode::Parked)]
-    mode: Mode,
-    /// One JSON object a line, for each run.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Where the two ends are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scope {
-    /// One network namespace.
-    Intra,
-    /// Two, joined by a pair of virtual Ethernet interfaces.
-    Inter,
-}
-
-/// What carries the messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
-    /// A SEQPACKET connection between two nodes over the UDP bearer.
-    Utipc,
-    /// A TCP connection, without Nagle for round trips.
-    Tcp,
-}
-
-/// How an end waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    /// In the kernel.
-    Parked,
-    /// It does not: it asks again and again.
-    Busy,
-}
-
-impl Transport {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Utipc => "utipc",
-            Self::Tcp => "tcp",
-        }
-    }
-}
-
-impl Mode {
-    /// The word of the report: what utipc calls parked is ordinary blocking for others.
-    fn name(self, transport: Transport) -> &'static str {
-        match (self, transport) {
-            (Self::Busy, _) => "busy",
-            (Self::Parked, Transport::Utipc) => "parked",
-            (Self::Parked, Transport::Tcp) => "blocking",
-        }
-    }
+    /// One end of a measurement, started by the others.
+    #[command(hide = true)]
+    Peer(peer::Options),
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.what {
-        What::Latency(traffic) => compare(Test::Latency, traffic),
-        What::Throughput(traffic) => compare(Test::Throughput, traffic),
+        What::Latency(traffic) => compare(traffic, &[Name::Latency]),
+        What::Throughput(traffic) => compare(traffic, &[Name::Throughput]),
+        What::Cpu(traffic) => compare(traffic, &[Name::Cpu]),
+        What::Multicast(traffic) => compare(traffic, &[Name::Multicast]),
+        What::Pairs(traffic) => compare(traffic, &[Name::Pairs]),
+        What::Sizes(traffic) => compare(traffic, &[Name::Sizes]),
+        What::All(traffic) => {
+            let mut traffic = traffic.clone();
+            if traffic.size.is_empty() {
+                traffic.size = options::SLIDES.to_vec();
+            }
+            if traffic.mode.is_empty() {
+                traffic.mode = vec![Mode::Busy, Mode::Adaptive, Mode::Parked];
+            }
+            compare(&traffic, &[Name::Latency, Name::Throughput])
+        }
         What::Node(options) => node::run(options),
+        What::Peer(options) => peer::run(options),
     }
 }
 
-/// Bytes of one throughput run by default.
-const DEFAULT_VOLUME: u64 = 200_000_000;
+/// The place for a command line.
+fn place_for(scope: Option<Scope>, engine: Engine) -> Result<Place> {
+    Place::new(scope.unwrap_or(Scope::Intra), engine)
+}
 
-fn messages(test: Test, size: u32) -> u64 {
-    match test {
-        Test::Latency => 20_000,
-        _ => (DEFAULT_VOLUME / u64::from(size)).clamp(1_000, 1_000_000),
+/// Measures and shows all that `options` name, one table for each of `names`.
+fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
+    let place = place_for(options.scope, options.engine)?;
+    if options.no_offloads {
+        place.offloads_off(&run::job(Test::OffloadsOff, Party::TCP, 1))?;
+    }
+    let mut all = Vec::new();
+    for &name in names {
+        let groups = groups(options, name, &place)?;
+        let lines = run::compare(&place, &groups, options.rounds, |line: &Line| {
+            if options.json {
+                println!("{}", line.to_json());
+            }
+        })?;
+        if !options.json {
+            table::print(&lines);
+            if options.histogram {
+                table::print_histograms(&lines);
+            }
+            if name == Name::Sizes {
+                options::print_borders(&lines);
+            }
+        }
+        all.extend(lines);
+    }
+    match &options.plot {
+        Some(path) => plot::write(path, &all),
+        None => Ok(()),
     }
 }
 
-fn compare(test: Test, options: &Traffic) -> Result<()> {
-    let place = Place::new(options.scope)?;
-    let sizes = match (test, options.size.as_slice()) {
-        (Test::Latency, []) => vec![64],
-        (_, []) => vec![64, 1000, 66_000],
+/// The cases of a table: those of one group are compared with each other.
+fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>> {
+    let parties = parties(options, name, place.scope())?;
+    let sizes = match (name, options.size.as_slice()) {
+        (Name::Sizes, []) => options::write_sizes(fragment(options, place)?),
+        (_, []) => options::sizes(name).to_vec(),
         (_, given) => given.to_vec(),
     };
-    let mut lines = Vec::new();
-    for size in sizes {
-        for run in 0..options.runs {
-            // In turn, and the other way round in every second run: no transport always has the warm machine.
-            let mut order = options.transport.clone();
-            if run % 2 == 1 {
-                order.reverse();
-            }
-            for transport in order {
-                let messages = options.messages.unwrap_or_else(|| messages(test, size));
-                let job = Job::new(test, transport, options.mode, size, messages);
-                let measured = measure(&place, &job)
-                    .with_context(|| format!("measure {} with messages of {size} bytes", transport.name()))?;
-                let line = Line::new(&job, place.scope(), measured);
-                if options.json {
-                    println!("{}", line.to_json());
-                }
-                lines.push(line);
-            }
+    let connections = if options.connections.is_empty() { vec![1] } else { options.connections.clone() };
+    let mut groups = Vec::new();
+    for &size in &sizes {
+        for &connections in &connections {
+            let fits = |party: &&Party| size <= party.transport.largest();
+            let case = |party: &Party| options.case(name, *party, size, connections);
+            groups.push(parties.iter().filter(fits).map(case).collect());
         }
     }
-    if !options.json {
-        println!("{}", place.describe());
-        report::table(test, &lines);
-    }
-    Ok(())
+    Ok(groups)
 }
 
-/// Runs both ends of `job` and puts their results together.
-fn measure(place: &Place, job: &Job) -> Result<Measured> {
-    let mut server = place.start(&job.clone().with_role(Role::Serve))?;
-    server.wait_ready()?;
-    let client = place.start(&job.clone().with_role(Role::Drive))?.finish()?;
-    let served = server.finish()?;
-    match client {
-        Outcome::Ok { elapsed_s, rtt_us, cpu_s } => {
-            let served = match served {
-                Outcome::Ok { cpu_s, .. } => cpu_s,
-                Outcome::Failed { error } => bail!("server: {error}"),
-            };
-            Ok(Measured { elapsed_s, rtt_us, cpu_tx: cpu_s, cpu_rx: served })
+/// Who is compared. Who is not there is named on standard error, a line each; without a list, only who is there counts.
+fn parties(options: &Traffic, name: Name, scope: Scope) -> Result<Vec<Party>> {
+    let transports = options::transports(&options.transport, name);
+    let mut present = Vec::new();
+    for transport in transports {
+        match transport.obstacle(scope).or_else(|| options::unfit(transport, name)) {
+            None => present.push(transport),
+            Some(why) => eprintln!("{}: not there: {why}", transport.name()),
         }
-        Outcome::Failed { error } => bail!("client: {error}"),
+    }
+    ensure!(!present.is_empty(), "choose transports: none of those asked for is there (add tcp)");
+    let modes = if options.mode.is_empty() { vec![Mode::Adaptive] } else { options.mode.clone() };
+    let kinds = match (name, options.kind.as_slice()) {
+        (Name::Multicast, _) => vec![Kind::Rdm],
+        (Name::Sizes, []) => vec![Kind::Stream],
+        (_, []) => vec![Kind::Seqpacket],
+        (_, given) => given.to_vec(),
+    };
+    Ok(Party::all(&present, &modes, &kinds))
+}
+
+/// User bytes that fill a packet of the link.
+fn fragment(options: &Traffic, place: &Place) -> Result<u32> {
+    if let Some(bytes) = options.fragment {
+        return Ok(bytes);
+    }
+    let job = run::job(Test::LinkMtu, Party::new(Transport::Utipc, Mode::Parked, Kind::Stream), 1);
+    let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
+    server.wait_ready()?;
+    let mut client = place.start(&job)?;
+    client.wait_ready()?;
+    client.go()?;
+    let mtu = peer::value_of(&client.finish()?)? as u32;
+    match mtu.checked_sub(options::FRAGMENT_HEADERS) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => bail!("a link with packets of {mtu} bytes has no room (give --fragment)"),
     }
 }

@@ -2,25 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use utipc::{Change, Node, NodeAddr, Scope, ServiceAddress};
 
-use super::peer::{Job, LIMIT, Role, Test, say_ready};
+use super::job::{Job, LIMIT, Meet, Part, Role, Test};
+use super::party::{self, Engine};
+use super::peer::{Parent, value_of};
 use super::place::Place;
-use super::report::median;
-use super::{Mode, Transport, transport};
+use super::stats::median;
+use super::{library, run as running};
 
 /// Options of `bench node`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
     /// Where the two nodes of the link-up time are; as for `latency`.
     #[arg(long, value_enum)]
-    scope: Option<super::Scope>,
+    scope: Option<party::Scope>,
     /// How often each is measured; the median is shown.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
+    #[arg(long, alias = "runs", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
     /// Bindings in the table of the lookup time, half of them another node's; 131068 at most.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=131_068))]
     bindings: u32,
@@ -35,57 +37,63 @@ const LOOKUPS: u32 = 1_000_000;
 const MANY: u32 = 19_618;
 
 pub(super) fn run(options: &Options) -> Result<()> {
-    let place = Place::new(options.scope)?;
+    let place = super::place_for(options.scope, Engine::Embedded)?;
     let show = |test: &str, unit: &str, value: f64, text: &str| {
         if options.json {
             println!(
                 "{}",
-                json!({ "test": test, unit: (value * 1000.0).round() / 1000.0, "runs": options.runs })
+                json!({ "test": test, unit: (value * 1000.0).round() / 1000.0, "runs": options.rounds })
             );
         } else {
             println!("{text:<60} {value:>10.3} {unit}");
         }
     };
-    let links = repeat(options.runs, || link_up(&place)).context("measure the time to a link")?;
+    let links = repeat(options.rounds, || measure_link_up(&place)).context("measure the time to a link")?;
     show("link-up", "ms", links, "from the start of a node to its link (explicit addresses)");
-    let memory = repeat(options.runs, || idle_memory(&place)).context("measure the memory of a node")?;
+    let memory = repeat(options.rounds, || measure_memory(&place)).context("measure the memory of a node")?;
     show("idle-memory", "kib", memory, "resident memory that an idle node adds to its process");
-    let lookup = repeat(options.runs, || lookup(options.bindings)).context("measure the lookup time")?;
+    let lookup = repeat(options.rounds, || lookup(options.bindings)).context("measure the lookup time")?;
     let text = format!("one lookup among {} bindings of one service type", options.bindings);
     show("lookup", "ns", lookup, &text);
     Ok(())
 }
 
 fn repeat(runs: u32, mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
-    Ok(median((0..runs).map(|_| measure()).collect::<Result<Vec<f64>>>()?.into_iter()))
+    Ok(median((0..runs).map(|_| measure()).collect::<Result<Vec<f64>>>()?))
 }
 
-fn link_up(place: &Place) -> Result<f64> {
-    let job = Job::new(Test::Link, Transport::Utipc, Mode::Parked, 1, 1);
-    let mut server = place.start(&job.clone().with_role(Role::Serve))?;
+fn measure_link_up(place: &Place) -> Result<f64> {
+    let job = running::job(Test::LinkUp, party::Party::TCP, 1);
+    let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     server.wait_ready()?;
-    let answer = place.start(&job.with_role(Role::Drive))?.answer()?;
-    server.answer()?;
-    answer["ms"].as_f64().context("read the link-up time")
+    let mut client = place.start(&job)?;
+    client.wait_ready()?;
+    client.go()?;
+    value_of(&client.finish()?)
 }
 
-/// One end of [`link_up`], in its process.
-pub(super) fn link(job: &Job) -> Result<Value> {
+/// One end of [`measure_link_up`], in its process. The value is in milliseconds.
+pub(super) fn link_up(job: &Job, parent: &Parent) -> Result<Part> {
     if job.role == Role::Serve {
-        let node = transport::node(job).context("start a node")?;
-        say_ready()?;
+        let node = library::node(job).context("start a node")?;
+        parent.ready(Meet::default())?;
         wait_for_link(&node)?;
-        // The other end hears of the link by our answer; it leaves first.
-        let deadline = Instant::now() + LIMIT;
-        while node.links().iter().any(|link| link.up) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        return Ok(json!({}));
+        outstay(&node);
+        return Ok(Part::default());
     }
+    parent.ready_to_go()?;
     let start = Instant::now();
-    let node = transport::node(job).context("start a node")?;
+    let node = library::node(job).context("start a node")?;
     wait_for_link(&node)?;
-    Ok(json!({ "ms": start.elapsed().as_secs_f64() * 1e3 }))
+    Ok(Part { value: Some(start.elapsed().as_secs_f64() * 1e3), ..Part::default() })
+}
+
+/// Keeps the link until the other end, which hears of it by our answer, has left.
+fn outstay(node: &Node) {
+    let deadline = Instant::now() + LIMIT;
+    while node.links().iter().any(|link| link.up) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn wait_for_link(node: &Node) -> Result<()> {
@@ -96,27 +104,41 @@ fn wait_for_link(node: &Node) -> Result<()> {
             return Ok(());
         }
     }
-    anyhow::bail!("no link within {LIMIT:?}")
+    bail!("no link within {LIMIT:?}")
 }
 
-fn idle_memory(place: &Place) -> Result<f64> {
-    let job = Job::new(Test::Idle, Transport::Utipc, Mode::Parked, 1, 1);
-    let answer = place.start(&job)?.answer()?;
-    answer["kib"].as_f64().context("read the memory")
+/// The packet size of the link between the two ends, bytes: the client's answer.
+pub(super) fn link_mtu(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = library::node(job).context("start a node")?;
+    if job.role == Role::Serve {
+        parent.ready(Meet::default())?;
+        wait_for_link(&node)?;
+        outstay(&node);
+        return Ok(Part::default());
+    }
+    parent.ready_to_go()?;
+    wait_for_link(&node)?;
+    let mtu = library::link_mtu(&node).context("read the packet size of the link")?;
+    Ok(Part { value: Some(f64::from(mtu)), ..Part::default() })
 }
 
-/// The process of [`idle_memory`].
-pub(super) fn idle(_: &Job) -> Result<Value> {
-    let before = resident_kib()?;
+fn measure_memory(place: &Place) -> Result<f64> {
+    value_of(&place.start(&running::job(Test::IdleMemory, party::Party::TCP, 1))?.finish()?)
+}
+
+/// The process of [`measure_memory`]. The value is in KiB.
+pub(super) fn idle_memory() -> Result<Part> {
+    let before = resident_kib("self")?;
     let node = Node::builder().cluster(9619).start().context("start a node")?;
     std::thread::sleep(Duration::from_millis(300));
-    let after = resident_kib()?;
+    let after = resident_kib("self")?;
     drop(node);
-    Ok(json!({ "kib": after.saturating_sub(before) }))
+    Ok(Part { value: Some(after.saturating_sub(before) as f64), ..Part::default() })
 }
 
-fn resident_kib() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("read the own memory use")?;
+/// Resident memory of a process, by number or "self", KiB.
+pub(super) fn resident_kib(process: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).context("read a memory use")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("find VmRSS")?;
     line.trim().trim_end_matches("kB").trim().parse().context("read VmRSS")
 }

@@ -1,230 +1,166 @@
-//! One end of a measurement, in a process of its own.
+//! One end of a measurement, in a process of its own: told what to do by its argument, started and ended by its
+//! standard input, which is also how it notices that its parent is gone.
 
-use std::io::Write;
-use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
-use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::transport::Channel;
-use super::{Mode, Transport};
+use super::job::{Job, Meet, Part, Role, Said, Test};
+use super::traffic::{self, Gauge};
+use super::{channel as ways, node, offload, single};
 
-/// What a process is to do.
+/// The argument of the hidden command.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Job {
-    #[arg(long, value_enum)]
-    pub(crate) test: Test,
-    #[arg(long, value_enum)]
-    pub(crate) transport: Transport,
-    #[arg(long, value_enum)]
-    pub(crate) mode: Mode,
-    #[arg(long, value_enum)]
-    pub(crate) role: Role,
-    #[arg(long)]
-    pub(crate) size: u32,
-    #[arg(long)]
-    pub(crate) messages: u64,
-    /// Own address.
-    #[arg(long)]
-    pub(crate) local: IpAddr,
-    /// The other end's.
-    #[arg(long)]
-    pub(crate) remote: IpAddr,
+pub(crate) struct Options {
+    /// The job, as JSON.
+    job: String,
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Test {
-    Latency,
-    Throughput,
-    /// Time from the start of a node to its first link.
-    Link,
-    /// Memory of a node that does nothing.
-    Idle,
+/// The line that lets a driver begin.
+pub(super) const GO: &str = "go";
+
+/// What the parent has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Go,
+    End,
 }
 
-/// Which end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Role {
-    /// Waits for the other.
-    Serve,
-    /// Drives the test.
-    Drive,
+/// The connection to the parent process.
+pub(super) struct Parent {
+    told: Receiver<Told>,
+    idle: Arc<AtomicBool>,
 }
 
-/// Round-trip times, microseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rtt {
-    pub(crate) mean: f64,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
-}
-
-/// What came out of it.
-#[derive(Clone, Debug)]
-pub(crate) enum Outcome {
-    Ok { elapsed_s: f64, rtt_us: Option<Rtt>, cpu_s: f64 },
-    Failed { error: String },
-}
-
-/// The word by which a server says that it may be called.
-pub(crate) const READY: &str = "ready";
-
-/// Longest that one end waits for the other, beyond which something is broken.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-
-impl Test {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Throughput => "throughput",
-            Self::Link => "link",
-            Self::Idle => "idle",
-        }
-    }
-}
-
-impl Job {
-    pub(crate) fn new(test: Test, transport: Transport, mode: Mode, size: u32, messages: u64) -> Self {
-        let nowhere = IpAddr::from([0, 0, 0, 0]);
-        Self { test, transport, mode, role: Role::Drive, size, messages, local: nowhere, remote: nowhere }
-    }
-
-    pub(crate) fn with_role(mut self, role: Role) -> Self {
-        self.role = role;
-        self
-    }
-
-    /// The command line that makes a process do this.
-    pub(crate) fn to_arguments(&self) -> Vec<String> {
-        let word = |value: &dyn std::fmt::Debug| format!("{value:?}").to_lowercase();
-        let pairs: [(&str, String); 8] = [
-            ("test", word(&self.test)),
-            ("transport", word(&self.transport)),
-            ("mode", word(&self.mode)),
-            ("role", word(&self.role)),
-            ("size", self.size.to_string()),
-            ("messages", self.messages.to_string()),
-            ("local", self.local.to_string()),
-            ("remote", self.remote.to_string()),
-        ];
-        let options = pairs.into_iter().map(|(name, value)| format!("--{name}={value}"));
-        std::iter::once("bench-peer".to_owned()).chain(options).collect()
-    }
-}
-
-impl Outcome {
-    pub(crate) fn from_json(line: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(line).with_context(|| format!("read the result {line:?}"))?;
-        if let Some(error) = value["error"].as_str() {
-            return Ok(Self::Failed { error: error.to_owned() });
-        }
-        let number = |value: &Value| value.as_f64();
-        let rtt = &value["rtt_us"];
-        let rtt_us = number(&rtt["mean"]).map(|mean| Rtt {
-            mean,
-            p50: number(&rtt["p50"]).unwrap_or(0.0),
-            p99: number(&rtt["p99"]).unwrap_or(0.0),
-            max: number(&rtt["max"]).unwrap_or(0.0),
+impl Parent {
+    /// Listens to standard input. When it ends while there is work, the parent has died and nobody wants the result.
+    fn listen() -> Self {
+        let (tell, told) = channel();
+        let idle = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&idle);
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+                if line == GO {
+                    let _ = tell.send(Told::Go);
+                }
+            }
+            if !seen.load(Ordering::SeqCst) || tell.send(Told::End).is_err() {
+                std::process::exit(1);
+            }
         });
-        match (number(&value["elapsed_s"]), number(&value["cpu_s"])) {
-            (Some(elapsed_s), Some(cpu_s)) => Ok(Self::Ok { elapsed_s, rtt_us, cpu_s }),
-            _ => bail!("read the result {line:?}: a number is missing"),
+        Self { told, idle }
+    }
+
+    /// Says a line to the parent.
+    fn say(said: &Said) -> Result<()> {
+        let line = serde_json::to_string(said).context("write down a result")?;
+        let mut out = std::io::stdout();
+        writeln!(out, "{line}").and_then(|()| out.flush()).context("tell the parent")
+    }
+
+    /// Says that this end is ready.
+    pub(super) fn ready(&self, meet: Meet) -> Result<()> {
+        Self::say(&Said::Ready(meet))
+    }
+
+    /// Says that this end is ready and waits until the other ends are too.
+    pub(super) fn ready_to_go(&self) -> Result<()> {
+        self.ready(Meet::default())?;
+        match self.told.recv() {
+            Ok(Told::Go) => Ok(()),
+            _ => bail!("the parent has gone"),
         }
     }
+
+    /// Waits until nobody needs this process any more.
+    fn wait_for_end(&self) {
+        self.idle.store(true, Ordering::SeqCst);
+        while self.told.recv().is_ok_and(|told| told != Told::End) {}
+    }
 }
 
-/// Does the job and prints the result as one line.
-pub(crate) fn run(job: &Job) -> Result<()> {
-    let result = match job.test {
-        Test::Latency | Test::Throughput => traffic(job),
-        Test::Link => super::node::link(job),
-        Test::Idle => super::node::idle(job),
-    };
-    let line = match &result {
-        Ok(value) => value.clone(),
-        Err(error) => json!({ "error": format!("{error:#}") }),
-    };
-    println!("{line}");
+/// Does the job and tells the result.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let job: Job = options.job.parse().context("read the job of a peer process")?;
+    let parent = Parent::listen();
+    traffic::sharpen_timers();
+    if let Some(core) = job.core {
+        let mut cores = CpuSet::new();
+        cores.set(core);
+        // Where this is refused, the ends run where the system likes.
+        let _ = sched_setaffinity(None, &cores);
+    }
+    // What has been opened stays open until the other end has what it needs.
+    let mut open = Vec::new();
+    let result = work(&job, &parent, &mut open);
+    Parent::say(&match result {
+        Ok(part) => Said::Done(Box::new(part)),
+        Err(error) => Said::Failed(format!("{error:#}")),
+    })?;
+    parent.wait_for_end();
+    drop(open);
     Ok(())
 }
 
-/// Tells the parent that the other end may start.
-pub(crate) fn say_ready() -> Result<()> {
-    let mut out = std::io::stdout();
-    writeln!(out, "{READY}").and_then(|()| out.flush()).context("tell the parent that the server is ready")
-}
-
-fn traffic(job: &Job) -> Result<Value> {
-    let mut channel = Channel::open(job)?;
-    let size = job.size as usize;
-    let before = cpu_s();
-    let start = Instant::now();
-    let mut times = Vec::new();
-    match (job.test, job.role) {
-        (Test::Latency, Role::Serve) => serve_echo(&mut channel, size, job.messages)?,
-        (Test::Latency, Role::Drive) => times = drive_echo(&mut channel, size, job.messages)?,
-        (_, Role::Serve) => serve_sink(&mut channel, size, job.messages)?,
-        (_, Role::Drive) => drive_sink(&mut channel, size, job.messages)?,
+fn work(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> Result<Part> {
+    match job.test {
+        Test::Echo | Test::Flow if job.role == Role::Serve => serve(job, parent, open),
+        Test::Echo | Test::Flow => drive(job, parent, open),
+        Test::LinkUp => node::link_up(job, parent),
+        Test::IdleMemory => node::idle_memory(),
+        Test::LinkMtu => node::link_mtu(job, parent),
+        Test::Spin => single::spin(job, parent),
+        Test::OffloadsOff => offload::switch_off(super::place::INTERFACE).map(|()| Part::default()),
     }
-    let elapsed_s = start.elapsed().as_secs_f64();
-    let cpu = cpu_s() - before;
-    channel.linger();
-    Ok(json!({ "elapsed_s": elapsed_s, "cpu_s": cpu, "rtt_us": rtt(times) }))
 }
 
-fn serve_echo(channel: &mut Channel, size: usize, messages: u64) -> Result<()> {
-    let mut buffer = vec![0; size];
-    for _ in 0..messages {
-        channel.receive_exact(&mut buffer).context("receive a request")?;
-        channel.send(&buffer).context("send an answer")?;
-    }
-    Ok(())
+fn serve(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> Result<Part> {
+    let waiting = ways::serve(job)?;
+    parent.ready(waiting.meet)?;
+    let opened = (waiting.accept)()?;
+    let gauge = Gauge::new(opened.packets);
+    let (mut part, channels) = traffic::in_parallel(opened.channels, |mut channel| {
+        let part = match job.test {
+            Test::Echo => traffic::serve_echo(channel.as_mut(), job, &gauge),
+            _ => traffic::serve_flow(channel.as_mut(), job, &gauge),
+        };
+        Ok((part?, channel))
+    })?;
+    gauge.fill(&mut part);
+    *open = channels;
+    Ok(part)
 }
 
-fn drive_echo(channel: &mut Channel, size: usize, messages: u64) -> Result<Vec<f64>> {
-    let mut buffer = vec![7; size];
-    let mut times = Vec::with_capacity(usize::try_from(messages).unwrap_or(0));
-    for _ in 0..messages {
-        let start = Instant::now();
-        channel.send(&buffer).context("send a request")?;
-        channel.receive_exact(&mut buffer).context("receive an answer")?;
-        times.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(times)
-}
-
-fn serve_sink(channel: &mut Channel, size: usize, messages: u64) -> Result<()> {
-    channel.drain(size, messages).context("receive")?;
-    channel.send(b"k").context("confirm")
-}
-
-fn drive_sink(channel: &mut Channel, size: usize, messages: u64) -> Result<()> {
-    let message = vec![7; size];
-    for _ in 0..messages {
-        channel.send(&message).context("send")?;
-    }
-    channel.receive_exact(&mut [0]).context("receive the confirmation")
-}
-
-fn rtt(mut times: Vec<f64>) -> Option<Value> {
-    times.sort_by(f64::total_cmp);
-    let last = times.len().checked_sub(1)?;
-    // Quantiles of a sorted list: the value that this share of the others does not exceed.
-    let at = |share: f64| times[(share * last as f64).round() as usize];
-    let mean = times.iter().sum::<f64>() / times.len() as f64;
-    Some(json!({ "mean": mean, "p50": at(0.5), "p99": at(0.99), "max": at(1.0) }))
-}
-
-/// CPU time of all threads of this process so far, seconds.
-pub(crate) fn cpu_s() -> f64 {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0.0 };
-    let nanos = |task: std::fs::DirEntry| -> Option<f64> {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
+fn drive(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> Result<Part> {
+    let opened = ways::drive(job)?;
+    let gauge = Gauge::new(opened.packets);
+    let mut channels = opened.channels;
+    parent.ready_to_go()?;
+    let mut part = match job.test {
+        Test::Flow if job.servers > 1 => traffic::drive_flow(&mut channels, job, &gauge)?,
+        test => {
+            let (part, left) = traffic::in_parallel(channels, |mut channel| {
+                let part = match test {
+                    Test::Echo => traffic::drive_echo(channel.as_mut(), job, &gauge),
+                    _ => traffic::drive_flow(std::slice::from_mut(&mut channel), job, &gauge),
+                };
+                Ok((part?, channel))
+            })?;
+            channels = left;
+            part
+        }
     };
-    tasks.flatten().filter_map(nanos).sum::<f64>() / 1e9
+    gauge.fill(&mut part);
+    *open = channels;
+    Ok(part)
+}
+
+/// The value of a part that must have one.
+pub(super) fn value_of(part: &Part) -> Result<f64> {
+    part.value.ok_or_else(|| anyhow!("a peer process has answered without a value"))
 }

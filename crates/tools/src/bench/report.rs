@@ -1,156 +1,107 @@
-//! How results are shown.
+//! The shape of results that scripts rely on: one JSON object a line, for each run.
 
 use serde_json::{Value, json};
 
-use super::peer::{Job, Rtt, Test};
-use super::{Mode, Scope, Transport};
+use super::party::{Engine, Transport};
+use super::run::{Line, Name};
 
-/// What one run of both ends has measured.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
-    pub(super) elapsed_s: f64,
-    pub(super) rtt_us: Option<Rtt>,
-    pub(super) cpu_tx: f64,
-    pub(super) cpu_rx: f64,
-}
-
-/// One run.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    test: Test,
-    scope: Scope,
-    transport: Transport,
-    mode: Mode,
-    size: u32,
-    messages: u64,
-    measured: Measured,
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 impl Line {
-    pub(super) fn new(job: &Job, scope: Scope, measured: Measured) -> Self {
-        let Job { test, transport, mode, size, messages, .. } = *job;
-        Self { test, scope, transport, mode, size, messages, measured }
-    }
-
-    fn messages_per_s(&self) -> f64 {
-        self.messages as f64 / self.measured.elapsed_s
-    }
-
-    fn mbit_per_s(&self) -> f64 {
-        self.messages_per_s() * f64::from(self.size) * 8.0 / 1e6
-    }
-
-    /// The shape that scripts rely on.
+    /// One run. Beyond what DESIGN §4 lists, an object says what distinguishes it from its neighbours.
     pub(super) fn to_json(&self) -> Value {
-        let round = |value: f64| (value * 1000.0).round() / 1000.0;
+        let (case, measured) = (&self.case, &self.measured);
         let mut line = json!({
-            "test": self.test.name(),
-            "scope": format!("{:?}", self.scope).to_lowercase(),
-            "transport": self.transport.name(),
-            "mode": self.mode.name(self.transport),
-            "size": self.size,
-            "messages": self.messages,
-            "elapsed_s": round(self.measured.elapsed_s),
-            "cpu_s": { "tx": round(self.measured.cpu_tx), "rx": round(self.measured.cpu_rx) },
+            "test": case.name.text(),
+            "scope": self.scope.name(),
+            "transport": case.party.transport.name(),
+            "mode": case.party.mode.name(),
+            "kind": case.party.kind.name(),
+            "size": case.size,
+            "connections": case.connections,
+            "round": self.round,
+            "messages": self.messages(),
+            // A busy run of few messages takes microseconds.
+            "elapsed_s": (self.elapsed_s() * 1e9).round() / 1e9,
+            "cpu_s": { "tx": round(measured.client.cpu_s), "rx": round(measured.server.cpu_s) },
         });
-        match self.measured.rtt_us {
+        if case.party.transport == Transport::Utipc {
+            line["engine"] = json!(self.engine.name());
+        }
+        if self.engine == Engine::Daemon {
+            line["cpu_s"]["daemon"] = json!(round(measured.daemons_cpu_s));
+        }
+        match case.name {
+            Name::Multicast => line["receivers"] = json!(case.servers),
+            Name::Pairs => line["pairs"] = json!(case.pairs),
+            _ => {}
+        }
+        if let Some(rate) = case.rate {
+            line["rate"] = json!(round(rate));
+        }
+        match measured.rtt() {
             Some(rtt) => {
                 line["rtt_us"] = json!({
-                    "mean": round(rtt.mean), "p50": round(rtt.p50), "p99": round(rtt.p99), "max": round(rtt.max),
+                    "mean": round(rtt.mean), "p50": round(rtt.p50), "p99": round(rtt.p99),
+                    "p999": round(rtt.p999), "max": round(rtt.max),
                 });
             }
             None => {
-                line["msgs_per_s"] = json!(self.messages_per_s().round());
+                line["msgs_per_s"] = json!(measured.messages_per_s().round());
                 line["mbit_per_s"] = json!(round(self.mbit_per_s()));
             }
+        }
+        let lost = measured.client.lost + measured.server.lost;
+        if lost > 0 {
+            line["lost"] = json!(lost);
+        }
+        if let Some((out, back)) = measured.packets_per_message() {
+            line["packets_per_message"] = json!({ "tx": round(out), "rx": round(back) });
         }
         line
     }
 }
 
-/// The middle value; the lower of two.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// The medians, a line for each size and transport, beside TCP's.
-pub(super) fn table(test: Test, lines: &[Line]) {
-    match test {
-        Test::Latency => println!(
-            "{:>8}  {:<9} {:<8} {:>9} {:>9} {:>9} {:>9} {:>7}",
-            "bytes", "transport", "mode", "mean us", "p50 us", "p99 us", "max us", "x TCP"
-        ),
-        _ => println!(
-            "{:>8}  {:<9} {:<8} {:>12} {:>10} {:>10} {:>10} {:>7}",
-            "bytes", "transport", "mode", "messages/s", "Mbit/s", "cpu tx s", "cpu rx s", "x TCP"
-        ),
-    }
-    let mut shown = Vec::new();
-    for line in lines {
-        let key = (line.size, line.transport.name());
-        if !shown.contains(&key) {
-            shown.push(key);
-            row(test, line, lines);
-        }
-    }
-}
-
-fn row(test: Test, first: &Line, lines: &[Line]) {
-    let median_of = |transport: Transport, value: &dyn Fn(&Line) -> f64| {
-        median(lines.iter().filter(|l| l.size == first.size && l.transport == transport).map(value))
-    };
-    let own = |value: &dyn Fn(&Line) -> f64| median_of(first.transport, value);
-    let rtt = |part: fn(&Rtt) -> f64| own(&|l| l.measured.rtt_us.as_ref().map_or(f64::NAN, part));
-    let (bytes, name, mode) = (first.size, first.transport.name(), first.mode.name(first.transport));
-    if test == Test::Latency {
-        let p50 = |l: &Line| l.measured.rtt_us.map_or(f64::NAN, |rtt| rtt.p50);
-        // More is better: how many round trips fit into one of TCP's.
-        let ratio = median_of(Transport::Tcp, &p50) / own(&p50);
-        let (mean, p50, p99, max) = (rtt(|r| r.mean), rtt(|r| r.p50), rtt(|r| r.p99), rtt(|r| r.max));
-        println!(
-            "{bytes:>8}  {name:<9} {mode:<8} {mean:>9.1} {p50:>9.1} {p99:>9.1} {max:>9.1} {:>7}",
-            times(ratio)
-        );
-    } else {
-        let ratio = own(&Line::messages_per_s) / median_of(Transport::Tcp, &Line::messages_per_s);
-        let (count, bits) = (own(&Line::messages_per_s), own(&Line::mbit_per_s));
-        let (tx, rx) = (own(&|l| l.measured.cpu_tx), own(&|l| l.measured.cpu_rx));
-        println!(
-            "{bytes:>8}  {name:<9} {mode:<8} {count:>12.0} {bits:>10.1} {tx:>10.3} {rx:>10.3} {:>7}",
-            times(ratio)
-        );
-    }
-}
-
-fn times(ratio: f64) -> String {
-    if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::job::Part;
+    use super::super::party::{Party, Scope};
+    use super::super::run::{Case, Measured};
     use super::*;
 
-    #[test]
-    fn the_median_is_a_measured_value() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.0);
-        assert!(median(std::iter::empty()).is_nan());
+    fn line(name: Name, party: Party, measured: Measured) -> Line {
+        let case = Case::new(name, party, 1000);
+        Line { case, scope: Scope::Inter, engine: Engine::Embedded, round: 2, measured }
     }
 
     #[test]
-    fn the_json_has_the_promised_shape() {
-        let job = Job::new(Test::Throughput, Transport::Utipc, Mode::Parked, 1000, 2000);
-        let measured = Measured { elapsed_s: 2.0, rtt_us: None, cpu_tx: 0.5, cpu_rx: 0.25 };
-        let line = Line::new(&job, Scope::Inter, measured).to_json();
+    fn a_rate_is_the_receivers() {
+        let server = Part { messages: 2000, began: 5, ended: 2_000_000_005, cpu_s: 0.25, ..Part::default() };
+        let client = Part { messages: 2100, ended: 9, cpu_s: 0.5, packets: Some(4200), ..Part::default() };
+        let server = Part { packets: Some(210), ..server };
+        let measured = Measured { client, server, daemons_cpu_s: 0.0 };
+        let object = line(Name::Throughput, Party::TCP, measured).to_json();
         assert_eq!(
-            line,
+            object,
             json!({
-                "test": "throughput", "scope": "inter", "transport": "utipc", "mode": "parked", "size": 1000,
-                "messages": 2000, "elapsed_s": 2.0, "msgs_per_s": 1000.0, "mbit_per_s": 8.0,
-                "cpu_s": { "tx": 0.5, "rx": 0.25 },
+                "test": "throughput", "scope": "inter", "transport": "tcp", "mode": "blocking", "kind": "stream",
+                "size": 1000, "connections": 1, "round": 2, "messages": 2000, "elapsed_s": 2.0,
+                "msgs_per_s": 1000.0, "mbit_per_s": 8.0, "cpu_s": { "tx": 0.5, "rx": 0.25 },
+                "packets_per_message": { "tx": 2.0, "rx": 0.1 },
             })
         );
+    }
+
+    #[test]
+    fn round_trips_have_quantiles() {
+        let client =
+            Part { messages: 2, ended: 9_000, times: vec![(3_000, 1), (6_000, 1)], ..Part::default() };
+        let measured = Measured { client, ..Measured::default() };
+        let object = line(Name::Latency, Party::TCP, measured).to_json();
+        let rtt = &object["rtt_us"];
+        assert_eq!((rtt["p50"].as_f64(), rtt["max"].as_f64()), (Some(3.001), Some(6.003)));
+        assert!(rtt["p999"].is_number() && rtt["mean"].is_number() && object.get("msgs_per_s").is_none());
     }
 }

@@ -66,6 +66,13 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::LastLine("demo: ok"),
         &["cargo", "run", "--quiet", "--release", "--", "demo"],
     ),
+    // Every measurement of `utipc bench` on every transport, also the one that an ordinary build leaves out.
+    suite(
+        "bench-smoke",
+        minutes(10),
+        Judge::CargoTest,
+        &["cargo", "test", "-p", "utipc-tools", "--features", "iceoryx2", "--test", "bench"],
+    ),
     // Each fault planted in the protocol must be caught by the simulator's invariants.
     suite(
         "planted",

@@ -1,0 +1,306 @@
+//! The only place where the measurements use utipc: nodes, sockets, and how they are told to wait.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, bail, ensure};
+use utipc::{
+    Connection, Destination, Listener, Node, NodeAddr, PortId, Received, Scope, ServiceAddress, ServiceRange,
+    Socket, SocketKind,
+};
+
+use super::channel::{Channel, Opened, Packets, Spinner, Waiting};
+use super::job::{Job, LIMIT, Meet, Role};
+use super::party::{Engine, Kind, Mode, Transport};
+
+/// Why the library cannot use the kernel's TIPC where there is one.
+pub(super) const KERNEL_OBSTACLE: Option<&str> =
+    Some("there is one, but the library of this build has no engine for it");
+
+/// Cluster of the measured nodes.
+const CLUSTER: u32 = 9617;
+/// UDP ports of the measured nodes, on addresses of our own: servers from the first, drivers from the second.
+const PORTS: [u16; 2] = [16_100, 16_600];
+/// Service type that measured servers are bound to; the instance says which server and which of its sockets.
+const SERVICE: u32 = 19_617;
+/// Sockets that one server may have.
+const SOCKETS: u32 = 64;
+/// Bytes and messages of datagrams that may be on their way to one receiver: far below the limits at which it
+/// returns them (tipc.md §8.7), far above what it handles between two naps.
+const WINDOW: (usize, u64) = (1 << 20, 1024);
+
+/// The node of one end.
+pub(super) fn node(job: &Job) -> utipc::Result<Node> {
+    if job.engine == Engine::Daemon {
+        // The environment says where it is.
+        return Node::builder().start();
+    }
+    let several = job.servers > 1;
+    // An explicit address, so that the node is up at once; explicit peers, so that nothing is needed of the system.
+    let number = match job.role {
+        Role::Serve => 1 + job.index,
+        Role::Drive => 1001 + job.index,
+    };
+    let port = |role: Role, index: u32| {
+        let base = PORTS[usize::from(role == Role::Drive)];
+        base + u16::try_from(index).unwrap_or(0)
+    };
+    let remotes = match job.role {
+        Role::Serve if several => vec![port(Role::Drive, 0)],
+        Role::Serve => vec![port(Role::Drive, job.index)],
+        Role::Drive if several => (0..job.servers).map(|index| port(Role::Serve, index)).collect(),
+        Role::Drive => vec![port(Role::Serve, job.index)],
+    };
+    let remotes = remotes.into_iter().map(|port| SocketAddr::new(job.site.remote, port)).collect();
+    let mut config = utipc::bearers::UdpConfig::replicast("UDP", job.site.local, remotes);
+    config.local.set_port(port(job.role, job.index));
+    Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number)).udp_with(config).start()
+}
+
+fn kind(job: &Job) -> SocketKind {
+    match job.party.kind {
+        Kind::Rdm => SocketKind::Rdm,
+        Kind::Seqpacket => SocketKind::SeqPacket,
+        Kind::Stream => SocketKind::Stream,
+    }
+}
+
+fn service(server: u32, socket: u32) -> ServiceAddress {
+    ServiceAddress::new(SERVICE, server * SOCKETS + socket)
+}
+
+/// Packets of any kind that have left by this node's links.
+fn packets(node: &Node) -> Packets {
+    let node = node.clone();
+    Box::new(move || {
+        let out = |s: &utipc::LinkInfo| s.stats.tx_packets + s.stats.retransmitted + s.stats.tx_states;
+        Some(node.links().iter().map(out).sum())
+    })
+}
+
+/// The packet size of the first link that works, bytes with headers.
+pub(super) fn link_mtu(node: &Node) -> Option<u16> {
+    node.links().iter().find(|link| link.up).map(|link| link.mtu)
+}
+
+/// Opens the server's end: a listener, or a bound socket for each connection.
+pub(super) fn serve(job: &Job) -> Result<Waiting> {
+    ensure!(job.connections <= SOCKETS, "at most {SOCKETS} connections to one server");
+    let node = node(job).context("start a node")?;
+    let job = job.clone();
+    let count = if job.party.kind == Kind::Rdm { job.connections } else { 1 };
+    let mut sockets = Vec::new();
+    for number in 0..count {
+        let socket = node.socket(kind(&job)).context("open a socket")?;
+        let address = service(job.index, number);
+        socket.bind(address, Scope::Cluster).with_context(|| format!("bind to {address}"))?;
+        sockets.push(socket);
+    }
+    let accept = move || {
+        let channels = if job.party.kind == Kind::Rdm {
+            sockets
+                .into_iter()
+                .map(|socket| Datagrams::boxed(socket, None, &job))
+                .collect::<Result<Vec<_>>>()?
+        } else {
+            let socket = sockets.pop().context("accept: there is no listener")?;
+            let listener = Listener::new(socket).context("listen")?;
+            listener.socket().set_receive_timeout(Some(LIMIT));
+            let accepted = |_| Connected::boxed(listener.accept().context("accept")?, &job);
+            (0..job.connections).map(accepted).collect::<Result<Vec<_>>>()?
+        };
+        Ok(Opened { channels, packets: packets(&node) })
+    };
+    Ok(Waiting { meet: Meet::default(), accept: Box::new(accept) })
+}
+
+/// Opens the driver's end.
+pub(super) fn drive(job: &Job) -> Result<Opened> {
+    let node = node(job).context("start a node")?;
+    let servers = if job.servers > 1 { 0..job.servers } else { job.index..job.index + 1 };
+    for server in servers {
+        node.wait_for_service(service(server, 0), LIMIT).context("wait for a server")?;
+    }
+    let mut channels = Vec::new();
+    if job.servers > 1 {
+        channels.push(Multicast::boxed(&node, job)?);
+    }
+    for number in (0..job.connections).filter(|_| job.servers == 1) {
+        channels.push(if job.party.kind == Kind::Rdm {
+            let to = service(job.index, number);
+            node.wait_for_service(to, LIMIT).context("wait for a server")?;
+            Datagrams::boxed(node.rdm().context("open a socket")?, Some(to.into()), job)?
+        } else {
+            Connected::boxed(node.connect(kind(job), service(job.index, 0)).context("connect")?, job)?
+        });
+    }
+    Ok(Opened { channels, packets: packets(&node) })
+}
+
+/// Tells a socket how to wait.
+fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
+    socket.set_receive_timeout(Some(LIMIT));
+    socket.set_send_timeout(Some(LIMIT));
+    let busy = job.party.mode == Mode::Busy;
+    socket.set_nonblocking(busy);
+    busy.then(|| Spinner::new(job, LIMIT))
+}
+
+/// Repeats a call that a busy socket refuses for now.
+fn again<T>(busy: Option<Spinner>, mut attempt: impl FnMut() -> utipc::Result<T>) -> Result<T> {
+    let Some(spinner) = busy else { return Ok(attempt()?) };
+    let answer = spinner.ask(|| match attempt() {
+        Err(utipc::Error::WouldBlock { .. }) => Ok(None),
+        done => Ok(Some(done?)),
+    })?;
+    answer.with_context(|| format!("nothing has moved for {LIMIT:?}"))
+}
+
+fn window(size: usize) -> u64 {
+    ((WINDOW.0 / size.max(1)) as u64).clamp(2, WINDOW.1)
+}
+
+/// A connection of either kind.
+struct Connected {
+    connection: Connection,
+    stream: bool,
+    busy: Option<Spinner>,
+}
+
+impl Connected {
+    fn boxed(connection: Connection, job: &Job) -> Result<Box<dyn Channel>> {
+        let busy = prepare(connection.socket(), job);
+        let stream = job.party.kind == Kind::Stream;
+        if stream && job.party.transport == Transport::Utipc && job.test == super::job::Test::Echo {
+            connection.socket().set_nodelay(true).context("send each write at once")?;
+        }
+        Ok(Box::new(Self { connection, stream, busy }))
+    }
+}
+
+impl Channel for Connected {
+    fn send(&mut self, data: &[u8]) -> Result<()> {
+        let socket = self.connection.socket();
+        let mut sent = 0;
+        while sent < data.len() {
+            sent += again(self.busy, || socket.send(&data[sent..]))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let received = again(self.busy, || self.connection.receive_into(buffer))?;
+        if received.len == 0 {
+            bail!("the other end has closed the connection");
+        }
+        Ok(Some(received.len))
+    }
+
+    fn is_stream(&self) -> bool {
+        self.stream
+    }
+}
+
+/// A reliable datagram socket: a driver sends to a service, a server answers whoever asked last.
+struct Datagrams {
+    socket: Socket,
+    service: Option<Destination>,
+    source: Option<PortId>,
+    busy: Option<Spinner>,
+}
+
+impl Datagrams {
+    fn boxed(socket: Socket, service: Option<Destination>, job: &Job) -> Result<Box<dyn Channel>> {
+        let busy = prepare(&socket, job);
+        // What the receiver has no room for comes back instead of vanishing.
+        socket.set_returned(true).context("ask for messages back")?;
+        Ok(Box::new(Self { socket, service, source: None, busy }))
+    }
+}
+
+impl Channel for Datagrams {
+    fn send(&mut self, data: &[u8]) -> Result<()> {
+        let to = self.service.or(self.source.map(Destination::Port)).context("nobody has asked yet")?;
+        again(self.busy, || self.socket.send_to(data, to))?;
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        let received = again(self.busy, || self.socket.receive_into(buffer))?;
+        refuse_returned(&received)?;
+        self.source = Some(received.source);
+        Ok(Some(received.len))
+    }
+
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    fn window(&self, size: usize) -> Option<u64> {
+        Some(window(size))
+    }
+}
+
+fn refuse_returned(received: &Received) -> Result<()> {
+    match &received.returned {
+        Some(back) => bail!("a message came back: {:?}", back.code),
+        None => Ok(()),
+    }
+}
+
+/// One socket that sends to all servers at once. What it receives are confirmations: it hands on each that the last
+/// of them has given.
+struct Multicast {
+    socket: Socket,
+    to: ServiceRange,
+    servers: usize,
+    confirmed: BTreeMap<PortId, u64>,
+    reported: u64,
+    ended: usize,
+    busy: Option<Spinner>,
+}
+
+impl Multicast {
+    fn boxed(node: &Node, job: &Job) -> Result<Box<dyn Channel>> {
+        let socket = node.rdm().context("open a socket")?;
+        let busy = prepare(&socket, job);
+        let to = ServiceRange::new(SERVICE, 0, job.servers * SOCKETS - 1);
+        let (servers, confirmed) = (job.servers as usize, BTreeMap::new());
+        Ok(Box::new(Self { socket, to, servers, confirmed, reported: 0, ended: 0, busy }))
+    }
+}
+
+impl Channel for Multicast {
+    fn send(&mut self, data: &[u8]) -> Result<()> {
+        again(self.busy, || self.socket.send_to(data, self.to))?;
+        Ok(())
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        loop {
+            let received = again(self.busy, || self.socket.receive_into(buffer))?;
+            refuse_returned(&received)?;
+            if buffer.first() == Some(&super::traffic::END) {
+                self.ended += 1;
+                if self.ended == self.servers {
+                    return Ok(Some(received.len));
+                }
+                continue;
+            }
+            *self.confirmed.entry(received.source).or_default() += 1;
+            let slowest = self.confirmed.values().min().copied().unwrap_or(0);
+            if self.confirmed.len() == self.servers && slowest > self.reported {
+                self.reported += 1;
+                return Ok(Some(received.len));
+            }
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        false
+    }
+
+    fn window(&self, size: usize) -> Option<u64> {
+        Some(window(size))
+    }
+}

@@ -1,0 +1,222 @@
+//! Every measurement of `utipc bench` on every transport that this machine has, with few messages: it ends well and
+//! its JSON has the promised shape. The figures themselves mean nothing here.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_utipc")).arg("bench").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs `bench` with `--json` and few messages, one round, and checks each object as far as all have the same shape.
+fn measure(arguments: &[&str]) -> Vec<Value> {
+    let few = ["--json", "--rounds", "1", "--messages", "60"];
+    let output = bench(&[arguments, &few].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    let lines: Vec<Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!lines.is_empty(), "{arguments:?}: {}", text(&output.stderr));
+    for line in &lines {
+        let is_text = |key: &str| line[key].is_string();
+        assert!(["test", "scope", "transport", "mode", "kind"].into_iter().all(is_text), "{line}");
+        let is_positive = |key: &str| line[key].as_f64().is_some_and(|value| value > 0.0);
+        assert!(["size", "messages", "elapsed_s", "connections"].into_iter().all(is_positive), "{line}");
+        assert!(line["cpu_s"]["tx"].is_number() && line["cpu_s"]["rx"].is_number(), "{line}");
+        let mode = line["mode"].as_str().unwrap();
+        let own = line["transport"] == "utipc";
+        assert!(mode == "busy" || own == ["adaptive", "parked"].contains(&mode), "{line}");
+        if line["test"] == "latency" {
+            let rtt = |key: &str| line["rtt_us"][key].as_f64().unwrap();
+            assert!(rtt("p50") > 0.0 && rtt("mean") > 0.0, "{line}");
+            assert!(
+                rtt("p50") <= rtt("p99") && rtt("p99") <= rtt("p999") && rtt("p999") <= rtt("max"),
+                "{line}"
+            );
+        } else {
+            assert!(line["msgs_per_s"].as_f64().unwrap() > 0.0, "{line}");
+            assert!(line["mbit_per_s"].as_f64().unwrap() > 0.0, "{line}");
+        }
+    }
+    lines
+}
+
+fn words<'a>(lines: &'a [Value], key: &str) -> BTreeSet<&'a str> {
+    lines.iter().map(|line| line[key].as_str().unwrap()).collect()
+}
+
+/// Prints, where a suite shows it, why a test does less on this machine.
+fn may_make_namespaces() -> bool {
+    let probe = Command::new("unshare").args(["--map-root-user", "--net", "true"]).output();
+    let as_root = Command::new("unshare").args(["--net", "true"]).output();
+    let may = [probe, as_root].into_iter().any(|run| run.is_ok_and(|run| run.status.success()));
+    if !may {
+        eprintln!("skipped: bench between namespaces: this user may not make network namespaces");
+    }
+    may
+}
+
+#[test]
+fn round_trips_on_all_transports_kinds_and_modes() {
+    let lines = measure(&["latency", "--mode", "busy,adaptive,parked", "--kind", "rdm,seqpacket,stream"]);
+    let always = ["tcp", "udp", "uds", "uds-stream", "utipc"];
+    assert!(words(&lines, "transport").is_superset(&always.into()));
+    assert!(words(&lines, "kind").is_superset(&["rdm", "seqpacket", "stream"].into()));
+    let own = lines.iter().filter(|line| line["transport"] == "utipc").count();
+    assert_eq!(own, 9);
+    assert!(lines.iter().all(|line| line["scope"] == "intra" && line["test"] == "latency"));
+}
+
+#[test]
+fn rates_on_all_transports_kinds_and_sizes() {
+    let lines = measure(&["throughput", "--size", "64,65536", "--kind", "rdm,seqpacket,stream"]);
+    let always = ["tcp", "tcp-nagle", "udp", "uds", "uds-stream", "utipc"];
+    assert!(words(&lines, "transport").is_superset(&always.into()));
+    // No datagram of UDP is that large.
+    assert!(!lines.iter().any(|line| line["transport"] == "udp" && line["size"] == 65_536));
+    assert_eq!(lines.iter().filter(|line| line["transport"] == "utipc").count(), 6);
+}
+
+#[test]
+fn several_connections_and_busy_ends() {
+    let arguments = ["throughput", "--size", "64", "--connections", "1,4", "--mode", "busy,parked"];
+    let lines = measure(&[&arguments[..], &["--transport", "utipc,tcp,uds"]].concat());
+    assert!(lines.iter().any(|line| line["connections"] == 4 && line["mode"] == "busy"));
+}
+
+#[test]
+fn multicast_pairs_and_a_constant_load() {
+    let lines = measure(&["multicast", "--receivers", "3"]);
+    assert!(lines.iter().all(|line| line["receivers"] == 3));
+    let utipc = lines.iter().find(|line| line["transport"] == "utipc").unwrap();
+    assert_eq!((utipc["kind"].as_str(), utipc["messages"].as_u64()), (Some("rdm"), Some(180)));
+    let lines = measure(&["pairs", "--pairs", "3", "--size", "64"]);
+    assert!(lines.iter().all(|line| line["pairs"] == 3));
+    let lines = measure(&["cpu"]);
+    assert!(
+        lines.iter().all(|line| line["rate"].as_f64().is_some_and(|rate| (rate - 3051.758).abs() < 0.01))
+    );
+}
+
+#[test]
+fn requests_by_schedule_take_their_time() {
+    let lines = measure(&["latency", "--rate", "1000", "--transport", "utipc,tcp"]);
+    // 60 requests, one a millisecond, the first at once.
+    assert!(lines.iter().all(|line| line["elapsed_s"].as_f64().unwrap() >= 0.059), "{lines:?}");
+}
+
+#[test]
+fn writes_around_the_borders_of_packets() {
+    let lines = measure(&["sizes", "--transport", "utipc,tcp", "--fragment", "9000"]);
+    assert!(words(&lines, "kind").contains("stream"));
+    let has = |size: u32| lines.iter().any(|line| line["size"] == size);
+    assert!(has(9_000) && has(9_001) && has(63_001) && has(40_000));
+}
+
+#[test]
+fn between_namespaces() {
+    if !may_make_namespaces() {
+        return;
+    }
+    let lines = measure(&["latency", "--scope", "inter", "--mode", "busy,parked"]);
+    assert!(words(&lines, "transport").is_superset(&["tcp", "udp", "utipc"].into()));
+    assert!(!words(&lines, "transport").contains("uds"));
+    let lines = measure(&["throughput", "--scope", "inter", "--size", "1000", "--no-offloads"]);
+    assert!(lines.iter().all(|line| line["scope"] == "inter"));
+    let utipc = lines.iter().find(|line| line["transport"] == "utipc").unwrap();
+    assert!(utipc["packets_per_message"]["tx"].as_f64().unwrap() > 0.0, "{utipc}");
+    measure(&["multicast", "--scope", "inter", "--receivers", "2"]);
+    measure(&["pairs", "--scope", "inter", "--pairs", "2", "--size", "64"]);
+    let lines = measure(&["sizes", "--scope", "inter", "--transport", "utipc"]);
+    assert!(lines.len() > 20);
+}
+
+#[test]
+fn without_privileges_and_without_a_place_to_write() {
+    let program = env!("CARGO_BIN_EXE_utipc");
+    // A root that cannot be written, then a user whom nothing belongs to.
+    let sandbox = |command: &str| {
+        let inside = format!("mount --make-rprivate / && mount -o remount,bind,ro / && {command}");
+        Command::new("unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", &inside])
+            .env_remove("XDG_RUNTIME_DIR")
+            .output()
+            .unwrap()
+    };
+    if !sandbox("exec unshare --user true").status.success() {
+        eprintln!("skipped: bench in a sandbox: this user may not make user namespaces");
+        return;
+    }
+    for test in ["latency --mode busy,parked", "throughput", "multicast --receivers 2"] {
+        let few = "--rounds 1 --messages 50 --size 100 --transport utipc,tcp,uds,udp --json";
+        let output = sandbox(&format!("exec unshare --user {program} bench {test} {few}"));
+        assert!(output.status.success(), "{test}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).lines().count() >= 4);
+    }
+}
+
+#[test]
+fn tables_and_a_plot() {
+    let plot = std::env::temp_dir().join(format!("utipc-bench-test-{}.svg", std::process::id()));
+    let few =
+        ["--rounds", "2", "--messages", "50", "--transport", "utipc,tcp", "--size", "64,1000", "--histogram"];
+    let output = bench(&[&["all", "--plot", plot.to_str().unwrap()], &few[..]].concat());
+    let (table, picture) = (text(&output.stdout), std::fs::read_to_string(&plot));
+    let _ = std::fs::remove_file(&plot);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for part in
+        ["Latency:", "Throughput:", "x TCP", "[Msg/s]", "99.9%", "utipc seqpacket", "medians of 2 rounds"]
+    {
+        assert!(table.contains(part), "no {part:?} in {table}");
+    }
+    let picture = picture.unwrap();
+    assert!(picture.contains("Round trip") && picture.contains("Mbit/s") && picture.contains("<polyline"));
+}
+
+#[test]
+fn what_is_not_there_is_said_in_one_line() {
+    if bench(&["latency", "--transport", "sctp", "--messages", "10", "--rounds", "1"]).status.success() {
+        return;
+    }
+    let output =
+        bench(&["latency", "--transport", "sctp,tcp", "--messages", "10", "--rounds", "1", "--json"]);
+    assert!(output.status.success());
+    assert!(text(&output.stderr).starts_with("sctp: not there: "), "{}", text(&output.stderr));
+    let alone = bench(&["latency", "--transport", "sctp"]);
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(text(&alone.stderr).lines().last().unwrap().starts_with("utipc: "));
+}
+
+#[test]
+fn nothing_is_left_behind_when_it_is_stopped() {
+    let program = env!("CARGO_BIN_EXE_utipc");
+    let mut child = Command::new(program)
+        .args(["bench", "latency", "--transport", "tcp", "--rate", "10", "--messages", "1000"])
+        .spawn()
+        .unwrap();
+    let children = format!("/proc/{}/task/{}/children", child.id(), child.id());
+    let wait_until = |condition: &dyn Fn() -> bool| {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !condition() {
+            assert!(std::time::Instant::now() < deadline, "waited too long");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    let peers = || -> Vec<String> {
+        std::fs::read_to_string(&children).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    };
+    wait_until(&|| peers().len() == 2);
+    let ours = peers();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = |id: &String| {
+        let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        state.is_empty() || state.contains(") Z ")
+    };
+    wait_until(&|| ours.iter().all(gone));
+}
