@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, OnceLock};
 use std::time::Duration;
 
 use tracing::trace;
+use utipc_core::addr::NodeId;
 use utipc_core::config::{BearerConfig, StackConfig};
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_core::stack::Stack;
@@ -14,7 +15,7 @@ use utipc_core::wire::Dump;
 use utipc_core::{BearerId, Time};
 use utipc_os::pollable::{Level, Pollable};
 use utipc_os::reactor::{Event as Ready, Interest, Reactor};
-use utipc_os::{OsError, clock};
+use utipc_os::{OsError, clock, random};
 
 use crate::bearers::Bearer;
 use crate::observe::{Counters, Observer};
@@ -32,6 +33,27 @@ pub struct NodeConfig {
     pub bearers: Vec<Plan>,
     /// Name in logs and of the background thread; empty for none.
     pub label: String,
+}
+
+impl NodeConfig {
+    /// Chooses what was left open: a random seed, a random identity unless there is one or an address, and the address at
+    /// once where no bearer leads to anybody who could dispute it.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn complete(&mut self) -> Result<(), OsError> {
+        let stack = &mut self.stack;
+        if stack.seed == 0 {
+            stack.seed = random::seed()?;
+        }
+        if stack.identity.is_none() && stack.address.is_none() {
+            stack.identity = Some(NodeId(random::identity()?));
+        }
+        if self.bearers.is_empty() && stack.address.is_none() {
+            stack.address = stack.identity.map(|id| id.trial_address());
+        }
+        Ok(())
+    }
 }
 
 /// A bearer and the properties of its links.

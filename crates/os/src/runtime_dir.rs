@@ -27,6 +27,23 @@ pub fn user_dir(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// Where the daemon called `instance` has its socket: in `/run/utipc` if this process is root's (made, with mode 0755, if
+/// missing), else in the user's own directory.
+pub fn usual_socket(instance: &str) -> Result<PathBuf> {
+    let dir = if geteuid().is_root() { system_dir(Path::new("/run/utipc"))? } else { user_dir("utipc")? };
+    Ok(dir.join(format!("{instance}.sock")))
+}
+
+fn system_dir(path: &Path) -> Result<PathBuf> {
+    match DirBuilder::new().mode(0o755).create(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+            Err(OsError::new("create the directory", path.display(), cause)
+                .with_remedy("name another place for the socket"))
+        }
+        _ => Ok(path.to_owned()),
+    }
+}
+
 /// Creates `path` with mode 0700, or checks that it is a directory of this user that no other
 /// can enter.
 pub fn private_dir(path: &Path) -> Result<()> {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+use utipc_tools::daemon;
 
 /// TIPC in user space: demo and measurements.
 #[derive(Debug, Parser)]
@@ -26,34 +27,30 @@ enum Command {
     Demo(demo::Options),
     /// Measure latency, throughput and more, beside TCP in the same run.
     Bench(Box<bench::Options>),
+    /// Run a node for the programs of this host; the program `utipcd` does the same.
+    Daemon(daemon::Options),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::Daemon(options) = &cli.command {
+        return finish(daemon::run(options)); // it has a log of its own
+    }
     let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let result = match cli.command {
+    finish(match cli.command {
         Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench::run(&options),
-    };
+        Command::Daemon(options) => daemon::run(&options),
+    })
+}
+
+fn finish(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("utipc: {}", one_line(&error));
+            eprintln!("utipc: {}", utipc_tools::one_line(&error));
             ExitCode::FAILURE
         }
     }
-}
-
-/// What failed and why, outermost first; causes that the text before them has told already are left out.
-fn one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain().map(|cause| cause.to_string()) {
-        if line.is_empty() {
-            line = cause;
-        } else if !line.contains(&cause) {
-            line = format!("{line}: {cause}");
-        }
-    }
-    line.replace('\n', " ")
 }

@@ -47,6 +47,7 @@
 
 mod builder;
 mod connection;
+pub mod daemon;
 mod engine;
 mod error;
 mod info;

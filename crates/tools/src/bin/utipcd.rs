@@ -1,0 +1,23 @@
+//! `utipcd`: the daemon by itself; `utipc daemon` is the same.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// TIPC in user space: a node for the programs of this host.
+#[derive(Debug, Parser)]
+#[command(name = "utipcd", version)]
+struct Cli {
+    #[command(flatten)]
+    options: utipc_tools::daemon::Options,
+}
+
+fn main() -> ExitCode {
+    match utipc_tools::daemon::run(&Cli::parse().options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("utipcd: {}", utipc_tools::one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

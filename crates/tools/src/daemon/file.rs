@@ -1,0 +1,240 @@
+//! The configuration file of the daemon: every key, its meaning and its default.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// A configuration file. Every part may be left out; a key that is not one of these is refused by name.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct File {
+    pub(crate) node: Node,
+    pub(crate) bearer: Vec<Bearer>,
+    pub(crate) policy: Policy,
+    pub(crate) limits: Limits,
+    pub(crate) log: Log,
+}
+
+/// `[node]`: who the node is.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Node {
+    /// Path of the socket that programs attach to; by default `<instance>.sock` in the user's runtime directory, or in
+    /// `/run/utipc` for root.
+    pub(crate) socket: Option<PathBuf>,
+    /// Identity, up to 16 characters of text; by default random for each start.
+    pub(crate) identity: Option<String>,
+    /// Explicit address `Z.C.N`; by default it follows from the identity.
+    pub(crate) address: Option<String>,
+    /// Number of the cluster, 1 to 9999; 4711.
+    pub(crate) cluster: Option<u32>,
+    /// After raw sockets are open, become this user (root only); by default stay.
+    pub(crate) user: Option<String>,
+}
+
+/// `[[bearer]]`: a network that carries the node's links; none by default, which serves this host's programs alone.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bearer {
+    pub(crate) media: Media,
+    /// Name after `udp:`, up to 15 characters; for Ethernet the interface.
+    pub(crate) name: Option<String>,
+    /// UDP: own address, port 6118 if none is given.
+    pub(crate) local: Option<Local>,
+    /// UDP: multicast group; by default the one of the cluster's number, as on kernel nodes.
+    pub(crate) group: Option<SocketAddr>,
+    /// UDP: peers to reach by unicast, instead of multicast.
+    #[serde(default)]
+    pub(crate) remotes: Vec<Local>,
+    /// Bytes of the largest frame; by default what fits the path.
+    pub(crate) mtu: Option<usize>,
+    /// Milliseconds after which a silent peer is given up, 50 to 30000; 1500.
+    pub(crate) tolerance_ms: Option<u32>,
+    /// Link priority, 0 to 31; 10.
+    pub(crate) priority: Option<u8>,
+    /// Packets of the largest send window, 50 to 8191; 8191.
+    pub(crate) window: Option<u16>,
+}
+
+/// What carries the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Media {
+    Udp,
+    #[serde(alias = "eth")]
+    Ethernet,
+    /// The other nodes of this user on this host.
+    Host,
+}
+
+/// An address with or without a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Local {
+    WithPort(SocketAddr),
+    Plain(IpAddr),
+}
+
+impl Local {
+    /// With the usual port of TIPC over UDP, if there is none.
+    pub(crate) fn socket(self) -> SocketAddr {
+        match self {
+            Self::WithPort(at) => at,
+            Self::Plain(ip) => SocketAddr::new(ip, utipc::bearers::DEFAULT_PORT),
+        }
+    }
+}
+
+/// `[policy]`: who may do what. Users are names, numbers or `*`; `@name` stands for the members of a group.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Policy {
+    /// Who may attach; by default everybody who can reach the socket's file.
+    pub(crate) attach: Option<Vec<String>>,
+    /// Who may bind which service types, `"1000"` or `"1000-1999"`; types that are not named are free.
+    pub(crate) bind: BTreeMap<String, Vec<String>>,
+    /// Who may manage the node; by default root and the daemon's own user.
+    pub(crate) manage: Option<Vec<String>>,
+    /// Mode of the socket's file, as text in octal; 0600, which is the daemon's user alone.
+    pub(crate) socket_mode: Option<String>,
+}
+
+/// `[limits]`: what the programs may use.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    /// Processes attached at a time; 4096.
+    pub(crate) processes: Option<usize>,
+    /// Sockets of one process; 16384.
+    pub(crate) sockets_per_process: Option<usize>,
+}
+
+/// `[log]`: what is reported on standard error.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Log {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter as `utipc_node=debug,info`; `info`.
+    pub(crate) level: Option<String>,
+}
+
+impl File {
+    /// The file at `path`.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("cannot use the configuration {}", path.display()))
+    }
+
+    /// A file's text.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let file: Self = toml::from_str(text).map_err(|e| anyhow::anyhow!("{}", brief(text, &e)))?;
+        for bearer in &file.bearer {
+            bearer.check()?;
+        }
+        Ok(file)
+    }
+}
+
+impl File {
+    /// The keys that differ from `new` and are read at the start only.
+    pub(crate) fn fixed_difference(&self, new: &Self) -> Vec<&'static str> {
+        let (a, b) = (&self.node, &new.node);
+        let mut keys = Vec::new();
+        let mut fixed = |key, same: bool| {
+            if !same {
+                keys.push(key);
+            }
+        };
+        fixed("node.socket", a.socket == b.socket);
+        fixed("node.identity", a.identity == b.identity);
+        fixed("node.address", a.address == b.address);
+        fixed("node.cluster", a.cluster == b.cluster);
+        fixed("node.user", a.user == b.user);
+        fixed("bearer", self.bearer == new.bearer);
+        fixed("policy.socket_mode", self.policy.socket_mode == new.policy.socket_mode);
+        keys
+    }
+}
+
+impl Bearer {
+    fn check(&self) -> Result<()> {
+        match self.media {
+            Media::Udp if self.local.is_none() => {
+                bail!("a UDP bearer has no `local` address (give the one of the interface to use)")
+            }
+            Media::Udp if self.group.is_some() && !self.remotes.is_empty() => {
+                bail!("a UDP bearer has both `group` and `remotes` (keep one: multicast or unicast)")
+            }
+            Media::Ethernet if self.name.is_none() => {
+                bail!("an Ethernet bearer has no `name` (give its interface)")
+            }
+            Media::Ethernet | Media::Host
+                if self.local.is_some() || self.group.is_some() || !self.remotes.is_empty() =>
+            {
+                bail!(
+                    "`local`, `group` and `remotes` are of UDP bearers (remove them, or set media = \"udp\")"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The cause in one line, with the line of the file.
+fn brief(text: &str, error: &toml::de::Error) -> String {
+    let line = error
+        .span()
+        .map_or(1, |span| text.as_bytes()[..span.start.min(text.len())].split(|c| *c == b'\n').count());
+    format!("line {line}: {}", error.message().replace('\n', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_to_be_configured() {
+        assert_eq!(File::parse("").unwrap(), File::default());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        let error = File::parse("[node]\nclutser = 5\n").unwrap_err().to_string();
+        assert!(error.contains("clutser") && error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_reloaded_is_named() {
+        let old = File::parse("[node]\ncluster = 5\n").unwrap();
+        let new = File::parse("[log]\nlevel = \"debug\"\n[limits]\nprocesses = 5\n").unwrap();
+        assert_eq!(old.fixed_difference(&new), ["node.cluster"]);
+        assert!(old.fixed_difference(&old).is_empty());
+    }
+
+    #[test]
+    fn the_documented_example_is_valid() {
+        let file = File::parse(include_str!("../../../../docs/operating/utipcd.toml")).unwrap();
+        assert_eq!(file.bearer.len(), 2);
+        assert_eq!(file.bearer[0].local.unwrap().socket().port(), 6118);
+    }
+
+    #[test]
+    fn a_bearer_that_cannot_work_is_refused() {
+        for (text, word) in [
+            ("[[bearer]]\nmedia = \"udp\"\n", "local"),
+            ("[[bearer]]\nmedia = \"ethernet\"\n", "name"),
+            ("[[bearer]]\nmedia = \"eth\"\nname = \"eth0\"\nlocal = \"10.0.0.1\"\n", "udp"),
+            ("[[bearer]]\nmedia = \"pigeon\"\n", "pigeon"),
+            (
+                "[[bearer]]\nmedia = \"udp\"\nlocal = \"10.0.0.1\"\ngroup = \"228.0.18.103:6118\"\nremotes = [\"10.0.0.2\"]\n",
+                "unicast",
+            ),
+        ] {
+            let error = format!("{:#}", File::parse(text).unwrap_err());
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Running a daemon: a node that serves other processes. `utipcd` is little more than this module and a configuration
+//! file.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use utipc::daemon::{Daemon, DaemonConfig};
+//! let socket = std::env::temp_dir().join(format!("utipc-doc-{}.sock", std::process::id()));
+//! let mut config = DaemonConfig { socket, ..DaemonConfig::default() };
+//! config.node.complete()?;
+//! let daemon = Daemon::start(config)?;
+//! assert_eq!(daemon.counters().attached, 0);
+//! # Ok(())
+//! # }
+//! ```
+
+pub use utipc_core::config::{BearerConfig, StackConfig};
+pub use utipc_node::daemon::*;
+pub use utipc_node::{NodeConfig, Plan};
+pub use utipc_os::runtime_dir::usual_socket;
