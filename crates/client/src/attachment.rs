@@ -3,15 +3,17 @@
 //! One round trip at a time; the daemon answers each at once. Replies bring notices of what changed meanwhile. A thread
 //! per attachment does nothing but wait for the end of the connection: the daemon's death wakes every call at once.
 
+use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use utipc_attach::{
-    Envelope, Greeting, Hello, MAX_PACKET, Notice, Refusal, Reply, Request, Welcome, agree, decode, encode,
+    Envelope, Greeting, Hello, LaneEnd, LaneId, MAX_PACKET, Notice, PairId, Refusal, Reply, Request, Welcome,
+    agree, decode, encode,
 };
 use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
@@ -19,6 +21,8 @@ use utipc_os::{OsError, hangup};
 
 use crate::bell::Bell;
 use crate::error::Error;
+use crate::lanes::pair::Pair;
+use crate::shared::Shared;
 
 /// The connection, and whether the daemon is still there.
 #[derive(Debug)]
@@ -26,9 +30,28 @@ pub(crate) struct Attachment {
     path: PathBuf,
     channel: Channel,
     wire: Mutex<Wire>,
+    sockets: Mutex<HashMap<u32, Weak<Shared>>>,
+    /// Notices for the socket that the last accept made, which is not among the others yet.
+    early: Mutex<Vec<Notice>>,
+    /// Arenas shared with other processes, by pair and own side: where sockets of this process talk to each other it has
+    /// both. Its lock is taken before that of the wire, never after it.
+    pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
+    /// What is left to do about sockets that are closed.
+    chores: Mutex<Vec<Chore>>,
+    /// The bell's number before the last look for notices.
+    heeded: AtomicU32,
     /// Address of the node.
     address: AtomicU32,
     life: Arc<Life>,
+}
+
+/// Something that a notice asks for and that cannot be done while the wire is held.
+#[derive(Clone, Copy, Debug)]
+enum Chore {
+    /// The lane that a closed socket has written is over.
+    LaneDone(LaneId),
+    /// The arena is not used any more.
+    PairOver(PairId),
 }
 
 /// What the watching thread shares with the attachment.
@@ -95,6 +118,11 @@ impl Attachment {
             path: path.to_owned(),
             channel,
             wire: Mutex::new(wire),
+            sockets: Mutex::default(),
+            early: Mutex::default(),
+            pairs: Mutex::default(),
+            chores: Mutex::default(),
+            heeded: AtomicU32::new(bell.seq()),
             address: AtomicU32::new(welcome.node.0),
             life: Arc::new(Life { over: AtomicBool::new(false), bell }),
         });
@@ -149,6 +177,20 @@ impl Attachment {
         payload: &[u8],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<T, Error> {
+        let (result, mut more) = self.round_trip(request, payload, take)?;
+        while more {
+            (_, more) = self.round_trip(&Request::Notices, &[], |_, _| Some(()))?;
+        }
+        result
+    }
+
+    /// The answer, and whether more notices wait.
+    fn round_trip<T>(
+        &self,
+        request: &Request,
+        payload: &[u8],
+        take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
+    ) -> Result<(Result<T, Error>, bool), Error> {
         let mut wire = lock(&self.wire);
         let Wire { out, input, fds } = &mut *wire;
         out.clear();
@@ -156,6 +198,7 @@ impl Attachment {
         fds.clear();
         let parts = [IoSlice::new(out), IoSlice::new(payload)];
         let parts = if payload.is_empty() { &parts[..1] } else { &parts[..] };
+        let seen = self.bell().seq();
         if self.is_over() || self.channel.send(parts, &[], true)? != Put::Sent {
             return Err(self.lost());
         }
@@ -164,16 +207,62 @@ impl Attachment {
         };
         let nonsense = || Error::Nonsense(self.path.clone());
         let (envelope, payload) = decode::<Envelope>(&input[..len]).map_err(|_| nonsense())?;
-        self.heed(&envelope.notices);
-        match envelope.reply {
+        let Envelope { notices, more, reply } = envelope;
+        let done = self.heed(&notices, &reply);
+        if !done {
+            // Whoever looks next finds news.
+            self.heeded.store(seen.wrapping_sub(1), Relaxed);
+        } else if !more {
+            self.heeded.store(seen, Relaxed);
+        }
+        if !notices.is_empty() {
+            // The thread that fetched them is not the one that waits for them.
+            self.ring();
+        }
+        let result = match reply {
             Reply::Failed(failure) => Err(Error::Failed(failure)),
             reply => take(reply, Extra { payload, fds }).ok_or_else(nonsense),
-        }
+        };
+        Ok((result, more))
     }
 
     /// A command whose answer is that it is done.
     pub(crate) fn command(&self, request: &Request, payload: &[u8]) -> Result<(), Error> {
         self.call(request, payload, |reply, _| (reply == Reply::Done).then_some(()))
+    }
+
+    /// Wakes the other threads of this process. The own ring is no news.
+    pub(crate) fn ring(&self) {
+        let before = self.bell().ring();
+        let _ = self.heeded.compare_exchange(before, before.wrapping_add(1), AcqRel, Relaxed);
+    }
+
+    /// Whether the daemon has something to tell, or has died: two loads.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.bell().seq() != self.heeded.load(Relaxed)
+    }
+
+    pub(crate) fn has_chores(&self) -> bool {
+        !lock(&self.chores).is_empty()
+    }
+
+    /// Fetches what the daemon has to tell. The caller holds no half of a socket.
+    #[cold]
+    pub(crate) fn fetch_news(&self) -> Result<(), Error> {
+        for chore in std::mem::take(&mut *lock(&self.chores)) {
+            match chore {
+                Chore::LaneDone(lane) => {
+                    self.lane_done(lane, LaneEnd::Writer)?;
+                    let pair = lock(&self.pairs).get(&(lane.pair, lane.writer)).cloned();
+                    if let Some(pair) = pair {
+                        pair.retire(lane.slot);
+                    }
+                }
+                Chore::PairOver(pair) => lock(&self.pairs).retain(|(id, _), _| *id != pair),
+            }
+        }
+        self.command(&Request::Notices, &[])
     }
 
     /// The connection has just broken.
@@ -182,17 +271,89 @@ impl Attachment {
         self.died()
     }
 
-    fn heed(&self, notices: &[Notice]) {
-        if notices.is_empty() {
-            return;
-        }
+    /// Puts each notice where it belongs; false if some are left to be seen to without the wire.
+    fn heed(&self, notices: &[Notice], reply: &Reply) -> bool {
+        let mut chores = Vec::new();
         for notice in notices {
-            if let Notice::Address(node) = notice {
-                self.know_address(*node);
+            match *notice {
+                Notice::Address(node) => self.know_address(node),
+                Notice::PairOver(pair) => chores.push(Chore::PairOver(pair)),
+                Notice::Readiness { port } | Notice::Share { port } => {
+                    self.deliver(port, *notice);
+                }
+                Notice::Lane { port, .. } if matches!(reply, Reply::Accepted { port: new, .. } if *new == port) =>
+                {
+                    lock(&self.early).push(*notice);
+                }
+                Notice::Lane { port, .. } => drop(self.deliver(port, *notice)),
+                Notice::LaneOver { port, lane, end, .. } => {
+                    if !self.deliver(port, *notice) && end == LaneEnd::Writer {
+                        chores.push(Chore::LaneDone(lane));
+                    }
+                }
+                // Of a later version.
+                _ => {}
             }
         }
-        // The thread that fetched them is not the one that waits for them.
-        self.life.bell.ring();
+        let done = chores.is_empty();
+        lock(&self.chores).extend(chores);
+        done
+    }
+
+    /// Puts a notice into the letter box of its socket; false if there is no such socket.
+    fn deliver(&self, port: u32, notice: Notice) -> bool {
+        let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
+        let Some(socket) = socket else { return false };
+        socket.note(notice);
+        true
+    }
+
+    /// A socket of this attachment: notices about it go to `socket`.
+    pub(crate) fn enter(&self, socket: &Arc<Shared>) {
+        lock(&self.sockets).insert(socket.port, Arc::downgrade(socket));
+        lock(&self.early).retain(|notice| {
+            let mine = matches!(notice, Notice::Lane { port, .. } if *port == socket.port);
+            if mine {
+                socket.note(*notice);
+            }
+            !mine
+        });
+    }
+
+    /// The socket is closed.
+    pub(crate) fn leave(&self, port: u32) {
+        lock(&self.sockets).remove(&port);
+    }
+
+    /// The arena of a lane, from the side of its `end`.
+    pub(crate) fn pair(&self, lane: LaneId, end: LaneEnd) -> Result<Arc<Pair>, Error> {
+        let writer = u8::from(lane.writer != 0);
+        let side = if end == LaneEnd::Writer { writer } else { 1 - writer };
+        let mut pairs = lock(&self.pairs);
+        if let Some(pair) = pairs.get(&(lane.pair, side)) {
+            return Ok(Arc::clone(pair));
+        }
+        let pair = match pairs.get(&(lane.pair, 1 - side)) {
+            Some(other) => other.other_side(),
+            None => {
+                let request = Request::FetchPair { pair: lane.pair };
+                let fd = self
+                    .call(&request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))?;
+                Pair::open(lane.pair, side, &fd)?
+            }
+        };
+        let pair = Arc::new(pair);
+        pairs.insert((lane.pair, side), Arc::clone(&pair));
+        Ok(pair)
+    }
+
+    /// This end is done with a lane.
+    pub(crate) fn lane_done(&self, lane: LaneId, end: LaneEnd) -> Result<(), Error> {
+        match self.command(&Request::LaneDone { lane, end }, &[]) {
+            // The daemon has done with it already.
+            Err(Error::Failed(_)) => Ok(()),
+            result => result,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use utipc_os::Result;
-use utipc_os::shm::{Access, Fence, Memory, PAGE, Segment};
+use utipc_os::shm::{Access, Fence, Memory, PAGE, Parked, Segment, Watched, wait_with};
 
 /// Word that changes with each ring.
 const SEQ: usize = 0;
@@ -18,30 +18,52 @@ pub(crate) struct Bell {
     page: Segment,
 }
 
+/// While it lives, ringing wakes this thread.
+pub(crate) struct Sleeper<'a> {
+    bell: &'a Bell,
+    seen: u32,
+}
+
 impl Bell {
     pub(crate) fn open(fd: &OwnedFd) -> Result<Self> {
         Ok(Self { page: Segment::open(fd, Access::ReadWrite, PAGE)? })
     }
 
-    /// Read it before the last look at what the bell announces.
+    /// How often it was rung, modulo 2^32.
+    #[inline]
     pub(crate) fn seq(&self) -> u32 {
         self.page.load32(SEQ, Acquire)
     }
 
-    /// Sleeps until the bell is rung (at once if it was since `seen`), at most `limit`.
-    pub(crate) fn wait(&self, seen: u32, limit: Option<Duration>) {
+    /// Announces that this thread is going to sleep. Look once more at what the bell announces before it does.
+    pub(crate) fn enter(&self) -> Sleeper<'_> {
+        let seen = self.seq();
         self.page.add32(SLEEPERS, 1);
         self.page.fence(Fence::Park);
-        self.page.wait32(SEQ, seen, limit);
-        self.page.add32(SLEEPERS, u32::MAX);
+        Sleeper { bell: self, seen }
     }
 
-    /// Wakes the other threads of this process.
-    pub(crate) fn ring(&self) {
-        self.page.add32(SEQ, 1);
+    /// Wakes the other threads of this process: how often it was rung before.
+    pub(crate) fn ring(&self) -> u32 {
+        let before = self.page.add32(SEQ, 1);
         self.page.fence(Fence::Ring);
         if self.page.load32(SLEEPERS, Relaxed) > 0 {
             self.page.wake32(SEQ);
         }
+        before
+    }
+}
+
+impl Sleeper<'_> {
+    /// Sleeps until the bell or one of `others` is rung (at once if it has been), at most `limit`.
+    pub(crate) fn sleep(&self, others: &[(&Parked<'_>, u32)], limit: Option<Duration>) -> Result<()> {
+        let word = Watched { segment: &self.bell.page, at: SEQ, seen: self.seen };
+        wait_with(word, others, limit).map(drop)
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        self.bell.page.add32(SLEEPERS, u32::MAX);
     }
 }

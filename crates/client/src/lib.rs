@@ -12,10 +12,13 @@
 
 mod attachment;
 mod bell;
+mod calls;
 mod descriptor;
 mod error;
+mod lanes;
 mod node;
 mod place;
+mod shared;
 mod socket;
 mod wait;
 
@@ -26,3 +29,4 @@ pub use socket::Socket;
 pub use wait::Wait;
 
 pub use utipc_attach::{Failure, Refusal, SocketView};
+pub use utipc_os::shm::Mode as Spin;

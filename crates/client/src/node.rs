@@ -7,6 +7,7 @@ use utipc_attach::{BindingPage, NodeEntry, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
+use utipc_os::shm::Mode;
 
 use crate::attachment::{Attachment, lock};
 use crate::wait::Left;
@@ -24,16 +25,18 @@ pub struct Node {
     place: Arc<Place>,
     /// Replaced when the daemon has died and somebody opens a socket.
     attachment: Arc<Mutex<Arc<Attachment>>>,
+    /// How the calls of its sockets wait.
+    mode: Mode,
 }
 
 impl Node {
-    /// Attaches this process to the daemon at `place`.
+    /// Attaches this process to the daemon at `place`; `mode` is how the calls of its sockets wait.
     ///
     /// # Errors
     /// [`Error::Absent`] if there is none, [`Error::Refused`].
-    pub fn attach(place: Place) -> Result<Self, Error> {
+    pub fn attach(place: Place, mode: Mode) -> Result<Self, Error> {
         let attachment = Arc::new(Mutex::new(find(&place)?));
-        Ok(Self { place: Arc::new(place), attachment })
+        Ok(Self { place: Arc::new(place), attachment, mode })
     }
 
     /// The attachment that is there, dead or alive.
@@ -63,12 +66,18 @@ impl Node {
     /// # Errors
     /// [`crate::Failure::Limit`], [`crate::Failure::NotAllowed`], [`Error::Absent`].
     pub fn open(&self, kind: SocketKind) -> Result<Socket, Error> {
-        let attachment = self.living()?;
-        let port = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
-            Reply::Opened { port } => Some(port),
-            _ => None,
-        })?;
-        Ok(Socket::new(attachment, port, kind))
+        loop {
+            let attachment = self.living()?;
+            let opened = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
+                Reply::Opened { port } => Some(port),
+                _ => None,
+            });
+            match opened {
+                // It has died in this very moment: there may be a next one.
+                Err(Error::Died(_)) => {}
+                opened => return opened.map(|port| Socket::new(attachment, port, kind, false, self.mode)),
+            }
+        }
     }
 
     /// Address of the node, as it was told last.
@@ -85,7 +94,7 @@ impl Node {
         let attachment = self.living()?;
         let end = wait.start();
         loop {
-            let seen = attachment.bell().seq();
+            let sleeper = attachment.bell().enter();
             let entry = entry(&attachment)?;
             if entry.settled {
                 attachment.know_address(entry.address);
@@ -93,7 +102,7 @@ impl Node {
             }
             match end.left() {
                 Left::Nothing => return Ok(None),
-                Left::Time(limit) => attachment.bell().wait(seen, limit),
+                Left::Time(limit) => sleeper.sleep(&[], limit)?,
             }
         }
     }

@@ -1,31 +1,31 @@
-//! A socket whose endpoint is the daemon's: each call is a command, and a call that waits waits for the bell.
+//! A socket of the daemon's node: what there is to do with it beside sending and receiving (`calls.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use utipc_attach::{Failure, Reply, Request, SocketView};
+use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
 use utipc_core::addr::{PortId, Scope, ServiceRange};
-use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{
-    AcceptError, ConnectError, Destination, OptionValue, Received, RecvError, RecvOptions, SendError,
-    SocketKind, SocketOption, State,
+    AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
+    SocketOption, State, WaitReason,
 };
+use utipc_os::shm::{Mode, Spin};
 
-use crate::attachment::Attachment;
+use crate::attachment::{Attachment, lock};
 use crate::descriptor::Descriptor;
+use crate::shared::{Half, Shared};
 use crate::wait::Left;
 use crate::{Error, Wait};
 
 /// One socket of the daemon's node; closed when dropped.
 #[derive(Debug)]
 pub struct Socket {
-    attachment: Arc<Attachment>,
-    port: u32,
-    kind: SocketKind,
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) shared: Arc<Shared>,
     /// [`SocketOption::ReceiveLowWater`]: how much a blocking receive of a stream collects.
-    low_water: AtomicU32,
+    pub(crate) low_water: AtomicU32,
     descriptor: OnceLock<Descriptor>,
 }
 
@@ -40,7 +40,7 @@ fn would_block(failure: &Failure) -> bool {
 }
 
 /// `None` if the call has to wait.
-fn unless_blocked<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+pub(crate) fn unless_blocked<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Err(Error::Failed(failure)) if would_block(&failure) => Ok(None),
         result => result.map(Some),
@@ -48,25 +48,79 @@ fn unless_blocked<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 impl Socket {
-    pub(crate) fn new(attachment: Arc<Attachment>, port: u32, kind: SocketKind) -> Self {
-        Self { attachment, port, kind, low_water: AtomicU32::new(1), descriptor: OnceLock::new() }
+    pub(crate) fn new(
+        attachment: Arc<Attachment>,
+        port: u32,
+        kind: SocketKind,
+        accepted: bool,
+        mode: Mode,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(port, kind, accepted, mode));
+        attachment.enter(&shared);
+        Self { attachment, shared, low_water: AtomicU32::new(1), descriptor: OnceLock::new() }
     }
 
     /// Port number.
     #[must_use]
     pub fn port(&self) -> u32 {
-        self.port
+        self.shared.port
     }
 
-    /// State, peer, readiness, counters.
+    pub(crate) fn kind(&self) -> SocketKind {
+        self.shared.kind
+    }
+
+    /// How its calls wait from now on.
+    pub fn set_spin(&self, mode: Mode) {
+        for spin in [&self.shared.receive_spin, &self.shared.send_spin] {
+            *lock(spin) = Spin::new(mode);
+        }
+    }
+
+    /// State, peer, readiness, counters, as the node sees them.
     ///
     /// # Errors
     /// [`Error::Died`]; so for all calls.
     pub fn look(&self) -> Result<SocketView, Error> {
-        self.attachment.call(&Request::Look { port: self.port }, &[], |reply, _| match reply {
+        self.attachment.call(&Request::Look { port: self.port() }, &[], |reply, _| match reply {
             Reply::Socket(view) => Some(*view),
             _ => None,
         })
+    }
+
+    /// Counters, with what went by lanes.
+    ///
+    /// # Errors
+    /// As [`Socket::look`].
+    pub fn stats(&self) -> Result<EndpointStats, Error> {
+        let mut stats = self.look()?.stats;
+        let sender = lock(&self.shared.sender);
+        stats.sent_messages += sender.messages;
+        stats.sent_bytes += sender.bytes;
+        stats.window_waits += sender.window_waits;
+        stats.overloads += sender.overloads;
+        drop(sender);
+        let receiver = lock(&self.shared.receiver);
+        stats.received_messages += receiver.messages;
+        stats.received_bytes += receiver.bytes;
+        Ok(stats)
+    }
+
+    /// Why the last call would have blocked, if it still would.
+    ///
+    /// # Errors
+    /// As [`Socket::look`].
+    pub fn wait_reason(&self) -> Result<Option<WaitReason>, Error> {
+        if self.shared.waits(Half::Send) {
+            let reason = lock(&self.shared.sender).wait_reason(self.attachment.address());
+            if reason.is_some() {
+                return Ok(reason);
+            }
+        }
+        if self.shared.waits(Half::Receive) && lock(&self.shared.receiver).has_lanes() {
+            return Ok(Some(WaitReason::NothingReceived));
+        }
+        Ok(self.look()?.wait)
     }
 
     /// Binds to a range.
@@ -74,7 +128,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`], [`Failure::NotAllowed`].
     pub fn bind(&self, range: ServiceRange, scope: Scope) -> Result<(), Error> {
-        self.command(&Request::Bind { port: self.port, range, scope })
+        self.command(&Request::Bind { port: self.port(), range, scope })
     }
 
     /// Withdraws one binding, or all.
@@ -82,7 +136,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Bind`].
     pub fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<(), Error> {
-        self.command(&Request::Unbind { port: self.port, which })
+        self.command(&Request::Unbind { port: self.port(), which })
     }
 
     /// Makes it a listener.
@@ -90,7 +144,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn listen(&self) -> Result<(), Error> {
-        self.command(&Request::Listen { port: self.port })
+        self.command(&Request::Listen { port: self.port() })
     }
 
     /// The next connection request: a socket for it, and who asked; `None` if there is none within `wait`.
@@ -98,8 +152,8 @@ impl Socket {
     /// # Errors
     /// [`Failure::Accept`].
     pub fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>, Error> {
-        let request = Request::Accept { port: self.port };
-        let accepted = self.block(wait, || {
+        let request = Request::Accept { port: self.port() };
+        let accepted = self.poll(wait, || {
             let accepted = self.attachment.call(&request, &[], |reply, _| match reply {
                 Reply::Accepted { port, peer } => Some((port, peer)),
                 _ => None,
@@ -107,7 +161,8 @@ impl Socket {
             self.was_read()?;
             unless_blocked(accepted)
         })?;
-        let socket = |port| Self::new(Arc::clone(&self.attachment), port, self.kind);
+        let mode = lock(&self.shared.receive_spin).mode();
+        let socket = |port| Self::new(Arc::clone(&self.attachment), port, self.kind(), true, mode);
         Ok(accepted.map(|(port, peer)| (socket(port), peer)))
     }
 
@@ -116,11 +171,23 @@ impl Socket {
     /// # Errors
     /// [`Failure::Connect`].
     pub fn connect(&self, to: Option<Destination>) -> Result<(), Error> {
-        let begun = self.command(&Request::Connect { port: self.port, to });
-        if self.kind.is_connection_oriented() {
+        let begun = self.command(&Request::Connect { port: self.port(), to });
+        if self.kind().is_connection_oriented() {
+            if begun.is_ok() {
+                self.connects_to(to);
+            }
             self.was_filled()?;
+        } else if begun.is_ok() {
+            lock(&self.shared.sender).default_to = to;
         }
         begun
+    }
+
+    /// A connection was requested.
+    pub(crate) fn connects_to(&self, to: Option<Destination>) {
+        if let Some(Destination::Service { addr, .. }) = to {
+            *lock(&self.shared.service) = Some(addr.into());
+        }
     }
 
     /// Waits until the connection is set up; `None` if it is not within `wait`.
@@ -128,7 +195,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Connect`] if it never will be.
     pub fn wait_connected(&self, wait: Wait) -> Result<Option<()>, Error> {
-        self.block(wait, || match self.look()?.state {
+        self.poll(wait, || match self.look()?.state {
             State::Connecting => Ok(None),
             State::Established => Ok(Some(())),
             _ => {
@@ -140,7 +207,7 @@ impl Socket {
 
     /// The error that ended the connection, once.
     fn take_error(&self) -> Result<Option<ConnectError>, Error> {
-        self.attachment.call(&Request::TakeError { port: self.port }, &[], |reply, _| match reply {
+        self.attachment.call(&Request::TakeError { port: self.port() }, &[], |reply, _| match reply {
             Reply::Error(error) => Some(error),
             _ => None,
         })
@@ -151,7 +218,17 @@ impl Socket {
     /// # Errors
     /// [`Failure::Call`].
     pub fn shutdown(&self) -> Result<(), Error> {
-        self.command(&Request::Shutdown { port: self.port })
+        // The daemon ends the lanes; what was not read is lost.
+        self.command(&Request::Shutdown { port: self.port() })?;
+        let mut receiver = lock(&self.shared.receiver);
+        for lane in receiver.ids() {
+            drop(receiver.remove(lane));
+        }
+        receiver.node_is_ready();
+        drop(receiver);
+        // A thread that waits for the peer waits in vain.
+        self.attachment.ring();
+        Ok(())
     }
 
     /// Sets an option.
@@ -159,7 +236,10 @@ impl Socket {
     /// # Errors
     /// [`Failure::Option`].
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<(), Error> {
-        self.command(&Request::SetOption { port: self.port, option, value })?;
+        self.command(&Request::SetOption { port: self.port(), option, value })?;
+        let mut style = self.shared.style();
+        style.set(option, value);
+        self.shared.set_style(style);
         if let (SocketOption::ReceiveLowWater, OptionValue::Number(bytes)) = (option, value) {
             self.low_water.store(bytes.max(1), Relaxed);
         }
@@ -171,118 +251,10 @@ impl Socket {
     /// # Errors
     /// [`Failure::Option`].
     pub fn option(&self, option: SocketOption) -> Result<u32, Error> {
-        self.attachment.call(&Request::GetOption { port: self.port, option }, &[], |reply, _| match reply {
+        self.attachment.call(&Request::GetOption { port: self.port(), option }, &[], |reply, _| match reply {
             Reply::Number(value) => Some(value),
             _ => None,
         })
-    }
-
-    /// Sends `data`; the bytes taken, or `None` if none could be within `wait`.
-    ///
-    /// # Errors
-    /// [`Failure::Send`].
-    pub fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>, Error> {
-        // What one command of a stream carries; the rest is for the next call.
-        let data = match self.kind {
-            SocketKind::Stream => data.get(..MAX_USER_DATA).unwrap_or(data),
-            _ if data.len() > MAX_USER_DATA => return Err(Failure::Send(SendError::MessageSize).into()),
-            _ => data,
-        };
-        let request = Request::Send { port: self.port, to };
-        self.block(wait, || {
-            let sent = unless_blocked(self.attachment.call(&request, data, |reply, _| match reply {
-                Reply::Number(bytes) | Reply::Sent { bytes, .. } => Some((bytes as usize).min(data.len())),
-                _ => None,
-            }));
-            if matches!(sent, Ok(None)) {
-                self.was_filled()?;
-            }
-            sent
-        })
-    }
-
-    /// Receives into `buffer`; `None` if nothing comes within `wait`.
-    ///
-    /// # Errors
-    /// [`Failure::Receive`].
-    pub fn receive(
-        &self,
-        buffer: &mut [u8],
-        options: RecvOptions,
-        wait: Wait,
-    ) -> Result<Option<Received>, Error> {
-        let goal = self.goal(buffer.len(), options);
-        // A stream may have to collect more than one command yields.
-        let mut collected: Option<Received> = None;
-        let received = self.block(wait, || {
-            loop {
-                let done = collected.as_ref().map_or(0, |part| part.len);
-                let room = buffer.get_mut(done..).unwrap_or_default();
-                let part = match unless_blocked(self.receive_part(room, options)) {
-                    Ok(Some(part)) => part,
-                    Ok(None) => return Ok(None),
-                    Err(error) => return collected.take().map(Some).ok_or(error),
-                };
-                let ended = part.len == 0 || options.peek;
-                match &mut collected {
-                    Some(all) => all.len += part.len,
-                    None => collected = Some(part),
-                }
-                if ended || collected.as_ref().is_some_and(|all| all.len >= goal) {
-                    return Ok(collected.take());
-                }
-            }
-        });
-        // What was collected in time is better than nothing.
-        received.map(|received| received.or(collected))
-    }
-
-    /// Receives one message (of a stream: what is there) into memory that is made as large as needed.
-    ///
-    /// # Errors
-    /// [`Failure::Receive`].
-    pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
-        self.block(wait, || {
-            unless_blocked(self.receive_with(MAX_USER_DATA, RecvOptions::default(), |received, payload| {
-                data.clear();
-                data.extend_from_slice(payload);
-                received
-            }))
-        })
-    }
-
-    /// Bytes that a blocking receive collects.
-    fn goal(&self, buffer: usize, options: RecvOptions) -> usize {
-        match self.kind {
-            SocketKind::Stream if options.wait_all => buffer,
-            SocketKind::Stream => (self.low_water.load(Relaxed) as usize).min(buffer),
-            _ => 1,
-        }
-    }
-
-    fn receive_part(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received, Error> {
-        self.receive_with(buffer.len(), options, |mut received, payload| {
-            received.len = payload.len().min(buffer.len());
-            buffer[..received.len].copy_from_slice(&payload[..received.len]);
-            received
-        })
-    }
-
-    /// One command for at most `room` bytes; `take` gets them.
-    fn receive_with(
-        &self,
-        room: usize,
-        options: RecvOptions,
-        take: impl FnOnce(Received, &[u8]) -> Received,
-    ) -> Result<Received, Error> {
-        let room = u32::try_from(room.min(MAX_USER_DATA)).unwrap_or(u32::MAX);
-        let request = Request::Receive { port: self.port, room, options };
-        let received = self.attachment.call(&request, &[], |reply, extra| match reply {
-            Reply::Received(received) => Some(take(received, extra.payload)),
-            _ => None,
-        });
-        self.was_read()?;
-        received
     }
 
     /// A descriptor whose level is the readiness of the socket; made at the first call.
@@ -293,50 +265,60 @@ impl Socket {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
         }
-        let near = self.attachment.call(&Request::Descriptor { port: self.port }, &[], |reply, extra| {
-            extra.fds.pop().filter(|_| reply == Reply::Done)
-        })?;
+        let near =
+            self.attachment.call(&Request::Descriptor { port: self.port() }, &[], |reply, extra| {
+                extra.fds.pop().filter(|_| reply == Reply::Done)
+            })?;
         Ok(self.descriptor.get_or_init(|| Descriptor::new(near)).as_fd())
     }
 
     /// Something was taken, or there was nothing: the descriptor is readable only if there is more.
-    fn was_read(&self) -> Result<(), Error> {
+    pub(crate) fn was_read(&self) -> Result<(), Error> {
         match self.descriptor.get() {
-            Some(descriptor) if descriptor.drain() => self.command(&Request::Rearm { port: self.port }),
+            Some(descriptor) if descriptor.drain() => self.command(&Request::Rearm { port: self.port() }),
             _ => Ok(()),
         }
     }
 
     /// A send would block: the descriptor is writable only if that has changed already.
-    fn was_filled(&self) -> Result<(), Error> {
+    pub(crate) fn was_filled(&self) -> Result<(), Error> {
         match self.descriptor.get() {
             Some(descriptor) => {
                 descriptor.plug();
-                self.command(&Request::Rearm { port: self.port })
+                self.command(&Request::Rearm { port: self.port() })
             }
             None => Ok(()),
         }
     }
 
-    fn command(&self, request: &Request) -> Result<(), Error> {
+    /// Lets the daemon wake processes that wait for a descriptor.
+    pub(crate) fn tell(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
+        lanes.into_iter().try_for_each(|lane| match self.command(&Request::Wake { lane }) {
+            // It is gone meanwhile.
+            Err(Error::Failed(_)) => Ok(()),
+            result => result,
+        })
+    }
+
+    pub(crate) fn command(&self, request: &Request) -> Result<(), Error> {
         self.attachment.command(request, &[])
     }
 
-    /// Tries until `attempt` yields something, and again whenever the bell was rung.
-    fn block<T>(
+    /// Tries until `attempt`, a command, yields something, and again whenever the bell was rung.
+    fn poll<T>(
         &self,
         wait: Wait,
         mut attempt: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<Option<T>, Error> {
         let mut end = None;
         loop {
-            let seen = self.attachment.bell().seq();
+            let sleeper = self.attachment.bell().enter();
             if let Some(done) = attempt()? {
                 return Ok(Some(done));
             }
             match end.get_or_insert_with(|| wait.start()).left() {
                 Left::Nothing => return Ok(None),
-                Left::Time(limit) => self.attachment.bell().wait(seen, limit),
+                Left::Time(limit) => sleeper.sleep(&[], limit)?,
             }
         }
     }
@@ -344,7 +326,17 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        for lane in lock(&self.shared.sender).take_all() {
+            // Its memory is free when the reader has read to the end.
+            lane.pair.keep(lane.id.slot, lane.writer);
+        }
+        let mut receiver = lock(&self.shared.receiver);
+        for lane in receiver.ids() {
+            drop(receiver.remove(lane));
+        }
+        drop(receiver);
+        self.attachment.leave(self.port());
         // A daemon that is gone has closed it already.
-        let _ = self.command(&Request::Close { port: self.port });
+        let _ = self.command(&Request::Close { port: self.port() });
     }
 }

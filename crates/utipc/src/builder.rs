@@ -10,7 +10,7 @@ use utipc_node::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpB
 use utipc_node::{NodeConfig, Plan, StartError};
 
 use crate::engine::{self, Choice};
-use crate::{ClusterId, Engine, Error, Node, NodeAddr, NodeId, Result};
+use crate::{ClusterId, Engine, Error, Node, NodeAddr, NodeId, Result, Spin};
 
 /// The longest that the choice of an address takes: a trial of one second, and as many again as there are clashes.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(15);
@@ -81,6 +81,14 @@ impl Builder {
     #[must_use]
     pub fn instance(mut self, name: &str) -> Self {
         self.choice.place = Some(Place::instance(name));
+        self
+    }
+
+    /// What a thread does with its core while a call waits on a daemon's socket; without it `UTIPC_SPIN` (`busy`,
+    /// `adaptive` or `parked`) decides, else [`Spin::Adaptive`] holds. See [`Socket::set_spin`](crate::Socket::set_spin).
+    #[must_use]
+    pub fn spin(mut self, spin: Spin) -> Self {
+        self.choice.spin = Some(spin);
         self
     }
 

@@ -64,6 +64,7 @@ pub use node::Node;
 pub use socket::{Incoming, Socket};
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};
 
+pub use utipc_client::Spin;
 pub use utipc_core::addr::{
     Binding, ClusterId, Importance, NodeAddr, NodeId, PortId, Scope, ServiceAddr as ServiceAddress,
     ServiceRange,

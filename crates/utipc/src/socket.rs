@@ -9,7 +9,7 @@ use utipc_core::socket::{OptionValue, SocketOption, State};
 use crate::engine::{self, Wait};
 use crate::{
     Destination, Error, Importance, Method, Node, PortId, Received, RecvOptions, Result, Returned, Scope,
-    ServiceRange, SocketKind, SocketStats, WaitReason,
+    ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 /// A TIPC socket of any kind; see [`Node::rdm`] and its sisters.
@@ -290,6 +290,12 @@ impl Socket {
     /// Whether calls return [`Error::WouldBlock`] instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// What a thread does with its core while a call on this socket waits for another process of this host. It has no
+    /// effect on an embedded node, where the thread that waits drives the node.
+    pub fn set_spin(&self, spin: Spin) {
+        self.engine.set_spin(spin);
     }
 
     /// How long [`Socket::connect`] waits, 8 seconds by default, 65 at most.

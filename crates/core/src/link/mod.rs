@@ -15,7 +15,6 @@ mod deliver;
 mod fragment;
 mod fsm;
 mod pace;
-mod packet;
 mod protocol;
 mod receive;
 mod send;
@@ -46,7 +45,6 @@ pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
     pace::Pace,
-    packet::Outgoing,
     receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},

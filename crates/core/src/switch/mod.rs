@@ -28,7 +28,6 @@ use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
 use crate::names::{Change, Distributor, NameReceiver, NameTable};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
-use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{Message, Method};
@@ -103,8 +102,6 @@ pub(crate) struct Switch {
     /// Changes of the binding table, for the topology server.
     pub(crate) changes: VecDeque<Change>,
     pub(crate) frames: FrameBatch,
-    pub(crate) pool: Pool,
-    trim_at: Time,
     /// A message was queued behind a link's window since somebody asked.
     pub(crate) backlogged: bool,
     pub(crate) events: VecDeque<Event>,
@@ -144,8 +141,6 @@ impl Switch {
             woken: VecDeque::new(),
             changes: VecDeque::new(),
             frames: FrameBatch::default(),
-            pool: Pool::default(),
-            trim_at: now,
             backlogged: false,
             events: VecDeque::new(),
             stats: SwitchStats::default(),

@@ -5,6 +5,7 @@
 //! number to change. Ringing costs nothing but one load while nobody sleeps.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
@@ -107,6 +108,14 @@ impl<M: Memory> Parked<'_, M> {
     /// Sleeps until the doorbell is rung (at once if its number is not `seen` any more), at most `timeout`.
     pub fn wait(&self, seen: u32, timeout: Option<Duration>) {
         self.bell.memory.wait32(self.bell.at + bell::SEQ, seen, timeout);
+    }
+}
+
+impl Parked<'_> {
+    /// The word that changes when the bell is rung.
+    pub(super) fn word(&self) -> &AtomicU32 {
+        let Doorbell { memory, at } = self.bell;
+        memory.word32(at + bell::SEQ, memory.size())
     }
 }
 

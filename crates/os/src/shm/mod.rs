@@ -14,6 +14,7 @@ mod lane;
 mod layout;
 mod memory;
 mod segment;
+mod sleep;
 mod spin;
 
 pub use arena::{Arena, Incoming, Outgoing};
@@ -22,4 +23,5 @@ pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, R
 pub use layout::{MAX_SLOTS, Shape, Side};
 pub use memory::{Fence, Memory};
 pub use segment::{Access, PAGE, Segment};
+pub use sleep::{BELLS_MAX, Watched, wait_with};
 pub use spin::{Mode, Spin};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use utipc_client::Place;
+use utipc_client::{Place, Spin};
 
 use crate::{Error, Result};
 
@@ -54,6 +54,20 @@ impl FromStr for Engine {
 pub(crate) struct Choice {
     pub(crate) engine: Option<Engine>,
     pub(crate) place: Option<Place>,
+    pub(crate) spin: Option<Spin>,
+}
+
+/// The mode that `UTIPC_SPIN` names; [`Spin::Adaptive`] if it names none.
+fn spin_from_environment() -> Result<Spin> {
+    match std::env::var("UTIPC_SPIN").unwrap_or_default().as_str() {
+        "" | "adaptive" => Ok(Spin::Adaptive),
+        "busy" => Ok(Spin::Busy),
+        "parked" => Ok(Spin::Parked),
+        _ => Err(Error::OutOfRange {
+            what: "the way to wait (UTIPC_SPIN)",
+            remedy: "busy, adaptive or parked",
+        }),
+    }
 }
 
 impl Choice {
@@ -66,15 +80,18 @@ impl Choice {
             (None, _) if self.place.is_some() => Engine::Daemon,
             (None, _) => Engine::Auto,
         };
+        let spin = self.spin.map_or_else(spin_from_environment, Ok)?;
         let place = self.place.unwrap_or_else(Place::usual);
         match (engine, own) {
             (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok(None),
-            (Engine::Auto, None) => match utipc_client::Node::attach(place) {
+            (Engine::Auto, None) => match utipc_client::Node::attach(place, spin) {
                 Ok(node) => Ok(Some(node)),
                 Err(error) if error.is_absent() => Ok(None),
                 Err(error) => Err(Error::Daemon(error)),
             },
-            (Engine::Daemon, None) => utipc_client::Node::attach(place).map(Some).map_err(Error::Daemon),
+            (Engine::Daemon, None) => {
+                utipc_client::Node::attach(place, spin).map(Some).map_err(Error::Daemon)
+            }
             (Engine::Daemon, Some(what)) => {
                 let why = format!(
                     "the program gives the node {what}, but the daemon has its own configuration (configure the daemon, \
@@ -110,8 +127,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused_by_name() {
-        let choice =
-            |engine| Choice { engine: Some(engine), place: Some(Place::at("/nonexistent/utipc.sock")) };
+        let choice = |engine| Choice {
+            engine: Some(engine),
+            place: Some(Place::at("/nonexistent/utipc.sock")),
+            spin: None,
+        };
         assert!(choice(Engine::Auto).attach(None).unwrap().is_none());
         assert!(choice(Engine::Embedded).attach(None).unwrap().is_none());
         let absent = choice(Engine::Daemon).attach(None).unwrap_err().to_string();

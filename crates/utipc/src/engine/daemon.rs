@@ -10,7 +10,7 @@ use utipc_node::Wait;
 
 use crate::{
     Binding, Counters, Destination, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
-    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 #[derive(Clone, Debug)]
@@ -177,6 +177,10 @@ impl Socket {
         })
     }
 
+    pub(super) fn set_spin(&self, spin: Spin) {
+        self.0.set_spin(spin);
+    }
+
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, limit: Wait) -> Result<Option<usize>> {
         self.0.send(data, to, wait(limit)).map_err(|error| {
             explain(error, |failure| match failure {
@@ -202,11 +206,11 @@ impl Socket {
     }
 
     pub(super) fn wait_reason(&self) -> Option<WaitReason> {
-        self.look(|view| view.wait).flatten()
+        self.0.wait_reason().ok().flatten()
     }
 
     pub(super) fn stats(&self) -> SocketStats {
-        self.look(|view| view.stats).unwrap_or_default()
+        self.0.stats().unwrap_or_default()
     }
 
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {

@@ -17,7 +17,7 @@ pub use choice::Engine;
 
 use crate::{
     Binding, Counters, Destination, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
-    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, WaitReason,
+    RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
 /// A node, wherever it runs.
@@ -144,6 +144,12 @@ impl Socket {
 
     pub(crate) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
         either!(Socket, self, socket => socket.set_option(option, value))
+    }
+
+    pub(crate) fn set_spin(&self, spin: Spin) {
+        if let Self::Daemon(socket) = self {
+            socket.set_spin(spin);
+        }
     }
 
     /// Bytes taken.

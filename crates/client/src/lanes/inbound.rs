@@ -1,0 +1,140 @@
+//! The reading end of one lane of a socket.
+
+use std::sync::Arc;
+
+use utipc_attach::LaneId;
+use utipc_core::addr::PortId;
+use utipc_core::socket::{Received, RecvOptions};
+use utipc_core::wire::blocks;
+use utipc_os::shm::{Corrupt, Kind, Peek, Reader, Record, Ring};
+
+use super::head::{Arrived, Expected, HEAD_MAX, check};
+use super::pair::Pair;
+
+/// Where received data goes.
+pub(crate) enum Sink<'a> {
+    /// Memory of the caller's.
+    Slice(&'a mut [u8]),
+    /// Memory that is made as large as the message.
+    Whole(&'a mut Vec<u8>),
+}
+
+impl Sink<'_> {
+    /// Room for `wanted` bytes, or less.
+    pub(crate) fn room(&mut self, wanted: usize) -> &mut [u8] {
+        match self {
+            Self::Slice(buffer) => buffer,
+            Self::Whole(data) => {
+                data.clear();
+                data.resize(wanted, 0);
+                data
+            }
+        }
+    }
+
+    /// The bytes that fit at most; `most` if it grows.
+    pub(crate) fn size(&self, most: usize) -> usize {
+        match self {
+            Self::Slice(buffer) => buffer.len(),
+            Self::Whole(_) => most,
+        }
+    }
+}
+
+/// What a look at a lane found.
+pub(crate) enum Found {
+    Message(Record, Arrived),
+    Nothing,
+    /// Nothing will come any more.
+    Ended,
+}
+
+/// A lane that a socket reads.
+#[derive(Debug)]
+pub(crate) struct InLane {
+    pub(crate) id: LaneId,
+    pub(crate) pair: Arc<Pair>,
+    /// The socket that writes.
+    pub(crate) other: u32,
+    /// It is in the list of lanes to look at.
+    pub(crate) listed: bool,
+    pub(crate) reader: Reader,
+}
+
+impl InLane {
+    pub(crate) fn new(id: LaneId, pair: Arc<Pair>, other: u32) -> Result<Self, Corrupt> {
+        let reader = pair.inc.reader(u32::from(id.slot))?;
+        Ok(Self { id, pair, other, listed: false, reader })
+    }
+
+    /// The next message with data, its header checked.
+    ///
+    /// # Errors
+    /// What is wrong with the lane.
+    pub(crate) fn look(&mut self, expected: &Expected) -> Result<Found, &'static str> {
+        loop {
+            let record = match self.reader.peek().map_err(|corrupt| corrupt.what)? {
+                Peek::Record(record) => record,
+                Peek::Empty => return Ok(Found::Nothing),
+                Peek::Ended => return Ok(Found::Ended),
+            };
+            if record.kind() != Kind::Data {
+                self.reader.consume(record, 0);
+                continue;
+            }
+            let mut head = [0; HEAD_MAX];
+            let len = self.reader.read_header(&record, &mut head);
+            let arrived = check(&head[..len], record.len(), expected)?;
+            if arrived.data > 0 {
+                return Ok(Found::Message(record, arrived));
+            }
+            // A message without data is never delivered. Spec: tipc.md §8.3.
+            self.reader.consume(record, 0);
+        }
+    }
+
+    /// Copies data from `offset` on; how many bytes.
+    pub(crate) fn copy(&self, record: &Record, arrived: &Arrived, offset: usize, into: &mut [u8]) -> usize {
+        self.reader.copy_payload(record, arrived.header + offset, into)
+    }
+
+    /// The message was read.
+    pub(crate) fn consume(&mut self, record: Record) -> Ring {
+        self.reader.consume(record, blocks(record.len()));
+        self.reader.take_ring()
+    }
+
+    /// One message, or a part of it, for all kinds but STREAM: what to tell the caller, how far the message is read now
+    /// (`None`: to its end), and what the writer is owed.
+    pub(crate) fn receive(
+        &mut self,
+        record: Record,
+        arrived: &Arrived,
+        offset: usize,
+        sink: &mut Sink<'_>,
+        options: RecvOptions,
+        origin: PortId,
+    ) -> (Received, Option<usize>, Ring) {
+        let unread = arrived.data.saturating_sub(offset);
+        let room = sink.room(unread);
+        let len = self.copy(&record, arrived, offset, room);
+        let whole = len >= unread;
+        let received = Received {
+            len,
+            source: origin,
+            destination: arrived.destination,
+            returned: None,
+            truncated: !whole && !options.keep_remainder,
+            end_of_record: whole && options.keep_remainder,
+            importance: arrived.importance,
+        };
+        if options.peek {
+            return (received, Some(offset), Ring::Quiet);
+        }
+        if !whole && options.keep_remainder {
+            return (received, Some(offset + len), Ring::Quiet);
+        }
+        let ring = self.consume(record);
+        (received, None, ring)
+    }
+}

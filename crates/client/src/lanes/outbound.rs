@@ -1,0 +1,107 @@
+//! The writing end of one lane of a socket.
+
+use std::sync::Arc;
+
+use utipc_attach::LaneId;
+use utipc_core::addr::PortId;
+use utipc_core::wire::blocks;
+use utipc_os::shm::{Corrupt, LaneError, Ring, Writer};
+
+use super::head::{Address, Head, Style};
+use super::pair::Pair;
+
+/// log2 of the ring sizes, by class.
+const SHIFTS: [u8; 4] = [12, 15, 18, 20];
+/// The class of the largest ring.
+const LARGEST: u8 = 3;
+/// Messages that find a lane full before a larger ring is asked for again, once one was refused.
+const PATIENCE: u32 = 256;
+
+/// A larger ring that a lane could do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) lane: LaneId,
+    pub(crate) class: u8,
+    /// The message does not fit the present ring at all.
+    pub(crate) needed: bool,
+}
+
+impl Growth {
+    pub(crate) fn log2(&self) -> u8 {
+        SHIFTS[usize::from(self.class.min(LARGEST))]
+    }
+}
+
+/// What became of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    Sent(Ring),
+    /// Not now.
+    Full(Option<Growth>),
+    /// The lane is over: send by the node.
+    Over,
+    /// It holds what no honest process writes.
+    Corrupt,
+}
+
+/// A lane that a socket writes.
+#[derive(Debug)]
+pub(crate) struct OutLane {
+    pub(crate) id: LaneId,
+    pub(crate) pair: Arc<Pair>,
+    /// The socket that reads.
+    pub(crate) other: u32,
+    pub(crate) writer: Writer,
+    patience: u32,
+}
+
+impl OutLane {
+    pub(crate) fn new(id: LaneId, pair: Arc<Pair>, other: u32) -> Result<Self, Corrupt> {
+        let writer = pair.out.writer(u32::from(id.slot))?;
+        Ok(Self { id, pair, other, writer, patience: 0 })
+    }
+
+    /// Sends one message.
+    #[inline]
+    pub(crate) fn put(&mut self, style: Style, own: PortId, address: Address, data: &[u8]) -> Put {
+        let head = Head::new(style, own, self.other, address, data.len());
+        let cost = blocks(head.bytes().len() + data.len());
+        match self.writer.send(head.bytes(), &[data], cost) {
+            Ok(ring) => Put::Sent(ring),
+            Err(error) => self.explain(error),
+        }
+    }
+
+    #[cold]
+    fn explain(&mut self, error: LaneError) -> Put {
+        let growth = |class, needed| Some(Growth { lane: self.id, class, needed });
+        match error {
+            LaneError::Full => Put::Full(match self.writer.class() {
+                Some(class) if class < LARGEST && self.patience == 0 => growth(class + 1, false),
+                _ => {
+                    self.patience = self.patience.saturating_sub(1);
+                    None
+                }
+            }),
+            LaneError::NeedsRing(class) => Put::Full(growth(class, true)),
+            // Every ring is in use, or the reader is far behind: room comes with time.
+            LaneError::NoRing => Put::Full(None),
+            LaneError::Gone { .. } | LaneError::Frozen | LaneError::Ended | LaneError::TooLarge => Put::Over,
+            LaneError::Corrupt(_) => Put::Corrupt,
+        }
+    }
+
+    /// The daemon has granted a ring, or not.
+    pub(crate) fn granted(&mut self, growth: Growth, granted: bool) -> bool {
+        let grown = granted && self.writer.grow(growth.class).is_ok();
+        if !grown {
+            self.patience = PATIENCE;
+        }
+        grown
+    }
+
+    /// Blocks sent that the reader has not given back.
+    pub(crate) fn outstanding(&self) -> u32 {
+        u32::try_from(self.writer.outstanding_cost()).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,127 @@
+//! An arena that this process shares with another one, and which socket reads which of its lanes.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex};
+
+use utipc_attach::{LaneId, PairId};
+use utipc_os::Result;
+use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Side, Writer};
+
+use crate::attachment::lock;
+
+/// Lanes of one socket that were reported to have something to read.
+#[derive(Debug, Default)]
+pub(crate) struct ReadyBox {
+    lanes: Mutex<Vec<LaneId>>,
+    some: AtomicBool,
+}
+
+impl ReadyBox {
+    fn put(&self, lane: LaneId) {
+        lock(&self.lanes).push(lane);
+        self.some.store(true, Release);
+    }
+
+    /// Takes all out.
+    pub(crate) fn take(&self, mut each: impl FnMut(LaneId)) {
+        if self.some.load(Acquire) {
+            let mut lanes = lock(&self.lanes);
+            self.some.store(false, Release);
+            lanes.drain(..).for_each(&mut each);
+        }
+    }
+}
+
+/// One side of an arena; there is one value of it in the process.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) id: PairId,
+    side: Side,
+    arena: Arena,
+    pub(crate) out: Outgoing,
+    pub(crate) inc: Incoming,
+    /// Wakes this process.
+    pub(crate) bell: Doorbell,
+    /// Wakes the other one.
+    partner: Doorbell,
+    /// By slot; its lock is held while reports are handed out, so that whoever has held it has seen them all.
+    readers: Mutex<Vec<Option<Arc<ReadyBox>>>>,
+    /// Writers of sockets that are closed, until their lanes are.
+    leaving: Mutex<HashMap<u16, Writer>>,
+}
+
+impl Pair {
+    pub(crate) fn open(id: PairId, side: u8, fd: &OwnedFd) -> Result<Self> {
+        let side = if side == 0 { Side::Zero } else { Side::One };
+        Ok(Self::new(id, side, Arena::open(fd)?))
+    }
+
+    fn new(id: PairId, side: Side, arena: Arena) -> Self {
+        Self {
+            id,
+            side,
+            out: arena.outgoing(side),
+            inc: arena.incoming(side),
+            bell: arena.doorbell(side),
+            partner: arena.doorbell(side.other()),
+            arena,
+            readers: Mutex::default(),
+            leaving: Mutex::default(),
+        }
+    }
+
+    /// The same arena from its other side, for a process that has both.
+    pub(crate) fn other_side(&self) -> Self {
+        Self::new(self.id, self.side.other(), self.arena.clone())
+    }
+
+    /// The number of the side that writes what this one reads.
+    fn writer(&self) -> u8 {
+        self.side.other().index() as u8
+    }
+
+    /// Whether the other process was awake when it was last seen.
+    pub(crate) fn partner_is_awake(&self) -> bool {
+        !self.partner.is_parked()
+    }
+
+    /// From now on reports about a lane go to `ready`, or to nobody.
+    pub(crate) fn set_reader(&self, slot: u16, ready: Option<Arc<ReadyBox>>) {
+        let mut readers = lock(&self.readers);
+        let at = usize::from(slot);
+        if readers.len() <= at && ready.is_some() {
+            readers.resize(at + 1, None);
+        }
+        if let Some(place) = readers.get_mut(at) {
+            *place = ready;
+        }
+    }
+
+    /// Hands out the reports that there are. After it, each socket's box has its own.
+    pub(crate) fn dispatch(&self) {
+        let readers = lock(&self.readers);
+        if self.inc.has_ready() {
+            self.inc.take_ready(|slot| {
+                // A peer may report what it likes.
+                if let Some(Some(ready)) = readers.get(slot as usize) {
+                    ready.put(LaneId { pair: self.id, writer: self.writer(), slot: slot as u16 });
+                }
+            });
+        }
+    }
+
+    /// Keeps the writer of a socket that is closed.
+    pub(crate) fn keep(&self, slot: u16, writer: Writer) {
+        lock(&self.leaving).insert(slot, writer);
+    }
+
+    /// The lane is closed: its memory is free.
+    pub(crate) fn retire(&self, slot: u16) {
+        if let Some(writer) = lock(&self.leaving).remove(&slot) {
+            writer.retire();
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Everything that a socket sends to: its lanes; what has no lane goes by the node.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use utipc_attach::LaneId;
+use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{Destination, SocketKind, WaitReason};
+use utipc_os::shm::Ring;
+
+use super::head::{Address, Style};
+use super::outbound::{Growth, OutLane, Put};
+use super::pair::Pair;
+use super::receive::Own;
+
+/// Blocks that a connection may have unread: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
+const WINDOW: u32 = 512;
+/// Sockets that were asked for a lane and have none, remembered at most.
+const ASKED_MAX: usize = 1024;
+
+/// What a send leads to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// So many bytes are on their way.
+    Sent(usize),
+    /// Wait for this lane's reader.
+    Blocked,
+    /// The receiver of a connectionless message is full.
+    Overload,
+    /// Ask the daemon for a larger ring, tell by [`Sender::granted`], then go on.
+    Grow(Growth),
+    /// No lane: send by the node.
+    Node,
+    /// A lane holds what no honest process writes: leave it and report it.
+    Corrupt(LaneId),
+}
+
+/// The sending half of a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Sender {
+    lanes: HashMap<u32, OutLane>,
+    /// The lane of a connection; it has no other.
+    connection: Option<OutLane>,
+    /// Asked for a lane.
+    asked: HashSet<u32>,
+    /// Where messages without a destination go.
+    pub(crate) default_to: Option<Destination>,
+    /// Lanes whose reader's process waits for a descriptor: the daemon tells it that there is something.
+    tell: Vec<LaneId>,
+    /// The lane that a call waits for: the socket at its end.
+    blocked: Option<u32>,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+    pub(crate) window_waits: u64,
+    pub(crate) overloads: u64,
+}
+
+impl Sender {
+    /// Adds a lane.
+    pub(crate) fn add(&mut self, lane: OutLane, kind: SocketKind) {
+        self.asked.remove(&lane.other);
+        if kind.is_connection_oriented() {
+            self.connection = Some(lane);
+        } else {
+            self.lanes.insert(lane.other, lane);
+        }
+    }
+
+    /// Takes a lane out; `None` if it is not there.
+    pub(crate) fn remove(&mut self, id: LaneId) -> Option<OutLane> {
+        if self.connection.as_ref().is_some_and(|lane| lane.id == id) {
+            return self.connection.take();
+        }
+        let other = self.lanes.values().find(|lane| lane.id == id)?.other;
+        self.lanes.remove(&other)
+    }
+
+    pub(crate) fn has_lanes(&self) -> bool {
+        self.connection.is_some() || !self.lanes.is_empty()
+    }
+
+    /// Whether a lane to this socket shall be asked for, after a message to it went by the node.
+    pub(crate) fn wants_lane(&mut self, own: Own, to: Destination) -> Option<u32> {
+        let Destination::Port(port) = to else { return None };
+        let local = port.node.is_none() || port.node == own.node;
+        if !local || own.kind.is_connection_oriented() || self.lanes.contains_key(&port.port) {
+            return None;
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.clear();
+        }
+        self.asked.insert(port.port).then_some(port.port)
+    }
+
+    /// One step of sending `data`; call again after having done what it says.
+    pub(crate) fn step(&mut self, own: Own, style: Style, data: &[u8], to: Option<Destination>) -> Step {
+        self.blocked = None;
+        if own.kind.is_connection_oriented() {
+            return self.step_connected(own, style, data);
+        }
+        match to.or(self.default_to) {
+            Some(Destination::Port(port)) if port.node.is_none() || port.node == own.node => {
+                self.step_to(own, style, port.port, Address::Direct, data)
+            }
+            _ => Step::Node,
+        }
+    }
+
+    /// One step of sending a copy to the socket `to` by its lane.
+    pub(crate) fn step_to(&mut self, own: Own, style: Style, to: u32, address: Address, data: &[u8]) -> Step {
+        let Some(lane) = self.lanes.get_mut(&to) else { return Step::Node };
+        if data.is_empty() {
+            return Step::Sent(0);
+        }
+        match lane.put(style, PortId { port: own.port, node: own.node }, address, data) {
+            Put::Sent(ring) => {
+                if ring == Ring::TellDaemon {
+                    self.tell.push(lane.id);
+                }
+                self.messages += 1;
+                self.bytes += data.len() as u64;
+                Step::Sent(data.len())
+            }
+            Put::Full(Some(growth)) => Step::Grow(growth),
+            Put::Full(None) => {
+                self.overloads += 1;
+                Step::Overload
+            }
+            Put::Over => Step::Node,
+            Put::Corrupt => Step::Corrupt(lane.id),
+        }
+    }
+
+    fn step_connected(&mut self, own: Own, style: Style, data: &[u8]) -> Step {
+        let Some(lane) = &mut self.connection else { return Step::Node };
+        if data.is_empty() {
+            return Step::Sent(0);
+        }
+        let origin = PortId { port: own.port, node: own.node };
+        let mut sent = 0;
+        while sent < data.len() {
+            if lane.outstanding() > WINDOW {
+                if lane.writer.refresh().is_err() {
+                    return Step::Corrupt(lane.id);
+                }
+                if lane.outstanding() > WINDOW {
+                    break;
+                }
+            }
+            let chunk = &data[sent..data.len().min(sent + MAX_USER_DATA)];
+            match lane.put(style, origin, Address::Connection, chunk) {
+                Put::Sent(ring) => {
+                    if ring == Ring::TellDaemon {
+                        self.tell.push(lane.id);
+                    }
+                    self.messages += 1;
+                    self.bytes += chunk.len() as u64;
+                    sent += chunk.len();
+                }
+                Put::Full(Some(growth)) if sent == 0 => return Step::Grow(growth),
+                Put::Over if sent == 0 => return Step::Node,
+                Put::Corrupt if sent == 0 => return Step::Corrupt(lane.id),
+                // The next call finds it again.
+                Put::Full(_) | Put::Over | Put::Corrupt => break,
+            }
+        }
+        if sent > 0 {
+            return Step::Sent(sent);
+        }
+        self.blocked = Some(lane.other);
+        self.window_waits += 1;
+        Step::Blocked
+    }
+
+    /// The daemon has granted a ring, or not.
+    pub(crate) fn granted(&mut self, growth: Growth, granted: bool) -> bool {
+        self.find(growth.lane).is_some_and(|lane| lane.granted(growth, granted))
+    }
+
+    fn find(&mut self, id: LaneId) -> Option<&mut OutLane> {
+        self.connection.iter_mut().chain(self.lanes.values_mut()).find(|lane| lane.id == id)
+    }
+
+    /// The call waits for room in a lane after all, though it could not be had larger.
+    pub(crate) fn block(&mut self) {
+        self.blocked = self.connection.as_ref().map(|lane| lane.other);
+        self.window_waits += 1;
+    }
+
+    /// The lane that a call waits for.
+    fn awaited(&mut self) -> Option<&mut OutLane> {
+        let other = self.blocked?;
+        self.connection.as_mut().filter(|lane| lane.other == other)
+    }
+
+    /// The arena of the lane that a call waits for.
+    pub(crate) fn awaited_pair(&mut self) -> Option<Arc<Pair>> {
+        self.awaited().map(|lane| Arc::clone(&lane.pair))
+    }
+
+    /// Before sleeping: asks the reader to wake this process; true if a send may succeed already.
+    pub(crate) fn want_room(&mut self, bytes: usize) -> bool {
+        let Some(lane) = self.awaited() else { return true };
+        if lane.writer.want_room().is_err() {
+            return true;
+        }
+        let size = bytes.min(MAX_USER_DATA) + super::head::HEAD_MAX;
+        lane.outstanding() <= WINDOW && lane.writer.has_room(size).unwrap_or(true)
+    }
+
+    /// Why the last send would block, if it still would.
+    pub(crate) fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
+        let lane = self.awaited()?;
+        let _ = lane.writer.refresh();
+        let peer = PortId { port: lane.other, node };
+        Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+
+    /// All lanes, for whoever keeps them until they are closed.
+    pub(crate) fn take_all(&mut self) -> Vec<OutLane> {
+        self.connection.take().into_iter().chain(self.lanes.drain().map(|(_, lane)| lane)).collect()
+    }
+
+    /// Lanes about which the daemon has to tell their reader's process.
+    pub(crate) fn take_tell(&mut self) -> Vec<LaneId> {
+        std::mem::take(&mut self.tell)
+    }
+}
