@@ -58,6 +58,9 @@ pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
 pub struct Hello {
     /// Name of the program, for operators; at most 64 bytes count.
     pub program: String,
+    /// It can move data by lanes: its sockets are direct from the start. Else they are hosted until it asks
+    /// ([`crate::Request::Lend`]).
+    pub takes_lanes: bool,
 }
 
 /// The daemon takes the process in. With it come descriptors: the segment with the attachment's bell, then, from the

@@ -97,7 +97,7 @@ impl Attachment {
         let nonsense = || Error::Nonsense(path.to_owned());
         let mut wire = Wire { input: vec![0; MAX_PACKET], ..Wire::default() };
         wire.out.extend_from_slice(&Greeting::OWN.to_bytes());
-        encode(&Hello { program: program() }, &[], &mut wire.out);
+        encode(&Hello { program: program(), takes_lanes: false }, &[], &mut wire.out);
         if channel.send(&[IoSlice::new(&wire.out)], &[], true)? != Put::Sent {
             return Ok(None);
         }

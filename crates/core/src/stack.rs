@@ -17,6 +17,7 @@
 //! assert_eq!((&buffer[..got.len], got.source.port), (&b"hello"[..], client));
 //! ```
 
+mod lanes;
 mod services;
 mod sockets;
 #[cfg(test)]

@@ -8,3 +8,5 @@ mod death;
 mod entrance;
 #[path = "daemon/hosted.rs"]
 mod hosted;
+#[path = "daemon/lanes.rs"]
+mod lanes;

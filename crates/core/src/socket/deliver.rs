@@ -36,6 +36,32 @@ impl Endpoint {
         }
     }
 
+    /// A message for this port that did not come by the node: its sender's flow control knows nothing of it. The
+    /// application has had the first `read` bytes of its data. Spec: decision 8.
+    pub fn adopt(&mut self, now: Time, msg: Message, read: usize, uplink: &mut dyn Uplink) {
+        let (bytes, before) = (msg.size(), self.queue.len());
+        if read > 0 && read >= msg.data().len() {
+            return; // nothing is left of it
+        }
+        self.handle_message(now, msg, uplink);
+        if self.queue.len() > before {
+            if self.kind.is_connection_oriented() {
+                self.flow.prepay(bytes);
+            }
+            if before == 0 {
+                self.queue.read = read;
+            }
+        }
+    }
+
+    /// Ends a connection with an error at both ends.
+    pub fn abort(&mut self, uplink: &mut dyn Uplink) {
+        if self.state == State::Established {
+            self.tell_end(ErrorCode::NoPort, uplink);
+            self.lost_peer(ErrorCode::NoPort, uplink);
+        }
+    }
+
     /// The dummy of a method switch also carries an error, but never data.
     fn is_returned_multicast(&self, msg: &Message) -> bool {
         msg.error_code() != ErrorCode::Ok && !(msg.syn() && msg.data().is_empty())

@@ -255,6 +255,24 @@ impl Endpoint {
         r
     }
 
+    /// Messages received since it was opened.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.queue.taken()
+    }
+
+    /// What [`Self::taken`] will be when all that is queued now has been received.
+    #[must_use]
+    pub fn taken_with_queue(&self) -> u64 {
+        self.queue.taken() + self.queue.len() as u64
+    }
+
+    /// True if data waits that was not sent yet (Nagle).
+    #[must_use]
+    pub fn has_unsent(&self) -> bool {
+        !self.nagle.is_empty()
+    }
+
     /// Why the last call would have blocked, if it still would; while connecting, whom it waits for.
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {

@@ -23,6 +23,8 @@ pub(super) fn charge(msg: &Message) -> usize {
 pub(super) struct ReceiveQueue {
     messages: VecDeque<Message>,
     charged: usize,
+    /// Messages that have left the queue since the socket was opened.
+    taken: u64,
     /// Bytes of the first message's data that were read.
     pub(super) read: usize,
 }
@@ -57,12 +59,18 @@ impl ReceiveQueue {
     pub(super) fn pop(&mut self) -> Option<Message> {
         let msg = self.messages.pop_front()?;
         self.charged -= charge(&msg);
+        self.taken += 1;
         self.read = 0;
         Some(msg)
     }
 
+    /// Messages that have left the queue since the socket was opened.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { taken: self.taken + self.len() as u64, ..Self::default() };
     }
 
     /// True if there is room for `msg` in a receive buffer of `buffer` bytes.

@@ -99,6 +99,11 @@ impl Endpoint {
         if let Some(unread) = self.queue.pop() {
             return self.respond(unread, code, uplink);
         }
+        self.tell_end(code, uplink);
+    }
+
+    /// Tells the peer that the connection is over.
+    pub(super) fn tell_end(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
         let mut end = self.connection_message(&[], uplink.own_node());
         end.set_user(User::Critical);
         end.set_src_droppable(false);

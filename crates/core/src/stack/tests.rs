@@ -2,6 +2,7 @@
 
 mod contact;
 mod floods;
+mod lanes;
 
 use super::*;
 use crate::addr::{NodeId, Scope, ServiceRange};

@@ -57,10 +57,20 @@ impl Switch {
         } else if multicast {
             self.deliver_multicast(message);
         } else if self.ports.contains(&message.dest_port()) {
-            self.local.push_back((message.dest_port(), message));
+            self.hand(message.dest_port(), message);
         } else {
             self.redirect(now, message);
         }
+    }
+
+    /// To a socket of this node, unless the sender has a way of its own to it.
+    fn hand(&mut self, port: u32, message: Message) {
+        let lane = !self.lanes.is_empty()
+            && self.lanes.contains(&(message.origin_port(), port))
+            && message.is_data()
+            && message.error_code() == ErrorCode::Ok
+            && self.is_self(message.origin_node());
+        if lane { self.diverted.push(port) } else { self.local.push_back((port, message)) }
     }
 
     fn deliver_multicast(&mut self, mut message: Message) {
@@ -72,10 +82,10 @@ impl Switch {
             for port in others {
                 let mut copy = message.clone();
                 copy.set_dest_port(*port);
-                self.local.push_back((*port, copy));
+                self.hand(*port, copy);
             }
             message.set_dest_port(*last);
-            self.local.push_back((*last, message));
+            self.hand(*last, message);
         }
         self.port_buffer = ports;
     }

@@ -97,6 +97,10 @@ pub(crate) struct Switch {
     port_buffer: Vec<u32>,
     /// Messages for local sockets.
     pub(crate) local: VecDeque<(u32, Message)>,
+    /// Local sockets that have a way of their own to another one: messages of the first to the second do not come here.
+    pub(crate) lanes: BTreeSet<(u32, u32)>,
+    /// Receivers of the message under way that has to go by such a way.
+    pub(crate) diverted: Vec<u32>,
     /// Local sockets that may send to a node again.
     pub(crate) woken: VecDeque<(u32, NodeAddr)>,
     /// Changes of the binding table, for the topology server.
@@ -138,6 +142,8 @@ impl Switch {
             methods: BTreeMap::new(),
             port_buffer: Vec::new(),
             local: VecDeque::new(),
+            lanes: BTreeSet::new(),
+            diverted: Vec::new(),
             woken: VecDeque::new(),
             changes: VecDeque::new(),
             frames: FrameBatch::default(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 
-use utipc_attach::Notice;
+use utipc_attach::{LaneId, Notice};
 use utipc_core::socket::Readiness;
 use utipc_os::fdpass::{Channel, Peer};
 
@@ -35,10 +35,15 @@ pub(super) struct Attachment {
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
     pub(super) program: String,
+    /// Its new sockets are direct.
+    pub(super) takes_lanes: bool,
     pub(super) stage: Stage,
     pub(super) ports: BTreeSet<u32>,
     /// Bindings of its sockets.
     pub(super) bindings: usize,
+    /// Lanes that its sockets write, and read.
+    pub(super) lanes_out: usize,
+    pub(super) lanes_in: usize,
     /// Its sockets whose readiness has grown; each at most once, see [`Holding::noted`].
     ready: VecDeque<u32>,
     /// Other notices. Each names a lane, a pair or the node's address, of which there are as many as the limits allow.
@@ -58,11 +63,29 @@ pub(super) struct Holding {
     /// Somebody waits for more than there is: each change is told.
     pub(super) watched: bool,
     pub(super) bindings: usize,
+    /// Its data may go by lanes: one process holds it.
+    pub(super) direct: bool,
+    /// Lanes that it writes or reads, until they are free.
+    pub(super) lanes: BTreeSet<LaneId>,
+    /// Lanes that its process is not to read yet: each with the number of messages to be received first, rising.
+    pub(super) unopened: VecDeque<(u64, LaneId)>,
+    /// Bytes of rings that those who write to it were granted.
+    pub(super) granted: u64,
 }
 
 impl Holding {
-    pub(super) fn new(owner: AttachmentId, seen: Readiness) -> Self {
-        Self { owner, seen, noted: false, watched: false, bindings: 0 }
+    pub(super) fn new(owner: AttachmentId, seen: Readiness, direct: bool) -> Self {
+        Self {
+            owner,
+            seen,
+            noted: false,
+            watched: false,
+            bindings: 0,
+            direct,
+            lanes: BTreeSet::new(),
+            unopened: VecDeque::new(),
+            granted: 0,
+        }
     }
 }
 
@@ -73,9 +96,12 @@ impl Attachment {
             process: None,
             peer,
             program: String::new(),
+            takes_lanes: false,
             stage: Stage::Silent,
             ports: BTreeSet::new(),
             bindings: 0,
+            lanes_out: 0,
+            lanes_in: 0,
             ready: VecDeque::new(),
             others: VecDeque::new(),
             rings: false,

@@ -7,12 +7,13 @@ use utipc_core::Time;
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{
-    AcceptError, BindError, Endpoint, OptionError, RecvError, RecvOptions, SendError, SocketKind,
+    AcceptError, BindError, Destination, Endpoint, OptionError, RecvError, RecvOptions, SendError, SocketKind,
 };
 
 use super::attachment::{AttachmentId, Holding};
 use super::counters::Cut;
 use super::hub::{Hub, Outgoing};
+use super::lane_end::Why;
 
 /// What a command leads to.
 #[derive(Default)]
@@ -64,6 +65,9 @@ impl Hub {
             Request::Accept { port } => self.accept(now, id, port),
             Request::Shutdown { port } => {
                 self.held(id, port)?;
+                if self.engine.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
+                    self.end_lanes(now, port, Why::Shut);
+                }
                 self.engine.stack.shutdown(now, port).map_err(Failure::Call).map(done)
             }
             Request::SetOption { port, option, value } => {
@@ -74,14 +78,7 @@ impl Hub {
                 let endpoint = self.endpoint(id, port, Failure::Option(OptionError::NoSuchOption))?;
                 endpoint.option(option).map_err(Failure::Option).map(Reply::Number)
             }
-            Request::Send { port, to } => {
-                self.held(id, port)?;
-                let sent = self.engine.stack.send(now, port, payload, to);
-                if sent == Err(SendError::WouldBlock) {
-                    self.holding(port, |h| h.seen.writable = false);
-                }
-                sent.map(|n| Reply::Sent { bytes: n as u32, lanes: Vec::new() }).map_err(Failure::Send)
-            }
+            Request::Send { port, to } => self.send(now, id, port, to, payload),
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
             Request::Look { port } => self.look(id, port),
             Request::TakeError { port } => {
@@ -94,6 +91,25 @@ impl Hub {
                 Ok(Reply::Number(u32::from(here && stack.endpoint(port.port).is_some())))
             }
             Request::Notices => Ok(Reply::Done),
+            Request::WantLane { port, to } => self.want_lane(id, port, to),
+            Request::FetchPair { pair } => {
+                answer.fd = Some(self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?);
+                Ok(Reply::Done)
+            }
+            Request::Grow { lane, log2, importance } => self.grow(id, lane, log2, importance),
+            Request::LaneDone { lane, end } => self.lane_done(now, id, lane, end),
+            Request::Report { lane } => self.report(now, id, lane),
+            Request::MakeHosted { port, partly } => {
+                self.held(id, port)?;
+                self.end_lanes(now, port, Why::Hosted(partly));
+                self.holding(port, |h| h.direct = false);
+                Ok(Reply::Done)
+            }
+            Request::Lend { port } => {
+                self.held(id, port)?;
+                self.holding(port, |h| h.direct = true);
+                Ok(Reply::Done)
+            }
             question => self.question(now, id, question),
         }
     }
@@ -124,8 +140,8 @@ impl Hub {
 
     fn hold(&mut self, id: AttachmentId, port: u32) {
         let seen = self.readiness(port);
-        self.sockets.insert(port, Holding::new(id, seen));
         if let Some(attachment) = self.attachments.get_mut(&id) {
+            self.sockets.insert(port, Holding::new(id, seen, attachment.takes_lanes));
             attachment.ports.insert(port);
         }
     }
@@ -137,7 +153,32 @@ impl Hub {
         Ok(Reply::Opened { port })
     }
 
+    fn send(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        port: u32,
+        to: Option<Destination>,
+        payload: &[u8],
+    ) -> Done {
+        let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
+        // What is sent on a connection with a lane would overtake what is in it.
+        let peer = endpoint.peer().map_or(0, |p| p.port);
+        if self.broker.between.contains_key(&(port, peer)) {
+            return Err(Failure::Send(SendError::WouldBlock));
+        }
+        let sent = self.engine.stack.send(now, port, payload, to);
+        if sent == Err(SendError::WouldBlock) {
+            self.holding(port, |h| h.seen.writable = false);
+        }
+        let lanes = self.engine.stack.take_diverted();
+        let bytes = sent.map_err(Failure::Send)?;
+        let elsewhere = matches!(to, Some(Destination::Range(_))) || lanes.is_empty();
+        Ok(Reply::Sent { bytes: if elsewhere { bytes as u32 } else { 0 }, lanes })
+    }
+
     fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {
+        self.end_lanes(now, port, Why::Closed);
         if let Some(holding) = self.sockets.remove(&port)
             && let Some(attachment) = self.attachments.get_mut(&id)
         {
@@ -193,6 +234,9 @@ impl Hub {
         }
         let (new, peer) = accepted.map_err(Failure::Accept)?;
         self.hold(id, new);
+        if self.sockets.contains_key(&peer.port) {
+            self.connect_lanes(new, peer.port);
+        }
         Ok(Reply::Accepted { port: new, peer })
     }
 

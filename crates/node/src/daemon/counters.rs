@@ -61,6 +61,12 @@ pub struct DaemonCounters {
     pub ended: BTreeMap<&'static str, u64>,
     /// Sockets of processes now.
     pub sockets: usize,
+    /// Lanes now, until both ends are done with them.
+    pub lanes: usize,
+    /// Pairs of processes that share memory now.
+    pub pairs: usize,
+    /// Times that a lane held nonsense.
+    pub lanes_corrupt: u64,
     /// Requests answered.
     pub requests: u64,
     /// The node's.

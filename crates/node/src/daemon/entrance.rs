@@ -86,7 +86,7 @@ impl Hub {
     /// The first packet of a process.
     pub(super) fn greet(&mut self, id: AttachmentId, packet: &[u8]) {
         let refused = match self.check(id, packet) {
-            Ok((version, program)) => match self.welcome(id, version, program) {
+            Ok((version, hello)) => match self.welcome(id, version, hello) {
                 Ok(()) => return,
                 Err(cut) => (cut, None),
             },
@@ -102,11 +102,11 @@ impl Hub {
         self.ended.push((id, cut));
     }
 
-    fn check(&self, id: AttachmentId, packet: &[u8]) -> Result<(u16, String), (Cut, Option<Refusal>)> {
+    fn check(&self, id: AttachmentId, packet: &[u8]) -> Result<(u16, Hello), (Cut, Option<Refusal>)> {
         let (theirs, rest) = Greeting::from_bytes(packet).ok_or((Cut::Foreign, None))?;
         let version = agree(self.versions, theirs)
             .ok_or_else(|| (Cut::Version, Some(Refusal::Version { release: RELEASE.to_owned() })))?;
-        let (hello, _) = decode::<Hello>(rest).map_err(|_| (Cut::Garbage, None))?;
+        let (mut hello, _) = decode::<Hello>(rest).map_err(|_| (Cut::Garbage, None))?;
         let peer = self.attachments.get(&id).map(|a| a.peer).ok_or((Cut::Closed, None))?;
         if !self.policy.may_attach(&peer, self.own_user) {
             return Err((Cut::NotAllowed, Some(Refusal::NotAllowed { uid: peer.uid })));
@@ -116,14 +116,13 @@ impl Hub {
         if user_full || self.users.values().sum::<usize>() >= self.limits.attachments {
             return Err((Cut::TooMany, Some(Refusal::TooMany)));
         }
-        let mut program = hello.program;
-        while program.len() > MAX_PROGRAM {
-            program.pop();
+        while hello.program.len() > MAX_PROGRAM {
+            hello.program.pop();
         }
-        Ok((version, program))
+        Ok((version, hello))
     }
 
-    fn welcome(&mut self, id: AttachmentId, version: u16, program: String) -> Result<(), Cut> {
+    fn welcome(&mut self, id: AttachmentId, version: u16, hello: Hello) -> Result<(), Cut> {
         let attachment = self.attachments.get_mut(&id).ok_or(Cut::Closed)?;
         let (bell, bell_fd) = Bell::new().map_err(|_| Cut::System)?;
         let is_final = self.engine.stack.address_is_final();
@@ -146,7 +145,8 @@ impl Hub {
             let watched = self.reactor.add(process, token::PROCESS | u64::from(id), Interest::Read);
             watched.map_err(|_| Cut::System)?;
         }
-        attachment.program = program;
+        attachment.program = hello.program;
+        attachment.takes_lanes = hello.takes_lanes;
         attachment.stage = Stage::Served { bell };
         *self.users.entry(attachment.peer.uid).or_default() += 1;
         self.counters.attached_ever += 1;

@@ -13,6 +13,7 @@ use utipc_os::fdpass::Doorway;
 use utipc_os::reactor::{Event as Ready, Interest, Reactor, Waker};
 
 use super::attachment::{Attachment, AttachmentId, Holding};
+use super::broker::Broker;
 use super::config::{DaemonConfig, DaemonError, Limits};
 use super::counters::{Cut, DaemonCounters};
 use super::handle::{Order, Orders};
@@ -55,6 +56,7 @@ pub(super) struct Hub {
     pub(super) reopen: Option<Time>,
     /// Sockets of processes, by port.
     pub(super) sockets: HashMap<u32, Holding>,
+    pub(super) broker: Broker,
     pub(super) replies: Vec<Outgoing>,
     /// Attachments with new notices.
     pub(super) rung: Vec<AttachmentId>,
@@ -94,6 +96,7 @@ impl Hub {
             silent: VecDeque::new(),
             reopen: None,
             sockets: HashMap::new(),
+            broker: Broker::default(),
             replies: Vec::new(),
             rung: Vec::new(),
             ended: Vec::new(),
@@ -115,6 +118,7 @@ impl Hub {
         while !self.stop {
             let until = self.silent.front().map_or(Time::NEVER, |(at, _)| *at);
             let until = until.min(self.reopen.unwrap_or(Time::NEVER));
+            let until = until.min(self.broker.pairs.deadline().unwrap_or(Time::NEVER));
             let pause = self.engine.pause(time, until);
             let waited = self.reactor.wait(pause, &mut ready);
             time = now();
@@ -130,6 +134,7 @@ impl Hub {
             self.engine.receive(time, &ready);
             self.engine.handle_timeout(time);
             self.silence(time);
+            self.expire_pairs(time);
             self.finish(time);
         }
         self.leave(time);
@@ -193,6 +198,9 @@ impl Hub {
                     let mut counters = self.counters.clone();
                     counters.attached = self.users.values().sum();
                     counters.sockets = self.sockets.len();
+                    counters.lanes = self.broker.lanes.len();
+                    counters.pairs = self.broker.pairs.len();
+                    counters.lanes_corrupt = self.broker.corrupt;
                     counters.node = self.engine.counters();
                     // Whoever asked may have gone.
                     let _ = answer.send(counters);

@@ -11,17 +11,21 @@
 //! | Who gets in? | `entrance.rs`, `policy.rs` |
 //! | What does a command do? | `commands.rs`; about the node: `questions.rs` |
 //! | How does a process learn that something has changed? | `notices.rs`, `bell.rs` |
+//! | How does data get from process to process without the daemon? | `broker.rs`, `pairs.rs`, `lane_end.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
 mod attachment;
 mod bell;
+mod broker;
 mod commands;
 mod config;
 mod counters;
 mod entrance;
 mod handle;
 mod hub;
+mod lane_end;
 mod notices;
+mod pairs;
 mod policy;
 mod questions;
 mod recovery;

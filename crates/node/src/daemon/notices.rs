@@ -31,6 +31,10 @@ impl Hub {
     pub(super) fn note(&mut self, port: u32) {
         let now = self.readiness(port);
         let Some(holding) = self.sockets.get_mut(&port) else { return };
+        if !holding.unopened.is_empty() {
+            self.open_lanes(port);
+        }
+        let Some(holding) = self.sockets.get_mut(&port) else { return };
         let tell = holding.watched || has_grown(holding.seen, now);
         holding.seen = now;
         if !tell || std::mem::replace(&mut holding.noted, true) {
@@ -50,13 +54,13 @@ impl Hub {
         let mut head = std::mem::take(&mut self.head);
         for outgoing in replies.drain(..) {
             head.clear();
-            self.send(outgoing, &mut head);
+            self.post(outgoing, &mut head);
         }
         self.head = head;
         self.replies = replies;
     }
 
-    fn send(&mut self, outgoing: Outgoing, head: &mut Vec<u8>) {
+    fn post(&mut self, outgoing: Outgoing, head: &mut Vec<u8>) {
         let Outgoing { to, reply, payload, fd } = outgoing;
         let Some(attachment) = self.attachments.get_mut(&to) else { return };
         let mut notices = Vec::new();

@@ -1,10 +1,12 @@
 //! The end of an attachment, whatever the reason: nothing of a process outlives it.
 
+use utipc_attach::PairId;
 use utipc_core::Time;
 
 use super::attachment::{Attachment, AttachmentId};
 use super::counters::Cut;
 use super::hub::Hub;
+use super::lane_end::Why;
 
 impl Hub {
     /// Ends the attachments that have come to their end.
@@ -17,7 +19,7 @@ impl Hub {
         }
     }
 
-    /// Names are withdrawn first, then unread messages go back and connections end; subscribers learn it last
+    /// Lanes are frozen and read out first; then names are withdrawn, unread messages go back and connections end; subscribers learn it last
     /// ([`utipc_core::stack::Stack::close_all`]). DESIGN L5.
     fn end(&mut self, now: Time, id: AttachmentId, attachment: Attachment, cut: Cut) {
         // A process that it forked may hold its end too: closing ours would not take it out of the event loop.
@@ -46,8 +48,17 @@ impl Hub {
         }
         let ports: Vec<u32> = attachment.ports.into_iter().collect();
         for port in &ports {
+            self.end_lanes(now, *port, Why::Dead);
+        }
+        for port in &ports {
             self.sockets.remove(port);
         }
         self.engine.stack.close_all(now, &ports);
+        let pairs: Vec<PairId> = self.broker.pairs.of(id).collect();
+        for pair in pairs {
+            if let Some((pair, sides)) = self.broker.pairs.drop_if_empty(pair) {
+                self.tell_pair_over(pair, sides);
+            }
+        }
     }
 }

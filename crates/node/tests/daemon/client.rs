@@ -52,8 +52,14 @@ impl Host {
         self.daemon.as_ref().unwrap()
     }
 
+    /// A client whose data goes by commands.
     pub(crate) fn client(&self) -> Client {
-        Client::attach(&self.path)
+        Client::attach(&self.path, false)
+    }
+
+    /// A client that takes lanes.
+    pub(crate) fn direct_client(&self) -> Client {
+        Client::attach(&self.path, true)
     }
 
     /// How many attachments ended for a reason.
@@ -82,10 +88,10 @@ pub(crate) struct Client {
 pub(crate) type Greeted = (Greeting, Result<Welcome, Refusal>, Vec<OwnedFd>);
 
 /// Greets the daemon; nothing if it just hangs up.
-pub(crate) fn greet(path: &Path, greeting: Greeting) -> (Channel, Option<Greeted>) {
+pub(crate) fn greet(path: &Path, greeting: Greeting, takes_lanes: bool) -> (Channel, Option<Greeted>) {
     let channel = Channel::connect(path).unwrap();
     let mut bytes = greeting.to_bytes().to_vec();
-    encode(&Hello { program: "a test".to_owned() }, &[], &mut bytes);
+    encode(&Hello { program: "a test".to_owned(), takes_lanes }, &[], &mut bytes);
     assert_eq!(channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
     let (mut buffer, mut fds) = (vec![0; 1000], Vec::new());
     match channel.receive(&mut buffer, &mut fds, 8, true).unwrap() {
@@ -99,8 +105,8 @@ pub(crate) fn greet(path: &Path, greeting: Greeting) -> (Channel, Option<Greeted
 }
 
 impl Client {
-    pub(crate) fn attach(path: &Path) -> Client {
-        let (channel, answer) = greet(path, Greeting::OWN);
+    pub(crate) fn attach(path: &Path, takes_lanes: bool) -> Client {
+        let (channel, answer) = greet(path, Greeting::OWN, takes_lanes);
         let (_, welcome, fds) = answer.unwrap();
         let bell = Segment::open(fds[0].as_fd(), Access::ReadWrite, 4096).unwrap();
         let buffer = vec![0; utipc_attach::MAX_PACKET];
@@ -128,6 +134,23 @@ impl Client {
             Reply::Failed(failure) => Err(failure),
             reply => Ok(reply),
         }
+    }
+
+    /// A request whose answer is descriptors.
+    pub(crate) fn call_for_fd(&mut self, request: &Request) -> Vec<OwnedFd> {
+        let mut bytes = Vec::new();
+        encode(request, &[], &mut bytes);
+        assert_eq!(self.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
+        let mut fds = Vec::new();
+        match self.channel.receive(&mut self.buffer, &mut fds, 8, true).unwrap() {
+            Got::Packet(len) => {
+                let (envelope, _) = decode::<Envelope>(&self.buffer[..len]).unwrap();
+                self.notices.extend(envelope.notices);
+                assert_eq!(envelope.reply, Reply::Done);
+            }
+            other => panic!("{other:?}"),
+        }
+        fds
     }
 
     pub(crate) fn open(&mut self, kind: SocketKind) -> u32 {

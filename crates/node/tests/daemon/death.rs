@@ -18,7 +18,7 @@ const VICTIM: &str = "UTIPC_TEST_VICTIM";
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
-    let mut client = Client::attach(path.as_ref());
+    let mut client = Client::attach(path.as_ref(), false);
     client.server(SocketKind::Rdm, RDM);
     let listener = client.server(SocketKind::SeqPacket, CONNECTED);
     let mut connections = 0;

@@ -26,7 +26,7 @@ fn neighbouring_versions_meet_and_others_are_refused_by_name() {
         (speaks(7, 6), speaks(u16::MAX, 8), None),
     ] {
         let host = Host::with(|config| config.versions = Some(daemon));
-        let (channel, answer) = greet(&host.path, process);
+        let (channel, answer) = greet(&host.path, process, false);
         let (own, answer, _) = answer.unwrap();
         assert_eq!(own, daemon);
         match (answer, agreed) {
@@ -58,7 +58,7 @@ fn policy_says_who_attaches_binds_and_manages() {
     assert!(matches!(refused, Err(Failure::Bind(_))), "{refused:?}");
     let set = Request::SetLink { name: "x".into(), property: utipc_core::LinkProperty::Priority(1) };
     assert_eq!(client.call(&set), Err(Failure::NoLink("x".into())));
-    let (_, answer) = greet(&host.path, Greeting::OWN);
+    let (_, answer) = greet(&host.path, Greeting::OWN, false);
     assert!(answer.unwrap().1.is_ok(), "user {}", own_user());
 }
 
@@ -67,7 +67,7 @@ fn more_processes_than_may_be_are_refused_and_the_rest_goes_on() {
     let limits = Limits { attachments: 2, sockets_per_attachment: 3, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);
     let (mut one, two) = (host.client(), host.client());
-    let (_, answer) = greet(&host.path, Greeting::OWN);
+    let (_, answer) = greet(&host.path, Greeting::OWN, false);
     assert_eq!(answer.unwrap().1, Err(Refusal::TooMany));
     for _ in 0..3 {
         one.open(SocketKind::Rdm);
@@ -76,7 +76,7 @@ fn more_processes_than_may_be_are_refused_and_the_rest_goes_on() {
     assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
     drop(two);
     // The daemon notices the end by itself; until then the place is taken.
-    let again = (0..1000).find_map(|_| greet(&host.path, Greeting::OWN).1.unwrap().1.ok());
+    let again = (0..1000).find_map(|_| greet(&host.path, Greeting::OWN, false).1.unwrap().1.ok());
     assert!(again.is_some());
     assert!(host.ended("too-many") >= 1);
 }
@@ -103,7 +103,7 @@ fn whoever_talks_nonsense_is_cut_and_nobody_else_notices() {
     send(&empty, b"");
     gone(&empty);
     for garbage in [&[0xff; 40][..], &[0], &[200, 200, 200], &vec![1; 70_000]] {
-        let client = Client::attach(&host.path);
+        let client = Client::attach(&host.path, false);
         send(&client.channel, garbage);
         gone(&client.channel);
     }

@@ -1,0 +1,57 @@
+//! What the host of many processes needs: messages between two local sockets that travel by a way of their own (a *lane*
+//! in shared memory) instead of through this node, and what becomes of them when that way ends. Decision 8.
+
+use super::Stack;
+use crate::time::Time;
+use crate::wire::{ErrorCode, Message, MessageType};
+
+impl Stack {
+    /// From now on messages of socket `from` to socket `to` go another way: [`Stack::send`] leaves `to` out.
+    pub fn add_lane(&mut self, from: u32, to: u32) {
+        self.switch.lanes.insert((from, to));
+    }
+
+    /// They go through the node again.
+    pub fn remove_lane(&mut self, from: u32, to: u32) {
+        self.switch.lanes.remove(&(from, to));
+    }
+
+    /// The sockets that the last message sent was for and was not handed to.
+    pub fn take_diverted(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.switch.diverted)
+    }
+
+    /// Queues a message of `from` that was on its other way to `to` and will not be read there; of its data the
+    /// application has had the first `read` bytes. False if it is no message that `from` may send to `to`: `bytes` may be
+    /// anything.
+    pub fn adopt(&mut self, now: Time, from: u32, to: u32, bytes: Vec<u8>, read: usize) -> bool {
+        let Ok(mut message) = Message::from_vec(bytes) else { return false };
+        let Some(receiver) = self.endpoints.get(&to) else { return false };
+        let connected = receiver.kind().is_connection_oriented();
+        let genuine = message.header_fits()
+            && message.is_data()
+            && message.error_code() == ErrorCode::Ok
+            && message.origin_port() == from
+            && (message.origin_node().is_none() || message.origin_node() == self.switch.own_node())
+            && !message.syn();
+        let fits = match message.message_type() {
+            MessageType::Conn => connected && message.dest_port() == to,
+            MessageType::Direct | MessageType::Named => !connected && message.dest_port() == to,
+            MessageType::Mcast => !connected,
+            _ => false,
+        };
+        if !genuine || !fits {
+            return false;
+        }
+        message.set_dest_port(to);
+        self.with_endpoint(now, to, |endpoint, uplink| endpoint.adopt(now, message, read, uplink));
+        self.settle(now);
+        true
+    }
+
+    /// Ends the connection of a socket with an error at both ends.
+    pub fn abort(&mut self, now: Time, port: u32) {
+        self.with_endpoint(now, port, |endpoint, uplink| endpoint.abort(uplink));
+        self.settle(now);
+    }
+}

@@ -1,0 +1,212 @@
+//! Lanes between sockets of processes: who gets one, who is told when, what it may take.
+//!
+//! A lane begins with a command of its writer, so all that the writer has sent before is with the receiver already. The
+//! reader is told of it when it has received that: so order holds without a mark in the stream (DESIGN L4).
+
+use std::collections::HashMap;
+
+use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
+use utipc_core::socket::{Endpoint, SocketOption, State};
+
+use super::attachment::AttachmentId;
+use super::hub::Hub;
+use super::pairs::{Pairs, side};
+
+/// Lanes that the sockets of one process write, at most.
+const MAX_LANES_OUT: usize = 16_384;
+
+/// Lanes that they read. Those that a dead process wrote count until they are read.
+const MAX_LANES_IN: usize = 65_536;
+
+/// The ring that every lane has without asking, log2 of bytes.
+const FIRST_RING: u8 = 12;
+/// The largest one.
+const LAST_RING: u8 = 20;
+
+/// One lane.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) from_owner: AttachmentId,
+    pub(super) to_owner: AttachmentId,
+    /// The reader was told.
+    pub(super) told: bool,
+    /// The writer has stopped for good (closed, dead, hosted), or has been told to.
+    pub(super) ended: bool,
+    /// It takes no more part, each side.
+    pub(super) writer_done: bool,
+    pub(super) reader_done: bool,
+    /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
+    pub(super) granted: u64,
+}
+
+/// All lanes.
+#[derive(Debug, Default)]
+pub(super) struct Broker {
+    pub(super) pairs: Pairs,
+    pub(super) lanes: HashMap<LaneId, Lane>,
+    /// The lanes in use, by the ports of writer and reader.
+    pub(super) between: HashMap<(u32, u32), LaneId>,
+    /// Lanes whose memory was found broken.
+    pub(super) corrupt: u64,
+}
+
+impl Hub {
+    /// A lane from `port` to `to`.
+    pub(super) fn want_lane(&mut self, id: AttachmentId, port: u32, to: u32) -> Result<Reply, Failure> {
+        self.held(id, port)?;
+        if self.broker.between.contains_key(&(port, to)) {
+            return Ok(Reply::Done);
+        }
+        if self.engine.stack.endpoint(to).is_none() {
+            return Err(Failure::NoSocket(to));
+        }
+        if self.may_have_lane(port, to) && self.make_lane(port, to) {
+            return Ok(Reply::Done);
+        }
+        Err(Failure::State)
+    }
+
+    /// Both ends of a local connection get lanes, as far as they take any.
+    pub(super) fn connect_lanes(&mut self, one: u32, other: u32) {
+        for (from, to) in [(one, other), (other, one)] {
+            if self.may_have_lane(from, to) {
+                self.make_lane(from, to);
+            }
+        }
+    }
+
+    /// Whether messages from one socket to another may go by a lane: both belong to one process each, and a connection
+    /// leads nowhere else.
+    fn may_have_lane(&self, from: u32, to: u32) -> bool {
+        let direct = |port| self.sockets.get(&port).is_some_and(|h| h.direct);
+        let stack = &self.engine.stack;
+        let (Some(sender), Some(receiver)) = (stack.endpoint(from), stack.endpoint(to)) else { return false };
+        let fits = match (sender.kind().is_connection_oriented(), receiver.kind().is_connection_oriented()) {
+            (false, false) => true,
+            (true, true) => {
+                let joined = |e: &Endpoint, peer: u32| {
+                    let local = |node| node == stack.own_node() || utipc_core::NodeAddr::is_none(node);
+                    e.state() == State::Established
+                        && e.peer().is_some_and(|p| p.port == peer && local(p.node))
+                };
+                joined(sender, to) && joined(receiver, from) && !sender.has_unsent()
+            }
+            _ => false,
+        };
+        fits && direct(from) && direct(to) && !self.broker.between.contains_key(&(from, to))
+    }
+
+    fn make_lane(&mut self, from: u32, to: u32) -> bool {
+        let owner = |port| self.sockets.get(&port).map(|h| h.owner);
+        let (Some(from_owner), Some(to_owner)) = (owner(from), owner(to)) else { return false };
+        let full_out = self.attachments.get(&from_owner).is_none_or(|a| a.lanes_out >= MAX_LANES_OUT);
+        if full_out || self.attachments.get(&to_owner).is_none_or(|a| a.lanes_in >= MAX_LANES_IN) {
+            return false;
+        }
+        let id = match self.broker.pairs.slot(from_owner, to_owner) {
+            Ok(Some(id)) => id,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::warn!("two processes cannot share memory: {error}");
+                return false;
+            }
+        };
+        let opened =
+            self.broker.pairs.get(id.pair).map(|pair| pair.arena.open_slot(side(id.writer), id.slot.into()));
+        if !matches!(opened, Some(Ok(()))) {
+            return false;
+        }
+        let lane = Lane {
+            from,
+            to,
+            from_owner,
+            to_owner,
+            told: false,
+            ended: false,
+            writer_done: false,
+            reader_done: false,
+            granted: 0,
+        };
+        self.broker.lanes.insert(id, lane);
+        self.broker.between.insert((from, to), id);
+        self.engine.stack.add_lane(from, to);
+        if let Some(attachment) = self.attachments.get_mut(&from_owner) {
+            attachment.lanes_out += 1;
+        }
+        if let Some(attachment) = self.attachments.get_mut(&to_owner) {
+            attachment.lanes_in += 1;
+        }
+        for port in [from, to] {
+            if let Some(holding) = self.sockets.get_mut(&port) {
+                holding.lanes.insert(id);
+            }
+        }
+        self.tell(from_owner, Notice::Lane { port: from, other: to, lane: id, end: LaneEnd::Writer });
+        let after = self.engine.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
+        if let Some(holding) = self.sockets.get_mut(&to) {
+            holding.unopened.push_back((after, id));
+        }
+        self.open_lanes(to);
+        true
+    }
+
+    /// Tells a reader of the lanes that it may read now.
+    pub(super) fn open_lanes(&mut self, port: u32) {
+        let taken = self.engine.stack.endpoint(port).map_or(u64::MAX, Endpoint::taken);
+        while let Some(holding) = self.sockets.get_mut(&port)
+            && let Some((after, id)) = holding.unopened.front().copied()
+            && after <= taken
+        {
+            holding.unopened.pop_front();
+            let Some(lane) = self.broker.lanes.get_mut(&id).filter(|l| !l.reader_done) else { continue };
+            lane.told = true;
+            let (owner, other, gone) = (lane.to_owner, lane.from, lane.writer_done);
+            let ended = lane.ended;
+            self.tell(owner, Notice::Lane { port, other, lane: id, end: LaneEnd::Reader });
+            if ended {
+                self.tell(owner, Notice::LaneOver { port, lane: id, end: LaneEnd::Reader, gone });
+            }
+        }
+    }
+
+    /// Memory for larger messages, or for more of them, at the cost of the receiver's buffer. Spec: tipc.md §8.7.
+    pub(super) fn grow(
+        &mut self,
+        id: AttachmentId,
+        lane_id: LaneId,
+        log2: u8,
+        importance: u8,
+    ) -> Result<Reply, Failure> {
+        let Some(lane) = self.broker.lanes.get_mut(&lane_id).filter(|l| l.from_owner == id) else {
+            return Err(Failure::State);
+        };
+        if !(FIRST_RING..=LAST_RING).contains(&log2) || importance > 3 {
+            return Err(Failure::State);
+        }
+        let Some(receiver) = self.engine.stack.endpoint(lane.to) else { return Err(Failure::State) };
+        let Some(holding) = self.sockets.get_mut(&lane.to) else { return Err(Failure::State) };
+        // The window of a connection bounds what is on the way; its one lane may be as large as they get.
+        let wanted =
+            if log2 == FIRST_RING || receiver.kind().is_connection_oriented() { 0 } else { 1 << log2 };
+        let others = holding.granted - lane.granted;
+        let buffer = receiver.option(SocketOption::ReceiveBuffer).unwrap_or(0);
+        if others + wanted > u64::from(buffer) << importance {
+            return Err(Failure::Overload);
+        }
+        holding.granted = others + wanted;
+        lane.granted = wanted;
+        Ok(Reply::Done)
+    }
+
+    /// A process is told something beside readiness.
+    pub(super) fn tell(&mut self, id: AttachmentId, notice: Notice) {
+        if let Some(attachment) = self.attachments.get_mut(&id) {
+            attachment.note(notice);
+            if !std::mem::replace(&mut attachment.rings, true) {
+                self.rung.push(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Pairs of processes that share an arena: made with their first lane, gone some time after their last.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+
+use utipc_attach::{LaneId, PairId};
+use utipc_core::Time;
+use utipc_os::shm::{Arena, Shape, Side};
+
+use super::attachment::AttachmentId;
+
+/// A pair without lanes is kept this long, milliseconds: who has talked often talks again.
+const IDLE_MS: u64 = 10_000;
+
+/// Pairs that a process is part of, at most. Those with dead processes count until what these wrote is read.
+const MAX_PAIRS: usize = 4096;
+
+/// Slots of one direction.
+#[derive(Debug, Default)]
+struct Slots {
+    next: u32,
+    free: Vec<u16>,
+}
+
+impl Slots {
+    fn take(&mut self, limit: u32) -> Option<u16> {
+        self.free.pop().or_else(|| {
+            let slot = u16::try_from(self.next).ok().filter(|_| self.next < limit)?;
+            self.next += 1;
+            Some(slot)
+        })
+    }
+}
+
+/// Two processes, or one with itself.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) arena: Arena,
+    pub(super) sides: [AttachmentId; 2],
+    /// Until every side has fetched it.
+    fd: Option<OwnedFd>,
+    fetched: [bool; 2],
+    slots: [Slots; 2],
+    lanes: usize,
+    /// Since when it has no lanes.
+    idle: Time,
+}
+
+/// All pairs.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    pairs: HashMap<PairId, Pair>,
+    /// By attachments, the lower number first.
+    of: BTreeMap<(AttachmentId, AttachmentId), PairId>,
+    next: u32,
+    of_each: BTreeMap<AttachmentId, BTreeSet<PairId>>,
+    /// Pairs that had no lanes at some time, oldest first.
+    idle: VecDeque<(Time, PairId)>,
+}
+
+/// The side of an arena with this number.
+pub(super) const fn side(number: u8) -> Side {
+    if number == 0 { Side::Zero } else { Side::One }
+}
+
+impl Pairs {
+    pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
+        self.pairs.get(&id)
+    }
+
+    /// A free slot for a lane from one process to another; their arena is made if there is none.
+    pub(super) fn slot(&mut self, from: AttachmentId, to: AttachmentId) -> utipc_os::Result<Option<LaneId>> {
+        let sides = [from.min(to), from.max(to)];
+        let id = match self.of.get(&(sides[0], sides[1])) {
+            Some(id) => *id,
+            None if sides.iter().any(|side| self.of_each.get(side).map_or(0, BTreeSet::len) >= MAX_PAIRS) => {
+                return Ok(None);
+            }
+            None => self.make(sides)?,
+        };
+        let Some(pair) = self.pairs.get_mut(&id) else { return Ok(None) };
+        let writer = u8::from(from != sides[0]);
+        let limit = pair.arena.slots();
+        let Some(slot) = pair.slots[usize::from(writer)].take(limit) else { return Ok(None) };
+        pair.lanes += 1;
+        Ok(Some(LaneId { pair: id, writer, slot }))
+    }
+
+    fn make(&mut self, sides: [AttachmentId; 2]) -> utipc_os::Result<PairId> {
+        let (arena, fd) = Arena::create("utipc-pair", Shape::STANDARD)?;
+        let id = PairId(self.next);
+        self.next += 1;
+        let pair = Pair {
+            arena,
+            sides,
+            fd: Some(fd),
+            fetched: [false; 2],
+            slots: Default::default(),
+            lanes: 0,
+            idle: Time::NEVER,
+        };
+        self.pairs.insert(id, pair);
+        self.of.insert((sides[0], sides[1]), id);
+        for side in sides {
+            self.of_each.entry(side).or_default().insert(id);
+        }
+        Ok(id)
+    }
+
+    /// The descriptor of a pair's arena for one of its processes.
+    pub(super) fn fetch(&mut self, id: PairId, who: AttachmentId) -> Option<OwnedFd> {
+        let pair = self.pairs.get_mut(&id).filter(|p| p.sides.contains(&who))?;
+        let copy = pair.fd.as_ref()?.try_clone().ok()?;
+        for (side, fetched) in pair.sides.iter().zip(&mut pair.fetched) {
+            *fetched |= *side == who;
+        }
+        if pair.fetched == [true; 2] {
+            pair.fd = None;
+        }
+        Some(copy)
+    }
+
+    /// A lane's slot is free again.
+    pub(super) fn give_back(&mut self, now: Time, lane: LaneId) {
+        let Some(pair) = self.pairs.get_mut(&lane.pair) else { return };
+        pair.slots[usize::from(lane.writer & 1)].free.push(lane.slot);
+        pair.lanes -= 1;
+        if pair.lanes == 0 {
+            pair.idle = now;
+            self.idle.push_back((now, lane.pair));
+        }
+    }
+
+    /// When [`Self::expire`] may have something to do.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.idle.front().map(|(since, _)| since.plus_millis(IDLE_MS))
+    }
+
+    /// Drops a pair that has had no lanes for some time, and says whose it was. `None`: there is none.
+    pub(super) fn expire(&mut self, now: Time) -> Option<(PairId, [AttachmentId; 2])> {
+        while let Some((since, id)) = self.idle.front().copied() {
+            if since.plus_millis(IDLE_MS) > now {
+                return None;
+            }
+            self.idle.pop_front();
+            if self.pairs.get(&id).is_some_and(|p| p.lanes == 0 && p.idle == since) {
+                return self.drop_pair(id);
+            }
+        }
+        None
+    }
+
+    /// Drops the pair of a process that is gone, if its lanes are over.
+    pub(super) fn drop_if_empty(&mut self, id: PairId) -> Option<(PairId, [AttachmentId; 2])> {
+        self.pairs.get(&id).filter(|p| p.lanes == 0)?;
+        self.drop_pair(id)
+    }
+
+    fn drop_pair(&mut self, id: PairId) -> Option<(PairId, [AttachmentId; 2])> {
+        let pair = self.pairs.remove(&id)?;
+        self.of.remove(&(pair.sides[0], pair.sides[1]));
+        for side in pair.sides {
+            if let Some(pairs) = self.of_each.get_mut(&side) {
+                pairs.remove(&id);
+                if pairs.is_empty() {
+                    self.of_each.remove(&side);
+                }
+            }
+        }
+        Some((id, pair.sides))
+    }
+
+    /// The pairs of a process.
+    pub(super) fn of(&self, who: AttachmentId) -> impl Iterator<Item = PairId> + '_ {
+        self.of_each.get(&who).into_iter().flatten().copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pairs.len()
+    }
+}

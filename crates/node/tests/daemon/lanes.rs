@@ -1,0 +1,446 @@
+//! Data from process to process through lanes, with the daemon as broker and heir.
+
+use std::collections::HashMap;
+
+use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply, Request};
+use utipc_core::addr::{NodeAddr, ServiceRange};
+use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
+use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
+use utipc_os::shm::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Writer};
+
+use crate::client::{Client, Host};
+
+const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
+const TO: Option<Destination> = Some(Destination::service(18888, 17));
+
+fn side(number: u8) -> Side {
+    if number == 0 { Side::Zero } else { Side::One }
+}
+
+/// An arena, with what each side writes and reads.
+type Mapped = (Arena, [Option<Outgoing>; 2], [Option<Incoming>; 2]);
+
+/// The lanes of one process.
+#[derive(Default)]
+struct Lanes {
+    arenas: HashMap<PairId, Mapped>,
+    /// By own port and the other one.
+    writers: HashMap<(u32, u32), (LaneId, Writer)>,
+    readers: HashMap<(u32, u32), (LaneId, Reader)>,
+    over: Vec<(LaneId, LaneEnd, bool)>,
+    pairs_over: usize,
+}
+
+impl Lanes {
+    /// Heeds what the daemon has told; fetches it first.
+    fn update(&mut self, client: &mut Client) {
+        client.call(&Request::Notices).unwrap();
+        while let Some(notice) = client.notices.pop_front() {
+            match notice {
+                Notice::Lane { port, other, lane, end } => self.add(client, port, other, lane, end),
+                Notice::LaneOver { lane, end, gone, .. } => self.over.push((lane, end, gone)),
+                Notice::PairOver(pair) => {
+                    self.arenas.remove(&pair).unwrap();
+                    self.pairs_over += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, client: &mut Client, port: u32, other: u32, lane: LaneId, end: LaneEnd) {
+        let (arena, out, inc) = self.arenas.entry(lane.pair).or_insert_with(|| {
+            let fds = client.call_for_fd(&Request::FetchPair { pair: lane.pair });
+            (Arena::open(&fds[0]).unwrap(), Default::default(), Default::default())
+        });
+        let slot = u32::from(lane.slot);
+        match end {
+            LaneEnd::Writer => {
+                let me = side(lane.writer);
+                let out = out[me.index()].get_or_insert_with(|| arena.outgoing(me));
+                self.writers.insert((port, other), (lane, out.writer(slot).unwrap()));
+            }
+            LaneEnd::Reader => {
+                let me = side(1 - lane.writer);
+                let inc = inc[me.index()].get_or_insert_with(|| arena.incoming(me));
+                self.readers.insert((port, other), (lane, inc.reader(slot).unwrap()));
+            }
+        }
+    }
+
+    fn write(&mut self, from: u32, to: u32, kind: MessageType, data: &[u8]) -> Result<(), LaneError> {
+        let header = if kind == MessageType::Conn { 24 } else { 32 };
+        let mut message: Message = Packet::build(User::from(0), kind.into(), header, data);
+        message.set_prev_node(NodeAddr(0x1001));
+        message.set_origin_node(NodeAddr(0x1001));
+        if header > 24 {
+            message.set_dest_node(NodeAddr(0x1001));
+        }
+        message.set_origin_port(from);
+        message.set_dest_port(to);
+        let (_, writer) = self.writers.get_mut(&(from, to)).unwrap();
+        writer.send(message.bytes(), &[], 1).map(|_| ())
+    }
+
+    /// The next message in a lane; `None` if there is none, an error at its end.
+    fn read(&mut self, port: u32, from: u32) -> Result<Option<Vec<u8>>, LaneId> {
+        let (lane, reader) = self.readers.get_mut(&(port, from)).unwrap();
+        match reader.peek().unwrap() {
+            Peek::Record(record) => {
+                assert_eq!(record.kind(), Kind::Data);
+                let mut bytes = vec![0; record.len()];
+                reader.copy_payload(&record, 0, &mut bytes);
+                reader.consume(record, 1);
+                Ok(Some(Message::from_vec(bytes).unwrap().data().to_vec()))
+            }
+            Peek::Empty => Ok(None),
+            Peek::Ended => Err(*lane),
+        }
+    }
+}
+
+/// Two processes on a daemon, and their lanes.
+struct Two {
+    host: Host,
+    one: Client,
+    two: Client,
+    one_lanes: Lanes,
+    two_lanes: Lanes,
+}
+
+impl Two {
+    fn new() -> Two {
+        let host = Host::new();
+        let (one, two) = (host.direct_client(), host.direct_client());
+        Two { host, one, two, one_lanes: Lanes::default(), two_lanes: Lanes::default() }
+    }
+
+    fn update(&mut self) {
+        self.one_lanes.update(&mut self.one);
+        self.two_lanes.update(&mut self.two);
+    }
+
+    /// A connection from the first process to the second, its request with data if there is some.
+    fn connect(&mut self, kind: SocketKind, data: &[u8]) -> (u32, u32) {
+        let listener = self.two.server(kind, SERVICE);
+        let from = self.one.open(kind);
+        if data.is_empty() {
+            self.one.call(&Request::Connect { port: from, to: TO }).unwrap();
+        } else {
+            self.one.send(from, TO, data).unwrap();
+        }
+        match self.two.call(&Request::Accept { port: listener }).unwrap() {
+            Reply::Accepted { port, .. } => (from, port),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn datagrams(&mut self) -> (u32, u32) {
+        let to = self.two.server(SocketKind::Rdm, SERVICE);
+        let from = self.one.open(SocketKind::Rdm);
+        keep_undeliverable(&mut self.one, from);
+        (from, to)
+    }
+
+    /// Nothing is left of any lane.
+    fn check_empty(&mut self) {
+        let counters = self.host.daemon().counters();
+        assert_eq!((counters.lanes, counters.lanes_corrupt), (0, 0));
+    }
+}
+
+fn keep_undeliverable(client: &mut Client, port: u32) {
+    let (option, value) = (SocketOption::DestDroppable, OptionValue::Number(0));
+    client.call(&Request::SetOption { port, option, value }).unwrap();
+}
+
+fn done(client: &mut Client, lane: LaneId, end: LaneEnd) {
+    assert_eq!(client.call(&Request::LaneDone { lane, end }), Ok(Reply::Done));
+}
+
+#[test]
+fn a_connection_has_lanes_from_its_first_moment_to_its_end() {
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        let mut t = Two::new();
+        let (from, port) = t.connect(kind, b"");
+        t.update();
+        assert_eq!(t.host.daemon().counters().lanes, 2);
+        // What goes by the daemon now would overtake what is in the lane.
+        assert_eq!(t.one.send(from, None, b"x"), Err(Failure::Send(SendError::WouldBlock)));
+        for round in 0..1000u32 {
+            t.one_lanes.write(from, port, MessageType::Conn, &round.to_be_bytes()).unwrap();
+            assert_eq!(t.two_lanes.read(port, from), Ok(Some(round.to_be_bytes().to_vec())));
+            t.two_lanes.write(port, from, MessageType::Conn, b"pong").unwrap();
+            assert_eq!(t.one_lanes.read(from, port), Ok(Some(b"pong".to_vec())));
+        }
+        t.one_lanes.write(from, port, MessageType::Conn, b"last").unwrap();
+        t.one.call(&Request::Shutdown { port: from }).unwrap();
+        t.update();
+        // The other side reads to the end, and then learns how it ended.
+        assert_eq!(t.two_lanes.read(port, from), Ok(Some(b"last".to_vec())));
+        let over = t.two_lanes.read(port, from).unwrap_err();
+        done(&mut t.two, over, LaneEnd::Reader);
+        let (end, _) = t.two.receive(port).unwrap();
+        assert_eq!(end.returned.map(|r| r.code), Some(ErrorCode::ConnShutdown));
+        // Its own lane back was not read any more.
+        let refused = t.two_lanes.write(port, from, MessageType::Conn, b"too late");
+        assert!(matches!(refused, Err(LaneError::Gone { .. })), "{refused:?}");
+        t.update();
+        let back = t.two_lanes.writers[&(port, from)].0;
+        assert!(t.two_lanes.over.contains(&(back, LaneEnd::Writer, false)), "{:?}", t.two_lanes.over);
+        done(&mut t.two, back, LaneEnd::Writer);
+        assert!(t.one_lanes.over.contains(&(over, LaneEnd::Writer, false)), "{:?}", t.one_lanes.over);
+        done(&mut t.one, over, LaneEnd::Writer);
+        t.check_empty();
+    }
+}
+
+#[test]
+fn data_of_the_request_comes_before_the_lane() {
+    let mut t = Two::new();
+    let (from, port) = t.connect(SocketKind::SeqPacket, b"first");
+    t.update();
+    t.one_lanes.write(from, port, MessageType::Conn, b"second").unwrap();
+    assert!(t.two_lanes.readers.is_empty());
+    assert_eq!(t.two.receive(port).unwrap().1, b"first");
+    t.update();
+    assert_eq!(t.two_lanes.read(port, from), Ok(Some(b"second".to_vec())));
+}
+
+#[test]
+fn datagrams_keep_their_order_when_a_lane_begins() {
+    let mut t = Two::new();
+    let (from, to) = t.datagrams();
+    let second = t.two.server(SocketKind::Rdm, SERVICE);
+    let direct = Some(Destination::Port(utipc_core::PortId { port: to, node: NodeAddr(0x1001) }));
+    assert_eq!(t.one.send(from, direct, b"by the node"), Ok(11));
+    assert_eq!(t.one.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
+    assert_eq!(t.one.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
+    t.update();
+    t.one_lanes.write(from, to, MessageType::Direct, b"by the lane").unwrap();
+    assert!(t.two_lanes.readers.is_empty(), "it has not received what came before");
+    assert_eq!(t.two.receive(to).unwrap().1, b"by the node");
+    t.update();
+    assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"by the lane".to_vec())));
+    // Sent by the daemon all the same: it says whom it left out.
+    let sent =
+        |c: &mut Client, to, data: &[u8]| c.try_call(&Request::Send { port: from, to }, data).unwrap().0;
+    assert_eq!(sent(&mut t.one, direct, b"x"), Reply::Sent { bytes: 0, lanes: vec![to] });
+    let all = Some(Destination::Range(SERVICE));
+    assert_eq!(sent(&mut t.one, all, b"to all"), Reply::Sent { bytes: 6, lanes: vec![to] });
+    assert_eq!(t.two.receive(second).unwrap().1, b"to all");
+    assert_eq!(t.two.receive(to), Err(Failure::Receive(RecvError::WouldBlock)));
+}
+
+#[test]
+fn who_takes_no_lane_is_named() {
+    let mut t = Two::new();
+    let (from, to) = t.datagrams();
+    let listener = t.two.server(SocketKind::SeqPacket, ServiceRange::new(18888, 18, 18));
+    let want = |t: &mut Two, to| t.one.call(&Request::WantLane { port: from, to });
+    assert_eq!(want(&mut t, 17), Err(Failure::NoSocket(17)));
+    assert_eq!(want(&mut t, listener), Err(Failure::State));
+    t.two.call(&Request::MakeHosted { port: to, partly: None }).unwrap();
+    assert_eq!(want(&mut t, to), Err(Failure::State));
+    t.two.call(&Request::Lend { port: to }).unwrap();
+    assert_eq!(want(&mut t, to), Ok(Reply::Done));
+    // A third process has nothing to do with it.
+    let mut thief = t.host.direct_client();
+    t.update();
+    let lane = t.one_lanes.writers[&(from, to)].0;
+    for request in [
+        Request::FetchPair { pair: lane.pair },
+        Request::LaneDone { lane, end: LaneEnd::Writer },
+        Request::LaneDone { lane, end: LaneEnd::Reader },
+        Request::Report { lane },
+        Request::Grow { lane, log2: 15, importance: 0 },
+        Request::FetchPair { pair: PairId(9999) },
+    ] {
+        assert_eq!(thief.call(&request), Err(Failure::State), "{request:?}");
+    }
+}
+
+#[test]
+fn rings_are_granted_against_the_buffer_of_the_receiver() {
+    let mut t = Two::new();
+    let (from, to) = t.datagrams();
+    let other = t.one.open(SocketKind::Rdm);
+    for port in [from, other] {
+        t.one.call(&Request::WantLane { port, to }).unwrap();
+    }
+    t.update();
+    let lane = |port| t.one_lanes.writers[&(port, to)].0;
+    let (first, second) = (lane(from), lane(other));
+    let mut grow = |lane, log2, importance| t.one.call(&Request::Grow { lane, log2, importance });
+    // 2 MiB at importance 0, doubled with each step.
+    assert_eq!(grow(first, 20, 0), Ok(Reply::Done));
+    assert_eq!(grow(second, 20, 0), Ok(Reply::Done));
+    assert_eq!(grow(second, 18, 0), Ok(Reply::Done));
+    assert_eq!(grow(second, 12, 0), Ok(Reply::Done));
+    for bad in [(11, 0), (21, 0), (64, 0), (15, 4)] {
+        assert_eq!(grow(first, bad.0, bad.1), Err(Failure::State), "{bad:?}");
+    }
+    let (option, value) = (SocketOption::ReceiveBuffer, OptionValue::Number(1 << 19));
+    t.two.call(&Request::SetOption { port: to, option, value }).unwrap();
+    let mut grow = |lane, log2, importance| t.one.call(&Request::Grow { lane, log2, importance });
+    assert_eq!(grow(second, 15, 0), Err(Failure::Overload));
+    assert_eq!(grow(second, 15, 2), Ok(Reply::Done));
+}
+
+#[test]
+fn what_a_closed_socket_has_not_read_comes_back() {
+    let mut t = Two::new();
+    let (from, to) = t.datagrams();
+    t.one.call(&Request::WantLane { port: from, to }).unwrap();
+    t.update();
+    for data in [&b"read"[..], b"unread", b"as well"] {
+        t.one_lanes.write(from, to, MessageType::Direct, data).unwrap();
+    }
+    assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"read".to_vec())));
+    t.two.call(&Request::Close { port: to }).unwrap();
+    for data in [&b"unread"[..], b"as well"] {
+        let (back, _) = t.one.receive(from).unwrap();
+        let back = back.returned.unwrap();
+        assert_eq!((back.code, &back.data[..]), (ErrorCode::NoPort, data));
+    }
+    t.update();
+    let lane = t.one_lanes.writers[&(from, to)].0;
+    assert_eq!(t.one_lanes.over, [(lane, LaneEnd::Writer, true)]);
+    let refused = t.one_lanes.write(from, to, MessageType::Direct, b"more");
+    assert!(matches!(refused, Err(LaneError::Gone { .. })), "{refused:?}");
+    done(&mut t.one, lane, LaneEnd::Writer);
+    t.check_empty();
+}
+
+#[test]
+fn a_socket_that_becomes_hosted_loses_nothing_and_no_order() {
+    for kind in [SocketKind::Stream, SocketKind::SeqPacket, SocketKind::Rdm] {
+        let mut t = Two::new();
+        let connected = kind.is_connection_oriented();
+        let (from, to) = if connected { t.connect(kind, b"") } else { t.datagrams() };
+        if !connected {
+            t.one.call(&Request::WantLane { port: from, to }).unwrap();
+        }
+        t.update();
+        let by_lane = if connected { MessageType::Conn } else { MessageType::Direct };
+        for number in 0..20 {
+            t.one_lanes.write(from, to, by_lane, &[number; 3]).unwrap();
+        }
+        for number in 0..5 {
+            assert_eq!(t.two_lanes.read(to, from), Ok(Some(vec![number; 3])));
+        }
+        let lane = t.two_lanes.readers[&(to, from)].0;
+        let partly = (kind == SocketKind::Stream).then_some((lane, 1));
+        t.two.call(&Request::MakeHosted { port: to, partly }).unwrap();
+        t.update();
+        done(&mut t.one, lane, LaneEnd::Writer);
+        let dest = (!connected)
+            .then_some(Destination::Port(utipc_core::PortId { port: to, node: NodeAddr(0x1001) }));
+        let refused = t.one.call(&Request::WantLane { port: from, to });
+        assert_eq!(refused, Err(Failure::State));
+        for number in 20..40 {
+            assert_eq!(t.one.send(from, dest, &[number; 3]), Ok(3));
+        }
+        let mut got = Vec::new();
+        while let Ok((_, data)) = t.two.receive(to) {
+            got.extend(data);
+        }
+        let mut expected: Vec<u8> = (5..40).flat_map(|number| [number; 3]).collect();
+        if kind == SocketKind::Stream {
+            expected.remove(0);
+        }
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn the_dead_writer_is_read_to_its_last_word_and_the_dead_reader_by_the_daemon() {
+    let mut t = Two::new();
+    let (from, port) = t.connect(SocketKind::SeqPacket, b"");
+    let (sender, receiver) = {
+        let to = t.two.server(SocketKind::Rdm, ServiceRange::new(18888, 18, 18));
+        let port = t.one.open(SocketKind::Rdm);
+        (port, to)
+    };
+    keep_undeliverable(&mut t.two, receiver);
+    t.one.call(&Request::WantLane { port: sender, to: receiver }).unwrap();
+    t.two.call(&Request::WantLane { port: receiver, to: sender }).unwrap();
+    t.update();
+    t.one_lanes.write(from, port, MessageType::Conn, b"last words").unwrap();
+    t.one_lanes.write(sender, receiver, MessageType::Direct, b"to whom it may concern").unwrap();
+    t.two_lanes.write(receiver, sender, MessageType::Direct, b"never read").unwrap();
+    let Two { host, one, mut two, one_lanes, mut two_lanes } = t;
+    // A process that dies takes its connection and its memory with it.
+    drop((one, one_lanes));
+    while host.ended("closed") == 0 {
+        std::thread::yield_now();
+    }
+    two_lanes.update(&mut two);
+    assert_eq!(two_lanes.read(port, from), Ok(Some(b"last words".to_vec())));
+    done(&mut two, two_lanes.read(port, from).unwrap_err(), LaneEnd::Reader);
+    let (end, _) = two.receive(port).unwrap();
+    assert_eq!(end.returned.unwrap().code, ErrorCode::NoPort);
+    assert_eq!(two_lanes.read(receiver, sender), Ok(Some(b"to whom it may concern".to_vec())));
+    done(&mut two, two_lanes.read(receiver, sender).unwrap_err(), LaneEnd::Reader);
+    let (back, _) = two.receive(receiver).unwrap();
+    assert_eq!(back.returned.unwrap().data, b"never read");
+    for (lane, _) in two_lanes.writers.values() {
+        assert!(two_lanes.over.contains(&(*lane, LaneEnd::Writer, true)));
+        done(&mut two, *lane, LaneEnd::Writer);
+    }
+    two_lanes.update(&mut two);
+    assert_eq!(two_lanes.pairs_over, 1);
+    let counters = host.daemon().counters();
+    assert_eq!((counters.lanes, counters.pairs, counters.lanes_corrupt), (0, 0, 0));
+}
+
+#[test]
+fn nonsense_in_a_lane_ends_the_connection_and_is_counted() {
+    let mut t = Two::new();
+    let (from, port) = t.connect(SocketKind::SeqPacket, b"");
+    t.update();
+    let lane = t.two_lanes.readers[&(port, from)].0;
+    assert_eq!(t.two.call(&Request::Report { lane }), Ok(Reply::Done));
+    for (client, port) in [(&mut t.one, from), (&mut t.two, port)] {
+        match client.call(&Request::Look { port }).unwrap() {
+            Reply::Socket(view) => assert_eq!(view.state, State::Disconnecting),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A message that claims another origin is not taken for the daemon's own.
+    let (sender, receiver) = {
+        let to = t.two.server(SocketKind::Rdm, ServiceRange::new(18888, 18, 18));
+        (t.one.open(SocketKind::Rdm), to)
+    };
+    t.one.call(&Request::WantLane { port: sender, to: receiver }).unwrap();
+    t.update();
+    let (_, writer) = t.one_lanes.writers.get_mut(&(sender, receiver)).unwrap();
+    let mut forged: Message = Packet::build(User::from(0), MessageType::Direct.into(), 32, b"forged");
+    forged.set_origin_port(from);
+    forged.set_dest_port(receiver);
+    let _ = writer.send(forged.bytes(), &[], 1).unwrap();
+    let _ = writer.send(b"no message", &[], 1).unwrap();
+    t.two.call(&Request::MakeHosted { port: receiver, partly: None }).unwrap();
+    assert_eq!(t.two.receive(receiver), Err(Failure::Receive(RecvError::WouldBlock)));
+    assert_eq!(t.host.daemon().counters().lanes_corrupt, 3);
+}
+
+#[test]
+fn a_process_may_talk_to_itself() {
+    let mut t = Two::new();
+    let to = t.one.server(SocketKind::Rdm, SERVICE);
+    let from = t.one.open(SocketKind::Rdm);
+    t.one.call(&Request::WantLane { port: from, to }).unwrap();
+    t.one.call(&Request::WantLane { port: to, to: from }).unwrap();
+    t.one_lanes.update(&mut t.one);
+    t.one_lanes.write(from, to, MessageType::Direct, b"to myself").unwrap();
+    t.one_lanes.write(to, from, MessageType::Direct, b"from myself").unwrap();
+    assert_eq!(t.one_lanes.read(to, from), Ok(Some(b"to myself".to_vec())));
+    assert_eq!(t.one_lanes.read(from, to), Ok(Some(b"from myself".to_vec())));
+    drop((t.one, t.one_lanes));
+    while t.host.ended("closed") == 0 {
+        std::thread::yield_now();
+    }
+    let counters = t.host.daemon().counters();
+    assert_eq!((counters.lanes, counters.pairs, counters.lanes_corrupt), (0, 0, 0));
+}
