@@ -179,6 +179,30 @@ fn tables_and_a_plot() {
 }
 
 #[test]
+fn every_target_is_measured() {
+    let list = bench(&["targets", "--list"]);
+    let names: Vec<String> =
+        text(&list.stdout).lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    assert!(names.len() >= 26);
+    let namespaces = may_make_namespaces();
+    let between = |name: &str| name.contains("inter") || ["stream-sizes", "bind-remote"].contains(&name);
+    let wanted: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| namespaces || !between(name)).collect();
+    let output = bench(&["targets", "--rounds", "1", "--messages", "5", "--row", &wanted.join(",")]);
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for name in wanted {
+        let row = table.lines().find(|line| line.starts_with(&format!("| {name} |")));
+        assert!(
+            row.is_some_and(|row| !row.contains("failed:") && row.matches('|').count() == 6),
+            "{name}: {table}"
+        );
+    }
+    let unknown = bench(&["targets", "--row", "no-such-row"]);
+    assert_eq!(unknown.status.code(), Some(1));
+}
+
+#[test]
 fn what_is_not_there_is_said_in_one_line() {
     if bench(&["latency", "--transport", "sctp", "--messages", "10", "--rounds", "1"]).status.success() {
         return;

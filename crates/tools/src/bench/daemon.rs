@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::library;
 use super::place::Room;
 
 /// How long a daemon may take until its socket is there.
@@ -22,36 +23,47 @@ struct Daemon {
     socket: PathBuf,
 }
 
-/// The program, which is installed beside this one.
-pub(super) fn program() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("find the own program")?;
-    let program = own.with_file_name("utipcd");
-    ensure!(
-        program.is_file(),
-        "there is no daemon at {} (build it, or use --engine embedded)",
-        program.display()
-    );
-    Ok(program)
+/// What starts a daemon: this program itself.
+fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("daemon");
+    command
+}
+
+/// Whether this build has a daemon.
+pub(super) fn is_there() -> bool {
+    let check = || {
+        let mut command = command(&std::env::current_exe().ok()?);
+        command.arg("--check").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().ok()
+    };
+    check().is_some_and(|status| status.success())
 }
 
 impl Daemons {
     /// Starts them; with `rooms`, joined by UDP between `addresses`.
     pub(super) fn start(rooms: Option<&[Room; 2]>, addresses: [[u8; 4]; 2]) -> Result<Self> {
-        let program = program()?;
+        ensure!(is_there(), "this build has no daemon (use --engine embedded)");
+        let program = std::env::current_exe().context("find the own program")?;
         let folder = std::env::temp_dir().join(format!("utipc-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let mut daemons = Self { folder, running: Vec::new() };
         for side in 0..if rooms.is_some() { 2 } else { 1 } {
-            let mut command =
-                rooms.map_or_else(|| Command::new(&program), |rooms| rooms[side].enter(&program));
-            if rooms.is_some() {
-                let file = daemons.folder.join(format!("{side}.toml"));
-                std::fs::write(&file, configuration(side, addresses)).context("write a configuration")?;
-                command.arg("--config").arg(file);
-            }
+            let mut command = match rooms {
+                Some(rooms) => {
+                    let mut inside = rooms[side].enter(&program);
+                    inside.arg("daemon");
+                    inside
+                }
+                None => command(&program),
+            };
+            let file = daemons.folder.join(format!("{side}.toml"));
+            let text = configuration(side, rooms.map(|_| addresses));
+            std::fs::write(&file, text).context("write a configuration")?;
             let socket = daemons.folder.join(format!("{side}.sock"));
-            command.env("UTIPC_SOCKET", &socket).stdin(Stdio::null()).stdout(Stdio::null());
-            let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+            command.arg("--config").arg(file).arg("--socket").arg(&socket);
+            let child =
+                command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("start a daemon")?;
             daemons.running.push(Daemon { child, socket });
         }
         for daemon in &mut daemons.running {
@@ -71,12 +83,26 @@ impl Daemons {
     pub(super) fn cpu_s(&self) -> f64 {
         self.running.iter().map(|daemon| cpu_s(daemon.child.id())).sum()
     }
+
+    /// Their process numbers.
+    pub(super) fn ids(&self) -> Vec<u32> {
+        self.running.iter().map(|daemon| daemon.child.id()).collect()
+    }
 }
 
-/// What a daemon needs to know to meet the other one.
-fn configuration(side: usize, addresses: [[u8; 4]; 2]) -> String {
-    let text = |side: usize| std::net::IpAddr::from(addresses[side]).to_string();
-    format!("[[bearer]]\nmedia = \"udp\"\nlocal = \"{}\"\npeers = [\"{}\"]\n", text(side), text(1 - side))
+/// A daemon's configuration: an explicit address, so that it is up at once, and between namespaces the other one.
+fn configuration(side: usize, addresses: Option<[[u8; 4]; 2]>) -> String {
+    let mut text = format!(
+        "[node]\naddress = \"1.1.{}\"\ncluster = {}\n\n[log]\nlevel = \"error\"\n",
+        1 + side,
+        library::CLUSTER
+    );
+    if let Some(addresses) = addresses {
+        let ip = |side: usize| std::net::IpAddr::from(addresses[side]);
+        let (local, remote) = (ip(side), ip(1 - side));
+        text += &format!("\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n");
+    }
+    text
 }
 
 impl Daemon {

@@ -68,6 +68,14 @@ pub(crate) enum Test {
     Spin,
     /// Switches the offloads of an interface off.
     OffloadsOff,
+    /// A connection (client) whose other end (server) is killed.
+    Death,
+    /// Bindings that the server makes and the client looks for.
+    Visible,
+    /// Many clients of one server.
+    Crowd,
+    /// Many sockets with bindings (servers), and lookups among them (client).
+    Many,
 }
 
 /// Which end.

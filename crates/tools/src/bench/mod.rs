@@ -19,15 +19,16 @@ mod single;
 mod sockets;
 mod stats;
 mod table;
+mod targets;
 mod traffic;
 mod wire;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 
-use job::{Job, Role, Test};
+use job::Test;
 use options::Traffic;
-use party::{Engine, Kind, Mode, Party, Scope, Transport};
+use party::{Engine, Kind, Mode, Party, Scope};
 use place::Place;
 use run::{Case, Line, Name};
 
@@ -56,6 +57,8 @@ enum What {
     All(Traffic),
     /// A node by itself: time to a link, memory when idle, lookup among 100,000 bindings.
     Node(node::Options),
+    /// What utipc promises, row by row, as a Markdown table.
+    Targets(targets::Options),
     /// One end of a measurement, started by the others.
     #[command(hide = true)]
     Peer(peer::Options),
@@ -80,6 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             compare(&traffic, &[Name::Latency, Name::Throughput])
         }
         What::Node(options) => node::run(options),
+        What::Targets(options) => targets::run(options),
         What::Peer(options) => peer::run(options),
     }
 }
@@ -166,15 +170,5 @@ fn fragment(options: &Traffic, place: &Place) -> Result<u32> {
     if let Some(bytes) = options.fragment {
         return Ok(bytes);
     }
-    let job = run::job(Test::LinkMtu, Party::new(Transport::Utipc, Mode::Parked, Kind::Stream), 1);
-    let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    server.wait_ready()?;
-    let mut client = place.start(&job)?;
-    client.wait_ready()?;
-    client.go()?;
-    let mtu = peer::value_of(&client.finish()?)? as u32;
-    match mtu.checked_sub(options::FRAGMENT_HEADERS) {
-        Some(bytes) if bytes > 0 => Ok(bytes),
-        _ => bail!("a link with packets of {mtu} bytes has no room (give --fragment)"),
-    }
+    targets::fragment(place)
 }

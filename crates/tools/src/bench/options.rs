@@ -76,7 +76,7 @@ pub(super) const SLIDES: [u32; 6] = [64, 256, 1024, 4096, 16_384, 65_536];
 /// Spec: tipc.md §2, §5.9
 pub(super) const FRAGMENT_HEADERS: u32 = 64;
 /// Largest number of full packets in a write of `sizes`.
-const FRAGMENTS: u32 = 15;
+pub(super) const FRAGMENTS: u32 = 15;
 /// Bits per second of `cpu`, as in the 2011 report.
 const CPU_RATE: f64 = 25e6;
 

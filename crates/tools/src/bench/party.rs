@@ -140,12 +140,7 @@ impl Transport {
                     format!("this kernel has none ({why}; `modprobe sctp` loads it where it was built)")
                 })?
             }
-            Self::KernelTipc => match socket(AddressFamily::TIPC, SocketType::RDM, None) {
-                Err(why) => {
-                    format!("this kernel has none ({why}; `modprobe tipc` loads it where it was built)")
-                }
-                Ok(_) => library::KERNEL_OBSTACLE?.to_owned(),
-            },
+            Self::KernelTipc => library::kernel_obstacle()?,
             #[cfg(not(feature = "iceoryx2"))]
             Self::Iceoryx2 => "left out of this build (add --features iceoryx2)".to_owned(),
             #[cfg(feature = "iceoryx2")]

@@ -1,6 +1,7 @@
 //! One end of a measurement, in a process of its own: told what to do by its argument, started and ended by its
 //! standard input, which is also how it notices that its parent is gone.
 
+use std::any::Any;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::job::{Job, Meet, Part, Role, Said, Test};
 use super::traffic::{self, Gauge};
-use super::{channel as ways, node, offload, single};
+use super::{channel as ways, library, node, offload, single};
 
 /// The argument of the hidden command.
 #[derive(Clone, Debug, Args)]
@@ -20,6 +21,9 @@ pub(crate) struct Options {
     /// The job, as JSON.
     job: String,
 }
+
+/// What must outlive the result.
+pub(super) type Kept = Vec<Box<dyn Any>>;
 
 /// The line that lets a driver begin.
 pub(super) const GO: &str = "go";
@@ -78,7 +82,7 @@ impl Parent {
     }
 
     /// Waits until nobody needs this process any more.
-    fn wait_for_end(&self) {
+    pub(super) fn wait_for_end(&self) {
         self.idle.store(true, Ordering::SeqCst);
         while self.told.recv().is_ok_and(|told| told != Told::End) {}
     }
@@ -96,30 +100,38 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let _ = sched_setaffinity(None, &cores);
     }
     // What has been opened stays open until the other end has what it needs.
-    let mut open = Vec::new();
-    let result = work(&job, &parent, &mut open);
+    let mut kept = Kept::new();
+    let result = work(&job, &parent, &mut kept);
     Parent::say(&match result {
         Ok(part) => Said::Done(Box::new(part)),
         Err(error) => Said::Failed(format!("{error:#}")),
     })?;
     parent.wait_for_end();
-    drop(open);
+    drop(kept);
     Ok(())
 }
 
-fn work(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> Result<Part> {
+fn work(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
     match job.test {
-        Test::Echo | Test::Flow if job.role == Role::Serve => serve(job, parent, open),
-        Test::Echo | Test::Flow => drive(job, parent, open),
+        Test::Echo | Test::Flow if job.role == Role::Serve => serve(job, parent, kept),
+        Test::Echo | Test::Flow => drive(job, parent, kept),
         Test::LinkUp => node::link_up(job, parent),
         Test::IdleMemory => node::idle_memory(),
         Test::LinkMtu => node::link_mtu(job, parent),
         Test::Spin => single::spin(job, parent),
+        Test::Death if job.role == Role::Serve => library::victim(job, parent),
+        Test::Death => library::survivor(job, parent),
+        Test::Visible if job.role == Role::Serve => library::binder(job, parent, kept),
+        Test::Visible => library::watcher(job, parent),
+        Test::Crowd if job.role == Role::Serve => library::hall(job, parent),
+        Test::Crowd => library::crowd(job, parent),
+        Test::Many if job.role == Role::Serve => library::bind_many(job, parent),
+        Test::Many => library::look_up(job, parent),
         Test::OffloadsOff => offload::switch_off(super::place::INTERFACE).map(|()| Part::default()),
     }
 }
 
-fn serve(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> Result<Part> {
+fn serve(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
     let waiting = ways::serve(job)?;
     parent.ready(waiting.meet)?;
     let opened = (waiting.accept)()?;
@@ -132,11 +144,11 @@ fn serve(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> 
         Ok((part?, channel))
     })?;
     gauge.fill(&mut part);
-    *open = channels;
+    kept.push(Box::new(channels));
     Ok(part)
 }
 
-fn drive(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> Result<Part> {
+fn drive(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
     let opened = ways::drive(job)?;
     let gauge = Gauge::new(opened.packets);
     let mut channels = opened.channels;
@@ -156,7 +168,7 @@ fn drive(job: &Job, parent: &Parent, open: &mut Vec<Box<dyn ways::Channel>>) -> 
         }
     };
     gauge.fill(&mut part);
-    *open = channels;
+    kept.push(Box::new(channels));
     Ok(part)
 }
 

@@ -10,6 +10,7 @@ use super::daemon::Daemons;
 use super::job::{Job, Meet, Part, Role, Said, Site};
 use super::party::{Engine, Scope};
 use super::peer::GO;
+use super::{library, traffic};
 
 /// Addresses of the two ends between namespaces, server first.
 const INTER: [[u8; 4]; 2] = [[10, 96, 17, 1], [10, 96, 17, 2]];
@@ -78,6 +79,11 @@ impl Place {
         self.daemons.as_ref().map_or(0.0, Daemons::cpu_s)
     }
 
+    /// The process numbers of the daemons.
+    pub(super) fn daemons(&self) -> Vec<u32> {
+        self.daemons.as_ref().map_or_else(Vec::new, Daemons::ids)
+    }
+
     /// Where a process of this role is.
     fn site(&self, role: Role) -> Site {
         match &self.rooms {
@@ -106,6 +112,7 @@ impl Place {
             None => Command::new(&program),
         };
         command.args(["bench", "peer", &job.to_argument()?]);
+        command.envs(library::environment(&job));
         match &self.daemons {
             Some(daemons) => daemons.lead(side, &mut command),
             None => _ = command.env("UTIPC_ENGINE", "embedded"),
@@ -244,6 +251,19 @@ impl Peer {
         drop(self.orders.take());
         self.child.wait().context("wait for the end of a peer process")?;
         Ok(part)
+    }
+}
+
+impl Peer {
+    /// Its process number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the process as a crash does; returns when that was done, nanoseconds of the monotonic clock.
+    pub(super) fn kill(&mut self) -> Result<u64> {
+        self.child.kill().context("kill a peer process")?;
+        Ok(traffic::now_ns())
     }
 }
 

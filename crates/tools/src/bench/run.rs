@@ -132,8 +132,18 @@ fn cores() -> [Option<usize>; 2] {
     }
 }
 
-/// Runs a case once, with as many messages as it has or as fill its time.
+/// Runs a case once, with so many messages on each connection.
 pub(super) fn measure(place: &Place, case: &Case, messages: u64) -> Result<Measured> {
+    measure_beside(place, case, messages, || Ok(()))
+}
+
+/// [`measure`], and `beside` as soon as messages are on their way.
+pub(super) fn measure_beside(
+    place: &Place,
+    case: &Case,
+    messages: u64,
+    beside: impl FnOnce() -> Result<()>,
+) -> Result<Measured> {
     let mut base = job(case.test(), case.party, case.size);
     (base.connections, base.servers, base.rate) = (case.connections, case.servers, case.rate);
     (base.messages, base.warmup) = (messages, (messages / 10).clamp(1, TRIAL));
@@ -159,6 +169,7 @@ pub(super) fn measure(place: &Place, case: &Case, messages: u64) -> Result<Measu
     for client in &mut clients {
         client.go()?;
     }
+    beside()?;
     let client = Part::merge(clients.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
     let server = Part::merge(servers.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
     Ok(Measured { client, server, daemons_cpu_s: place.daemons_cpu_s() - before })

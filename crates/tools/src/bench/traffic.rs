@@ -53,12 +53,12 @@ impl Gauge {
         Reading { cpu_s: cpu_s(), packets: (self.packets)() }
     }
 
-    fn begin(&self) -> u64 {
+    pub(super) fn begin(&self) -> u64 {
         self.first.get_or_init(|| self.read());
         now_ns()
     }
 
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         let ended = now_ns();
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.read());
         ended

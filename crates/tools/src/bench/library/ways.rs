@@ -1,61 +1,21 @@
-//! The only place where the measurements use utipc: nodes, sockets, and how they are told to wait.
+//! The channels of utipc: connections, datagrams, multicast.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use utipc::{
-    Connection, Destination, Listener, Node, NodeAddr, PortId, Received, Scope, ServiceAddress, ServiceRange,
-    Socket, SocketKind,
+    Connection, Destination, Listener, Node, PortId, Received, Scope, ServiceRange, Socket, SocketKind,
 };
 
-use super::channel::{Channel, Opened, Packets, Spinner, Waiting};
-use super::job::{Job, LIMIT, Meet, Role};
-use super::party::{Engine, Kind, Mode, Transport};
+use super::super::channel::{Channel, Opened, Spinner, Waiting};
+use super::super::job::{Job, LIMIT, Meet, Test};
+use super::super::party::{Kind, Transport};
+use super::super::traffic::END;
+use super::{SERVICE, SOCKETS, again, node, packets, prepare, service};
 
-/// Why the library cannot use the kernel's TIPC where there is one.
-pub(super) const KERNEL_OBSTACLE: Option<&str> =
-    Some("there is one, but the library of this build has no engine for it");
-
-/// Cluster of the measured nodes.
-const CLUSTER: u32 = 9617;
-/// UDP ports of the measured nodes, on addresses of our own: servers from the first, drivers from the second.
-const PORTS: [u16; 2] = [16_100, 16_600];
-/// Service type that measured servers are bound to; the instance says which server and which of its sockets.
-const SERVICE: u32 = 19_617;
-/// Sockets that one server may have.
-const SOCKETS: u32 = 64;
 /// Bytes and messages of datagrams that may be on their way to one receiver: far below the limits at which it
 /// returns them (tipc.md §8.7), far above what it handles between two naps.
 const WINDOW: (usize, u64) = (1 << 20, 1024);
-
-/// The node of one end.
-pub(super) fn node(job: &Job) -> utipc::Result<Node> {
-    if job.engine == Engine::Daemon {
-        // The environment says where it is.
-        return Node::builder().start();
-    }
-    let several = job.servers > 1;
-    // An explicit address, so that the node is up at once; explicit peers, so that nothing is needed of the system.
-    let number = match job.role {
-        Role::Serve => 1 + job.index,
-        Role::Drive => 1001 + job.index,
-    };
-    let port = |role: Role, index: u32| {
-        let base = PORTS[usize::from(role == Role::Drive)];
-        base + u16::try_from(index).unwrap_or(0)
-    };
-    let remotes = match job.role {
-        Role::Serve if several => vec![port(Role::Drive, 0)],
-        Role::Serve => vec![port(Role::Drive, job.index)],
-        Role::Drive if several => (0..job.servers).map(|index| port(Role::Serve, index)).collect(),
-        Role::Drive => vec![port(Role::Serve, job.index)],
-    };
-    let remotes = remotes.into_iter().map(|port| SocketAddr::new(job.site.remote, port)).collect();
-    let mut config = utipc::bearers::UdpConfig::replicast("UDP", job.site.local, remotes);
-    config.local.set_port(port(job.role, job.index));
-    Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number)).udp_with(config).start()
-}
 
 fn kind(job: &Job) -> SocketKind {
     match job.party.kind {
@@ -65,26 +25,8 @@ fn kind(job: &Job) -> SocketKind {
     }
 }
 
-fn service(server: u32, socket: u32) -> ServiceAddress {
-    ServiceAddress::new(SERVICE, server * SOCKETS + socket)
-}
-
-/// Packets of any kind that have left by this node's links.
-fn packets(node: &Node) -> Packets {
-    let node = node.clone();
-    Box::new(move || {
-        let out = |s: &utipc::LinkInfo| s.stats.tx_packets + s.stats.retransmitted + s.stats.tx_states;
-        Some(node.links().iter().map(out).sum())
-    })
-}
-
-/// The packet size of the first link that works, bytes with headers.
-pub(super) fn link_mtu(node: &Node) -> Option<u16> {
-    node.links().iter().find(|link| link.up).map(|link| link.mtu)
-}
-
 /// Opens the server's end: a listener, or a bound socket for each connection.
-pub(super) fn serve(job: &Job) -> Result<Waiting> {
+pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
     ensure!(job.connections <= SOCKETS, "at most {SOCKETS} connections to one server");
     let node = node(job).context("start a node")?;
     let job = job.clone();
@@ -115,7 +57,7 @@ pub(super) fn serve(job: &Job) -> Result<Waiting> {
 }
 
 /// Opens the driver's end.
-pub(super) fn drive(job: &Job) -> Result<Opened> {
+pub(in super::super) fn drive(job: &Job) -> Result<Opened> {
     let node = node(job).context("start a node")?;
     let servers = if job.servers > 1 { 0..job.servers } else { job.index..job.index + 1 };
     for server in servers {
@@ -137,25 +79,6 @@ pub(super) fn drive(job: &Job) -> Result<Opened> {
     Ok(Opened { channels, packets: packets(&node) })
 }
 
-/// Tells a socket how to wait.
-fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
-    socket.set_receive_timeout(Some(LIMIT));
-    socket.set_send_timeout(Some(LIMIT));
-    let busy = job.party.mode == Mode::Busy;
-    socket.set_nonblocking(busy);
-    busy.then(|| Spinner::new(job, LIMIT))
-}
-
-/// Repeats a call that a busy socket refuses for now.
-fn again<T>(busy: Option<Spinner>, mut attempt: impl FnMut() -> utipc::Result<T>) -> Result<T> {
-    let Some(spinner) = busy else { return Ok(attempt()?) };
-    let answer = spinner.ask(|| match attempt() {
-        Err(utipc::Error::WouldBlock { .. }) => Ok(None),
-        done => Ok(Some(done?)),
-    })?;
-    answer.with_context(|| format!("nothing has moved for {LIMIT:?}"))
-}
-
 fn window(size: usize) -> u64 {
     ((WINDOW.0 / size.max(1)) as u64).clamp(2, WINDOW.1)
 }
@@ -171,7 +94,7 @@ impl Connected {
     fn boxed(connection: Connection, job: &Job) -> Result<Box<dyn Channel>> {
         let busy = prepare(connection.socket(), job);
         let stream = job.party.kind == Kind::Stream;
-        if stream && job.party.transport == Transport::Utipc && job.test == super::job::Test::Echo {
+        if stream && job.party.transport == Transport::Utipc && job.test == Test::Echo {
             connection.socket().set_nodelay(true).context("send each write at once")?;
         }
         Ok(Box::new(Self { connection, stream, busy }))
@@ -280,7 +203,7 @@ impl Channel for Multicast {
         loop {
             let received = again(self.busy, || self.socket.receive_into(buffer))?;
             refuse_returned(&received)?;
-            if buffer.first() == Some(&super::traffic::END) {
+            if buffer.first() == Some(&END) {
                 self.ended += 1;
                 if self.ended == self.servers {
                     return Ok(Some(received.len));

@@ -1,0 +1,176 @@
+//! Single questions to a node: what becomes of a connection whose other end dies, how soon a binding is seen, what
+//! many sockets cost.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use utipc::{Node, PortId, Scope, ServiceAddress, SocketKind};
+
+use super::super::job::{Job, LIMIT, Meet, Part};
+use super::super::peer::{Kept, Parent};
+use super::super::traffic::{Gauge, now_ns};
+use super::{node, packets, service};
+
+/// Service type of bindings that are looked for.
+const SEEN: u32 = 19_619;
+/// Service type of many bindings.
+const MANY: u32 = 19_620;
+/// Time between two bindings that are looked for.
+const PACE: Duration = Duration::from_millis(2);
+
+/// Accepts one connection and holds it until this process is killed.
+pub(in super::super) fn victim(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    let listener = node.listen(SocketKind::SeqPacket, service(job.index, 0)).context("listen")?;
+    parent.ready(Meet::default())?;
+    let connection = listener.accept().context("accept")?;
+    parent.wait_for_end();
+    drop(connection);
+    Ok(Part::default())
+}
+
+/// Waits in a receive call until the connection breaks: `ended` is when.
+pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    let server = service(job.index, 0);
+    node.wait_for_service(server, LIMIT).context("wait for the server")?;
+    let connection = node.connect(SocketKind::SeqPacket, server).context("connect")?;
+    connection.socket().set_receive_timeout(Some(LIMIT));
+    parent.ready_to_go()?;
+    let answer = connection.receive_into(&mut [0; 16]);
+    let ended = now_ns();
+    match answer {
+        Ok(received) if received.len > 0 => bail!("data from a victim that sends none"),
+        Err(why) if why.is_temporary() => bail!("the connection has not broken: {why}"),
+        _ => Ok(Part { ended, ..Part::default() }),
+    }
+}
+
+/// Binds one address after the other: `times` holds (number, when the call returned).
+pub(in super::super) fn binder(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    let socket = node.rdm().context("open a socket")?;
+    parent.ready_to_go()?;
+    let mut times = Vec::new();
+    for number in 0..job.messages {
+        std::thread::sleep(PACE);
+        socket.bind(address(SEEN, number), Scope::Cluster).context("bind")?;
+        times.push((number, now_ns()));
+    }
+    // Until all have been seen.
+    kept.push(Box::new(socket));
+    Ok(Part { times, ..Part::default() })
+}
+
+/// Looks for each of these addresses until it is there: `times` holds (number, when it was seen).
+pub(in super::super) fn watcher(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    parent.ready_to_go()?;
+    let mut times = Vec::new();
+    for number in 0..job.messages {
+        let since = Instant::now();
+        while node.lookup(address(SEEN, number)).is_none() {
+            ensure!(since.elapsed() < LIMIT, "a binding has not been seen within {LIMIT:?}");
+        }
+        times.push((number, now_ns()));
+    }
+    Ok(Part { times, ..Part::default() })
+}
+
+fn address(service: u32, number: u64) -> ServiceAddress {
+    ServiceAddress::new(service, u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// The one server of many clients: receives `messages` datagrams, and tells what they cost and, in `times`, (client,
+/// how many it got through).
+pub(in super::super) fn hall(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    let socket = node.rdm().context("open a socket")?;
+    socket.bind(service(0, 0), Scope::Cluster).context("bind")?;
+    socket.set_receive_timeout(Some(LIMIT));
+    parent.ready(Meet::default())?;
+    let mut buffer = vec![0; job.size as usize];
+    let mut served: BTreeMap<PortId, u64> = BTreeMap::new();
+    for _ in 0..job.warmup {
+        socket.receive_into(&mut buffer).context("receive")?;
+    }
+    let gauge = Gauge::new(packets(&node));
+    let began = gauge.begin();
+    for _ in 0..job.messages {
+        let received = socket.receive_into(&mut buffer).context("receive")?;
+        *served.entry(received.source).or_default() += 1;
+    }
+    let ended = gauge.end();
+    let times = (0..).zip(served.into_values()).collect();
+    let mut part = Part { messages: job.messages, began, ended, times, ..Part::default() };
+    gauge.fill(&mut part);
+    Ok(part)
+}
+
+/// `connections` clients in one process: each sends in turn, for as long as this process lives.
+pub(in super::super) fn crowd(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    let server = service(0, 0);
+    node.wait_for_service(server, LIMIT).context("wait for the server")?;
+    let open = |_| -> utipc::Result<utipc::Socket> {
+        let socket = node.rdm()?;
+        socket.set_nonblocking(true);
+        Ok(socket)
+    };
+    let sockets =
+        (0..job.connections).map(open).collect::<utipc::Result<Vec<_>>>().context("open sockets")?;
+    let message = vec![7; job.size as usize];
+    parent.ready_to_go()?;
+    loop {
+        let mut moved = false;
+        for socket in &sockets {
+            match socket.send_to(&message, server) {
+                Ok(_) => moved = true,
+                Err(why) if why.is_temporary() => {}
+                Err(why) => return Err(why).context("send"),
+            }
+        }
+        if !moved {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Opens `connections` sockets with `messages` bindings each and keeps them.
+pub(in super::super) fn bind_many(job: &Job, parent: &Parent) -> Result<Part> {
+    let node = node(job).context("start a node")?;
+    let each = u32::try_from(job.messages).unwrap_or(u32::MAX);
+    let first = job.index * job.connections * each;
+    let open = |number: u32| -> utipc::Result<utipc::Socket> {
+        let socket = node.rdm()?;
+        for instance in 0..each {
+            let address = ServiceAddress::new(MANY, first + number * each + instance);
+            socket.bind(address, Scope::Cluster)?;
+        }
+        Ok(socket)
+    };
+    let sockets = (0..job.connections).map(open).collect::<utipc::Result<Vec<_>>>();
+    let sockets = sockets.context("open and bind sockets")?;
+    parent.ready(Meet::default())?;
+    parent.wait_for_end();
+    drop(sockets);
+    Ok(Part::default())
+}
+
+/// Nanoseconds of one lookup among `connections` bindings of one type.
+pub(in super::super) fn look_up(job: &Job, parent: &Parent) -> Result<Part> {
+    let node: Node = node(job).context("start a node")?;
+    parent.ready_to_go()?;
+    let mut instance = 1_u32;
+    let began = now_ns();
+    for _ in 0..job.messages {
+        // A full-period sequence: neighbours in time are no neighbours in the table.
+        instance = instance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let found = node.lookup(ServiceAddress::new(MANY, instance % job.connections));
+        ensure!(found.is_some(), "a binding is missing");
+    }
+    let ended = now_ns();
+    let value = Some((ended - began) as f64 / job.messages as f64);
+    Ok(Part { began, ended, value, ..Part::default() })
+}

@@ -1,0 +1,297 @@
+//! `utipc bench targets`: the rows of what utipc promises, each measured, with what it got and whether that is enough.
+
+mod alone;
+mod beside;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+pub(super) use beside::fragment;
+
+use super::daemon;
+use super::party::{Engine, Scope};
+use super::place::Place;
+use super::run::{self, Case, Line};
+
+/// Options of `bench targets`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Options {
+    /// Rows to measure, by their names. Default: all.
+    #[arg(long, value_delimiter = ',')]
+    row: Vec<String>,
+    /// Name the rows and end.
+    #[arg(long)]
+    list: bool,
+    /// Rounds of each row.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds of a round.
+    #[arg(long, default_value_t = 0.5)]
+    seconds: f64,
+    /// Where the nodes of rows on this host live. Default: in a daemon, if this build has one.
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
+    /// Messages of a round, instead of its time: quick, and worthless as a figure.
+    #[arg(long)]
+    messages: Option<u64>,
+}
+
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    measure: &'static str,
+    target: &'static str,
+    run: fn(&Bench) -> Result<Verdict>,
+}
+
+/// What came out of a row.
+#[derive(Clone, Debug, PartialEq)]
+struct Verdict {
+    got: String,
+    /// Whether that is enough; none: it does not count, and why not is in `got`.
+    met: Option<bool>,
+}
+
+impl Verdict {
+    fn new(got: impl Into<String>, met: bool) -> Self {
+        Self { got: got.into(), met: Some(met) }
+    }
+
+    fn uncounted(got: impl Into<String>) -> Self {
+        Self { got: got.into(), met: None }
+    }
+}
+
+fn no_daemon() -> Verdict {
+    Verdict::uncounted("not measured: this build has no daemon")
+}
+
+/// How rows measure.
+struct Bench {
+    rounds: u32,
+    seconds: f64,
+    messages: Option<u64>,
+    engine: Engine,
+}
+
+impl Bench {
+    fn intra(&self) -> Result<Place> {
+        Place::new(Scope::Intra, self.engine)
+    }
+
+    fn inter(engine: Engine) -> Result<Place> {
+        Place::new(Scope::Inter, engine)
+    }
+
+    /// Runs cases against each other.
+    fn compare(&self, place: &Place, mut cases: Vec<Case>) -> Result<Vec<Line>> {
+        for case in &mut cases {
+            case.messages = case.messages.or(self.messages);
+            if case.rate.is_none() {
+                case.seconds = self.seconds;
+            }
+        }
+        run::compare(place, &[cases], self.rounds, |_| ())
+    }
+
+    /// How often something that has no rounds is done.
+    fn often(&self, times: u64) -> u64 {
+        self.messages.map_or(times, |messages| messages.min(times))
+    }
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "rtt-busy",
+        measure: "intra RTT 64 B, busy",
+        target: "≥ 20 × faster than TCP loopback",
+        run: beside::rtt_busy,
+    },
+    Row {
+        name: "rtt-adaptive",
+        measure: "intra RTT 64 B, default (adaptive) ping-pong",
+        target: "≥ 12 ×",
+        run: beside::rtt_adaptive,
+    },
+    Row {
+        name: "rtt-parked", measure: "intra RTT 64 B, parked", target: "≥ 1.5 ×", run: beside::rtt_parked
+    },
+    Row {
+        name: "open-loop",
+        measure: "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode",
+        target: "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
+        run: beside::open_loop,
+    },
+    Row { name: "rtt-64k", measure: "intra RTT 65,536 B", target: "≥ 2.5 ×", run: beside::rtt_large },
+    Row {
+        name: "iceoryx2",
+        measure: "busy RTT beside iceoryx2 in the same run",
+        target: "≤ 2.5 × its",
+        run: beside::iceoryx,
+    },
+    Row {
+        name: "rate-64",
+        measure: "intra messages/s 64 B (SEQPACKET and RDM)",
+        target: "≥ 20 × TCP (NODELAY) and ≥ 8 × Unix seqpacket",
+        run: beside::rate_small,
+    },
+    Row {
+        name: "throughput-64k",
+        measure: "intra throughput 65,536 B",
+        target: "≥ 4 × TCP",
+        run: beside::throughput_large,
+    },
+    Row {
+        name: "multicast",
+        measure: "multicast 1 → 8 local, 256 B",
+        target: "deliveries/s ≥ 8 × eight TCP connections",
+        run: beside::multicast,
+    },
+    Row {
+        name: "inter-rtt-busy",
+        measure: "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)",
+        target: "≤ 0.85 × TCP",
+        run: beside::inter_rtt_busy,
+    },
+    Row {
+        name: "inter-rtt-blocking",
+        measure: "the same, both blocking",
+        target: "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run",
+        run: beside::inter_rtt_blocking,
+    },
+    Row {
+        name: "inter-rtt-daemon",
+        measure: "the same through two daemons",
+        target: "≤ 1.3 × TCP",
+        run: beside::inter_rtt_daemon,
+    },
+    Row {
+        name: "inter-throughput",
+        measure: "inter throughput 65,536 B STREAM, UDP bearer, embedded",
+        target: "≥ 1.2 × TCP",
+        run: beside::inter_throughput,
+    },
+    Row {
+        name: "inter-throughput-daemon",
+        measure: "the same through daemons",
+        target: "≥ 0.8 × TCP",
+        run: beside::inter_throughput_daemon,
+    },
+    Row {
+        name: "inter-no-offloads",
+        measure: "the same with offloads off (both), MTU 1500, embedded",
+        target: "≥ 0.9 × TCP",
+        run: beside::inter_no_offloads,
+    },
+    Row {
+        name: "inter-rate-64",
+        measure: "inter messages/s 64 B",
+        target: "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle",
+        run: beside::inter_rate_small,
+    },
+    Row {
+        name: "stream-sizes",
+        measure: "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15",
+        target: "≥ 0.95 ×",
+        run: beside::stream_sizes,
+    },
+    Row {
+        name: "cpu",
+        measure: "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon",
+        target: "≤ 0.6 × TCP",
+        run: beside::cpu,
+    },
+    Row {
+        name: "cpu-inter",
+        measure: "the same between nodes, embedded",
+        target: "reported",
+        run: beside::cpu_inter,
+    },
+    Row {
+        name: "neighbours",
+        measure: "8 default-mode receivers beside one busy process on 2 cores",
+        target: "it loses ≤ 5 % against parked receivers",
+        run: alone::neighbours,
+    },
+    Row {
+        name: "kill",
+        measure: "kill(2) returns → local peer's recv returns",
+        target: "p99 ≤ 2 ms",
+        run: alone::kill,
+    },
+    Row {
+        name: "bind-local",
+        measure: "bind → visible to local lookup",
+        target: "≤ 50 µs",
+        run: alone::bind_local,
+    },
+    Row {
+        name: "bind-remote",
+        measure: "bind → visible on a remote node",
+        target: "≤ 1 ms + network",
+        run: alone::bind_remote,
+    },
+    Row {
+        name: "idle-daemon",
+        measure: "idle daemon",
+        target: "≤ 0.5 % of a core, ≤ 10 MB resident, ≤ 4 KB per idle socket",
+        run: alone::idle_daemon,
+    },
+    Row {
+        name: "many-clients",
+        measure: "10,000 client sockets to one server socket",
+        target: "≤ 256 MB in all; cost per message ≤ 1.5 × of 10 clients; max ÷ min served ≤ 2",
+        run: alone::many_clients,
+    },
+    Row {
+        name: "many-bindings",
+        measure: "10,000 sockets, 100,000 bindings on one daemon",
+        target: "works; lookup ≤ 150 ns",
+        run: alone::many_bindings,
+    },
+];
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    if options.list {
+        for row in ROWS {
+            println!("{:<24} {} ({})", row.name, row.measure, row.target);
+        }
+        return Ok(());
+    }
+    for name in &options.row {
+        ensure!(ROWS.iter().any(|row| row.name == *name), "there is no row {name} (--list names them)");
+    }
+    let engine = options.engine.unwrap_or(if daemon::is_there() { Engine::Daemon } else { Engine::Embedded });
+    let bench =
+        Bench { rounds: options.rounds, seconds: options.seconds, messages: options.messages, engine };
+    println!("| row | measure | target | got | met |\n|---|---|---|---|---|");
+    for row in
+        ROWS.iter().filter(|row| options.row.is_empty() || options.row.iter().any(|name| name == row.name))
+    {
+        // One row that fails must not cost the others.
+        let verdict = (row.run)(&bench).with_context(|| format!("row {}", row.name));
+        let (got, met) = match &verdict {
+            Ok(Verdict { got, met }) => {
+                (got.clone(), met.map_or("-", |met| if met { "yes" } else { "**no**" }))
+            }
+            Err(error) => (format!("failed: {error:#}").replace('|', "/"), "**no**"),
+        };
+        println!("| {} | {} | {} | {got} | {met} |", row.name, row.measure, row.target);
+    }
+    let host = if bench.engine == Engine::Daemon { "one daemon" } else { "two embedded nodes" };
+    println!("\nMedians of {} rounds of {} s; on this host: {host}.", options.rounds, options.seconds);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_names_of_their_own() {
+        let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+    }
+}
