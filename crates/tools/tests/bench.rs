@@ -179,6 +179,26 @@ fn tables_and_a_plot() {
 }
 
 #[test]
+fn nodes_in_a_daemon() {
+    let hosted = |arguments: &[&str]| {
+        let lines = measure(&[arguments, &["--engine", "daemon", "--transport", "utipc,tcp"]].concat());
+        let own = |line: &&Value| line["transport"] == "utipc";
+        assert!(lines.iter().filter(own).all(|line| line["engine"] == "daemon"), "{lines:?}");
+        assert!(lines.iter().all(|line| line["cpu_s"]["daemon"].is_number()), "{lines:?}");
+    };
+    hosted(&["latency", "--mode", "busy,adaptive,parked", "--kind", "rdm,seqpacket,stream"]);
+    hosted(&["throughput", "--size", "64,65536", "--kind", "rdm,seqpacket,stream"]);
+    hosted(&["throughput", "--size", "64", "--connections", "4"]);
+    hosted(&["multicast", "--receivers", "3"]);
+    hosted(&["pairs", "--pairs", "3", "--size", "64"]);
+    hosted(&["cpu"]);
+    if may_make_namespaces() {
+        hosted(&["latency", "--scope", "inter"]);
+        hosted(&["throughput", "--scope", "inter", "--size", "1000"]);
+    }
+}
+
+#[test]
 fn every_target_is_measured() {
     let list = bench(&["targets", "--list"]);
     let names: Vec<String> =

@@ -123,7 +123,7 @@ fn heads(name: Name) -> Vec<[&'static str; 2]> {
             ["p99", "[us]"],
             ["p99.9", "[us]"],
             ["Max", "[us]"],
-            ["CPU tx+rx", "[ms]"],
+            ["CPU all", "[ms]"],
         ],
         Name::Cpu => {
             vec![["CPU tx", "[ms]"], ["CPU rx", "[ms]"], ["CPU daemon", "[ms]"], ["Load", "[% of a core]"]]

@@ -78,18 +78,20 @@ pub(super) fn link_mtu(node: &Node) -> Option<u16> {
     node.links().iter().find(|link| link.up).map(|link| link.mtu)
 }
 
-/// Tells a socket how to wait; whoever waits without sleeping asks by the answer.
+/// Tells a socket how to wait. An attached one spins by itself; a busy caller of a node of its own asks by the answer.
 fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
     socket.set_receive_timeout(Some(LIMIT));
     socket.set_send_timeout(Some(LIMIT));
-    let busy = job.party.mode == Mode::Busy;
-    socket.set_nonblocking(busy);
-    busy.then(|| Spinner::new(job, LIMIT))
+    let asks = job.party.mode == Mode::Busy && job.engine == Engine::Embedded;
+    socket.set_nonblocking(asks);
+    asks.then(|| Spinner::new(job, LIMIT))
 }
 
 /// The environment of a process whose waits are to be of this mode.
 pub(super) fn environment(job: &Job) -> [(&'static str, String); 1] {
-    [("UTIPC_WAIT", job.party.mode.name())]
+    // What others call blocking is utipc's default.
+    let mode = if job.party.mode == Mode::Blocking { Mode::Adaptive } else { job.party.mode };
+    [("UTIPC_SPIN", mode.name())]
 }
 
 /// Repeats a call that a busy socket refuses for now.

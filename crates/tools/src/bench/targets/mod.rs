@@ -279,6 +279,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
         println!("| {} | {} | {} | {got} | {met} |", row.name, row.measure, row.target);
     }
     let host = if bench.engine == Engine::Daemon { "one daemon" } else { "two embedded nodes" };
+    if let Some(messages) = bench.messages {
+        println!("\nWith {messages} messages a round the figures are worth nothing: a test of the tool.");
+    }
     println!("\nMedians of {} rounds of {} s; on this host: {host}.", options.rounds, options.seconds);
     Ok(())
 }
