@@ -4,6 +4,8 @@
 mod client;
 #[path = "daemon/death.rs"]
 mod death;
+#[path = "daemon/descriptors.rs"]
+mod descriptors;
 #[path = "daemon/entrance.rs"]
 mod entrance;
 #[path = "daemon/hosted.rs"]

@@ -4,11 +4,22 @@ use std::os::fd::AsFd;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::fdpass::Channel;
+use crate::{OsError, Result};
+
 /// Packets that are read away at one go: the far end never leaves more than a few.
 const MOST: usize = 64;
 
 /// Bytes of a packet that fills the smallest send buffer beyond the quarter at which it stops being writable.
 pub const PLUG: usize = 2048;
+
+/// A pair for one socket: the near end, whose send buffer is as small as the system allows, and the far one.
+pub fn pair() -> Result<(Channel, Channel)> {
+    let (near, far) = Channel::pair()?;
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 1)
+        .map_err(|errno| OsError::new("size the buffer of", "a packet socket", errno))?;
+    Ok((near, far))
+}
 
 /// Reads away what is there, without waiting; whether there was anything.
 pub fn drain(end: impl AsFd) -> bool {
@@ -31,7 +42,6 @@ pub fn fill(end: impl AsFd) {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::net::sockopt::set_socket_send_buffer_size;
 
     fn polled(fd: impl AsFd) -> PollFlags {
         let mut set = [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)];
@@ -41,8 +51,7 @@ mod tests {
 
     #[test]
     fn what_is_filled_and_drained_shows_in_a_poll() {
-        let (near, far) = crate::fdpass::Channel::pair().unwrap();
-        set_socket_send_buffer_size(&near, 1).unwrap();
+        let (near, far) = pair().unwrap();
         assert_eq!(polled(&near), PollFlags::OUT);
         fill(&near);
         assert_eq!(polled(&near), PollFlags::empty());

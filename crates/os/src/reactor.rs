@@ -30,6 +30,8 @@ pub enum Interest {
     Write,
     /// Both.
     Both,
+    /// Neither: the end of the other side only.
+    End,
 }
 
 /// One ready descriptor.
@@ -198,6 +200,7 @@ fn flags(interest: Interest) -> EventFlags {
         Interest::Read => EventFlags::IN | EventFlags::RDHUP,
         Interest::Write => EventFlags::OUT,
         Interest::Both => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
+        Interest::End => EventFlags::empty(),
     }
 }
 

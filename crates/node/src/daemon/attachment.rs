@@ -41,6 +41,8 @@ pub(super) struct Attachment {
     pub(super) ports: BTreeSet<u32>,
     /// Bindings of its sockets.
     pub(super) bindings: usize,
+    /// Descriptors of its sockets.
+    pub(super) descriptors: usize,
     /// Lanes that its sockets write, and read.
     pub(super) lanes_out: usize,
     pub(super) lanes_in: usize,
@@ -100,6 +102,7 @@ impl Attachment {
             stage: Stage::Silent,
             ports: BTreeSet::new(),
             bindings: 0,
+            descriptors: 0,
             lanes_out: 0,
             lanes_in: 0,
             ready: VecDeque::new(),

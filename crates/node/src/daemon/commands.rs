@@ -96,6 +96,9 @@ impl Hub {
                 answer.fd = Some(self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?);
                 Ok(Reply::Done)
             }
+            Request::Descriptor { port } => self.descriptor(id, port, &mut answer.fd),
+            Request::Rearm { port } => self.rearm(id, port),
+            Request::Wake { lane } => self.wake(id, lane),
             Request::Grow { lane, log2, importance } => self.grow(id, lane, log2, importance),
             Request::LaneDone { lane, end } => self.lane_done(now, id, lane, end),
             Request::Report { lane } => self.report(now, id, lane),
@@ -179,6 +182,7 @@ impl Hub {
 
     fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {
         self.end_lanes(now, port, Why::Closed);
+        self.drop_far(port);
         if let Some(holding) = self.sockets.remove(&port)
             && let Some(attachment) = self.attachments.get_mut(&id)
         {

@@ -42,6 +42,8 @@ pub struct Limits {
     pub sockets_per_attachment: usize,
     /// Bindings of one process.
     pub bindings_per_attachment: usize,
+    /// Sockets of one process that it polls by a descriptor, each of which costs the daemon one too.
+    pub descriptors_per_attachment: usize,
 }
 
 impl Default for Limits {
@@ -51,6 +53,7 @@ impl Default for Limits {
             attachments_per_user: 3072,
             sockets_per_attachment: 16_384,
             bindings_per_attachment: 65_536,
+            descriptors_per_attachment: 1024,
         }
     }
 }

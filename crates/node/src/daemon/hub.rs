@@ -16,6 +16,7 @@ use super::attachment::{Attachment, AttachmentId, Holding};
 use super::broker::Broker;
 use super::config::{DaemonConfig, DaemonError, Limits};
 use super::counters::{Cut, DaemonCounters};
+use super::descriptors::Fars;
 use super::handle::{Order, Orders};
 use super::policy::Policy;
 use crate::engine::{Engine, now};
@@ -25,6 +26,7 @@ pub(super) mod token {
     pub(in crate::daemon) const DOORWAY: u64 = 1 << 56;
     pub(in crate::daemon) const ATTACHMENT: u64 = 2 << 56;
     pub(in crate::daemon) const PROCESS: u64 = 3 << 56;
+    pub(in crate::daemon) const DESCRIPTOR: u64 = 4 << 56;
     pub(in crate::daemon) const KIND: u64 = 0xff << 56;
 }
 
@@ -57,6 +59,7 @@ pub(super) struct Hub {
     /// Sockets of processes, by port.
     pub(super) sockets: HashMap<u32, Holding>,
     pub(super) broker: Broker,
+    pub(super) fars: Fars,
     pub(super) replies: Vec<Outgoing>,
     /// Attachments with new notices.
     pub(super) rung: Vec<AttachmentId>,
@@ -97,6 +100,7 @@ impl Hub {
             reopen: None,
             sockets: HashMap::new(),
             broker: Broker::default(),
+            fars: Fars::new(),
             replies: Vec::new(),
             rung: Vec::new(),
             ended: Vec::new(),
@@ -146,6 +150,7 @@ impl Hub {
             token::DOORWAY => self.admit(now),
             token::ATTACHMENT => self.serve(now, id),
             token::PROCESS => self.ended.push((id, Cut::Died)),
+            token::DESCRIPTOR => self.drop_far(id),
             _ => {}
         }
     }

@@ -12,6 +12,7 @@
 //! | What does a command do? | `commands.rs`; about the node: `questions.rs` |
 //! | How does a process learn that something has changed? | `notices.rs`, `bell.rs` |
 //! | How does data get from process to process without the daemon? | `broker.rs`, `pairs.rs`, `lane_end.rs` |
+//! | What does an application poll? | `descriptors.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
 mod attachment;
@@ -20,6 +21,7 @@ mod broker;
 mod commands;
 mod config;
 mod counters;
+mod descriptors;
 mod entrance;
 mod handle;
 mod hub;

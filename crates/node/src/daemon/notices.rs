@@ -30,6 +30,7 @@ impl Hub {
     /// Something happened to a socket: tells its process if that may matter to it.
     pub(super) fn note(&mut self, port: u32) {
         let now = self.readiness(port);
+        self.level(port, now);
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         if !holding.unopened.is_empty() {
             self.open_lanes(port);
@@ -37,11 +38,15 @@ impl Hub {
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         let tell = holding.watched || has_grown(holding.seen, now);
         holding.seen = now;
-        if !tell || std::mem::replace(&mut holding.noted, true) {
+        if !tell {
             return;
         }
+        let known = std::mem::replace(&mut holding.noted, true);
         if let Some(attachment) = self.attachments.get_mut(&holding.owner) {
-            attachment.note_ready(port);
+            if !known {
+                attachment.note_ready(port);
+            }
+            // Also if a notice waits already: it may ride on a reply that was decided before this.
             if !std::mem::replace(&mut attachment.rings, true) {
                 self.rung.push(holding.owner);
             }

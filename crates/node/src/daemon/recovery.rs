@@ -49,6 +49,7 @@ impl Hub {
         let ports: Vec<u32> = attachment.ports.into_iter().collect();
         for port in &ports {
             self.end_lanes(now, *port, Why::Dead);
+            self.drop_far(*port);
         }
         for port in &ports {
             self.sockets.remove(port);

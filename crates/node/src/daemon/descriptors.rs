@@ -1,0 +1,130 @@
+//! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the far ends.
+//!
+//! A byte in the near end makes it readable, a full send buffer unwritable, the far end's shutdown hangs it up. The
+//! daemon adds what makes it readable and takes away what makes it unwritable; the library does the opposite, and says so
+//! by `Rearm`.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use utipc_attach::{Failure, LaneId, Reply};
+use utipc_core::socket::Readiness;
+use utipc_os::fdpass::Channel;
+use utipc_os::packets;
+use utipc_os::reactor::Interest;
+
+use super::attachment::AttachmentId;
+use super::hub::{Hub, token};
+
+/// The far end of a descriptor.
+#[derive(Debug)]
+pub(super) struct Far {
+    channel: Channel,
+    /// A byte is in the near end, as far as is known here.
+    flagged: bool,
+    hung_up: bool,
+}
+
+/// Far ends, by port.
+pub(super) type Fars = HashMap<u32, Far>;
+
+impl Far {
+    /// Brings the near end up to date, as far as that is up to this end.
+    fn level(&mut self, readiness: Readiness) {
+        if self.hung_up {
+            return;
+        }
+        if readiness.hung_up {
+            self.hung_up = true;
+            return self.channel.shut();
+        }
+        if readiness.readable {
+            self.flag();
+        }
+        if readiness.writable {
+            packets::drain(&self.channel);
+        }
+    }
+
+    fn flag(&mut self) {
+        if !std::mem::replace(&mut self.flagged, true) {
+            // It fails only if nobody holds the near end any more.
+            let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
+        }
+    }
+}
+
+impl Hub {
+    /// A descriptor for a socket; an older one hangs up.
+    pub(super) fn descriptor(
+        &mut self,
+        id: AttachmentId,
+        port: u32,
+        near: &mut Option<OwnedFd>,
+    ) -> Result<Reply, Failure> {
+        self.held(id, port)?;
+        self.drop_far(port);
+        let limit = self.limits.descriptors_per_attachment;
+        let Some(attachment) = self.attachments.get_mut(&id).filter(|a| a.descriptors < limit) else {
+            return Err(Failure::Limit(format!("{limit} descriptors of sockets of one process")));
+        };
+        let (own, channel) = packets::pair().map_err(|e| Failure::Limit(e.to_string()))?;
+        let token = token::DESCRIPTOR | u64::from(port);
+        self.reactor.add(&channel, token, Interest::End).map_err(|e| Failure::Limit(e.to_string()))?;
+        attachment.descriptors += 1;
+        let readiness = self.readiness(port);
+        if !readiness.writable {
+            packets::fill(&own);
+        }
+        let mut far = Far { channel, flagged: false, hung_up: false };
+        far.level(readiness);
+        self.fars.insert(port, far);
+        *near = Some(own.into_fd());
+        Ok(Reply::Done)
+    }
+
+    /// The process has read the byte away, or filled the buffer: both are looked at anew.
+    pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Reply, Failure> {
+        self.held(id, port)?;
+        let readiness = self.readiness(port);
+        if let Some(far) = self.fars.get_mut(&port) {
+            far.flagged = false;
+            far.level(readiness);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// The readiness of a socket may have changed.
+    pub(super) fn level(&mut self, port: u32, readiness: Readiness) {
+        if let Some(far) = self.fars.get_mut(&port) {
+            far.level(readiness);
+        }
+    }
+
+    /// One end of a lane has something for the other, which waits for its descriptor.
+    pub(super) fn wake(&mut self, id: AttachmentId, lane: LaneId) -> Result<Reply, Failure> {
+        let Some(lane) = self.broker.lanes.get(&lane) else { return Err(Failure::State) };
+        let (from, to) = (lane.from, lane.to);
+        let (writes, reads) = (lane.from_owner == id, lane.to_owner == id);
+        if writes && let Some(far) = self.fars.get_mut(&to) {
+            far.flag();
+        }
+        if reads && let Some(far) = self.fars.get_mut(&from) {
+            packets::drain(&far.channel);
+        }
+        if writes || reads { Ok(Reply::Done) } else { Err(Failure::State) }
+    }
+
+    /// Nobody holds the near end of a descriptor any more, or its socket is gone.
+    pub(super) fn drop_far(&mut self, port: u32) {
+        let Some(far) = self.fars.remove(&port) else { return };
+        // A process that was forked meanwhile may hold a copy.
+        let _ = self.reactor.remove(&far.channel);
+        far.channel.shut();
+        let owner = self.sockets.get(&port).map(|h| h.owner);
+        if let Some(attachment) = owner.and_then(|owner| self.attachments.get_mut(&owner)) {
+            attachment.descriptors -= 1;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a poll on the descriptor of a socket reports.
+
+use std::io::IoSlice;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use utipc_attach::{Failure, Reply, Request};
+use utipc_core::addr::ServiceRange;
+use utipc_core::socket::{Destination, SocketKind};
+use utipc_node::daemon::Limits;
+use utipc_os::fdpass::Channel;
+use utipc_os::packets;
+
+use crate::client::Host;
+
+const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
+const TO: Option<Destination> = Some(Destination::service(18888, 17));
+
+fn polled(near: &Channel) -> PollFlags {
+    let mut set = [PollFd::new(near, PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP)];
+    poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+    set[0].revents()
+}
+
+#[test]
+fn levels_follow_the_socket() {
+    let host = Host::new();
+    let (mut server, mut client) = (host.client(), host.client());
+    let port = server.server(SocketKind::Rdm, SERVICE);
+    let from = client.open(SocketKind::Rdm);
+    let near = Channel::from_fd(server.call_for_fd(&Request::Descriptor { port }).pop().unwrap());
+    assert_eq!(polled(&near), PollFlags::OUT);
+    for round in 0..3 {
+        client.send(from, TO, b"one").unwrap();
+        client.send(from, TO, b"two").unwrap();
+        assert_eq!(polled(&near), PollFlags::OUT | PollFlags::IN, "round {round}");
+        server.receive(port).unwrap();
+        // The library reads the byte away; there is more, so it comes back.
+        assert!(packets::drain(&near));
+        assert_eq!(server.call(&Request::Rearm { port }), Ok(Reply::Done));
+        assert_eq!(polled(&near), PollFlags::OUT | PollFlags::IN);
+        server.receive(port).unwrap();
+        assert!(packets::drain(&near) && !packets::drain(&near));
+        server.call(&Request::Rearm { port }).unwrap();
+        assert_eq!(polled(&near), PollFlags::OUT);
+    }
+    // A plug that comes when the socket is writable again already is taken away at once.
+    packets::fill(&near);
+    assert_eq!(polled(&near), PollFlags::empty());
+    server.call(&Request::Rearm { port }).unwrap();
+    assert_eq!(polled(&near), PollFlags::OUT);
+    server.call(&Request::Close { port }).unwrap();
+    assert!(polled(&near).contains(PollFlags::HUP | PollFlags::IN));
+}
+
+#[test]
+fn congestion_and_the_end_of_a_connection_show() {
+    let host = Host::new();
+    let (mut server, mut client) = (host.client(), host.client());
+    let listener = server.server(SocketKind::SeqPacket, SERVICE);
+    let watch = Channel::from_fd(server.call_for_fd(&Request::Descriptor { port: listener }).pop().unwrap());
+    assert_eq!(polled(&watch), PollFlags::empty());
+    let from = client.open(SocketKind::SeqPacket);
+    client.call(&Request::Connect { port: from, to: TO }).unwrap();
+    assert_eq!(polled(&watch), PollFlags::IN);
+    let Reply::Accepted { port, .. } = server.call(&Request::Accept { port: listener }).unwrap() else {
+        panic!("not accepted")
+    };
+    while client.send(from, None, &[0; 60_000]).is_ok() {}
+    let near = Channel::from_fd(client.call_for_fd(&Request::Descriptor { port: from }).pop().unwrap());
+    assert_eq!(polled(&near), PollFlags::empty());
+    while server.receive(port).is_ok() {}
+    assert_eq!(polled(&near), PollFlags::OUT);
+    drop(server);
+    client.receive_soon(from);
+    assert!(polled(&near).contains(PollFlags::HUP | PollFlags::IN));
+}
+
+#[test]
+fn descriptors_are_limited_and_free_themselves() {
+    let limits = Limits { descriptors_per_attachment: 2, ..Limits::default() };
+    let host = Host::with(|config| config.limits = limits);
+    let mut client = host.client();
+    let ports = [0; 3].map(|_| client.open(SocketKind::Rdm));
+    let mut nears: Vec<_> = ports[..2]
+        .iter()
+        .map(|port| Channel::from_fd(client.call_for_fd(&Request::Descriptor { port: *port }).pop().unwrap()))
+        .collect();
+    let full = client.call(&Request::Descriptor { port: ports[2] });
+    assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
+    // Asked for anew, the old one hangs up.
+    let again = client.call_for_fd(&Request::Descriptor { port: ports[0] }).pop().unwrap();
+    assert!(polled(&nears[0]).contains(PollFlags::HUP));
+    drop(again);
+    nears.clear();
+    // The daemon sees the ends of descriptors between two requests.
+    while client.call(&Request::Descriptor { port: ports[2] }).is_err() {
+        std::thread::yield_now();
+    }
+    // Whatever somebody writes into it.
+    let near = Channel::from_fd(client.call_for_fd(&Request::Descriptor { port: ports[1] }).pop().unwrap());
+    for size in [1, 100, 1000] {
+        let _ = near.send(&[IoSlice::new(&vec![0xff; size])], &[], false);
+    }
+    near.shut();
+    assert!(matches!(client.call(&Request::Look { port: ports[1] }), Ok(Reply::Socket(_))));
+}
