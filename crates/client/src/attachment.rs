@@ -286,12 +286,13 @@ impl Attachment {
                     lock(&self.early).push(*notice);
                 }
                 Notice::Lane { port, .. } => drop(self.deliver(port, *notice)),
-                Notice::LaneOver { port, lane, end, .. } => {
-                    if !self.deliver(port, *notice) && end == LaneEnd::Writer {
-                        chores.push(Chore::LaneDone(lane));
-                    }
+                // The socket is closed; the end of its lane is still to be answered.
+                Notice::LaneOver { port, lane, end, .. }
+                    if !self.deliver(port, *notice) && end == LaneEnd::Writer =>
+                {
+                    chores.push(Chore::LaneDone(lane));
                 }
-                // Of a later version.
+                // Delivered, or of a later version.
                 _ => {}
             }
         }

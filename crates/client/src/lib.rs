@@ -8,19 +8,23 @@
 //! |---|---|
 //! | Where is the daemon, and what if there is none? | `place.rs`, `node.rs` |
 //! | What does a round trip look like, and who notices that the daemon died? | `attachment.rs` |
-//! | What does a call that waits do? | `wait.rs`, `socket.rs` |
+//! | By which way does a message leave, and where does the next one come from? | `sending.rs`, `receiving.rs`, `lanes/` |
+//! | What does a call that waits do? | `waiting.rs` |
+//! | Where do notices go? | `shared.rs` |
 
 mod attachment;
 mod bell;
-mod calls;
 mod descriptor;
 mod error;
 mod lanes;
 mod node;
 mod place;
+mod receiving;
+mod sending;
 mod shared;
 mod socket;
 mod wait;
+mod waiting;
 
 pub use error::Error;
 pub use node::Node;

@@ -1,4 +1,4 @@
-//! A socket of the daemon's node: what there is to do with it beside sending and receiving (`calls.rs`).
+//! A socket of the daemon's node: what there is to do with it beside sending and receiving.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU32;
@@ -15,6 +15,7 @@ use utipc_os::shm::{Mode, Spin};
 
 use crate::attachment::{Attachment, lock};
 use crate::descriptor::Descriptor;
+use crate::lanes::receive::Own;
 use crate::shared::{Half, Shared};
 use crate::wait::Left;
 use crate::{Error, Wait};
@@ -64,6 +65,10 @@ impl Socket {
     #[must_use]
     pub fn port(&self) -> u32 {
         self.shared.port
+    }
+
+    pub(crate) fn own(&self) -> Own {
+        Own { node: self.attachment.address(), port: self.port(), kind: self.kind() }
     }
 
     pub(crate) fn kind(&self) -> SocketKind {

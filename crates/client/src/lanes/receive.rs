@@ -390,8 +390,7 @@ impl Receiver {
         // Memory that grows takes the first message.
         let first = arrived.data.saturating_sub(offset);
         let buffer = sink.room(first);
-        loop {
-            let Some(lane) = &mut self.lanes[place] else { break };
+        while let Some(lane) = &mut self.lanes[place] {
             received.source = PortId { port: lane.other, node: own.node };
             let room = &mut buffer[received.len..];
             let len = lane.copy(&record, &arrived, offset, room);

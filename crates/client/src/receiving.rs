@@ -1,0 +1,184 @@
+//! Receiving: from lanes, and by commands what the node has.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use utipc_attach::{Failure, LaneEnd, Reply, Request};
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
+
+use crate::attachment::lock;
+use crate::lanes::inbound::{InLane, Sink};
+use crate::lanes::receive::{Next, Receiver};
+use crate::shared::{Half, Letter};
+use crate::socket::{Socket, unless_blocked};
+use crate::{Error, Wait};
+
+impl Socket {
+    /// Receives into `buffer`; `None` if nothing comes within `wait`.
+    ///
+    /// # Errors
+    /// [`Failure::Receive`].
+    pub fn receive(
+        &self,
+        buffer: &mut [u8],
+        options: RecvOptions,
+        wait: Wait,
+    ) -> Result<Option<Received>, Error> {
+        if buffer.is_empty() {
+            return Err(Failure::Receive(RecvError::EmptyBuffer).into());
+        }
+        let goal = self.goal(buffer.len(), options);
+        if goal <= 1 {
+            return self
+                .block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Slice(buffer), options));
+        }
+        // A stream may have to collect more than one look yields.
+        let mut collected: Option<Received> = None;
+        let received = self.block(Half::Receive, wait, 0, || {
+            loop {
+                let done = collected.as_ref().map_or(0, |part| part.len);
+                let room = buffer.get_mut(done..).unwrap_or_default();
+                let part = match self.try_receive(&mut Sink::Slice(room), options) {
+                    Ok(Some(part)) => part,
+                    Ok(None) => return Ok(None),
+                    Err(error) => return collected.take().map(Some).ok_or(error),
+                };
+                let ended = part.len == 0 || options.peek;
+                match &mut collected {
+                    Some(all) => all.len += part.len,
+                    None => collected = Some(part),
+                }
+                if ended || collected.as_ref().is_some_and(|all| all.len >= goal) {
+                    return Ok(collected.take());
+                }
+            }
+        });
+        // What was collected in time is better than nothing.
+        received.map(|received| received.or(collected))
+    }
+
+    /// Receives one message (of a stream: what is there) into memory that is made as large as needed.
+    ///
+    /// # Errors
+    /// [`Failure::Receive`].
+    pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
+        let options = RecvOptions::default();
+        self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Whole(data), options))
+    }
+
+    /// Bytes that a blocking receive collects.
+    fn goal(&self, buffer: usize, options: RecvOptions) -> usize {
+        match self.kind() {
+            SocketKind::Stream if options.wait_all => buffer,
+            SocketKind::Stream => (self.low_water.load(Relaxed) as usize).min(buffer),
+            _ => 1,
+        }
+    }
+
+    fn try_receive(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Option<Received>, Error> {
+        let mut receiver = lock(&self.shared.receiver);
+        let received = self.receive_on(&mut receiver, sink, options);
+        let tell = receiver.take_tell();
+        drop(receiver);
+        self.tell(tell)?;
+        received
+    }
+
+    fn receive_on(
+        &self,
+        receiver: &mut Receiver,
+        sink: &mut Sink<'_>,
+        options: RecvOptions,
+    ) -> Result<Option<Received>, Error> {
+        loop {
+            if self.shared.to_receiver.has_some() {
+                self.read_letters_to_receiver(receiver)?;
+            }
+            match receiver.next(self.own(), sink, options, &self.shared.ready) {
+                Next::Got(received) => return Ok(Some(received)),
+                Next::Nothing => return Ok(None),
+                Next::AskNode => match unless_blocked(self.receive_by_node(sink, options))? {
+                    Some(received) => {
+                        let rest = options.keep_remainder && !received.end_of_record;
+                        receiver.node_served(options.peek || rest);
+                        return Ok(Some(received));
+                    }
+                    None => receiver.node_is_empty(),
+                },
+                Next::Ended(lane) => {
+                    drop(receiver.remove(lane));
+                    receiver.node_is_ready();
+                    self.attachment.lane_done(lane, LaneEnd::Reader)?;
+                }
+                Next::Corrupt(lane) => {
+                    drop(receiver.remove(lane));
+                    receiver.node_is_ready();
+                    self.report(lane)?;
+                }
+            }
+        }
+    }
+
+    /// One command.
+    fn receive_by_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
+        let room = u32::try_from(sink.size(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
+        let request = Request::Receive { port: self.port(), room, options };
+        let received = self.attachment.call(&request, &[], |reply, extra| match (reply, sink) {
+            (Reply::Received(mut received), Sink::Slice(buffer)) => {
+                received.len = extra.payload.len().min(buffer.len());
+                buffer[..received.len].copy_from_slice(&extra.payload[..received.len]);
+                Some(received)
+            }
+            (Reply::Received(mut received), Sink::Whole(data)) => {
+                received.len = extra.payload.len();
+                data.clear();
+                data.extend_from_slice(extra.payload);
+                Some(received)
+            }
+            _ => None,
+        });
+        self.was_read()?;
+        received
+    }
+
+    #[cold]
+    fn read_letters_to_receiver(&self, receiver: &mut Receiver) -> Result<(), Error> {
+        for (source, returned) in self.shared.take_returned() {
+            receiver.give_back(source, returned);
+        }
+        for letter in self.shared.to_receiver.take() {
+            match letter {
+                Letter::Ready => receiver.node_is_ready(),
+                Letter::Lane { other, lane } => {
+                    let pair = self.attachment.pair(lane, LaneEnd::Reader)?;
+                    match InLane::new(lane, pair, other) {
+                        Ok(new) => receiver.add(new, &self.shared.ready),
+                        Err(_) => self.report(lane)?,
+                    }
+                    if self.kind().is_connection_oriented() {
+                        self.learn_service(receiver)?;
+                    }
+                }
+                // The reader finds the end by itself.
+                Letter::Over(_) => {}
+                Letter::Share => {
+                    for lane in receiver.ids() {
+                        drop(receiver.remove(lane));
+                    }
+                    receiver.node_is_ready();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn learn_service(&self, receiver: &mut Receiver) -> Result<(), Error> {
+        let known = *lock(&self.shared.service);
+        let service = match known {
+            None if self.shared.accepted => self.look()?.service.map(Into::into),
+            known => known,
+        };
+        receiver.set_service(service);
+        Ok(())
+    }
+}
