@@ -87,6 +87,11 @@ impl TestNode {
         }
     }
 
+    /// What its daemon has counted.
+    pub(crate) fn daemon_counters(&self) -> utipc_node::daemon::DaemonCounters {
+        self.hosted.as_ref().map(|(daemon, _)| daemon.counters()).unwrap_or_default()
+    }
+
     /// The daemon's socket.
     pub(crate) fn daemon_socket(&self) -> Option<&std::path::Path> {
         self.hosted.as_ref().map(|(daemon, _)| daemon.socket())
