@@ -1,13 +1,13 @@
 //! The node's own service: the topology server on {1,1}, reached by an ordinary connection. Spec: tipc.md §10.1.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Stack;
-use crate::addr::{Scope, ServiceAddr};
+use crate::addr::{NodeAddr, Scope, ServiceAddr};
 use crate::limits::TOPOLOGY_SERVER;
 use crate::socket::{OptionValue, RecvError, RecvOptions, SendError, SocketKind, SocketOption};
 use crate::time::Time;
-use crate::topology::{SUBSCRIPTION_LEN, TopologyServer, TopologyStats};
+use crate::topology::{MAX_NODE_CONNECTIONS, SUBSCRIPTION_LEN, TopologyServer, TopologyStats};
 
 /// Longest request that is looked at, bytes: one more than a subscription, so that a longer one shows.
 const REQUEST_BUFFER: usize = SUBSCRIPTION_LEN + 1;
@@ -16,7 +16,10 @@ const REQUEST_BUFFER: usize = SUBSCRIPTION_LEN + 1;
 #[derive(Debug, Default)]
 pub(super) struct Services {
     listener: Option<u32>,
-    connections: BTreeSet<u32>,
+    /// Connections, each with the node of its subscriber.
+    connections: BTreeMap<u32, NodeAddr>,
+    /// How many each node has.
+    of_node: BTreeMap<NodeAddr, usize>,
     /// Own sockets to which something happened.
     touched: BTreeSet<u32>,
     topology: TopologyServer,
@@ -24,7 +27,7 @@ pub(super) struct Services {
 
 impl Services {
     pub(super) fn owns(&self, port: u32) -> bool {
-        self.listener == Some(port) || self.connections.contains(&port)
+        self.listener == Some(port) || self.connections.contains_key(&port)
     }
 
     pub(super) fn touch(&mut self, port: u32) {
@@ -81,9 +84,15 @@ impl Stack {
     }
 
     fn accept_subscribers(&mut self, now: Time, listener: u32) {
-        while let Ok((port, _)) = self.accept_quietly(now, listener) {
-            self.services.connections.insert(port);
-            if self.services.topology.connect(port).is_err() {
+        while let Ok((port, peer)) = self.accept_quietly(now, listener) {
+            self.services.connections.insert(port, peer.node);
+            let of_node = self.services.of_node.entry(peer.node).or_default();
+            *of_node += 1;
+            let here = peer.node.is_none() || peer.node == self.switch.own_node();
+            if !here && *of_node > MAX_NODE_CONNECTIONS {
+                self.services.topology.refused();
+                self.drop_subscriber(now, port);
+            } else if self.services.topology.connect(port).is_err() {
                 self.drop_subscriber(now, port);
             } else {
                 self.services.touch(port);
@@ -136,7 +145,14 @@ impl Stack {
             endpoint.close(now, uplink);
         });
         // It may linger until its last message has left, as any closed socket does.
-        self.services.connections.remove(&port);
+        if let Some(node) = self.services.connections.remove(&port)
+            && let Some(of_node) = self.services.of_node.get_mut(&node)
+        {
+            *of_node -= 1;
+            if *of_node == 0 {
+                self.services.of_node.remove(&node);
+            }
+        }
         self.services.touched.remove(&port);
     }
 }

@@ -19,6 +19,8 @@ pub const MAX_SUBSCRIPTIONS: usize = 65_535;
 pub const MAX_CONNECTION_SUBSCRIPTIONS: usize = 16_384;
 /// Connections to the server. Ours.
 pub const MAX_CONNECTIONS: usize = 4096;
+/// Connections of the processes of one other node, so that no peer can shut the others out. Ours. Spec: tipc.md §14.2.
+pub const MAX_NODE_CONNECTIONS: usize = 256;
 /// Events that wait for one connection, 48 bytes each. Ours: twice the bindings that one node can own.
 pub const MAX_WAITING_EVENTS: usize = 131_072;
 /// Events that wait for all connections together, 48 bytes each. Ours: 48 MiB.

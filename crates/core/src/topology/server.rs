@@ -120,6 +120,11 @@ impl TopologyServer {
         Ok(())
     }
 
+    /// A connection was not let in: its node has [`super::MAX_NODE_CONNECTIONS`].
+    pub fn refused(&mut self) {
+        self.stats.closed_at_limit += 1;
+    }
+
     /// The connection has ended: its subscriptions and events are dropped.
     pub fn disconnect(&mut self, connection: u32) {
         let Some(gone) = self.connections.remove(&connection) else { return };

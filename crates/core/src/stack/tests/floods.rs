@@ -167,3 +167,32 @@ fn a_refused_call_is_not_reported() {
     assert!(lan.nodes[1].send(lan.now, client, &[0; 1000], to).is_ok());
     assert_eq!(lan.nodes[1].poll_ready(), Some(client));
 }
+
+#[test]
+fn one_node_cannot_take_all_places_at_the_topology_server() {
+    use crate::topology::MAX_NODE_CONNECTIONS;
+    let mut lan = Lan::new(3);
+    lan.run(3000);
+    let server = lan.nodes[0].own_node();
+    let subscribe = |lan: &mut Lan, node: usize| {
+        let port = lan.nodes[node].open(lan.now, SocketKind::SeqPacket).unwrap();
+        let to = Destination::service(1, 1).on(server);
+        lan.nodes[node].connect(lan.now, port, Some(to)).unwrap();
+        lan.run(10);
+        port
+    };
+    let ports: Vec<u32> = (0..MAX_NODE_CONNECTIONS + 5).map(|_| subscribe(&mut lan, 1)).collect();
+    let open = |lan: &Lan, node: usize, port| !lan.nodes[node].endpoint(port).unwrap().readiness().hung_up;
+    assert_eq!(ports.iter().filter(|port| open(&lan, 1, **port)).count(), MAX_NODE_CONNECTIONS);
+    assert_eq!(lan.nodes[0].topology_stats().closed_at_limit, 5);
+    // Others get in, and so does the same node when one of its own has gone.
+    for node in [0, 2] {
+        let port = subscribe(&mut lan, node);
+        assert!(open(&lan, node, port));
+    }
+    let now = lan.now;
+    lan.nodes[1].close(now, ports[0]);
+    lan.run(10);
+    let again = subscribe(&mut lan, 1);
+    assert!(open(&lan, 1, again));
+}
