@@ -239,10 +239,8 @@ fn what_is_not_there_is_said_in_one_line() {
 #[test]
 fn nothing_is_left_behind_when_it_is_stopped() {
     let program = env!("CARGO_BIN_EXE_utipc");
-    let mut child = Command::new(program)
-        .args(["bench", "latency", "--transport", "tcp", "--rate", "10", "--messages", "1000"])
-        .spawn()
-        .unwrap();
+    let slow = ["--transport", "tcp", "--rate", "10", "--messages", "1000", "--engine", "daemon"];
+    let mut child = Command::new(program).args(["bench", "latency"]).args(slow).spawn().unwrap();
     let children = format!("/proc/{}/task/{}/children", child.id(), child.id());
     let wait_until = |condition: &dyn Fn() -> bool| {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -254,13 +252,20 @@ fn nothing_is_left_behind_when_it_is_stopped() {
     let peers = || -> Vec<String> {
         std::fs::read_to_string(&children).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    wait_until(&|| peers().len() == 2);
-    let ours = peers();
+    // The two ends, the shell that keeps the daemon, and the daemon.
+    wait_until(&|| peers().len() == 3);
+    let mut ours = peers();
+    let folder = std::env::temp_dir().join(format!("utipc-bench-{}", child.id()));
+    for id in ours.clone() {
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        ours.extend(children.split_whitespace().map(str::to_owned));
+    }
+    assert!(ours.len() >= 4 && folder.exists(), "{ours:?}");
     child.kill().unwrap();
     child.wait().unwrap();
     let gone = |id: &String| {
         let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
     };
-    wait_until(&|| ours.iter().all(gone));
+    wait_until(&|| ours.iter().all(gone) && !folder.exists());
 }

@@ -1,10 +1,11 @@
 //! The daemons of a measurement whose nodes do not live in the measured processes.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::library;
 use super::place::Room;
@@ -19,22 +20,21 @@ pub(super) struct Daemons {
 }
 
 struct Daemon {
-    child: Child,
+    keeper: Child,
+    id: u32,
     socket: PathBuf,
 }
 
-/// What starts a daemon: this program itself.
-fn command(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.arg("daemon");
-    command
-}
+/// Runs a daemon, says its number, and ends it and what it leaves when standard input ends, that is when we do, however
+/// we end. First its files, then the command.
+const KEEPER: &str = r#"trap "" INT; files="$1 $2 $2.lock"; folder=$3; shift 3; "$@" </dev/null >/dev/null & echo $!
+cat >/dev/null; kill $!; wait $!; rm -f $files; rmdir "$folder" 2>/dev/null"#;
 
 /// Whether this build has a daemon.
 pub(super) fn is_there() -> bool {
     let check = || {
-        let mut command = command(&std::env::current_exe().ok()?);
-        command.arg("--check").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut command = Command::new(std::env::current_exe().ok()?);
+        command.args(["daemon", "--check"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().ok()
     };
     check().is_some_and(|status| status.success())
@@ -49,22 +49,14 @@ impl Daemons {
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let mut daemons = Self { folder, running: Vec::new() };
         for side in 0..if rooms.is_some() { 2 } else { 1 } {
-            let mut command = match rooms {
-                Some(rooms) => {
-                    let mut inside = rooms[side].enter(&program);
-                    inside.arg("daemon");
-                    inside
-                }
-                None => command(&program),
-            };
             let file = daemons.folder.join(format!("{side}.toml"));
             let text = configuration(side, rooms.map(|_| addresses));
             std::fs::write(&file, text).context("write a configuration")?;
             let socket = daemons.folder.join(format!("{side}.sock"));
-            command.arg("--config").arg(file).arg("--socket").arg(&socket);
-            let child =
-                command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("start a daemon")?;
-            daemons.running.push(Daemon { child, socket });
+            let mut command = rooms.map_or_else(|| Command::new("sh"), |rooms| rooms[side].enter("sh"));
+            command.args(["-c", KEEPER, "sh"]).args([&file, &socket, &daemons.folder]);
+            command.arg(&program).args(["daemon", "--config"]).arg(&file).arg("--socket").arg(&socket);
+            daemons.running.push(Daemon::start(command, socket)?);
         }
         for daemon in &mut daemons.running {
             daemon.wait_ready()?;
@@ -81,12 +73,12 @@ impl Daemons {
 
     /// Processor time of all of them so far, seconds.
     pub(super) fn cpu_s(&self) -> f64 {
-        self.running.iter().map(|daemon| cpu_s(daemon.child.id())).sum()
+        self.running.iter().map(|daemon| cpu_s(daemon.id)).sum()
     }
 
     /// Their process numbers.
     pub(super) fn ids(&self) -> Vec<u32> {
-        self.running.iter().map(|daemon| daemon.child.id()).collect()
+        self.running.iter().map(|daemon| daemon.id).collect()
     }
 }
 
@@ -106,12 +98,21 @@ fn configuration(side: usize, addresses: Option<[[u8; 4]; 2]>) -> String {
 }
 
 impl Daemon {
+    fn start(mut command: Command, socket: PathBuf) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut keeper = command.spawn().context("start a daemon")?;
+        let mut line = String::new();
+        let out = keeper.stdout.take().context("start a daemon: its shell has no output")?;
+        BufReader::new(out).read_line(&mut line).context("read the number of a daemon")?;
+        let mut daemon = Self { keeper, id: 0, socket };
+        daemon.id = line.trim().parse().context("read the number of a daemon")?;
+        Ok(daemon)
+    }
+
     fn wait_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_LIMIT;
         while !self.socket.exists() {
-            if let Some(status) = self.child.try_wait().context("watch the daemon")? {
-                bail!("the daemon has ended at once ({status})");
-            }
+            ensure!(Path::new("/proc").join(self.id.to_string()).exists(), "the daemon has ended at once");
             ensure!(Instant::now() < deadline, "the daemon is not ready after {START_LIMIT:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -131,12 +132,9 @@ pub(super) fn cpu_s(process: u32) -> f64 {
     tasks.flatten().filter_map(nanos).sum::<f64>() / 1e9
 }
 
-impl Drop for Daemons {
+impl Drop for Daemon {
     fn drop(&mut self) {
-        for daemon in &mut self.running {
-            let _ = daemon.child.kill();
-            let _ = daemon.child.wait();
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
     }
 }
