@@ -95,12 +95,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--nodes",
             "8",
             "--seeds",
-            "501",
-            // A known failure, see docs/operating/simulator.md.
-            "--skip",
-            "355",
-            "--minutes",
-            "0.6",
+            "500",
             "--faults",
             "loss,reorder,duplicate,partition,crash",
         ],
