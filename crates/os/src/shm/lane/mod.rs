@@ -5,6 +5,8 @@
 //! message costs the cache lines that it fills and no index line besides. Rings may change under way: a JUMP record
 //! says where the lane goes on.
 
+mod growth;
+mod notify;
 mod reader;
 mod record;
 mod recover;

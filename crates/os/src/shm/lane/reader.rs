@@ -1,7 +1,7 @@
 //! The reading end. Everything it loads may come from a broken or malicious writer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::record::{Code, Commit, WORD, span, span_max};
 use super::{Corrupt, Kind, MARK_WORDS};
@@ -9,7 +9,7 @@ use crate::shm::arena::Arena;
 use crate::shm::bits::Bits;
 use crate::shm::doorbell::{Doorbell, Ring};
 use crate::shm::layout::{LINE, Layout, Place, Side, flag, slot};
-use crate::shm::memory::{Fence, Memory};
+use crate::shm::memory::Memory;
 use crate::shm::segment::Segment;
 
 /// Pads, voids and jumps that one look skips; an honest writer makes far fewer in a row.
@@ -35,11 +35,11 @@ pub enum Peek {
 /// A record that is committed and whose bounds were checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    kind: Kind,
-    len: u32,
-    position: u64,
+    pub(super) kind: Kind,
+    pub(super) len: u32,
+    pub(super) position: u64,
     /// Where its body lies in the segment.
-    body: usize,
+    pub(super) body: usize,
 }
 
 impl Record {
@@ -62,26 +62,26 @@ impl Record {
 /// The reading end of a lane; see [`Incoming::reader`](super::super::Incoming::reader).
 #[derive(Debug)]
 pub struct Reader<M: Memory = Segment> {
-    memory: Arc<M>,
-    layout: Layout,
+    pub(super) memory: Arc<M>,
+    pub(super) layout: Layout,
     /// The writer's side.
-    side: Side,
-    slot: u32,
-    at: usize,
-    room: Bits<M>,
+    pub(super) side: Side,
+    pub(super) slot: u32,
+    pub(super) at: usize,
+    pub(super) room: Bits<M>,
     /// The writer's.
-    bell: Doorbell<M>,
-    ring: Option<Own>,
-    position: u64,
-    released: u64,
-    cost: u64,
-    released_cost: u64,
-    owed: Ring,
-    ended: bool,
+    pub(super) bell: Doorbell<M>,
+    pub(super) ring: Option<Own>,
+    pub(super) position: u64,
+    pub(super) released: u64,
+    pub(super) cost: u64,
+    pub(super) released_cost: u64,
+    pub(super) owed: Ring,
+    pub(super) ended: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Own {
+pub(super) struct Own {
     place: Place,
     base: usize,
     size: u64,
@@ -89,7 +89,7 @@ struct Own {
 
 impl Own {
     #[inline(always)]
-    fn at(&self, position: u64) -> usize {
+    pub(super) fn at(&self, position: u64) -> usize {
         self.base + (position & (self.size - 1)) as usize
     }
 }
@@ -114,21 +114,6 @@ impl<M: Memory> Reader<M> {
             owed: Ring::Quiet,
             ended: false,
         })
-    }
-
-    /// Goes on where the reader stopped that this lane had before.
-    pub(in crate::shm) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
-        let mut reader = Self::new(arena, writer, number)?;
-        let word = reader.memory.load64(reader.at + slot::EXACT, Acquire);
-        if word != 0 {
-            let place = Place::unpack(word).ok_or(reader.corrupt("the reader's position is none"))?;
-            reader.enter(place)?;
-            reader.position = place.lines * LINE as u64;
-            reader.released = reader.position;
-            reader.cost = reader.memory.load64(reader.at + slot::RELEASED_COST, Relaxed);
-            reader.released_cost = reader.cost;
-        }
-        Ok(reader)
     }
 
     /// Which lane of its arena and direction.
@@ -231,58 +216,6 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Gives back at once what was consumed, and wakes the writer if it waits for it.
-    pub fn release(&mut self) {
-        let Some(ring) = self.ring else { return };
-        if self.released == self.position && self.released_cost == self.cost {
-            return;
-        }
-        self.released = self.position;
-        self.released_cost = self.cost;
-        self.memory.store64(self.at + slot::RELEASED_COST, self.cost, Relaxed);
-        self.memory.store64(self.at + slot::RELEASED, place(ring, self.position), Release);
-        // Against the writer's fence between setting `waiting` and its last look.
-        self.memory.fence(Fence::Release);
-        if self.memory.load64(self.at + slot::WAITING, Relaxed) != 0
-            && self.memory.swap64(self.at + slot::WAITING, 0) != 0
-        {
-            self.room.add(self.slot);
-            self.owed = self.owed.max(self.bell.ring());
-        }
-    }
-
-    /// Whether the daemon has to be told that the writer has room: ask after a round of reading.
-    #[must_use = "the daemon may have to be told"]
-    pub fn take_ring(&mut self) -> Ring {
-        std::mem::take(&mut self.owed)
-    }
-
-    /// Asks to be told of the next record (by [`Incoming::take_ready`](super::super::Incoming::take_ready) and this
-    /// side's doorbell), and looks once more: whether there is something already. Then the lane is not armed.
-    ///
-    /// An armed lane need not be looked at before it is told of, nor be armed again.
-    pub fn arm(&mut self) -> Result<bool, Corrupt> {
-        self.memory.or32(self.at + slot::FLAGS, flag::WANT);
-        // Against the writer's fence between committing and looking at the flags.
-        self.memory.fence(Fence::Arm);
-        if self.peek()? == Peek::Empty {
-            return Ok(false);
-        }
-        self.disarm();
-        Ok(true)
-    }
-
-    /// Goes back to looking at the lane by itself.
-    pub fn disarm(&mut self) {
-        self.memory.and32(self.at + slot::FLAGS, !flag::WANT);
-    }
-
-    /// Takes a record out for good against a writer that may take it back: whether it is ours.
-    pub(super) fn claim(&self, record: &Record) -> bool {
-        let commit = |code| Commit { code, len: record.len }.pack(record.position);
-        self.memory.exchange64(record.body - WORD, commit(Code::Mark(record.kind)), commit(Code::Void))
-    }
-
     pub(super) fn corrupt(&self, what: &'static str) -> Corrupt {
         Corrupt { writer: self.side, slot: self.slot, what }
     }
@@ -338,7 +271,7 @@ impl<M: Memory> Reader<M> {
         Ok(())
     }
 
-    fn enter(&mut self, to: Place) -> Result<(), Corrupt> {
+    pub(super) fn enter(&mut self, to: Place) -> Result<(), Corrupt> {
         let found = self.layout.ring(self.side, to);
         let (base, size) = found.ok_or(self.corrupt("a ring lies outside the region"))?;
         self.ring = Some(Own { place: to, base, size: size as u64 });
@@ -346,6 +279,6 @@ impl<M: Memory> Reader<M> {
     }
 }
 
-fn place(ring: Own, position: u64) -> u64 {
+pub(super) fn place(ring: Own, position: u64) -> u64 {
     Place::new(ring.place.class, ring.place.unit, position).pack()
 }

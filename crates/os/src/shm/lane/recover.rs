@@ -1,6 +1,11 @@
-//! What a reader left behind when it died or stopped.
+//! What a reader left behind when it died or stopped, and who has a record that was on its way then.
 
-use super::{Corrupt, Kind, Peek, Reader};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::record::{Code, Commit, WORD, span};
+use super::{Corrupt, Kind, Peek, Reader, Record, Writer};
+use crate::shm::arena::Arena;
+use crate::shm::layout::{LINE, Place, Side, slot};
 use crate::shm::memory::Memory;
 use crate::shm::segment::Segment;
 
@@ -43,5 +48,51 @@ impl<M: Memory> Recovered<M> {
             // that the next look finds, or a record again, which the bound above ends.
         }
         Ok(None)
+    }
+}
+
+impl<M: Memory> Reader<M> {
+    /// Goes on where the reader stopped that this lane had before.
+    pub(in crate::shm) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
+        let mut reader = Self::new(arena, writer, number)?;
+        let word = reader.memory.load64(reader.at + slot::EXACT, Acquire);
+        if word != 0 {
+            let place = Place::unpack(word).ok_or(reader.corrupt("the reader's position is none"))?;
+            reader.enter(place)?;
+            reader.position = place.lines * LINE as u64;
+            reader.released = reader.position;
+            reader.cost = reader.memory.load64(reader.at + slot::RELEASED_COST, Relaxed);
+            reader.released_cost = reader.cost;
+        }
+        Ok(reader)
+    }
+
+    /// Takes a record out for good against a writer that may take it back: whether it is ours.
+    pub(super) fn claim(&self, record: &Record) -> bool {
+        let commit = |code| Commit { code, len: record.len }.pack(record.position);
+        self.memory.exchange64(record.body - WORD, commit(Code::Mark(record.kind)), commit(Code::Void))
+    }
+}
+
+impl<M: Memory> Writer<M> {
+    /// Takes back what was pushed since the last flush, as far as the daemon has not taken it: how many records.
+    pub(super) fn take_back(&mut self) -> u32 {
+        let (mut at, count) = std::mem::take(&mut self.unflushed);
+        let Some(ring) = self.ring else { return 0 };
+        let mut seen = 0;
+        let mut unsent = 0;
+        // The daemon writes VOID here, and so may anybody else on this arena anything: an unknown word ends the walk.
+        while seen < count && at < self.position {
+            let word = self.memory.load64(ring.at(at), Acquire);
+            let Some(Commit { code, len }) = Commit::unpack(word, at) else { break };
+            if code != Code::Pad {
+                seen += 1;
+                let void = Commit { code: Code::Void, len }.pack(at);
+                let old = self.memory.swap64(ring.at(at), void);
+                unsent += u32::from(old != void);
+            }
+            at += span(len as usize) as u64;
+        }
+        unsent
     }
 }

@@ -1,0 +1,123 @@
+//! How a lane changes its ring, and how old rings come back.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::record::{Code, Commit, span, span_max};
+use super::writer::{Own, RESERVE, Writer};
+use super::{Corrupt, LaneError, OLDER_MAX, RECORD_MAX};
+use crate::shm::alloc::{Rings, Taken};
+use crate::shm::doorbell::Ring;
+use crate::shm::layout::{LINE, LINES, Layout, Place, Side, slot};
+use crate::shm::memory::Memory;
+
+impl<M: Memory> Writer<M> {
+    /// Moves the lane to a ring of `class` (0 smallest to 3), for which the daemon has granted memory.
+    ///
+    /// # Errors
+    /// [`LaneError::NoRing`]: none free, or the reader is still [four](OLDER_MAX) rings behind.
+    pub fn grow(&mut self, class: u8) -> Result<(), LaneError> {
+        self.check()?;
+        self.refresh()?;
+        if self.older.len() >= OLDER_MAX {
+            return Err(LaneError::NoRing);
+        }
+        if self.unflushed.1 > 0 {
+            self.owed = self.flush()?;
+        }
+        let taken = self.rings.take(class).ok_or(LaneError::NoRing)?;
+        let from = self.position + if self.ring.is_some() { RESERVE } else { 0 };
+        let place = Place::new(taken.class, taken.unit, from);
+        let Some((base, size)) = self.layout.ring(self.side, place) else {
+            self.rings.free(taken);
+            return Err(LaneError::NoRing);
+        };
+        let ring = Own { taken, base, size: size as u64 };
+        self.memory.store64(ring.at(from), 0, Relaxed);
+        match self.ring.replace(ring) {
+            None => self.memory.store64(self.at + slot::START, place.pack(), Release),
+            Some(old) => {
+                self.put_words(old, self.position, &[place.pack()]);
+                let commit = Commit { code: Code::Jump, len: 8 }.pack(self.position);
+                self.memory.store64(old.at(self.position), commit, Release);
+                self.older.push(old.taken);
+            }
+        }
+        self.position = from;
+        self.limit = from + ring.size;
+        Ok(())
+    }
+
+    /// Moves a lane that is empty from a larger ring to one of the smallest class, and gives old rings back to the
+    /// system that the reader has left. `None`: nothing to do (yet).
+    pub fn shrink_if_idle(&mut self) -> Result<Option<Ring>, LaneError> {
+        self.refresh()?;
+        match self.ring {
+            Some(ring) if ring.taken.class > 0 && self.released == self.position && !self.ended => {
+                self.grow(0)?;
+                // So that the reader leaves the old ring even if no message follows.
+                self.flush().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Looks at what the reader has given back.
+    pub fn refresh(&mut self) -> Result<(), Corrupt> {
+        let word = self.memory.load64(self.at + slot::RELEASED, Acquire);
+        let cost = self.memory.load64(self.at + slot::RELEASED_COST, Relaxed);
+        let (Some(ring), true) = (self.ring, word != 0) else { return Ok(()) };
+        let place = Place::unpack(word).ok_or(self.corrupt("the reader's position is none"))?;
+        let seen = self.released / LINE as u64;
+        let released = self.released + (place.lines.wrapping_sub(seen) & (LINES - 1)) * LINE as u64;
+        if released > self.position || cost < self.released_cost || cost > self.sent_cost {
+            return Err(self.corrupt("the reader gave back what was not sent"));
+        }
+        let here = Taken { class: place.class, unit: place.unit };
+        if here == ring.taken {
+            self.free_older(self.older.len());
+            self.limit = released + ring.size;
+        } else {
+            let left = self.older.iter().position(|old| *old == here);
+            self.free_older(left.ok_or(self.corrupt("the reader is in no ring of this lane"))?);
+        }
+        self.released = released;
+        self.released_cost = cost;
+        Ok(())
+    }
+
+    pub(super) fn free_older(&mut self, count: usize) {
+        for ring in self.older.drain(..count) {
+            give_back(&*self.memory, self.layout, self.side, &self.rings, ring);
+        }
+    }
+
+    /// Gives all rings back to be used again, and their memory to the system. Only once the lane is closed: neither
+    /// the reader nor the daemon looks at it any more.
+    pub fn retire(mut self) {
+        self.free_older(self.older.len());
+        if let Some(ring) = self.ring.take() {
+            give_back(&*self.memory, self.layout, self.side, &self.rings, ring.taken);
+        }
+    }
+
+    /// The ring for a message that the present one does not take.
+    #[cold]
+    pub(super) fn first_ring(&mut self, len: usize) -> Result<Own, LaneError> {
+        let shifts = self.layout.shape.ring_shifts;
+        let takes = |shift: &u8| span(len) <= span_max(1 << shift);
+        let class = if len > RECORD_MAX { None } else { shifts.iter().position(takes) };
+        let class = class.ok_or(LaneError::TooLarge)? as u8;
+        if class > 0 || self.ring.is_some() {
+            return Err(LaneError::NeedsRing(class));
+        }
+        self.grow(0)?;
+        self.ring.ok_or(LaneError::NoRing)
+    }
+}
+
+fn give_back<M: Memory>(memory: &M, layout: Layout, side: Side, rings: &Rings, ring: Taken) {
+    if let Some((start, size)) = layout.ring(side, Place::new(ring.class, ring.unit, 0)) {
+        memory.release(start..start + size);
+    }
+    rings.free(ring);
+}

@@ -1,0 +1,104 @@
+//! Who tells whom, and when nobody needs to be told: each pair of fences here belongs together.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::reader::{Reader, place};
+use super::writer::Writer;
+use super::{Corrupt, LaneError, Peek};
+use crate::shm::doorbell::Ring;
+use crate::shm::layout::{flag, slot};
+use crate::shm::memory::{Fence, Memory};
+
+impl<M: Memory> Writer<M> {
+    /// Wakes a reader that sleeps, if records were pushed since the last time.
+    #[inline]
+    pub fn flush(&mut self) -> Result<Ring, LaneError> {
+        // Against the reader's fence between asking to be told and its last look: one of the two sees the other.
+        self.memory.fence(Fence::Commit);
+        let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
+        if flags & (flag::WANT | flag::GONE) == 0 {
+            self.unflushed.1 = 0;
+            return Ok(std::mem::take(&mut self.owed));
+        }
+        self.flush_slowly(flags)
+    }
+
+    #[cold]
+    pub(super) fn flush_slowly(&mut self, flags: u32) -> Result<Ring, LaneError> {
+        if flags & flag::GONE != 0 {
+            return match self.take_back() {
+                0 => Ok(std::mem::take(&mut self.owed)),
+                unsent => Err(LaneError::Gone { unsent }),
+            };
+        }
+        self.unflushed.1 = 0;
+        if self.memory.and32(self.at + slot::FLAGS, !flag::WANT) & flag::WANT != 0 {
+            self.ready.add(self.slot);
+            self.owed = self.owed.max(self.bell.ring());
+        }
+        Ok(std::mem::take(&mut self.owed))
+    }
+
+    /// Asks to be told (by the bitmap of [`Outgoing::take_room`] and this side's doorbell) when there is room again,
+    /// and looks once more: try again after this, and sleep only if that fails too.
+    pub fn want_room(&mut self) -> Result<(), LaneError> {
+        self.memory.store64(self.at + slot::WAITING, 1, Relaxed);
+        // Against the reader's fence between giving back and looking at `waiting`.
+        self.memory.fence(Fence::WantRoom);
+        self.check()?;
+        Ok(self.refresh()?)
+    }
+
+    /// Takes back [`Writer::want_room`].
+    pub fn ignore_room(&mut self) {
+        self.memory.store64(self.at + slot::WAITING, 0, Relaxed);
+    }
+}
+
+impl<M: Memory> Reader<M> {
+    /// Gives back at once what was consumed, and wakes the writer if it waits for it.
+    pub fn release(&mut self) {
+        let Some(ring) = self.ring else { return };
+        if self.released == self.position && self.released_cost == self.cost {
+            return;
+        }
+        self.released = self.position;
+        self.released_cost = self.cost;
+        self.memory.store64(self.at + slot::RELEASED_COST, self.cost, Relaxed);
+        self.memory.store64(self.at + slot::RELEASED, place(ring, self.position), Release);
+        // Against the writer's fence between setting `waiting` and its last look.
+        self.memory.fence(Fence::Release);
+        if self.memory.load64(self.at + slot::WAITING, Relaxed) != 0
+            && self.memory.swap64(self.at + slot::WAITING, 0) != 0
+        {
+            self.room.add(self.slot);
+            self.owed = self.owed.max(self.bell.ring());
+        }
+    }
+
+    /// Whether the daemon has to be told that the writer has room: ask after a round of reading.
+    #[must_use = "the daemon may have to be told"]
+    pub fn take_ring(&mut self) -> Ring {
+        std::mem::take(&mut self.owed)
+    }
+
+    /// Asks to be told of the next record (by [`Incoming::take_ready`](super::super::Incoming::take_ready) and this
+    /// side's doorbell), and looks once more: whether there is something already. Then the lane is not armed.
+    ///
+    /// An armed lane need not be looked at before it is told of, nor be armed again.
+    pub fn arm(&mut self) -> Result<bool, Corrupt> {
+        self.memory.or32(self.at + slot::FLAGS, flag::WANT);
+        // Against the writer's fence between committing and looking at the flags.
+        self.memory.fence(Fence::Arm);
+        if self.peek()? == Peek::Empty {
+            return Ok(false);
+        }
+        self.disarm();
+        Ok(true)
+    }
+
+    /// Goes back to looking at the lane by itself.
+    pub fn disarm(&mut self) {
+        self.memory.and32(self.at + slot::FLAGS, !flag::WANT);
+    }
+}
