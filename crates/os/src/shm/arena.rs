@@ -14,7 +14,7 @@ use super::bits::Bits;
 use super::doorbell::{Doorbell, Ring};
 use super::lane::{Corrupt, Reader, Recovered, Writer};
 use super::layout::{Layout, MAGIC, Shape, Side, VERSION, flag, header, slot};
-use super::memory::{Fence, Memory};
+use super::memory::Memory;
 use super::segment::{Access, Segment};
 use crate::OsError;
 
@@ -151,10 +151,10 @@ impl<M: Memory> Arena<M> {
         Ok(self.doorbell(writer.other()).ring())
     }
 
-    /// Daemon: the reader will not read any more; the writer's sends fail from now on. Then call [`Arena::recover`].
+    /// Daemon: the reader will not read any more; the writer's sends fail from now on. Then call [`Arena::recover`]: the
+    /// fence of ringing stands between the mark and that reading, against the writer's between commit and flags.
     pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Ring, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::GONE);
-        self.memory.fence(Fence::Gone);
         Bits::new(self.memory.clone(), self.layout.room(writer), self.slots()).add(number);
         Ok(self.doorbell(writer).ring())
     }

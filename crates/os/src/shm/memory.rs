@@ -16,14 +16,13 @@ pub enum Fence {
     Arm,
     /// Sleeper: between announcing that it sleeps and looking once more whether there is something.
     Park,
-    /// Ringer: between marking what is ready and looking whether somebody sleeps.
+    /// Ringer: between marking what is ready and looking whether somebody sleeps; also between marking a lane gone and
+    /// reading what is left in it.
     Ring,
     /// Reader: between giving room back and looking whether the writer waits for it.
     Release,
     /// Writer: between announcing that it waits for room and looking once more whether there is some.
     WantRoom,
-    /// Daemon: between marking a lane gone and reading what is left in it.
-    Gone,
 }
 
 /// A flat piece of memory that several threads or processes change at the same time.

@@ -1,0 +1,87 @@
+//! Lanes and doorbells under every interleaving and every reordering that the memory model allows; and the same models
+//! with one part left out, which must fail: a model that cannot fail shows nothing.
+//!
+//! `cargo test -p utipc-os --release --features loom --test lane_loom`
+
+mod memory;
+mod models;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use memory::Broken;
+use utipc_os::shm::Fence;
+
+type Model = fn(Broken);
+
+/// Runs `model` in all its interleavings, with at most `preemptions` switches that no thread asked for.
+fn explore(model: Model, broken: Broken, preemptions: usize) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || model(broken));
+}
+
+fn fails(model: Model, broken: Broken) {
+    let result = catch_unwind(AssertUnwindSafe(|| explore(model, broken, 3)));
+    assert!(result.is_err(), "nobody noticed {broken:?}");
+}
+
+#[test]
+fn what_is_committed_is_whole_and_in_order() {
+    explore(models::polled, Broken::No, 6);
+    for broken in [Broken::Stores, Broken::Loads, Broken::Clear] {
+        fails(models::polled, broken);
+    }
+}
+
+#[test]
+fn a_lane_that_changes_its_ring_loses_nothing() {
+    explore(models::grow, Broken::No, 3);
+    fails(models::grow, Broken::Stores);
+    fails(models::grow, Broken::Loads);
+}
+
+#[test]
+fn an_armed_reader_is_always_woken() {
+    explore(models::arm, Broken::No, 6);
+    for fence in [Fence::Commit, Fence::Arm, Fence::Park, Fence::Ring] {
+        fails(models::arm, Broken::Fence(fence));
+    }
+}
+
+#[test]
+fn two_lanes_of_one_bitmap_word_are_both_told_of() {
+    explore(models::bitmap, Broken::No, 4);
+}
+
+#[test]
+fn a_reader_that_waits_for_its_descriptor_is_told_of() {
+    explore(models::descriptor, Broken::No, 6);
+    fails(models::descriptor, Broken::Fence(Fence::Park));
+}
+
+#[test]
+fn a_writer_that_waits_for_room_is_always_woken() {
+    explore(models::room, Broken::No, 4);
+    for fence in [Fence::Release, Fence::WantRoom, Fence::Park, Fence::Ring] {
+        fails(models::room, Broken::Fence(fence));
+    }
+}
+
+#[test]
+fn a_record_on_its_way_when_the_reader_dies_has_one_owner() {
+    explore(models::gone, Broken::No, 6);
+    fails(models::gone, Broken::Fence(Fence::Ring));
+    fails(models::gone, Broken::Fence(Fence::Commit));
+}
+
+#[test]
+fn a_frozen_lane_is_read_to_its_end() {
+    explore(models::freeze, Broken::No, 6);
+}
+
+#[test]
+fn order_is_kept_when_a_sender_changes_to_its_own_lane() {
+    explore(models::order, Broken::No, 3);
+    fails(models::order, Broken::Open);
+}

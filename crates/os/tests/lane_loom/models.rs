@@ -1,0 +1,341 @@
+//! The models. Whatever happens before threads start costs nothing, so lanes are brought near their edges first.
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use utipc_os::shm::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Ring, Side, Writer};
+
+use crate::memory::{Broken, Modelled, SHAPE};
+
+struct Pair {
+    arena: Arena<Modelled>,
+    outgoing: Outgoing<Modelled>,
+    incoming: Incoming<Modelled>,
+}
+
+impl Pair {
+    fn new(broken: Broken) -> Pair {
+        let arena = Arena::format(Modelled::new(broken), SHAPE).unwrap();
+        for slot in 0..SHAPE.slots {
+            arena.open_slot(Side::Zero, slot).unwrap();
+        }
+        Pair { outgoing: arena.outgoing(Side::Zero), incoming: arena.incoming(Side::One), arena }
+    }
+
+    fn ends(&self, slot: u32) -> (Writer<Modelled>, Reader<Modelled>) {
+        (self.outgoing.writer(slot).unwrap(), self.incoming.reader(slot).unwrap())
+    }
+}
+
+/// One line in the ring.
+fn message(n: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&n.to_le_bytes());
+    bytes[8..].copy_from_slice(&(!n).to_le_bytes());
+    bytes
+}
+
+fn send(writer: &mut Writer<Modelled>, n: u64) -> Result<Ring, LaneError> {
+    writer.send(&message(n), &[], 1)
+}
+
+/// The next message, if there is one: what it says, whole.
+fn try_receive(reader: &mut Reader<Modelled>) -> Option<u64> {
+    let record = match reader.peek().unwrap() {
+        Peek::Record(record) => record,
+        Peek::Empty => return None,
+        Peek::Ended => panic!("ended"),
+    };
+    let mut bytes = [0; 16];
+    assert_eq!(reader.copy_payload(&record, 0, &mut bytes), 16);
+    let n = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    assert_eq!(bytes, message(n), "torn");
+    reader.consume(record, 1);
+    Some(n)
+}
+
+fn receive(reader: &mut Reader<Modelled>) -> u64 {
+    loop {
+        match try_receive(reader) {
+            Some(n) => return n,
+            None => thread::yield_now(),
+        }
+    }
+}
+
+/// Through the end of a ring, over what an earlier lap left there.
+pub(crate) fn polled(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    for n in 0..6 {
+        let _ = send(&mut writer, n).unwrap();
+        assert_eq!(receive(&mut reader), n);
+    }
+    let sender = thread::spawn(move || {
+        for n in 6..8 {
+            let _ = send(&mut writer, n).unwrap();
+        }
+    });
+    for n in 6..8 {
+        assert_eq!(receive(&mut reader), n);
+    }
+    sender.join().unwrap();
+}
+
+/// A JUMP between two messages, and back into the ring that was left.
+pub(crate) fn grow(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    let _ = send(&mut writer, 0).unwrap();
+    assert_eq!(receive(&mut reader), 0);
+    let sender = thread::spawn(move || {
+        writer.push(&message(1), &[], 1).unwrap();
+        writer.grow(1).unwrap();
+        writer.push(&message(2), &[], 1).unwrap();
+        // Reuses the first ring if the reader has left it, else takes another.
+        writer.grow(0).unwrap();
+        writer.push(&message(3), &[], 1).unwrap();
+    });
+    for n in 1..4 {
+        assert_eq!(receive(&mut reader), n);
+    }
+    sender.join().unwrap();
+}
+
+/// Arms, parks, is woken: a lost wake-up is a deadlock, which loom reports.
+pub(crate) fn arm(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    let bell = pair.arena.doorbell(Side::One);
+    let _ = send(&mut writer, 0).unwrap();
+    assert_eq!(receive(&mut reader), 0);
+    let sender = thread::spawn(move || {
+        let _ = send(&mut writer, 1).unwrap();
+    });
+    let got = loop {
+        let seen = bell.seq();
+        if reader.arm().unwrap() {
+            break receive(&mut reader);
+        }
+        let parked = bell.park();
+        if !pair.incoming.has_ready() {
+            parked.wait(seen, None);
+        }
+        drop(parked);
+        let mut ready = false;
+        pair.incoming.take_ready(|slot| ready |= slot == 0);
+        if ready {
+            break try_receive(&mut reader).expect("told of nothing");
+        }
+    };
+    assert_eq!(got, 1);
+    sender.join().unwrap();
+}
+
+/// Two writers, one word of the bitmap.
+pub(crate) fn bitmap(broken: Broken) {
+    let pair = Pair::new(broken);
+    let mut readers = Vec::new();
+    let mut senders = Vec::new();
+    for slot in 0..2 {
+        let (mut writer, mut reader) = pair.ends(slot);
+        assert!(!reader.arm().unwrap());
+        readers.push(reader);
+        senders.push(thread::spawn(move || {
+            let _ = send(&mut writer, 1).unwrap();
+        }));
+    }
+    let mut told = 0;
+    while told < 2 {
+        let before = told;
+        pair.incoming.take_ready(|slot| {
+            assert_eq!(try_receive(&mut readers[slot as usize]), Some(1));
+            told += 1;
+        });
+        if told == before {
+            thread::yield_now();
+        }
+    }
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+}
+
+/// The daemon is told exactly once if the reader found nothing at its last look.
+pub(crate) fn descriptor(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    assert!(!reader.arm().unwrap());
+    let sender = thread::spawn(move || send(&mut writer, 1).unwrap());
+    pair.arena.doorbell(Side::One).tell_daemon(true);
+    let found = pair.incoming.has_ready();
+    let ring = sender.join().unwrap();
+    assert!(found || ring == Ring::TellDaemon, "found nothing, and nobody told");
+    assert_eq!(receive(&mut reader), 1);
+}
+
+/// The ring is full; the writer parks until the reader has made room.
+pub(crate) fn room(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    for n in 0..3 {
+        let _ = send(&mut writer, n).unwrap();
+    }
+    let outgoing = pair.outgoing.clone();
+    let bell = pair.arena.doorbell(Side::Zero);
+    let sender = thread::spawn(move || {
+        loop {
+            let seen = bell.seq();
+            writer.want_room().unwrap();
+            match send(&mut writer, 3) {
+                Ok(_) => break,
+                Err(LaneError::Full) => {}
+                Err(other) => panic!("{other}"),
+            }
+            let parked = bell.park();
+            if !outgoing.has_room() {
+                parked.wait(seen, None);
+            }
+            drop(parked);
+            outgoing.take_room(|_| ());
+        }
+    });
+    for n in 0..3 {
+        assert_eq!(receive(&mut reader), n);
+    }
+    // An empty lane gives everything back; after that the writer must come by itself.
+    reader.release();
+    sender.join().unwrap();
+    assert_eq!(receive(&mut reader), 3);
+}
+
+/// The reader is gone while the writer sends: either the daemon has the message, or the sender knows that nobody has.
+pub(crate) fn gone(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    // Recovery starts with nothing to consume: giving room back has a fence of its own.
+    let _ = send(&mut writer, 0).unwrap();
+    assert_eq!(receive(&mut reader), 0);
+    let sender = thread::spawn(move || match send(&mut writer, 1) {
+        Ok(_) => 1,
+        Err(LaneError::Gone { .. }) => 0,
+        Err(other) => panic!("{other}"),
+    });
+    let _ = pair.arena.mark_gone(Side::Zero, 0).unwrap();
+    let mut left = pair.arena.recover(Side::Zero, 0).unwrap();
+    let mut body = Vec::new();
+    let mut recovered = 0;
+    while let Some(kind) = left.next_into(&mut body).unwrap() {
+        assert_eq!((kind, &body[..]), (Kind::Data, &message(recovered + 1)[..]));
+        recovered += 1;
+    }
+    assert_eq!(sender.join().unwrap(), recovered);
+}
+
+/// The writer dies after sending; the daemon, which saw that, freezes the lane while the reader polls.
+pub(crate) fn freeze(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    let daemon = pair.arena.clone();
+    let sender = thread::spawn(move || {
+        let _ = send(&mut writer, 0).unwrap();
+        drop(writer);
+        let _ = daemon.freeze(Side::Zero, 0).unwrap();
+    });
+    let mut got = 0;
+    loop {
+        match reader.peek().unwrap() {
+            Peek::Record(record) => {
+                reader.consume(record, 1);
+                got += 1;
+            }
+            Peek::Empty => thread::yield_now(),
+            Peek::Ended => break,
+        }
+    }
+    assert_eq!(got, 1);
+    sender.join().unwrap();
+}
+
+/// Blocks who found nothing until somebody has done something: three threads that spin could starve one for ever.
+#[derive(Default)]
+struct Tick(Mutex<u32>, Condvar);
+
+impl Tick {
+    fn now(&self) -> u32 {
+        *self.0.lock().unwrap()
+    }
+
+    fn tick(&self) {
+        *self.0.lock().unwrap() += 1;
+        self.1.notify_all();
+    }
+
+    fn wait_beyond(&self, seen: u32) {
+        let mut now = self.0.lock().unwrap();
+        while *now == seen {
+            now = self.1.wait(now).unwrap();
+        }
+    }
+}
+
+/// One message by way of the node, the next by the sender's own lane: the node's OPEN keeps their order.
+pub(crate) fn order(broken: Broken) {
+    let pair = Pair::new(broken);
+    let tick = Arc::new(Tick::default());
+    let (mut to_node, mut node_in) = pair.ends(0);
+    let (mut node_out, mut from_node) = pair.ends(1);
+    let (mut direct, mut directly) = pair.ends(2);
+    // First rings are not what this is about.
+    for (writer, reader) in
+        [(&mut to_node, &mut node_in), (&mut node_out, &mut from_node), (&mut direct, &mut directly)]
+    {
+        writer.push(&message(0), &[], 1).unwrap();
+        assert_eq!(receive(reader), 0);
+    }
+    let ticks = tick.clone();
+    let sender = thread::spawn(move || {
+        to_node.push(&message(1), &[], 1).unwrap();
+        let _ = to_node.mark(Kind::Switch, &[2]).unwrap();
+        direct.push(&message(2), &[], 1).unwrap();
+        ticks.tick();
+    });
+    let ticks = tick.clone();
+    let node = thread::spawn(move || {
+        let mut switched = false;
+        while !switched {
+            let seen = ticks.now();
+            let Peek::Record(record) = node_in.peek().unwrap() else {
+                ticks.wait_beyond(seen);
+                continue;
+            };
+            if record.kind() == Kind::Switch {
+                let _ = node_out.mark(Kind::Open, &node_in.words(&record)[..1]).unwrap();
+                node_in.consume(record, 0);
+                switched = true;
+            } else {
+                let n = try_receive(&mut node_in).unwrap();
+                node_out.push(&message(n), &[], 1).unwrap();
+            }
+        }
+        ticks.tick();
+    });
+    let mut next = 1;
+    let mut open = broken == Broken::Open;
+    while next < 3 {
+        let seen = tick.now();
+        if let Peek::Record(record) = from_node.peek().unwrap() {
+            if record.kind() == Kind::Open {
+                open = from_node.words(&record)[0] == 2;
+                from_node.consume(record, 0);
+            } else {
+                assert_eq!(try_receive(&mut from_node), Some(next));
+                next += 1;
+            }
+        } else if open && let Some(n) = try_receive(&mut directly) {
+            assert_eq!(n, next, "out of order");
+            next += 1;
+        } else {
+            tick.wait_beyond(seen);
+        }
+    }
+    sender.join().unwrap();
+    node.join().unwrap();
+}
