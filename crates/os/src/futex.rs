@@ -2,12 +2,12 @@
 //!
 //! All calls use the shared (not process-private) form: the word lies in memory that several processes map.
 
+use std::io;
+use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{OsError, Result};
 
@@ -28,31 +28,58 @@ pub enum Woken {
     TimedOut,
 }
 
-fn timespec(duration: Duration) -> Timespec {
-    let tv_sec = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
-    Timespec { tv_sec, tv_nsec: duration.subsec_nanos().into() }
+fn timespec(duration: Duration) -> libc::timespec {
+    let tv_sec = libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX);
+    libc::timespec { tv_sec, tv_nsec: libc::c_long::from(duration.subsec_nanos().cast_signed()) }
 }
 
-fn ended<T>(result: rustix::io::Result<T>) -> Result<Woken> {
-    match result {
-        Ok(_) | Err(Errno::INTR) => Ok(Woken::Perhaps),
-        Err(Errno::AGAIN) => Ok(Woken::Changed),
-        Err(Errno::TIMEDOUT) => Ok(Woken::TimedOut),
-        Err(errno) => Err(OsError::new("wait for", "a word of shared memory", errno)),
+fn ended(code: libc::c_long) -> Result<Woken> {
+    if code >= 0 {
+        return Ok(Woken::Perhaps);
     }
+    let cause = io::Error::last_os_error();
+    match cause.raw_os_error() {
+        Some(libc::EINTR) => Ok(Woken::Perhaps),
+        Some(libc::EAGAIN) => Ok(Woken::Changed),
+        Some(libc::ETIMEDOUT) => Ok(Woken::TimedOut),
+        _ => Err(OsError::new("wait for", "a word of shared memory", cause)),
+    }
+}
+
+fn invalid(what: impl std::fmt::Display) -> OsError {
+    OsError::new("wait for", what, io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// Sleeps while `word` is `expected`, at most `timeout` (`None`: for ever).
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Woken> {
     let limit = timeout.map(timespec);
-    ended(futex::wait(word, Flags::empty(), expected, limit.as_ref()))
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the kernel reads the word, which `word` keeps in place, and the timespec, if there is one, which lives in
+    // this frame.
+    ended(unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, limit) })
 }
 
 /// Wakes at most `count` sleepers on `word`; how many were woken.
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
+    let count = count.min(i32::MAX.cast_unsigned());
+    // SAFETY: only the address of the word is used.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
     // Refused only for an address that is not mapped, and `word` is.
-    futex::wake(word, Flags::empty(), count.min(i32::MAX as u32)).unwrap_or(0)
+    usize::try_from(woken).unwrap_or(0)
 }
+
+/// One word of `futex_waitv`, as the kernel defines it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Waiter {
+    expected: u64,
+    address: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+/// The word has 32 bits, and other processes may wake it.
+const FUTEX2_SIZE_U32: u32 = 2;
 
 /// Sleeps while every word holds its expected value, at most `timeout` (`None`: for ever).
 ///
@@ -63,24 +90,19 @@ pub fn wake(word: &AtomicU32, count: u32) -> usize {
 /// More than [`WAIT_ANY_MAX`] words, or none.
 pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Result<Woken> {
     let Some(&(first, expected)) = words.first() else {
-        return Err(OsError::new("wait for", "no word of shared memory", Errno::INVAL));
+        return Err(invalid("no word of shared memory"));
     };
     if words.len() == 1 {
         return wait(first, expected, timeout);
     }
     if words.len() > WAIT_ANY_MAX {
-        return Err(OsError::new(
-            "wait for",
-            format!("{} words of shared memory", words.len()),
-            Errno::INVAL,
-        )
-        .with_remedy("wait for the descriptor instead"));
+        let error = invalid(format_args!("{} words of shared memory", words.len()));
+        return Err(error.with_remedy("wait for the descriptor instead"));
     }
-    let mut list = [const { Wait::new() }; WAIT_ANY_MAX];
+    let mut list = [Waiter { expected: 0, address: 0, flags: FUTEX2_SIZE_U32, reserved: 0 }; WAIT_ANY_MAX];
     for (entry, (word, expected)) in list.iter_mut().zip(words) {
-        entry.val = u64::from(*expected);
-        entry.uaddr = WaitPtr::new(word.as_ptr().cast());
-        entry.flags = WaitFlags::SIZE_U32;
+        entry.expected = u64::from(*expected);
+        entry.address = word.as_ptr().expose_provenance() as u64;
     }
     // futex_waitv takes a point in time, not a length of it.
     let limit = timeout.map(|timeout| {
@@ -88,16 +110,33 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
         let now = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
         timespec(now.saturating_add(timeout))
     });
-    let some = list.get(..words.len()).unwrap_or_default();
-    match futex::waitv(some, WaitvFlags::empty(), limit.as_ref(), futex::ClockId::Monotonic) {
-        Err(Errno::NOSYS | Errno::PERM) => {
-            let slice = timeout.map_or(SLICE, |timeout| timeout.min(SLICE));
-            match wait(first, expected, Some(slice))? {
-                Woken::TimedOut if timeout.is_none_or(|timeout| timeout > SLICE) => Ok(Woken::Perhaps),
-                woken => Ok(woken),
-            }
-        }
-        result => ended(result),
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the kernel reads the first `words.len()` entries of the list, at most all of it, the words that they name,
+    // which `words` keeps in place, and the timespec, if there is one; all of them outlive the call.
+    let code = unsafe {
+        libc::syscall(
+            libc::SYS_futex_waitv,
+            list.as_ptr(),
+            words.len() as libc::c_uint,
+            0,
+            limit,
+            libc::CLOCK_MONOTONIC,
+        )
+    };
+    // A sandbox may refuse a call that it does not know.
+    let errno = io::Error::last_os_error().raw_os_error();
+    if code < 0 && matches!(errno, Some(libc::ENOSYS | libc::EPERM)) {
+        return wait_sliced(first, expected, timeout);
+    }
+    ended(code)
+}
+
+/// [`wait_any`] where the kernel cannot: looks again after a slice.
+fn wait_sliced(first: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Woken> {
+    let slice = timeout.map_or(SLICE, |timeout| timeout.min(SLICE));
+    match wait(first, expected, Some(slice))? {
+        Woken::TimedOut if timeout.is_none_or(|timeout| timeout > SLICE) => Ok(Woken::Perhaps),
+        woken => Ok(woken),
     }
 }
 
@@ -136,6 +175,14 @@ mod tests {
             wake(&words[2], 1);
             sleeper.join().unwrap();
         });
+    }
+
+    #[test]
+    fn without_the_kernels_help_a_wait_is_short() {
+        let word = AtomicU32::new(0);
+        assert_eq!(wait_sliced(&word, 0, None).unwrap(), Woken::Perhaps);
+        assert_eq!(wait_sliced(&word, 0, Some(SLICE / 2)).unwrap(), Woken::TimedOut);
+        assert_eq!(wait_sliced(&word, 1, None).unwrap(), Woken::Changed);
     }
 
     #[test]

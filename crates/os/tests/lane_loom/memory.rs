@@ -58,7 +58,8 @@ pub(crate) struct Modelled {
 impl Modelled {
     /// All zero.
     pub(crate) fn new(broken: Broken) -> Modelled {
-        let halves = |at: usize| (256..512).contains(&at) || (1024..2048).contains(&at) && at.is_multiple_of(256);
+        let halves =
+            |at: usize| (256..512).contains(&at) || (1024..2048).contains(&at) && at.is_multiple_of(256);
         let used = |at: usize| USED.iter().chain(&RINGS).any(|range| range.contains(&at));
         let every = || (0..SIZE).step_by(8);
         Modelled {

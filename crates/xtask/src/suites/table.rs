@@ -80,6 +80,60 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::CargoTest,
         &["cargo", "test", "--release", "-p", "utipc-sim", "--features", "planted-faults"],
     ),
+    // Lanes and doorbells in all interleavings, and broken on purpose.
+    suite(
+        "lane-models",
+        minutes(6),
+        Judge::CargoTest,
+        &["cargo", "test", "--release", "-p", "utipc-os", "--features", "loom", "--test", "lane_loom"],
+    ),
+    Suite {
+        obstacle: no_miri,
+        required_in_ci: false,
+        ..suite(
+            "lane-miri",
+            minutes(15),
+            Judge::CargoTest,
+            &[
+                "env",
+                // Miri's model of weak memory gives up where words were bytes before; loom has that part.
+                "MIRIFLAGS=-Zmiri-disable-weak-memory-emulation",
+                "CARGO_TARGET_DIR=target/miri",
+                "cargo",
+                "+nightly",
+                "miri",
+                "test",
+                "-p",
+                "utipc-os",
+                "--test",
+                "lane_threads",
+            ],
+        )
+    },
+    Suite {
+        obstacle: no_thread_sanitizer,
+        required_in_ci: false,
+        ..suite(
+            "lane-tsan",
+            minutes(15),
+            Judge::CargoTest,
+            &[
+                "env",
+                "RUSTFLAGS=-Zsanitizer=thread",
+                "CARGO_TARGET_DIR=target/tsan",
+                "cargo",
+                "+nightly",
+                "test",
+                "-Zbuild-std",
+                "--target",
+                "x86_64-unknown-linux-gnu",
+                "-p",
+                "utipc-os",
+                "--test",
+                "lane_threads",
+            ],
+        )
+    },
     suite(
         "sim",
         minutes(10),
@@ -139,6 +193,35 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
     }
     let reason = "this user may not make network namespaces".into();
     Some(Skip { reason, remedy: "sudo -E cargo test -p utipc-node --test bearers".into() })
+}
+
+fn no_miri(_: &Path) -> Option<Skip> {
+    let probe = std::process::Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
+    if probe.is_ok_and(|out| out.status.success()) {
+        return None;
+    }
+    let remedy = "rustup component add --toolchain nightly miri rust-src";
+    Some(Skip { reason: "no nightly toolchain with Miri".into(), remedy: remedy.into() })
+}
+
+fn no_thread_sanitizer(_: &Path) -> Option<Skip> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
+        return Some(Skip { reason: "set up for x86_64 Linux only".into(), remedy: "run it there".into() });
+    }
+    let probe = std::process::Command::new("rustc").args(["+nightly", "--print", "sysroot"]).output();
+    let sysroot = probe.ok().filter(|out| out.status.success());
+    let source = sysroot.map(|out| {
+        let root = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+        Path::new(&root).join("lib/rustlib/src/rust/library/std/Cargo.toml")
+    });
+    if source.is_some_and(|source| source.exists()) {
+        return None;
+    }
+    let remedy = "rustup component add --toolchain nightly rust-src";
+    Some(Skip {
+        reason: "no nightly toolchain with the standard library's source".into(),
+        remedy: remedy.into(),
+    })
 }
 
 fn user_is_root() -> bool {

@@ -1,0 +1,272 @@
+//! Two ends that talk over a lane and check every byte, waiting by sleeping only.
+
+// Each test uses its part.
+#![allow(dead_code)]
+
+pub(crate) mod process;
+
+use std::time::Duration;
+
+use utipc_os::shm::{
+    Arena, Corrupt, Doorbell, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Record, Ring, Side, Writer,
+};
+
+/// Longest sleep: a wake-up that is lost for so long fails the test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// splitmix64: the same numbers for the same seed.
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Bytes before the payload: sequence number, length, sum.
+const HEAD: usize = 24;
+
+fn sum(bytes: &[u8], mut sum: u64) -> u64 {
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sum = (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+    }
+    sum
+}
+
+/// The writing end, its numbers and whims.
+pub(crate) struct Sender {
+    writer: Writer,
+    outgoing: Outgoing,
+    bell: Doorbell,
+    random: Random,
+    payload: Vec<u8>,
+    number: u64,
+    /// Largest payload, bytes.
+    largest: u64,
+}
+
+impl Sender {
+    pub(crate) fn new(arena: &Arena, outgoing: &Outgoing, me: Side, slot: u32, largest: u64) -> Sender {
+        let mut random = Random(u64::from(slot) << 1 | me.index() as u64);
+        let payload = (0..largest).map(|_| random.next() as u8).collect();
+        Sender {
+            writer: outgoing.writer(slot).unwrap(),
+            outgoing: outgoing.clone(),
+            bell: arena.doorbell(me),
+            random,
+            payload,
+            number: 0,
+            largest,
+        }
+    }
+
+    /// Sends the next message, in a ring of whatever size; sleeps while there is no room.
+    pub(crate) fn send(&mut self) -> Result<(), LaneError> {
+        // Mostly small, sometimes anything.
+        let most = if self.random.below(8) == 0 { self.largest } else { self.largest.min(200) };
+        let len = self.random.below(most + 1) as usize;
+        let start = self.random.below(self.largest + 1 - len as u64) as usize;
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(&self.number.to_le_bytes());
+        head[8..16].copy_from_slice(&(len as u64).to_le_bytes());
+        let check = sum(&self.payload[start..start + len], self.number);
+        head[16..].copy_from_slice(&check.to_le_bytes());
+        let cut = start + self.random.below(len as u64 + 1) as usize;
+        let quietly = self.random.below(4) == 0;
+        loop {
+            if self.random.below(500) == 0 {
+                let class = self.random.below(4) as u8;
+                match self.writer.grow(class) {
+                    Ok(()) | Err(LaneError::NoRing) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            let seen = self.bell.seq();
+            let parts = [&self.payload[start..cut], &self.payload[cut..start + len]];
+            let sent = if quietly {
+                self.writer.push(&head, &parts, 1).map(|()| Ring::Quiet)
+            } else {
+                self.writer.send(&head, &parts, 1)
+            };
+            match sent {
+                Ok(ring) => {
+                    assert_ne!(ring, Ring::TellDaemon);
+                    self.number += 1;
+                    return Ok(());
+                }
+                Err(LaneError::NeedsRing(class)) => match self.writer.grow(class) {
+                    Ok(()) => {}
+                    // The reader is rings behind: as if this one were full.
+                    Err(LaneError::NoRing) => self.wait_for_room(seen, 1 << 20)?,
+                    Err(other) => return Err(other),
+                },
+                Err(LaneError::Full) => self.wait_for_room(seen, HEAD + len)?,
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// Sends the next message, or not: never waits.
+    pub(crate) fn try_send(&mut self) -> Result<(), LaneError> {
+        let len = self.random.below(self.largest + 1) as usize;
+        match self.writer.send(&[0; HEAD], &[&self.payload[..len]], 1) {
+            Err(LaneError::NeedsRing(class)) => self.writer.grow(class),
+            result => result.map(drop),
+        }
+    }
+
+    fn wait_for_room(&mut self, seen: u32, len: usize) -> Result<(), LaneError> {
+        let _ = self.writer.flush()?;
+        self.writer.want_room()?;
+        if self.writer.has_room(len)? {
+            self.writer.ignore_room();
+            return Ok(());
+        }
+        let parked = self.bell.park();
+        if !self.outgoing.has_room() {
+            parked.wait(seen, Some(PATIENCE));
+        }
+        drop(parked);
+        self.outgoing.take_room(|_| ());
+        Ok(())
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), LaneError> {
+        self.writer.flush().map(|ring| assert_ne!(ring, Ring::TellDaemon))
+    }
+
+    pub(crate) fn end(&mut self) -> Result<(), LaneError> {
+        self.writer.mark(Kind::End, &[self.number]).map(drop)
+    }
+
+    /// Gives an idle lane's large ring back.
+    pub(crate) fn shrink(&mut self) -> Result<(), LaneError> {
+        self.writer.shrink_if_idle().map(drop)
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn into_writer(self) -> Writer {
+        self.writer
+    }
+}
+
+/// The reading end.
+pub(crate) struct Receiver {
+    pub(crate) reader: Reader,
+    buffer: Vec<u8>,
+    number: u64,
+}
+
+/// What a look brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    Message,
+    Nothing,
+    End,
+}
+
+impl Receiver {
+    pub(crate) fn new(incoming: &Incoming, slot: u32) -> Receiver {
+        Receiver { reader: incoming.reader(slot).unwrap(), buffer: Vec::new(), number: 0 }
+    }
+
+    /// Takes the next message and checks it.
+    pub(crate) fn look(&mut self) -> Result<Looked, Corrupt> {
+        let record = match self.reader.peek()? {
+            Peek::Record(record) => record,
+            Peek::Empty => return Ok(Looked::Nothing),
+            Peek::Ended => return Ok(Looked::End),
+        };
+        if record.kind() == Kind::End {
+            assert_eq!(self.reader.words(&record)[0], self.number, "messages missing at the end");
+            self.reader.consume(record, 0);
+            return Ok(Looked::End);
+        }
+        self.check(record);
+        self.reader.consume(record, 1);
+        assert_ne!(self.reader.take_ring(), Ring::TellDaemon);
+        Ok(Looked::Message)
+    }
+
+    /// Takes the next message, whatever it says.
+    pub(crate) fn skim(&mut self) -> Result<Looked, Corrupt> {
+        let Peek::Record(record) = self.reader.peek()? else { return Ok(Looked::Nothing) };
+        self.buffer.resize(record.len(), 0);
+        self.reader.copy_payload(&record, 0, &mut self.buffer);
+        self.reader.words(&record);
+        self.reader.consume(record, 1);
+        let _ = self.reader.take_ring();
+        Ok(Looked::Message)
+    }
+
+    fn check(&mut self, record: Record) {
+        self.buffer.resize(record.len(), 0);
+        self.reader.copy_payload(&record, 0, &mut self.buffer);
+        check_message(&self.buffer, self.number);
+        self.number += 1;
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        self.number
+    }
+}
+
+/// Checks that `bytes` are the message `number`.
+pub(crate) fn check_message(bytes: &[u8], number: u64) {
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    assert_eq!(word(0), number, "lost, repeated or out of order");
+    assert_eq!(word(8), (bytes.len() - HEAD) as u64, "cut");
+    assert_eq!(word(16), sum(&bytes[HEAD..], number), "damaged");
+}
+
+/// Reads all lanes until each has ended, looking only at those that it was told of. `pause`: how often to dawdle.
+pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -> Result<(), Corrupt> {
+    let incoming = arena.incoming(me);
+    let bell = arena.doorbell(me);
+    let mut live = receivers.len();
+    let mut ready: Vec<usize> = (0..receivers.len()).collect();
+    while live > 0 {
+        let seen = bell.seq();
+        for index in std::mem::take(&mut ready) {
+            let receiver = &mut receivers[index];
+            // A bounded share for each, as a fair reader does.
+            let mut looked = Looked::Message;
+            for _ in 0..100 {
+                looked = receiver.look()?;
+                if looked != Looked::Message {
+                    break;
+                }
+            }
+            match looked {
+                Looked::End => live -= 1,
+                Looked::Message => ready.push(index),
+                Looked::Nothing if receiver.reader.arm()? => ready.push(index),
+                Looked::Nothing => {}
+            }
+        }
+        if ready.is_empty() && live > 0 {
+            let parked = bell.park();
+            if !incoming.has_ready() {
+                parked.wait(seen, Some(PATIENCE));
+            }
+        }
+        incoming.take_ready(|slot| {
+            let index = receivers.iter().position(|receiver| receiver.reader.slot() == slot);
+            ready.extend(index.filter(|index| !ready.contains(index)));
+        });
+    }
+    Ok(())
+}
