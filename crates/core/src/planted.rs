@@ -17,6 +17,8 @@ pub enum Fault {
     NoRetransmission,
     /// A RESET of an earlier session is obeyed.
     StaleSession,
+    /// Every STATE is answered by one.
+    StateStorm,
     /// The slices of a fragmented message are put together in the wrong order.
     FragmentOrder,
     /// Sockets that wait for a link are not woken.
@@ -41,6 +43,8 @@ pub enum Fault {
     ConnectionsStay,
     /// Small messages that were consumed are not told to the sender.
     FlowControlLeak,
+    /// A sender ignores the window of its peer.
+    WindowIgnored,
     /// An undeliverable message vanishes instead of going back.
     ReturnLost,
     /// A socket with two matching bindings gets two copies of a multicast.

@@ -135,6 +135,8 @@ impl Cluster {
             let after = self.rng.below(1500);
             self.plan(self.now.plus_millis(after), Action::Fault(Fault::Start(node)));
         }
+        // Nothing excuses the loss of a first contact, so late copies of its setup must not harm it.
+        self.happen(Fault::Quality(faults::worst(&self.config)))?;
         self.step_until(self.now.plus_millis(2000))?;
         let end = self.started_at.plus_millis(self.config.duration_ms);
         while self.rounds == 0 || self.now < end {
@@ -247,6 +249,7 @@ impl Cluster {
             Action::Fault(fault) => self.happen(fault),
             Action::Act { node, incarnation } if is_current(self, node, incarnation) => self.act(node),
             Action::Read { node, incarnation, port } if is_current(self, node, incarnation) => {
+                self.wake_up(node, port);
                 self.read(node, port)?;
                 self.flush(node)
             }

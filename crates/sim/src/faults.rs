@@ -70,13 +70,15 @@ pub(crate) fn plan(rng: &mut Rng, config: &SimConfig, from: Time, to: Time) -> V
     plan
 }
 
+/// The worst network that a run may meet.
+pub(crate) fn worst(config: &SimConfig) -> [u64; 3] {
+    let all = [(FaultKind::Loss, 50_000), (FaultKind::Duplicate, 50_000), (FaultKind::Reorder, 100_000)];
+    all.map(|(kind, most)| if config.has(kind) { most } else { 0 })
+}
+
 fn draw_quality(rng: &mut Rng, config: &SimConfig) -> [u64; 3] {
     // Most rounds are mildly bad: very bad ones hide the paths where one loss meets much traffic.
-    let mut draw = |kind, most: u64| {
-        let level = [most / 100, most / 10, most / 10, most][rng.below(4) as usize];
-        if config.has(kind) { level } else { 0 }
-    };
-    [draw(FaultKind::Loss, 50_000), draw(FaultKind::Duplicate, 50_000), draw(FaultKind::Reorder, 100_000)]
+    worst(config).map(|most| [most / 100, most / 10, most / 10, most][rng.below(4) as usize])
 }
 
 fn draw_cut(rng: &mut Rng, nodes: usize) -> Vec<(usize, usize)> {

@@ -1,6 +1,6 @@
 //! One node of the cluster with the applications on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use utipc_core::{
     BearerConfig, BearerId, MediaAddr, NodeAddr, NodeId, Scope, ServiceRange, Stack, StackConfig, Time,
@@ -53,6 +53,8 @@ pub(crate) struct Running {
     pub(crate) bearers: Vec<BearerId>,
     pub(crate) deadline: Option<Time>,
     pub(crate) roles: BTreeMap<u32, Role>,
+    /// Sockets whose application reads nothing, whatever arrives.
+    pub(crate) asleep: BTreeSet<u32>,
     pub(crate) bound: Vec<Bound>,
     /// Its applications have started.
     pub(crate) started: bool,
@@ -107,7 +109,14 @@ impl Host {
         });
         let bearers = bearers.collect();
         let deadline = stack.deadline();
-        let (roles, bound) = (BTreeMap::new(), Vec::new());
-        self.running = Some(Running { stack, bearers, deadline, roles, bound, started: false });
+        self.running = Some(Running {
+            stack,
+            bearers,
+            deadline,
+            roles: BTreeMap::new(),
+            asleep: BTreeSet::new(),
+            bound: Vec::new(),
+            started: false,
+        });
     }
 }

@@ -31,7 +31,7 @@ impl Cluster {
             self.step_until(self.now.plus_millis(CALM_MS))?;
             self.read_everything()?;
             match self.at_rest() {
-                Ok(()) => break,
+                Ok(()) => break self.network_is_calm()?,
                 Err(violation) if self.now >= begin.plus_millis(LONGEST_QUIET_MS) => return Err(violation),
                 Err(_) => pause = 2000,
             }
@@ -50,7 +50,6 @@ impl Cluster {
         self.tables_agree()?;
         self.subscribers_know()?;
         self.nobody_waits()?;
-        self.network_is_calm()?;
         self.memory_is_bounded()
     }
 

@@ -16,6 +16,8 @@ use crate::subscribers::{WATCHED, wish};
 const SLOW_MS: u64 = 150;
 /// Longest time that an application sleeps.
 const ASLEEP_MS: u64 = 4000;
+/// Time that the reader of a connection sleeps while its peer pours: longer than the peer takes for all it has.
+const OVERSLEPT_MS: u64 = 500;
 /// Most that may wait unread on a connection, bytes: the window of 512 KiB and one message, with what the node needs
 /// to keep them.
 const MAX_UNREAD: u32 = 2 * (512 + 66) * 1024;
@@ -48,8 +50,31 @@ impl Cluster {
         self.read(node, port)
     }
 
+    /// The application at an end of a connection reads nothing for a while.
+    pub(crate) fn fall_asleep(&mut self, id: u64, end: usize) {
+        let connection = self.connections.get(id);
+        let (node, port, open) = (connection.nodes[end], connection.ports[end], connection.ends[end]);
+        let incarnation = self.hosts[node].incarnation;
+        if open == End::Open
+            && let Some(running) = self.running(node)
+        {
+            running.asleep.insert(port);
+            let at = self.now.plus_millis(OVERSLEPT_MS);
+            self.plan(at, Action::Read { node, incarnation, port });
+        }
+    }
+
+    pub(crate) fn wake_up(&mut self, node: usize, port: u32) {
+        if let Some(running) = self.running(node) {
+            running.asleep.remove(&port);
+        }
+    }
+
     fn has_news(&self, node: usize, port: u32) -> bool {
         let Some(running) = &self.hosts[node].running else { return false };
+        if running.asleep.contains(&port) {
+            return false;
+        }
         let Some(endpoint) = running.stack.endpoint(port) else { return running.roles.contains_key(&port) };
         let ready = endpoint.readiness();
         let connecting = match running.roles.get(&port) {

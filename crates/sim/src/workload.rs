@@ -26,6 +26,8 @@ const FLOOD: u64 = 300;
 const FLOOD_ONCE_IN: u64 = 60;
 /// Times that an application which has much to send goes on, and what it sends each time at most.
 const POUR: u32 = 40;
+/// The same if the reader sleeps meanwhile, so that only the window ends it.
+const LONG_POUR: u32 = 150;
 const POUR_PIECES: usize = 8;
 const POUR_PIECE: usize = 20_000;
 /// Connectionless sockets of one node.
@@ -396,9 +398,14 @@ impl Cluster {
 
     fn begin_pouring(&mut self, node: usize) {
         let ends = self.own_ends(node);
-        if let Some((port, ..)) = self.pick(&ends) {
+        if let Some((port, id, end)) = self.pick(&ends) {
+            let reader_sleeps = self.rng.below(2) == 0;
+            if reader_sleeps {
+                self.fall_asleep(id, 1 - end);
+            }
+            let left = if reader_sleeps { LONG_POUR } else { POUR };
             let incarnation = self.hosts[node].incarnation;
-            self.plan(self.now, Action::Pour { node, incarnation, port, left: POUR });
+            self.plan(self.now, Action::Pour { node, incarnation, port, left });
         }
     }
 

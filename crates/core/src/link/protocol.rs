@@ -161,7 +161,7 @@ impl Link {
         } else {
             0
         };
-        if gap != 0 || msg.probe() {
+        if gap != 0 || msg.probe() || planted::active(Fault::StateStorm) {
             self.send_state_with(StateNote { reply: msg.probe(), gap, ..StateNote::default() }, io);
         }
         self.stats.rx_nacks += u64::from(msg.seq_gap() != 0);

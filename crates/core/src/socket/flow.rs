@@ -61,7 +61,7 @@ impl Flow {
 
     /// True if nothing more may be sent; one message may overshoot.
     pub(super) fn is_congested(&self) -> bool {
-        self.unacked > self.send_window
+        !planted::active(Fault::WindowIgnored) && self.unacked > self.send_window
     }
 
     pub(super) const fn unacked(&self) -> u32 {
