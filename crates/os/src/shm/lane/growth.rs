@@ -14,7 +14,7 @@ impl<M: Memory> Writer<M> {
     /// Moves the lane to a ring of `class` (0 smallest to 3), for which the daemon has granted memory.
     ///
     /// # Errors
-    /// [`LaneError::NoRing`]: none free, or the reader is still [four](OLDER_MAX) rings behind.
+    /// [`LaneError::NoRing`]: none free, or the reader is still four rings behind.
     pub fn grow(&mut self, class: u8) -> Result<(), LaneError> {
         self.check()?;
         self.refresh()?;

@@ -39,7 +39,7 @@ impl<M: Memory> Writer<M> {
         Ok(std::mem::take(&mut self.owed))
     }
 
-    /// Asks to be told (by the bitmap of [`Outgoing::take_room`] and this side's doorbell) when there is room again,
+    /// Asks to be told (by the bitmap of [`Outgoing::take_room`](crate::shm::Outgoing::take_room) and this side's doorbell) when there is room again,
     /// and looks once more: try again after this, and sleep only if that fails too.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
         self.memory.store64(self.at + slot::WAITING, 1, Relaxed);
