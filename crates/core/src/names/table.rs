@@ -1,6 +1,5 @@
 //! The binding table. Spec: tipc.md §1.2 to §1.4.
 
-use core::sync::atomic::AtomicU64;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -149,7 +148,7 @@ impl NameTable {
     pub fn share(&mut self, mut memory: Box<dyn Memory>) -> Result<(), NoMemory> {
         let slots = self.ranges.capacity();
         let used = self.index.used(self.memory.areas());
-        let size = Size { turns: used.turns.max(slots), ..used };
+        let size = Size { turns: slots, ..used };
         if !Size::of(&memory.areas()).holds(size) {
             memory.grow(size, &mut |_, _| {})?;
         }
@@ -158,7 +157,7 @@ impl NameTable {
         Ok(())
     }
 
-    fn view(&self) -> View<'_, AtomicU64> {
+    fn view(&self) -> View<'_> {
         View::new(self.memory.areas())
     }
 

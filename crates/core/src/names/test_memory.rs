@@ -26,7 +26,7 @@ impl Segment {
         Areas { leaves, branches, records, turns }
     }
 
-    pub(super) fn view(&self) -> View<'_, AtomicU64> {
+    pub(super) fn view(&self) -> View<'_> {
         View::new(self.areas())
     }
 }

@@ -25,6 +25,7 @@ use crate::event::Event;
 use crate::limits::{CAPABILITIES, MAX_BEARERS};
 use crate::link::DownReason;
 use crate::monitor::{DEFAULT_THRESHOLD, Monitor};
+use crate::names::replica::{Memory, NoMemory};
 use crate::names::{Change, Distributor, NameReceiver, NameTable};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
@@ -240,6 +241,10 @@ impl Switch {
         self.ports.remove(&port);
         self.methods.remove(&port);
         self.forget(port);
+    }
+
+    pub(crate) fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {
+        self.table.share(memory)
     }
 
     pub(crate) fn table(&self) -> &NameTable {

@@ -4,30 +4,30 @@
 //! of key and third, the seconds, the ranks. A *branch* has up to `G * G - 1`: see [`Row`]. What a lookup reads comes
 //! first, and of each block it reads three lines.
 
-use super::layout::{Cell, Entry, MAX_LEVELS, Mark, Ref};
+use super::layout::{Access, Entry, MAX_LEVELS, Mark, Ref, WriteAccess, follow, load, store};
 
 /// Cells of a leaf.
-pub(super) const fn leaf_len<C: Cell>() -> usize {
-    10 * C::GROUP
+pub(super) const fn leaf_len<A: Access>() -> usize {
+    10 * A::GROUP
 }
 
 /// Cells of a branch.
-pub(super) const fn branch_len<C: Cell>() -> usize {
-    2 * C::GROUP + 7 * row::<C>()
+pub(super) const fn branch_len<A: Access>() -> usize {
+    2 * A::GROUP + 7 * row::<A>()
 }
 
 /// Entries of a leaf, at most.
-pub(super) const fn leaf_fanout<C: Cell>() -> usize {
-    2 * C::GROUP - 1
+pub(super) const fn leaf_fanout<A: Access>() -> usize {
+    2 * A::GROUP - 1
 }
 
 /// Entries of a branch, at most.
-pub(super) const fn branch_fanout<C: Cell>() -> usize {
-    row::<C>() - 1
+pub(super) const fn branch_fanout<A: Access>() -> usize {
+    row::<A>() - 1
 }
 
-const fn row<C: Cell>() -> usize {
-    C::GROUP * C::GROUP
+const fn row<A: Access>() -> usize {
+    A::GROUP * A::GROUP
 }
 
 /// Rows of a branch, each with a cell per entry.
@@ -46,38 +46,28 @@ enum Row {
 
 /// Part of a block that is full of numbers in ascending order: how many of them are below `least`.
 // All of them are looked at, with no branch on what they hold: cheaper than a mispredicted exit.
-fn below<C: Cell>(cells: &[C], least: u64) -> usize {
-    cells.iter().map(|cell| usize::from(cell.load() < least)).sum()
-}
-
-fn load<C: Cell>(cells: &[C], at: usize) -> u64 {
-    cells.get(at).map_or(0, C::load)
-}
-
-fn store<C: Cell>(cells: &[C], at: usize, value: u64) {
-    if let Some(cell) = cells.get(at) {
-        cell.store(value);
-    }
+fn below<A: Access>(cells: &[A::Cell], least: u64) -> usize {
+    cells.iter().map(|cell| usize::from(A::load(cell) < least)).sum()
 }
 
 /// A block of ranges.
-pub(super) struct Leaf<'a, C> {
-    cells: &'a [C],
+pub(super) struct Leaf<'a, A: Access> {
+    cells: &'a [A::Cell],
     /// Number of entries, and a mask of those with each mark.
     header: u64,
 }
 
-impl<'a, C: Cell> Leaf<'a, C> {
+impl<'a, A: Access> Leaf<'a, A> {
     /// Number 0 is where the state block is.
-    pub(super) fn cells(leaves: &'a [C], number: u32) -> Option<&'a [C]> {
-        let from = (number as usize).checked_mul(leaf_len::<C>()).filter(|from| *from != 0)?;
-        leaves.get(from..from.checked_add(leaf_len::<C>())?)
+    pub(super) fn cells(leaves: &'a [A::Cell], number: u32) -> Option<&'a [A::Cell]> {
+        let from = (number as usize).checked_mul(leaf_len::<A>()).filter(|from| *from != 0)?;
+        leaves.get(from..from.checked_add(leaf_len::<A>())?)
     }
 
-    pub(super) fn at(leaves: &'a [C], number: u32) -> Option<Self> {
+    pub(super) fn at(leaves: &'a [A::Cell], number: u32) -> Option<Self> {
         let cells = Self::cells(leaves, number)?;
-        let header = load(cells, 0);
-        (header as u8 as usize <= leaf_fanout::<C>()).then_some(Self { cells, header })
+        let header = load::<A>(cells, 0);
+        (header as u8 as usize <= leaf_fanout::<A>()).then_some(Self { cells, header })
     }
 
     pub(super) const fn count(&self) -> usize {
@@ -95,85 +85,87 @@ impl<'a, C: Cell> Leaf<'a, C> {
 
     /// Mask of the entries with this mark (with `None`: all) whose upper end is `query` or more.
     pub(super) fn reaching(&self, query: u64, mark: Option<Mark>) -> u32 {
-        let ends = self.cells.get(1..=leaf_fanout::<C>()).unwrap_or_default().iter().enumerate();
-        ends.fold(0, |mask, (index, end)| mask | u32::from(end.load() >= query) << index) & self.mask(mark)
+        let ends = self.cells.get(1..=leaf_fanout::<A>()).unwrap_or_default().iter().enumerate();
+        ends.fold(0, |mask, (index, end)| mask | u32::from(A::load(end) >= query) << index) & self.mask(mark)
     }
 
     /// Reads one cell of every line with pairs: those lines come while it is still being found out which is wanted.
     pub(super) fn touch_pairs(&self) {
         for line in 0..4 {
-            core::hint::black_box(load(self.cells, Self::pair(0) + line * C::GROUP));
+            core::hint::black_box(load::<A>(self.cells, Self::pair(0) + line * A::GROUP));
         }
     }
 
     // Beside each other, for a lookup reads both of one entry.
     const fn pair(index: usize) -> usize {
-        2 * C::GROUP + 2 * index
+        2 * A::GROUP + 2 * index
     }
 
     const fn second_at(index: usize) -> usize {
-        6 * C::GROUP + index
+        6 * A::GROUP + index
     }
 
     const fn rank_at(index: usize) -> usize {
-        8 * C::GROUP + index
+        8 * A::GROUP + index
     }
 
     pub(super) fn key(&self, index: usize) -> u64 {
-        load(self.cells, Self::pair(index))
+        load::<A>(self.cells, Self::pair(index))
     }
 
     pub(super) fn third(&self, index: usize) -> u64 {
-        load(self.cells, Self::pair(index) + 1)
+        load::<A>(self.cells, Self::pair(index) + 1)
     }
 
     pub(super) fn second(&self, index: usize) -> u64 {
-        load(self.cells, Self::second_at(index))
+        load::<A>(self.cells, Self::second_at(index))
     }
 
     fn entry(&self, index: usize) -> Entry {
         Entry {
             key: self.key(index),
-            rank: load(self.cells, Self::rank_at(index)),
-            end: load(self.cells, 1 + index),
+            rank: load::<A>(self.cells, Self::rank_at(index)),
+            end: load::<A>(self.cells, 1 + index),
             second: self.second(index),
             third: self.third(index),
             marks: Mark::ALL.iter().filter(|m| self.has(index, **m)).map(|m| m.bit()).sum(),
         }
     }
+}
 
-    pub(super) fn write(cells: &[C], entries: &[Entry]) {
+impl<A: WriteAccess> Leaf<'_, A> {
+    pub(super) fn write(cells: &[A::Cell], entries: &[Entry]) {
         let mut header = entries.len() as u64;
         for (index, entry) in entries.iter().enumerate() {
             for mark in Mark::ALL {
                 header |= u64::from(entry.marks & mark.bit() != 0) << (16 + 16 * mark as usize + index);
             }
-            store(cells, 1 + index, entry.end);
-            store(cells, Self::pair(index), entry.key);
-            store(cells, Self::pair(index) + 1, entry.third);
-            store(cells, Self::second_at(index), entry.second);
-            store(cells, Self::rank_at(index), entry.rank);
+            store::<A>(cells, 1 + index, entry.end);
+            store::<A>(cells, Self::pair(index), entry.key);
+            store::<A>(cells, Self::pair(index) + 1, entry.third);
+            store::<A>(cells, Self::second_at(index), entry.second);
+            store::<A>(cells, Self::rank_at(index), entry.rank);
         }
-        store(cells, 0, header);
+        store::<A>(cells, 0, header);
     }
 }
 
 /// A block of references to blocks of the level below.
-pub(super) struct Branch<'a, C> {
-    cells: &'a [C],
+pub(super) struct Branch<'a, A: Access> {
+    cells: &'a [A::Cell],
     count: usize,
 }
 
-impl<'a, C: Cell> Branch<'a, C> {
-    pub(super) fn cells(branches: &'a [C], number: u32) -> Option<&'a [C]> {
-        let from = (number as usize).checked_sub(1)?.checked_mul(branch_len::<C>())?;
-        branches.get(from..from.checked_add(branch_len::<C>())?)
+impl<'a, A: Access> Branch<'a, A> {
+    pub(super) fn cells(branches: &'a [A::Cell], number: u32) -> Option<&'a [A::Cell]> {
+        let from = (number as usize).checked_sub(1)?.checked_mul(branch_len::<A>())?;
+        branches.get(from..from.checked_add(branch_len::<A>())?)
     }
 
-    pub(super) fn at(branches: &'a [C], number: u32) -> Option<Self> {
+    pub(super) fn at(branches: &'a [A::Cell], number: u32) -> Option<Self> {
         let cells = Self::cells(branches, number)?;
-        let count = usize::try_from(load(cells, 0)).ok()?;
-        (count <= branch_fanout::<C>()).then_some(Self { cells, count })
+        let count = usize::try_from(load::<A>(cells, 0)).ok()?;
+        (count <= branch_fanout::<A>()).then_some(Self { cells, count })
     }
 
     pub(super) const fn count(&self) -> usize {
@@ -183,20 +175,20 @@ impl<'a, C: Cell> Branch<'a, C> {
     /// The first line has the number of entries and of each group of a row the last reach, the second line the same
     /// for local bindings.
     const fn line(local: bool) -> usize {
-        if local { C::GROUP } else { 0 }
+        if local { A::GROUP } else { 0 }
     }
 
     const fn at_row(row_number: Row, index: usize) -> usize {
-        2 * C::GROUP + row_number as usize * row::<C>() + index
+        2 * A::GROUP + row_number as usize * row::<A>() + index
     }
 
     /// The last cells of two rows, which no entry has: masks of the entries with a mark.
     const fn mask_at(mark: Mark) -> usize {
-        Self::at_row(if matches!(mark, Mark::Local) { Row::Third } else { Row::Key }, branch_fanout::<C>())
+        Self::at_row(if matches!(mark, Mark::Local) { Row::Third } else { Row::Key }, branch_fanout::<A>())
     }
 
     fn mask(&self, mark: Mark) -> u64 {
-        load(self.cells, Self::mask_at(mark))
+        load::<A>(self.cells, Self::mask_at(mark))
     }
 
     /// The first entry that reaches `query`; none if it is not below the number of entries.
@@ -206,10 +198,10 @@ impl<'a, C: Cell> Branch<'a, C> {
             return self.mask(Mark::Local).trailing_zeros() as usize;
         }
         let (line, row) = (Self::line(local), if local { Row::LocalReach } else { Row::Reach });
-        let group = self.cells.get(line + 1..line + C::GROUP).map_or(0, |last| below(last, query));
-        let from = Self::at_row(row, group * C::GROUP);
-        let inside = self.cells.get(from..from + C::GROUP).map_or(0, |group| below(group, query));
-        group * C::GROUP + inside
+        let group = self.cells.get(line + 1..line + A::GROUP).map_or(0, |last| below::<A>(last, query));
+        let from = Self::at_row(row, group * A::GROUP);
+        let inside = self.cells.get(from..from + A::GROUP).map_or(0, |group| below::<A>(group, query));
+        group * A::GROUP + inside
     }
 
     /// True if something below entry `index` has the mark (with `None`: exists), and reaches `query`; with a mark other
@@ -220,11 +212,7 @@ impl<'a, C: Cell> Branch<'a, C> {
     }
 
     fn load(&self, row: Row, index: usize) -> u64 {
-        load(self.cells, Self::at_row(row, index))
-    }
-
-    fn store(&self, row: Row, index: usize, value: u64) {
-        store(self.cells, Self::at_row(row, index), value);
+        load::<A>(self.cells, Self::at_row(row, index))
     }
 
     pub(super) fn key(&self, index: usize) -> u64 {
@@ -237,7 +225,7 @@ impl<'a, C: Cell> Branch<'a, C> {
 
     /// The block that an entry refers to; it may be read next.
     pub(super) fn child(&self, index: usize) -> Ref {
-        Ref(self.cells.get(Self::at_row(Row::Third, index)).map_or(0, C::follow))
+        Ref(follow::<A>(self.cells, Self::at_row(Row::Third, index)))
     }
 
     pub(super) fn entry(&self, index: usize) -> Entry {
@@ -251,8 +239,14 @@ impl<'a, C: Cell> Branch<'a, C> {
             marks: marks.iter().filter(|m| self.mask(**m) >> index & 1 != 0).map(|m| m.bit()).sum(),
         }
     }
+}
 
-    pub(super) fn write(cells: &'a [C], entries: &[Entry]) {
+impl<'a, A: WriteAccess> Branch<'a, A> {
+    fn store(&self, row: Row, index: usize, value: u64) {
+        store::<A>(self.cells, Self::at_row(row, index), value);
+    }
+
+    pub(super) fn write(cells: &'a [A::Cell], entries: &[Entry]) {
         let block = Self { cells, count: entries.len() };
         for (index, entry) in entries.iter().enumerate() {
             block.store(Row::Third, index, entry.third);
@@ -263,12 +257,12 @@ impl<'a, C: Cell> Branch<'a, C> {
         }
         for mark in [Mark::Local, Mark::Remote] {
             let bits = entries.iter().enumerate().map(|(i, e)| u64::from(e.marks & mark.bit() != 0) << i);
-            store(cells, Self::mask_at(mark), bits.sum());
+            store::<A>(cells, Self::mask_at(mark), bits.sum());
         }
         let local = |e: &Entry| if e.marks & Mark::Local.bit() == 0 { 0 } else { e.second };
         block.write_reach(false, entries.iter().map(|e| e.end));
         block.write_reach(true, entries.iter().map(local));
-        store(cells, 0, entries.len() as u64);
+        store::<A>(cells, 0, entries.len() as u64);
     }
 
     fn write_reach(&self, local: bool, ends: impl Iterator<Item = u64>) {
@@ -279,11 +273,11 @@ impl<'a, C: Cell> Branch<'a, C> {
             reach
         });
         let rest = core::iter::repeat(u64::MAX);
-        for (index, reach) in highest.chain(rest).take(self::row::<C>()).enumerate() {
+        for (index, reach) in highest.chain(rest).take(self::row::<A>()).enumerate() {
             self.store(row, index, reach);
-            let group = index / C::GROUP + 1;
-            if index % C::GROUP == C::GROUP - 1 && group < C::GROUP {
-                store(self.cells, line + group, reach);
+            let group = index / A::GROUP + 1;
+            if index % A::GROUP == A::GROUP - 1 && group < A::GROUP {
+                store::<A>(self.cells, line + group, reach);
             }
         }
     }
@@ -306,7 +300,7 @@ impl<'a, C: Cell> Branch<'a, C> {
         self.store(Row::End, index, new.end);
         for mark in [Mark::Local, Mark::Remote] {
             let set = u64::from(new.marks & mark.bit() != 0) << index;
-            store(self.cells, Self::mask_at(mark), self.mask(mark) | set);
+            store::<A>(self.cells, Self::mask_at(mark), self.mask(mark) | set);
         }
         if new.marks & Mark::Local.bit() != 0 {
             self.raise(true, index, new.second);
@@ -319,9 +313,9 @@ impl<'a, C: Cell> Branch<'a, C> {
         let (line, row) = (Self::line(local), if local { Row::LocalReach } else { Row::Reach });
         let reach = self.load(row, index).max(end);
         self.store(row, index, reach);
-        let group = index / C::GROUP + 1;
-        if index % C::GROUP == C::GROUP - 1 && group < C::GROUP {
-            store(self.cells, line + group, reach);
+        let group = index / A::GROUP + 1;
+        if index % A::GROUP == A::GROUP - 1 && group < A::GROUP {
+            store::<A>(self.cells, line + group, reach);
         }
     }
 }
@@ -337,14 +331,14 @@ pub(super) enum Replaced {
 }
 
 /// A block of either kind.
-pub(super) enum Block<'a, C> {
-    Leaf(Leaf<'a, C>),
-    Branch(Branch<'a, C>),
+pub(super) enum Block<'a, A: Access> {
+    Leaf(Leaf<'a, A>),
+    Branch(Branch<'a, A>),
 }
 
-impl<'a, C: Cell> Block<'a, C> {
+impl<'a, A: Access> Block<'a, A> {
     /// The block that a reference names, if there is one and it makes sense.
-    pub(super) fn at(leaves: &'a [C], branches: &'a [C], reference: Ref) -> Option<Self> {
+    pub(super) fn at(leaves: &'a [A::Cell], branches: &'a [A::Cell], reference: Ref) -> Option<Self> {
         match reference.level() {
             0 => Leaf::at(leaves, reference.number()).map(Self::Leaf),
             1..MAX_LEVELS => Branch::at(branches, reference.number()).map(Self::Branch),

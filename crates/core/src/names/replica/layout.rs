@@ -4,44 +4,82 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::addr::{Binding, NodeAddr, PortId, Scope};
 
-/// One cell of shared memory. The standard atomic is one; a model checker brings its own.
-pub trait Cell {
+/// How a reader gets at the cells of a table. [`Atomics`] is one way; memory that is mapped read-only and a model
+/// checker have others.
+pub trait Access {
     /// Cells in a cache line; gives blocks of the tree their size. 2 to 8.
-    const GROUP: usize;
-    /// Reads, in no order with other cells.
-    fn load(&self) -> u64;
-    /// Writes; whoever sees the value and passes [`Cell::fence`] sees all that was written before.
-    fn store(&self, value: u64);
+    const GROUP: usize = 8;
+    /// One cell of what the node alone writes.
+    type Cell;
+    /// One cell of what everybody writes.
+    type Turn;
+    /// Reads a cell, in no order with others.
+    fn load(cell: &Self::Cell) -> u64;
+    /// Reads a turn, in no order with other cells.
+    fn turn(turn: &Self::Turn) -> u64;
     /// Writes `new` if `seen` is still there; in no order with other cells.
-    fn exchange(&self, seen: u64, new: u64) -> bool;
+    fn exchange(turn: &Self::Turn, seen: u64, new: u64) -> bool;
     /// Reads after it see at least what was written before any value that was read before it.
-    fn fence();
-    /// Reads a reference; what it refers to may be read next.
-    fn follow(&self) -> u64 {
-        let reference = self.load();
-        Self::fence();
-        reference
+    fn fence() {
+        fence(Ordering::Acquire);
     }
 }
 
-impl Cell for AtomicU64 {
-    const GROUP: usize = 8;
+/// How the node writes them.
+pub trait WriteAccess: Access {
+    /// Writes a cell; whoever sees the value and passes [`Access::fence`] sees all that was written before.
+    fn store(cell: &Self::Cell, value: u64);
+    /// Writes a turn.
+    fn set_turn(turn: &Self::Turn, value: u64);
+}
 
-    // Relaxed, with fences for the order: the one kind of load that is promised to work on read-only memory.
-    fn load(&self) -> u64 {
-        AtomicU64::load(self, Ordering::Relaxed)
+/// Cells that are the standard atomics.
+#[derive(Clone, Copy, Debug)]
+pub enum Atomics {}
+
+impl Access for Atomics {
+    type Cell = AtomicU64;
+    type Turn = AtomicU64;
+
+    fn load(cell: &AtomicU64) -> u64 {
+        cell.load(Ordering::Relaxed)
     }
 
-    fn store(&self, value: u64) {
-        AtomicU64::store(self, value, Ordering::Release);
+    fn turn(turn: &AtomicU64) -> u64 {
+        turn.load(Ordering::Relaxed)
     }
 
-    fn exchange(&self, seen: u64, new: u64) -> bool {
-        self.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
+        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl WriteAccess for Atomics {
+    fn store(cell: &AtomicU64, value: u64) {
+        cell.store(value, Ordering::Release);
     }
 
-    fn fence() {
-        fence(Ordering::Acquire);
+    fn set_turn(turn: &AtomicU64, value: u64) {
+        turn.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Reads cell `at`; one that does not exist is 0.
+pub(super) fn load<A: Access>(cells: &[A::Cell], at: usize) -> u64 {
+    cells.get(at).map_or(0, A::load)
+}
+
+/// Reads a reference; what it refers to may be read next.
+pub(super) fn follow<A: Access>(cells: &[A::Cell], at: usize) -> u64 {
+    let reference = load::<A>(cells, at);
+    A::fence();
+    reference
+}
+
+/// Writes cell `at`, if it exists.
+pub(super) fn store<A: WriteAccess>(cells: &[A::Cell], at: usize, value: u64) {
+    if let Some(cell) = cells.get(at) {
+        A::store(cell, value);
     }
 }
 
@@ -233,56 +271,48 @@ impl Ring {
 }
 
 /// Cells of one binding.
-pub(super) struct Record<'a, C>(&'a [C]);
+pub(super) struct Record<'a, A: Access>(&'a [A::Cell]);
 
-impl<'a, C: Cell> Record<'a, C> {
+impl<'a, A: Access> Record<'a, A> {
     /// Record `number`; number 0 is none.
-    pub(super) fn at(records: &'a [C], number: u32) -> Option<Self> {
+    pub(super) fn at(records: &'a [A::Cell], number: u32) -> Option<Self> {
         let from = (number as usize).checked_mul(RECORD).filter(|from| *from != 0)?;
         records.get(from..from.checked_add(RECORD)?).map(Self)
     }
 
     pub(super) fn who(&self) -> Who {
-        Who(self.load(0))
+        Who(load::<A>(self.0, 0))
     }
 
     pub(super) fn tag(&self) -> Tag {
-        Tag(self.load(1))
+        Tag(load::<A>(self.0, 1))
     }
 
     /// The next one in both rings; may be read next.
     pub(super) fn next(&self) -> u64 {
-        self.0.get(2).map_or(0, C::follow)
+        follow::<A>(self.0, 2)
     }
 
     /// The one before in both rings, for the writer alone.
     pub(super) fn previous(&self) -> u64 {
-        self.load(3)
+        load::<A>(self.0, 3)
     }
+}
 
-    fn load(&self, at: usize) -> u64 {
-        self.0.get(at).map_or(0, C::load)
-    }
-
+impl<A: WriteAccess> Record<'_, A> {
     pub(super) fn set_who(&self, who: Who) {
-        self.store(0, who.0);
+        store::<A>(self.0, 0, who.0);
     }
 
     pub(super) fn set_tag(&self, tag: Tag) {
-        self.store(1, tag.0);
+        store::<A>(self.0, 1, tag.0);
     }
 
     pub(super) fn set_next(&self, next: u64) {
-        self.store(2, next);
+        store::<A>(self.0, 2, next);
     }
 
     pub(super) fn set_previous(&self, previous: u64) {
-        self.store(3, previous);
-    }
-
-    fn store(&self, at: usize, value: u64) {
-        if let Some(cell) = self.0.get(at) {
-            cell.store(value);
-        }
+        store::<A>(self.0, 3, previous);
     }
 }

@@ -6,54 +6,55 @@ use core::sync::atomic::AtomicU64;
 use thiserror::Error;
 
 use super::blocks::{branch_len, leaf_len};
-use super::layout::{Cell, GONE, RECORD, SUPERSEDED, VERSION};
+use super::layout::{Access, Atomics, GONE, RECORD, SUPERSEDED, VERSION, WriteAccess, store};
 
 /// The areas. Each may be larger than what is in use.
-#[derive(Debug)]
-pub struct Areas<'a, C = AtomicU64> {
+pub struct Areas<'a, A: Access = Atomics> {
     /// State and the leaves of the tree; written by the node alone.
-    pub leaves: &'a [C],
+    pub leaves: &'a [A::Cell],
     /// The rest of the tree; written by the node alone.
-    pub branches: &'a [C],
+    pub branches: &'a [A::Cell],
     /// Bindings; written by the node alone.
-    pub records: &'a [C],
+    pub records: &'a [A::Cell],
     /// One cell per range; written by everybody.
-    pub turns: &'a [C],
+    pub turns: &'a [A::Turn],
 }
 
-impl<C> Clone for Areas<'_, C> {
+impl<A: Access> Clone for Areas<'_, A> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<C> Copy for Areas<'_, C> {}
+impl<A: Access> Copy for Areas<'_, A> {}
 
-impl<C: Cell> Areas<'_, C> {
+impl<A: Access> Debug for Areas<'_, A> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Areas").field(&Size::of(self)).finish()
+    }
+}
+
+impl<A: WriteAccess> Areas<'_, A> {
     /// Tells readers that the table continues elsewhere; to be called when it is ready there.
     pub fn supersede(&self) {
-        self.end(SUPERSEDED);
+        store::<A>(self.leaves, VERSION, SUPERSEDED);
     }
 
     /// Tells readers that the node has ended.
     pub fn close(&self) {
-        self.end(GONE);
+        store::<A>(self.leaves, VERSION, GONE);
     }
+}
 
-    fn end(&self, mark: u64) {
-        if let Some(version) = self.leaves.get(VERSION) {
-            version.store(mark);
-        }
-    }
-
+impl<A: Access> Areas<'_, A> {
     /// All leaves have lower numbers.
     pub(super) fn leaf_count(&self) -> u32 {
-        count(self.leaves.len() / leaf_len::<C>())
+        count(self.leaves.len() / leaf_len::<A>())
     }
 
     /// All branches have lower numbers.
     pub(super) fn branch_count(&self) -> u32 {
-        count(self.branches.len() / branch_len::<C>() + 1)
+        count(self.branches.len() / branch_len::<A>() + 1)
     }
 
     /// All records have lower numbers.
@@ -82,7 +83,7 @@ pub struct Size {
 impl Size {
     /// Size of areas that exist.
     #[must_use]
-    pub const fn of<C>(areas: &Areas<'_, C>) -> Self {
+    pub const fn of<A: Access>(areas: &Areas<'_, A>) -> Self {
         Self {
             leaves: areas.leaves.len(),
             branches: areas.branches.len(),

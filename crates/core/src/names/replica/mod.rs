@@ -36,7 +36,7 @@ mod tree;
 mod view;
 mod writer;
 
-pub use layout::{Cell, GRACE};
+pub use layout::{Access, Atomics, GRACE, WriteAccess};
 pub use memory::{Areas, Memory, NoMemory, Size};
 pub use view::{View, ViewError};
 pub use writer::{Index, Place};

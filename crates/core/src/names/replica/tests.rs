@@ -27,33 +27,41 @@ fn withdraw(table: &mut NameTable, b: &Binding) {
     table.withdraw(b.range, b.port, b.key).unwrap();
 }
 
-/// A cell of which a cache line holds few, so that small tables have deep trees.
-#[derive(Debug, Default)]
-struct Tiny(AtomicU64);
+/// As if a cache line held few cells, so that small tables have deep trees.
+#[derive(Debug)]
+enum Tiny {}
 
-impl Cell for Tiny {
+impl Access for Tiny {
     const GROUP: usize = 3;
+    type Cell = AtomicU64;
+    type Turn = AtomicU64;
 
-    fn load(&self) -> u64 {
-        Cell::load(&self.0)
+    fn load(cell: &AtomicU64) -> u64 {
+        Atomics::load(cell)
     }
 
-    fn store(&self, value: u64) {
-        Cell::store(&self.0, value);
+    fn turn(turn: &AtomicU64) -> u64 {
+        Atomics::turn(turn)
     }
 
-    fn exchange(&self, seen: u64, new: u64) -> bool {
-        self.0.exchange(seen, new)
+    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
+        Atomics::exchange(turn, seen, new)
+    }
+}
+
+impl WriteAccess for Tiny {
+    fn store(cell: &AtomicU64, value: u64) {
+        Atomics::store(cell, value);
     }
 
-    fn fence() {
-        AtomicU64::fence();
+    fn set_turn(turn: &AtomicU64, value: u64) {
+        Atomics::set_turn(turn, value);
     }
 }
 
 /// Areas of tiny cells, and what the table keeps beside them.
 struct TinyTable {
-    cells: [Vec<Tiny>; 4],
+    cells: [Vec<AtomicU64>; 4],
     index: Index,
     places: Vec<(Place, Binding, u32)>,
     made: u32,
@@ -61,7 +69,7 @@ struct TinyTable {
 
 impl TinyTable {
     fn new() -> Self {
-        let cells = [4000, 20_000, 1000, 1000].map(|n| (0..n).map(|_| Tiny::default()).collect());
+        let cells = [4000, 20_000, 1000, 1000].map(|n| (0..n).map(|_| AtomicU64::default()).collect());
         Self { cells, index: Index::with_grace(8), places: Vec::new(), made: 0 }
     }
 
@@ -92,7 +100,7 @@ impl TinyTable {
     }
 }
 
-fn areas(cells: &[Vec<Tiny>; 4]) -> Areas<'_, Tiny> {
+fn areas(cells: &[Vec<AtomicU64>; 4]) -> Areas<'_, Tiny> {
     let [leaves, branches, records, turns] = cells;
     Areas { leaves, branches, records, turns }
 }
@@ -124,7 +132,7 @@ fn deep_trees_keep_the_order() {
                 };
                 table.unbind(at);
             }
-            deepest = deepest.max(Ref(table.cells[0][ROOT].load()).level());
+            deepest = deepest.max(Ref(table.cells[0][ROOT].load(Ordering::Relaxed)).level());
             for service in 6..11 {
                 let around = table.places.first().map_or(0, |(_, b, _)| b.range.lower);
                 let instance = around.saturating_add(rng.below(40) as u32).saturating_sub(20);
@@ -148,7 +156,7 @@ fn deep_trees_keep_the_order() {
         while !table.places.is_empty() {
             table.unbind(0);
         }
-        assert_eq!(table.cells[0][ROOT].load(), 0, "an empty tree has no blocks");
+        assert_eq!(table.cells[0][ROOT].load(Ordering::Relaxed), 0, "an empty tree has no blocks");
         assert!((2..MAX_LEVELS).contains(&deepest), "seed {seed}: {deepest} levels");
     }
 }
@@ -219,7 +227,7 @@ fn whoever_writes_nonsense_among_the_turns_changes_the_choice_alone() {
         let turns = segment.areas().turns;
         if let Some(cell) = turns.get(rng.below(turns.len().max(1) as u64) as usize) {
             let half = |rng: &mut Rng| [rng.below(60) as u32, rng.next_u32()][rng.below(2) as usize];
-            Cell::store(cell, u64::from(half(&mut rng)) << 32 | u64::from(half(&mut rng)));
+            Atomics::store(cell, u64::from(half(&mut rng)) << 32 | u64::from(half(&mut rng)));
         }
         if alive.len() < 40 && rng.below(2) == 0 {
             let node = if rng.below(2) == 0 { OWN } else { PEER };
@@ -272,7 +280,7 @@ fn any_words_are_survived() {
             let Some(cell) = area.get(rng.below(area.len().max(1) as u64) as usize) else { continue };
             let other = area[rng.below(area.len() as u64) as usize].load(Ordering::Relaxed);
             let word = [rng.next_u64(), rng.below(100), other, rng.below(3) << 32 | rng.below(300)];
-            Cell::store(cell, word[rng.below(4) as usize]);
+            Atomics::store(cell, word[rng.below(4) as usize]);
         }
         let view = segment.view();
         let mut ports = Vec::new();

@@ -1,7 +1,7 @@
 //! Changes of the tree, by copying what changes.
 
 use super::blocks::{Block, Branch, Leaf, Replaced, branch_fanout, branch_len, leaf_fanout, leaf_len};
-use super::layout::{Cell, Entry, Mark, ROOT, Ref};
+use super::layout::{Access, Entry, Mark, ROOT, Ref, WriteAccess, load, store};
 use super::memory::{Areas, Size};
 use super::slots::Slots;
 
@@ -18,14 +18,14 @@ impl Draft {
         Self { level, entries, appended: false }
     }
 
-    fn of<C: Cell>(level: u32, block: &Block<'_, C>) -> Self {
+    fn of<A: Access>(level: u32, block: &Block<'_, A>) -> Self {
         let mut entries = Vec::with_capacity(block.count() + 2);
         entries.extend(block.entries());
         Self::new(level, entries)
     }
 
-    fn fanout<C: Cell>(&self) -> usize {
-        if self.level == 0 { leaf_fanout::<C>() } else { branch_fanout::<C>() }
+    fn fanout<A: Access>(&self) -> usize {
+        if self.level == 0 { leaf_fanout::<A>() } else { branch_fanout::<A>() }
     }
 
     /// What the block above has to know of this one, if it is written as `block`.
@@ -46,8 +46,8 @@ impl Draft {
 }
 
 /// The areas at work, and the versions that the change lies between.
-pub(super) struct Change<'a, C> {
-    pub(super) areas: Areas<'a, C>,
+pub(super) struct Change<'a, A: Access> {
+    pub(super) areas: Areas<'a, A>,
     /// The newest version whose readers have all noticed that memory was used again.
     pub(super) settled: u64,
     /// The version that this change leads to.
@@ -67,36 +67,36 @@ pub(super) struct Tree {
 const LEAVES_PER_CHANGE: u32 = 2;
 
 /// Branches that one change may write: a split one on each level, and a new root.
-fn branches_per_change<C: Cell>(areas: &Areas<'_, C>) -> u32 {
+fn branches_per_change<A: Access>(areas: &Areas<'_, A>) -> u32 {
     2 * root(areas).level() + 1
 }
 
-fn root<C: Cell>(areas: &Areas<'_, C>) -> Ref {
-    Ref(areas.leaves.get(ROOT).map_or(0, C::load))
+fn root<A: Access>(areas: &Areas<'_, A>) -> Ref {
+    Ref(load::<A>(areas.leaves, ROOT))
 }
 
 impl Tree {
     /// True if memory that is free was free for long enough to write any change.
-    pub(super) fn can_change<C: Cell>(&self, areas: &Areas<'_, C>, settled: u64) -> bool {
+    pub(super) fn can_change<A: Access>(&self, areas: &Areas<'_, A>, settled: u64) -> bool {
         self.leaves.can_take(LEAVES_PER_CHANGE, settled, areas.leaf_count())
             && self.branches.can_take(branches_per_change(areas), settled, areas.branch_count())
     }
 
     /// True if a change that adds an entry leaves enough for changes that remove one.
-    pub(super) fn has_room<C: Cell>(&self, areas: &Areas<'_, C>) -> bool {
+    pub(super) fn has_room<A: Access>(&self, areas: &Areas<'_, A>) -> bool {
         self.missing(areas, 0) == (0, 0)
     }
 
     /// Makes `size` large enough for [`Tree::has_room`], with a reserve: without one, memory would be used again after
     /// every few changes, at the cost of readers.
-    pub(super) fn enlarge<C: Cell>(&self, areas: &Areas<'_, C>, size: &mut Size) {
+    pub(super) fn enlarge<A: Access>(&self, areas: &Areas<'_, A>, size: &mut Size) {
         let (leaves, branches) = self.missing(areas, 16);
-        size.leaves = size.leaves.max(leaf_len::<C>()) + leaves as usize * leaf_len::<C>();
-        size.branches += branches as usize * branch_len::<C>();
+        size.leaves = size.leaves.max(leaf_len::<A>()) + leaves as usize * leaf_len::<A>();
+        size.branches += branches as usize * branch_len::<A>();
     }
 
     /// Blocks of each kind that are missing, if one in `reserve` is to be free beyond what is necessary (0: none).
-    fn missing<C: Cell>(&self, areas: &Areas<'_, C>, reserve: u32) -> (u32, u32) {
+    fn missing<A: Access>(&self, areas: &Areas<'_, A>, reserve: u32) -> (u32, u32) {
         let lacking = |slots: &Slots, limit: u32, per_change: u32| {
             let wanted = 2 * per_change + limit.checked_div(reserve).unwrap_or(0);
             wanted.saturating_sub(slots.free(limit))
@@ -108,13 +108,13 @@ impl Tree {
     }
 
     /// Cells in use.
-    pub(super) const fn used<C: Cell>(&self) -> (usize, usize) {
+    pub(super) const fn used<A: Access>(&self) -> (usize, usize) {
         let branches = self.branches.high() as usize - 1;
-        (self.leaves.high() as usize * leaf_len::<C>(), branches * branch_len::<C>())
+        (self.leaves.high() as usize * leaf_len::<A>(), branches * branch_len::<A>())
     }
 
     /// Adds a leaf entry.
-    pub(super) fn insert<C: Cell>(&mut self, change: &Change<'_, C>, entry: Entry) {
+    pub(super) fn insert<A: WriteAccess>(&mut self, change: &Change<'_, A>, entry: Entry) {
         let mut draft = self.descend(change, entry.key, entry.rank).unwrap_or(Draft::new(0, Vec::new()));
         let at = draft.entries.partition_point(|e| (e.key, e.rank) < (entry.key, entry.rank));
         draft.appended = at == draft.entries.len();
@@ -123,9 +123,9 @@ impl Tree {
     }
 
     /// Replaces the leaf entry with this key and rank, or removes it.
-    pub(super) fn replace<C: Cell>(
+    pub(super) fn replace<A: WriteAccess>(
         &mut self,
-        change: &Change<'_, C>,
+        change: &Change<'_, A>,
         key: u64,
         rank: u64,
         entry: Option<Entry>,
@@ -137,7 +137,7 @@ impl Tree {
     }
 
     /// Goes down to the leaf where `key` and `rank` belong; `None` if the tree is empty.
-    fn descend<C: Cell>(&mut self, change: &Change<'_, C>, key: u64, rank: u64) -> Option<Draft> {
+    fn descend<A: Access>(&mut self, change: &Change<'_, A>, key: u64, rank: u64) -> Option<Draft> {
         self.path.clear();
         let mut at = root(&change.areas);
         loop {
@@ -162,7 +162,7 @@ impl Tree {
     }
 
     /// Puts a changed leaf in place of the one at the end of the path, and above it what follows from that.
-    fn commit<C: Cell>(&mut self, change: &Change<'_, C>, leaf: Draft) {
+    fn commit<A: WriteAccess>(&mut self, change: &Change<'_, A>, leaf: Draft) {
         let mut draft = leaf;
         loop {
             let old = self.path.pop().map(|(block, _)| block);
@@ -192,7 +192,7 @@ impl Tree {
     }
 
     /// Where the block of a parent's entry is said to begin. It may be too low, and so it seldom has to be changed.
-    fn begin<C: Cell>(&self, parent: &Branch<'_, C>, index: usize, first: (u64, u64)) -> (u64, u64) {
+    fn begin<A: Access>(&self, parent: &Branch<'_, A>, index: usize, first: (u64, u64)) -> (u64, u64) {
         let before = (parent.key(index), parent.rank(index));
         let leftmost = self.path.iter().all(|(_, index)| *index == 0);
         match before <= first {
@@ -204,7 +204,7 @@ impl Tree {
 
     /// Puts `new` into the branch at the end of the path, and what follows from it into those above, without copying
     /// them. Returns the first that must be copied, if any, and leaves it at the end of the path.
-    fn replace_in_place<C: Cell>(&mut self, change: &Change<'_, C>, new: Entry) -> Option<Draft> {
+    fn replace_in_place<A: WriteAccess>(&mut self, change: &Change<'_, A>, new: Entry) -> Option<Draft> {
         let mut new = new;
         loop {
             let (at, index) = self.path.last().copied()?;
@@ -227,7 +227,7 @@ impl Tree {
         }
     }
 
-    fn set_root<C: Cell>(&mut self, change: &Change<'_, C>, old: Option<Ref>, draft: Draft) {
+    fn set_root<A: WriteAccess>(&mut self, change: &Change<'_, A>, old: Option<Ref>, draft: Draft) {
         if let Some(old) = old {
             self.retire(change, old);
         }
@@ -242,14 +242,12 @@ impl Tree {
                 parts.first().map_or(Ref::NONE, |e| Ref(e.third))
             }
         };
-        if let Some(cell) = change.areas.leaves.get(ROOT) {
-            cell.store(root.0);
-        }
+        store::<A>(change.areas.leaves, ROOT, root.0);
     }
 
     /// Writes a block, or two if the entries do not fit into one; returns what the block above has to know of each.
-    fn write<C: Cell>(&mut self, change: &Change<'_, C>, mut draft: Draft) -> Vec<Entry> {
-        let fanout = draft.fanout::<C>();
+    fn write<A: WriteAccess>(&mut self, change: &Change<'_, A>, mut draft: Draft) -> Vec<Entry> {
+        let fanout = draft.fanout::<A>();
         let tail = (draft.entries.len() > fanout).then(|| {
             // Bindings made in ascending order leave full blocks behind.
             let cut = if draft.appended { fanout } else { draft.entries.len() / 2 };
@@ -261,44 +259,44 @@ impl Tree {
         written
     }
 
-    fn write_one<C: Cell>(&mut self, change: &Change<'_, C>, draft: &Draft) -> Option<Entry> {
+    fn write_one<A: WriteAccess>(&mut self, change: &Change<'_, A>, draft: &Draft) -> Option<Entry> {
         if draft.entries.is_empty() {
             return None;
         }
         let Areas { leaves, branches, .. } = change.areas;
         let number = if draft.level == 0 {
             let number = self.leaves.take(change.settled, change.areas.leaf_count())?;
-            Leaf::write(Leaf::cells(leaves, number)?, &draft.entries);
+            Leaf::<A>::write(Leaf::<A>::cells(leaves, number)?, &draft.entries);
             number
         } else {
             let number = self.branches.take(change.settled, change.areas.branch_count())?;
-            Branch::write(Branch::cells(branches, number)?, &draft.entries);
+            Branch::<A>::write(Branch::<A>::cells(branches, number)?, &draft.entries);
             number
         };
         draft.summary(Ref::new(draft.level, number))
     }
 
-    fn retire<C: Cell>(&mut self, change: &Change<'_, C>, block: Ref) {
+    fn retire<A: Access>(&mut self, change: &Change<'_, A>, block: Ref) {
         let slots = if block.level() == 0 { &mut self.leaves } else { &mut self.branches };
         slots.give_back(change.next, block.number());
     }
 }
 
-impl<'a, C: Cell> Change<'a, C> {
-    fn block(&self, at: Ref) -> Option<Block<'a, C>> {
+impl<'a, A: Access> Change<'a, A> {
+    fn block(&self, at: Ref) -> Option<Block<'a, A>> {
         Block::at(self.areas.leaves, self.areas.branches, at)
     }
 }
 
 /// Takes a sibling's entries into a block that has become small, so that removals do not leave many nearly empty ones
 /// behind. Returns the parent's entries that the block stands for now.
-fn join<C: Cell>(
-    change: &Change<'_, C>,
-    parent: &Branch<'_, C>,
+fn join<A: Access>(
+    change: &Change<'_, A>,
+    parent: &Branch<'_, A>,
     index: usize,
     draft: &mut Draft,
 ) -> (usize, usize) {
-    let few = draft.fanout::<C>() * 3 / 4;
+    let few = draft.fanout::<A>() * 3 / 4;
     let count = draft.entries.len();
     if count == 0 || count >= few {
         return (index, index + 1);

@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use super::blocks::{Block, Branch, Leaf};
 use super::layout::{
-    Cell, GONE, GRACE, Mark, Meta, OWN, ROOT, Record, Ref, Ring, SUPERSEDED, VERSION, Who, point, unpack,
+    Access, Atomics, GONE, GRACE, Mark, Meta, OWN, ROOT, Record, Ref, Ring, SUPERSEDED, VERSION, Who, follow,
+    point, unpack,
 };
 use super::memory::Areas;
 use crate::addr::{NodeAddr, Scope, ServiceAddr, ServiceRange};
@@ -83,21 +84,21 @@ struct Query {
 
 /// Answers lookups from the cells of a table.
 #[derive(Debug)]
-pub struct View<'a, C> {
-    areas: Areas<'a, C>,
+pub struct View<'a, A: Access = Atomics> {
+    areas: Areas<'a, A>,
     grace: u64,
 }
 
-impl<'a, C: Cell> View<'a, C> {
+impl<'a, A: Access> View<'a, A> {
     /// A view of a table, as it is at the time of each call.
     #[must_use]
-    pub const fn new(areas: Areas<'a, C>) -> Self {
+    pub const fn new(areas: Areas<'a, A>) -> Self {
         Self::with_grace(areas, GRACE)
     }
 
     /// The same for an [`Index`](super::Index) with another grace.
     #[must_use]
-    pub const fn with_grace(areas: Areas<'a, C>, grace: u64) -> Self {
+    pub const fn with_grace(areas: Areas<'a, A>, grace: u64) -> Self {
         Self { areas, grace }
     }
 
@@ -201,17 +202,17 @@ impl<'a, C: Cell> View<'a, C> {
     }
 
     fn state(&self, at: usize) -> u64 {
-        self.areas.leaves.get(at).map_or(SUPERSEDED, C::load)
+        self.areas.leaves.get(at).map_or(SUPERSEDED, A::load)
     }
 
     /// Repeats a reading until no memory can have been used again while it went on.
     fn settled<T>(&self, mut read: impl FnMut(Ref) -> Reading<T>) -> Result<T, ViewError> {
         for _ in 0..ATTEMPTS {
             let before = self.version()?;
-            C::fence();
-            let root = self.areas.leaves.get(ROOT).map_or(0, C::follow);
+            A::fence();
+            let root = follow::<A>(self.areas.leaves, ROOT);
             let result = read(Ref(root));
-            C::fence();
+            A::fence();
             if self.version()?.wrapping_sub(before) >= self.grace {
                 continue;
             }
@@ -248,7 +249,7 @@ impl<'a, C: Cell> View<'a, C> {
             }
             at = below(at, branch.child(index))?;
         }
-        let leaf = Leaf::at(self.areas.leaves, at.number()).ok_or(Torn::Nonsense)?;
+        let leaf = Leaf::<A>::at(self.areas.leaves, at.number()).ok_or(Torn::Nonsense)?;
         leaf.touch_pairs();
         let hits = leaf.reaching(query, local.then_some(Mark::Local));
         if hits == 0 {
@@ -258,16 +259,16 @@ impl<'a, C: Cell> View<'a, C> {
         Ok((leaf.key(index) <= query).then(|| Found::of(&leaf, index)))
     }
 
-    fn branch(&self, at: Ref) -> Reading<Branch<'a, C>> {
+    fn branch(&self, at: Ref) -> Reading<Branch<'a, A>> {
         Branch::at(self.areas.branches, at.number()).ok_or(Torn::Nonsense)
     }
 
-    fn record(&self, number: u32) -> Reading<Record<'a, C>> {
+    fn record(&self, number: u32) -> Reading<Record<'a, A>> {
         Record::at(self.areas.records, number).ok_or(Torn::Nonsense)
     }
 
     /// The record whose turn it is in a range with several.
-    fn head(&self, found: &Found, ring: Ring, turn: u64) -> Reading<(u32, Record<'a, C>)> {
+    fn head(&self, found: &Found, ring: Ring, turn: u64) -> Reading<(u32, Record<'a, A>)> {
         let slot = found.meta.slot();
         let fits = |number: u32| {
             let record = Record::at(self.areas.records, number)?;
@@ -283,11 +284,11 @@ impl<'a, C: Cell> View<'a, C> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let seen = turn.map_or(0, C::load);
+            let seen = turn.map_or(0, A::turn);
             let (_, record) = self.head(found, ring, seen)?;
             let who = record.who();
             let next = ring.with(seen, ring.half(record.next()));
-            if attempt == TURN_ATTEMPTS || turn.is_none_or(|cell| cell.exchange(seen, next)) {
+            if attempt == TURN_ATTEMPTS || turn.is_none_or(|turn| A::exchange(turn, seen, next)) {
                 return Ok(who);
             }
         }
@@ -327,7 +328,7 @@ impl<'a, C: Cell> View<'a, C> {
             return Ok(ControlFlow::Continue(()));
         }
         *budget = budget.checked_sub(1).ok_or(Torn::Nonsense)?;
-        match Block::at(self.areas.leaves, self.areas.branches, at).ok_or(Torn::Nonsense)? {
+        match Block::<A>::at(self.areas.leaves, self.areas.branches, at).ok_or(Torn::Nonsense)? {
             Block::Leaf(leaf) => {
                 let mut hits = leaf.reaching(query.from, query.mark);
                 while hits != 0 {
@@ -369,7 +370,7 @@ impl<'a, C: Cell> View<'a, C> {
         visit: &mut impl FnMut(Seen),
     ) -> Reading<()> {
         let slot = found.meta.slot();
-        let turn = self.areas.turns.get(slot as usize).map_or(0, C::load);
+        let turn = self.areas.turns.get(slot as usize).map_or(0, A::turn);
         let (start, first) = self.head(found, ring, turn)?;
         let (mut number, mut steps) = (start, 0_u32);
         loop {
@@ -399,7 +400,7 @@ fn below(above: Ref, child: Ref) -> Reading<Ref> {
 }
 
 impl Found {
-    fn of<C: Cell>(leaf: &Leaf<'_, C>, index: usize) -> Self {
+    fn of<A: Access>(leaf: &Leaf<'_, A>, index: usize) -> Self {
         Self {
             meta: Meta(leaf.second(index)),
             third: leaf.third(index),

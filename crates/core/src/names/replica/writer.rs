@@ -1,7 +1,7 @@
 //! The one writer of a table's cells.
 
 use super::layout::{
-    Cell, Entry, GRACE, Mark, Meta, OWN, RECORD, Record, Ring, Tag, VERSION, Who, pack, point,
+    Entry, GRACE, Mark, Meta, OWN, RECORD, Record, Ring, Tag, VERSION, Who, WriteAccess, pack, point, store,
 };
 use super::memory::{Areas, Size};
 use super::slots::Slots;
@@ -65,15 +65,13 @@ impl Index {
     }
 
     /// Sets the own address.
-    pub fn set_own<C: Cell>(&mut self, areas: Areas<'_, C>, own: NodeAddr, legacy: bool) {
-        if let Some(cell) = areas.leaves.get(OWN) {
-            cell.store(pack(own.0, legacy.into()));
-        }
+    pub fn set_own<A: WriteAccess>(&mut self, areas: Areas<'_, A>, own: NodeAddr, legacy: bool) {
+        store::<A>(areas.leaves, OWN, pack(own.0, legacy.into()));
     }
 
     /// Size with which the next call of [`Index::add`] cannot fail, nor any of [`Index::remove`]; `slot`: of its range.
     #[must_use]
-    pub fn needed<C: Cell>(&self, areas: Areas<'_, C>, slot: u32) -> Size {
+    pub fn needed<A: WriteAccess>(&self, areas: Areas<'_, A>, slot: u32) -> Size {
         let mut needed = Size::of(&areas);
         self.tree.enlarge(&areas, &mut needed);
         if self.records.free(areas.record_count()) == 0 {
@@ -85,28 +83,30 @@ impl Index {
 
     /// Cells that areas must have to hold all that is in use.
     #[must_use]
-    pub fn used<C: Cell>(&self, areas: Areas<'_, C>) -> Size {
-        let (leaves, branches) = self.tree.used::<C>();
+    pub fn used<A: WriteAccess>(&self, areas: Areas<'_, A>) -> Size {
+        let (leaves, branches) = self.tree.used::<A>();
         Size { leaves, branches, records: self.records.high() as usize * RECORD, turns: areas.turns.len() }
     }
 
     /// Copies all that is in use.
-    pub fn carry<C: Cell>(&self, from: Areas<'_, C>, to: Areas<'_, C>) {
+    pub fn carry<A: WriteAccess>(&self, from: Areas<'_, A>, to: Areas<'_, A>) {
         let used = self.used(from);
-        copy(from.records, to.records, used.records);
-        copy(from.branches, to.branches, used.branches);
-        copy(from.leaves, to.leaves, used.leaves);
+        copy::<A>(from.records, to.records, used.records);
+        copy::<A>(from.branches, to.branches, used.branches);
+        copy::<A>(from.leaves, to.leaves, used.leaves);
         // Areas that share their turns already have them.
         if !core::ptr::eq(from.turns, to.turns) {
-            copy(from.turns, to.turns, used.turns);
+            for (old, new) in from.turns.iter().zip(to.turns) {
+                A::set_turn(new, A::turn(old));
+            }
         }
     }
 
     /// Adds a binding to its range and returns its record, or `None` if there is no room ([`Index::needed`]).
     /// Spec: tipc.md §1.4.
-    pub fn add<C: Cell>(
+    pub fn add<A: WriteAccess>(
         &mut self,
-        areas: Areas<'_, C>,
+        areas: Areas<'_, A>,
         place: &mut Place,
         binding: &Binding,
         own: NodeAddr,
@@ -116,7 +116,7 @@ impl Index {
         }
         let change = self.begin(areas);
         let number = self.records.take(change.settled, areas.record_count())?;
-        let record = Record::at(areas.records, number)?;
+        let record = Record::<A>::at(areas.records, number)?;
         let who = Who::of(binding, own);
         let before = self.leaf(&change, place);
         let rings = if who.is_local() { &[Ring::All, Ring::Local][..] } else { &[Ring::All] };
@@ -136,9 +136,9 @@ impl Index {
     }
 
     /// Removes a binding from its range.
-    pub fn remove<C: Cell>(&mut self, areas: Areas<'_, C>, place: &mut Place, number: u32) {
+    pub fn remove<A: WriteAccess>(&mut self, areas: Areas<'_, A>, place: &mut Place, number: u32) {
         let change = self.begin(areas);
-        let Some(record) = Record::at(areas.records, number) else { return };
+        let Some(record) = Record::<A>::at(areas.records, number) else { return };
         let before = self.leaf(&change, place);
         link_out(areas, place, Ring::All, number);
         place.bindings -= 1;
@@ -153,7 +153,7 @@ impl Index {
         self.finish(&change);
     }
 
-    fn begin<'a, C: Cell>(&mut self, areas: Areas<'a, C>) -> Change<'a, C> {
+    fn begin<'a, A: WriteAccess>(&mut self, areas: Areas<'a, A>) -> Change<'a, A> {
         let blocks = self.tree.can_change(&areas, self.settled());
         let records = self.records.can_take(1, self.settled(), areas.record_count());
         if !(blocks && records) {
@@ -168,21 +168,19 @@ impl Index {
         self.version.saturating_sub(self.grace)
     }
 
-    fn finish<C: Cell>(&mut self, change: &Change<'_, C>) {
+    fn finish<A: WriteAccess>(&mut self, change: &Change<'_, A>) {
         self.version = change.next;
         self.publish(change.areas);
     }
 
-    fn publish<C: Cell>(&self, areas: Areas<'_, C>) {
-        if let Some(cell) = areas.leaves.get(VERSION) {
-            cell.store(self.version);
-        }
+    fn publish<A: WriteAccess>(&self, areas: Areas<'_, A>) {
+        store::<A>(areas.leaves, VERSION, self.version);
     }
 
     /// The leaf entry that a range has to have.
-    fn leaf<C: Cell>(&self, change: &Change<'_, C>, place: &Place) -> Option<Entry> {
+    fn leaf<A: WriteAccess>(&self, change: &Change<'_, A>, place: &Place) -> Option<Entry> {
         let first = place.anchor(Ring::All);
-        let record = Record::at(change.areas.records, first).filter(|_| !place.is_empty())?;
+        let record = Record::<A>::at(change.areas.records, first).filter(|_| !place.is_empty())?;
         let many = place.bindings > 1;
         let scope = if many { Scope::Cluster } else { record.tag().scope() };
         let mark = |set: bool, mark: Mark| if set { mark.bit() } else { 0 };
@@ -198,7 +196,7 @@ impl Index {
         })
     }
 
-    fn settle_leaf<C: Cell>(&mut self, change: &Change<'_, C>, place: &Place, before: Option<Entry>) {
+    fn settle_leaf<A: WriteAccess>(&mut self, change: &Change<'_, A>, place: &Place, before: Option<Entry>) {
         let after = self.leaf(change, place);
         let key = point(place.range.service, place.range.lower);
         match (before, after) {
@@ -209,9 +207,9 @@ impl Index {
     }
 }
 
-fn copy<C: Cell>(from: &[C], to: &[C], used: usize) {
+fn copy<A: WriteAccess>(from: &[A::Cell], to: &[A::Cell], used: usize) {
     for (old, new) in from.iter().zip(to).take(used) {
-        new.store(old.load());
+        A::store(new, A::load(old));
     }
 }
 
@@ -223,17 +221,17 @@ struct Spot {
 }
 
 impl Spot {
-    fn find<C: Cell>(areas: Areas<'_, C>, place: &Place, ring: Ring, number: u32) -> Self {
-        let turn = areas.turns.get(place.slot as usize).map_or(0, C::load);
+    fn find<A: WriteAccess>(areas: Areas<'_, A>, place: &Place, ring: Ring, number: u32) -> Self {
+        let turn = areas.turns.get(place.slot as usize).map_or(0, A::turn);
         let next = head(areas, place, ring, ring.half(turn));
-        match Record::at(areas.records, next) {
+        match Record::<A>::at(areas.records, next) {
             Some(record) => Self { ring, next, previous: ring.half(record.previous()) },
             None => Self { ring, next: number, previous: number },
         }
     }
 
     /// Makes the ring lead to the record, which leads back into the ring already, and gives it the turn.
-    fn link<C: Cell>(&self, areas: Areas<'_, C>, place: &mut Place, number: u32) {
+    fn link<A: WriteAccess>(&self, areas: Areas<'_, A>, place: &mut Place, number: u32) {
         set_previous(areas, self.ring, self.next, number);
         set_next(areas, self.ring, self.previous, number);
         if place.anchor(self.ring) == 0 {
@@ -241,14 +239,14 @@ impl Spot {
         }
         // Whoever takes a turn meanwhile only makes it a little less fair.
         if let Some(turn) = areas.turns.get(place.slot as usize) {
-            turn.store(self.ring.with(turn.load(), number));
+            A::set_turn(turn, self.ring.with(A::turn(turn), number));
         }
     }
 }
 
 /// Takes a record out of a ring; who stands on it still finds the way.
-fn link_out<C: Cell>(areas: Areas<'_, C>, place: &mut Place, ring: Ring, number: u32) {
-    let Some(record) = Record::at(areas.records, number) else { return };
+fn link_out<A: WriteAccess>(areas: Areas<'_, A>, place: &mut Place, ring: Ring, number: u32) {
+    let Some(record) = Record::<A>::at(areas.records, number) else { return };
     let (next, previous) = (ring.half(record.next()), ring.half(record.previous()));
     let rest = if next == number { 0 } else { next };
     if rest != 0 {
@@ -259,29 +257,29 @@ fn link_out<C: Cell>(areas: Areas<'_, C>, place: &mut Place, ring: Ring, number:
         place.anchors = ring.with(place.anchors, rest);
     }
     if let Some(turn) = areas.turns.get(place.slot as usize) {
-        let seen = turn.load();
+        let seen = A::turn(turn);
         if ring.half(seen) == number {
-            turn.exchange(seen, ring.with(seen, rest));
+            A::exchange(turn, seen, ring.with(seen, rest));
         }
     }
 }
 
 /// The record whose turn it is. Others may have written nonsense among the turns.
-fn head<C: Cell>(areas: Areas<'_, C>, place: &Place, ring: Ring, turn: u32) -> u32 {
-    let fits = Record::at(areas.records, turn).is_some_and(|record| {
+fn head<A: WriteAccess>(areas: Areas<'_, A>, place: &Place, ring: Ring, turn: u32) -> u32 {
+    let fits = Record::<A>::at(areas.records, turn).is_some_and(|record| {
         record.tag().is_of(place.slot) && (ring == Ring::All || record.who().is_local())
     });
     if fits { turn } else { place.anchor(ring) }
 }
 
-fn set_next<C: Cell>(areas: Areas<'_, C>, ring: Ring, number: u32, next: u32) {
-    if let Some(record) = Record::at(areas.records, number) {
+fn set_next<A: WriteAccess>(areas: Areas<'_, A>, ring: Ring, number: u32, next: u32) {
+    if let Some(record) = Record::<A>::at(areas.records, number) {
         record.set_next(ring.with(record.next(), next));
     }
 }
 
-fn set_previous<C: Cell>(areas: Areas<'_, C>, ring: Ring, number: u32, previous: u32) {
-    if let Some(record) = Record::at(areas.records, number) {
+fn set_previous<A: WriteAccess>(areas: Areas<'_, A>, ring: Ring, number: u32, previous: u32) {
+    if let Some(record) = Record::<A>::at(areas.records, number) {
         record.set_previous(ring.with(record.previous(), previous));
     }
 }
