@@ -97,7 +97,7 @@ impl Attachment {
         let nonsense = || Error::Nonsense(path.to_owned());
         let mut wire = Wire { input: vec![0; MAX_PACKET], ..Wire::default() };
         wire.out.extend_from_slice(&Greeting::OWN.to_bytes());
-        encode(&Hello { program: program(), takes_lanes: false }, &[], &mut wire.out);
+        encode(&Hello { program: program(), takes_lanes: true }, &[], &mut wire.out);
         if channel.send(&[IoSlice::new(&wire.out)], &[], true)? != Put::Sent {
             return Ok(None);
         }
@@ -243,6 +243,11 @@ impl Attachment {
         self.bell().seq() != self.heeded.load(Relaxed)
     }
 
+    /// The lane that a closed socket has written is over.
+    pub(crate) fn lane_is_over(&self, lane: LaneId) {
+        lock(&self.chores).push(Chore::LaneDone(lane));
+    }
+
     pub(crate) fn has_chores(&self) -> bool {
         !lock(&self.chores).is_empty()
     }
@@ -250,7 +255,9 @@ impl Attachment {
     /// Fetches what the daemon has to tell. The caller holds no half of a socket.
     #[cold]
     pub(crate) fn fetch_news(&self) -> Result<(), Error> {
-        for chore in std::mem::take(&mut *lock(&self.chores)) {
+        // Their lock is free again before the first is done: each is a command, and its reply may bring more.
+        let chores = std::mem::take(&mut *lock(&self.chores));
+        for chore in chores {
             match chore {
                 Chore::LaneDone(lane) => {
                     self.lane_done(lane, LaneEnd::Writer)?;
