@@ -270,6 +270,8 @@ impl Socket {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
         }
+        // Who polls from outside is told by the daemon, which must see every message for that.
+        self.attachment.host(&self.shared)?;
         let near =
             self.attachment.call(&Request::Descriptor { port: self.port() }, &[], |reply, extra| {
                 extra.fds.pop().filter(|_| reply == Reply::Done)

@@ -12,27 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{Connection, Scope, ServiceAddress, SocketKind};
 
 on_each_engine!(
+    a_poll_loop_sees_what_a_call_would_find,
+    a_polled_connection_shows_requests_congestion_and_the_end,
     many_threads_wait_on_one_node_and_each_gets_its_own,
     a_thread_that_waits_is_woken_by_a_sender_on_the_same_node,
     a_node_stays_alive_while_nobody_calls,
     sockets_that_only_send_do_not_starve_the_node,
     a_node_that_is_dropped_leaves_at_once,
 );
-
-/// Descriptors of a daemon's sockets are not there yet.
-mod polled {
-    use super::Engine;
-
-    #[test]
-    fn a_poll_loop_sees_what_a_call_would_find() {
-        super::a_poll_loop_sees_what_a_call_would_find(Engine::Embedded);
-    }
-
-    #[test]
-    fn a_polled_connection_shows_requests_congestion_and_the_end() {
-        super::a_polled_connection_shows_requests_congestion_and_the_end(Engine::Embedded);
-    }
-}
 
 const SERVICE: ServiceAddress = ServiceAddress::new(3000, 0);
 

@@ -230,3 +230,27 @@ fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
     });
     assert!(red.daemon_counters().requests < u64::from(SENDERS * MESSAGES), "messages went by the daemon");
 }
+
+#[test]
+fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
+    let (red, blue) = host();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    for number in 0..20_u8 {
+        client.send(&[number]).unwrap();
+    }
+    assert_eq!(server.receive().unwrap().data, [0]);
+    // Some of it is in the lane, and more follows.
+    let _descriptor = server.socket().descriptor().unwrap();
+    for number in 20..40_u8 {
+        client.send(&[number]).unwrap();
+    }
+    for number in 1..40_u8 {
+        assert_eq!(server.receive().unwrap().data, [number]);
+    }
+    for number in 0..40_u8 {
+        server.send(&[number]).unwrap();
+        assert_eq!(client.receive().unwrap().data, [number]);
+    }
+    drop(client);
+    assert_eq!(server.receive().unwrap_err().errno(), 104);
+}
