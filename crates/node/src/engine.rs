@@ -340,7 +340,7 @@ impl Engine {
         }
         if tracing::enabled!(tracing::Level::TRACE) {
             for frame in batch.frames() {
-                trace!(bearer = frame.bearer, "> {}", Dump(batch.frame(frame)));
+                trace!(bearer = frame.bearer, "> {}", Dump(&batch.frame(frame)));
             }
         }
         for (id, bearer) in &mut self.bearers {

@@ -26,7 +26,7 @@ impl Link {
             self.stats.rx_duplicates += 1;
             return;
         }
-        let released = self.transmit.release_to(packet.ack());
+        let released = self.transmit.release_to(packet.ack(), io.pool);
         match self.receive.accept(packet) {
             Arrival::InOrder => self.deliver(packet, io),
             Arrival::Deferred => self.report_early(io),
@@ -56,7 +56,7 @@ impl Link {
         let done = if carrier.view().user() == User::Tunnel {
             self.receive_tunnel(carrier.view(), io)
         } else {
-            self.unpacker.unpack(carrier, io.delivered)
+            self.unpacker.unpack(carrier, io.pool, io.delivered)
         };
         if done.is_err() {
             return self.fail_because(DownReason::Reassembly, io);

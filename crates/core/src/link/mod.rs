@@ -15,6 +15,7 @@ mod deliver;
 mod fragment;
 mod fsm;
 mod pace;
+mod packet;
 mod protocol;
 mod receive;
 mod send;
@@ -45,6 +46,7 @@ pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
     pace::Pace,
+    packet::Outgoing,
     receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},

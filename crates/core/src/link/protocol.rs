@@ -191,7 +191,7 @@ impl Link {
         let mut released = 0;
         let mut repeated = 0;
         for &(to, missing) in core::iter::once(&(ack, gap)).chain(blocks) {
-            released += self.transmit.release_range(from, to);
+            released += self.transmit.release_range(from, to, io.pool);
             from = to.wrapping_add(missing).wrapping_add(1);
             if missing == 0 {
                 continue;
@@ -202,9 +202,9 @@ impl Link {
             }
             for sent in self.transmit.range_mut(to.wrapping_add(1), to.wrapping_add(missing)) {
                 if sent.retransmit(now, RETRANSMIT_SPACING_MS) {
-                    sent.message.set_ack(link_ack);
-                    sent.message.set_bcast_ack(bcast_ack);
-                    io.frames.push(sent.message.bytes());
+                    sent.packet.edit().set_ack(link_ack);
+                    sent.packet.edit().set_bcast_ack(bcast_ack);
+                    sent.packet.push(&mut io.frames);
                     repeated += 1;
                 }
             }

@@ -29,6 +29,7 @@ use crate::names::replica::{Memory, NoMemory};
 use crate::names::{Change, Distributor, NameReceiver, NameTable};
 use crate::node::peer::Peer;
 use crate::outbox::{BearerId, FrameBatch};
+use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{Message, Method};
@@ -107,6 +108,8 @@ pub(crate) struct Switch {
     /// Changes of the binding table, for the topology server.
     pub(crate) changes: VecDeque<Change>,
     pub(crate) frames: FrameBatch,
+    pub(crate) pool: Pool,
+    trim_at: Time,
     /// A message was queued behind a link's window since somebody asked.
     pub(crate) backlogged: bool,
     pub(crate) events: VecDeque<Event>,
@@ -148,6 +151,8 @@ impl Switch {
             woken: VecDeque::new(),
             changes: VecDeque::new(),
             frames: FrameBatch::default(),
+            pool: Pool::default(),
+            trim_at: now,
             backlogged: false,
             events: VecDeque::new(),
             stats: SwitchStats::default(),

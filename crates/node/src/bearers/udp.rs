@@ -243,10 +243,7 @@ impl UdpBearer {
         sends.clear();
         let mut foreign = 0;
         let refused = runs::for_each(batch, id, self.mtu, self.socket.segmentation(), |run| {
-            let segment = run.segment();
-            let mut send = |to: SocketAddr| {
-                sends.push(Datagram { to: SockAddr::from(to), offset: run.offset, len: run.len, segment });
-            };
+            let mut send = |to: SocketAddr| sends.push(run.datagram(SockAddr::from(to)));
             match (&run.to, group) {
                 (Target::Unicast(MediaAddr::Udp(to)), _) => send(scoped(*to, index)),
                 (Target::Broadcast, Some((group, _))) => send(*group),
@@ -307,7 +304,7 @@ impl Bearer for UdpBearer {
             return;
         }
         let could_segment = self.socket.segmentation();
-        let report = self.socket.send(batch.bytes(), &self.sends);
+        let report = self.socket.send(&runs::Batch(batch), &self.sends);
         if could_segment && !self.socket.segmentation() {
             tracing::info!(bearer = %self.name, "the path takes no segmentation offload: sending frames singly");
         }

@@ -67,7 +67,7 @@ fn a_report_releases_and_repeats_exactly() {
     let missing = [5, 6, 7, 8, 9, 12, 16, 17, 18, 19];
     let frames = side.hear(Time::from_millis(5), state.bytes());
     assert_eq!(seqnos(&frames), missing);
-    let kept: Vec<u16> = side.link.transmit.iter().map(|s| s.message.seqno()).collect();
+    let kept: Vec<u16> = side.link.transmit.iter().map(|s| s.packet.view().seqno()).collect();
     assert_eq!(kept, [&missing[..], &(21..=30).collect::<Vec<_>>()].concat());
     state.set_seqno(2);
     assert!(side.hear(Time::from_millis(5), state.bytes()).is_empty(), "not twice within a millisecond");
