@@ -93,15 +93,26 @@ impl FrameBatch {
         }
     }
 
-    /// Appends a frame that only acknowledges, in the place of the last one if that did so for the same receiver.
-    fn push_ack(&mut self, bearer: BearerId, to: Target, frame: &[u8]) {
+    /// Appends a frame that only acknowledges, in the place of the last one if that did so for the same receiver: true
+    /// then.
+    fn push_ack(&mut self, bearer: BearerId, to: Target, frame: &[u8]) -> bool {
+        let mut replaces = false;
         if self.ends_with_ack
             && let Some(last) = self.frames.pop_if(|last| last.bearer == bearer && last.to == to)
         {
             self.arena.truncate(last.head.start as usize);
+            replaces = true;
         }
         self.push(bearer, to, frame);
         self.ends_with_ack = true;
+        replaces
+    }
+
+    /// True if there is one frame, and it only acknowledges: if more has arrived, the next one of its kind stands in for
+    /// it.
+    #[must_use]
+    pub fn only_acknowledges(&self) -> bool {
+        self.ends_with_ack && self.frames.len() == 1
     }
 
     /// The frames, oldest first.
@@ -173,9 +184,9 @@ impl<'a> FrameSink<'a> {
         self.batch.push_part(self.bearer, self.to, head, part);
     }
 
-    /// Sends a frame that only acknowledges: while the one before it waits to leave, it stands in for that.
-    pub(crate) fn push_ack(&mut self, frame: &[u8]) {
-        self.batch.push_ack(self.bearer, self.to, frame);
+    /// Sends a frame that only acknowledges: while the one before it waits to leave, it stands in for that. True if it does.
+    pub(crate) fn push_ack(&mut self, frame: &[u8]) -> bool {
+        self.batch.push_ack(self.bearer, self.to, frame)
     }
 }
 
@@ -198,8 +209,12 @@ mod tests {
         assert_eq!(frames, [&b"ack 16"[..], b"data", b"ack 32", b"other", b"bearer"]);
         assert_eq!(batch.arena.len(), frames.iter().map(|frame| frame.len()).sum::<usize>());
         batch.clear();
-        FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresh");
-        assert_eq!(batch.frames().len(), 1);
+        assert!(!batch.only_acknowledges());
+        assert!(!FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresh"));
+        assert!(FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresher"));
+        assert!(batch.frames().len() == 1 && batch.only_acknowledges());
+        batch.push(1, to(2), b"data");
+        assert!(!batch.only_acknowledges());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The timer of a link, and the properties that govern it. Spec: tipc.md §5.6.
 
+use super::deliver::ACK_THRESHOLD;
 use super::protocol::StateNote;
 use super::{DownReason, Link, LinkIo, Outgoing, State};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS};
@@ -66,6 +67,9 @@ impl Link {
             probe = true;
         }
         self.checkpoint = self.snd_nxt();
+        if self.unacked >= ACK_THRESHOLD {
+            self.most_unheard = 0; // the peer may wait for this: its window may be smaller than it was
+        }
         if due || probe {
             self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
         }

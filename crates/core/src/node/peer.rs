@@ -202,7 +202,7 @@ impl Peer {
     pub(crate) fn send_state(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, |link, io| {
             if link.is_up() {
-                link.send_state(io)
+                link.send_state(io);
             }
         });
     }
