@@ -136,6 +136,12 @@ impl Stack {
         self.switch.events.pop_front()
     }
 
+    /// True if [`Self::poll_ready`] has a socket to report.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next socket whose readiness may have changed. A call that was refused and changed nothing is no reason.
     pub fn poll_ready(&mut self) -> Option<u32> {
         let port = self.ready.pop_front()?;

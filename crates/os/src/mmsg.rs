@@ -41,6 +41,8 @@ pub struct Datagram {
     pub first: usize,
     /// How many, at least one; more than one only with segments.
     pub count: usize,
+    /// Bytes in all of them.
+    pub len: usize,
     /// Zero: one datagram. Else segmentation offload cuts the bytes into datagrams of this size: that of each frame but
     /// the last, which may be shorter.
     pub segment: u16,
@@ -52,12 +54,15 @@ impl Datagram {
         self.count as u64
     }
 
-    fn len(&self, frames: &impl Frames) -> usize {
-        (self.first..self.first + self.count).flat_map(|index| frames.pieces(index)).map(<[u8]>::len).sum()
-    }
-
     pub(crate) fn singles(&self) -> impl Iterator<Item = Datagram> + '_ {
-        (self.first..self.first + self.count).map(|first| Datagram { first, count: 1, segment: 0, ..*self })
+        let size = if self.segment == 0 { self.len } else { usize::from(self.segment) };
+        (0..self.count).map(move |index| Datagram {
+            to: self.to,
+            first: self.first + index,
+            count: 1,
+            len: size.min(self.len.saturating_sub(index * size)),
+            segment: 0,
+        })
     }
 }
 
@@ -81,10 +86,10 @@ pub struct SendReport {
 }
 
 impl SendReport {
-    fn sent(&mut self, frames: &impl Frames, datagrams: &[Datagram]) {
+    fn sent(&mut self, datagrams: &[Datagram]) {
         for datagram in datagrams {
             self.frames += datagram.frames();
-            self.bytes += datagram.len(frames) as u64;
+            self.bytes += datagram.len as u64;
             self.runs += u64::from(datagram.segment != 0);
         }
     }
@@ -108,7 +113,7 @@ pub fn send_all(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]
         let error = match send_some(fd, frames, rest) {
             Ok(count) => {
                 let (sent, unsent) = rest.split_at(count.min(rest.len()));
-                report.sent(frames, sent);
+                report.sent(sent);
                 rest = unsent;
                 continue;
             }
@@ -179,17 +184,17 @@ fn send_some(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]) -
         let header = unsafe { header.assume_init_mut() };
         header.msg_hdr.msg_iov = vectors.all[start..].as_mut_ptr().cast();
     }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if count == 1 {
+        // SAFETY: as below, for the first header; the kernel writes nothing.
+        let code = unsafe { libc::sendmsg(fd.as_raw_fd(), headers.as_ptr().cast(), flags) };
+        return if code < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
+    }
     // SAFETY: the first `count` headers were written above. Each points to vectors and, where it
     // has one, a control buffer of this function, and to bytes and an address that the borrowed
     // parameters keep alive until the call returns; the kernel writes only msg_len of the headers.
-    let code = unsafe {
-        libc::sendmmsg(
-            fd.as_raw_fd(),
-            headers.as_mut_ptr().cast(),
-            count as libc::c_uint,
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-        )
-    };
+    let code =
+        unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as libc::c_uint, flags) };
     usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
@@ -378,31 +383,47 @@ impl ReceiveRing {
     }
 }
 
-/// One `recvmmsg` into prepared headers.
+/// Reads into prepared headers; how many were filled.
 fn receive_some(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -> io::Result<usize> {
-    let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
     loop {
-        // SAFETY: every header points to buffers of the caller's ring, exclusively borrowed for
-        // longer than this call, with their true sizes.
-        let code = unsafe {
-            libc::recvmmsg(
-                fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
-                flags as _,
-                std::ptr::null_mut(),
-            )
+        let taken = match &mut *headers {
+            [only] => receive_one(fd, only, wait),
+            many => receive_many(fd, many, wait),
         };
-        if let Ok(count) = usize::try_from(code) {
-            return Ok(count);
-        }
-        let error = io::Error::last_os_error();
+        let Err(error) = taken else { return taken };
         match error.raw_os_error() {
             Some(libc::EINTR) if !wait => {}
             Some(libc::EAGAIN | libc::EINTR) => return Ok(0),
             _ => return Err(error),
         }
     }
+}
+
+/// One `recvmsg`, which is the lighter call for one datagram.
+fn receive_one(fd: BorrowedFd<'_>, header: &mut libc::mmsghdr, wait: bool) -> io::Result<usize> {
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: the header points to buffers of the caller's ring, exclusively borrowed for longer than
+    // this call, with their true sizes.
+    let code = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header.msg_hdr, flags) };
+    header.msg_len = u32::try_from(code).map_err(|_| io::Error::last_os_error())?;
+    Ok(1)
+}
+
+/// One `recvmmsg`.
+fn receive_many(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -> io::Result<usize> {
+    let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+    // SAFETY: every header points to buffers of the caller's ring, exclusively borrowed for
+    // longer than this call, with their true sizes.
+    let code = unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len() as libc::c_uint,
+            flags as _,
+            std::ptr::null_mut(),
+        )
+    };
+    usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
 /// The size of the datagrams that the kernel coalesced into this read, if it did.

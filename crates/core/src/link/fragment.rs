@@ -27,17 +27,20 @@ pub(crate) struct Fragments {
     from: usize,
     room: usize,
     number: u16,
-    level: Level,
-    own: NodeAddr,
-    dest: NodeAddr,
+    /// What all their headers have in common.
+    header: BareHeader,
 }
 
 impl Fragments {
     /// Cuts `inner` into packets of `pktmax` bytes (more than 40) from `own` to `dest` (none for broadcast).
     pub(crate) fn new(inner: Message, pktmax: usize, own: NodeAddr, dest: NodeAddr) -> Self {
         let room = pktmax.saturating_sub(INTERNAL_HEADER).max(1);
-        let level = Level::of(inner.view());
-        Self { message: Arc::new(inner), from: 0, room, number: 0, level, own, dest }
+        let mut header = BareHeader::new(User::Fragmenter, MIDDLE, room);
+        header.set_prev_node(own);
+        header.set_origin_node(own);
+        header.set_dest_node(dest);
+        header.set_carried_importance(Level::of(inner.view()).number());
+        Self { message: Arc::new(inner), from: 0, room, number: 0, header }
     }
 
     /// Fragments still to come.
@@ -63,12 +66,14 @@ impl Iterator for Fragments {
             (1, false) => FIRST,
             _ => MIDDLE,
         };
-        let mut packet = BareHeader::new(User::Fragmenter, kind, range.len());
-        packet.set_prev_node(self.own);
-        packet.set_origin_node(self.own);
-        packet.set_dest_node(self.dest);
+        let mut packet = self.header;
+        if kind != MIDDLE {
+            packet.set_kind(kind);
+        }
+        if range.len() != self.room {
+            packet.set_data_size(range.len());
+        }
         packet.set_fragment_number(self.number);
-        packet.set_carried_importance(self.level.number());
         Some(Outgoing::Fragment(packet, Part { message: Arc::clone(&self.message), range }))
     }
 }

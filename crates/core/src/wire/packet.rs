@@ -160,8 +160,13 @@ impl BareHeader {
     pub(crate) fn new(user: User, kind: u8, data: usize) -> Self {
         let mut header = Self([0; INTERNAL_HEADER]);
         header.start(user, kind, INTERNAL_HEADER);
-        header.set_bits(0, 0, 17, (INTERNAL_HEADER + data) as u32);
+        header.set_data_size(data);
         header
+    }
+
+    /// Says that the data takes `data` bytes.
+    pub(crate) fn set_data_size(&mut self, data: usize) {
+        self.set_bits(0, 0, 17, (INTERNAL_HEADER + data) as u32);
     }
 
     /// The message with what lies behind the header.

@@ -60,7 +60,7 @@ impl Run {
 
     /// The send of this run to one address.
     pub(crate) fn datagram(&self, to: SockAddr) -> Datagram {
-        Datagram { to, first: self.first, count: self.count, segment: self.segment() }
+        Datagram { to, first: self.first, count: self.count, len: self.len, segment: self.segment() }
     }
 }
 

@@ -8,13 +8,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send, socket_with,
-};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with};
 
 use super::{UdpOptions, UdpSocket, discover_path_mtu, grow_buffers};
 use crate::mmsg::{self, Datagram, Frames, ReceiveRing, SendReport};
@@ -24,6 +22,13 @@ use crate::{OsError, Result};
 /// The shortest wait in a read; the event loop is there for shorter ones, and for exact ones.
 pub const WAIT_MIN: Duration = Duration::from_millis(2);
 
+/// Where it leads; whoever holds the lock may lead it elsewhere for a moment.
+#[derive(Debug, Default)]
+struct Way {
+    is_bound: bool,
+    remote: Option<SocketAddr>,
+}
+
 /// A socket that is connected to one peer at a time; see the module's text.
 ///
 /// All calls take `&self`: one thread waits in [`Express::wait`] while another sends or wakes it.
@@ -31,7 +36,7 @@ pub const WAIT_MIN: Duration = Duration::from_millis(2);
 pub struct Express {
     fd: OwnedFd,
     local: SocketAddr,
-    remote: Mutex<Option<SocketAddr>>,
+    way: Mutex<Way>,
     /// The limit of a read in force, milliseconds; zero for none.
     limit_ms: AtomicU64,
     /// [`Express::wake`] was seen to work.
@@ -55,7 +60,7 @@ impl Express {
         Ok(Express {
             fd,
             local,
-            remote: Mutex::default(),
+            way: Mutex::default(),
             limit_ms: AtomicU64::new(0),
             can_wake: AtomicBool::new(false),
             segmentation,
@@ -68,28 +73,27 @@ impl Express {
     /// Where the system lets no two sockets share an address, or has no route: the first socket is still there.
     pub fn connect(&self, first: &UdpSocket, remote: SocketAddr) -> Result<()> {
         let failed = |errno: rustix::io::Errno| OsError::new("connect a second UDP socket to", remote, errno);
-        let mut current = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.is_none() {
+        let mut way = self.lock();
+        if !way.is_bound {
             // The address is shared for this moment alone: later programs find it taken.
             let share = |on| {
                 sockopt::set_socket_reuseport(first, on)
                     .and_then(|()| sockopt::set_socket_reuseport(&self.fd, on))
             };
             share(true).and_then(|()| bind(&self.fd, &self.local)).map_err(failed)?;
+            way.is_bound = true;
             share(false).map_err(failed)?;
+            // Whether it comes back shows when it is read, among the frames that may have been faster.
             self.knock();
-            // A frame that was faster is lost here; its link sends it again.
-            let empty = recv(&self.fd, &mut [0_u8; 1], RecvFlags::DONTWAIT);
-            self.can_wake.store(empty.is_ok_and(|(_, len)| len == 0), Ordering::Relaxed);
         }
         connect(&self.fd, &remote).map_err(failed)?;
-        *current = Some(remote);
+        way.remote = Some(remote);
         Ok(())
     }
 
-    /// The peer that it leads to.
-    pub fn remote(&self) -> Option<SocketAddr> {
-        *self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+    /// An empty datagram from the own address was read here: so [`Express::wake`] works.
+    pub fn heard_knock(&self) {
+        self.can_wake.store(true, Ordering::Relaxed);
     }
 
     /// Whether [`Express::wait`] may be used: only where somebody can end it.
@@ -117,8 +121,8 @@ impl Express {
 
     /// Ends the current wait, or else the next: by an empty datagram to itself, to which it leads for that moment.
     pub fn wake(&self) {
-        let remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peer) = *remote {
+        let way = self.lock();
+        if let Some(peer) = way.remote {
             self.knock();
             let _ = connect(&self.fd, &peer);
         }
@@ -135,7 +139,7 @@ impl Express {
     pub fn send(&self, frames: &impl Frames, datagrams: &[Datagram]) -> SendReport {
         let mut report = SendReport::default();
         // While another thread knocks, it leads elsewhere.
-        let _peer = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        let _way = self.lock();
         mmsg::send_all(self.fd.as_fd(), frames, datagrams, &mut report);
         if report.offload_refused {
             self.segmentation.store(false, Ordering::Relaxed);
@@ -146,6 +150,10 @@ impl Express {
     /// Whether runs may be sent as one, as [`UdpSocket::segmentation`].
     pub fn segmentation(&self) -> bool {
         self.segmentation.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Powers of two, so that the option is rarely set anew.

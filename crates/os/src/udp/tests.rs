@@ -48,7 +48,7 @@ fn a_run_arrives_as_separate_frames_with_and_without_offloads() {
         let arena: Vec<u8> = (0..1000_u32).map(|byte| byte as u8).collect();
         let to = SockAddr::from(rx.local_address());
         let segment = if tx.segmentation() { 300 } else { 0 };
-        let (frames, run) = (Equal(&arena, 300), Datagram { to, first: 0, count: 4, segment });
+        let (frames, run) = (Equal(&arena, 300), Datagram { to, first: 0, count: 4, len: 1000, segment });
         let singles: Vec<_> = run.singles().collect();
         let report = tx.send(&frames, if segment == 0 { &singles } else { std::slice::from_ref(&run) });
         assert_eq!((report.frames, report.bytes, report.dropped), (4, 1000, 0), "{report:?}");
@@ -65,7 +65,7 @@ fn a_refused_run_goes_out_singly_and_is_remembered() {
     // More segments than any kernel takes in one send.
     let arena = vec![7; 200];
     let to = SockAddr::from(rx.local_address());
-    let report = tx.send(&Equal(&arena, 1), &[Datagram { to, first: 0, count: 200, segment: 1 }]);
+    let report = tx.send(&Equal(&arena, 1), &[Datagram { to, first: 0, count: 200, len: 200, segment: 1 }]);
     assert_eq!((report.frames, report.dropped, report.offload_refused), (200, 0, true), "{report:?}");
     assert!(!tx.segmentation());
     assert_eq!(collect(&rx, &mut ReceiveRing::new(16, 2048), 200).len(), 200);
@@ -76,7 +76,7 @@ fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
     let (mut tx, rx) = (socket(true), socket(true));
     let to = SockAddr::from(rx.local_address());
     let arena = vec![1; 70_000];
-    let datagrams = [0, 1, 2, 9, 3].map(|first| Datagram { to, first, count: 1, segment: 0 });
+    let datagrams = [0, 1, 2, 9, 3].map(|first| Datagram { to, first, count: 1, len: 0, segment: 0 });
     let report = tx.send(&Sizes(&arena, &[10, 70_000, 20, 30]), &datagrams);
     assert_eq!((report.frames, report.dropped), (3, 2), "{report:?}");
     let sizes: Vec<_> = collect(&rx, &mut ReceiveRing::new(2, 2048), 3).iter().map(Vec::len).collect();
@@ -87,7 +87,7 @@ fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
 fn a_datagram_above_the_buffer_is_counted_not_delivered() {
     let (mut tx, rx) = (socket(false), socket(false));
     let to = SockAddr::from(rx.local_address());
-    tx.send(&Sizes(&[0; 200], &[200]), &[Datagram { to, first: 0, count: 1, segment: 0 }]);
+    tx.send(&Sizes(&[0; 200], &[200]), &[Datagram { to, first: 0, count: 1, len: 200, segment: 0 }]);
     wait(&rx);
     let got = rx.receive(&mut ReceiveRing::new(2, 100), &mut |_, _| panic!("truncated frame")).unwrap();
     assert_eq!(got, Received { reads: 0, truncated: 1, more: false });
@@ -114,10 +114,23 @@ fn a_taken_address_says_what_to_do() {
 fn express(first: &UdpSocket, peer: &UdpSocket) -> Express {
     let way = first.reserve_express(&UdpOptions::default()).unwrap();
     way.connect(first, peer.local_address()).unwrap();
+    assert!(!way.can_wait());
+    assert_eq!(knocks(&way, first), 1);
+    way.heard_knock();
     way
 }
 
-const ONE: Datagram = Datagram { to: SockAddr::NONE, first: 0, count: 1, segment: 0 };
+/// Empty datagrams of its own that wait on an express way.
+fn knocks(way: &Express, first: &UdpSocket) -> u32 {
+    let (mut ring, mut knocks) = (ReceiveRing::new(4, 100), 0);
+    way.wait(&mut ring, 4, Some(std::time::Duration::from_secs(10))).unwrap();
+    ring.deliver(&mut |from, bytes| {
+        knocks += u32::from(bytes.is_empty() && from.to_ip() == Some(first.local_address()));
+    });
+    knocks
+}
+
+const ONE: Datagram = Datagram { to: SockAddr::NONE, first: 0, count: 1, len: 10, segment: 0 };
 
 #[test]
 fn an_express_way_takes_what_its_peer_sends_and_leaves_the_rest() {
@@ -142,7 +155,6 @@ fn an_express_way_takes_what_its_peer_sends_and_leaves_the_rest() {
 fn a_wait_on_an_express_way_ends_by_a_knock_and_at_its_limit() {
     let (first, peer) = (socket(true), socket(true));
     let way = express(&first, &peer);
-    assert!(way.can_wait());
     let mut ring = ReceiveRing::new(1, 100);
     std::thread::scope(|scope| {
         scope.spawn(|| way.wake());
