@@ -186,10 +186,13 @@ impl Socket {
                 Letter::Over(lane) => {
                     let gone = sender.remove(lane);
                     self.attachment.lane_done(lane, LaneEnd::Writer)?;
-                    match gone {
-                        Some(gone) => gone.writer.retire(),
-                        // It was given back before.
-                        None => self.attachment.retire(lane),
+                    if let Some(gone) = gone {
+                        gone.writer.retire();
+                    }
+                }
+                Letter::Share => {
+                    for lane in sender.take_all() {
+                        lane.pair.keep(lane.id.slot, lane.writer);
                     }
                 }
                 Letter::Ready => {}

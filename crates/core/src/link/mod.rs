@@ -15,7 +15,6 @@ mod deliver;
 mod fragment;
 mod fsm;
 mod pace;
-mod packet;
 mod protocol;
 mod receive;
 mod send;
@@ -46,7 +45,6 @@ pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
     pace::Pace,
-    packet::Outgoing,
     receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},
@@ -77,10 +75,6 @@ pub struct Link {
     unpacker: Unpacker,
     /// Packets received in order since something was last sent.
     unacked: u16,
-    /// Packets that the peer has sent beyond the last acknowledgement that left, and the most there ever were: its window
-    /// is at least that large.
-    unheard: u16,
-    most_unheard: u16,
     /// Ticks without a sign of life.
     silence: u32,
     /// Acknowledgements in a row of packets that were never sent.
@@ -123,8 +117,6 @@ impl Link {
             receive: ReceiveQueue::new(first),
             unpacker: Unpacker::default(),
             unacked: 0,
-            unheard: 0,
-            most_unheard: 0,
             silence: 0,
             implausible: 0,
             setup_ticks: 0,
@@ -167,8 +159,6 @@ impl Link {
         self.receive = ReceiveQueue::new(first);
         self.unpacker = Unpacker::default();
         self.unacked = 0;
-        self.unheard = 0;
-        self.most_unheard = 0;
         self.silence = 0;
         self.implausible = 0;
         self.setup_ticks = 0;

@@ -91,11 +91,12 @@ impl Bearer for EthernetBearer {
                     return;
                 }
             };
-            sends.push(run.datagram(socket.address_of(mac)));
+            let to = socket.address_of(mac);
+            sends.push(Datagram { to, offset: run.offset, len: run.len, segment: 0 });
         });
         self.tally.counters.tx_refused += refused + foreign;
         if !sends.is_empty() {
-            let report = self.socket.send(&runs::Batch(batch), &self.sends);
+            let report = self.socket.send(batch.bytes(), &self.sends);
             self.tally.sent(&self.name, &report);
         }
     }
