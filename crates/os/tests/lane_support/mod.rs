@@ -5,14 +5,22 @@
 
 pub(crate) mod process;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use utipc_os::shm::{
-    Arena, Corrupt, Doorbell, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Record, Ring, Side, Writer,
+    Arena, Corrupt, Doorbell, Incoming, Kind, LaneError, Outgoing, Parked, Peek, Reader, Record, Ring, Side,
+    Writer,
 };
 
 /// Longest sleep: a wake-up that is lost for so long fails the test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sleeps until the doorbell is rung.
+fn sleep(parked: &Parked<'_>, seen: u32) {
+    let start = Instant::now();
+    parked.wait(seen, Some(PATIENCE));
+    assert!(start.elapsed() < PATIENCE, "a wake-up was lost, or the partner is gone");
+}
 
 /// splitmix64: the same numbers for the same seed.
 pub(crate) struct Random(pub u64);
@@ -107,10 +115,10 @@ impl Sender {
                 Err(LaneError::NeedsRing(class)) => match self.writer.grow(class) {
                     Ok(()) => {}
                     // The reader is rings behind: as if this one were full.
-                    Err(LaneError::NoRing) => self.wait_for_room(seen, 1 << 20)?,
+                    Err(LaneError::NoRing) => self.wait_for_room(seen, HEAD + len, Some(class))?,
                     Err(other) => return Err(other),
                 },
-                Err(LaneError::Full) => self.wait_for_room(seen, HEAD + len)?,
+                Err(LaneError::Full) => self.wait_for_room(seen, HEAD + len, None)?,
                 Err(other) => return Err(other),
             }
         }
@@ -125,16 +133,22 @@ impl Sender {
         }
     }
 
-    fn wait_for_room(&mut self, seen: u32, len: usize) -> Result<(), LaneError> {
+    /// Until the ring has room for `len` bytes, or the lane could move to one of `class`.
+    fn wait_for_room(&mut self, seen: u32, len: usize, class: Option<u8>) -> Result<(), LaneError> {
         let _ = self.writer.flush()?;
         self.writer.want_room()?;
-        if self.writer.has_room(len)? {
+        let found = match class.map(|class| self.writer.grow(class)) {
+            None => self.writer.has_room(len)?,
+            Some(Err(LaneError::NoRing)) => false,
+            Some(grown) => grown.map(|()| true)?,
+        };
+        if found {
             self.writer.ignore_room();
             return Ok(());
         }
         let parked = self.bell.park();
         if !self.outgoing.has_room() {
-            parked.wait(seen, Some(PATIENCE));
+            sleep(&parked, seen);
         }
         drop(parked);
         self.outgoing.take_room(|_| ());
@@ -260,7 +274,7 @@ pub(crate) fn receive_all(arena: &Arena, me: Side, receivers: &mut [Receiver]) -
         if ready.is_empty() && live > 0 {
             let parked = bell.park();
             if !incoming.has_ready() {
-                parked.wait(seen, Some(PATIENCE));
+                sleep(&parked, seen);
             }
         }
         incoming.take_ready(|slot| {
