@@ -157,7 +157,7 @@ pub(crate) const SUITES: &[Suite] = &[
     // Two networks and two bearers a node: synchronisation and failover.
     suite(
         "sim-links",
-        minutes(8),
+        minutes(5),
         Judge::Seeds,
         &[
             "cargo",
