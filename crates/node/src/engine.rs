@@ -36,16 +36,17 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// Chooses what was left open: a random seed, a random identity unless there is one or an address, and the address at
-    /// once where no bearer leads to anybody who could dispute it.
+    /// Chooses what was left open: the seed, random if none is given, a random identity unless there is one or an address,
+    /// and the address at once where no bearer leads to anybody who could dispute it. Call it with the bearers in place.
     ///
     /// # Errors
     /// The system gives no random bytes.
-    pub fn complete(&mut self) -> Result<(), OsError> {
+    pub fn complete(&mut self, seed: Option<u64>) -> Result<(), OsError> {
         let stack = &mut self.stack;
-        if stack.seed == 0 {
-            stack.seed = random::seed()?;
-        }
+        stack.seed = match seed {
+            Some(seed) => seed,
+            None => random::seed()?,
+        };
         if stack.identity.is_none() && stack.address.is_none() {
             stack.identity = Some(NodeId(random::identity()?));
         }

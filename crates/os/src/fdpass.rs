@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_send_buffer_size, socket_peercred};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
@@ -254,38 +254,43 @@ impl Channel {
     /// # Errors
     /// Not for a connected channel.
     pub fn peer(&self) -> Result<Peer> {
-        let peer = socket_peercred(&self.fd)
-            .map_err(|errno| OsError::new("ask who is behind", "a local connection", errno))?;
-        Ok(Peer {
-            pid: peer.pid.as_raw_nonzero().get().unsigned_abs(),
-            uid: peer.uid.as_raw(),
-            gid: peer.gid.as_raw(),
-        })
+        // Not by rustix, whose process numbers cannot be 0: a peer outside of this process's namespace has that number.
+        let peer = self
+            .option(libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })
+            .map_err(|cause| OsError::new("ask who is behind", "a local connection", cause))?;
+        Ok(Peer { pid: peer.pid.unsigned_abs(), uid: peer.uid, gid: peer.gid })
     }
 
     /// A descriptor of the process at the other side: it becomes readable when that process ends. `None` if the system
     /// cannot say (the process is outside of this namespace, or the kernel too old); then only the end of the channel
     /// tells.
     pub fn peer_process(&self) -> Option<OwnedFd> {
-        let mut raw: libc::c_int = -1;
-        let mut size = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: the kernel (6.5) writes one descriptor into `raw`, whose size it is told.
-        let code = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERPIDFD,
-                (&raw mut raw).cast(),
-                &raw mut size,
-            )
-        };
-        if code == 0 && raw >= 0 {
+        let raw: libc::c_int = self.option(libc::SO_PEERPIDFD, -1).unwrap_or(-1); // Linux 6.5
+        if raw >= 0 {
             // SAFETY: a fresh descriptor that nobody else owns.
             return Some(unsafe { OwnedFd::from_raw_fd(raw) });
         }
         let pid = i32::try_from(self.peer().ok()?.pid).ok()?;
         let pid = rustix::process::Pid::from_raw(pid)?;
         rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()
+    }
+
+    /// Asks the kernel for an option of the socket level; `before` is what a kernel that writes nothing leaves.
+    fn option<T: Copy>(&self, name: libc::c_int, before: T) -> io::Result<T> {
+        let mut value = before;
+        let mut size = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `size` bytes into `value`. Callers ask for integers and structures of integers
+        // alone, for which every bit pattern is a value.
+        let code = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                (&raw mut value).cast(),
+                &raw mut size,
+            )
+        };
+        if code == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Ends the connection in both directions, whoever else holds this end.

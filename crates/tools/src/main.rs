@@ -33,19 +33,16 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Command::Daemon(options) = &cli.command {
-        return finish(daemon::run(options)); // it has a log of its own
+    if !matches!(cli.command, Command::Daemon(_)) {
+        // The daemon has a log of its own, whose level may change.
+        let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     }
-    let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    finish(match cli.command {
+    let result = match cli.command {
         Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Daemon(options) => daemon::run(&options),
-    })
-}
-
-fn finish(result: anyhow::Result<()>) -> ExitCode {
+    };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

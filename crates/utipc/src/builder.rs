@@ -255,23 +255,10 @@ impl Builder {
     }
 
     fn into_config(mut self) -> Result<NodeConfig> {
-        let identity = match (self.identity, self.address) {
-            (None, None) => Some(NodeId(utipc_os::random::identity()?)),
-            (given, _) => given,
-        };
-        let seed = match self.seed {
-            Some(seed) => seed,
-            None => utipc_os::random::seed()?,
-        };
-        if self.bearers.is_empty() && self.address.is_none() {
-            // Nobody is there to dispute it.
-            self.address = identity.map(|id| id.trial_address());
-        }
         let stack = StackConfig {
-            identity,
+            identity: self.identity,
             address: self.address,
             cluster: self.cluster,
-            seed,
             ..StackConfig::default()
         };
         let mut bearers = Vec::new();
@@ -287,6 +274,8 @@ impl Builder {
             });
             bearers.push(Plan { bearer, tune });
         }
-        Ok(NodeConfig { stack, bearers, label: self.label })
+        let mut config = NodeConfig { stack, bearers, label: self.label };
+        config.complete(self.seed)?;
+        Ok(config)
     }
 }

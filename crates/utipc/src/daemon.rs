@@ -6,7 +6,7 @@
 //! use utipc::daemon::{Daemon, DaemonConfig};
 //! let socket = std::env::temp_dir().join(format!("utipc-doc-{}.sock", std::process::id()));
 //! let mut config = DaemonConfig { socket, ..DaemonConfig::default() };
-//! config.node.complete()?;
+//! config.node.complete(None)?;
 //! let daemon = Daemon::start(config)?;
 //! assert_eq!(daemon.counters().attached, 0);
 //! # Ok(())

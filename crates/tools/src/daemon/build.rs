@@ -48,7 +48,7 @@ pub(crate) fn start(mut config: DaemonConfig, file: &File) -> Result<Daemon> {
     for bearer in &file.bearer {
         config.node.bearers.push(plan(bearer, config.node.stack.cluster)?);
     }
-    config.node.complete()?;
+    config.node.complete(None)?;
     Ok(Daemon::start(config)?)
 }
 
