@@ -52,6 +52,8 @@ enum Chore {
     LaneDone(LaneId),
     /// The arena is not used any more.
     PairOver(PairId),
+    /// Another process holds the socket too.
+    Share(u32),
 }
 
 /// What the watching thread shares with the attachment.
@@ -97,7 +99,7 @@ impl Attachment {
         let nonsense = || Error::Nonsense(path.to_owned());
         let mut wire = Wire { input: vec![0; MAX_PACKET], ..Wire::default() };
         wire.out.extend_from_slice(&Greeting::OWN.to_bytes());
-        encode(&Hello { program: program(), takes_lanes: false }, &[], &mut wire.out);
+        encode(&Hello { program: program(), takes_lanes: true }, &[], &mut wire.out);
         if channel.send(&[IoSlice::new(&wire.out)], &[], true)? != Put::Sent {
             return Ok(None);
         }
@@ -243,6 +245,37 @@ impl Attachment {
         self.bell().seq() != self.heeded.load(Relaxed)
     }
 
+    /// A lane that this process has written is closed: its memory is free.
+    pub(crate) fn retire(&self, lane: LaneId) {
+        let pair = lock(&self.pairs).get(&(lane.pair, lane.writer)).cloned();
+        if let Some(pair) = pair {
+            pair.retire(lane.slot);
+        }
+    }
+
+    /// Gives the data path of a socket back: from now on everything of it goes by the node.
+    pub(crate) fn host(&self, socket: &Shared) -> Result<(), Error> {
+        let mut receiver = lock(&socket.receiver);
+        let mut sender = lock(&socket.sender);
+        socket.hosted.store(true, Relaxed);
+        let request = Request::MakeHosted { port: socket.port, partly: receiver.begun() };
+        let done = self.command(&request, &[]);
+        for lane in receiver.ids() {
+            drop(receiver.remove(lane));
+        }
+        receiver.node_is_ready();
+        for lane in sender.take_all() {
+            // Its memory is free when the reader has read to the end.
+            lane.pair.keep(lane.id.slot, lane.writer);
+        }
+        done
+    }
+
+    /// The lane that a closed socket has written is over.
+    pub(crate) fn lane_is_over(&self, lane: LaneId) {
+        lock(&self.chores).push(Chore::LaneDone(lane));
+    }
+
     pub(crate) fn has_chores(&self) -> bool {
         !lock(&self.chores).is_empty()
     }
@@ -250,13 +283,18 @@ impl Attachment {
     /// Fetches what the daemon has to tell. The caller holds no half of a socket.
     #[cold]
     pub(crate) fn fetch_news(&self) -> Result<(), Error> {
-        for chore in std::mem::take(&mut *lock(&self.chores)) {
+        // Their lock is free again before the first is done: each is a command, and its reply may bring more.
+        let chores = std::mem::take(&mut *lock(&self.chores));
+        for chore in chores {
             match chore {
                 Chore::LaneDone(lane) => {
                     self.lane_done(lane, LaneEnd::Writer)?;
-                    let pair = lock(&self.pairs).get(&(lane.pair, lane.writer)).cloned();
-                    if let Some(pair) = pair {
-                        pair.retire(lane.slot);
+                    self.retire(lane);
+                }
+                Chore::Share(port) => {
+                    let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
+                    if let Some(socket) = socket {
+                        self.host(&socket)?;
                     }
                 }
                 Chore::PairOver(pair) => lock(&self.pairs).retain(|(id, _), _| *id != pair),
@@ -278,7 +316,8 @@ impl Attachment {
             match *notice {
                 Notice::Address(node) => self.know_address(node),
                 Notice::PairOver(pair) => chores.push(Chore::PairOver(pair)),
-                Notice::Readiness { port } | Notice::Share { port } => {
+                Notice::Share { port } => chores.push(Chore::Share(port)),
+                Notice::Readiness { port } => {
                     self.deliver(port, *notice);
                 }
                 Notice::Lane { port, .. } if matches!(reply, Reply::Accepted { port: new, .. } if *new == port) =>

@@ -68,6 +68,10 @@ impl Node {
     pub fn open(&self, kind: SocketKind) -> Result<Socket, Error> {
         loop {
             let attachment = self.living()?;
+            if attachment.has_chores() {
+                // The daemon's death shows in what follows.
+                let _ = attachment.fetch_news();
+            }
             let opened = attachment.call(&Request::Open { kind }, &[], |reply, _| match reply {
                 Reply::Opened { port } => Some(port),
                 _ => None,

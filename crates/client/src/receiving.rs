@@ -149,6 +149,8 @@ impl Socket {
         for letter in self.shared.to_receiver.take() {
             match letter {
                 Letter::Ready => receiver.node_is_ready(),
+                // It came too late: the daemon reads it.
+                Letter::Lane { .. } if self.shared.hosted.load(Relaxed) => {}
                 Letter::Lane { other, lane } => {
                     let pair = self.attachment.pair(lane, LaneEnd::Reader)?;
                     match InLane::new(lane, pair, other) {
@@ -161,12 +163,6 @@ impl Socket {
                 }
                 // The reader finds the end by itself.
                 Letter::Over(_) => {}
-                Letter::Share => {
-                    for lane in receiver.ids() {
-                        drop(receiver.remove(lane));
-                    }
-                    receiver.node_is_ready();
-                }
             }
         }
         Ok(())

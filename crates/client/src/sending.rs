@@ -186,13 +186,10 @@ impl Socket {
                 Letter::Over(lane) => {
                     let gone = sender.remove(lane);
                     self.attachment.lane_done(lane, LaneEnd::Writer)?;
-                    if let Some(gone) = gone {
-                        gone.writer.retire();
-                    }
-                }
-                Letter::Share => {
-                    for lane in sender.take_all() {
-                        lane.pair.keep(lane.id.slot, lane.writer);
+                    match gone {
+                        Some(gone) => gone.writer.retire(),
+                        // It was given back before.
+                        None => self.attachment.retire(lane),
                     }
                 }
                 Letter::Ready => {}

@@ -31,8 +31,6 @@ pub(crate) enum Letter {
     Lane { other: u32, lane: LaneId },
     /// The lane's other end is gone.
     Over(LaneId),
-    /// Give every lane back.
-    Share,
 }
 
 /// Letters to one half of a socket. Each is about a lane, of which the daemon bounds the number, or says what one says
@@ -46,8 +44,7 @@ pub(crate) struct LetterBox {
 impl LetterBox {
     pub(crate) fn put(&self, letter: Letter) {
         let mut letters = lock(&self.letters);
-        let again = matches!(letter, Letter::Ready | Letter::Share)
-            && letters.iter().any(|l| core::mem::discriminant(l) == core::mem::discriminant(&letter));
+        let again = matches!(letter, Letter::Ready) && letters.iter().any(|l| matches!(l, Letter::Ready));
         if !again {
             letters.push(letter);
         }
@@ -98,6 +95,8 @@ pub(crate) struct Shared {
     returned: Mutex<Vec<(PortId, Returned)>>,
     /// The service by which this process has connected it.
     pub(crate) service: Mutex<Option<ServiceRange>>,
+    /// It takes lanes no more: all of its messages go by the node.
+    pub(crate) hosted: AtomicBool,
     /// It was made for a connection request: the node knows its importance and service.
     pub(crate) accepted: bool,
 }
@@ -118,6 +117,7 @@ impl Shared {
             waited: AtomicU8::new(0),
             returned: Mutex::default(),
             service: Mutex::default(),
+            hosted: AtomicBool::new(false),
             accepted,
         };
         shared.set_style(Style::new(kind));
@@ -131,10 +131,6 @@ impl Shared {
             Notice::Readiness { .. } => self.to_receiver.put(Letter::Ready),
             Notice::Lane { other, lane, end, .. } => of(end).put(Letter::Lane { other, lane }),
             Notice::LaneOver { lane, end, .. } => of(end).put(Letter::Over(lane)),
-            Notice::Share { .. } => {
-                self.to_receiver.put(Letter::Share);
-                self.to_sender.put(Letter::Share);
-            }
             _ => {}
         }
     }

@@ -16,7 +16,7 @@ use utipc_os::shm::{Mode, Spin};
 use crate::attachment::{Attachment, lock};
 use crate::descriptor::Descriptor;
 use crate::lanes::receive::Own;
-use crate::shared::{Half, Shared};
+use crate::shared::{Half, Letter, Shared};
 use crate::wait::Left;
 use crate::{Error, Wait};
 
@@ -270,6 +270,8 @@ impl Socket {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
         }
+        // Who polls from outside is told by the daemon, which must see every message for that.
+        self.attachment.host(&self.shared)?;
         let near =
             self.attachment.call(&Request::Descriptor { port: self.port() }, &[], |reply, extra| {
                 extra.fds.pop().filter(|_| reply == Reply::Done)
@@ -331,7 +333,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        for lane in lock(&self.shared.sender).take_all() {
+        let written = lock(&self.shared.sender).take_all();
+        for lane in written {
             // Its memory is free when the reader has read to the end.
             lane.pair.keep(lane.id.slot, lane.writer);
         }
@@ -340,8 +343,17 @@ impl Drop for Socket {
             drop(receiver.remove(lane));
         }
         drop(receiver);
+        // From now on the attachment answers the ends of lanes; what was told before is answered by it too.
         self.attachment.leave(self.port());
+        for letter in self.shared.to_sender.take() {
+            if let Letter::Over(lane) = letter {
+                self.attachment.lane_is_over(lane);
+            }
+        }
         // A daemon that is gone has closed it already.
         let _ = self.command(&Request::Close { port: self.port() });
+        if self.attachment.has_chores() {
+            let _ = self.attachment.fetch_news();
+        }
     }
 }

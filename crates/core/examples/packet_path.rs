@@ -43,7 +43,7 @@ fn exchange(now: Time, nodes: &mut [Stack; 2]) {
             for frame in batch.frames() {
                 moved = true;
                 if frame.to == Target::Broadcast || frame.to == Target::Unicast(media(1 - from as u8)) {
-                    nodes[1 - from].receive(now, frame.bearer, batch.frame(frame));
+                    nodes[1 - from].receive(now, frame.bearer, &batch.frame(frame));
                 }
             }
             batch.clear();

@@ -72,6 +72,16 @@ impl<T> Default for Arena<T> {
 }
 
 impl<T> Arena<T> {
+    /// All slots are below this.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot that the next value gets.
+    pub(crate) fn next(&self) -> Slot {
+        self.free.last().copied().unwrap_or(self.slots.len() as Slot)
+    }
+
     pub(crate) fn insert(&mut self, value: T) -> Slot {
         if let Some(slot) = self.free.pop()
             && let Some(place) = self.slots.get_mut(slot as usize)
@@ -89,10 +99,6 @@ impl<T> Arena<T> {
             self.free.push(slot);
         }
         value
-    }
-
-    pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
-        self.slots.get(slot as usize)?.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {

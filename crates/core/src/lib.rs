@@ -22,6 +22,7 @@ pub mod outbox;
 pub mod planted;
 #[cfg(not(feature = "planted-faults"))]
 mod planted;
+pub mod pool;
 pub mod rng;
 pub mod socket;
 pub mod stack;

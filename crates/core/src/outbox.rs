@@ -1,9 +1,12 @@
-//! Frames on their way to the bearers: one contiguous arena, so that a run of equal frames to one
-//! address can leave as a single segmented send without another copy (DESIGN D10, D11).
+//! Frames on their way to the bearers: small ones in one contiguous arena, the parts of large messages where they are,
+//! so that neither is copied again and a run of equal frames to one address can leave as a single segmented send
+//! (DESIGN D10, D11).
 
-use core::ops::Range;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 
-use crate::wire::MediaAddr;
+use crate::wire::{MediaAddr, Message};
 
 /// Index of a bearer on its node, 0 to 2.
 pub type BearerId = u8;
@@ -24,14 +27,45 @@ pub struct FrameRef {
     pub bearer: BearerId,
     /// Where to.
     pub to: Target,
-    /// Its bytes in [`FrameBatch::bytes`].
-    pub range: Range<usize>,
+    /// Its bytes in the arena.
+    head: Range<u32>,
+    /// What follows them: a part of one of the shared messages.
+    part: Range<u32>,
+    message: u32,
+}
+
+impl FrameRef {
+    /// Bytes in the frame.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.head.len() + self.part.len()
+    }
+
+    /// True if there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A part of a message that several packets share.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) message: Arc<Message>,
+    pub(crate) range: Range<u32>,
+}
+
+impl Part {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        slice(self.message.bytes(), &self.range)
+    }
 }
 
 /// Frames in the order in which they must leave.
 #[derive(Debug, Default)]
 pub struct FrameBatch {
-    bytes: Vec<u8>,
+    arena: Vec<u8>,
+    messages: Vec<Arc<Message>>,
     frames: Vec<FrameRef>,
     /// The last frame only acknowledges: a later one of its link stands in for it.
     ends_with_ack: bool,
@@ -40,39 +74,71 @@ pub struct FrameBatch {
 impl FrameBatch {
     /// Appends a frame.
     pub fn push(&mut self, bearer: BearerId, to: Target, frame: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(frame);
-        self.frames.push(FrameRef { bearer, to, range: start..self.bytes.len() });
+        let start = self.arena.len() as u32;
+        self.arena.extend_from_slice(frame);
+        let head = start..self.arena.len() as u32;
+        self.frames.push(FrameRef { bearer, to, head, part: 0..0, message: 0 });
         self.ends_with_ack = false;
     }
 
-    /// Appends a frame that only acknowledges, in the place of the last one if that did so for the same receiver.
-    fn push_ack(&mut self, bearer: BearerId, to: Target, frame: &[u8]) {
+    /// Appends a frame that consists of `head` and, without a copy, a part of a message.
+    pub(crate) fn push_part(&mut self, bearer: BearerId, to: Target, head: &[u8], part: &Part) {
+        if self.messages.last().is_none_or(|last| !Arc::ptr_eq(last, &part.message)) {
+            self.messages.push(Arc::clone(&part.message));
+        }
+        self.push(bearer, to, head);
+        if let Some(frame) = self.frames.last_mut() {
+            frame.message = (self.messages.len() - 1) as u32;
+            frame.part = part.range.clone();
+        }
+    }
+
+    /// Appends a frame that only acknowledges, in the place of the last one if that did so for the same receiver: true
+    /// then.
+    fn push_ack(&mut self, bearer: BearerId, to: Target, frame: &[u8]) -> bool {
+        let mut replaces = false;
         if self.ends_with_ack
             && let Some(last) = self.frames.pop_if(|last| last.bearer == bearer && last.to == to)
         {
-            self.bytes.truncate(last.range.start);
+            self.arena.truncate(last.head.start as usize);
+            replaces = true;
         }
         self.push(bearer, to, frame);
         self.ends_with_ack = true;
+        replaces
     }
 
-    /// The arena that the frames' ranges refer to.
+    /// True if there is one frame, and it only acknowledges: if more has arrived, the next one of its kind stands in for
+    /// it.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    pub fn only_acknowledges(&self) -> bool {
+        self.ends_with_ack && self.frames.len() == 1
     }
 
-    /// The frames, oldest first; frames that follow one another lie back to back in the arena.
+    /// The frames, oldest first.
     #[must_use]
     pub fn frames(&self) -> &[FrameRef] {
         &self.frames
     }
 
-    /// The bytes of one frame.
+    /// The bytes of one frame: two pieces, the second of which is mostly empty. First pieces of frames that follow one
+    /// another are neighbours in memory if nothing lies between.
     #[must_use]
-    pub fn frame(&self, frame: &FrameRef) -> &[u8] {
-        self.bytes.get(frame.range.clone()).unwrap_or_default()
+    pub fn pieces(&self, frame: &FrameRef) -> [&[u8]; 2] {
+        let part = match self.messages.get(frame.message as usize) {
+            Some(message) if !frame.part.is_empty() => slice(message.bytes(), &frame.part),
+            _ => &[],
+        };
+        [slice(&self.arena, &frame.head), part]
+    }
+
+    /// The bytes of one frame in one piece.
+    #[must_use]
+    pub fn frame(&self, frame: &FrameRef) -> Cow<'_, [u8]> {
+        match self.pieces(frame) {
+            [whole, []] => Cow::Borrowed(whole),
+            pieces => Cow::Owned(pieces.concat()),
+        }
     }
 
     /// True if there is nothing to send.
@@ -83,10 +149,15 @@ impl FrameBatch {
 
     /// Forgets all frames and keeps the memory.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.arena.clear();
+        self.messages.clear();
         self.frames.clear();
         self.ends_with_ack = false;
     }
+}
+
+fn slice<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
+    bytes.get(range.start as usize..range.end as usize).unwrap_or_default()
 }
 
 /// Where a link writes its frames: a batch, and the address that the node layer chose for them.
@@ -108,9 +179,14 @@ impl<'a> FrameSink<'a> {
         self.batch.push(self.bearer, self.to, frame);
     }
 
-    /// Sends a frame that only acknowledges: while the one before it waits to leave, it stands in for that.
-    pub(crate) fn push_ack(&mut self, frame: &[u8]) {
-        self.batch.push_ack(self.bearer, self.to, frame);
+    /// Sends a frame of a head and a part of a message.
+    pub(crate) fn push_part(&mut self, head: &[u8], part: &Part) {
+        self.batch.push_part(self.bearer, self.to, head, part);
+    }
+
+    /// Sends a frame that only acknowledges: while the one before it waits to leave, it stands in for that. True if it does.
+    pub(crate) fn push_ack(&mut self, frame: &[u8]) -> bool {
+        self.batch.push_ack(self.bearer, self.to, frame)
     }
 }
 
@@ -129,11 +205,31 @@ mod tests {
         sink.push_ack(b"ack 32");
         FrameSink::new(&mut batch, 0, to(2)).push_ack(b"other");
         FrameSink::new(&mut batch, 1, to(2)).push_ack(b"bearer");
-        let frames: Vec<&[u8]> = batch.frames().iter().map(|frame| batch.frame(frame)).collect();
+        let frames: Vec<_> = batch.frames().iter().map(|frame| batch.frame(frame)).collect();
         assert_eq!(frames, [&b"ack 16"[..], b"data", b"ack 32", b"other", b"bearer"]);
-        assert_eq!(batch.bytes().len(), frames.iter().map(|frame| frame.len()).sum::<usize>());
+        assert_eq!(batch.arena.len(), frames.iter().map(|frame| frame.len()).sum::<usize>());
         batch.clear();
-        FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresh");
-        assert_eq!(batch.frames().len(), 1);
+        assert!(!batch.only_acknowledges());
+        assert!(!FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresh"));
+        assert!(FrameSink::new(&mut batch, 1, to(2)).push_ack(b"fresher"));
+        assert!(batch.frames().len() == 1 && batch.only_acknowledges());
+        batch.push(1, to(2), b"data");
+        assert!(!batch.only_acknowledges());
+    }
+
+    #[test]
+    fn a_frame_with_a_part_of_a_message_is_both_in_order() {
+        let message = Arc::new(Message::build(crate::wire::User::Low, 0, 24, b"0123456789"));
+        let part = |range| Part { message: Arc::clone(&message), range };
+        let mut batch = FrameBatch::default();
+        let mut sink = FrameSink::new(&mut batch, 0, Target::Broadcast);
+        sink.push(b"before ");
+        sink.push_part(b"head ", &part(24..28));
+        sink.push_part(b"neck ", &part(28..34));
+        let frames: Vec<_> = batch.frames().iter().map(|frame| batch.frame(frame)).collect();
+        assert_eq!(frames, [&b"before "[..], b"head 0123", b"neck 456789"]);
+        assert_eq!(batch.frames().iter().map(FrameRef::len).collect::<Vec<_>>(), [7, 9, 11]);
+        assert_eq!(batch.messages.len(), 1, "one message is kept once");
+        assert_eq!(batch.pieces(&batch.frames()[1])[1].as_ptr(), message.bytes()[24..].as_ptr());
     }
 }

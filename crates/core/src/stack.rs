@@ -32,6 +32,7 @@ use crate::addr::{Binding, NodeAddr, NodeId, PortId, ServiceAddr};
 use crate::broadcast::MulticastPolicy;
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
+use crate::names::replica::{Memory, NoMemory};
 use crate::outbox::{BearerId, FrameBatch};
 use crate::socket::Endpoint;
 use crate::switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, Switch, SwitchStats};
@@ -135,6 +136,12 @@ impl Stack {
         self.switch.events.pop_front()
     }
 
+    /// True if [`Self::poll_ready`] has a socket to report.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The next socket whose readiness may have changed. A call that was refused and changed nothing is no reason.
     pub fn poll_ready(&mut self) -> Option<u32> {
         let port = self.ready.pop_front()?;
@@ -188,6 +195,15 @@ impl Stack {
     /// Port 0 leaves the choice to the other node. Spec: tipc.md §1.4.
     pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<PortId> {
         self.switch.resolve(to, domain).map(|found| PortId { port: found.port, node: found.node })
+    }
+
+    /// Moves what lookups read of the binding table to memory that other processes see; it must be new. From then on a
+    /// binding is there for all of them when [`Stack::bind`] returns.
+    ///
+    /// # Errors
+    /// [`NoMemory`]; nothing has changed then.
+    pub fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {
+        self.switch.share_names(memory)
     }
 
     /// Changes a property of the link with this name.

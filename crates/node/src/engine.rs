@@ -2,6 +2,7 @@
 //! Which thread turns it is the business of `run.rs`.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, OnceLock};
 use std::time::Duration;
@@ -11,18 +12,27 @@ use utipc_core::addr::NodeId;
 use utipc_core::config::{BearerConfig, StackConfig};
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_core::stack::Stack;
-use utipc_core::wire::Dump;
+use utipc_core::wire::{Dump, MediaAddr};
 use utipc_core::{BearerId, Time};
+use utipc_os::mmsg::ReceiveRing;
+use utipc_os::offload::gro;
 use utipc_os::pollable::{Level, Pollable};
 use utipc_os::reactor::{Event as Ready, Interest, Reactor};
+use utipc_os::udp::{Express, WAIT_MIN};
 use utipc_os::{OsError, clock, random};
 
-use crate::bearers::Bearer;
+use crate::bearers::{Bearer, BearerError};
 use crate::observe::{Counters, Observer};
 use crate::run::StartError;
 
 /// Descriptors of one bearer that are watched, at most.
 const MAX_FDS: usize = 8;
+
+/// So many waits in a row must have ended by frames of one express way before a thread waits there.
+const DIRECT_AFTER: u32 = 16;
+
+/// Most reads of one wait on an express way.
+const DIRECT_BATCH: usize = 16;
 
 /// What to start a node with.
 #[derive(Default)]
@@ -33,6 +43,8 @@ pub struct NodeConfig {
     pub bearers: Vec<Plan>,
     /// Name in logs and of the background thread; empty for none.
     pub label: String,
+    /// How long a waiting call asks the bearers again and again before it sleeps; none by default.
+    pub spin: Duration,
 }
 
 impl NodeConfig {
@@ -136,16 +148,52 @@ pub(crate) enum Driver {
     Supervisor,
 }
 
+/// What a calling thread waits with.
+pub(crate) struct Waiting {
+    pub(crate) reactor: Reactor,
+    /// Where it reads while it waits on an express way.
+    pub(crate) ring: ReceiveRing,
+    pub(crate) ready: Vec<Ready>,
+}
+
+/// Who must be woken for what somebody else has done.
+pub(crate) enum Sleeper {
+    /// Nobody waits for the wire.
+    Nobody,
+    /// A call on an express way.
+    Express(Arc<Express>),
+    /// A call in its event loop.
+    Caller,
+    /// The background thread.
+    Supervisor,
+}
+
+/// The express way of a bearer, by index.
+pub(crate) struct Way {
+    index: usize,
+    token: u64,
+    express: Arc<Express>,
+}
+
 pub(crate) struct Engine {
     pub(crate) stack: Stack,
     bearers: Vec<(BearerId, Box<dyn Bearer>)>,
+    ways: Vec<Way>,
+    /// The descriptor by which alone frames came lately, and how many waits long.
+    hot: (u64, u32),
+    /// The driver waits, or will in a moment, on an express way instead of its event loop.
+    pub(crate) direct: Option<usize>,
+    /// The supervisor waits for frames of all descriptors but the express ways.
+    pub(crate) others_watched: bool,
+    /// How long a waiting call asks again and again before it sleeps.
+    pub(crate) spin: Duration,
     sockets: HashMap<u32, Arc<Slot>>,
     /// Those who wait for something that is not a socket: a node, a link.
     pub(crate) observers: Arc<Slot>,
     pub(crate) observer: Observer,
     pub(crate) driver: Driver,
-    /// The event loop of calling threads; absent while one of them waits in it.
-    pub(crate) reactor: Option<Reactor>,
+    /// What calling threads wait with; absent while one of them does.
+    pub(crate) idle: Option<Waiting>,
     /// The slot of the call that drives.
     pub(crate) driving: Option<Arc<Slot>>,
     /// The driver waits in its event loop for what has come from another thread.
@@ -184,11 +232,20 @@ impl Engine {
         let mut engine = Self {
             stack: Stack::new(now, config.stack),
             bearers: Vec::new(),
+            ways: Vec::new(),
+            hot: (0, 0),
+            direct: None,
+            others_watched: false,
+            spin: config.spin,
             sockets: HashMap::new(),
             observers: Arc::default(),
             observer: Observer::new(label),
             driver: Driver::Nobody,
-            reactor: Some(Reactor::new()?),
+            idle: Some(Waiting {
+                reactor: Reactor::new()?,
+                ring: ReceiveRing::new(DIRECT_BATCH, gro::MAX_BYTES),
+                ready: Vec::new(),
+            }),
             driving: None,
             recall: false,
             waiting: Vec::new(),
@@ -216,18 +273,56 @@ impl Engine {
         (plan.tune)(&mut config);
         let id = self.stack.enable_bearer(now, config)?;
         self.observer.bearer_enabled(id, &bearer.description());
+        let index = self.bearers.len();
+        if let Some((fd, express)) = bearer.express().filter(|(fd, _)| *fd < MAX_FDS) {
+            self.ways.push(Way { index, token: token(index, fd), express });
+        }
         self.bearers.push((id, bearer));
         Ok(())
     }
 
-    /// Makes `reactor` watch every bearer.
-    pub(crate) fn watch(&self, reactor: &Reactor) -> Result<(), OsError> {
+    /// Makes `reactor` watch every bearer, with or without its express way.
+    pub(crate) fn watch(&self, reactor: &Reactor, express: bool) -> Result<(), OsError> {
         for (index, (_, bearer)) in self.bearers.iter().enumerate() {
             for (fd, descriptor) in bearer.fds().into_iter().take(MAX_FDS).enumerate() {
-                reactor.add(descriptor, token(index, fd), Interest::Read)?;
+                let token = token(index, fd);
+                if express || self.ways.iter().all(|way| way.token != token) {
+                    reactor.add(descriptor, token, Interest::Read)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// The express way to wait on for at most `pause`, if frames came by it alone lately.
+    pub(crate) fn way(&self, pause: Option<Duration>) -> Option<usize> {
+        if self.hot.1 < DIRECT_AFTER || pause.is_some_and(|pause| pause < WAIT_MIN) {
+            return None;
+        }
+        self.ways.iter().position(|way| way.token == self.hot.0 && way.express.can_wait())
+    }
+
+    /// An express way by itself.
+    pub(crate) fn express(&self, way: usize) -> Option<Arc<Express>> {
+        self.ways.get(way).map(|way| Arc::clone(&way.express))
+    }
+
+    /// Who waits for the wire now. It is about to be woken by somebody else than the wire, so the express way, where that is
+    /// dear, is not for it for a while.
+    pub(crate) fn sleeper(&mut self) -> Sleeper {
+        self.cool();
+        let express = self.direct.take().and_then(|way| self.express(way));
+        match (self.driver, express) {
+            (Driver::Nobody, _) => Sleeper::Nobody,
+            (Driver::Caller, Some(express)) => Sleeper::Express(express),
+            (Driver::Caller, None) => Sleeper::Caller,
+            (Driver::Supervisor, _) => Sleeper::Supervisor,
+        }
+    }
+
+    /// Frames come by other ways too, or something else ends waits: the event loop is the place to wait.
+    pub(crate) fn cool(&mut self) {
+        self.hot.1 = 0;
     }
 
     /// The slot of a socket; made at its first use.
@@ -251,6 +346,9 @@ impl Engine {
     /// True if the one who waits in an event loop must be woken: its socket is ready, or it would sleep beyond the next
     /// deadline.
     pub(crate) fn must_wake(&mut self) -> bool {
+        if self.armed == Time::ZERO && !self.recall {
+            return false;
+        }
         let due = self.stack.deadline().unwrap_or(Time::NEVER);
         let late = due < self.armed || std::mem::take(&mut self.recall);
         if late {
@@ -262,6 +360,11 @@ impl Engine {
     /// Takes frames from the bearers in `ready`.
     pub(crate) fn receive(&mut self, now: Time, ready: &[Ready]) {
         self.looked = now;
+        match ready {
+            [] => {}
+            [one] if one.token == self.hot.0 => self.hot.1 = self.hot.1.saturating_add(1),
+            [first, ..] => self.hot = (first.token, 0),
+        }
         let mut done = [false; utipc_core::limits::MAX_BEARERS];
         for event in ready {
             let index = event.token as usize / MAX_FDS;
@@ -279,20 +382,54 @@ impl Engine {
         }
     }
 
+    /// The same for a caller that looks again and again.
+    pub(crate) fn glance_all(&mut self, now: Time) {
+        self.looked = now;
+        for index in 0..self.bearers.len() {
+            self.take(now, index, |bearer, sink| bearer.glance(sink).map(|_| ()));
+        }
+    }
+
+    /// The same, of all but the express ways, while a driver waits on one.
+    pub(crate) fn receive_others(&mut self, now: Time) {
+        for index in 0..self.bearers.len() {
+            self.take(now, index, |bearer, sink| bearer.receive_others(sink).map(|_| ()));
+        }
+    }
+
+    /// Takes what was read from an express way.
+    pub(crate) fn receive_express(&mut self, now: Time, way: usize, read: io::Result<&ReceiveRing>) {
+        self.looked = now;
+        let Some(index) = self.ways.get(way).map(|way| way.index) else { return };
+        self.take(now, index, |bearer, sink| bearer.receive_express(read, sink));
+    }
+
     fn receive_from(&mut self, now: Time, index: usize) {
+        self.take(now, index, |bearer, sink| bearer.receive(sink).map(|_| ()));
+    }
+
+    fn take(
+        &mut self,
+        now: Time,
+        index: usize,
+        from: impl FnOnce(&mut dyn Bearer, &mut dyn FnMut(MediaAddr, &[u8])) -> Result<(), BearerError>,
+    ) {
         let Some((id, bearer)) = self.bearers.get_mut(index) else { return };
         let (stack, id) = (&mut self.stack, *id);
         let mut sink = |from, frame: &[u8]| {
             trace!(bearer = id, "{from} > {}", Dump(frame));
             stack.receive(now, id, frame);
         };
-        match bearer.receive(&mut sink) {
-            Ok(_) => {}
-            Err(error) => self.observer.bearer_failed(bearer.name(), &error),
+        if let Err(error) = from(bearer.as_mut(), &mut sink) {
+            self.observer.bearer_failed(bearer.name(), &error);
         }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        // Whoever brings a deadline forward while somebody waits for it resets this one.
+        if now < self.armed {
+            return;
+        }
         if self.stack.deadline().is_some_and(|due| due <= now) {
             self.stack.handle_timeout(now);
         }
@@ -341,7 +478,7 @@ impl Engine {
         }
         if tracing::enabled!(tracing::Level::TRACE) {
             for frame in batch.frames() {
-                trace!(bearer = frame.bearer, "> {}", Dump(batch.frame(frame)));
+                trace!(bearer = frame.bearer, "> {}", Dump(&batch.frame(frame)));
             }
         }
         for (id, bearer) in &mut self.bearers {

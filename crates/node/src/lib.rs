@@ -11,12 +11,14 @@
 //! | What becomes a log line or a counter? | `observe.rs` |
 //! | How does a frame reach the medium? | `bearers/` |
 //! | How do other processes use this node? | `daemon/` |
+//! | How do they look something up without asking? | `table.rs` |
 
 pub mod bearers;
 pub mod daemon;
 mod engine;
 mod observe;
 pub mod run;
+pub mod table;
 
 pub use engine::{NodeConfig, Plan, Slot, Want};
 pub use observe::{Counters, DropCounters};

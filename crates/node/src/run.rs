@@ -10,8 +10,12 @@
 //!
 //! A caller takes over from the supervisor without waking it: both have an event loop of their own on the same
 //! descriptors, and a supervisor that wakes up to find itself replaced goes back to rule 4.
+//!
+//! While frames come from one peer alone, a driver waits on the *express way* of the bearer instead: it sleeps in the
+//! system call that reads the next frame. Meanwhile the supervisor watches all other descriptors.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,9 +24,10 @@ use utipc_core::stack::Stack;
 use utipc_os::OsError;
 use utipc_os::pollable::Pollable;
 use utipc_os::reactor::{Reactor, Waker};
+use utipc_os::udp::Express;
 
 use crate::bearers;
-use crate::engine::{Driver, Engine, NodeConfig, Slot, Want, now};
+use crate::engine::{Driver, Engine, NodeConfig, Sleeper, Slot, Waiting, Want, now};
 use crate::observe::Counters;
 
 /// How often the supervisor looks while calls come and go: the longest that an arrived frame waits when no thread is
@@ -34,6 +39,9 @@ const HURRIED_TICK: Duration = Duration::from_micros(500);
 
 /// The longest that calls which never wait leave the wire alone, nanoseconds.
 const LOOK_NS: u128 = 500_000;
+
+/// Frames that are there after so short a wait came before it began.
+const SHORT_WAIT: Duration = Duration::from_micros(4);
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +103,11 @@ struct Shared {
     engine: Mutex<Engine>,
     /// Where the supervisor sleeps while others drive.
     supervisor: Condvar,
-    /// Of the callers' and the supervisor's event loop.
-    wakers: [Waker; 2],
+    /// Of the callers' event loop, of the supervisor's, and of the one in which it watches what a driver on an express
+    /// way does not.
+    wakers: [Waker; 3],
+    /// What programs with a loop of their own wait for.
+    outside: OnceLock<Reactor>,
 }
 
 type Guard<'a> = MutexGuard<'a, Engine>;
@@ -109,19 +120,25 @@ impl Node {
     pub fn start(config: NodeConfig) -> Result<Node, StartError> {
         let label: Arc<str> = config.label.as_str().into();
         let mut engine = Engine::new(config, Arc::clone(&label))?;
-        let own = Reactor::new()?;
-        engine.watch(&own)?;
-        let mut wakers = [own.waker(), own.waker()];
-        if let Some(callers) = &engine.reactor {
-            engine.watch(callers)?;
-            wakers[0] = callers.waker();
+        let (own, others) = (Reactor::new()?, Reactor::new()?);
+        engine.watch(&own, true)?;
+        engine.watch(&others, false)?;
+        let mut wakers = [own.waker(), own.waker(), others.waker()];
+        if let Some(callers) = &engine.idle {
+            engine.watch(&callers.reactor, true)?;
+            wakers[0] = callers.reactor.waker();
         }
         engine.settle();
-        let shared = Arc::new(Shared { engine: Mutex::new(engine), supervisor: Condvar::new(), wakers });
+        let shared = Arc::new(Shared {
+            engine: Mutex::new(engine),
+            supervisor: Condvar::new(),
+            wakers,
+            outside: OnceLock::new(),
+        });
         let supervised = Arc::clone(&shared);
         let supervisor = std::thread::Builder::new()
             .name(format!("utipc {label}").trim_end().to_owned())
-            .spawn(move || supervised.supervise(own))
+            .spawn(move || supervised.supervise(own, others))
             .map_err(StartError::Thread)?;
         Ok(Node { running: Arc::new(Running { shared, supervisor: Some(supervisor) }) })
     }
@@ -135,6 +152,11 @@ impl Node {
         let result = command(&mut engine.stack, now);
         shared.leave_call(engine, now);
         result
+    }
+
+    /// Asks the node something that changes nothing.
+    pub fn ask<T>(&self, question: impl FnOnce(&Stack) -> T) -> T {
+        question(&self.running.shared.lock().stack)
     }
 
     /// Tries `attempt` until it yields something or `wait` is over, and drives the node meanwhile. `attempt` is called
@@ -188,8 +210,43 @@ impl Node {
         });
         engine.level(port, slot);
         // From now on somebody must look at the wire while no call is in progress.
-        shared.supervisor.notify_one();
+        shared.rouse(&engine);
         Ok(pollable)
+    }
+
+    /// Takes what has come and does what is due, without waiting: for programs with a loop of their own, in which they
+    /// wait for [`Node::descriptor`]. How long they may wait there; `None`: until it is readable.
+    pub fn poll(&self) -> Option<Duration> {
+        let shared = &self.running.shared;
+        let mut engine = shared.lock();
+        engine.calls += 1;
+        let now = now();
+        engine.receive_all(now);
+        engine.handle_timeout(now);
+        let due = engine.stack.deadline();
+        shared.leave_call(engine, now);
+        due.map(|due| due.since(now))
+    }
+
+    /// Drives the node until something has happened to one of its sockets, or to a node or link; false if nothing has
+    /// while `wait` lasted. Meant for a program with one such thread: what another driver brings does not end it.
+    pub fn drive(&self, wait: Wait) -> bool {
+        let happened = |stack: &mut Stack, _| stack.has_ready().then_some(());
+        self.block(&self.observers(), Want::Change, wait, happened).is_some()
+    }
+
+    /// Readable while there is something to take for [`Node::poll`]; made at the first call.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, OsError> {
+        let shared = &self.running.shared;
+        if let Some(outside) = shared.outside.get() {
+            return Ok(outside.as_fd());
+        }
+        let fresh = Reactor::new()?;
+        shared.lock().watch(&fresh, true)?;
+        Ok(shared.outside.get_or_init(|| fresh).as_fd())
     }
 
     /// What the node has counted so far.
@@ -229,19 +286,32 @@ impl Shared {
     /// receives them.
     fn hurry(&self, engine: &mut Guard<'_>, now: Time) {
         if engine.hurry <= now && engine.driver == Driver::Nobody {
-            self.supervisor.notify_one();
+            self.rouse(engine);
         }
         engine.hurry = now + TICK;
     }
 
-    fn wake(&self, engine: Guard<'_>) {
-        let driver = engine.driver;
+    fn wake(&self, mut engine: Guard<'_>) {
+        let sleeper = engine.sleeper();
         drop(engine);
-        match driver {
-            Driver::Nobody => {}
-            Driver::Caller => self.wakers[0].wake(),
-            Driver::Supervisor => self.wakers[1].wake(),
+        self.wake_sleeper(sleeper);
+    }
+
+    fn wake_sleeper(&self, sleeper: Sleeper) {
+        match sleeper {
+            Sleeper::Nobody => {}
+            Sleeper::Express(way) => way.wake(),
+            Sleeper::Caller => self.wakers[0].wake(),
+            Sleeper::Supervisor => self.wakers[1].wake(),
         }
+    }
+
+    /// Makes the supervisor look who drives.
+    fn rouse(&self, engine: &Engine) {
+        if engine.others_watched {
+            self.wakers[2].wake();
+        }
+        self.supervisor.notify_one();
     }
 
     fn block<T>(
@@ -264,11 +334,12 @@ impl Shared {
         }
         loop {
             if engine.driver != Driver::Caller {
-                return self.drive(engine, (slot, want), until, attempt);
+                return self.drive(engine, (slot, want), (time, until), attempt);
             }
             engine.settle();
             if engine.must_wake() {
-                self.wakers[0].wake();
+                let sleeper = engine.sleeper();
+                self.wake_sleeper(sleeper);
             }
             engine = self.wait(engine, slot, want, until.since(time));
             time = now();
@@ -292,7 +363,7 @@ impl Shared {
         now: Time,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        engine.receive_all(now);
+        engine.glance_all(now);
         engine.handle_timeout(now);
         let done = attempt(&mut engine.stack, now);
         self.leave_call(engine, now);
@@ -322,7 +393,7 @@ impl Shared {
         }
         match engine.waiting.first() {
             Some(slot) => slot.ready.notify_one(),
-            None => self.supervisor.notify_one(),
+            None => self.rouse(engine),
         }
     }
 
@@ -331,29 +402,60 @@ impl Shared {
         &'a self,
         mut engine: Guard<'a>,
         (slot, want): (&Arc<Slot>, Want),
-        until: Time,
+        (mut time, until): (Time, Time),
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        let mut reactor = engine.reactor.take()?;
+        let mut waiting = engine.idle.take()?;
         engine.driver = Driver::Caller;
         engine.drives += 1;
         slot.enter(want);
         engine.settle();
         engine.driving = Some(Arc::clone(slot));
-        let mut ready = Vec::new();
-        let mut time = now();
+        let mut express = None;
+        // More than one read is worth a try only where frames come faster than they are taken.
+        let mut most = 1;
         let done = loop {
             let pause = engine.pause(time, until);
-            drop(engine);
-            let waited = reactor.wait(pause, &mut ready);
-            engine = self.lock();
-            time = now();
-            if waited.is_err() {
-                engine.receive_all(time);
+            let spin_until = (!engine.spin.is_zero()).then(|| time + engine.spin);
+            let way = engine.way(pause);
+            if express.is_none() {
+                express = way.and_then(|way| Some((way, engine.express(way)?)));
             }
-            engine.receive(time, &ready);
+            if let Some((way, express)) = express.as_ref().filter(|(open, _)| way == Some(*open)) {
+                engine.direct = Some(*way);
+                if engine.supervisor_sleeps && !engine.others_watched {
+                    self.rouse(&engine);
+                }
+                drop(engine);
+                let read = wait_express(express, &mut waiting, most, pause, spin_until);
+                engine = self.lock();
+                engine.direct = None;
+                let before = time;
+                time = now();
+                most = if time.since(before) < SHORT_WAIT { usize::MAX } else { 1 };
+                engine.receive_express(time, *way, read.map(|()| &waiting.ring));
+            } else {
+                drop(engine);
+                let waited = wait_events(&mut waiting, pause, spin_until);
+                engine = self.lock();
+                time = now();
+                if waited.is_err() {
+                    engine.receive_all(time);
+                }
+                engine.receive(time, &waiting.ready);
+            }
             engine.handle_timeout(time);
-            let done = attempt(&mut engine.stack, time);
+            let mut done = attempt(&mut engine.stack, time);
+            if done.is_none()
+                && engine.stack.frames().only_acknowledges()
+                && let Some((way, express)) = &express
+                && express.look(&mut waiting.ring, usize::MAX).is_ok()
+                && waiting.ring.filled() > 0
+            {
+                // One acknowledgement for this and for what came meanwhile.
+                engine.receive_express(time, *way, Ok(&waiting.ring));
+                done = attempt(&mut engine.stack, time);
+            }
             engine.settle();
             // Whatever has come, it was looked at just now.
             engine.recall = false;
@@ -364,7 +466,7 @@ impl Shared {
         slot.leave(want);
         engine.driving = None;
         engine.armed = Time::ZERO;
-        engine.reactor = Some(reactor);
+        engine.idle = Some(waiting);
         engine.driver = Driver::Nobody;
         if !engine.waiting.is_empty() || engine.supervisor_sleeps || engine.polled > 0 {
             self.pass_on(&mut engine);
@@ -373,7 +475,7 @@ impl Shared {
     }
 
     /// The background thread.
-    fn supervise(&self, mut reactor: Reactor) {
+    fn supervise(&self, mut reactor: Reactor, mut others: Reactor) {
         let mut engine = self.lock();
         let (mut calls, mut drives) = (engine.calls, 0);
         while !engine.stop {
@@ -391,13 +493,48 @@ impl Shared {
                     let tick = if time < engine.hurry { HURRIED_TICK } else { TICK };
                     engine = self.rest(engine, Some(tick));
                 }
+                _ if engine.drives == drives && engine.direct.is_some() => {
+                    engine = self.watch_others(engine, &mut others);
+                }
                 _ if engine.drives == drives => engine = self.rest(engine, None),
                 _ => {
                     drives = engine.drives;
+                    if engine.direct.is_some() {
+                        // Calls come and go on an express way: this is the look at all others.
+                        engine.receive_others(now());
+                        engine = self.after_look(engine);
+                    }
                     engine = self.rest(engine, Some(TICK));
                 }
             }
         }
+    }
+
+    /// Waits for what comes by other ways than the one on which a driver waits.
+    fn watch_others<'a>(&'a self, mut engine: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
+        (engine.supervisor_sleeps, engine.others_watched) = (true, true);
+        drop(engine);
+        let mut ready = Vec::new();
+        let waited = others.wait(None, &mut ready);
+        engine = self.lock();
+        (engine.supervisor_sleeps, engine.others_watched) = (false, false);
+        if ready.is_empty() && waited.is_ok() {
+            return engine;
+        }
+        engine.receive_others(now());
+        // Frames come by other ways too: the event loop is the place to wait for the driver.
+        engine.cool();
+        self.after_look(engine)
+    }
+
+    /// Sends and tells what came of a look while another thread drives.
+    fn after_look<'a>(&'a self, mut engine: Guard<'a>) -> Guard<'a> {
+        engine.settle();
+        if engine.must_wake() {
+            self.wake(engine);
+            return self.lock();
+        }
+        engine
     }
 
     fn rest<'a>(&self, mut engine: Guard<'a>, limit: Option<Duration>) -> Guard<'a> {
@@ -441,6 +578,40 @@ impl Shared {
     }
 }
 
+/// Waits on an express way, without the engine: its frames are in the ring.
+fn wait_express(
+    way: &Express,
+    waiting: &mut Waiting,
+    most: usize,
+    pause: Option<Duration>,
+    spin_until: Option<Time>,
+) -> std::io::Result<()> {
+    while spin_until.is_some_and(|end| now() < end) {
+        way.look(&mut waiting.ring, most)?;
+        if waiting.ring.filled() > 0 {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    way.wait(&mut waiting.ring, most, pause)
+}
+
+/// Waits in the event loop, without the engine: what is ready is in the list.
+fn wait_events(
+    waiting: &mut Waiting,
+    pause: Option<Duration>,
+    spin_until: Option<Time>,
+) -> Result<(), OsError> {
+    while spin_until.is_some_and(|end| now() < end) {
+        let woken = waiting.reactor.wait(Some(Duration::ZERO), &mut waiting.ready)?;
+        if woken || !waiting.ready.is_empty() {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    waiting.reactor.wait(pause, &mut waiting.ready).map(|_| ())
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let mut engine = self.shared.lock();
@@ -448,7 +619,7 @@ impl Drop for Running {
         engine.leave();
         drop(engine);
         self.shared.supervisor.notify_all();
-        self.shared.wakers[1].wake();
+        self.shared.wakers[1..].iter().for_each(Waker::wake);
         if let Some(supervisor) = self.supervisor.take() {
             let _ = supervisor.join();
         }

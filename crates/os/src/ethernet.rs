@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::net::sockopt;
 
 use crate::interface::Interface;
-use crate::mmsg::{self, Datagram, ReceiveRing, Received, SendReport};
+use crate::mmsg::{self, Datagram, Frames, ReceiveRing, Received, SendReport};
 use crate::sockaddr::{LinkAddr, SockAddr};
 use crate::{OsError, Result};
 
@@ -76,10 +76,10 @@ impl EthernetSocket {
         SockAddr::link(&LinkAddr { interface, protocol: self.protocol, packet_type: 0, mac })
     }
 
-    /// Sends frames, whose bytes lie in `arena`, in their order. See [`mmsg::send_all`].
-    pub fn send(&mut self, arena: &[u8], frames: &[Datagram]) -> SendReport {
+    /// Sends `datagrams`, which are made of `frames`, in their order. See [`mmsg::send_all`].
+    pub fn send(&mut self, frames: &impl Frames, datagrams: &[Datagram]) -> SendReport {
         let mut report = SendReport::default();
-        mmsg::send_all(self.fd.as_fd(), arena, frames, &mut report);
+        mmsg::send_all(self.fd.as_fd(), frames, datagrams, &mut report);
         report
     }
 

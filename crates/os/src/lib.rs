@@ -21,6 +21,7 @@ pub mod packets;
 pub mod pollable;
 pub mod random;
 pub mod reactor;
+pub mod replica;
 pub mod runtime_dir;
 pub mod shm;
 pub mod sockaddr;

@@ -17,35 +17,50 @@ pub const SEND_BATCH: usize = 64;
 /// dropped and counted: the link layer above sends it again.
 pub const SEND_STALL: Duration = Duration::from_millis(2);
 
+/// So many reports of earlier datagrams are passed over in a batch.
+const REPORTS_MAX: u32 = 4;
+
 /// Room for one control message that carries an int, in u64 words: `CMSG_SPACE(4)` is 24 bytes.
 const CONTROL_WORDS: usize = 4;
 
-/// One send: `len` bytes at `offset` of an arena, as one datagram or as equal segments.
+/// The most pieces of memory that one system call gathers.
+const VECTORS: usize = 512;
+
+/// The frames that [`Datagram`]s name by number, each of two pieces of memory, either of which may be empty.
+pub trait Frames {
+    /// The pieces of frame `index`; none if there is no such frame.
+    fn pieces(&self, index: usize) -> [&[u8]; 2];
+}
+
+/// One send: `count` frames from number `first` on, as one datagram each or as one run of equal segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram {
-    /// Where to.
+    /// Where to; [`SockAddr::NONE`] on a connected socket.
     pub to: SockAddr,
-    /// Where its bytes start in the arena.
-    pub offset: usize,
-    /// How many bytes.
+    /// The first of its frames.
+    pub first: usize,
+    /// How many, at least one; more than one only with segments.
+    pub count: usize,
+    /// Bytes in all of them.
     pub len: usize,
-    /// Zero: one datagram. Else segmentation offload cuts the bytes into datagrams of this size,
-    /// the last of which may be shorter.
+    /// Zero: one datagram. Else segmentation offload cuts the bytes into datagrams of this size: that of each frame but
+    /// the last, which may be shorter.
     pub segment: u16,
 }
 
 impl Datagram {
     /// How many datagrams go on the wire.
     pub fn frames(&self) -> u64 {
-        if self.segment == 0 { 1 } else { self.len.div_ceil(usize::from(self.segment)) as u64 }
+        self.count as u64
     }
 
-    pub(crate) fn segments(&self) -> impl Iterator<Item = Datagram> + '_ {
-        let size = if self.segment == 0 { self.len.max(1) } else { usize::from(self.segment) };
-        (0..self.len).step_by(size).map(move |start| Datagram {
+    pub(crate) fn singles(&self) -> impl Iterator<Item = Datagram> + '_ {
+        let size = if self.segment == 0 { self.len } else { usize::from(self.segment) };
+        (0..self.count).map(move |index| Datagram {
             to: self.to,
-            offset: self.offset + start,
-            len: size.min(self.len - start),
+            first: self.first + index,
+            count: 1,
+            len: size.min(self.len.saturating_sub(index * size)),
             segment: 0,
         })
     }
@@ -89,12 +104,13 @@ impl SendReport {
 ///
 /// A full buffer is waited for, at most [`SEND_STALL`] in all; a datagram refused for another
 /// reason is counted and skipped. A run that segmentation offload refuses is sent one by one.
-pub fn send_all(fd: BorrowedFd<'_>, arena: &[u8], datagrams: &[Datagram], report: &mut SendReport) {
+pub fn send_all(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram], report: &mut SendReport) {
     let mut rest = datagrams;
     let mut may_wait = true;
+    let mut reports = 0;
     while !rest.is_empty() {
         report.calls += 1;
-        let error = match send_some(fd, arena, rest) {
+        let error = match send_some(fd, frames, rest) {
             Ok(count) => {
                 let (sent, unsent) = rest.split_at(count.min(rest.len()));
                 report.sent(sent);
@@ -105,6 +121,8 @@ pub fn send_all(fd: BorrowedFd<'_>, arena: &[u8], datagrams: &[Datagram], report
         };
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
+            // Tells of an earlier datagram to the peer of a connected socket; this one was not tried yet.
+            Some(libc::ECONNREFUSED) if reports < REPORTS_MAX => reports += 1,
             Some(libc::EAGAIN) if may_wait => may_wait = wait_writable(fd),
             Some(libc::EAGAIN) => {
                 report.dropped(rest, error);
@@ -113,7 +131,7 @@ pub fn send_all(fd: BorrowedFd<'_>, arena: &[u8], datagrams: &[Datagram], report
             _ => {
                 let Some((first, others)) = rest.split_first() else { return };
                 if first.segment != 0 && gso::refused(&error) {
-                    send_singly(fd, arena, first, report);
+                    send_singly(fd, frames, first, report);
                 } else {
                     report.dropped(std::slice::from_ref(first), error);
                 }
@@ -124,10 +142,10 @@ pub fn send_all(fd: BorrowedFd<'_>, arena: &[u8], datagrams: &[Datagram], report
 }
 
 /// Sends a refused run without the offload; only if that works was the offload at fault.
-fn send_singly(fd: BorrowedFd<'_>, arena: &[u8], run: &Datagram, report: &mut SendReport) {
-    let singles: Vec<Datagram> = run.segments().collect();
+fn send_singly(fd: BorrowedFd<'_>, frames: &impl Frames, run: &Datagram, report: &mut SendReport) {
+    let singles: Vec<Datagram> = run.singles().collect();
     let before = report.dropped;
-    send_all(fd, arena, &singles, report);
+    send_all(fd, frames, &singles, report);
     report.offload_refused |= report.dropped == before;
 }
 
@@ -137,25 +155,20 @@ fn wait_writable(fd: BorrowedFd<'_>) -> bool {
 }
 
 /// One `sendmmsg`: how many of the leading datagrams the kernel took, at least one.
-fn send_some(fd: BorrowedFd<'_>, arena: &[u8], datagrams: &[Datagram]) -> io::Result<usize> {
+fn send_some(fd: BorrowedFd<'_>, frames: &impl Frames, datagrams: &[Datagram]) -> io::Result<usize> {
     let mut count = 0;
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; SEND_BATCH];
-    let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; SEND_BATCH];
     let mut controls = [const { MaybeUninit::<[u64; CONTROL_WORDS]>::uninit() }; SEND_BATCH];
+    let mut vectors = Vectors::new();
+    let mut starts = [0; SEND_BATCH];
     for (index, datagram) in datagrams.iter().take(SEND_BATCH).enumerate() {
-        let end = datagram.offset.saturating_add(datagram.len);
-        let Some(bytes) = arena.get(datagram.offset..end) else { break };
-        let vector = vectors[index].write(libc::iovec {
-            // The kernel only reads through this pointer.
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        });
+        let Some((first, pieces)) = vectors.gather(frames, datagram) else { break };
         // SAFETY: msghdr is plain integers and pointers; all zero is a valid value of it.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_name = datagram.to.as_ptr().cast_mut().cast();
         header.msg_namelen = datagram.to.len();
-        header.msg_iov = vector;
-        header.msg_iovlen = 1;
+        header.msg_iovlen = pieces as _;
+        starts[index] = first;
         if datagram.segment != 0 {
             let control = controls[index].write([0; CONTROL_WORDS]);
             put_segment(&mut header, control, datagram.segment);
@@ -166,18 +179,68 @@ fn send_some(fd: BorrowedFd<'_>, arena: &[u8], datagrams: &[Datagram]) -> io::Re
     if count == 0 {
         return Err(io::Error::from_raw_os_error(libc::EFAULT));
     }
-    // SAFETY: the first `count` headers were written above. Each points to a vector and, where it
-    // has one, a control buffer of this frame, and to arena bytes and an address that the borrowed
+    for (header, start) in headers.iter_mut().zip(starts).take(count) {
+        // SAFETY: the first `count` headers were written above.
+        let header = unsafe { header.assume_init_mut() };
+        header.msg_hdr.msg_iov = vectors.all[start..].as_mut_ptr().cast();
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    if count == 1 {
+        // SAFETY: as below, for the first header; the kernel writes nothing.
+        let code = unsafe { libc::sendmsg(fd.as_raw_fd(), headers.as_ptr().cast(), flags) };
+        return if code < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
+    }
+    // SAFETY: the first `count` headers were written above. Each points to vectors and, where it
+    // has one, a control buffer of this function, and to bytes and an address that the borrowed
     // parameters keep alive until the call returns; the kernel writes only msg_len of the headers.
-    let code = unsafe {
-        libc::sendmmsg(
-            fd.as_raw_fd(),
-            headers.as_mut_ptr().cast(),
-            count as libc::c_uint,
-            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-        )
-    };
+    let code =
+        unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count as libc::c_uint, flags) };
     usize::try_from(code).map_err(|_| io::Error::last_os_error())
+}
+
+/// Pieces of memory of several datagrams; those that are neighbours become one.
+struct Vectors {
+    all: [MaybeUninit<libc::iovec>; VECTORS],
+    used: usize,
+}
+
+impl Vectors {
+    fn new() -> Vectors {
+        Vectors { all: [const { MaybeUninit::uninit() }; VECTORS], used: 0 }
+    }
+
+    /// Adds the pieces of `datagram`: where they start, and how many they are. `None` if they find no room, or if a frame
+    /// is empty or does not exist.
+    fn gather(&mut self, frames: &impl Frames, datagram: &Datagram) -> Option<(usize, usize)> {
+        let first = self.used;
+        // Where the memory of the last piece ends, once there is one.
+        let mut last: Option<(usize, usize)> = None;
+        for index in datagram.first..datagram.first + datagram.count {
+            let pieces = frames.pieces(index);
+            if pieces.iter().all(|piece| piece.is_empty()) {
+                self.used = first;
+                return None;
+            }
+            for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+                let (start, mut len) = (piece.as_ptr() as usize, piece.len());
+                let mut base = piece.as_ptr();
+                if let Some((before, size)) = last.filter(|(before, size)| before + size == start) {
+                    self.used -= 1;
+                    len += size;
+                    base = base.wrapping_sub(start - before);
+                } else if self.used == VECTORS {
+                    self.used = first;
+                    return None;
+                }
+                // The kernel only reads through this pointer.
+                let vector = libc::iovec { iov_base: base.cast_mut().cast(), iov_len: len };
+                self.all[self.used].write(vector);
+                self.used += 1;
+                last = Some((base as usize, len));
+            }
+        }
+        Some((first, self.used - first))
+    }
 }
 
 /// Attaches a `UDP_SEGMENT` control message of `size` bytes a segment.
@@ -206,6 +269,17 @@ pub struct ReceiveRing {
     size: usize,
     from: Vec<SockAddr>,
     controls: Vec<[u64; CONTROL_WORDS]>,
+    /// What the last read brought, by buffer.
+    got: Vec<Got>,
+}
+
+/// One read that carried something.
+#[derive(Clone, Copy, Debug)]
+struct Got {
+    len: usize,
+    /// Size of the frames in it; its own for a single one.
+    frame: usize,
+    truncated: bool,
 }
 
 /// Most buffers of a ring.
@@ -231,6 +305,7 @@ impl ReceiveRing {
             size,
             from: vec![SockAddr::EMPTY; count],
             controls: vec![[0; CONTROL_WORDS]; count],
+            got: Vec::with_capacity(count),
         }
     }
 
@@ -242,12 +317,46 @@ impl ReceiveRing {
         fd: BorrowedFd<'_>,
         sink: &mut dyn FnMut(&SockAddr, &[u8]),
     ) -> io::Result<Received> {
+        let most = self.from.len();
+        self.read(fd, most, false)?;
+        Ok(Received { more: self.got.len() == most, ..self.deliver(sink) })
+    }
+
+    /// The frames of the last read, coalesced ones cut apart.
+    pub fn deliver(&self, sink: &mut dyn FnMut(&SockAddr, &[u8])) -> Received {
+        let mut result = Received::default();
+        for ((buffer, got), from) in self.bytes.chunks_exact(self.size).zip(&self.got).zip(&self.from) {
+            if got.truncated {
+                result.truncated += 1;
+                continue;
+            }
+            result.reads += 1;
+            let bytes = buffer.get(..got.len).unwrap_or_default();
+            if bytes.is_empty() {
+                sink(from, bytes);
+            }
+            bytes.chunks(got.frame).for_each(|frame| sink(from, frame));
+        }
+        result
+    }
+
+    /// Reads of the last [`ReceiveRing::read`] that carried something.
+    pub fn filled(&self) -> usize {
+        self.got.len()
+    }
+
+    /// One `recvmmsg` of at most `most` datagrams; with `wait` it waits for the first, on a socket that blocks.
+    ///
+    /// Nothing to read, and the end of the socket's time limit, is an empty result, not an error.
+    pub fn read(&mut self, fd: BorrowedFd<'_>, most: usize, wait: bool) -> io::Result<()> {
+        self.got.clear();
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; RING_MAX];
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; RING_MAX];
+        let count = most.clamp(1, self.from.len());
         let room = self.bytes.chunks_exact_mut(self.size);
-        for (index, ((buffer, from), control)) in room.zip(&mut self.from).zip(&mut self.controls).enumerate()
-        {
-            *from = SockAddr::EMPTY;
+        let room = room.zip(&mut self.from).zip(&mut self.controls).take(count);
+        for (index, ((buffer, from), control)) in room.enumerate() {
+            from.set_len(SockAddr::EMPTY.len());
             // SAFETY: mmsghdr is plain integers and pointers; all zero is a valid value of it.
             let header = headers[index].write(unsafe { std::mem::zeroed() });
             let header = &mut header.msg_hdr;
@@ -259,57 +368,62 @@ impl ReceiveRing {
             header.msg_control = control.as_mut_ptr().cast();
             header.msg_controllen = size_of_val(control) as _;
         }
-        // SAFETY: the loop above wrote the first `from.len()` headers: it ran once for each buffer
+        // SAFETY: the loop above wrote the first `count` headers: it ran once for each buffer
         // (of `size` > 0 bytes), of which there are as many as addresses, at most RING_MAX.
-        let headers = unsafe {
-            std::slice::from_raw_parts_mut(headers.as_mut_ptr().cast::<libc::mmsghdr>(), self.from.len())
-        };
-        let filled = receive_some(fd, headers)?;
-        let mut result = Received { more: filled == self.from.len(), ..Received::default() };
-        for (index, header) in headers.iter().take(filled).enumerate() {
-            if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
-                result.truncated += 1;
-                continue;
-            }
+        let headers =
+            unsafe { std::slice::from_raw_parts_mut(headers.as_mut_ptr().cast::<libc::mmsghdr>(), count) };
+        let filled = receive_some(fd, headers, wait)?;
+        for (header, from) in headers.iter().take(filled).zip(&mut self.from) {
+            from.set_len(header.msg_hdr.msg_namelen);
             let len = (header.msg_len as usize).min(self.size);
-            let Some(bytes) = self.bytes.get(index * self.size..index * self.size + len) else { continue };
-            self.from[index].set_len(header.msg_hdr.msg_namelen);
-            result.reads += 1;
-            match coalesced_size(&header.msg_hdr) {
-                Some(segment) if segment < len => {
-                    bytes.chunks(segment).for_each(|frame| sink(&self.from[index], frame));
-                }
-                _ => sink(&self.from[index], bytes),
-            }
+            let frame = coalesced_size(&header.msg_hdr).unwrap_or(len).max(1);
+            self.got.push(Got { len, frame, truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 });
         }
-        Ok(result)
+        Ok(())
     }
 }
 
-/// One `recvmmsg` into prepared headers.
-fn receive_some(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr]) -> io::Result<usize> {
+/// Reads into prepared headers; how many were filled.
+fn receive_some(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -> io::Result<usize> {
     loop {
-        // SAFETY: every header points to buffers of the caller's ring, exclusively borrowed for
-        // longer than this call, with their true sizes.
-        let code = unsafe {
-            libc::recvmmsg(
-                fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                headers.len() as libc::c_uint,
-                libc::MSG_DONTWAIT as _,
-                std::ptr::null_mut(),
-            )
+        let taken = match &mut *headers {
+            [only] => receive_one(fd, only, wait),
+            many => receive_many(fd, many, wait),
         };
-        if let Ok(count) = usize::try_from(code) {
-            return Ok(count);
-        }
-        let error = io::Error::last_os_error();
+        let Err(error) = taken else { return taken };
         match error.raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EAGAIN) => return Ok(0),
+            Some(libc::EINTR) if !wait => {}
+            Some(libc::EAGAIN | libc::EINTR) => return Ok(0),
             _ => return Err(error),
         }
     }
+}
+
+/// One `recvmsg`, which is the lighter call for one datagram.
+fn receive_one(fd: BorrowedFd<'_>, header: &mut libc::mmsghdr, wait: bool) -> io::Result<usize> {
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: the header points to buffers of the caller's ring, exclusively borrowed for longer than
+    // this call, with their true sizes.
+    let code = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header.msg_hdr, flags) };
+    header.msg_len = u32::try_from(code).map_err(|_| io::Error::last_os_error())?;
+    Ok(1)
+}
+
+/// One `recvmmsg`.
+fn receive_many(fd: BorrowedFd<'_>, headers: &mut [libc::mmsghdr], wait: bool) -> io::Result<usize> {
+    let flags = if wait { libc::MSG_WAITFORONE } else { libc::MSG_DONTWAIT };
+    // SAFETY: every header points to buffers of the caller's ring, exclusively borrowed for
+    // longer than this call, with their true sizes.
+    let code = unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len() as libc::c_uint,
+            flags as _,
+            std::ptr::null_mut(),
+        )
+    };
+    usize::try_from(code).map_err(|_| io::Error::last_os_error())
 }
 
 /// The size of the datagrams that the kernel coalesced into this read, if it did.

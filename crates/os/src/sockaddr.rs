@@ -34,6 +34,9 @@ impl SockAddr {
     /// An address with nothing in it, as storage for the kernel to fill.
     pub const EMPTY: SockAddr = SockAddr { bytes: [0; CAPACITY], len: CAPACITY as u32 };
 
+    /// No address: for a socket that is connected.
+    pub const NONE: SockAddr = SockAddr { bytes: [0; CAPACITY], len: 0 };
+
     /// The address of a link-layer destination.
     pub fn link(address: &LinkAddr) -> SockAddr {
         let mut it = SockAddr { bytes: [0; CAPACITY], len: 20 };

@@ -7,7 +7,7 @@ use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 
 use crate::interface::Interface;
-use crate::mmsg::{self, Datagram, ReceiveRing, Received, SendReport};
+use crate::mmsg::{self, Datagram, Frames, ReceiveRing, Received, SendReport};
 use crate::offload::{gro, gso};
 use crate::sockaddr::SockAddr;
 use crate::{OsError, Result};
@@ -157,10 +157,10 @@ impl UdpSocket {
         set().map_err(|errno| OsError::new("send multicast through", &interface.name, errno))
     }
 
-    /// Sends `datagrams`, whose bytes lie in `arena`, in their order. See [`mmsg::send_all`].
-    pub fn send(&mut self, arena: &[u8], datagrams: &[Datagram]) -> SendReport {
+    /// Sends `datagrams`, which are made of `frames`, in their order. See [`mmsg::send_all`].
+    pub fn send(&mut self, frames: &impl Frames, datagrams: &[Datagram]) -> SendReport {
         let mut report = SendReport::default();
-        mmsg::send_all(self.fd.as_fd(), arena, datagrams, &mut report);
+        mmsg::send_all(self.fd.as_fd(), frames, datagrams, &mut report);
         if report.offload_refused {
             self.segmentation = false;
         }
@@ -174,6 +174,14 @@ impl UdpSocket {
         sink: &mut dyn FnMut(&SockAddr, &[u8]),
     ) -> std::io::Result<Received> {
         ring.receive(self.fd.as_fd(), sink)
+    }
+
+    /// The express way to one of its peers, for later.
+    ///
+    /// # Errors
+    /// If descriptors have run out.
+    pub fn reserve_express(&self, options: &UdpOptions) -> Result<Express> {
+        Express::reserve(self.local, options)
     }
 
     /// Bytes that the kernel grants to the receive buffer, its own bookkeeping included.
@@ -210,5 +218,8 @@ fn grow_buffers(fd: &OwnedFd, options: &UdpOptions) {
     }
 }
 
+mod express;
 #[cfg(test)]
 mod tests;
+
+pub use express::{Express, WAIT_MIN};

@@ -327,7 +327,7 @@ impl Cluster {
         let batch = running.stack.frames();
         let mut steps = Ok(());
         for frame in batch.frames() {
-            let bytes = batch.frame(frame);
+            let bytes = &*batch.frame(frame);
             let plane = running.bearers.iter().position(|b| *b == frame.bearer).unwrap_or_default() as u8;
             for to in (0..self.config.nodes).filter(|to| *to != node) {
                 let meant = match frame.to {

@@ -1,5 +1,6 @@
 //! The node: where sockets come from, and what it knows about its cluster.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::engine;
@@ -165,6 +166,31 @@ impl Node {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.engine.counters()
+    }
+
+    /// Takes what has come and does what is due, without waiting, for a program with a loop of its own: it waits there for
+    /// [`Node::descriptor`] instead of the descriptors of sockets, calls this, then asks its non-blocking sockets. No
+    /// other thread has to run for a message to arrive. How long the loop may wait at most; `None`: for ever.
+    ///
+    /// With a daemon there is nothing to do.
+    pub fn poll(&self) -> Option<Duration> {
+        self.engine.poll()
+    }
+
+    /// Like [`Node::poll`], and waits until something has happened to one of the node's sockets, at most for `limit`;
+    /// whether it has. For a program with one such thread and non-blocking sockets.
+    ///
+    /// With a daemon there is nothing to wait for, and it has not.
+    pub fn drive(&self, limit: Duration) -> bool {
+        self.engine.drive(limit)
+    }
+
+    /// Readable while there is something to take for [`Node::poll`]; none with a daemon, whose sockets have their own.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the process has no descriptor left.
+    pub fn descriptor(&self) -> Result<Option<BorrowedFd<'_>>> {
+        self.engine.descriptor()
     }
 
     /// Waits until a socket is bound in `service`, here or on another node, and says which.

@@ -12,6 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{Connection, Scope, ServiceAddress, SocketKind};
 
 on_each_engine!(
+    a_poll_loop_sees_what_a_call_would_find,
+    a_polled_connection_shows_requests_congestion_and_the_end,
     many_threads_wait_on_one_node_and_each_gets_its_own,
     a_thread_that_waits_is_woken_by_a_sender_on_the_same_node,
     a_node_stays_alive_while_nobody_calls,
@@ -19,18 +21,18 @@ on_each_engine!(
     a_node_that_is_dropped_leaves_at_once,
 );
 
-/// Descriptors of a daemon's sockets are not there yet.
-mod polled {
+/// A daemon drives its node itself.
+mod driven {
     use super::Engine;
 
     #[test]
-    fn a_poll_loop_sees_what_a_call_would_find() {
-        super::a_poll_loop_sees_what_a_call_would_find(Engine::Embedded);
+    fn a_program_with_a_loop_of_its_own_drives_the_node() {
+        super::a_program_with_a_loop_of_its_own_drives_the_node(Engine::Embedded);
     }
 
     #[test]
-    fn a_polled_connection_shows_requests_congestion_and_the_end() {
-        super::a_polled_connection_shows_requests_congestion_and_the_end(Engine::Embedded);
+    fn a_wait_on_the_express_way_ends_for_what_comes_another_way() {
+        super::a_wait_on_the_express_way_ends_for_what_comes_another_way(Engine::Embedded);
     }
 }
 
@@ -112,6 +114,67 @@ fn a_poll_loop_sees_what_a_call_would_find(engine: Engine) {
         assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT);
         assert!(server.receive().unwrap_err().is_temporary());
     }
+}
+
+fn a_program_with_a_loop_of_its_own_drives_the_node(engine: Engine) {
+    let [red, blue] = pair(engine);
+    let server = blue.rdm().unwrap();
+    server.set_nonblocking(true);
+    server.bind(SERVICE, Scope::Cluster).unwrap();
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let client = red.rdm().unwrap();
+    for round in 0..200_u8 {
+        client.send_to(&[round], SERVICE).unwrap();
+        let received = loop {
+            match server.receive() {
+                Ok(received) => break received,
+                Err(error) => assert!(error.is_temporary(), "{error}"),
+            }
+            if round % 2 == 0 {
+                blue.drive(LIMIT);
+            } else {
+                let wait = blue.poll().unwrap_or(LIMIT).min(LIMIT);
+                polled(&blue.descriptor().unwrap().unwrap(), wait);
+            }
+        };
+        assert_eq!(received.data, [round]);
+    }
+    assert!(!blue.drive(Duration::from_millis(20)) || server.receive().unwrap_err().is_temporary());
+}
+
+fn a_wait_on_the_express_way_ends_for_what_comes_another_way(engine: Engine) {
+    let [red, blue] = pair(engine);
+    let server = blue.rdm().unwrap();
+    server.bind(SERVICE, Scope::Cluster).unwrap();
+    server.set_receive_timeout(Some(LIMIT));
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let client = red.rdm().unwrap();
+    thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            loop {
+                let request = server.receive().unwrap();
+                if request.data.is_empty() || request.data == b"end" {
+                    return Instant::now();
+                }
+                server.send_to(&request.data, request.source).unwrap();
+            }
+        });
+        // Many enough for both ends to wait nowhere else.
+        for round in 0..500_u32 {
+            client.send_to(&round.to_ne_bytes(), SERVICE).unwrap();
+            assert_eq!(client.receive().unwrap().data, round.to_ne_bytes());
+        }
+        // By another thread of the same node.
+        let start = Instant::now();
+        blue.rdm().unwrap().send_to(b"end", SERVICE).unwrap();
+        assert!(echo.join().unwrap() - start < LIMIT / 2, "it was the timeout that woke it");
+    });
+    // At its own time.
+    server.set_receive_timeout(Some(Duration::from_millis(30)));
+    let start = Instant::now();
+    assert!(server.receive().unwrap_err().is_temporary());
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    assert_eq!((red.counters().links_down, blue.counters().links_down), (0, 0));
 }
 
 fn a_polled_connection_shows_requests_congestion_and_the_end(engine: Engine) {

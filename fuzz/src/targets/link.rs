@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use utipc_core::link::{BcastStamp, Event, Link, LinkConfig, LinkIo, LinkSignal};
+use utipc_core::pool::Pool;
 use utipc_core::wire::User;
 use utipc_core::{FrameBatch, FrameSink, MediaAddr, Message, NodeAddr, Target, Time, View, limits};
 
@@ -28,6 +29,7 @@ impl Bench {
         let mut wakeups = Vec::new();
         let mut io = LinkIo {
             frames: FrameSink::new(&mut self.frames, 0, to),
+            pool: &mut Pool::default(),
             bcast: &self.bcast,
             delivered: &mut self.delivered,
             wakeups: &mut wakeups,
@@ -68,7 +70,8 @@ impl Bench {
     /// What leaves is what it claims, and all that is kept is bounded.
     fn check(&mut self, seen: &mut Seen) {
         for frame in self.frames.frames() {
-            let view = View::parse(self.frames.frame(frame));
+            let bytes = self.frames.frame(frame);
+            let view = View::parse(&bytes);
             let view = view.unwrap_or_else(|e| panic!("sends what nobody accepts: {e}"));
             seen.note(("sent", u8::from(view.user()), view.kind(), view.probe()));
             assert!(view.size() <= usize::from(self.link.config().mtu), "{view:?}");

@@ -116,7 +116,7 @@ impl World {
                         frame.to == Target::Broadcast || frame.to == Target::Unicast(media(net, to));
                     if reaches && !self.cut[usize::from(net)] {
                         calls += 1;
-                        let bytes = batch.frame(frame);
+                        let bytes = &*batch.frame(frame);
                         if to == 0 {
                             self.meddle(net, bytes);
                         } else {

@@ -140,6 +140,13 @@ impl Receiver {
         self.places.keys().copied().collect()
     }
 
+    /// The message that was begun: its lane, and the bytes read.
+    pub(crate) fn begun(&self) -> Option<(LaneId, u32)> {
+        let (place, offset) = self.begun?;
+        let lane = self.lanes.get(place)?.as_ref()?;
+        Some((lane.id, u32::try_from(offset).unwrap_or(u32::MAX)))
+    }
+
     pub(crate) fn has_lanes(&self) -> bool {
         !self.places.is_empty()
     }

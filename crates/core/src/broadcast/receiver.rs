@@ -8,6 +8,7 @@ use crate::addr::{ClusterId, NodeAddr};
 use crate::limits::{MAX_WINDOW, capability};
 use crate::link::{Arrival, Carrier, ReceiveQueue, Unpacker};
 use crate::planted::{self, Fault};
+use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{GapBlock, Message, MessageType, User, View, seq};
 
@@ -260,7 +261,8 @@ impl BroadcastReceiver {
             self.announced = next;
         }
         // A fragment that fits nothing is the tail of a message from before we joined.
-        self.stats.dropped += u64::from(self.unpacker.unpack(packet, &mut self.unpacked).is_err());
+        self.stats.dropped +=
+            u64::from(self.unpacker.unpack(packet, &mut Pool::default(), &mut self.unpacked).is_err());
         let before = self.unpacked.len();
         let kept = delivered.len();
         delivered.extend(self.unpacked.drain(..).filter(|m| is_broadcast_payload(m.view())));

@@ -9,7 +9,7 @@ use super::bearers::Bearers;
 use super::peers::PeerSet;
 use crate::addr::{ClusterId, Importance, NodeAddr};
 use crate::limits::{MAX_WINDOW, TUNNEL_RESERVE};
-use crate::link::{Backlog, Fragments, Level, Queued, TransmitQueue, Wakeup};
+use crate::link::{Backlog, Fragments, Level, Outgoing, Queued, TransmitQueue, Wakeup};
 use crate::outbox::{BearerId, FrameBatch, Target};
 use crate::planted::{self, Fault};
 use crate::time::Time;
@@ -251,7 +251,7 @@ impl BroadcastSender {
             self.enqueue(now, message, frames);
             return Ok(accepted);
         }
-        let pieces = Fragments::new(&message, self.mss(), self.config.own, NodeAddr::NONE);
+        let pieces = Fragments::new(message, self.mss(), self.config.own, NodeAddr::NONE);
         self.stats.fragmented += 1;
         for piece in pieces {
             self.stats.fragments += 1;
@@ -386,7 +386,8 @@ impl BroadcastSender {
         }
     }
 
-    fn enqueue(&mut self, now: Time, packet: Message, frames: &mut FrameBatch) {
+    fn enqueue(&mut self, now: Time, packet: impl Into<Outgoing>, frames: &mut FrameBatch) {
+        let packet = packet.into();
         if self.backlog.is_empty() && self.transmit.has_room(self.config.window) {
             return self.transmit(now, packet, frames);
         }
@@ -400,17 +401,18 @@ impl BroadcastSender {
         }
     }
 
-    fn transmit(&mut self, now: Time, mut packet: Message, frames: &mut FrameBatch) {
-        packet.set_non_sequenced(true);
-        packet.set_prev_node(self.config.own);
-        packet.set_bcast_ack(0);
-        packet.set_ack(0);
-        packet.set_cluster_id(self.config.cluster);
+    fn transmit(&mut self, now: Time, mut packet: Outgoing, frames: &mut FrameBatch) {
+        let mut header = packet.edit();
+        header.set_non_sequenced(true);
+        header.set_prev_node(self.config.own);
+        header.set_bcast_ack(0);
+        header.set_ack(0);
+        header.set_cluster_id(self.config.cluster);
         self.stats.packets += 1;
         let again = now.plus_millis(RETRANSMIT_SPACING_MS);
-        let bytes = self.transmit.push(packet, self.members.clone(), again);
+        let Some(packet) = self.transmit.push(packet, self.members.clone(), again) else { return };
         for bearer in self.bearers.targets() {
-            frames.push(bearer, Target::Broadcast, bytes);
+            packet.push_to(frames, bearer, Target::Broadcast);
         }
     }
 
@@ -420,7 +422,7 @@ impl BroadcastSender {
         let done = owed.filter_map(|sent| {
             let settled = sent.extra.remove(slot) && sent.extra.is_empty();
             let settled = settled || planted::active(Fault::BroadcastAckedByOne);
-            settled.then(|| sent.message.seqno())
+            settled.then(|| sent.packet.view().seqno())
         });
         let done: Vec<u16> = done.collect();
         done.into_iter().filter(|seqno| self.transmit.remove(*seqno)).count()
@@ -439,7 +441,7 @@ impl BroadcastSender {
             if sent.extra.contains(slot) && sent.retransmit(now, RETRANSMIT_SPACING_MS) {
                 sent_again += 1;
                 for bearer in self.bearers.targets() {
-                    frames.push(bearer, Target::Broadcast, sent.message.bytes());
+                    sent.packet.push_to(frames, bearer, Target::Broadcast);
                 }
             }
         }

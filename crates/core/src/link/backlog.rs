@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::config::Wakeup;
+use super::packet::Outgoing;
 use crate::addr::{Importance, NodeAddr};
 use crate::planted::{self, Fault};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
@@ -64,7 +65,7 @@ struct LevelState {
 /// The backlog of one sending sequence.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    queue: VecDeque<Message>,
+    queue: VecDeque<Outgoing>,
     /// Level of the last packet if the next one may join it. No packet further ahead: what joined it would overtake
     /// those between, as the end of a connection, a system message, the data that the same socket sent before.
     open: Option<Level>,
@@ -170,7 +171,14 @@ impl Backlog {
     }
 
     /// Appends a packet, into a bundle of at most `mss` bytes from `own` to `dest` if it can join the last one.
-    pub(crate) fn push(&mut self, packet: Message, mss: usize, own: NodeAddr, dest: NodeAddr) -> Queued {
+    pub(crate) fn push(
+        &mut self,
+        packet: impl Into<Outgoing>,
+        mss: usize,
+        own: NodeAddr,
+        dest: NodeAddr,
+    ) -> Queued {
+        let packet = packet.into();
         let level = Level::of(packet.view());
         let bundles = can_bundle(packet.view(), mss);
         let queued = if bundles { self.join(level, packet.view(), mss, own, dest) } else { None };
@@ -186,12 +194,12 @@ impl Backlog {
     }
 
     /// The packet that has waited longest, to look at.
-    pub(crate) fn first(&self) -> Option<&Message> {
+    pub(crate) fn first(&self) -> Option<&Outgoing> {
         self.queue.front()
     }
 
     /// The packet that has waited longest.
-    pub(crate) fn pop(&mut self) -> Option<Message> {
+    pub(crate) fn pop(&mut self) -> Option<Outgoing> {
         let packet = self.queue.pop_front()?;
         if let Some(state) = self.levels.get_mut(usize::from(Level::of(packet.view()).0)) {
             state.len = state.len.saturating_sub(1);
@@ -212,7 +220,8 @@ impl Backlog {
         own: NodeAddr,
         dest: NodeAddr,
     ) -> Option<Queued> {
-        let target = self.queue.back_mut().filter(|_| self.open == Some(level))?;
+        let last = self.queue.back_mut().filter(|_| self.open == Some(level))?;
+        let Outgoing::Whole(target) = last else { return None };
         let is_bundle = target.user() == User::Bundler;
         let header = if is_bundle { 0 } else { INTERNAL_HEADER };
         let offset = (target.size() + header).next_multiple_of(4);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::addr::{Importance, NodeAddr, NodeId};
 use crate::outbox::{BearerId, FrameSink};
+use crate::pool::Pool;
 use crate::wire::{GapBlock, Message};
 
 /// The number of the first packet and of the first STATE after a reset. Spec: tipc.md §5.7.
@@ -80,6 +81,8 @@ pub struct BcastStamp {
 pub struct LinkIo<'a> {
     /// Where frames go.
     pub frames: FrameSink<'a>,
+    /// Where memory of large messages comes from and goes to.
+    pub pool: &'a mut Pool,
     /// What to stamp.
     pub bcast: &'a BcastStamp,
     /// Messages in order, of any user that is not the link's own.

@@ -1,5 +1,6 @@
 //! Packets on their way in: order, acknowledgement, delivery. Spec: tipc.md §5.8.
 
+use super::fragment;
 use super::protocol::StateNote;
 use super::receive::Arrival;
 use super::unpack::Carrier;
@@ -8,7 +9,10 @@ use crate::time::Time;
 use crate::wire::{User, View};
 
 /// After this many packets without an own one an acknowledgement is sent. Spec: tipc.md §5.8.
-const ACK_THRESHOLD: u16 = 16;
+pub(super) const ACK_THRESHOLD: u16 = 16;
+/// The same between the fragments of one message, if the peer's window is known to be larger. Below the smallest window
+/// that Linux uses unasked, 50.
+const FRAGMENT_ACK_THRESHOLD: u16 = 48;
 /// A gap is reported when this many packets, or a multiple of [`ACK_THRESHOLD`] more, came too early. Spec: tipc.md §5.8.
 const FAST_NACK: usize = 3;
 
@@ -26,7 +30,7 @@ impl Link {
             self.stats.rx_duplicates += 1;
             return;
         }
-        let released = self.transmit.release_to(packet.ack());
+        let released = self.transmit.release_to(packet.ack(), io.pool);
         match self.receive.accept(packet) {
             Arrival::InOrder => self.deliver(packet, io),
             Arrival::Deferred => self.report_early(io),
@@ -53,18 +57,34 @@ impl Link {
 
     fn consume(&mut self, carrier: Carrier<'_>, io: &mut LinkIo<'_>) {
         self.stats.rx_packets += 1;
+        let threshold = self.ack_threshold(carrier.view());
         let done = if carrier.view().user() == User::Tunnel {
             self.receive_tunnel(carrier.view(), io)
         } else {
-            self.unpacker.unpack(carrier, io.delivered)
+            self.unpacker.unpack(carrier, io.pool, io.delivered)
         };
         if done.is_err() {
             return self.fail_because(DownReason::Reassembly, io);
         }
         self.unacked += 1;
-        if self.unacked >= ACK_THRESHOLD {
-            self.send_state(io);
+        if self.unacked >= threshold {
+            let count = self.unacked;
+            if self.send_state(io) {
+                self.unheard = self.unheard.saturating_add(count);
+            } else {
+                self.unheard = count;
+            }
+            self.most_unheard = self.most_unheard.max(self.unheard);
         }
+    }
+
+    /// So many unacknowledged packets, this one included, are acknowledged at once.
+    fn ack_threshold(&self, packet: View<'_>) -> u16 {
+        let more_to_come = packet.user() == User::Fragmenter && packet.kind() != fragment::LAST;
+        if more_to_come && self.most_unheard >= FRAGMENT_ACK_THRESHOLD {
+            return FRAGMENT_ACK_THRESHOLD;
+        }
+        ACK_THRESHOLD
     }
 
     fn report_early(&mut self, io: &mut LinkIo<'_>) {

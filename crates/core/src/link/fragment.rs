@@ -1,11 +1,16 @@
 //! Messages larger than a packet: cutting and reassembling. Spec: tipc.md §5.9, §3.8.
 
+use std::sync::Arc;
+
 use super::backlog::Level;
+use super::packet::Outgoing;
 use super::unpack::may_be_inside;
 use crate::addr::NodeAddr;
 use crate::limits::MAX_MESSAGE;
+use crate::outbox::Part;
 use crate::planted::{self, Fault};
-use crate::wire::{INTERNAL_HEADER, Message, User, View};
+use crate::pool::Pool;
+use crate::wire::{BareHeader, INTERNAL_HEADER, Message, User, View};
 
 /// Type of the first fragment of a message.
 pub(crate) const FIRST: u8 = 0;
@@ -16,50 +21,60 @@ pub(crate) const LAST: u8 = 2;
 
 /// The fragments of one message, in the order in which they must be sent.
 #[derive(Debug)]
-pub(crate) struct Fragments<'a> {
-    rest: &'a [u8],
+pub(crate) struct Fragments {
+    message: Arc<Message>,
+    /// Where the next one starts.
+    from: usize,
     room: usize,
     number: u16,
-    level: Level,
-    own: NodeAddr,
-    dest: NodeAddr,
+    /// What all their headers have in common.
+    header: BareHeader,
 }
 
-impl<'a> Fragments<'a> {
+impl Fragments {
     /// Cuts `inner` into packets of `pktmax` bytes (more than 40) from `own` to `dest` (none for broadcast).
-    pub(crate) fn new(inner: &'a Message, pktmax: usize, own: NodeAddr, dest: NodeAddr) -> Self {
+    pub(crate) fn new(inner: Message, pktmax: usize, own: NodeAddr, dest: NodeAddr) -> Self {
         let room = pktmax.saturating_sub(INTERNAL_HEADER).max(1);
-        Self { rest: inner.bytes(), room, number: 0, level: Level::of(inner.view()), own, dest }
+        let mut header = BareHeader::new(User::Fragmenter, MIDDLE, room);
+        header.set_prev_node(own);
+        header.set_origin_node(own);
+        header.set_dest_node(dest);
+        header.set_carried_importance(Level::of(inner.view()).number());
+        Self { message: Arc::new(inner), from: 0, room, number: 0, header }
     }
 
     /// Fragments still to come.
     pub(crate) fn remaining(&self) -> usize {
-        self.rest.len().div_ceil(self.room)
+        (self.message.bytes().len() - self.from).div_ceil(self.room)
     }
 }
 
-impl Iterator for Fragments<'_> {
-    type Item = Message;
+impl Iterator for Fragments {
+    type Item = Outgoing;
 
-    fn next(&mut self) -> Option<Message> {
-        if self.rest.is_empty() {
+    fn next(&mut self) -> Option<Outgoing> {
+        let all = self.message.bytes().len();
+        if self.from == all {
             return None;
         }
-        let (slice, rest) = self.rest.split_at(self.room.min(self.rest.len()));
-        self.rest = rest;
+        let to = all.min(self.from + self.room);
+        let range = self.from as u32..to as u32;
+        self.from = to;
         self.number = self.number.wrapping_add(1);
-        let kind = match (self.number, rest.is_empty()) {
+        let kind = match (self.number, to == all) {
             (_, true) => LAST,
             (1, false) => FIRST,
             _ => MIDDLE,
         };
-        let mut packet = Message::build(User::Fragmenter, kind, INTERNAL_HEADER, slice);
-        packet.set_prev_node(self.own);
-        packet.set_origin_node(self.own);
-        packet.set_dest_node(self.dest);
+        let mut packet = self.header;
+        if kind != MIDDLE {
+            packet.set_kind(kind);
+        }
+        if range.len() != self.room {
+            packet.set_data_size(range.len());
+        }
         packet.set_fragment_number(self.number);
-        packet.set_carried_importance(self.level.number());
-        Some(packet)
+        Some(Outgoing::Fragment(packet, Part { message: Arc::clone(&self.message), range }))
     }
 }
 
@@ -87,8 +102,12 @@ impl Reassembly {
     ///
     /// # Errors
     /// [`FragmentFault`]; what was pending is dropped then.
-    pub(crate) fn add(&mut self, fragment: View<'_>) -> Result<Option<Message>, FragmentFault> {
-        let whole = self.add_slice(fragment.kind(), fragment.payload())?;
+    pub(crate) fn add(
+        &mut self,
+        fragment: View<'_>,
+        pool: &mut Pool,
+    ) -> Result<Option<Message>, FragmentFault> {
+        let whole = self.add_slice(fragment.kind(), fragment.payload(), pool)?;
         if whole.as_ref().is_some_and(|whole| !may_be_inside(whole.view())) {
             return Err(FragmentFault::Invalid);
         }
@@ -99,12 +118,17 @@ impl Reassembly {
     ///
     /// # Errors
     /// [`FragmentFault`]; what was pending is dropped then.
-    pub(crate) fn add_slice(&mut self, kind: u8, slice: &[u8]) -> Result<Option<Message>, FragmentFault> {
+    pub(crate) fn add_slice(
+        &mut self,
+        kind: u8,
+        slice: &[u8],
+        pool: &mut Pool,
+    ) -> Result<Option<Message>, FragmentFault> {
         let pending = self.pending.take();
         match (kind, pending) {
             (FIRST, Some(_)) => Err(FragmentFault::Unfinished),
             (FIRST, None) => {
-                self.pending = Some(begin(slice));
+                self.pending = Some(begin(slice, pool));
                 Ok(None)
             }
             (MIDDLE | LAST, None) => Err(FragmentFault::NoFirst),
@@ -136,9 +160,9 @@ impl Reassembly {
 }
 
 /// Starts a message with room for all of it, if the first slice tells its size.
-fn begin(slice: &[u8]) -> Vec<u8> {
+fn begin(slice: &[u8], pool: &mut Pool) -> Vec<u8> {
     let claimed = slice.first_chunk().map_or(0, |word| u32::from_be_bytes(*word) as usize & 0x1_ffff);
-    let mut bytes = Vec::with_capacity(claimed.min(MAX_MESSAGE).max(slice.len()));
+    let mut bytes = pool.take(claimed.min(MAX_MESSAGE).max(slice.len()));
     bytes.extend_from_slice(slice);
     bytes
 }

@@ -15,6 +15,7 @@ mod deliver;
 mod fragment;
 mod fsm;
 mod pace;
+mod packet;
 mod protocol;
 mod receive;
 mod send;
@@ -45,6 +46,7 @@ pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
     pace::Pace,
+    packet::Outgoing,
     receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},
@@ -75,6 +77,10 @@ pub struct Link {
     unpacker: Unpacker,
     /// Packets received in order since something was last sent.
     unacked: u16,
+    /// Packets that the peer has sent beyond the last acknowledgement that left, and the most there ever were: its window
+    /// is at least that large.
+    unheard: u16,
+    most_unheard: u16,
     /// Ticks without a sign of life.
     silence: u32,
     /// Acknowledgements in a row of packets that were never sent.
@@ -117,6 +123,8 @@ impl Link {
             receive: ReceiveQueue::new(first),
             unpacker: Unpacker::default(),
             unacked: 0,
+            unheard: 0,
+            most_unheard: 0,
             silence: 0,
             implausible: 0,
             setup_ticks: 0,
@@ -159,6 +167,8 @@ impl Link {
         self.receive = ReceiveQueue::new(first);
         self.unpacker = Unpacker::default();
         self.unacked = 0;
+        self.unheard = 0;
+        self.most_unheard = 0;
         self.silence = 0;
         self.implausible = 0;
         self.setup_ticks = 0;

@@ -191,7 +191,7 @@ impl Link {
         let mut released = 0;
         let mut repeated = 0;
         for &(to, missing) in core::iter::once(&(ack, gap)).chain(blocks) {
-            released += self.transmit.release_range(from, to);
+            released += self.transmit.release_range(from, to, io.pool);
             from = to.wrapping_add(missing).wrapping_add(1);
             if missing == 0 {
                 continue;
@@ -202,9 +202,9 @@ impl Link {
             }
             for sent in self.transmit.range_mut(to.wrapping_add(1), to.wrapping_add(missing)) {
                 if sent.retransmit(now, RETRANSMIT_SPACING_MS) {
-                    sent.message.set_ack(link_ack);
-                    sent.message.set_bcast_ack(bcast_ack);
-                    io.frames.push(sent.message.bytes());
+                    sent.packet.edit().set_ack(link_ack);
+                    sent.packet.edit().set_bcast_ack(bcast_ack);
+                    sent.packet.push(&mut io.frames);
                     repeated += 1;
                 }
             }
@@ -227,17 +227,17 @@ impl Link {
     }
 
     /// Sends a STATE that acknowledges; also the first message on a link that came up (§6.4), and whenever the
-    /// broadcast side wants one.
-    pub fn send_state(&mut self, io: &mut LinkIo<'_>) {
+    /// broadcast side wants one. True if it stands in for one that had not left yet.
+    pub fn send_state(&mut self, io: &mut LinkIo<'_>) -> bool {
         self.unacked = 0;
         self.stats.tx_acks += u64::from(self.is_up());
-        self.send_state_with(StateNote::default(), io);
+        self.send_state_with(StateNote::default(), io)
     }
 
-    /// Sends a STATE, if the link is up.
-    pub(super) fn send_state_with(&mut self, mut note: StateNote, io: &mut LinkIo<'_>) {
+    /// Sends a STATE, if the link is up; true if it stands in for another one.
+    pub(super) fn send_state_with(&mut self, mut note: StateNote, io: &mut LinkIo<'_>) -> bool {
         if !self.is_up() {
-            return;
+            return false;
         }
         if (note.probe || note.reply) && self.receive.deferred_len() > 0 {
             note.gap = self.receive.gap();
@@ -266,10 +266,10 @@ impl Link {
         self.stats.tx_probes += u64::from(note.probe);
         self.stats.tx_nacks += u64::from(note.gap > 0);
         if note == StateNote::default() {
-            io.frames.push_ack(msg.bytes());
-        } else {
-            io.frames.push(msg.bytes());
+            return io.frames.push_ack(msg.bytes());
         }
+        io.frames.push(msg.bytes());
+        false
     }
 
     /// Sends ACTIVATE in ESTABLISHING, RESET in RESET, nothing in other states. The node may call it at once when

@@ -109,6 +109,9 @@ impl ReceiveQueue {
     /// What is known beyond the first gap, at most [`MAX_GAP_BLOCKS`] blocks; empty if nothing is deferred.
     pub(crate) fn gap_blocks(&self) -> Vec<GapBlock> {
         let mut blocks: Vec<GapBlock> = Vec::new();
+        if self.count == 0 {
+            return blocks;
+        }
         let mut expected: Option<u16> = None;
         for (i, _) in self.deferred.iter().enumerate().filter(|(_, slot)| slot.is_some()) {
             let seqno = self.rcv_nxt.wrapping_add(i as u16);

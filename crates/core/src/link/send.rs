@@ -2,7 +2,7 @@
 
 use super::backlog::{Level, MAX_BACKLOG, Queued};
 use super::fragment::Fragments;
-use super::{Accepted, DownReason, Link, LinkIo, SendFault, Wakeup};
+use super::{Accepted, DownReason, Link, LinkIo, Outgoing, SendFault, Wakeup};
 use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{Message, User};
@@ -24,7 +24,7 @@ impl Link {
         let accepted = self.admit(&message, io)?;
         let first = self.snd_nxt();
         if cut {
-            let fragments = Fragments::new(&message, self.mss(), self.config.own, self.config.peer);
+            let fragments = Fragments::new(message, self.mss(), self.config.own, self.config.peer);
             self.stats.tx_fragmented += 1;
             self.stats.tx_fragments += fragments.remaining() as u64;
             for fragment in fragments {
@@ -58,8 +58,9 @@ impl Link {
     }
 
     /// Sends a packet, or queues it behind those that wait.
-    pub(super) fn send_packet(&mut self, packet: Message, io: &mut LinkIo<'_>) {
-        if self.backlog.is_empty() && self.has_room_for(packet.user()) {
+    pub(super) fn send_packet(&mut self, packet: impl Into<Outgoing>, io: &mut LinkIo<'_>) {
+        let packet = packet.into();
+        if self.backlog.is_empty() && self.has_room_for(packet.view().user()) {
             return self.transmit_packet(packet, io);
         }
         match self.backlog.push(packet, self.mss(), self.config.own, self.config.peer) {
@@ -74,7 +75,7 @@ impl Link {
 
     /// Sends as many waiting packets as the window has room for.
     pub(super) fn advance_backlog(&mut self, io: &mut LinkIo<'_>) {
-        while self.backlog.first().is_some_and(|packet| self.has_room_for(packet.user())) {
+        while self.backlog.first().is_some_and(|packet| self.has_room_for(packet.view().user())) {
             let Some(packet) = self.backlog.pop() else { return };
             self.transmit_packet(packet, io);
         }
@@ -100,13 +101,16 @@ impl Link {
         self.backlog.wake(io.wakeups);
     }
 
-    fn transmit_packet(&mut self, mut packet: Message, io: &mut LinkIo<'_>) {
+    fn transmit_packet(&mut self, mut packet: Outgoing, io: &mut LinkIo<'_>) {
         let ahead = u16::from(planted::active(Fault::AckBeyond));
-        packet.set_ack(self.rcv_nxt().wrapping_sub(1).wrapping_add(ahead));
-        packet.set_bcast_ack(io.bcast.ack);
+        let mut header = packet.edit();
+        header.set_ack(self.rcv_nxt().wrapping_sub(1).wrapping_add(ahead));
+        header.set_bcast_ack(io.bcast.ack);
         self.unacked = 0;
         self.stats.tx_packets += 1;
-        io.frames.push(self.transmit.push(packet, (), Time::ZERO));
+        if let Some(packet) = self.transmit.push(packet, (), Time::ZERO) {
+            packet.push(&mut io.frames);
+        }
         self.stats.queue_max = self.stats.queue_max.max(self.transmit.len() as u64);
     }
 }

@@ -1,10 +1,11 @@
 //! The timer of a link, and the properties that govern it. Spec: tipc.md §5.6.
 
+use super::deliver::ACK_THRESHOLD;
 use super::protocol::StateNote;
-use super::{DownReason, Link, LinkIo, State};
+use super::{DownReason, Link, LinkIo, Outgoing, State};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS};
 use crate::time::Time;
-use crate::wire::{Message, User};
+use crate::wire::User;
 
 /// Longest interval between two ticks of a link, milliseconds. Spec: tipc.md §5.6.
 const MAX_INTERVAL_MS: u32 = 500;
@@ -66,6 +67,9 @@ impl Link {
             probe = true;
         }
         self.checkpoint = self.snd_nxt();
+        if self.unacked >= ACK_THRESHOLD {
+            self.most_unheard = 0; // the peer may wait for this: its window may be smaller than it was
+        }
         if due || probe {
             self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
         }
@@ -76,7 +80,7 @@ impl Link {
     fn sample_profile(&mut self) {
         self.stats.queue_sum += self.transmit.len() as u64;
         self.stats.queue_samples += 1;
-        if let Some(length) = self.transmit.first().and_then(|sent| profiled_length(&sent.message)) {
+        if let Some(length) = self.transmit.first().and_then(|sent| profiled_length(&sent.packet)) {
             self.stats.profile(length);
         }
     }
@@ -97,13 +101,14 @@ impl Link {
 }
 
 /// Length of the message that a packet belongs to, if the packet tells it: a first fragment does, later ones do not.
-fn profiled_length(packet: &Message) -> Option<usize> {
-    match packet.user() {
-        User::Fragmenter if packet.kind() == super::fragment::FIRST => {
+fn profiled_length(packet: &Outgoing) -> Option<usize> {
+    let view = packet.view();
+    match view.user() {
+        User::Fragmenter if view.kind() == super::fragment::FIRST => {
             let word = packet.data().first_chunk()?;
             Some(u32::from_be_bytes(*word) as usize & 0x1_ffff)
         }
         User::Fragmenter => None,
-        _ => Some(packet.size()),
+        _ => Some(view.size()),
     }
 }

@@ -2,16 +2,18 @@
 
 use std::collections::VecDeque;
 
+use super::packet::Outgoing;
 use crate::limits::MAX_WINDOW;
 use crate::planted::{self, Fault};
+use crate::pool::Pool;
 use crate::time::Time;
-use crate::wire::{GapBlock, Message, seq};
+use crate::wire::{GapBlock, seq};
 
 /// A packet under way. `T` is what the owner of the queue keeps with it.
 #[derive(Debug)]
 pub(crate) struct Sent<T> {
     /// The packet, its number stamped.
-    pub(crate) message: Message,
+    pub(crate) packet: Outgoing,
     /// The owner's part.
     pub(crate) extra: T,
     /// It is not sent again before this.
@@ -87,14 +89,20 @@ impl<T> TransmitQueue<T> {
         self.slots.front()?.as_ref()
     }
 
-    /// Numbers a packet and keeps it; its bytes, to be sent. It may be sent again from `retransmit_from` on.
-    pub(crate) fn push(&mut self, mut message: Message, extra: T, retransmit_from: Time) -> &[u8] {
-        message.set_seqno(self.snd_nxt);
+    /// Numbers a packet and keeps it; the packet, to be sent. It may be sent again from `retransmit_from` on.
+    pub(crate) fn push(
+        &mut self,
+        packet: impl Into<Outgoing>,
+        extra: T,
+        retransmit_from: Time,
+    ) -> Option<&Outgoing> {
+        let mut packet = packet.into();
+        packet.edit().set_seqno(self.snd_nxt);
         self.snd_nxt = self.snd_nxt.wrapping_add(1);
         self.count += 1;
-        let sent = Sent { message, extra, next_retransmit: retransmit_from, first_retransmit: None };
+        let sent = Sent { packet, extra, next_retransmit: retransmit_from, first_retransmit: None };
         self.slots.push_back(Some(sent));
-        self.slots.back().and_then(Option::as_ref).map_or(&[], |sent| sent.message.bytes())
+        self.slots.back().and_then(Option::as_ref).map(|sent| &sent.packet)
     }
 
     /// The packet with this number, if it is under way.
@@ -129,28 +137,33 @@ impl<T> TransmitQueue<T> {
     }
 
     /// Drops all packets up to `ack`; how many. A number that was never sent, or an old one, drops nothing.
-    pub(crate) fn release_to(&mut self, ack: u16) -> usize {
+    pub(crate) fn release_to(&mut self, ack: u16, pool: &mut Pool) -> usize {
         if !self.is_sent(ack) || seq::lt(ack, self.head()) {
             return 0;
         }
         let before = self.count;
         for _ in 0..=ack.wrapping_sub(self.head()) {
-            self.count -= usize::from(self.slots.pop_front().flatten().is_some());
+            if let Some(sent) = self.slots.pop_front().flatten() {
+                self.count -= 1;
+                sent.packet.recycle(pool);
+            }
         }
         self.trim();
         before - self.count
     }
 
     /// Drops the packets with numbers from `first` to `last`; how many.
-    pub(crate) fn release_range(&mut self, first: u16, last: u16) -> usize {
+    pub(crate) fn release_range(&mut self, first: u16, last: u16, pool: &mut Pool) -> usize {
         if seq::lt(last, first) || !self.is_sent(last) {
             return 0;
         }
         let before = self.count;
         let mut seqno = if seq::lt(first, self.head()) { self.head() } else { first };
         while seq::le(seqno, last) {
-            if let Some(slot) = self.index(seqno).and_then(|at| self.slots.get_mut(at)) {
-                self.count -= usize::from(slot.take().is_some());
+            let slot = self.index(seqno).and_then(|at| self.slots.get_mut(at));
+            if let Some(sent) = slot.and_then(Option::take) {
+                self.count -= 1;
+                sent.packet.recycle(pool);
             }
             seqno = seqno.wrapping_add(1);
         }

@@ -4,7 +4,7 @@
 use super::fragment::{self, FragmentFault, Reassembly};
 use super::receive::ReceiveQueue;
 use super::unpack::{Carrier, Unpacker};
-use super::{Link, LinkIo, SendFault};
+use super::{Link, LinkIo, Outgoing, SendFault};
 use crate::limits::capability;
 use crate::outbox::BearerId;
 use crate::wire::{BASIC_HEADER, ErrorCode, INTERNAL_HEADER, Message, MessageType, User, View};
@@ -74,8 +74,9 @@ impl Link {
     #[must_use]
     pub fn take_failover(&mut self) -> Failover {
         let mut next = self.snd_nxt();
-        let mut packets: Vec<Message> = self.transmit.take(next).map(|sent| sent.message).collect();
-        let waiting = core::iter::from_fn(|| self.backlog.pop());
+        let mut packets: Vec<Message> =
+            self.transmit.take(next).map(|sent| sent.packet.into_message()).collect();
+        let waiting = core::iter::from_fn(|| self.backlog.pop()).map(Outgoing::into_message);
         let mut unsent: Vec<Message> = waiting.collect();
         unsent.push(self.dummy());
         for mut packet in unsent {
@@ -150,7 +151,7 @@ impl Link {
                 n if n == count => fragment::LAST,
                 _ => fragment::MIDDLE,
             };
-            match inherited.parts.add_slice(kind, packet.payload())? {
+            match inherited.parts.add_slice(kind, packet.payload(), io.pool)? {
                 Some(whole) => Some(whole),
                 None => return Ok(()),
             }
@@ -164,7 +165,7 @@ impl Link {
             Err(_) => return Ok(()),
         };
         while let Some(packet) = next {
-            inherited.unpacker.unpack(Carrier::Owned(packet), io.delivered)?;
+            inherited.unpacker.unpack(Carrier::Owned(packet), io.pool, io.delivered)?;
             next = inherited.queue.pop();
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::fragment::{FragmentFault, Reassembly};
+use crate::pool::Pool;
 use crate::wire::{Message, MessageType, SHORT_HEADER, User, View};
 
 /// A packet in order: borrowed from the frame just received, or kept since it came too early.
@@ -63,13 +64,14 @@ impl Unpacker {
     pub(crate) fn unpack(
         &mut self,
         packet: Carrier<'_>,
+        pool: &mut Pool,
         out: &mut VecDeque<Message>,
     ) -> Result<(), FragmentFault> {
         let view = packet.view();
         match view.user() {
             User::Fragmenter if view.header_fits() => {
                 self.stats.fragments += 1;
-                if let Some(whole) = self.reassembly.add(view)? {
+                if let Some(whole) = self.reassembly.add(view, pool)? {
                     self.stats.fragmented += 1;
                     out.push_back(whole);
                 }

@@ -239,7 +239,9 @@ fn apply(
             Ok(None) => report.unknown += 1,
             Err(PublishError::Inverted(_)) => report.inverted += 1,
             Err(PublishError::Duplicate(..)) => report.duplicate += 1,
-            Err(PublishError::TooMany(_) | PublishError::KeysUsedUp(_)) => report.too_many += 1,
+            Err(PublishError::TooMany(_) | PublishError::NoMemory | PublishError::KeysUsedUp(_)) => {
+                report.too_many += 1
+            }
         }
     }
 }

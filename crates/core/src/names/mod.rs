@@ -2,14 +2,17 @@
 //!
 //! [`NameTable`] holds every binding that this node knows and answers lookups. What changes in it is returned as
 //! [`Change`]s, in the order in which subscribers and peers must learn of them. [`Distributor`] turns the own changes
-//! into messages, [`NameReceiver`] (one per peer) puts a peer's messages into order and applies them.
+//! into messages, [`NameReceiver`] (one per peer) puts a peer's messages into order and applies them. What answers
+//! lookups can be shared with other processes: [`replica`].
 
 mod distribute;
-mod ranges;
+pub mod replica;
 mod table;
 
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod test_memory;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -23,7 +26,7 @@ pub use table::{Change, Destinations, Lookup, NameTable, PublishError, ScopeRule
 pub const MAX_USER_BINDINGS: usize = 65_534;
 /// Bindings that one peer may have: what a correct node can own, its node state included. Spec: tipc.md §14.2.
 pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
-/// Bindings in the whole table. Ours; at about 200 bytes each this bounds the table to some 200 MB.
+/// Bindings in the whole table. Ours; at about 400 bytes each this bounds the table to some 400 MB.
 pub const MAX_BINDINGS: usize = 1 << 20;
 /// Name messages of one peer that wait for one with a lower number. Ours: far more than both link windows can hold
 /// back; a peer that exceeds it is out of step for good.

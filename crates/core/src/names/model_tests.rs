@@ -1,5 +1,7 @@
-//! The table against a reference model: plain lists, searched from the front, as the rules of tipc.md §1.4 read.
+//! The table against a reference model: plain lists, searched from the front, as the rules of tipc.md §1.4 read. Every
+//! question goes to the table or to a reader of its memory.
 
+use super::test_memory::Shared;
 use super::*;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::rng::Rng;
@@ -119,6 +121,8 @@ fn any_range(rng: &mut Rng, spread: u64) -> ServiceRange {
 fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
     let mut rng = Rng::new(seed);
     let mut table = NameTable::new(OWN, legacy, seed);
+    let (memory, source) = Shared::new();
+    let (mut memory, shared_from) = (Some(memory), rng.below(500) as usize);
     let mut model = Model { own: OWN, legacy, ranges: Vec::new(), count: 0 };
     let mut alive: Vec<Binding> = Vec::new();
     let nodes = [OWN, NodeAddr(0x0100_1002), NodeAddr(0x0100_1003), NodeAddr(0x0200_0001)];
@@ -126,6 +130,13 @@ fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
         [NodeAddr(0), NodeAddr(0), OWN, nodes[1], NodeAddr(0x0100_1000), NodeAddr(0x0100_0000), nodes[3]];
     for step in 0..steps {
         let context = format!("seed {seed} step {step}");
+        if step >= shared_from
+            && let Some(memory) = memory.take()
+        {
+            table.share(Box::new(memory)).unwrap();
+        }
+        let reader = (memory.is_none() && rng.below(2) == 0).then(|| source.current());
+        let reader = reader.as_ref().map(|segment| segment.view());
         match rng.below(20) {
             0..6 => {
                 let port = PortId { port: 1 + rng.below(6) as u32, node: nodes[rng.below(4) as usize] };
@@ -160,7 +171,11 @@ fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
                     instance: rng.below(spread * 2) as u32,
                 };
                 let domain = domains[rng.below(7) as usize];
-                let got = table.lookup(to, domain).map(|l| (l.port, l.node));
+                let got = match &reader {
+                    Some(view) => view.lookup(to, domain).unwrap(),
+                    None => table.lookup(to, domain),
+                };
+                let got = got.map(|l| (l.port, l.node));
                 assert_eq!(got, model.lookup(to, domain), "{context}: lookup {to} domain {domain}");
             }
             17 => {
@@ -178,6 +193,9 @@ fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
                 nodes.dedup();
                 let local = nodes.contains(&OWN);
                 nodes.retain(|n| *n != OWN);
+                if let Some(view) = &reader {
+                    assert_eq!(view.has_remote(range), Ok(!nodes.is_empty()), "{context}: {range}");
+                }
                 assert_eq!(
                     table.destination_nodes(range),
                     Destinations { local, remote: nodes },
@@ -192,7 +210,10 @@ fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
                     expected.sort();
                     expected.dedup();
                     let mut got = vec![77];
-                    table.local_ports(range, rule, &mut got);
+                    match &reader {
+                        Some(view) => view.local_ports(range, rule, &mut got).unwrap(),
+                        None => table.local_ports(range, rule, &mut got),
+                    }
                     assert_eq!(got, expected, "{context}: {range} {rule:?}");
                 }
             }

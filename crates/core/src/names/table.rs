@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::ranges::{RangeEntry, RangeIndex, RangeKey};
+use super::replica::{Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
 use super::{MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::collections::{Arena, FixedMap, SeededState, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
-use crate::planted::{self, Fault};
 
 /// A binding came or went. Changes must reach subscribers in the order in which they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +35,9 @@ pub enum PublishError {
     /// The node, or the peer that it came from, has as many bindings as it may have.
     #[error("{0} bindings are the limit")]
     TooMany(usize),
+    /// The system refuses the memory for a larger table.
+    #[error("no memory is left for another binding")]
+    NoMemory,
     /// The socket has made 2^32 bindings.
     #[error("port {0} has used up its binding keys")]
     KeysUsedUp(u32),
@@ -82,63 +84,13 @@ pub struct Destinations {
 /// What identifies a binding for its withdrawal. Spec: tipc.md §1.2.
 type Identity = (ServiceRange, PortId, u32);
 
-/// Neighbours in a range's ring of bindings.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ring {
-    next: Slot,
-    prev: Slot,
-}
-
-/// Which of a range's two rings.
-#[derive(Clone, Copy, Debug)]
-enum RingKind {
-    All,
-    Local,
-}
-
+/// A binding, in the place of its record's number.
 #[derive(Debug)]
 struct Publication {
     binding: Binding,
     range: Slot,
     /// Age: counts up over all bindings ever made.
     id: u64,
-    all: Ring,
-    local: Ring,
-}
-
-impl Publication {
-    fn ring(&mut self, kind: RingKind) -> &mut Ring {
-        match kind {
-            RingKind::All => &mut self.all,
-            RingKind::Local => &mut self.local,
-        }
-    }
-}
-
-/// One range of a type with its bindings. Each ring is read from its head; round robin moves the head on, which is
-/// the same as moving the first one to the end.
-#[derive(Debug)]
-struct Range {
-    key: RangeKey,
-    all: Option<Slot>,
-    local: Option<Slot>,
-}
-
-impl Range {
-    fn head(&mut self, kind: RingKind) -> &mut Option<Slot> {
-        match kind {
-            RingKind::All => &mut self.all,
-            RingKind::Local => &mut self.local,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Service {
-    /// Every range.
-    all: RangeIndex,
-    /// Ranges with a local binding.
-    local: RangeIndex,
 }
 
 /// Every binding that this node knows.
@@ -146,15 +98,17 @@ struct Service {
 pub struct NameTable {
     own: NodeAddr,
     legacy: bool,
-    services: FixedMap<u32, Service>,
+    /// What lookups read, see [`super::replica`].
+    memory: Box<dyn Memory>,
+    index: Index,
     exact: FixedMap<ServiceRange, Slot>,
-    ranges: Arena<Range>,
-    publications: Arena<Publication>,
-    identities: FixedMap<Identity, Slot>,
+    ranges: Arena<Place>,
+    publications: Vec<Option<Publication>>,
+    identities: FixedMap<Identity, u32>,
     /// Bindings by node and age; the own ones stand under [`NodeAddr::NONE`].
-    nodes: BTreeMap<NodeAddr, BTreeMap<u64, Slot>>,
+    nodes: BTreeMap<NodeAddr, BTreeMap<u64, u32>>,
     /// Own bindings by port, newest first.
-    ports: BTreeMap<(u32, Reverse<u64>), Slot>,
+    ports: BTreeMap<(u32, Reverse<u64>), u32>,
     /// Bindings that each port has ever made; part of its keys.
     made: BTreeMap<u32, u32>,
     user_bindings: usize,
@@ -167,34 +121,75 @@ impl NameTable {
     #[must_use]
     pub fn new(own: NodeAddr, legacy: bool, seed: u64) -> Self {
         let state = SeededState::new(seed);
-        Self {
+        let mut table = Self {
             own,
             legacy,
-            services: FixedMap::with_hasher(state),
+            memory: Box::<Heap>::default(),
+            index: Index::default(),
             exact: FixedMap::with_hasher(state),
             ranges: Arena::default(),
-            publications: Arena::default(),
+            publications: Vec::new(),
             identities: FixedMap::with_hasher(state),
             nodes: BTreeMap::new(),
             ports: BTreeMap::new(),
             made: BTreeMap::new(),
             user_bindings: 0,
             next_id: 0,
+        };
+        // If there is no memory for it now, the first binding says so.
+        table.make_room(0).ok();
+        table
+    }
+
+    /// Moves what lookups read to memory that other processes see; it must be new.
+    ///
+    /// # Errors
+    /// [`NoMemory`]; nothing has changed then.
+    pub fn share(&mut self, mut memory: Box<dyn Memory>) -> Result<(), NoMemory> {
+        let slots = self.ranges.capacity();
+        let used = self.index.used(self.memory.areas());
+        let size = Size { turns: slots, ..used };
+        if !Size::of(&memory.areas()).holds(size) {
+            memory.grow(size, &mut |_, _| {})?;
         }
+        self.index.carry(self.memory.areas(), memory.areas());
+        self.memory = memory;
+        Ok(())
+    }
+
+    fn view(&self) -> View<'_> {
+        View::new(self.memory.areas())
+    }
+
+    /// Room for one more binding, and for the withdrawal of all.
+    fn make_room(&mut self, slot: Slot) -> Result<(), NoMemory> {
+        let areas = self.memory.areas();
+        let (have, needed) = (Size::of(&areas), self.index.needed(areas, slot));
+        if have.holds(needed) {
+            return Ok(());
+        }
+        let Self { memory, index, .. } = self;
+        memory.grow(have.grown(needed), &mut |old, new| index.carry(old, new))?;
+        index.set_own(self.memory.areas(), self.own, self.legacy);
+        Ok(())
     }
 
     /// The node has its address: the bindings made so far get it, without a change being reported. Spec: tipc.md §4.4.
     pub fn set_own_node(&mut self, own: NodeAddr) {
         self.own = own;
-        let slots: Vec<Slot> =
+        self.index.set_own(self.memory.areas(), own, self.legacy);
+        let records: Vec<u32> =
             self.nodes.get(&NodeAddr::NONE).into_iter().flat_map(|m| m.values().copied()).collect();
-        for slot in slots {
-            let Some(publication) = self.publications.get_mut(slot) else { continue };
+        for record in records {
+            let Some(publication) = self.publications.get_mut(record as usize).and_then(Option::as_mut)
+            else {
+                continue;
+            };
             let old = publication.binding;
             publication.binding.port.node = own;
             let new = publication.binding;
             self.identities.remove(&identity(&old));
-            self.identities.insert(identity(&new), slot);
+            self.identities.insert(identity(&new), record);
         }
     }
 
@@ -241,8 +236,8 @@ impl NameTable {
         which: Option<(ServiceRange, Scope)>,
     ) -> Result<Vec<Change>, UnbindError> {
         let matching = |b: &Binding| which.is_none_or(|(range, scope)| b.range == range && b.scope == scope);
-        let all = self.port_slots(port).filter_map(|s| self.publications.get(s).map(|p| p.binding));
-        let hits = all.filter(matching).take(if which.is_some() { 1 } else { usize::MAX });
+        let hits =
+            self.port_bindings(port).filter(matching).take(if which.is_some() { 1 } else { usize::MAX });
         let hits: Vec<Binding> = hits.collect();
         if which.is_some() && hits.is_empty() {
             return Err(UnbindError::NotBound(port));
@@ -258,11 +253,12 @@ impl NameTable {
 
     /// Bindings of a local socket, newest first.
     pub fn port_bindings(&self, port: u32) -> impl Iterator<Item = Binding> + '_ {
-        self.port_slots(port).filter_map(|s| self.publications.get(s).map(|p| p.binding))
+        let records = self.ports.range((port, Reverse(u64::MAX))..=(port, Reverse(0)));
+        records.filter_map(|(_, record)| self.publication(*record).map(|p| p.binding))
     }
 
-    fn port_slots(&self, port: u32) -> impl Iterator<Item = Slot> + '_ {
-        self.ports.range((port, Reverse(u64::MAX))..=(port, Reverse(0))).map(|(_, slot)| *slot)
+    fn publication(&self, record: u32) -> Option<&Publication> {
+        self.publications.get(record as usize)?.as_ref()
     }
 
     /// Adds a binding, a local or a peer's. One without a node is a local one.
@@ -276,23 +272,34 @@ impl NameTable {
         let local = binding.port.node == self.own;
         let holder = if local { NodeAddr::NONE } else { binding.port.node };
         self.check(&binding, holder)?;
-        let range = self.range_for(binding.range);
+        let range = self.exact.get(&binding.range).copied();
+        self.make_room(range.unwrap_or(self.ranges.next())).map_err(|_| PublishError::NoMemory)?;
         let id = self.next_id;
+        let range = range.unwrap_or_else(|| {
+            let slot = self.ranges.next();
+            self.ranges.insert(Place::new(binding.range, slot, id))
+        });
+        let areas = self.memory.areas();
+        let place = self.ranges.get_mut(range).ok_or(PublishError::NoMemory)?;
+        let edge = place.is_empty();
+        let record = self.index.add(areas, place, &binding, self.own).ok_or(PublishError::NoMemory)?;
         self.next_id += 1;
-        let (all, local_ring) = (Ring::default(), Ring::default());
-        let slot = self.publications.insert(Publication { binding, range, id, all, local: local_ring });
-        let edge = self.link_in(range, slot, RingKind::All);
+        if edge {
+            self.exact.insert(binding.range, range);
+        }
+        let at = record as usize;
+        if self.publications.len() <= at {
+            self.publications.resize_with(at + 1, || None);
+        }
+        if let Some(place) = self.publications.get_mut(at) {
+            *place = Some(Publication { binding, range, id });
+        }
         if local {
-            if self.link_in(range, slot, RingKind::Local) {
-                let entry = self.entry(range, binding.range);
-                let service = self.services.entry(binding.range.service).or_default();
-                service.local.insert(entry);
-            }
-            self.ports.insert((binding.port.port, Reverse(id)), slot);
+            self.ports.insert((binding.port.port, Reverse(id)), record);
             self.user_bindings += usize::from(is_user_type(binding.range.service));
         }
-        self.identities.insert(identity(&binding), slot);
-        self.nodes.entry(holder).or_default().insert(id, slot);
+        self.identities.insert(identity(&binding), record);
+        self.nodes.entry(holder).or_default().insert(id, record);
         Ok(Change { binding, up: true, edge })
     }
 
@@ -318,88 +325,18 @@ impl NameTable {
         Ok(())
     }
 
-    fn range_for(&mut self, range: ServiceRange) -> Slot {
-        if let Some(slot) = self.exact.get(&range) {
-            return *slot;
-        }
-        let key = RangeKey::new(range.lower, self.next_id);
-        let slot = self.ranges.insert(Range { key, all: None, local: None });
-        self.exact.insert(range, slot);
-        let service = self.services.entry(range.service).or_default();
-        service.all.insert(RangeEntry { key, upper: range.upper, range: slot });
-        slot
-    }
-
-    fn entry(&self, slot: Slot, range: ServiceRange) -> RangeEntry {
-        let key = self.ranges.get(slot).map_or(RangeKey::new(range.lower, 0), |r| r.key);
-        RangeEntry { key, upper: range.upper, range: slot }
-    }
-
-    /// Puts a publication at the head of a ring; true if the ring was empty.
-    fn link_in(&mut self, range: Slot, slot: Slot, kind: RingKind) -> bool {
-        let head = self.ranges.get_mut(range).and_then(|r| r.head(kind).replace(slot));
-        let next = head.unwrap_or(slot);
-        let prev = self.publications.get_mut(next).map_or(slot, |p| p.ring(kind).prev);
-        let prev = if head.is_some() { prev } else { slot };
-        self.set_ring(slot, kind, Ring { next, prev });
-        if head.is_some() {
-            self.with_ring(prev, kind, |r| r.next = slot);
-            self.with_ring(next, kind, |r| r.prev = slot);
-        }
-        head.is_none()
-    }
-
-    /// Takes a publication out of a ring; true if that left the ring empty.
-    fn link_out(&mut self, range: Slot, slot: Slot, kind: RingKind) -> bool {
-        let Some(ring) = self.publications.get_mut(slot).map(|p| *p.ring(kind)) else { return false };
-        let last = ring.next == slot;
-        self.with_ring(ring.prev, kind, |r| r.next = ring.next);
-        self.with_ring(ring.next, kind, |r| r.prev = ring.prev);
-        if let Some(head) = self.ranges.get_mut(range).map(|r| r.head(kind)) {
-            if last {
-                *head = None;
-            } else if *head == Some(slot) {
-                *head = Some(ring.next);
-            }
-        }
-        last
-    }
-
-    fn set_ring(&mut self, slot: Slot, kind: RingKind, ring: Ring) {
-        self.with_ring(slot, kind, |r| *r = ring);
-    }
-
-    fn with_ring(&mut self, slot: Slot, kind: RingKind, change: impl FnOnce(&mut Ring)) {
-        if let Some(publication) = self.publications.get_mut(slot) {
-            change(publication.ring(kind));
-        }
-    }
-
     /// Removes the binding with this identity; `None` if there is none.
     pub fn withdraw(&mut self, range: ServiceRange, port: PortId, key: u32) -> Option<Change> {
-        let slot = self.identities.remove(&(range, port, key))?;
-        let publication = self.publications.get(slot)?;
-        let (binding, place, id) = (publication.binding, publication.range, publication.id);
-        let local = port.node == self.own;
-        let edge = self.link_out(place, slot, RingKind::All);
-        let no_local = local && self.link_out(place, slot, RingKind::Local);
-        self.publications.remove(slot);
-        let range_key = self.ranges.get(place)?.key;
-        if let Some(service) = self.services.get_mut(&range.service) {
-            if no_local {
-                service.local.remove(range_key);
-            }
-            if edge {
-                service.all.remove(range_key);
-            }
-            if service.all.is_empty() {
-                self.services.remove(&range.service);
-            }
-        }
+        let record = self.identities.remove(&(range, port, key))?;
+        let Publication { binding, range: slot, id } = self.publications.get_mut(record as usize)?.take()?;
+        let place = self.ranges.get_mut(slot)?;
+        self.index.remove(self.memory.areas(), place, record);
+        let edge = place.is_empty();
         if edge {
-            self.ranges.remove(place);
+            self.ranges.remove(slot);
             self.exact.remove(&range);
         }
+        let local = port.node == self.own;
         let holder = if local { NodeAddr::NONE } else { port.node };
         if let Some(held) = self.nodes.get_mut(&holder) {
             held.remove(&id);
@@ -426,7 +363,7 @@ impl NameTable {
     /// Bindings learned from `node`, oldest first.
     fn node_bindings(&self, node: NodeAddr) -> Vec<Binding> {
         let held = self.nodes.get(&node).into_iter().flat_map(|m| m.values());
-        held.filter_map(|s| self.publications.get(*s).map(|p| p.binding)).collect()
+        held.filter_map(|record| self.publication(*record).map(|p| p.binding)).collect()
     }
 
     /// Own bindings that peers must know, oldest first: what a bulk carries.
@@ -439,31 +376,16 @@ impl NameTable {
 
     /// Finds a socket for an anycast to `to`. `domain` restricts where it is looked for. Spec: tipc.md §1.4.
     pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Lookup> {
-        let scope = if domain.is_none() { 2 } else { 3 };
-        if !in_domain(self.legacy, domain, self.own) {
-            return Some(Lookup { port: 0, node: domain, scope });
-        }
-        let service = self.services.get(&to.service)?;
-        let only_local = domain == self.own;
-        let index = if only_local { &service.local } else { &service.all };
-        let slot = index.first(to.instance, to.instance)?;
-        let range = self.ranges.get_mut(slot)?;
-        let closest_first = self.legacy && domain.is_none() && range.local.is_some();
-        let kind = if only_local || closest_first { RingKind::Local } else { RingKind::All };
-        let head = range.head(kind);
-        let publication = self.publications.get_mut((*head)?)?;
-        *head = Some(publication.ring(kind).next);
-        let PortId { port, node } = publication.binding.port;
-        Some(Lookup { port, node, scope })
+        self.view().lookup(to, domain).ok().flatten()
     }
 
     /// Nodes with a binding that overlaps `range`. Spec: tipc.md §7.7.
     #[must_use]
     pub fn destination_nodes(&self, range: ServiceRange) -> Destinations {
         let mut found = Destinations::default();
-        self.for_overlapping(range, RingKind::All, |p| {
-            let node = p.binding.port.node;
-            if node == self.own {
+        self.for_overlapping(range, |seen| {
+            let node = seen.node();
+            if node.is_none() {
                 found.local = true;
             } else if found.remote.last() != Some(&node) {
                 found.remote.push(node);
@@ -477,16 +399,7 @@ impl NameTable {
     /// Ports of local sockets with a binding that overlaps `range`, each once, ascending; `out` is cleared first.
     /// Spec: tipc.md §7.7.
     pub fn local_ports(&self, range: ServiceRange, rule: ScopeRule, out: &mut Vec<u32>) {
-        out.clear();
-        self.for_overlapping(range, RingKind::Local, |p| {
-            if rule == ScopeRule::Any || rule == ScopeRule::Exactly(p.binding.scope) {
-                out.push(p.binding.port.port);
-            }
-        });
-        out.sort_unstable();
-        if !planted::active(Fault::CopyPerBinding) {
-            out.dedup();
-        }
+        self.view().local_ports(range, rule, out).ok();
     }
 
     /// What a new subscription to `range` is told first: with `each_port` every overlapping binding, else the oldest
@@ -495,7 +408,8 @@ impl NameTable {
     pub fn snapshot(&self, range: ServiceRange, each_port: bool) -> Vec<Binding> {
         let mut found: Vec<(u64, Binding)> = Vec::new();
         let mut current: Option<(Slot, usize)> = None;
-        self.for_overlapping(range, RingKind::All, |p| {
+        self.for_overlapping(range, |seen| {
+            let Some(p) = self.publication(seen.record) else { return };
             let same = current.filter(|(slot, _)| !each_port && *slot == p.range);
             match same.and_then(|(_, at)| found.get_mut(at)) {
                 Some(oldest) if oldest.0 > p.id => *oldest = (p.id, p.binding),
@@ -510,55 +424,17 @@ impl NameTable {
         found.into_iter().map(|(_, b)| b).collect()
     }
 
-    /// Calls `visit` for each publication in the rings of overlapping ranges, range by range.
-    fn for_overlapping<'a>(
-        &'a self,
-        range: ServiceRange,
-        kind: RingKind,
-        mut visit: impl FnMut(&'a Publication),
-    ) {
-        let Some(service) = self.services.get(&range.service) else { return };
-        let index = match kind {
-            RingKind::All => &service.all,
-            RingKind::Local => &service.local,
-        };
-        for slot in index.overlapping(range.lower, range.upper) {
-            self.for_ring(slot, kind, &mut visit);
-        }
-    }
-
-    fn for_ring<'a>(&'a self, range: Slot, kind: RingKind, visit: &mut impl FnMut(&'a Publication)) {
-        let Some(range) = self.ranges.get(range) else { return };
-        let Some(head) = (match kind {
-            RingKind::All => range.all,
-            RingKind::Local => range.local,
-        }) else {
-            return;
-        };
-        let mut at = head;
-        while let Some(publication) = self.publications.get(at) {
-            visit(publication);
-            at = match kind {
-                RingKind::All => publication.all.next,
-                RingKind::Local => publication.local.next,
-            };
-            if at == head {
-                return;
-            }
-        }
+    /// Calls `visit` for each binding in overlapping ranges, range by range.
+    fn for_overlapping(&self, range: ServiceRange, visit: impl FnMut(Seen)) {
+        // Nobody else writes, so there is nothing to be torn by.
+        self.view().for_each_binding(range, visit).ok();
     }
 
     /// All bindings: by type, then range by range in lookup order, then as round robin would take them.
     #[must_use]
     pub fn bindings(&self) -> Vec<Binding> {
-        let mut types: Vec<u32> = self.services.keys().copied().collect();
-        types.sort_unstable();
         let mut all = Vec::with_capacity(self.len());
-        for service in types {
-            self.for_overlapping(ServiceRange::new(service, 0, u32::MAX), RingKind::All, |p| {
-                all.push(p.binding)
-            });
-        }
+        self.view().for_all(|seen| all.extend(self.publication(seen.record).map(|p| p.binding))).ok();
         all
     }
 }
@@ -569,11 +445,4 @@ fn identity(binding: &Binding) -> Identity {
 
 const fn is_user_type(service: u32) -> bool {
     !matches!(service, NODE_STATE | TOPOLOGY_SERVER | LINK_STATE)
-}
-
-/// True if lookup domain `domain` covers node `own`. Spec: tipc.md §1.4.
-fn in_domain(legacy: bool, domain: NodeAddr, own: NodeAddr) -> bool {
-    let NodeAddr(d) = domain;
-    let masked = |mask: u32| legacy && d == own.0 & mask;
-    d == 0 || domain == own || masked(0xffff_f000) || masked(0xff00_0000)
 }

@@ -8,6 +8,7 @@ use crate::limits::{DEFAULT_TOLERANCE_MS, MAX_BEARERS, MAX_LINKS_PER_PEER};
 use crate::link::{self, Accepted, BcastStamp, DownReason, Link, LinkIo, LinkSignal, SendFault, Wakeup};
 use crate::monitor::MonitorSession;
 use crate::outbox::{BearerId, FrameBatch, FrameSink, Target};
+use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{MediaAddr, Message, User, View};
 
@@ -20,6 +21,7 @@ const MAX_TICK_MS: u32 = 500;
 pub(crate) struct Ctx<'a> {
     pub(crate) now: Time,
     pub(crate) frames: &'a mut FrameBatch,
+    pub(crate) pool: &'a mut Pool,
     pub(crate) stamp: &'a BcastStamp,
 }
 
@@ -200,7 +202,7 @@ impl Peer {
     pub(crate) fn send_state(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, |link, io| {
             if link.is_up() {
-                link.send_state(io)
+                link.send_state(io);
             }
         });
     }
@@ -215,6 +217,7 @@ impl Peer {
         let slot = self.slots.get_mut(usize::from(bearer))?.as_mut()?;
         let mut io = LinkIo {
             frames: FrameSink::new(ctx.frames, bearer, Target::Unicast(slot.media)),
+            pool: ctx.pool,
             bcast: ctx.stamp,
             delivered: &mut self.delivered,
             wakeups: &mut self.wakeups,

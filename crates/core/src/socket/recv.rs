@@ -170,6 +170,7 @@ impl Endpoint {
         if self.kind.is_connection_oriented() && self.flow.consume(msg.size()) {
             self.acknowledge(false, uplink);
         }
+        uplink.recycle(msg);
     }
 }
 

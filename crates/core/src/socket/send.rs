@@ -79,7 +79,7 @@ impl Endpoint {
         if let Some(node) = self.congested.first() {
             return self.would_block(self.link_reason(*node));
         }
-        let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink.own_node());
+        let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink);
         msg.set_src_droppable(false); // on a multicast the bit tells the method
         msg.set_lookup_scope(SCOPE_CLUSTER);
         msg.set_name_type(range.service);
@@ -101,10 +101,10 @@ impl Endpoint {
         let own = uplink.own_node();
         let (mut dest, mut msg) = match to {
             Destination::Range(_) => return Err(SendError::InvalidDestination),
-            Destination::Port(dest) => (dest, self.message(MessageType::Direct, BASIC_HEADER, data, own)),
+            Destination::Port(dest) => (dest, self.message(MessageType::Direct, BASIC_HEADER, data, uplink)),
             Destination::Service { addr, domain } => {
                 let found = uplink.resolve(addr, domain).ok_or(SendError::HostUnreachable)?;
-                let mut msg = self.message(MessageType::Named, NAMED_HEADER, data, own);
+                let mut msg = self.message(MessageType::Named, NAMED_HEADER, data, uplink);
                 msg.set_lookup_scope(found.scope);
                 msg.set_name_type(addr.service);
                 msg.set_name_instance(addr.instance);
@@ -120,13 +120,14 @@ impl Endpoint {
     }
 
     /// A message with what all have in common.
-    fn message(&self, kind: MessageType, header: usize, data: &[u8], own: NodeAddr) -> Message {
-        self.template(own).message(kind, header, data)
+    fn message(&self, kind: MessageType, header: usize, data: &[u8], uplink: &mut dyn Uplink) -> Message {
+        let memory = uplink.memory(header + data.len());
+        self.template(uplink.own_node()).message(memory, kind, header, data)
     }
 
     /// A message on the connection.
     pub(super) fn connection_message(&self, data: &[u8], own: NodeAddr) -> Message {
-        self.template(own).connection_message(data)
+        self.template(own).connection_message(Vec::new(), data)
     }
 
     fn template(&self, own: NodeAddr) -> Template {
@@ -169,12 +170,14 @@ impl Endpoint {
         let own = uplink.own_node();
         if self.nagle.wants(chunk.len()) {
             let template = self.template(own);
-            if self.nagle.collect(chunk, || template.connection_message(&[])) == Collected::Flush {
+            if self.nagle.collect(chunk, || template.connection_message(Vec::new(), &[])) == Collected::Flush
+            {
                 self.send_collected(uplink)?;
             }
             return Ok(());
         }
-        let msg = self.connection_message(chunk, own);
+        let memory = uplink.memory(SHORT_HEADER + chunk.len());
+        let msg = self.template(own).connection_message(memory, chunk);
         // an empty message is never acknowledged
         let cost = if chunk.is_empty() { 0 } else { self.flow.cost(msg.size()) };
         self.send_collected(uplink)?;
@@ -235,8 +238,8 @@ struct Template {
 }
 
 impl Template {
-    fn message(&self, kind: MessageType, header: usize, data: &[u8]) -> Message {
-        let mut msg = Packet::build(self.user, kind.into(), header, data);
+    fn message(&self, memory: Vec<u8>, kind: MessageType, header: usize, data: &[u8]) -> Message {
+        let mut msg = Packet::build_in(memory, self.user, kind.into(), header, data);
         msg.set_src_droppable(self.source_droppable);
         msg.set_dest_droppable(self.dest_droppable);
         msg.set_prev_node(self.origin.node);
@@ -245,8 +248,8 @@ impl Template {
         msg
     }
 
-    fn connection_message(&self, data: &[u8]) -> Message {
-        let mut msg = self.message(MessageType::Conn, SHORT_HEADER, data);
+    fn connection_message(&self, memory: Vec<u8>, data: &[u8]) -> Message {
+        let mut msg = self.message(memory, MessageType::Conn, SHORT_HEADER, data);
         msg.set_dest_port(self.peer_port);
         msg
     }

@@ -79,6 +79,14 @@ pub trait Uplink {
     fn mss(&self, node: NodeAddr) -> usize;
     /// True for the own node and for nodes with a working link.
     fn is_reachable(&self, node: NodeAddr) -> bool;
+    /// Memory for a message of `size` bytes, header included; what it holds is of no interest.
+    fn memory(&mut self, size: usize) -> Vec<u8> {
+        Vec::with_capacity(size)
+    }
+    /// Takes back a message that was read.
+    fn recycle(&mut self, message: Message) {
+        drop(message);
+    }
     /// Sends a message to node `to` (a 24-byte header does not tell it; [`NodeAddr::NONE`] is this node); the link
     /// selector is its origin port.
     ///

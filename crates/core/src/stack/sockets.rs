@@ -216,7 +216,7 @@ impl Stack {
             return None;
         };
         let privileged = self.services.owns(port);
-        let before = endpoint.readiness();
+        let (before, due) = (endpoint.readiness(), endpoint.deadline());
         let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged });
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
         let touched = closed || news(&result) || endpoint.readiness() != before;
@@ -224,7 +224,7 @@ impl Stack {
             self.endpoints.remove(&port);
             self.switch.close_port(now, port);
             self.set_deadline(port, None);
-        } else {
+        } else if deadline != due {
             self.set_deadline(port, deadline);
         }
         if touched {

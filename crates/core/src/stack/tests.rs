@@ -64,7 +64,7 @@ impl Lan {
                         let lost =
                             self.cut.iter().any(|(n, net)| (*n == from || *n == to) && *net == frame.bearer);
                         if wanted && !lost {
-                            self.nodes[to].receive(self.now, frame.bearer, batch.frame(frame));
+                            self.nodes[to].receive(self.now, frame.bearer, &batch.frame(frame));
                         }
                     }
                 }

@@ -35,6 +35,14 @@ impl Uplink for Direct<'_> {
         self.switch.is_reachable(node)
     }
 
+    fn memory(&mut self, size: usize) -> Vec<u8> {
+        self.switch.pool.take(size)
+    }
+
+    fn recycle(&mut self, message: Message) {
+        self.switch.pool.put(message);
+    }
+
     fn submit(&mut self, to: NodeAddr, message: Message) -> Result<Submitted, SubmitError> {
         self.switch.submit(self.now, to, message)
     }

@@ -23,7 +23,7 @@ impl Switch {
         let member = self.members.0.get_mut(&addr)?;
         let before = member.peer.next_tick;
         let stamp = stamp(member, &self.bcast);
-        let mut ctx = Ctx { now, frames: &mut self.frames, stamp: &stamp };
+        let mut ctx = Ctx { now, frames: &mut self.frames, pool: &mut self.pool, stamp: &stamp };
         let result = f(&mut member.peer, &mut ctx);
         let after = member.peer.next_tick;
         if before != after {

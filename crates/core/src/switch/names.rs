@@ -35,7 +35,7 @@ impl Switch {
     ) -> Result<(), BindError> {
         let change = self.table.bind(port, range, scope).map_err(|e| match e {
             PublishError::Inverted(_) => BindError::InvalidRange,
-            PublishError::TooMany(_) => BindError::TooMany,
+            PublishError::TooMany(_) | PublishError::NoMemory => BindError::TooMany,
             PublishError::Duplicate(..) | PublishError::KeysUsedUp(_) => BindError::InUse,
         })?;
         self.announce(now, change);

@@ -47,7 +47,7 @@ impl Switch {
         let protocol = view.user() == User::LinkProtocol;
         if protocol {
             self.receive_broadcast_state(now, addr, bearer, view)?;
-        } else {
+        } else if self.bcast.acked(addr) != Some(view.bcast_ack()) {
             self.with_broadcast(|bcast, io| broadcast::receive_ack(bcast, now, addr, view, io));
         }
         self.monitor_state(addr, bearer, view);

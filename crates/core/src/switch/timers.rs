@@ -8,6 +8,8 @@ use crate::time::Time;
 
 /// How long a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
 const RETENTION_MS: u64 = 300_000;
+/// Memory of large messages that was not used for as long goes back, milliseconds; at a timeout that is due anyway.
+const TRIM_MS: u64 = 1000;
 
 impl Switch {
     pub(crate) fn deadline(&self) -> Option<Time> {
@@ -17,6 +19,10 @@ impl Switch {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
+        if self.trim_at <= now {
+            self.pool.trim();
+            self.trim_at = now.plus_millis(TRIM_MS);
+        }
         for id in 0..self.bearers.len() as BearerId {
             self.discovery_timeout(now, id);
         }

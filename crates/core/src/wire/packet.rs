@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::{
-    BASIC_HEADER, ErrorCode, LinkProtocolType, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER,
-    User,
+    BASIC_HEADER, ErrorCode, INTERNAL_HEADER, LinkProtocolType, MULTICAST_HEADER, MessageType, NAMED_HEADER,
+    SHORT_HEADER, User,
 };
 use crate::addr::{ClusterId, Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
 use crate::error::WireError;
@@ -100,17 +100,7 @@ impl Message {
     /// Data beyond 66000 bytes is cut; callers check before.
     #[must_use]
     pub fn build(user: User, kind: u8, header: usize, data: &[u8]) -> Self {
-        let data = data.get(..MAX_USER_DATA).unwrap_or(data);
-        let mut bytes = Vec::with_capacity(header + data.len());
-        bytes.resize(header, 0);
-        bytes.extend_from_slice(data);
-        let mut message = Self(bytes);
-        message.set_bits(0, 29, 3, 2);
-        message.set_bits(0, 25, 4, u32::from(u8::from(user)));
-        message.set_bits(0, 21, 4, (header / 4) as u32);
-        message.set_bits(1, 29, 3, u32::from(kind));
-        message.fix_size();
-        message
+        Self::build_in(Vec::new(), user, kind, header, data)
     }
 
     /// Appends data and corrects the size; the caller keeps it within [`MAX_MESSAGE`].
@@ -136,6 +126,20 @@ impl Message {
         self.fix_size();
     }
 
+    /// The same as [`Self::build`], in memory that is used again: what `memory` holds is dropped.
+    #[must_use]
+    pub fn build_in(mut memory: Vec<u8>, user: User, kind: u8, header: usize, data: &[u8]) -> Self {
+        let data = data.get(..MAX_USER_DATA).unwrap_or(data);
+        memory.clear();
+        memory.reserve(header + data.len());
+        memory.resize(header, 0);
+        memory.extend_from_slice(data);
+        let mut message = Self(memory);
+        message.start(user, kind, header);
+        message.fix_size();
+        message
+    }
+
     /// Gives the bytes up.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
@@ -145,6 +149,29 @@ impl Message {
     fn fix_size(&mut self) {
         let size = self.0.len().min(MAX_MESSAGE);
         self.set_bits(0, 0, 17, size as u32);
+    }
+}
+
+/// A header by itself, of the size that all users but payload have: what lies behind it is somewhere else.
+pub(crate) type BareHeader = Packet<[u8; INTERNAL_HEADER]>;
+
+impl BareHeader {
+    /// The header of a message whose data takes `data` bytes: version 2, all else zero.
+    pub(crate) fn new(user: User, kind: u8, data: usize) -> Self {
+        let mut header = Self([0; INTERNAL_HEADER]);
+        header.start(user, kind, INTERNAL_HEADER);
+        header.set_data_size(data);
+        header
+    }
+
+    /// Says that the data takes `data` bytes.
+    pub(crate) fn set_data_size(&mut self, data: usize) {
+        self.set_bits(0, 0, 17, (INTERNAL_HEADER + data) as u32);
+    }
+
+    /// The message with what lies behind the header.
+    pub(crate) fn with_data(&self, data: &[u8]) -> Message {
+        Packet([self.0.as_slice(), data].concat())
     }
 }
 
@@ -439,6 +466,18 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Packet<B> {
         if let Some(word) = self.0.as_mut().get_mut(n * 4..n * 4 + 4) {
             word.copy_from_slice(&value.to_be_bytes());
         }
+    }
+
+    /// The same bytes, to be changed.
+    pub(crate) fn edit(&mut self) -> Packet<&mut [u8]> {
+        Packet(self.0.as_mut())
+    }
+
+    /// The fields that every message begins with.
+    fn start(&mut self, user: User, kind: u8, header: usize) {
+        let words = 2 << 29 | u32::from(u8::from(user) & 0xf) << 25 | ((header / 4) as u32 & 0xf) << 21;
+        self.set_word(0, words);
+        self.set_word(1, u32::from(kind & 7) << 29);
     }
 
     fn set_bits(&mut self, word: usize, low: u32, width: u32, value: u32) {

@@ -79,7 +79,7 @@ impl Lan {
                 for frame in batch.frames() {
                     self.sent.push((from, frame.to, batch.frame(frame).to_vec()));
                     if frame.to == Target::Broadcast || frame.to == Target::Unicast(media(1 - from)) {
-                        self.nodes[1 - from].receive(self.now, frame.bearer, batch.frame(frame));
+                        self.nodes[1 - from].receive(self.now, frame.bearer, &batch.frame(frame));
                     }
                 }
             }

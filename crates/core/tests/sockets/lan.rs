@@ -98,7 +98,7 @@ impl Lan {
                         Target::Unicast(at) => at == media(to),
                     };
                     if wanted {
-                        self.transmit(from, to, frame.bearer, batch.frame(frame));
+                        self.transmit(from, to, frame.bearer, &batch.frame(frame));
                     }
                 }
             }

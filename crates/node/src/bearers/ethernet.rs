@@ -91,12 +91,11 @@ impl Bearer for EthernetBearer {
                     return;
                 }
             };
-            let to = socket.address_of(mac);
-            sends.push(Datagram { to, offset: run.offset, len: run.len, segment: 0 });
+            sends.push(run.datagram(socket.address_of(mac)));
         });
         self.tally.counters.tx_refused += refused + foreign;
         if !sends.is_empty() {
-            let report = self.socket.send(batch.bytes(), &self.sends);
+            let report = self.socket.send(&runs::Batch(batch), &self.sends);
             self.tally.sent(&self.name, &report);
         }
     }

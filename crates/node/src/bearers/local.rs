@@ -5,17 +5,21 @@
 //! copies its broadcasts to the addresses that it finds there. A file is there as long as a
 //! process holds its lock; a newcomer is noticed at once.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use utipc_core::Rng;
 use utipc_core::outbox::{BearerId, FrameBatch};
 use utipc_core::wire::MediaAddr;
 use utipc_os::inotify::{Change, DirWatch};
+use utipc_os::mmsg::ReceiveRing;
 use utipc_os::runtime_dir::{network_namespace, private_dir, user_dir};
 use utipc_os::timer::Timer;
+use utipc_os::udp::Express;
 use utipc_os::{clock, random};
 
 use super::tally::Counters;
@@ -207,6 +211,31 @@ impl Bearer for LocalBearer {
             self.look()?;
         }
         Ok(more)
+    }
+
+    fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        self.calls = self.calls.wrapping_add(1);
+        if self.calls.is_multiple_of(DIRECTORY_TURN) {
+            self.look()?;
+        }
+        self.udp.glance(sink)
+    }
+
+    fn receive_others(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        self.look()?;
+        self.udp.receive_others(sink)
+    }
+
+    fn express(&self) -> Option<(usize, Arc<Express>)> {
+        self.udp.express()
+    }
+
+    fn receive_express(
+        &mut self,
+        read: io::Result<&ReceiveRing>,
+        sink: &mut dyn FnMut(MediaAddr, &[u8]),
+    ) -> Result<(), BearerError> {
+        self.udp.receive_express(read, sink)
     }
 
     fn counters(&self) -> Counters {

@@ -114,7 +114,8 @@ impl Bearer for HubBearer {
         let (own, counters) = (self.address, &mut self.tally.counters);
         let mut ports = self.hub.ports();
         counters.tx_refused += runs::for_each(batch, id, self.mtu, false, |run| {
-            let bytes = batch.bytes().get(run.offset..run.offset + run.len).unwrap_or_default();
+            let Some(frame) = batch.frames().get(run.first) else { return };
+            let bytes = &*batch.frame(frame);
             let sent = match run.to {
                 Target::Unicast(to) => ports.get_mut(&to).is_none_or(|port| port.take_in(own, bytes)),
                 Target::Broadcast => {

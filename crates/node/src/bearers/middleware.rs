@@ -122,7 +122,7 @@ impl Middleware {
                     let targets =
                         one.iter().chain(everybody.iter().take(if one.is_some() { 0 } else { usize::MAX }));
                     for to in targets {
-                        recorder.frame(time, local, *to, out.frame(frame))?;
+                        recorder.frame(time, local, *to, &out.frame(frame))?;
                     }
                 }
                 recorder.flush()
@@ -190,7 +190,7 @@ impl Bearer for Middleware {
         state.send_due(now, &mut self.out);
         let mtu = self.inner.mtu();
         for frame in batch.frames().iter().filter(|frame| frame.bearer == id) {
-            let bytes = batch.frame(frame);
+            let bytes = &*batch.frame(frame);
             if bytes.is_empty() || bytes.len() > mtu {
                 // Never gets onto a wire: left to the bearer to refuse.
                 let mut refused = FrameBatch::default();
@@ -236,7 +236,7 @@ impl Bearer for Middleware {
         drop(state);
         for frame in arrived.frames() {
             if let Target::Unicast(from) = frame.to {
-                sink(from, arrived.frame(frame));
+                sink(from, &arrived.frame(frame));
             }
         }
         Ok(more)

@@ -5,12 +5,16 @@
 //! [`Middleware`], which wraps any of them to lose, delay, duplicate, reorder, cut or record.
 //! All pass the same conformance suite, `tests/bearers.rs`.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use utipc_core::outbox::{BearerId, FrameBatch};
 use utipc_core::wire::MediaAddr;
 use utipc_os::OsError;
+use utipc_os::mmsg::ReceiveRing;
+use utipc_os::udp::Express;
 
 mod ethernet;
 mod faults;
@@ -93,6 +97,42 @@ pub trait Bearer: Send {
     /// # Errors
     /// Only what makes the bearer useless. An interface that is down and the like are counted.
     fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError>;
+
+    /// Like [`receive`](Bearer::receive), for a caller that asks again and again: it may leave out for some calls what
+    /// brings frames rarely.
+    ///
+    /// # Errors
+    /// As [`receive`](Bearer::receive).
+    fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        self.receive(sink)
+    }
+
+    /// Like [`receive`](Bearer::receive), without the express way: somebody else reads there.
+    ///
+    /// # Errors
+    /// As [`receive`](Bearer::receive).
+    fn receive_others(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        self.receive(sink)
+    }
+
+    /// The express way that the bearer has, and which of [`fds`](Bearer::fds) it is: a thread may wait and read there
+    /// without the bearer.
+    fn express(&self) -> Option<(usize, Arc<Express>)> {
+        None
+    }
+
+    /// Hands on what was read from the express way.
+    ///
+    /// # Errors
+    /// As [`receive`](Bearer::receive).
+    fn receive_express(
+        &mut self,
+        read: io::Result<&ReceiveRing>,
+        sink: &mut dyn FnMut(MediaAddr, &[u8]),
+    ) -> Result<(), BearerError> {
+        let _ = (read, sink);
+        Ok(())
+    }
 
     /// What has passed so far.
     fn counters(&self) -> Counters;

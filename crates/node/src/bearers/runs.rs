@@ -1,48 +1,66 @@
 //! Cutting a batch into sends: equal frames that follow one another to one target are one run.
 
 use utipc_core::outbox::{BearerId, FrameBatch, FrameRef, Target};
+use utipc_os::mmsg::{Datagram, Frames};
 use utipc_os::offload::gso;
+use utipc_os::sockaddr::SockAddr;
 
-/// Frames that lie back to back and go to one target: all of one size, the last maybe shorter.
+/// The frames of a batch, by number.
+pub(crate) struct Batch<'a>(pub(crate) &'a FrameBatch);
+
+impl Frames for Batch<'_> {
+    fn pieces(&self, index: usize) -> [&[u8]; 2] {
+        self.0.frames().get(index).map(|frame| self.0.pieces(frame)).unwrap_or_default()
+    }
+}
+
+/// Frames that follow one another and go to one target: all of one size, the last maybe shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) to: Target,
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
+    /// Number of the first in the batch.
+    pub(crate) first: usize,
+    count: usize,
+    len: usize,
     /// Size of each frame but the last.
     size: usize,
-    frames: usize,
 }
 
 impl Run {
-    fn of(frame: &FrameRef) -> Run {
-        let len = frame.range.len();
-        Run { to: frame.to, offset: frame.range.start, len, size: len, frames: 1 }
+    fn of(index: usize, frame: &FrameRef) -> Run {
+        let len = frame.len();
+        Run { to: frame.to, first: index, count: 1, len, size: len }
     }
 
-    /// Takes `frame` in if one segmented send can carry it too.
-    fn absorb(&mut self, frame: &FrameRef) -> bool {
-        let fits = frame.to == self.to
-            && frame.range.start == self.offset + self.len
-            && frame.range.len() <= self.size
-            && self.len == self.size * self.frames
-            && self.frames < gso::MAX_SEGMENTS
-            && self.len + frame.range.len() <= gso::MAX_BYTES;
+    /// Takes frame `index` in if one segmented send can carry it too.
+    fn absorb(&mut self, index: usize, frame: &FrameRef) -> bool {
+        let len = frame.len();
+        let fits = index == self.first + self.count
+            && len <= self.size
+            && self.len == self.size * self.count
+            && self.count < gso::MAX_SEGMENTS
+            && self.len + len <= gso::MAX_BYTES
+            && frame.to == self.to;
         if fits {
-            self.len += frame.range.len();
-            self.frames += 1;
+            self.len += len;
+            self.count += 1;
         }
         fits
     }
 
     /// How many frames.
     pub(crate) fn frames(&self) -> u64 {
-        self.frames as u64
+        self.count as u64
     }
 
     /// The segment size to ask of the kernel; zero for a single frame.
     pub(crate) fn segment(&self) -> u16 {
-        if self.frames == 1 { 0 } else { u16::try_from(self.size).unwrap_or(0) }
+        if self.count == 1 { 0 } else { u16::try_from(self.size).unwrap_or(0) }
+    }
+
+    /// The send of this run to one address.
+    pub(crate) fn datagram(&self, to: SockAddr) -> Datagram {
+        Datagram { to, first: self.first, count: self.count, len: self.len, segment: self.segment() }
     }
 }
 
@@ -57,18 +75,18 @@ pub(crate) fn for_each(
 ) -> u64 {
     let mut refused = 0;
     let mut current: Option<Run> = None;
-    for frame in batch.frames().iter().filter(|frame| frame.bearer == id) {
-        if frame.range.is_empty() || frame.range.len() > mtu {
+    for (index, frame) in batch.frames().iter().enumerate().filter(|(_, frame)| frame.bearer == id) {
+        if frame.is_empty() || frame.len() > mtu {
             refused += 1;
             continue;
         }
         if let Some(run) = &mut current {
-            if join && run.absorb(frame) {
+            if join && run.absorb(index, frame) {
                 continue;
             }
             each(run);
         }
-        current = Some(Run::of(frame));
+        current = Some(Run::of(index, frame));
     }
     if let Some(run) = &current {
         each(run);

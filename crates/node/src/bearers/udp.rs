@@ -3,9 +3,13 @@
 //! Two sockets in multicast mode: one bound to the local address, which sends everything and
 //! takes unicast; one bound to the group. So several nodes of one host can share a group, each
 //! with an address of its own, and a frame for one never lands at another.
+//!
+//! A third one, the express way, is connected to a peer to whom many frames in a row went: see [`utipc_os::udp::Express`].
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use utipc_core::outbox::{BearerId, FrameBatch, Target};
 use utipc_core::wire::MediaAddr;
@@ -13,7 +17,7 @@ use utipc_os::interface::{self, Interface};
 use utipc_os::mmsg::{Datagram, ReceiveRing};
 use utipc_os::offload::gro;
 use utipc_os::sockaddr::SockAddr;
-use utipc_os::udp::{UdpOptions, UdpSocket};
+use utipc_os::udp::{Express, UdpOptions, UdpSocket};
 
 use super::tally::{Counters, Tally};
 use super::{Bearer, BearerError, runs};
@@ -34,8 +38,14 @@ pub(crate) const REMOTES_MAX: usize = 256;
 /// Reads of one receive call, each of up to 64 KiB of coalesced frames.
 const RECEIVE_BATCH: usize = 16;
 
-/// Every so many calls the group is read although unicast has frames.
-const GROUP_TURN: u32 = 16;
+/// Every so many calls the other sockets are read although the one before them has frames.
+const TURN: u32 = 16;
+
+/// The same where a caller asks again and again: it must not pay for all of them each time.
+const GLANCE_TURN: u32 = 64;
+
+/// So many sends in a row to one peer open the express way to it.
+const EXPRESS_AFTER: u32 = 64;
 
 /// How a UDP bearer reaches all its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +132,14 @@ pub struct UdpBearer {
     sends: Vec<Datagram>,
     calls: u32,
     tally: Tally,
+    express: Option<Arc<Express>>,
+    /// Where the express way leads, once it is open.
+    express_to: Option<SocketAddr>,
+    /// It was tried: from then on it may have frames, wherever it leads.
+    express_bound: bool,
+    express_sends: Vec<Datagram>,
+    /// The last unicast address, and how many sends in a row went there.
+    streak: (SocketAddr, u32),
 }
 
 impl UdpBearer {
@@ -141,6 +159,8 @@ impl UdpBearer {
         let interface = interface_of(config.local)?;
         let local = scoped(config.local, interface.index);
         let socket = UdpSocket::bind(local, &options(config, false))?;
+        // Without one there is no express way, and no harm.
+        let express = socket.reserve_express(&options(config, false)).ok().map(Arc::new);
         let mut bearer = UdpBearer {
             name,
             socket,
@@ -152,6 +172,11 @@ impl UdpBearer {
             sends: Vec::new(),
             calls: 0,
             tally: Tally::default(),
+            express,
+            express_to: None,
+            express_bound: false,
+            express_sends: Vec::new(),
+            streak: (local, 0),
         };
         bearer.mtu = bearer.choose_mtu(config)?;
         match &config.mode {
@@ -240,21 +265,121 @@ impl UdpBearer {
     fn plan(&mut self, id: BearerId, batch: &FrameBatch) {
         let index = self.interface.index;
         let (sends, remotes, group) = (&mut self.sends, &self.remotes, &self.group);
+        let (express_to, express_sends, streak) =
+            (self.express_to, &mut self.express_sends, &mut self.streak);
         sends.clear();
+        express_sends.clear();
         let mut foreign = 0;
         let refused = runs::for_each(batch, id, self.mtu, self.socket.segmentation(), |run| {
-            let segment = run.segment();
-            let mut send = |to: SocketAddr| {
-                sends.push(Datagram { to: SockAddr::from(to), offset: run.offset, len: run.len, segment });
-            };
+            let mut send = |to: SocketAddr| sends.push(run.datagram(SockAddr::from(to)));
             match (&run.to, group) {
-                (Target::Unicast(MediaAddr::Udp(to)), _) => send(scoped(*to, index)),
+                (Target::Unicast(MediaAddr::Udp(to)), _) => {
+                    let to = scoped(*to, index);
+                    if streak.0 != to {
+                        *streak = (to, 0);
+                    }
+                    streak.1 = streak.1.saturating_add(1);
+                    if express_to == Some(to) {
+                        express_sends.push(run.datagram(SockAddr::NONE));
+                    } else {
+                        send(to);
+                    }
+                }
                 (Target::Broadcast, Some((group, _))) => send(*group),
                 (Target::Broadcast, None) => remotes.iter().copied().for_each(&mut send),
                 (Target::Unicast(MediaAddr::Ethernet(_)), _) => foreign += run.frames(),
             }
         });
         self.tally.counters.tx_refused += refused + foreign;
+    }
+}
+
+impl UdpBearer {
+    /// Sends what goes the express way.
+    fn send_express(&mut self, batch: &FrameBatch) {
+        if let Some(way) = self.express.as_ref().filter(|_| !self.express_sends.is_empty()) {
+            let report = way.send(&runs::Batch(batch), &self.express_sends);
+            self.tally.sent(&self.name, &report);
+        }
+    }
+
+    /// Opens the express way to whom all frames go now.
+    fn open_express(&mut self) {
+        let (to, sends) = self.streak;
+        // One that failed is not tried again.
+        let fails = self.express_bound && self.express_to.is_none();
+        let usable = sends >= EXPRESS_AFTER && self.express_to != Some(to) && !fails;
+        let Some(way) = self.express.as_ref().filter(|_| usable) else { return };
+        self.express_bound = true;
+        self.express_to = match way.connect(&self.socket, to) {
+            Ok(()) => Some(to),
+            Err(error) => {
+                tracing::info!(bearer = %self.name, %error, "no express way: all frames go by one socket");
+                None
+            }
+        };
+    }
+
+    /// Reads the express way; true if it had something.
+    fn read_express(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        let own = unscoped(self.address());
+        let (ring, tally) = (&mut self.ring, &mut self.tally);
+        let Some(way) = self.express.as_ref().filter(|_| self.express_bound) else { return Ok(false) };
+        let mut knocked = false;
+        let mut take = |from: &SockAddr, frame: &[u8]| {
+            knocked |= !pass(own, tally, from, frame, sink) && frame.is_empty();
+        };
+        let result = way.look(ring, RECEIVE_BATCH).map(|()| ring.deliver(&mut take));
+        if knocked {
+            way.heard_knock();
+        }
+        Ok(tally.received(&self.name, result)?.reads > 0)
+    }
+
+    /// Reads the first socket if it is `wanted`, and the group if that brought nothing; true if there may be more.
+    fn read_others(
+        &mut self,
+        wanted: bool,
+        sink: &mut dyn FnMut(MediaAddr, &[u8]),
+    ) -> Result<bool, BearerError> {
+        if !wanted {
+            return Ok(true);
+        }
+        let own = unscoped(self.address());
+        let (ring, tally) = (&mut self.ring, &mut self.tally);
+        let mut read = |socket: &UdpSocket| {
+            let result = socket.receive(ring, &mut |from, frame| _ = pass(own, tally, from, frame, sink));
+            tally.received(&self.name, result)
+        };
+        let first = read(&self.socket)?;
+        let mut more = first.more;
+        if let Some((_, group)) = &self.group
+            && (first.reads == 0 || self.calls.is_multiple_of(TURN))
+        {
+            more |= read(group)?.more;
+        }
+        Ok(more)
+    }
+}
+
+/// Hands a frame on, unless it is one's own; false then.
+fn pass(
+    own: SocketAddr,
+    tally: &mut Tally,
+    from: &SockAddr,
+    frame: &[u8],
+    sink: &mut dyn FnMut(MediaAddr, &[u8]),
+) -> bool {
+    match from.to_ip().map(unscoped) {
+        Some(from) if from != own => {
+            tally.frame(frame.len());
+            sink(MediaAddr::Udp(from), frame);
+            true
+        }
+        _ => {
+            tally.counters.rx_own += 1;
+            false
+        }
     }
 }
 
@@ -275,7 +400,8 @@ impl Bearer for UdpBearer {
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let group = self.group.iter().map(|(_, socket)| socket.as_fd());
-        std::iter::once(self.socket.as_fd()).chain(group).collect()
+        let express = self.express.iter().map(|way| way.as_fd());
+        std::iter::once(self.socket.as_fd()).chain(group).chain(express).collect()
     }
 
     fn local_address(&self) -> MediaAddr {
@@ -303,39 +429,50 @@ impl Bearer for UdpBearer {
 
     fn send(&mut self, id: BearerId, batch: &FrameBatch) {
         self.plan(id, batch);
+        self.send_express(batch);
         if self.sends.is_empty() {
             return;
         }
         let could_segment = self.socket.segmentation();
-        let report = self.socket.send(batch.bytes(), &self.sends);
+        let report = self.socket.send(&runs::Batch(batch), &self.sends);
         if could_segment && !self.socket.segmentation() {
             tracing::info!(bearer = %self.name, "the path takes no segmentation offload: sending frames singly");
         }
         self.tally.sent(&self.name, &report);
+        self.open_express();
     }
 
     fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
-        let own = unscoped(self.address());
-        let (ring, tally) = (&mut self.ring, &mut self.tally);
-        let mut read = |socket: &UdpSocket| {
-            let result = socket.receive(ring, &mut |from, frame| match from.to_ip().map(unscoped) {
-                Some(from) if from != own => {
-                    tally.frame(frame.len());
-                    sink(MediaAddr::Udp(from), frame);
-                }
-                _ => tally.counters.rx_own += 1,
-            });
-            tally.received(&self.name, result)
-        };
-        let first = read(&self.socket)?;
         self.calls = self.calls.wrapping_add(1);
-        let mut more = first.more;
-        if let Some((_, group)) = &self.group
-            && (first.reads == 0 || self.calls.is_multiple_of(GROUP_TURN))
-        {
-            more |= read(group)?.more;
-        }
-        Ok(more)
+        let idle = !self.read_express(sink)?;
+        self.read_others(idle || self.calls.is_multiple_of(TURN), sink)
+    }
+
+    fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        self.calls = self.calls.wrapping_add(1);
+        self.read_express(sink)?;
+        self.read_others(self.express_to.is_none() || self.calls.is_multiple_of(GLANCE_TURN), sink)
+    }
+
+    fn receive_others(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
+        self.read_others(true, sink)
+    }
+
+    fn express(&self) -> Option<(usize, Arc<Express>)> {
+        let index = 1 + usize::from(self.group.is_some());
+        self.express.as_ref().map(|way| (index, Arc::clone(way)))
+    }
+
+    fn receive_express(
+        &mut self,
+        read: io::Result<&ReceiveRing>,
+        sink: &mut dyn FnMut(MediaAddr, &[u8]),
+    ) -> Result<(), BearerError> {
+        let own = unscoped(self.address());
+        let tally = &mut self.tally;
+        let result =
+            read.map(|ring| ring.deliver(&mut |from, frame| _ = pass(own, tally, from, frame, sink)));
+        tally.received(&self.name, result).map(|_| ())
     }
 
     fn counters(&self) -> Counters {

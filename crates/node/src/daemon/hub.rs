@@ -82,7 +82,7 @@ impl Hub {
         let doorway = Doorway::open(&config.socket, config.socket_mode())?;
         let engine = Engine::new(config.node, label)?;
         let reactor = Reactor::new()?;
-        engine.watch(&reactor)?;
+        engine.watch(&reactor, true)?;
         reactor.add(&doorway, token::DOORWAY, Interest::Read)?;
         let waker = reactor.waker();
         let hub = Hub {

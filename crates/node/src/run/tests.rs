@@ -15,7 +15,13 @@ fn node(hub: &Hub, number: u32) -> Node {
         StackConfig { address: Some(NodeAddr(number)), seed: number.into(), ..StackConfig::default() };
     let mut plan = Plan::new(Box::new(bearer));
     plan.tune = Box::new(|config| config.name = "hub:test".to_owned());
-    Node::start(NodeConfig { stack, bearers: vec![plan], label: format!("test {number}") }).unwrap()
+    Node::start(NodeConfig {
+        stack,
+        bearers: vec![plan],
+        label: format!("test {number}"),
+        ..NodeConfig::default()
+    })
+    .unwrap()
 }
 
 fn is_linked(node: &Node) -> bool {

@@ -17,6 +17,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use super::memory::{Fence, Memory};
 use crate::{OsError, Result, futex};
 
+mod words;
+
+pub use words::ReadWord;
+
 /// Granularity in which memory is mapped and given back, bytes.
 pub const PAGE: usize = 4096;
 

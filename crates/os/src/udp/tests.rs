@@ -6,6 +6,26 @@ fn socket(offloads: bool) -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()
 }
 
+/// Frames of one size that lie back to back, the last of which may be shorter.
+struct Equal<'a>(&'a [u8], usize);
+
+impl Frames for Equal<'_> {
+    fn pieces(&self, index: usize) -> [&[u8]; 2] {
+        // In two halves, so that neighbours have to be put together.
+        let frame = self.0.chunks(self.1).nth(index).unwrap_or_default();
+        frame.split_at(frame.len() / 2).into()
+    }
+}
+
+/// Frames of these sizes; all start at the same place.
+struct Sizes<'a>(&'a [u8], &'a [usize]);
+
+impl Frames for Sizes<'_> {
+    fn pieces(&self, index: usize) -> [&[u8]; 2] {
+        [self.1.get(index).and_then(|len| self.0.get(..*len)).unwrap_or_default(), &[]]
+    }
+}
+
 fn wait(socket: &UdpSocket) {
     let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&limit)).unwrap();
@@ -28,13 +48,9 @@ fn a_run_arrives_as_separate_frames_with_and_without_offloads() {
         let arena: Vec<u8> = (0..1000_u32).map(|byte| byte as u8).collect();
         let to = SockAddr::from(rx.local_address());
         let segment = if tx.segmentation() { 300 } else { 0 };
-        let run = Datagram { to, offset: 0, len: 1000, segment };
-        let report = if segment == 0 {
-            let singles: Vec<_> = Datagram { segment: 300, ..run }.segments().collect();
-            tx.send(&arena, &singles)
-        } else {
-            tx.send(&arena, &[run])
-        };
+        let (frames, run) = (Equal(&arena, 300), Datagram { to, first: 0, count: 4, len: 1000, segment });
+        let singles: Vec<_> = run.singles().collect();
+        let report = tx.send(&frames, if segment == 0 { &singles } else { std::slice::from_ref(&run) });
         assert_eq!((report.frames, report.bytes, report.dropped), (4, 1000, 0), "{report:?}");
         let got = collect(&rx, &mut ReceiveRing::new(4, gro::MAX_BYTES), 4);
         assert_eq!(got.iter().map(Vec::len).collect::<Vec<_>>(), [300, 300, 300, 100]);
@@ -49,7 +65,7 @@ fn a_refused_run_goes_out_singly_and_is_remembered() {
     // More segments than any kernel takes in one send.
     let arena = vec![7; 200];
     let to = SockAddr::from(rx.local_address());
-    let report = tx.send(&arena, &[Datagram { to, offset: 0, len: 200, segment: 1 }]);
+    let report = tx.send(&Equal(&arena, 1), &[Datagram { to, first: 0, count: 200, len: 200, segment: 1 }]);
     assert_eq!((report.frames, report.dropped, report.offload_refused), (200, 0, true), "{report:?}");
     assert!(!tx.segmentation());
     assert_eq!(collect(&rx, &mut ReceiveRing::new(16, 2048), 200).len(), 200);
@@ -60,9 +76,8 @@ fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
     let (mut tx, rx) = (socket(true), socket(true));
     let to = SockAddr::from(rx.local_address());
     let arena = vec![1; 70_000];
-    let datagram = |len| Datagram { to, offset: 0, len, segment: 0 };
-    let beyond = Datagram { to, offset: 69_999, len: 2, segment: 0 };
-    let report = tx.send(&arena, &[datagram(10), datagram(70_000), datagram(20), beyond, datagram(30)]);
+    let datagrams = [0, 1, 2, 9, 3].map(|first| Datagram { to, first, count: 1, len: 0, segment: 0 });
+    let report = tx.send(&Sizes(&arena, &[10, 70_000, 20, 30]), &datagrams);
     assert_eq!((report.frames, report.dropped), (3, 2), "{report:?}");
     let sizes: Vec<_> = collect(&rx, &mut ReceiveRing::new(2, 2048), 3).iter().map(Vec::len).collect();
     assert_eq!(sizes, [10, 20, 30]);
@@ -72,7 +87,7 @@ fn what_cannot_be_sent_is_counted_and_the_rest_goes_out() {
 fn a_datagram_above_the_buffer_is_counted_not_delivered() {
     let (mut tx, rx) = (socket(false), socket(false));
     let to = SockAddr::from(rx.local_address());
-    tx.send(&[0; 200], &[Datagram { to, offset: 0, len: 200, segment: 0 }]);
+    tx.send(&Sizes(&[0; 200], &[200]), &[Datagram { to, first: 0, count: 1, len: 200, segment: 0 }]);
     wait(&rx);
     let got = rx.receive(&mut ReceiveRing::new(2, 100), &mut |_, _| panic!("truncated frame")).unwrap();
     assert_eq!(got, Received { reads: 0, truncated: 1, more: false });
@@ -93,4 +108,69 @@ fn a_taken_address_says_what_to_do() {
     let foreign = "203.0.113.5:6118".parse().unwrap();
     let error = UdpSocket::bind(foreign, &UdpOptions::default()).unwrap_err().to_string();
     assert!(error.contains("ip address"), "{error}");
+}
+
+/// An express way from `first` to `peer`.
+fn express(first: &UdpSocket, peer: &UdpSocket) -> Express {
+    let way = first.reserve_express(&UdpOptions::default()).unwrap();
+    way.connect(first, peer.local_address()).unwrap();
+    assert!(!way.can_wait());
+    assert_eq!(knocks(&way, first), 1);
+    way.heard_knock();
+    way
+}
+
+/// Empty datagrams of its own that wait on an express way.
+fn knocks(way: &Express, first: &UdpSocket) -> u32 {
+    let (mut ring, mut knocks) = (ReceiveRing::new(4, 100), 0);
+    way.wait(&mut ring, 4, Some(std::time::Duration::from_secs(10))).unwrap();
+    ring.deliver(&mut |from, bytes| {
+        knocks += u32::from(bytes.is_empty() && from.to_ip() == Some(first.local_address()));
+    });
+    knocks
+}
+
+const ONE: Datagram = Datagram { to: SockAddr::NONE, first: 0, count: 1, len: 10, segment: 0 };
+
+#[test]
+fn an_express_way_takes_what_its_peer_sends_and_leaves_the_rest() {
+    let (first, mut peer, mut stranger) = (socket(true), socket(true), socket(true));
+    let way = express(&first, &peer);
+    assert_eq!(way.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
+    assert_eq!(collect(&peer, &mut ReceiveRing::new(1, 100), 1), [[1; 10]]);
+    let to = SockAddr::from(first.local_address());
+    peer.send(&Sizes(&[2; 10], &[10]), &[Datagram { to, ..ONE }]);
+    stranger.send(&Sizes(&[3; 10], &[10]), &[Datagram { to, ..ONE }]);
+    let mut ring = ReceiveRing::new(1, 100);
+    way.wait(&mut ring, 1, None).unwrap();
+    ring.deliver(&mut |from, bytes| {
+        assert_eq!((from.to_ip(), bytes), (Some(peer.local_address()), &[2; 10][..]));
+    });
+    assert_eq!(collect(&first, &mut ring, 1), [[3; 10]]);
+    // The address is taken as before.
+    assert!(UdpSocket::bind(first.local_address(), &UdpOptions::default()).is_err());
+}
+
+#[test]
+fn a_wait_on_an_express_way_ends_by_a_knock_and_at_its_limit() {
+    let (first, peer) = (socket(true), socket(true));
+    let way = express(&first, &peer);
+    let mut ring = ReceiveRing::new(1, 100);
+    std::thread::scope(|scope| {
+        scope.spawn(|| way.wake());
+        way.wait(&mut ring, 1, None).unwrap();
+    });
+    let mut knocks = 0;
+    ring.deliver(&mut |from, bytes| {
+        knocks += u32::from(bytes.is_empty() && from.to_ip() == Some(first.local_address()));
+    });
+    assert_eq!(knocks, 1);
+    let start = std::time::Instant::now();
+    way.wait(&mut ring, 1, Some(std::time::Duration::from_millis(20))).unwrap();
+    assert!(ring.filled() == 0 && start.elapsed() >= std::time::Duration::from_millis(10));
+    // A peer that is gone is told of once, by the next call, and then not in the way.
+    drop(peer);
+    for _ in 0..3 {
+        assert_eq!(way.send(&Sizes(&[1; 10], &[10]), &[ONE]).frames, 1);
+    }
 }

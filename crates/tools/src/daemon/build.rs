@@ -27,7 +27,7 @@ pub(crate) fn config(file: &File, instance: &str, socket: Option<&Path>) -> Resu
         cluster: ClusterId(cluster),
         ..StackConfig::default()
     };
-    let node = NodeConfig { stack, bearers: Vec::new(), label: instance.to_owned() };
+    let node = NodeConfig { stack, bearers: Vec::new(), label: instance.to_owned(), ..NodeConfig::default() };
     let socket = match socket.or(file.node.socket.as_deref()) {
         Some(path) => path.to_owned(),
         None => usual_place(instance)?,

@@ -204,7 +204,7 @@ impl Socket {
     }
 
     fn look<T>(&self, what: impl FnOnce(&Endpoint) -> T) -> Option<T> {
-        self.node.with(|stack, _| stack.endpoint(self.port).map(what))
+        self.node.ask(|stack| stack.endpoint(self.port).map(what))
     }
 
     fn block<T>(

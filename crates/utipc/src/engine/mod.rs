@@ -92,6 +92,28 @@ impl Node {
     pub(crate) fn counters(&self) -> Counters {
         either!(Node, self, node => node.counters())
     }
+
+    pub(crate) fn poll(&self) -> Option<Duration> {
+        match self {
+            Self::Embedded(node) => node.0.poll(),
+            Self::Daemon(_) => None,
+        }
+    }
+
+    pub(crate) fn drive(&self, limit: Duration) -> bool {
+        match self {
+            Self::Embedded(node) => node.0.drive(Wait::AtMost(limit)),
+            Self::Daemon(_) => false,
+        }
+    }
+
+    /// None with a daemon: its sockets have their own.
+    pub(crate) fn descriptor(&self) -> Result<Option<BorrowedFd<'_>>> {
+        match self {
+            Self::Embedded(node) => Ok(Some(node.0.descriptor()?)),
+            Self::Daemon(_) => Ok(None),
+        }
+    }
 }
 
 impl Socket {

@@ -164,7 +164,12 @@ impl Maker {
             seed: u64::from(std::process::id()),
             ..StackConfig::default()
         };
-        let node = NodeConfig { stack, bearers: bearers.into_iter().collect(), label: name };
+        let node = NodeConfig {
+            stack,
+            bearers: bearers.into_iter().collect(),
+            label: name,
+            ..NodeConfig::default()
+        };
         let socket = home.0.join("d.sock");
         let daemon = Daemon::start(DaemonConfig { node, socket, ..DaemonConfig::default() }).unwrap();
         let node = Node::builder().daemon_at(daemon.socket()).start().unwrap();

@@ -1,6 +1,6 @@
 //! Data over links: order, loss, window, congestion.
 
-use super::super::{Accepted, DownReason, LinkConfig, SendFault};
+use super::super::{Accepted, DownReason, Fragments, Link, LinkConfig, LinkIo, SendFault};
 use super::pair::{A, B, Faults, Pair, Side, config, number, numbered};
 use crate::addr::Importance;
 use crate::limits::{MAX_USER_DATA, MAX_WINDOW};
@@ -67,7 +67,7 @@ fn a_report_releases_and_repeats_exactly() {
     let missing = [5, 6, 7, 8, 9, 12, 16, 17, 18, 19];
     let frames = side.hear(Time::from_millis(5), state.bytes());
     assert_eq!(seqnos(&frames), missing);
-    let kept: Vec<u16> = side.link.transmit.iter().map(|s| s.message.seqno()).collect();
+    let kept: Vec<u16> = side.link.transmit.iter().map(|s| s.packet.view().seqno()).collect();
     assert_eq!(kept, [&missing[..], &(21..=30).collect::<Vec<_>>()].concat());
     state.set_seqno(2);
     assert!(side.hear(Time::from_millis(5), state.bytes()).is_empty(), "not twice within a millisecond");
@@ -269,4 +269,49 @@ fn the_last_packet_lost_is_found_by_the_probe() {
     pair.cut[0] = false;
     pair.run(1000);
     assert_eq!(pair.sides[1].delivered.back().map(number), Some(5));
+}
+
+#[test]
+fn fragments_are_acknowledged_more_rarely_where_the_window_is_known_to_be_large() {
+    let mut side = Side::established(config(A, B));
+    let mut seqno = 0;
+    // The packets of a message of `count` fragments; all but the last are full.
+    let mut fragments = |count: usize| -> Vec<Vec<u8>> {
+        let message = numbered(B, 0, 1000 * count - 100);
+        let cut = Fragments::new(message, 1000 + INTERNAL_HEADER, B, A);
+        cut.map(|fragment| {
+            seqno += 1;
+            let mut packet = fragment.into_message();
+            packet.set_seqno(seqno);
+            packet.into_bytes()
+        })
+        .collect()
+    };
+    // Those that arrive before anything leaves have one acknowledgement in common.
+    let hear = |side: &mut Side, packets: &[Vec<u8>]| {
+        let receive = |link: &mut Link, io: &mut LinkIo<'_>| {
+            packets.iter().for_each(|packet| link.receive(Time::ZERO, View::parse(packet).unwrap(), io));
+        };
+        side.with(receive).1.len()
+    };
+    let one_by_one = |side: &mut Side, packets: &[Vec<u8>]| {
+        packets.iter().map(|packet| side.hear(Time::ZERO, packet).len()).sum::<usize>()
+    };
+    let packets = fragments(48);
+    assert_eq!(one_by_one(&mut side, &packets), 3);
+    let packets = fragments(48);
+    assert_eq!(one_by_one(&mut side, &packets), 3, "nothing shows that the window is larger than 16");
+    let packets = fragments(48);
+    assert_eq!(hear(&mut side, &packets), 1);
+    let packets = fragments(48);
+    assert_eq!(one_by_one(&mut side, &packets), 1);
+    let packets = fragments(20);
+    assert_eq!(one_by_one(&mut side, &packets), 1, "the end of a message is acknowledged as ever");
+    // A tick that finds packets waiting for an acknowledgement: the peer may have come to a stop.
+    let packets = fragments(40);
+    assert_eq!(one_by_one(&mut side, &packets[..30]), 0);
+    assert!(!side.with(|link, io| link.tick(Time::ZERO, io)).1.is_empty());
+    assert_eq!(one_by_one(&mut side, &packets[30..]), 0);
+    let packets = fragments(48);
+    assert_eq!(one_by_one(&mut side, &packets), 3);
 }

@@ -9,6 +9,7 @@ use super::super::{
 use crate::addr::NodeAddr;
 use crate::limits::{CAPABILITIES, MAX_WINDOW};
 use crate::outbox::{FrameBatch, FrameSink, Target};
+use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{BASIC_HEADER, Message, MessageType, User, View};
@@ -81,6 +82,7 @@ impl Side {
         self.batch.clear();
         let mut io = LinkIo {
             frames: FrameSink::new(&mut self.batch, 0, Target::Broadcast),
+            pool: &mut Pool::default(),
             bcast: &self.bcast,
             delivered: &mut self.delivered,
             wakeups: &mut self.wakeups,

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use super::super::Wakeup;
 use super::super::backlog::{Backlog, Level, Queued};
 use super::super::fragment::{FragmentFault, Fragments, Reassembly};
+use super::super::packet::Outgoing;
 use super::super::receive::{Arrival, MAX_DEFERRED_BYTES, ReceiveQueue};
 use super::super::transmit::TransmitQueue;
 use super::super::unpack::{Carrier, Unpacker};
 use super::super::window::Window;
 use crate::addr::{Importance, NodeAddr};
 use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, MAX_WINDOW};
+use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{
     BASIC_HEADER, ErrorCode, INTERNAL_HEADER, MAX_GAP_BLOCKS, Message, MessageType, SHORT_HEADER, User, seq,
@@ -38,7 +40,7 @@ fn receive(queue: &mut ReceiveQueue, seqno: u16) -> Arrival {
 }
 
 fn seqnos(queue: &TransmitQueue) -> Vec<u16> {
-    queue.iter().map(|s| s.message.seqno()).collect()
+    queue.iter().map(|s| s.packet.view().seqno()).collect()
 }
 
 #[test]
@@ -102,19 +104,19 @@ fn acknowledged_packets_leave_and_holes_stay_numbered() {
         queue.push(packet(0), (), Time::ZERO);
     }
     assert_eq!(seqnos(&queue), [65_533, 65_534, 65_535, 0, 1, 2, 3, 4]);
-    assert_eq!(queue.release_to(65_532), 0);
-    assert_eq!(queue.release_to(5), 0, "never sent");
-    assert_eq!(queue.release_to(65_534), 2);
-    assert_eq!(queue.release_range(1, 2), 2);
+    assert_eq!(queue.release_to(65_532, &mut Pool::default()), 0);
+    assert_eq!(queue.release_to(5, &mut Pool::default()), 0, "never sent");
+    assert_eq!(queue.release_to(65_534, &mut Pool::default()), 2);
+    assert_eq!(queue.release_range(1, 2, &mut Pool::default()), 2);
     assert!(queue.has_holes());
     assert_eq!(seqnos(&queue), [65_535, 0, 3, 4]);
-    assert_eq!(queue.range_mut(0, 3).map(|s| s.message.seqno()).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!(queue.range_mut(0, 3).map(|s| s.packet.view().seqno()).collect::<Vec<_>>(), [0, 3]);
     assert_eq!(queue.range_mut(65_000, 65_535).count(), 1);
     assert!(queue.remove(65_535) && !queue.remove(65_535));
     assert_eq!((queue.head(), queue.len()), (0, 3));
-    assert_eq!(queue.release_to(0), 1);
+    assert_eq!(queue.release_to(0, &mut Pool::default()), 1);
     assert_eq!(queue.head(), 3, "holes at the front go with it");
-    assert_eq!(queue.release_to(4), 2);
+    assert_eq!(queue.release_to(4, &mut Pool::default()), 2);
     assert!(queue.is_empty() && !queue.has_holes());
 }
 
@@ -153,7 +155,7 @@ fn numbers_under_way_never_exceed_the_accept_window() {
         queue.push(packet(0), (), Time::ZERO);
     }
     assert_eq!(queue.len(), usize::from(MAX_WINDOW));
-    queue.release_range(2, 8000);
+    queue.release_range(2, 8000, &mut Pool::default());
     assert!(!queue.has_room(u16::MAX), "packet 1 still holds the window");
 }
 
@@ -223,11 +225,11 @@ fn small_packets_of_one_level_share_bundles() {
     assert_eq!(backlog.len(), 3);
     assert_eq!(backlog.usage(Level::of(small[0].view())).0, 3);
 
-    let bundle = backlog.pop().unwrap();
+    let bundle = backlog.pop().unwrap().into_message();
     assert_eq!((bundle.user(), bundle.message_count(), bundle.carried_importance()), (User::Bundler, 3, 0));
     assert_eq!((bundle.prev_node(), bundle.dest_node()), (OWN, Some(PEER)));
     let mut out = VecDeque::new();
-    Unpacker::default().unpack(Carrier::Borrowed(bundle.view()), &mut out).unwrap();
+    Unpacker::default().unpack(Carrier::Borrowed(bundle.view()), &mut Pool::default(), &mut out).unwrap();
     assert_eq!(out, &small[..3]);
     backlog.pop();
     assert_eq!(
@@ -252,10 +254,12 @@ fn packets_that_wait_do_not_overtake_each_other() {
     }
     backlog.push(data(User::Low, 64), 1460, OWN, PEER);
     let mut got = VecDeque::new();
-    while let Some(packet) = backlog.pop() {
+    while let Some(packet) = backlog.pop().map(Outgoing::into_message) {
         match packet.user() {
             User::Bundler => {
-                Unpacker::default().unpack(Carrier::Borrowed(packet.view()), &mut got).unwrap();
+                Unpacker::default()
+                    .unpack(Carrier::Borrowed(packet.view()), &mut Pool::default(), &mut got)
+                    .unwrap();
             }
             _ => got.push_back(packet),
         }
@@ -271,7 +275,7 @@ fn a_bundle_never_exceeds_the_packet_size() {
         backlog.push(data(User::Low, 29), 1460, OWN, PEER);
     }
     let mut total = 0;
-    while let Some(packet) = backlog.pop() {
+    while let Some(packet) = backlog.pop().map(Outgoing::into_message) {
         assert!(packet.size() <= 1460);
         total += usize::from(packet.message_count());
     }
@@ -306,9 +310,9 @@ fn ports_wake_when_their_level_has_room() {
 fn messages_of_every_size_survive_fragmenting() {
     for len in [1421, 1460, 2840, 20_000, MAX_USER_DATA] {
         let whole = data(User::Medium, len);
-        let fragments = Fragments::new(&whole, 1460, OWN, PEER);
+        let fragments = Fragments::new(whole.clone(), 1460, OWN, PEER);
         let count = fragments.remaining();
-        let packets: Vec<Message> = fragments.collect();
+        let packets: Vec<Message> = fragments.map(Outgoing::into_message).collect();
         assert_eq!(packets.len(), count);
         let (last, rest) = packets.split_last().unwrap();
         assert!(rest.iter().all(|p| p.size() == 1460) && last.size() <= 1460);
@@ -317,7 +321,7 @@ fn messages_of_every_size_survive_fragmenting() {
         let mut out = VecDeque::new();
         for p in &packets {
             assert!(out.is_empty());
-            unpacker.unpack(Carrier::Borrowed(p.view()), &mut out).unwrap();
+            unpacker.unpack(Carrier::Borrowed(p.view()), &mut Pool::default(), &mut out).unwrap();
         }
         assert_eq!(out, [whole]);
         assert_eq!((unpacker.stats.fragments, unpacker.stats.fragmented), (count as u64, 1));
@@ -331,19 +335,26 @@ fn fragment(kind: u8, data: &[u8]) -> Message {
 #[test]
 fn fragments_out_of_place_are_refused_and_nothing_stays_behind() {
     let mut r = Reassembly::default();
-    assert_eq!(r.add(fragment(1, b"x").view()), Err(FragmentFault::NoFirst));
-    assert_eq!(r.add(fragment(2, b"x").view()), Err(FragmentFault::NoFirst));
-    assert_eq!(r.add(fragment(0, b"x").view()), Ok(None));
-    assert_eq!(r.add(fragment(0, b"x").view()), Err(FragmentFault::Unfinished));
+    assert_eq!(r.add(fragment(1, b"x").view(), &mut Pool::default()), Err(FragmentFault::NoFirst));
+    assert_eq!(r.add(fragment(2, b"x").view(), &mut Pool::default()), Err(FragmentFault::NoFirst));
+    assert_eq!(r.add(fragment(0, b"x").view(), &mut Pool::default()), Ok(None));
+    assert_eq!(r.add(fragment(0, b"x").view(), &mut Pool::default()), Err(FragmentFault::Unfinished));
     assert!(!r.is_pending());
-    assert_eq!(r.add(fragment(5, b"x").view()), Err(FragmentFault::Invalid));
-    r.add(fragment(0, &[0; 40]).view()).unwrap();
-    assert_eq!(r.add(fragment(2, b"x").view()), Err(FragmentFault::Invalid), "no message");
+    assert_eq!(r.add(fragment(5, b"x").view(), &mut Pool::default()), Err(FragmentFault::Invalid));
+    r.add(fragment(0, &[0; 40]).view(), &mut Pool::default()).unwrap();
+    assert_eq!(
+        r.add(fragment(2, b"x").view(), &mut Pool::default()),
+        Err(FragmentFault::Invalid),
+        "no message"
+    );
     for forbidden in [User::Bundler, User::Tunnel, User::Fragmenter, User::BcastProtocol, User::LinkProtocol]
     {
         let inner = Message::build(forbidden, 0, INTERNAL_HEADER, &[0; 40]);
-        r.add(fragment(0, &inner.bytes()[..50]).view()).unwrap();
-        assert_eq!(r.add(fragment(2, &inner.bytes()[50..]).view()), Err(FragmentFault::Invalid));
+        r.add(fragment(0, &inner.bytes()[..50]).view(), &mut Pool::default()).unwrap();
+        assert_eq!(
+            r.add(fragment(2, &inner.bytes()[50..]).view(), &mut Pool::default()),
+            Err(FragmentFault::Invalid)
+        );
         assert!(!r.is_pending());
     }
 }
@@ -352,14 +363,17 @@ fn fragments_out_of_place_are_refused_and_nothing_stays_behind() {
 fn reassembly_is_bounded() {
     let mut r = Reassembly::default();
     let slice = vec![0xff; 10_000];
-    r.add(fragment(0, &slice).view()).unwrap();
-    let fault = (0..10).find_map(|_| r.add(fragment(1, &slice).view()).err());
+    r.add(fragment(0, &slice).view(), &mut Pool::default()).unwrap();
+    let fault = (0..10).find_map(|_| r.add(fragment(1, &slice).view(), &mut Pool::default()).err());
     assert_eq!(fault, Some(FragmentFault::TooLarge));
     assert!(!r.is_pending());
     let mut whole = data(User::Low, MAX_USER_DATA - 8).into_bytes();
     whole.resize(MAX_MESSAGE, 0);
-    r.add(fragment(0, &whole[..60_000]).view()).unwrap();
-    assert!(r.add(fragment(2, &whole[60_000..]).view()).unwrap().is_some(), "the limit itself is legal");
+    r.add(fragment(0, &whole[..60_000]).view(), &mut Pool::default()).unwrap();
+    assert!(
+        r.add(fragment(2, &whole[60_000..]).view(), &mut Pool::default()).unwrap().is_some(),
+        "the limit itself is legal"
+    );
 }
 
 #[test]
@@ -368,7 +382,7 @@ fn hostile_bundles_deliver_nothing_forbidden() {
         let mut out = VecDeque::new();
         let mut unpacker = Unpacker::default();
         let bundle = Message::build(User::Bundler, 0, INTERNAL_HEADER, data);
-        unpacker.unpack(Carrier::Borrowed(bundle.view()), &mut out).unwrap();
+        unpacker.unpack(Carrier::Borrowed(bundle.view()), &mut Pool::default(), &mut out).unwrap();
         (out, unpacker.stats.refused)
     };
     let good = data(User::Low, 4);

@@ -20,6 +20,9 @@ fn scene(service: u32, listener: u32, client: u32, kind: SocketKind) -> (Cluster
     (c, l, client)
 }
 
+/// A receive buffer for which we advertise what the recorder did with its 2 MiB: 512 blocks.
+const RECORDED_BUFFER: u32 = (512 + 130) * 1152;
+
 #[test]
 fn seqpacket_pcap_setup_data_ack_and_shutdown() {
     let (mut c, l, client) = scene(3000, 0xa243_0ca6, 0x01f2_3b2b, SocketKind::SeqPacket);
@@ -28,6 +31,7 @@ fn seqpacket_pcap_setup_data_ack_and_shutdown() {
     assert_eq!(sent(&mut c), [syn]);
     c.run();
     let server = c.accept_as(l, 0x819e_da68).unwrap();
+    c.set(server, SocketOption::ReceiveBuffer, RECORDED_BUFFER);
     assert_eq!(sent(&mut c), ["40c00018000000000000000001001001819eda6801f23b2b"]);
     c.run();
     c.send(client, &[0]).unwrap();
@@ -147,6 +151,7 @@ fn stream_pcap_where_nagle_asks_for_acks() {
     c.connect(client, Destination::service(3200, 1)).unwrap();
     c.run();
     let server = c.accept_as(l, 0x3598_98ad).unwrap();
+    c.set(server, SocketOption::ReceiveBuffer, RECORDED_BUFFER);
     c.run();
     c.send(client, &vec![1; 18_000]).unwrap();
     c.send(client, &vec![1; 66_000]).unwrap();

@@ -57,7 +57,11 @@ pub(super) fn node(job: &Job) -> utipc::Result<Node> {
     let remotes = remotes.into_iter().map(|port| SocketAddr::new(job.site.remote, port)).collect();
     let mut config = utipc::bearers::UdpConfig::replicast("UDP", job.site.local, remotes);
     config.local.set_port(port(job.role, job.index));
-    Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number)).udp_with(config).start()
+    let mut builder = Node::builder().cluster(CLUSTER).address(NodeAddr::legacy(1, 1, number));
+    if spins(job) {
+        builder = builder.busy_poll(LIMIT);
+    }
+    builder.udp_with(config).start()
 }
 
 fn service(server: u32, socket: u32) -> ServiceAddress {
@@ -78,11 +82,18 @@ pub(super) fn link_mtu(node: &Node) -> Option<u16> {
     node.links().iter().find(|link| link.up).map(|link| link.mtu)
 }
 
-/// Tells a socket how to wait. An attached one spins by itself; a busy caller of a node of its own asks by the answer.
+/// Whether a node in this process asks the wire by itself: where nobody else needs its processor.
+fn spins(job: &Job) -> bool {
+    let own = job.party.transport == Transport::Utipc && job.engine == Engine::Embedded;
+    job.party.mode == Mode::Busy && own && !job.crowded
+}
+
+/// Tells a socket how to wait. An attached one spins by itself, and so does a node of one's own unless it is crowded: then
+/// a busy caller asks by the answer, and lets others run.
 fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
     socket.set_receive_timeout(Some(LIMIT));
     socket.set_send_timeout(Some(LIMIT));
-    let asks = job.party.mode == Mode::Busy && job.engine == Engine::Embedded;
+    let asks = job.party.mode == Mode::Busy && job.engine == Engine::Embedded && !spins(job);
     socket.set_nonblocking(asks);
     asks.then(|| Spinner::new(job, LIMIT))
 }

@@ -1,0 +1,201 @@
+//! Where the cells are.
+
+use core::fmt::Debug;
+use core::sync::atomic::AtomicU64;
+
+use thiserror::Error;
+
+use super::blocks::{branch_len, leaf_len};
+use super::layout::{Access, Atomics, GONE, RECORD, SUPERSEDED, VERSION, WriteAccess, store};
+
+/// The areas. Each may be larger than what is in use.
+pub struct Areas<'a, A: Access = Atomics> {
+    /// State and the leaves of the tree; written by the node alone.
+    pub leaves: &'a [A::Cell],
+    /// The rest of the tree; written by the node alone.
+    pub branches: &'a [A::Cell],
+    /// Bindings; written by the node alone.
+    pub records: &'a [A::Cell],
+    /// One cell per range; written by everybody.
+    pub turns: &'a [A::Turn],
+}
+
+impl<A: Access> Clone for Areas<'_, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Access> Copy for Areas<'_, A> {}
+
+impl<A: Access> Debug for Areas<'_, A> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Areas").field(&Size::of(self)).finish()
+    }
+}
+
+impl<A: WriteAccess> Areas<'_, A> {
+    /// Tells readers that the table continues elsewhere; to be called when it is ready there.
+    pub fn supersede(&self) {
+        store::<A>(self.leaves, VERSION, SUPERSEDED);
+    }
+
+    /// Tells readers that the node has ended.
+    pub fn close(&self) {
+        store::<A>(self.leaves, VERSION, GONE);
+    }
+}
+
+impl<A: Access> Areas<'_, A> {
+    /// All leaves have lower numbers.
+    pub(super) fn leaf_count(&self) -> u32 {
+        count(self.leaves.len() / leaf_len::<A>())
+    }
+
+    /// All branches have lower numbers.
+    pub(super) fn branch_count(&self) -> u32 {
+        count(self.branches.len() / branch_len::<A>() + 1)
+    }
+
+    /// All records have lower numbers.
+    pub(super) fn record_count(&self) -> u32 {
+        count(self.records.len() / RECORD)
+    }
+}
+
+fn count(of: usize) -> u32 {
+    u32::try_from(of).unwrap_or(u32::MAX)
+}
+
+/// Cells of each area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// See [`Areas::leaves`].
+    pub leaves: usize,
+    /// See [`Areas::branches`].
+    pub branches: usize,
+    /// See [`Areas::records`].
+    pub records: usize,
+    /// See [`Areas::turns`].
+    pub turns: usize,
+}
+
+impl Size {
+    /// Size of areas that exist.
+    #[must_use]
+    pub const fn of<A: Access>(areas: &Areas<'_, A>) -> Self {
+        Self {
+            leaves: areas.leaves.len(),
+            branches: areas.branches.len(),
+            records: areas.records.len(),
+            turns: areas.turns.len(),
+        }
+    }
+
+    /// Twice as much of what is smaller than `needed`; at least that.
+    #[must_use]
+    pub fn grown(self, needed: Size) -> Size {
+        let grown = |have: usize, need: usize| if have < need { need.max(have * 2) } else { have };
+        Size {
+            leaves: grown(self.leaves, needed.leaves),
+            branches: grown(self.branches, needed.branches),
+            records: grown(self.records, needed.records),
+            turns: grown(self.turns, needed.turns),
+        }
+    }
+
+    /// True if no area is smaller than in `needed`.
+    #[must_use]
+    pub const fn holds(&self, needed: Size) -> bool {
+        self.leaves >= needed.leaves
+            && self.branches >= needed.branches
+            && self.records >= needed.records
+            && self.turns >= needed.turns
+    }
+}
+
+/// The system has no memory for a larger table; the text is its reason.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no memory for a larger binding table: {0}")]
+pub struct NoMemory(pub String);
+
+/// Memory of a table: the heap, or what a daemon shares with its clients.
+pub trait Memory: Debug + Send {
+    /// The areas as they are now.
+    fn areas(&self) -> Areas<'_>;
+
+    /// Moves to larger areas. New cells are 0. `carry` copies what is in use from the old areas to the new ones; only
+    /// after that may readers be told ([`Areas::supersede`]), and before this returns they must be.
+    ///
+    /// # Errors
+    /// [`NoMemory`]; the areas are as they were.
+    fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory>;
+}
+
+/// Memory of a table that nobody else reads.
+#[derive(Default)]
+pub(crate) struct Heap {
+    leaves: Lines,
+    branches: Lines,
+    records: Vec<AtomicU64>,
+    turns: Vec<AtomicU64>,
+}
+
+impl Debug for Heap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Heap").field(&Size::of(&self.areas())).finish()
+    }
+}
+
+impl Memory for Heap {
+    fn areas(&self) -> Areas<'_> {
+        Areas {
+            leaves: self.leaves.cells(),
+            branches: self.branches.cells(),
+            records: &self.records,
+            turns: &self.turns,
+        }
+    }
+
+    fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory> {
+        let new = Self {
+            leaves: Lines::new(size.leaves)?,
+            branches: Lines::new(size.branches)?,
+            records: fresh(size.records)?,
+            turns: fresh(size.turns)?,
+        };
+        carry(self.areas(), new.areas());
+        *self = new;
+        Ok(())
+    }
+}
+
+fn fresh(len: usize) -> Result<Vec<AtomicU64>, NoMemory> {
+    let mut cells: Vec<AtomicU64> = Vec::new();
+    cells.try_reserve_exact(len).map_err(|e| NoMemory(e.to_string()))?;
+    cells.resize_with(len, AtomicU64::default);
+    Ok(cells)
+}
+
+/// Cells of two cache lines, which processors like to fetch together.
+const LINES: usize = 16;
+
+/// Cells that begin with a cache line, so that a block touches as few as it can.
+#[derive(Default)]
+struct Lines {
+    cells: Vec<AtomicU64>,
+    from: usize,
+    len: usize,
+}
+
+impl Lines {
+    fn new(len: usize) -> Result<Self, NoMemory> {
+        let cells = fresh(len + LINES)?;
+        let from = cells.as_ptr().align_offset(LINES * size_of::<AtomicU64>()).min(LINES);
+        Ok(Self { cells, from, len })
+    }
+
+    fn cells(&self) -> &[AtomicU64] {
+        self.cells.get(self.from..self.from + self.len).unwrap_or_default()
+    }
+}

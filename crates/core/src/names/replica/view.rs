@@ -1,0 +1,431 @@
+//! Lookups in a table that may change, or be nonsense, at any moment.
+
+use core::ops::ControlFlow;
+
+use thiserror::Error;
+
+use super::blocks::{Block, Branch, Leaf};
+use super::layout::{
+    Access, Atomics, GONE, GRACE, Mark, Meta, OWN, ROOT, Record, Ref, Ring, SUPERSEDED, VERSION, Who, follow,
+    point, unpack,
+};
+use super::memory::Areas;
+use crate::addr::{NodeAddr, Scope, ServiceAddr, ServiceRange};
+use crate::names::{Lookup, ScopeRule};
+use crate::planted::{self, Fault};
+
+/// Readings of a table that changes too fast, at most. Each takes less than [`GRACE`] changes unless the reader was
+/// kept from running.
+const ATTEMPTS: u32 = 16;
+/// Attempts to move a turn on that others move too.
+const TURN_ATTEMPTS: u32 = 8;
+/// Steps in a ring between two looks whether its start is still part of it.
+const RING_CHECK: u32 = 64;
+
+/// Why a lookup has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The table has outgrown this segment.
+    #[error("the binding table has moved to another segment (ask the node for it)")]
+    Superseded,
+    /// The node has ended; nothing changes here any more.
+    #[error("the node of this binding table has ended (attach to the next one)")]
+    Gone,
+    /// Every reading was overtaken by changes.
+    #[error("the binding table changed faster than it could be read {ATTEMPTS} times (ask the node)")]
+    Unsettled,
+    /// What is written there is no binding table.
+    #[error("the binding table is damaged (attach to the node again)")]
+    Damaged,
+}
+
+/// A reading that must not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Torn {
+    /// It may be whole next time.
+    Again,
+    /// What was read cannot be, unless it was overwritten.
+    Nonsense,
+}
+
+type Reading<T> = Result<T, Torn>;
+
+/// A binding that a walk comes across.
+pub(crate) struct Seen {
+    /// Its record.
+    pub(crate) record: u32,
+    pub(super) who: Who,
+    pub(crate) scope: Scope,
+}
+
+impl Seen {
+    /// Its node; the own one stands as 0.
+    pub(crate) fn node(&self) -> NodeAddr {
+        NodeAddr(unpack(self.who.0).0)
+    }
+}
+
+/// A range in a leaf.
+#[derive(Clone, Copy)]
+struct Found {
+    meta: Meta,
+    third: u64,
+    many: bool,
+    local: bool,
+}
+
+/// Entries that overlap a range and have a mark.
+struct Query {
+    from: u64,
+    to: u64,
+    mark: Option<Mark>,
+}
+
+/// Answers lookups from the cells of a table.
+#[derive(Debug)]
+pub struct View<'a, A: Access = Atomics> {
+    areas: Areas<'a, A>,
+    grace: u64,
+}
+
+impl<'a, A: Access> View<'a, A> {
+    /// A view of a table, as it is at the time of each call.
+    #[must_use]
+    pub const fn new(areas: Areas<'a, A>) -> Self {
+        Self::with_grace(areas, GRACE)
+    }
+
+    /// The same for an [`Index`](super::Index) with another grace.
+    #[must_use]
+    pub const fn with_grace(areas: Areas<'a, A>, grace: u64) -> Self {
+        Self { areas, grace }
+    }
+
+    /// True if the table continues in another segment, which the node hands out.
+    #[must_use]
+    pub fn is_superseded(&self) -> bool {
+        self.state(VERSION) == SUPERSEDED
+    }
+
+    /// The own address; [`NodeAddr::NONE`] if the node has none yet.
+    #[must_use]
+    pub fn own_node(&self) -> NodeAddr {
+        NodeAddr(unpack(self.state(OWN)).0)
+    }
+
+    /// Finds a socket for an anycast to `to`. `domain` restricts where it is looked for. Spec: tipc.md §1.4.
+    ///
+    /// # Errors
+    /// [`ViewError`]; the node has the answer then, or has ended.
+    pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<Lookup>, ViewError> {
+        let (own, legacy) = unpack(self.state(OWN));
+        let (own, legacy) = (NodeAddr(own), legacy != 0);
+        let scope = if domain.is_none() { 2 } else { 3 };
+        if !in_domain(legacy, domain, own) {
+            return self.version().map(|_| Some(Lookup { port: 0, node: domain, scope }));
+        }
+        let only_local = domain == own;
+        self.settled(|root| {
+            let Some(found) = self.first(root, point(to.service, to.instance), only_local)? else {
+                return Ok(None);
+            };
+            let closest_first = legacy && domain.is_none() && found.local;
+            let ring = if only_local || closest_first { Ring::Local } else { Ring::All };
+            let who = if found.many { self.take_turn(&found, ring)? } else { Who(found.third) };
+            Ok(Some(Lookup { port: who.port(), node: who.node(own), scope }))
+        })
+    }
+
+    /// Ports of local sockets with a binding that overlaps `range`, each once, ascending; `out` is cleared first.
+    /// Spec: tipc.md §7.7.
+    ///
+    /// # Errors
+    /// [`ViewError`]; `out` is empty then.
+    pub fn local_ports(
+        &self,
+        range: ServiceRange,
+        rule: ScopeRule,
+        out: &mut Vec<u32>,
+    ) -> Result<(), ViewError> {
+        let query = Query::new(range, Some(Mark::Local));
+        let result = self.settled(|root| {
+            out.clear();
+            self.for_each(root, &query, Ring::Local, |seen| {
+                if rule == ScopeRule::Any || rule == ScopeRule::Exactly(seen.scope) {
+                    out.push(seen.who.port());
+                }
+            })
+        });
+        if result.is_err() {
+            out.clear();
+        }
+        out.sort_unstable();
+        if !planted::active(Fault::CopyPerBinding) {
+            out.dedup();
+        }
+        result
+    }
+
+    /// True if another node has a binding that overlaps `range`: then a multicast to it leaves this node.
+    ///
+    /// # Errors
+    /// [`ViewError`].
+    pub fn has_remote(&self, range: ServiceRange) -> Result<bool, ViewError> {
+        let query = Query::new(range, Some(Mark::Remote));
+        self.settled(|root| {
+            let walked = self.walk(root, &query, &mut self.budget(), &mut |_| Ok(ControlFlow::Break(())));
+            walked.map(|end| end.is_break())
+        })
+    }
+
+    /// Calls `visit` for each binding in a range that overlaps `range`: range by range in lookup order, and of each the
+    /// one whose turn it is first.
+    ///
+    /// # Errors
+    /// [`ViewError`]; `visit` may have been called then, and more than once for the same binding.
+    pub(crate) fn for_each_binding(
+        &self,
+        range: ServiceRange,
+        mut visit: impl FnMut(Seen),
+    ) -> Result<(), ViewError> {
+        self.settled(|root| self.for_each(root, &Query::new(range, None), Ring::All, &mut visit))
+    }
+
+    /// Calls `visit` for every binding, type by type and otherwise as [`Self::for_each_binding`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn for_all(&self, mut visit: impl FnMut(Seen)) -> Result<(), ViewError> {
+        let all = Query { from: 0, to: u64::MAX, mark: None };
+        self.settled(|root| self.for_each(root, &all, Ring::All, &mut visit))
+    }
+
+    fn state(&self, at: usize) -> u64 {
+        self.areas.leaves.get(at).map_or(SUPERSEDED, A::load)
+    }
+
+    /// Repeats a reading until no memory can have been used again while it went on.
+    fn settled<T>(&self, mut read: impl FnMut(Ref) -> Reading<T>) -> Result<T, ViewError> {
+        for _ in 0..ATTEMPTS {
+            let before = self.version()?;
+            A::fence();
+            let root = follow::<A>(self.areas.leaves, ROOT);
+            let result = read(Ref(root));
+            A::fence();
+            if self.version()?.wrapping_sub(before) >= self.grace {
+                continue;
+            }
+            match result {
+                Ok(value) => return Ok(value),
+                Err(Torn::Again) => {}
+                Err(Torn::Nonsense) => return Err(ViewError::Damaged),
+            }
+        }
+        Err(ViewError::Unsettled)
+    }
+
+    fn version(&self) -> Result<u64, ViewError> {
+        match self.state(VERSION) {
+            SUPERSEDED => Err(ViewError::Superseded),
+            GONE => Err(ViewError::Gone),
+            version => Ok(version),
+        }
+    }
+
+    /// The first range in order that reaches `query`, if it has it.
+    fn first(&self, root: Ref, query: u64, local: bool) -> Reading<Option<Found>> {
+        let mut at = root;
+        if at.is_none() {
+            return Ok(None);
+        }
+        // Only the root has no block above that promised one.
+        let nothing = |at| if at == root { Ok(None) } else { Err(Torn::Nonsense) };
+        while at.level() > 0 {
+            let branch = self.branch(at)?;
+            let index = branch.first_reaching(query, local);
+            if index >= branch.count() {
+                return nothing(at);
+            }
+            at = below(at, branch.child(index))?;
+        }
+        let leaf = Leaf::<A>::at(self.areas.leaves, at.number()).ok_or(Torn::Nonsense)?;
+        leaf.touch_pairs();
+        let hits = leaf.reaching(query, local.then_some(Mark::Local));
+        if hits == 0 {
+            return nothing(at);
+        }
+        let index = hits.trailing_zeros() as usize;
+        Ok((leaf.key(index) <= query).then(|| Found::of(&leaf, index)))
+    }
+
+    fn branch(&self, at: Ref) -> Reading<Branch<'a, A>> {
+        Branch::at(self.areas.branches, at.number()).ok_or(Torn::Nonsense)
+    }
+
+    fn record(&self, number: u32) -> Reading<Record<'a, A>> {
+        Record::at(self.areas.records, number).ok_or(Torn::Nonsense)
+    }
+
+    /// The record whose turn it is in a range with several.
+    fn head(&self, found: &Found, ring: Ring, turn: u64) -> Reading<(u32, Record<'a, A>)> {
+        let slot = found.meta.slot();
+        let fits = |number: u32| {
+            let record = Record::at(self.areas.records, number)?;
+            let there = record.tag().is_of(slot) && (ring == Ring::All || record.who().is_local());
+            there.then_some((number, record))
+        };
+        // If its anchor has just gone, the range has another one by now.
+        fits(ring.half(turn)).or_else(|| fits(found.anchor(ring))).ok_or(Torn::Again)
+    }
+
+    fn take_turn(&self, found: &Found, ring: Ring) -> Reading<Who> {
+        let turn = self.areas.turns.get(found.meta.slot() as usize);
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let seen = turn.map_or(0, A::turn);
+            let (_, record) = self.head(found, ring, seen)?;
+            let who = record.who();
+            let next = ring.with(seen, ring.half(record.next()));
+            if attempt == TURN_ATTEMPTS || turn.is_none_or(|turn| A::exchange(turn, seen, next)) {
+                return Ok(who);
+            }
+        }
+    }
+
+    /// More steps than any walk through a table of this size takes.
+    fn budget(&self) -> usize {
+        let [leaves, branches, records] =
+            [self.areas.leaf_count(), self.areas.branch_count(), self.areas.record_count()];
+        leaves as usize + branches as usize + 2 * records as usize + RING_CHECK as usize
+    }
+
+    fn for_each(&self, root: Ref, query: &Query, ring: Ring, mut visit: impl FnMut(Seen)) -> Reading<()> {
+        let (mut budget, mut ring_budget) = (self.budget(), self.budget());
+        let walked = self.walk(root, query, &mut budget, &mut |found| {
+            if found.many {
+                self.go_round(&found, ring, &mut ring_budget, &mut visit)?;
+            } else {
+                let (record, who, scope) = (found.meta.first(), Who(found.third), found.meta.scope());
+                visit(Seen { record, who, scope });
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        walked.map(|_| ())
+    }
+
+    /// Visits the leaf entries that answer a query, in order. Levels fall, so the recursion ends; the budget is for
+    /// blocks that refer to the same ones again and again.
+    fn walk(
+        &self,
+        at: Ref,
+        query: &Query,
+        budget: &mut usize,
+        visit: &mut impl FnMut(Found) -> Reading<ControlFlow<()>>,
+    ) -> Reading<ControlFlow<()>> {
+        if at.is_none() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        *budget = budget.checked_sub(1).ok_or(Torn::Nonsense)?;
+        match Block::<A>::at(self.areas.leaves, self.areas.branches, at).ok_or(Torn::Nonsense)? {
+            Block::Leaf(leaf) => {
+                let mut hits = leaf.reaching(query.from, query.mark);
+                while hits != 0 {
+                    let index = hits.trailing_zeros() as usize;
+                    hits &= hits - 1;
+                    if leaf.key(index) > query.to {
+                        break;
+                    }
+                    if visit(Found::of(&leaf, index))?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+            Block::Branch(branch) => {
+                let first = branch.first_reaching(query.from, query.mark == Some(Mark::Local));
+                for index in first..branch.count() {
+                    if branch.key(index) > query.to {
+                        break;
+                    }
+                    if !branch.reaches(index, query.from, query.mark) {
+                        continue;
+                    }
+                    let child = below(at, branch.child(index))?;
+                    if self.walk(child, query, budget, visit)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits the records of a ring once.
+    fn go_round(
+        &self,
+        found: &Found,
+        ring: Ring,
+        budget: &mut usize,
+        visit: &mut impl FnMut(Seen),
+    ) -> Reading<()> {
+        let slot = found.meta.slot();
+        let turn = self.areas.turns.get(slot as usize).map_or(0, A::turn);
+        let (start, first) = self.head(found, ring, turn)?;
+        let (mut number, mut steps) = (start, 0_u32);
+        loop {
+            let record = self.record(number)?;
+            let tag = record.tag();
+            // One that is being withdrawn still leads on.
+            if tag.is_of(slot) {
+                visit(Seen { record: number, who: record.who(), scope: tag.scope() });
+            }
+            number = ring.half(record.next());
+            if number == start {
+                return Ok(());
+            }
+            *budget = budget.checked_sub(1).ok_or(Torn::Nonsense)?;
+            steps += 1;
+            if steps.is_multiple_of(RING_CHECK) && !first.tag().is_of(slot) {
+                return Err(Torn::Again);
+            }
+        }
+    }
+}
+
+/// A block must refer to blocks of the level below.
+fn below(above: Ref, child: Ref) -> Reading<Ref> {
+    let right = child.level() + 1 == above.level() && !child.is_none();
+    if right { Ok(child) } else { Err(Torn::Nonsense) }
+}
+
+impl Found {
+    fn of<A: Access>(leaf: &Leaf<'_, A>, index: usize) -> Self {
+        Self {
+            meta: Meta(leaf.second(index)),
+            third: leaf.third(index),
+            many: leaf.has(index, Mark::Many),
+            local: leaf.has(index, Mark::Local),
+        }
+    }
+
+    fn anchor(&self, ring: Ring) -> u32 {
+        match ring {
+            Ring::All => self.meta.first(),
+            Ring::Local => self.third as u32,
+        }
+    }
+}
+
+impl Query {
+    fn new(range: ServiceRange, mark: Option<Mark>) -> Self {
+        Self { from: point(range.service, range.lower), to: point(range.service, range.upper), mark }
+    }
+}
+
+/// True if lookup domain `domain` covers node `own`. Spec: tipc.md §1.4.
+fn in_domain(legacy: bool, domain: NodeAddr, own: NodeAddr) -> bool {
+    let NodeAddr(d) = domain;
+    let masked = |mask: u32| legacy && d == own.0 & mask;
+    d == 0 || domain == own || masked(0xffff_f000) || masked(0xff00_0000)
+}

@@ -1,0 +1,90 @@
+//! Memory of a table that several readers share, as a daemon's, without leaving the process.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::replica::{Areas, Memory, NoMemory, Size, View};
+
+/// What a reader has mapped.
+#[derive(Debug)]
+pub(super) struct Segment {
+    leaves: Vec<AtomicU64>,
+    branches: Vec<AtomicU64>,
+    records: Vec<AtomicU64>,
+    turns: Vec<AtomicU64>,
+}
+
+impl Segment {
+    fn new(size: Size) -> Arc<Self> {
+        let fresh = |len| std::iter::repeat_with(AtomicU64::default).take(len).collect();
+        let (leaves, branches) = (fresh(size.leaves), fresh(size.branches));
+        Arc::new(Self { leaves, branches, records: fresh(size.records), turns: fresh(size.turns) })
+    }
+
+    pub(super) fn areas(&self) -> Areas<'_> {
+        let Self { leaves, branches, records, turns } = self;
+        Areas { leaves, branches, records, turns }
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
+        View::new(self.areas())
+    }
+}
+
+/// Where readers find the segment that is current.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    current: Arc<Mutex<Arc<Segment>>>,
+    full: Arc<AtomicBool>,
+}
+
+impl Source {
+    pub(super) fn current(&self) -> Arc<Segment> {
+        Arc::clone(&self.current.lock().unwrap())
+    }
+
+    /// From now on there is no memory.
+    pub(super) fn refuse(&self) {
+        self.full.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The writer's end; small, so that it soon has to grow.
+#[derive(Debug)]
+pub(super) struct Shared {
+    segment: Arc<Segment>,
+    source: Source,
+}
+
+impl Shared {
+    pub(super) fn new() -> (Self, Source) {
+        let segment = Segment::new(Size { leaves: 2000, branches: 2000, records: 200, turns: 50 });
+        let current = Arc::new(Mutex::new(Arc::clone(&segment)));
+        let source = Source { current, full: Arc::default() };
+        (Self { segment, source: source.clone() }, source)
+    }
+}
+
+impl Memory for Shared {
+    fn areas(&self) -> Areas<'_> {
+        self.segment.areas()
+    }
+
+    fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory> {
+        if self.source.full.load(Ordering::Relaxed) {
+            return Err(NoMemory("the test says so".to_owned()));
+        }
+        let new = Segment::new(size);
+        carry(self.segment.areas(), new.areas());
+        *self.source.current.lock().unwrap() = Arc::clone(&new);
+        self.segment.areas().supersede();
+        self.segment = new;
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.segment.areas().close();
+    }
+}

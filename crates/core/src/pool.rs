@@ -1,0 +1,116 @@
+//! Memory of large messages that is used again: fresh memory costs page faults, and those cost as much as two copies
+//! (DESIGN D11). Small messages are left to the allocator, which is quick with them.
+
+use crate::limits::MAX_MESSAGE;
+use crate::wire::Message;
+
+/// The smallest memory that is kept, bytes; each class is twice as large as the one before it.
+const SMALLEST: usize = 8 << 10;
+/// Classes: up to 8, 16, 32 and 64 KiB, and up to the largest message.
+const CLASSES: usize = 5;
+/// Bytes kept at most. Ours: what a window of the largest messages on a fast link needs.
+const MAX_BYTES: usize = 2 << 20;
+
+/// Memory without use, by size.
+#[derive(Debug, Default)]
+pub struct Pool {
+    free: [Vec<Vec<u8>>; CLASSES],
+    bytes: usize,
+    /// The least that was left since the last [`Self::trim`], by class.
+    unused: [usize; CLASSES],
+}
+
+impl Pool {
+    /// Memory for `size` bytes, empty.
+    pub(crate) fn take(&mut self, size: usize) -> Vec<u8> {
+        let Some(class) = class_for(size) else { return Vec::with_capacity(size) };
+        let Some(free) = self.free.get_mut(class) else { return Vec::with_capacity(size) };
+        let Some(memory) = free.pop() else { return Vec::with_capacity(capacity(class)) };
+        self.bytes -= memory.capacity();
+        if let Some(unused) = self.unused.get_mut(class) {
+            *unused = free.len().min(*unused);
+        }
+        memory
+    }
+
+    /// Keeps the memory of a message that nobody needs any more.
+    pub(crate) fn put(&mut self, message: Message) {
+        let mut memory = message.into_bytes();
+        let fits = |class: &usize| memory.capacity() == capacity(*class);
+        let Some(class) = class_for(memory.capacity()).filter(fits) else { return };
+        if self.bytes + memory.capacity() > MAX_BYTES {
+            return;
+        }
+        if let Some(free) = self.free.get_mut(class) {
+            memory.clear();
+            self.bytes += memory.capacity();
+            free.push(memory);
+        }
+    }
+
+    /// Gives back what was not needed since the last call.
+    pub(crate) fn trim(&mut self) {
+        for (free, unused) in self.free.iter_mut().zip(&mut self.unused) {
+            for memory in free.drain(..(*unused).min(free.len())) {
+                self.bytes -= memory.capacity();
+            }
+            *unused = free.len();
+        }
+    }
+}
+
+/// The class of memory for `size` bytes; `None` for what is not kept.
+fn class_for(size: usize) -> Option<usize> {
+    if size <= SMALLEST / 2 || size > MAX_MESSAGE {
+        return None;
+    }
+    (0..CLASSES).find(|class| size <= capacity(*class))
+}
+
+fn capacity(class: usize) -> usize {
+    (SMALLEST << class).min(MAX_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::User;
+
+    fn message(pool: &mut Pool, data: usize) -> Message {
+        let memory = pool.take(data + 24);
+        Message::build_in(memory, User::Low, 0, 24, &vec![1; data])
+    }
+
+    #[test]
+    fn memory_of_large_messages_is_used_again_within_bounds() {
+        let mut pool = Pool::default();
+        let first = message(&mut pool, 66_000);
+        let place = first.bytes().as_ptr();
+        pool.put(first);
+        let again = message(&mut pool, 65_900);
+        assert_eq!(again.bytes().as_ptr(), place);
+        assert_eq!((again.data().len(), pool.bytes), (65_900, 0));
+        let many: Vec<Message> = (0..100).map(|_| message(&mut pool, 66_000)).collect();
+        many.into_iter().for_each(|m| pool.put(m));
+        assert!(pool.bytes <= MAX_BYTES && pool.bytes > MAX_BYTES / 2);
+        let small = message(&mut pool, 100);
+        let before = pool.bytes;
+        pool.put(small);
+        assert_eq!(pool.bytes, before, "small ones are not kept");
+    }
+
+    #[test]
+    fn what_is_not_needed_goes_back_at_the_second_trim() {
+        let mut pool = Pool::default();
+        let many: Vec<Message> = (0..10).map(|_| message(&mut pool, 10_000)).collect();
+        many.into_iter().for_each(|m| pool.put(m));
+        pool.trim();
+        assert_eq!(pool.free[1].len(), 10);
+        let three: Vec<Message> = (0..3).map(|_| message(&mut pool, 10_000)).collect();
+        three.into_iter().for_each(|m| pool.put(m));
+        pool.trim();
+        assert_eq!(pool.free[1].len(), 3);
+        pool.trim();
+        assert_eq!((pool.free[1].len(), pool.bytes), (0, 0));
+    }
+}

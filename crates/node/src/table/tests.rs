@@ -1,0 +1,171 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use utipc_core::names::ScopeRule;
+use utipc_core::names::replica::{Access, View, ViewError};
+use utipc_core::{NodeAddr, Scope, ServiceAddr, ServiceRange, SocketKind, StackConfig, Time};
+use utipc_os::replica::Replica;
+use utipc_os::shm::ReadWord;
+
+use super::*;
+
+/// A reader's way to the words.
+enum Mapped {}
+
+impl Access for Mapped {
+    type Cell = ReadWord;
+    type Turn = AtomicU64;
+
+    fn load(cell: &ReadWord) -> u64 {
+        cell.load()
+    }
+
+    fn turn(turn: &AtomicU64) -> u64 {
+        turn.load(Ordering::Relaxed)
+    }
+
+    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
+        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+fn view(replica: &Replica) -> View<'_, Mapped> {
+    let [leaves, branches, records] = [0, 1, 2].map(|number| replica.area(number));
+    View::new(Areas { leaves, branches, records, turns: replica.open_area() })
+}
+
+fn map(table: &SharedTable) -> Replica {
+    let publisher = table.publisher();
+    let [segment, turns] = publisher.descriptors();
+    Replica::map(segment, turns).unwrap()
+}
+
+fn stack() -> Stack {
+    Stack::new(Time::ZERO, StackConfig::default())
+}
+
+#[test]
+fn a_binding_is_seen_when_bind_returns_and_is_gone_when_unbind_does() {
+    let mut stack = stack();
+    let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();
+    stack.bind(Time::ZERO, server, ServiceRange::new(100, 1, 1), Scope::Node).unwrap();
+    let table = SharedTable::share(&mut stack).unwrap();
+    let replica = map(&table);
+    let found = |instance| {
+        let to = ServiceAddr::new(100, instance);
+        view(&replica).lookup(to, NodeAddr::NONE).unwrap().map(|found| found.port)
+    };
+    assert_eq!((found(1), found(2)), (Some(server), None), "what was bound before is there");
+    for instance in 2..2000 {
+        let range = ServiceRange::new(100, instance, instance);
+        stack.bind(Time::ZERO, server, range, Scope::Cluster).unwrap();
+        assert_eq!(found(instance), Some(server));
+        if instance % 3 == 0 {
+            stack.unbind(Time::ZERO, server, Some((range, Scope::Cluster))).unwrap();
+            assert_eq!(found(instance), None);
+        }
+    }
+    let mut ports = Vec::new();
+    view(&replica).local_ports(ServiceRange::new(100, 0, 5000), ScopeRule::Any, &mut ports).unwrap();
+    assert_eq!(ports, [server]);
+    assert_eq!(view(&replica).has_remote(ServiceRange::new(100, 0, 5000)), Ok(false));
+    drop(stack);
+    let looked = view(&replica).lookup(ServiceAddr::new(100, 1), NodeAddr::NONE);
+    assert_eq!(looked, Err(ViewError::Gone));
+}
+
+#[test]
+fn a_table_that_grows_takes_its_readers_along() {
+    let mut stack = stack();
+    let table = SharedTable::share(&mut stack).unwrap();
+    let first = map(&table);
+    table.publisher().set_congested(7, 1, true);
+    let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();
+    // What one node can bind does not fill the first segment, so go on with a small one.
+    let mut sizes = Vec::new();
+    {
+        let publisher = Arc::new(table.publisher().successor(NAME, [800, 4640, 400]).unwrap());
+        *table.current.lock().unwrap() = Arc::clone(&publisher);
+        stack.share_names(Box::new(Segment { publisher, table: table.clone() })).unwrap();
+        assert_eq!(view(&first).has_remote(ServiceRange::new(1, 1, 1)), Err(ViewError::Gone));
+    }
+    let mut replica = map(&table);
+    for instance in 0..3000 {
+        stack.bind(Time::ZERO, server, ServiceRange::new(100, instance, instance), Scope::Node).unwrap();
+        if view(&replica).is_superseded() {
+            sizes.push(areas(&table.publisher()).leaves.len());
+            replica = map(&table);
+        }
+        let to = ServiceAddr::new(100, instance);
+        assert_eq!(view(&replica).lookup(to, NodeAddr::NONE).unwrap().unwrap().port, server);
+    }
+    assert!(sizes.len() > 3 && sizes.is_sorted(), "{sizes:?} cells");
+    assert!(map(&table).is_congested(7, 1));
+}
+
+#[test]
+fn a_hundred_processes_share_the_turns() {
+    let mut stack = stack();
+    let table = SharedTable::share(&mut stack).unwrap();
+    let service = ServiceAddr::new(100, 5);
+    let servers: Vec<u32> = (0..4)
+        .map(|_| {
+            let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();
+            stack.bind(Time::ZERO, server, service.into(), Scope::Cluster).unwrap();
+            server
+        })
+        .collect();
+    // A mapping of its own each, as processes have; some ask the node instead.
+    let asked: Vec<u32> = (0..20).map(|_| stack.lookup(service, NodeAddr::NONE).unwrap().port).collect();
+    let looked = thread::scope(|scope| {
+        let lookup = || {
+            let replica = map(&table);
+            view(&replica).lookup(service, NodeAddr::NONE).unwrap().unwrap().port
+        };
+        let clients: Vec<_> = (0..80).map(|_| scope.spawn(lookup)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect::<Vec<_>>()
+    });
+    for server in servers {
+        let reached = asked.iter().chain(&looked).filter(|port| **port == server).count();
+        assert_eq!(reached, 25, "of 100 messages to 4 servers");
+    }
+}
+
+#[test]
+fn mapped_readers_stand_beside_a_writer() {
+    let mut stack = stack();
+    let table = SharedTable::share(&mut stack).unwrap();
+    let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();
+    let bind = |stack: &mut Stack, instance: u32| {
+        stack.bind(Time::ZERO, server, ServiceRange::new(100, instance, instance), Scope::Node).unwrap();
+    };
+    (0..1000).filter(|n| n % 2 == 0).for_each(|n| bind(&mut stack, n));
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for reader in 0..2_u32 {
+            let (table, stop) = (&table, &stop);
+            scope.spawn(move || {
+                let replica = map(table);
+                let mut number = reader;
+                while !stop.load(Ordering::Relaxed) {
+                    number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let instance = (number >> 8) % 1000;
+                    let found = view(&replica).lookup(ServiceAddr::new(100, instance), NodeAddr::NONE);
+                    let found = found.unwrap().map(|found| found.port);
+                    assert!(found == Some(server) || found.is_none() && instance % 2 == 1, "{instance}");
+                }
+            });
+        }
+        for round in 0..40_u32 {
+            for instance in (0..1000).filter(|n| n % 2 == 1) {
+                bind(&mut stack, (instance + 2 * round) % 1000);
+            }
+            for instance in (0..1000).filter(|n| n % 2 == 1) {
+                let range =
+                    ServiceRange::new(100, (instance + 2 * round) % 1000, (instance + 2 * round) % 1000);
+                stack.unbind(Time::ZERO, server, Some((range, Scope::Node))).unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}

@@ -1,0 +1,48 @@
+//! Part of a segment as a slice of words.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Segment;
+
+/// A word that this process may read, and somebody else may write at any moment.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct ReadWord(AtomicU64);
+
+impl ReadWord {
+    /// Relaxed load: the one that is promised to work on memory that is mapped read-only.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Segment {
+    /// `count` words from byte `at` on.
+    ///
+    /// # Panics
+    /// If they are not in the segment, `at` is no multiple of 8, or the segment is read-only.
+    #[inline]
+    pub fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
+        let first = self.place(at, bytes(count), 8, self.writable);
+        // SAFETY: `place` checked range and alignment (the base is page-aligned). The memory is mapped for writing and
+        // lives as long as `self`; any bytes are valid words, and this place is used as 64-bit words only.
+        unsafe { std::slice::from_raw_parts(first.cast(), count) }
+    }
+
+    /// The same, to be read only.
+    ///
+    /// # Panics
+    /// If they are not in the segment, or `at` is no multiple of 8.
+    #[inline]
+    pub fn words_to_read(&self, at: usize, count: usize) -> &[ReadWord] {
+        let first = self.place(at, bytes(count), 8, self.size);
+        // SAFETY: as in `words`; a `ReadWord` has the layout of an atomic and is never written through.
+        unsafe { std::slice::from_raw_parts(first.cast(), count) }
+    }
+}
+
+/// Bytes of `count` words; if there is no such number, more than any segment has.
+fn bytes(count: usize) -> usize {
+    count.saturating_mul(8)
+}

@@ -1,0 +1,256 @@
+//! Sockets of one daemon's processes talk to each other directly.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Engine, LIMIT, TestNode, alone};
+use utipc::{Connection, Error, Node, Scope, ServiceAddress, SocketKind, Spin, WaitReason};
+
+const SERVICE: ServiceAddress = ServiceAddress::new(7000, 1);
+
+/// A node with two attachments, as of two processes.
+fn host() -> (TestNode, Node) {
+    let red = alone(Engine::Daemon);
+    let blue = red.again();
+    (red, blue)
+}
+
+/// A local connection: client's end, server's end.
+fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
+    let listener = server.listen(kind, SERVICE).unwrap();
+    let acceptor = thread::spawn(move || listener.accept().unwrap());
+    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
+    for end in &ends {
+        end.socket().set_receive_timeout(Some(LIMIT));
+        end.socket().set_send_timeout(Some(LIMIT));
+    }
+    ends
+}
+
+#[test]
+fn data_of_a_connection_passes_the_daemon_by() {
+    const ROUNDS: u32 = 2000;
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        for spin in [Spin::Adaptive, Spin::Parked] {
+            let (red, blue) = host();
+            let [client, server] = connected(kind, &red, &blue);
+            for end in [&client, &server] {
+                end.socket().set_spin(spin);
+            }
+            // What has to be asked for is asked for by the first messages.
+            let exchange = |rounds: u32| {
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        for _ in 0..rounds {
+                            let request = server.receive().unwrap();
+                            server.send(&request.data).unwrap();
+                        }
+                    });
+                    for round in 0..rounds {
+                        client.send(&round.to_be_bytes()).unwrap();
+                        assert_eq!(client.receive().unwrap().data, round.to_be_bytes());
+                    }
+                });
+            };
+            exchange(2);
+            let before = red.daemon_counters();
+            assert_eq!((before.lanes, before.pairs), (2, 1));
+            exchange(ROUNDS);
+            assert_eq!(red.daemon_counters().requests, before.requests, "{kind:?}: the daemon was asked");
+            let stats = client.socket().stats();
+            assert_eq!(stats.received_messages, u64::from(ROUNDS) + 2);
+            assert_eq!(server.receive_end(client), 0);
+        }
+    }
+}
+
+trait End {
+    fn receive_end(&self, peer: Connection) -> usize;
+}
+
+impl End for Connection {
+    /// Shuts the peer down, and what is received then.
+    fn receive_end(&self, peer: Connection) -> usize {
+        peer.shutdown().unwrap();
+        self.receive().unwrap().data.len()
+    }
+}
+
+#[test]
+fn lanes_and_pairs_go_with_their_sockets() {
+    let (red, blue) = host();
+    for _ in 0..20 {
+        let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+        client.send(b"one").unwrap();
+        assert_eq!(server.receive().unwrap().data, b"one");
+        drop(client);
+        assert_eq!(server.receive().unwrap_err().errno(), 104);
+    }
+    drop(blue);
+    // The last answers are given by the next calls.
+    let start = Instant::now();
+    while red.daemon_counters().lanes > 0 {
+        let _ = red.rdm().unwrap().receive_into(&mut []);
+        assert!(start.elapsed() < LIMIT, "{:?}", red.daemon_counters());
+        red.rdm().unwrap();
+    }
+}
+
+#[test]
+fn a_stream_by_lanes_carries_all_bytes_both_ways() {
+    const BYTES: usize = 16 << 20;
+    let (red, blue) = host();
+    let ends = connected(SocketKind::Stream, &red, &blue);
+    thread::scope(|scope| {
+        for end in &ends {
+            scope.spawn(move || {
+                let data: Vec<u8> = (0..BYTES).map(|i| (i % 253) as u8).collect();
+                for chunk in data.chunks(100_000) {
+                    end.send(chunk).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                let (mut at, mut buffer) = (0, vec![0; 30_000]);
+                while at < BYTES {
+                    let count = end.receive_into(&mut buffer).unwrap().len;
+                    assert!(count > 0, "the stream ends at byte {at}");
+                    assert!(buffer[..count].iter().enumerate().all(|(i, b)| *b == ((at + i) % 253) as u8));
+                    at += count;
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn messages_of_every_size_keep_their_bounds() {
+    let (red, blue) = host();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let sizes = [1, 63, 64, 65, 1000, 2000, 2100, 5000, 30_000, 65_536, 66_000];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for (number, size) in sizes.iter().cycle().take(2000).enumerate() {
+                client.send(&vec![number as u8; *size]).unwrap();
+            }
+        });
+        for (number, size) in sizes.iter().cycle().take(2000).enumerate() {
+            let data = server.receive().unwrap().data;
+            assert_eq!((data.len(), data[0], data[size - 1]), (*size, number as u8, number as u8));
+        }
+    });
+}
+
+#[test]
+fn a_slow_local_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
+    let (red, blue) = host();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    client.socket().set_send_timeout(Some(Duration::from_millis(100)));
+    let message = vec![5; 10_000];
+    let mut sent = 0;
+    let error = loop {
+        match client.send(&message) {
+            Ok(()) => sent += 1,
+            Err(error) => break error,
+        }
+        assert!(sent < 10_000, "the sender is never stopped");
+    };
+    let by_window = Some(WaitReason::PeerWindow { peer: server.socket().port(), unacked: 0, window: 0 });
+    let Error::TimedOut { call: "send", reason } = &error else { panic!("{error}") };
+    assert_eq!(reason.map(|r| core::mem::discriminant(&r)), by_window.map(|r| core::mem::discriminant(&r)));
+    assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
+    for _ in 0..sent {
+        assert!(server.receive().unwrap().data == message);
+    }
+    client.socket().set_send_timeout(Some(LIMIT));
+    client.send(b"on we go").unwrap();
+    assert_eq!(server.receive().unwrap().data, b"on we go");
+}
+
+#[test]
+fn a_send_does_not_wait_for_a_blocked_receive() {
+    let (red, blue) = host();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    for spin in [Spin::Busy, Spin::Adaptive, Spin::Parked] {
+        client.socket().set_spin(spin);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| client.receive().unwrap());
+            // The other thread sits in its receive; this one sends all the same.
+            for _ in 0..100 {
+                client.send(b"ping").unwrap();
+                assert_eq!(server.receive().unwrap().data, b"ping");
+            }
+            server.send(b"pong").unwrap();
+            assert_eq!(waiting.join().unwrap().data, b"pong");
+        });
+    }
+}
+
+#[test]
+fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
+    const SENDERS: u32 = 12;
+    const MESSAGES: u32 = 3000;
+    let (red, blue) = host();
+    let server = red.rdm().unwrap();
+    server.bind(SERVICE, Scope::Node).unwrap();
+    server.set_receive_timeout(Some(LIMIT));
+    let to = server.port();
+    thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            // Some in the server's own process.
+            let node = if sender % 3 == 0 { Node::clone(&red) } else { blue.clone() };
+            scope.spawn(move || {
+                let socket = node.rdm().unwrap();
+                for number in 0..MESSAGES {
+                    let size = if number % 100 == 0 { 3000 } else { 8 };
+                    let mut data = vec![0; size];
+                    data[..4].copy_from_slice(&sender.to_be_bytes());
+                    data[4..8].copy_from_slice(&number.to_be_bytes());
+                    socket.send_to(&data, to).unwrap();
+                    if number % 8 == 7 {
+                        // The receiver says that it has got so far: nothing is lost for lack of room.
+                        socket.receive().unwrap();
+                    }
+                }
+                socket
+            });
+        }
+        let mut expected = [0; SENDERS as usize];
+        for _ in 0..SENDERS * MESSAGES {
+            let message = server.receive().unwrap();
+            let word = |at: usize| u32::from_be_bytes(message.data[at..at + 4].try_into().unwrap());
+            let (sender, number) = (word(0) as usize, word(4));
+            assert_eq!(number, expected[sender], "sender {sender}");
+            expected[sender] += 1;
+            if number % 8 == 7 {
+                server.send_to(b"go on", message.source).unwrap();
+            }
+        }
+    });
+    assert!(red.daemon_counters().requests < u64::from(SENDERS * MESSAGES), "messages went by the daemon");
+}
+
+#[test]
+fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
+    let (red, blue) = host();
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    for number in 0..20_u8 {
+        client.send(&[number]).unwrap();
+    }
+    assert_eq!(server.receive().unwrap().data, [0]);
+    // Some of it is in the lane, and more follows.
+    let _descriptor = server.socket().descriptor().unwrap();
+    for number in 20..40_u8 {
+        client.send(&[number]).unwrap();
+    }
+    for number in 1..40_u8 {
+        assert_eq!(server.receive().unwrap().data, [number]);
+    }
+    for number in 0..40_u8 {
+        server.send(&[number]).unwrap();
+        assert_eq!(client.receive().unwrap().data, [number]);
+    }
+    drop(client);
+    assert_eq!(server.receive().unwrap_err().errno(), 104);
+}
