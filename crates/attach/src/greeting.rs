@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
-/// The version that this code speaks.
-pub const NEWEST: u16 = 1;
-/// The oldest version that it also understands: always the one before, once there is one.
+/// The version that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
+/// [`crate::Request::SendFound`]).
+pub const NEWEST: u16 = 2;
+/// The oldest version that it also understands: always the one before.
 pub const OLDEST: u16 = 1;
 
 /// First words of both sides; a foreign program is told apart by them.
@@ -63,9 +64,8 @@ pub struct Hello {
     pub takes_lanes: bool,
 }
 
-/// The daemon takes the process in. With it come descriptors: the segment with the attachment's bell, then, from the
-/// version on that has them, the arena of the attachment, the binding table's
-/// replica, the page of anycast cursors, and the event descriptor that wakes the daemon.
+/// The daemon takes the process in. With it comes a descriptor: the segment with the attachment's bell. Others may follow
+/// it in later versions; the binding table is fetched by who needs it ([`crate::Request::FetchTable`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The agreed version.

@@ -82,7 +82,9 @@ pub enum Request {
     Links { skip: u32 },
     /// Bindings after the first `skip`: [`crate::Reply::Bindings`].
     Bindings { skip: u32 },
-    /// A newer segment of the binding table's replica: [`crate::Reply::Done`] with one descriptor.
+    /// The binding table, to look for oneself (again when it has moved): [`crate::Reply::Done`] with two descriptors, the
+    /// table and the turns among equals. A daemon that does not share its table answers [`crate::Failure::State`], and so
+    /// does every daemon of version 1.
     FetchTable,
     /// Sockets of the node after the first `skip`, for operators: [`crate::Reply::Sockets`].
     Sockets { skip: u32 },
@@ -95,4 +97,7 @@ pub enum Request {
     Counters,
     /// Nothing but the notices that wait: [`crate::Reply::Done`].
     Notices,
+    /// From version 2 on. As `Send`, of an anycast or a copy of a multicast to the one socket that the process has found
+    /// for it in the table; the payload follows.
+    SendFound { port: u32, to: Destination, found: PortId },
 }

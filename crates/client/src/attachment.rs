@@ -22,6 +22,7 @@ use utipc_os::{OsError, hangup};
 use crate::bell::Bell;
 use crate::error::Error;
 use crate::lanes::pair::Pair;
+use crate::names::Names;
 use crate::shared::Shared;
 
 /// The connection, and whether the daemon is still there.
@@ -36,6 +37,8 @@ pub(crate) struct Attachment {
     /// Arenas shared with other processes, by pair and own side: where sockets of this process talk to each other it has
     /// both. Its lock is taken before that of the wire, never after it.
     pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
+    /// The binding table. Its lock is taken before that of the wire too.
+    pub(crate) names: Names,
     /// What is left to do about sockets that are closed.
     chores: Mutex<Vec<Chore>>,
     /// The bell's number before the last look for notices.
@@ -123,6 +126,7 @@ impl Attachment {
             sockets: Mutex::default(),
             early: Mutex::default(),
             pairs: Mutex::default(),
+            names: Names::default(),
             chores: Mutex::default(),
             heeded: AtomicU32::new(bell.seq()),
             address: AtomicU32::new(welcome.node.0),
@@ -304,9 +308,17 @@ impl Attachment {
     }
 
     /// The connection has just broken.
-    fn lost(&self) -> Error {
+    pub(crate) fn lost(&self) -> Error {
         self.life.end();
         self.died()
+    }
+
+    /// The daemon shares what no daemon writes: there is nothing more to be had from it.
+    #[cold]
+    pub(crate) fn broken(&self) -> Error {
+        self.channel.shut();
+        self.life.end();
+        Error::Nonsense(self.path.clone())
     }
 
     /// Puts each notice where it belongs; false if some are left to be seen to without the wire.

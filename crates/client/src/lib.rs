@@ -9,6 +9,7 @@
 //! | Where is the daemon, and what if there is none? | `place.rs`, `node.rs` |
 //! | What does a round trip look like, and who notices that the daemon died? | `attachment.rs` |
 //! | By which way does a message leave, and where does the next one come from? | `sending.rs`, `receiving.rs`, `lanes/` |
+//! | Who is bound to what? | `names.rs` |
 //! | What does a call that waits do? | `waiting.rs` |
 //! | Where do notices go? | `shared.rs` |
 
@@ -17,6 +18,7 @@ mod bell;
 mod descriptor;
 mod error;
 mod lanes;
+mod names;
 mod node;
 mod place;
 mod receiving;

@@ -165,10 +165,14 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
-        self.current().call(&Request::Lookup { to, domain }, &[], |reply, _| match reply {
-            Reply::Found(port) => Some(port),
-            _ => None,
-        })
+        let attachment = self.current();
+        if attachment.is_over() {
+            return Err(attachment.died());
+        }
+        match attachment.find(to, domain)? {
+            Some(found) => Ok(found.map(|found| PortId { port: found.port, node: found.node })),
+            None => attachment.ask_where(to, domain),
+        }
     }
 
     /// Changes a property of the link with this name, whose range the caller has checked.

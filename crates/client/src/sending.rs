@@ -1,8 +1,11 @@
 //! Sending: by lanes where there are some, else by commands.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
-use utipc_core::addr::{Importance, PortId};
+use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
+use utipc_core::names::Lookup;
 use utipc_core::socket::{Destination, Returned, SendError, SocketKind, SocketOption};
 use utipc_core::wire::ErrorCode;
 
@@ -13,6 +16,13 @@ use crate::lanes::send::{Sender, Step};
 use crate::shared::{Half, Letter};
 use crate::socket::{Socket, unless_blocked};
 use crate::{Error, Wait};
+
+/// Lookup scopes of a header. Spec: tipc.md §2.6.
+const SCOPE_CLUSTER: u8 = 2;
+const SCOPE_NODE: u8 = 3;
+
+/// Lanes to one receiver, each over when the message gets there, before the message is given up as to one that is gone.
+const COPY_ATTEMPTS: u32 = 8;
 
 impl Socket {
     /// Sends `data`; the bytes taken, or `None` if none could be within `wait`.
@@ -41,25 +51,170 @@ impl Socket {
         data: &[u8],
         to: Option<Destination>,
     ) -> Result<Option<usize>, Error> {
+        let by_node = Request::Send { port: self.port(), to };
+        if self.kind().is_connection_oriented() {
+            return self.send_connected(sender, data, to, &by_node);
+        }
+        match to.or(sender.default_to) {
+            Some(Destination::Port(port)) if self.is_here(port.node) => {
+                self.send_one(sender, port.port, Address::Direct, data, &by_node)
+            }
+            Some(Destination::Service { addr, domain }) if self.may_look() => {
+                self.send_anycast(sender, addr, domain, data, &by_node)
+            }
+            Some(Destination::Range(range)) if range.is_valid() && self.may_look() => {
+                self.send_multicast(sender, range, data, &by_node)
+            }
+            _ => self.send_by_node(sender, data, &by_node),
+        }
+    }
+
+    fn is_here(&self, node: NodeAddr) -> bool {
+        node.is_none() || node == self.attachment.address()
+    }
+
+    /// A socket whose messages all go by the node leaves it to the node whose turn it is, too.
+    fn may_look(&self) -> bool {
+        !self.shared.hosted.load(Relaxed)
+    }
+
+    fn send_connected(
+        &self,
+        sender: &mut Sender,
+        data: &[u8],
+        to: Option<Destination>,
+        by_node: &Request,
+    ) -> Result<Option<usize>, Error> {
         loop {
             if self.shared.to_sender.has_some() {
                 self.read_letters_to_sender(sender)?;
             }
-            match sender.step(self.own(), self.shared.style(), data, to) {
+            match sender.step_connected(self.own(), self.shared.style(), data) {
                 Step::Sent(bytes) => return Ok(Some(bytes)),
-                Step::Blocked => return Ok(None),
+                Step::Blocked | Step::Overload => return Ok(None),
                 Step::Grow(growth) => {
-                    if !self.grow(sender, growth)? && self.kind().is_connection_oriented() {
+                    if !self.grow(sender, growth)? {
                         sender.block();
                         return Ok(None);
                     }
                 }
-                Step::Overload => {
-                    self.overloaded(data, to);
-                    return Ok(Some(data.len()));
-                }
                 Step::Corrupt(lane) => self.report_written(sender, lane)?,
-                Step::Node => return self.send_by_node(sender, data, to),
+                Step::Node => {
+                    let sent = self.send_by_node(sender, data, by_node);
+                    if matches!(sent, Ok(Some(_))) {
+                        self.connects_to(to);
+                    }
+                    return sent;
+                }
+            }
+        }
+    }
+
+    /// To one local socket: by its lane, else by the command, and by a lane the next time.
+    fn send_one(
+        &self,
+        sender: &mut Sender,
+        other: u32,
+        address: Address,
+        data: &[u8],
+        by_node: &Request,
+    ) -> Result<Option<usize>, Error> {
+        if self.send_by_lane(sender, other, address, data)? {
+            return Ok(Some(data.len()));
+        }
+        let sent = self.send_by_node(sender, data, by_node)?;
+        if sent.is_some() && sender.wants_lane(other) {
+            self.ask_for_lane(other)?;
+        }
+        Ok(sent)
+    }
+
+    /// To one of those that are bound to a service.
+    fn send_anycast(
+        &self,
+        sender: &mut Sender,
+        addr: ServiceAddr,
+        domain: NodeAddr,
+        data: &[u8],
+        by_node: &Request,
+    ) -> Result<Option<usize>, Error> {
+        let Some(found) = self.attachment.find(addr, domain)? else {
+            return self.send_by_node(sender, data, by_node);
+        };
+        let Some(Lookup { port, node, scope }) = found else {
+            return Err(Failure::Send(SendError::HostUnreachable).into());
+        };
+        let found = PortId { port, node };
+        let to = Destination::Service { addr, domain };
+        // Its turn is taken: the node does not look again.
+        let by_node = Request::SendFound { port: self.port(), to, found };
+        if port != 0 && self.is_here(node) {
+            self.send_one(sender, port, Address::Named(addr, scope), data, &by_node)
+        } else {
+            self.send_by_node(sender, data, &by_node)
+        }
+    }
+
+    /// To all that are bound to a range. One command serves all those to whom no lane leads, and says to whom it does.
+    fn send_multicast(
+        &self,
+        sender: &mut Sender,
+        range: ServiceRange,
+        data: &[u8],
+        by_node: &Request,
+    ) -> Result<Option<usize>, Error> {
+        let Some(group) = self.attachment.group(range, sender.group.take())? else {
+            return self.send_by_node(sender, data, by_node);
+        };
+        if self.shared.to_sender.has_some() {
+            self.read_letters_to_sender(sender)?;
+        }
+        let sent = if group.remote || group.ports.is_empty() || !sender.reaches_all(&group.ports) {
+            let sent = self.send_by_node(sender, data, by_node);
+            if matches!(sent, Ok(Some(_))) {
+                for other in &group.ports {
+                    if sender.wants_lane(*other) {
+                        self.ask_for_lane(*other)?;
+                    }
+                }
+            }
+            sent
+        } else {
+            let to = Destination::Range(range);
+            let before = (sender.messages, sender.bytes);
+            for other in &group.ports {
+                self.send_copy(sender, *other, data, to)?;
+            }
+            // It is one message, whoever gets it.
+            (sender.messages, sender.bytes) = (before.0 + 1, before.1 + data.len() as u64);
+            Ok(Some(data.len()))
+        };
+        sender.group = Some(group);
+        sent
+    }
+
+    /// Whether the message has gone by a lane, or has come back from there.
+    #[inline]
+    fn send_by_lane(
+        &self,
+        sender: &mut Sender,
+        other: u32,
+        address: Address,
+        data: &[u8],
+    ) -> Result<bool, Error> {
+        loop {
+            if self.shared.to_sender.has_some() {
+                self.read_letters_to_sender(sender)?;
+            }
+            match sender.step_to(self.own(), self.shared.style(), other, address, data) {
+                Step::Sent(_) => return Ok(true),
+                Step::Grow(growth) => drop(self.grow(sender, growth)?),
+                Step::Corrupt(lane) => self.report_written(sender, lane)?,
+                Step::Overload => {
+                    self.overloaded(other, data);
+                    return Ok(true);
+                }
+                Step::Blocked | Step::Node => return Ok(false),
             }
         }
     }
@@ -76,9 +231,10 @@ impl Socket {
     }
 
     /// The receiver takes no more: its sender gets the message back, unless it does not want it.
-    fn overloaded(&self, data: &[u8], to: Option<Destination>) {
-        let Some(Destination::Port(port)) = to else { return };
+    #[cold]
+    fn overloaded(&self, other: u32, data: &[u8]) {
         if !self.shared.style().dest_droppable {
+            let port = PortId { port: other, node: self.attachment.address() };
             let data = data.get(..MAX_RETURNED_DATA).unwrap_or(data).to_vec();
             let returned = Returned { code: ErrorCode::Overload, data };
             self.shared.give_back(port, returned);
@@ -98,67 +254,73 @@ impl Socket {
         }
     }
 
+    /// One command; what it leaves to lanes goes there.
     fn send_by_node(
         &self,
         sender: &mut Sender,
         data: &[u8],
-        to: Option<Destination>,
+        request: &Request,
     ) -> Result<Option<usize>, Error> {
-        // What one command of a stream carries; the rest is for the next call.
-        let part = data.get(..MAX_USER_DATA).unwrap_or(data);
-        let request = Request::Send { port: self.port(), to };
-        let sent = unless_blocked(self.attachment.call(&request, part, |reply, _| match reply {
-            Reply::Sent { bytes, lanes } => Some((bytes, lanes)),
-            _ => None,
-        }));
-        let Some((bytes, lanes)) = sent? else {
+        let Some((bytes, lanes, part)) = self.give_to_node(data, request)? else {
             self.was_filled()?;
             return Ok(None);
         };
         if self.kind().is_connection_oriented() {
-            self.connects_to(to);
-            return Ok(Some((bytes as usize).min(part.len())));
+            return Ok(Some((bytes as usize).min(part)));
         }
+        let to = match request {
+            Request::SendFound { to, .. } => Some(*to),
+            Request::Send { to, .. } => to.or(sender.default_to),
+            _ => None,
+        };
+        // The node has counted a message that has other receivers too.
+        let counted = (bytes > 0).then_some((sender.messages, sender.bytes));
         for other in lanes {
+            let Some(to) = to else { break };
             self.send_copy(sender, other, data, to)?;
         }
-        if let Some(to) = to.or(sender.default_to)
-            && let Some(other) = sender.wants_lane(self.own(), to)
-        {
-            self.ask_for_lane(other)?;
-        }
+        (sender.messages, sender.bytes) = counted.unwrap_or((sender.messages, sender.bytes));
         Ok(Some(data.len()))
     }
 
-    /// A copy that the node has left to a lane.
-    fn send_copy(
-        &self,
-        sender: &mut Sender,
-        other: u32,
-        data: &[u8],
-        to: Option<Destination>,
-    ) -> Result<(), Error> {
-        let address = match to.or(sender.default_to) {
-            Some(Destination::Service { addr, .. }) => Address::Named(addr, 2),
-            Some(Destination::Range(range)) => Address::Multicast(range),
-            _ => Address::Direct,
-        };
-        loop {
-            if self.shared.to_sender.has_some() {
-                self.read_letters_to_sender(sender)?;
+    /// What the node has taken, the sockets that it leaves to lanes, and what it was given; `None` if it takes nothing now.
+    fn give_to_node(&self, data: &[u8], request: &Request) -> Result<Option<(u32, Vec<u32>, usize)>, Error> {
+        // What one command of a stream carries; the rest is for the next call.
+        let part = data.get(..MAX_USER_DATA).unwrap_or(data);
+        unless_blocked(self.attachment.call(request, part, |reply, _| match reply {
+            Reply::Sent { bytes, lanes } => Some((bytes, lanes, part.len())),
+            _ => None,
+        }))
+    }
+
+    /// A message, or the copy of one, for a local socket to which a lane leads. If the lane is over by now, the node takes
+    /// it to that socket, wherever it reads now.
+    fn send_copy(&self, sender: &mut Sender, other: u32, data: &[u8], to: Destination) -> Result<(), Error> {
+        let address = match to {
+            Destination::Service { addr, domain } => {
+                Address::Named(addr, if domain.is_none() { SCOPE_CLUSTER } else { SCOPE_NODE })
             }
-            match sender.step_to(self.own(), self.shared.style(), other, address, data) {
-                Step::Grow(growth) => drop(self.grow(sender, growth)?),
-                Step::Corrupt(lane) => self.report_written(sender, lane)?,
-                Step::Overload => {
-                    let port = PortId { port: other, node: self.attachment.address() };
-                    self.overloaded(data, Some(Destination::Port(port)));
-                    return Ok(());
-                }
-                // A lane that is gone has taken its socket along.
-                Step::Sent(_) | Step::Blocked | Step::Node => return Ok(()),
+            Destination::Range(range) => Address::Multicast(range),
+            Destination::Port(_) => Address::Direct,
+        };
+        for _ in 0..COPY_ATTEMPTS {
+            if self.send_by_lane(sender, other, address, data)? {
+                return Ok(());
+            }
+            let found = PortId { port: other, node: self.attachment.address() };
+            let request = match to {
+                Destination::Port(_) => Request::Send { port: self.port(), to: Some(to) },
+                to => Request::SendFound { port: self.port(), to, found },
+            };
+            match self.give_to_node(data, &request) {
+                // There is another lane.
+                Ok(Some((_, lanes, _))) if lanes.contains(&other) => {}
+                // It is gone, or has taken it.
+                Ok(_) | Err(Error::Failed(_)) => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 
     /// From the reply on, messages to `other` go by the lane, if it takes one.

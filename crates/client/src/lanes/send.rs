@@ -13,6 +13,7 @@ use super::head::{Address, Style};
 use super::outbound::{Growth, OutLane, Put};
 use super::pair::Pair;
 use super::receive::Own;
+use crate::names::Group;
 
 /// Blocks that a connection may have unread: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
 const WINDOW: u32 = 512;
@@ -44,6 +45,8 @@ pub(crate) struct Sender {
     connection: Option<OutLane>,
     /// Asked for a lane.
     asked: HashSet<u32>,
+    /// Who got the last multicast.
+    pub(crate) group: Option<Group>,
     /// Where messages without a destination go.
     pub(crate) default_to: Option<Destination>,
     /// Lanes whose reader's process waits for a descriptor: the daemon tells it that there is something.
@@ -80,35 +83,26 @@ impl Sender {
         self.connection.is_some() || !self.lanes.is_empty()
     }
 
-    /// Whether a lane to this socket shall be asked for, after a message to it went by the node.
-    pub(crate) fn wants_lane(&mut self, own: Own, to: Destination) -> Option<u32> {
-        let Destination::Port(port) = to else { return None };
-        let local = port.node.is_none() || port.node == own.node;
-        if !local || own.kind.is_connection_oriented() || self.lanes.contains_key(&port.port) {
-            return None;
+    /// Whether a lane to this local socket shall be asked for, after a message to it went by the node: once.
+    pub(crate) fn wants_lane(&mut self, to: u32) -> bool {
+        if self.lanes.contains_key(&to) {
+            return false;
         }
         if self.asked.len() >= ASKED_MAX {
             self.asked.clear();
         }
-        self.asked.insert(port.port).then_some(port.port)
+        self.asked.insert(to)
     }
 
-    /// One step of sending `data`; call again after having done what it says.
-    pub(crate) fn step(&mut self, own: Own, style: Style, data: &[u8], to: Option<Destination>) -> Step {
-        self.blocked = None;
-        if own.kind.is_connection_oriented() {
-            return self.step_connected(own, style, data);
-        }
-        match to.or(self.default_to) {
-            Some(Destination::Port(port)) if port.node.is_none() || port.node == own.node => {
-                self.step_to(own, style, port.port, Address::Direct, data)
-            }
-            _ => Step::Node,
-        }
+    /// Whether there is a lane to each of these sockets.
+    pub(crate) fn reaches_all(&self, ports: &[u32]) -> bool {
+        ports.iter().all(|port| self.lanes.contains_key(port))
     }
 
-    /// One step of sending a copy to the socket `to` by its lane.
+    /// One step of sending a message without a connection to the local socket `to` by its lane; call again after having
+    /// done what it says.
     pub(crate) fn step_to(&mut self, own: Own, style: Style, to: u32, address: Address, data: &[u8]) -> Step {
+        self.blocked = None;
         let Some(lane) = self.lanes.get_mut(&to) else { return Step::Node };
         if data.is_empty() {
             return Step::Sent(0);
@@ -132,7 +126,9 @@ impl Sender {
         }
     }
 
-    fn step_connected(&mut self, own: Own, style: Style, data: &[u8]) -> Step {
+    /// One step of sending on a connection; call again after having done what it says.
+    pub(crate) fn step_connected(&mut self, own: Own, style: Style, data: &[u8]) -> Step {
+        self.blocked = None;
         let Some(lane) = &mut self.connection else { return Step::Node };
         if data.is_empty() {
             return Step::Sent(0);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use utipc_attach::{LaneId, PairId};
-use utipc_core::addr::{NodeAddr, PortId, ServiceRange};
+use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
-use utipc_core::socket::{Destination, Received, RecvOptions, SocketKind};
+use utipc_core::socket::{Received, RecvOptions, SocketKind};
 use utipc_os::shm::{Arena, Kind, Shape, Side};
 
 use super::head::{Address, Style};
@@ -231,7 +231,7 @@ fn a_connection_stops_at_its_window_and_goes_on_when_the_peer_reads() {
     let data = vec![3; 3 * MAX_USER_DATA];
     let mut sent = 0;
     loop {
-        match sender.step(own(1, kind), Style::new(kind), &data, None) {
+        match sender.step_connected(own(1, kind), Style::new(kind), &data) {
             Step::Sent(bytes) => sent += bytes,
             Step::Grow(growth) => assert!(sender.granted(growth, true)),
             Step::Blocked => break,
@@ -254,7 +254,7 @@ fn a_connection_stops_at_its_window_and_goes_on_when_the_peer_reads() {
         }
     }
     assert!(sender.want_room(1));
-    assert!(matches!(sender.step(own(1, kind), Style::new(kind), b"on", None), Step::Sent(2)));
+    assert!(matches!(sender.step_connected(own(1, kind), Style::new(kind), b"on"), Step::Sent(2)));
     assert!(sender.wait_reason(NODE).is_none());
 }
 
@@ -262,10 +262,9 @@ fn a_connection_stops_at_its_window_and_goes_on_when_the_peer_reads() {
 fn a_connectionless_sender_without_a_grant_is_told_of_the_overload() {
     let kind = SocketKind::Rdm;
     let (_arena, mut sender, _receiver, _ready) = sender(kind);
-    let to = Some(Destination::Port(PortId { port: 99, node: NodeAddr::NONE }));
     let mut refused = 0;
     let overload = loop {
-        match sender.step(own(1, kind), Style::new(kind), &[1; 100], to) {
+        match sender.step_to(own(1, kind), Style::new(kind), 99, Address::Direct, &[1; 100]) {
             Step::Sent(_) => {}
             Step::Grow(growth) => {
                 refused += 1;
@@ -276,18 +275,11 @@ fn a_connectionless_sender_without_a_grant_is_told_of_the_overload() {
         assert!(refused <= 1, "it asks again and again");
     };
     assert!(matches!(overload, Step::Overload));
-    // Other destinations are the node's business.
-    let others = [
-        Destination::Range(ServiceRange::new(100, 0, 9)),
-        Destination::service(100, 1),
-        Destination::Port(PortId { port: 98, node: NODE }),
-        Destination::Port(PortId { port: 99, node: NodeAddr(8) }),
-    ];
-    for to in others {
-        assert!(matches!(sender.step(own(1, kind), Style::new(kind), b"x", Some(to)), Step::Node));
-    }
-    let own = own(1, kind);
-    assert_eq!(sender.wants_lane(own, others[2]), Some(98));
-    assert_eq!(sender.wants_lane(own, others[2]), None, "once is enough");
-    assert_eq!(sender.wants_lane(own, others[3]), None);
+    // Others are the node's business.
+    let step = sender.step_to(own(1, kind), Style::new(kind), 98, Address::Direct, b"x");
+    assert!(matches!(step, Step::Node));
+    assert!(sender.reaches_all(&[99]) && !sender.reaches_all(&[98, 99]));
+    assert!(!sender.wants_lane(99), "there is one");
+    assert!(sender.wants_lane(98));
+    assert!(!sender.wants_lane(98), "once is enough");
 }

@@ -79,6 +79,15 @@ impl Endpoint {
         if let Some(node) = self.congested.first() {
             return self.would_block(self.link_reason(*node));
         }
+        self.submit_multicast(range, data, uplink)
+    }
+
+    fn submit_multicast(
+        &mut self,
+        range: ServiceRange,
+        data: &[u8],
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
         let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink);
         msg.set_src_droppable(false); // on a multicast the bit tells the method
         msg.set_lookup_scope(SCOPE_CLUSTER);
@@ -89,6 +98,29 @@ impl Endpoint {
         self.submitted(submitted);
         self.stats.sent_bytes += data.len() as u64;
         Ok(data.len())
+    }
+
+    /// Sends `data` to a service of which the caller knows one socket and `uplink` will name that alone: an anycast as
+    /// [`Self::send`] does, a multicast as one copy to a local socket, which no full link delays.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub(crate) fn send_found(
+        &mut self,
+        data: &[u8],
+        to: Destination,
+        uplink: &mut dyn Uplink,
+    ) -> Result<usize, SendError> {
+        self.blocked = None;
+        if data.len() > MAX_USER_DATA {
+            return Err(SendError::MessageSize);
+        }
+        match to {
+            _ if self.kind.is_connection_oriented() => Err(SendError::NotConnected),
+            Destination::Range(range) if range.is_valid() => self.submit_multicast(range, data, uplink),
+            Destination::Service { .. } => self.send_to(to, data, uplink),
+            _ => Err(SendError::InvalidDestination),
+        }
     }
 
     /// The message with `data` to one socket, and that socket, or port 0 of the node that will look for it.

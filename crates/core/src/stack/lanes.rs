@@ -2,6 +2,8 @@
 //! in shared memory) instead of through this node, and what becomes of them when that way ends. Decision 8.
 
 use super::Stack;
+use crate::addr::PortId;
+use crate::socket::{Destination, Resolved, SendError};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
@@ -14,6 +16,28 @@ impl Stack {
     /// They go through the node again.
     pub fn remove_lane(&mut self, from: u32, to: u32) {
         self.switch.lanes.remove(&(from, to));
+    }
+
+    /// Sends an anycast to the socket that its sender has found in the binding table, or to that local one its copy of a
+    /// multicast. An anycast to a socket that has gone meanwhile is looked up again, as any that has arrived is.
+    ///
+    /// # Errors
+    /// See [`SendError`]; nothing was sent then.
+    pub fn send_found(
+        &mut self,
+        now: Time,
+        port: u32,
+        data: &[u8],
+        to: Destination,
+        found: PortId,
+    ) -> Result<usize, SendError> {
+        let everywhere = !matches!(to, Destination::Service { domain, .. } if !domain.is_none());
+        let node = if found.node.is_none() { self.own_node() } else { found.node };
+        let found = Resolved { port: found.port, node, scope: if everywhere { 2 } else { 3 } };
+        self.on(now, port, SendError::Broken, |endpoint, uplink| {
+            uplink.found = Some(found);
+            endpoint.send_found(data, to, uplink)
+        })
     }
 
     /// The sockets that the last message sent was for and was not handed to.

@@ -101,7 +101,7 @@ impl Stack {
         let new = self.switch.open_port();
         let seed = self.switch.next_random();
         if let Some(listener) = self.endpoints.get(&port) {
-            let mut uplink = Direct { switch: &mut self.switch, now, privileged: false };
+            let mut uplink = Direct { switch: &mut self.switch, now, privileged: false, found: None };
             let endpoint = Endpoint::accepted(now, new, seed, listener, request, &mut uplink);
             let deadline = endpoint.deadline();
             self.endpoints.insert(new, endpoint);
@@ -179,7 +179,7 @@ impl Stack {
     }
 
     /// An operation on a socket, and everything that follows from it.
-    fn on<R, E>(
+    pub(super) fn on<R, E>(
         &mut self,
         now: Time,
         port: u32,
@@ -217,7 +217,7 @@ impl Stack {
         };
         let privileged = self.services.owns(port);
         let (before, due) = (endpoint.readiness(), endpoint.deadline());
-        let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged });
+        let result = f(endpoint, &mut Direct { switch: &mut self.switch, now, privileged, found: None });
         let (closed, deadline) = (endpoint.is_closed(), endpoint.deadline());
         let touched = closed || news(&result) || endpoint.readiness() != before;
         if closed {

@@ -12,6 +12,8 @@ pub(super) struct Direct<'a> {
     pub(super) now: Time,
     /// The node's own services may bind reserved types.
     pub(super) privileged: bool,
+    /// The socket that the caller has found for the message that is being sent.
+    pub(super) found: Option<Resolved>,
 }
 
 impl Uplink for Direct<'_> {
@@ -20,7 +22,7 @@ impl Uplink for Direct<'_> {
     }
 
     fn resolve(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Resolved> {
-        self.switch.resolve(to, domain)
+        self.found.or_else(|| self.switch.resolve(to, domain))
     }
 
     fn capabilities(&self, node: NodeAddr) -> u16 {
@@ -48,7 +50,10 @@ impl Uplink for Direct<'_> {
     }
 
     fn submit_multicast(&mut self, message: Message) -> Result<Submitted, SubmitError> {
-        self.switch.submit_multicast(self.now, message)
+        match self.found {
+            Some(found) => self.switch.submit_copy(message, found.port),
+            None => self.switch.submit_multicast(self.now, message),
+        }
     }
 
     fn multicast_method(&mut self, port: u32, forced: Option<Method>) {

@@ -64,7 +64,7 @@ impl Switch {
     }
 
     /// To a socket of this node, unless the sender has a way of its own to it.
-    fn hand(&mut self, port: u32, message: Message) {
+    pub(super) fn hand(&mut self, port: u32, message: Message) {
         let lane = !self.lanes.is_empty()
             && self.lanes.contains(&(message.origin_port(), port))
             && message.is_data()

@@ -107,6 +107,16 @@ impl Switch {
         result
     }
 
+    /// Hands one copy of a multicast to a socket of this node.
+    pub(crate) fn submit_copy(&mut self, mut message: Message, port: u32) -> Result<Submitted, SubmitError> {
+        if !self.ports.contains(&port) {
+            return Err(SubmitError::Unreachable);
+        }
+        message.set_dest_port(port);
+        self.hand(port, message);
+        Ok(Submitted::Done)
+    }
+
     fn multicast_remote(
         &mut self,
         now: Time,

@@ -20,7 +20,7 @@ use super::lane_end::Why;
 pub(super) struct Answer {
     /// Data that follows the reply.
     pub(super) payload: Vec<u8>,
-    pub(super) fd: Option<OwnedFd>,
+    pub(super) fds: Vec<OwnedFd>,
 }
 
 type Done = Result<Reply, Failure>;
@@ -31,13 +31,13 @@ impl Hub {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.ended.push((id, Cut::Garbage));
         };
-        if !payload.is_empty() && !matches!(request, Request::Send { .. }) {
+        if !payload.is_empty() && !matches!(request, Request::Send { .. } | Request::SendFound { .. }) {
             return self.ended.push((id, Cut::Garbage));
         }
         let mut answer = Answer::default();
         let reply = self.command(now, id, request, payload, &mut answer).unwrap_or_else(Reply::Failed);
-        let Answer { payload, fd } = answer;
-        self.replies.push(Outgoing { to: id, reply, payload, fd });
+        let Answer { payload, fds } = answer;
+        self.replies.push(Outgoing { to: id, reply, payload, fds });
     }
 
     fn command(
@@ -79,6 +79,11 @@ impl Hub {
                 endpoint.option(option).map_err(Failure::Option).map(Reply::Number)
             }
             Request::Send { port, to } => self.send(now, id, port, to, payload),
+            Request::SendFound { port, to, found } => {
+                self.held(id, port)?;
+                let sent = self.engine.stack.send_found(now, port, payload, to, found);
+                self.sent(port, sent, false)
+            }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
             Request::Look { port } => self.look(id, port),
             Request::TakeError { port } => {
@@ -93,10 +98,11 @@ impl Hub {
             Request::Notices => Ok(Reply::Done),
             Request::WantLane { port, to } => self.want_lane(id, port, to),
             Request::FetchPair { pair } => {
-                answer.fd = Some(self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?);
+                answer.fds.push(self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?);
                 Ok(Reply::Done)
             }
-            Request::Descriptor { port } => self.descriptor(id, port, &mut answer.fd),
+            Request::FetchTable => self.fetch_table(answer),
+            Request::Descriptor { port } => self.descriptor(id, port, &mut answer.fds),
             Request::Rearm { port } => self.rearm(id, port),
             Request::Wake { lane } => self.wake(id, lane),
             Request::Grow { lane, log2, importance } => self.grow(id, lane, log2, importance),
@@ -171,13 +177,26 @@ impl Hub {
             return Err(Failure::Send(SendError::WouldBlock));
         }
         let sent = self.engine.stack.send(now, port, payload, to);
+        self.sent(port, sent, matches!(to, Some(Destination::Range(_))))
+    }
+
+    /// What became of a message, `elsewhere` if it was not for those alone to whom lanes lead.
+    fn sent(&mut self, port: u32, sent: Result<usize, SendError>, elsewhere: bool) -> Done {
         if sent == Err(SendError::WouldBlock) {
             self.holding(port, |h| h.seen.writable = false);
         }
         let lanes = self.engine.stack.take_diverted();
         let bytes = sent.map_err(Failure::Send)?;
-        let elsewhere = matches!(to, Some(Destination::Range(_))) || lanes.is_empty();
-        Ok(Reply::Sent { bytes: if elsewhere { bytes as u32 } else { 0 }, lanes })
+        Ok(Reply::Sent { bytes: if elsewhere || lanes.is_empty() { bytes as u32 } else { 0 }, lanes })
+    }
+
+    /// The table where it is now.
+    fn fetch_table(&self, answer: &mut Answer) -> Done {
+        let publisher = self.table.as_ref().ok_or(Failure::State)?.publisher();
+        for descriptor in publisher.descriptors() {
+            answer.fds.push(descriptor.try_clone_to_owned().map_err(|_| Failure::State)?);
+        }
+        Ok(Reply::Done)
     }
 
     fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {

@@ -61,7 +61,7 @@ impl Hub {
         &mut self,
         id: AttachmentId,
         port: u32,
-        near: &mut Option<OwnedFd>,
+        near: &mut Vec<OwnedFd>,
     ) -> Result<Reply, Failure> {
         self.held(id, port)?;
         self.drop_far(port);
@@ -80,7 +80,7 @@ impl Hub {
         let mut far = Far { channel, flagged: false, hung_up: false };
         far.level(readiness);
         self.fars.insert(port, far);
-        *near = Some(own.into_fd());
+        near.push(own.into_fd());
         Ok(Reply::Done)
     }
 

@@ -20,6 +20,7 @@ use super::descriptors::Fars;
 use super::handle::{Order, Orders};
 use super::policy::Policy;
 use crate::engine::{Engine, now};
+use crate::table::SharedTable;
 
 /// What a token of the event loop stands for, in its upper byte; the bearers have 0. The rest names which one.
 pub(super) mod token {
@@ -35,12 +36,14 @@ pub(super) struct Outgoing {
     pub(super) to: AttachmentId,
     pub(super) reply: Reply,
     pub(super) payload: Vec<u8>,
-    pub(super) fd: Option<OwnedFd>,
+    pub(super) fds: Vec<OwnedFd>,
 }
 
 /// Everything that the daemon's thread owns.
 pub(super) struct Hub {
     pub(super) engine: Engine,
+    /// Its binding table where processes can read it; none if the system has refused the memory.
+    pub(super) table: Option<SharedTable>,
     pub(super) reactor: Reactor,
     pub(super) doorway: Doorway,
     pub(super) versions: Greeting,
@@ -80,13 +83,20 @@ impl Hub {
     pub(super) fn new(config: DaemonConfig, orders: Arc<Orders>) -> Result<(Hub, Waker), DaemonError> {
         let label: Arc<str> = config.node.label.as_str().into();
         let doorway = Doorway::open(&config.socket, config.socket_mode())?;
-        let engine = Engine::new(config.node, label)?;
+        let mut engine = Engine::new(config.node, label)?;
+        let table = SharedTable::share(&mut engine.stack).inspect_err(|error| {
+            tracing::warn!(
+                "processes will ask for every lookup: the binding table cannot be shared: {error}"
+            );
+        });
+        let table = table.ok();
         let reactor = Reactor::new()?;
         engine.watch(&reactor, true)?;
         reactor.add(&doorway, token::DOORWAY, Interest::Read)?;
         let waker = reactor.waker();
         let hub = Hub {
             engine,
+            table,
             reactor,
             doorway,
             versions: config.versions.unwrap_or(Greeting::OWN),

@@ -1,7 +1,7 @@
 //! Telling processes what has changed: which notices arise, and how they travel with replies.
 
 use std::io::IoSlice;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use utipc_attach::{Envelope, encode};
 use utipc_core::socket::{Endpoint, Readiness};
@@ -66,7 +66,7 @@ impl Hub {
     }
 
     fn post(&mut self, outgoing: Outgoing, head: &mut Vec<u8>) {
-        let Outgoing { to, reply, payload, fd } = outgoing;
+        let Outgoing { to, reply, payload, fds } = outgoing;
         let Some(attachment) = self.attachments.get_mut(&to) else { return };
         let mut notices = Vec::new();
         let sockets = &mut self.sockets;
@@ -74,9 +74,9 @@ impl Hub {
             sockets.get_mut(&port).is_some_and(|h| std::mem::take(&mut h.noted))
         });
         encode(&Envelope { notices, more, reply }, &[], head);
-        let fds = fd.as_ref().map(AsFd::as_fd);
+        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let parts = [IoSlice::new(head), IoSlice::new(&payload)];
-        match attachment.channel.send(&parts, fds.as_slice(), false) {
+        match attachment.channel.send(&parts, &fds, false) {
             Ok(Put::Sent) => self.counters.requests += 1,
             Ok(Put::Full) => self.ended.push((to, Cut::Unread)),
             Ok(Put::Gone) => self.ended.push((to, Cut::Closed)),

@@ -225,7 +225,11 @@ impl<'a, A: Access> View<'a, A> {
         Err(ViewError::Unsettled)
     }
 
-    fn version(&self) -> Result<u64, ViewError> {
+    /// The number of changes so far: while it stays, so do all answers but for whose turn it is.
+    ///
+    /// # Errors
+    /// [`ViewError::Superseded`], [`ViewError::Gone`].
+    pub fn version(&self) -> Result<u64, ViewError> {
         match self.state(VERSION) {
             SUPERSEDED => Err(ViewError::Superseded),
             GONE => Err(ViewError::Gone),

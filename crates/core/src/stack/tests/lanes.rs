@@ -63,6 +63,35 @@ fn a_lane_takes_its_messages_out_of_every_kind_of_send() {
 }
 
 #[test]
+fn a_message_goes_to_the_socket_that_its_sender_has_found() {
+    let (mut node, [from, first, second]) = three();
+    let now = Time::ZERO;
+    let own = node.own_node();
+    let at = |port| PortId { port, node: own };
+    let service = Destination::service(RANGE.service, RANGE.lower);
+    for to in [service, Destination::Range(RANGE)] {
+        for _ in 0..3 {
+            node.send_found(now, from, b"x", to, at(second)).unwrap();
+            assert_eq!(received(&mut node, second), Some(b"x".to_vec()), "{to:?}");
+            assert_eq!(received(&mut node, first), None);
+        }
+        node.add_lane(from, second);
+        node.send_found(now, from, b"y", to, at(second)).unwrap();
+        assert_eq!((node.take_diverted(), received(&mut node, second)), (vec![second], None));
+        node.remove_lane(from, second);
+    }
+    // It has gone since it was found: an anycast is looked up again, a copy has nobody to go to.
+    node.close(now, second);
+    node.send_found(now, from, b"z", service, at(second)).unwrap();
+    assert_eq!(received(&mut node, first), Some(b"z".to_vec()));
+    let refused = node.send_found(now, from, b"z", Destination::Range(RANGE), at(second));
+    assert_eq!(refused, Err(SendError::HostUnreachable));
+    let refused = node.send_found(now, from, b"z", at(first).into(), at(first));
+    assert_eq!(refused, Err(SendError::InvalidDestination));
+    assert_eq!(received(&mut node, first), None);
+}
+
+#[test]
 fn only_what_the_sender_may_send_is_adopted() {
     let (mut node, [from, to, other]) = three();
     let now = Time::ZERO;
