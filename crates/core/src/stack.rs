@@ -206,6 +206,12 @@ impl Stack {
         self.switch.share_names(memory)
     }
 
+    /// User bindings that sockets of this node may have together; [`crate::names::USER_BINDINGS`] if not set,
+    /// [`crate::names::MAX_USER_BINDINGS`] at most. Those that there are stay.
+    pub fn set_binding_limit(&mut self, bindings: usize) {
+        self.switch.set_binding_limit(bindings);
+    }
+
     /// Changes a property of the link with this name.
     ///
     /// # Errors

@@ -22,8 +22,11 @@ pub use crate::wire::NameItem;
 pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 pub use table::{Change, Destinations, Lookup, NameTable, PublishError, ScopeRule, UnbindError};
 
-/// User bindings on one node; types 0, 1 and 2 are not counted. Spec: tipc.md §1.2.
-pub const MAX_USER_BINDINGS: usize = 65_534;
+/// User bindings on one node unless it is told otherwise; types 0, 1 and 2 are not counted. Ours: twice a kernel node's,
+/// which limits what its own sockets bind and takes from peers what they have (decision 11).
+pub const USER_BINDINGS: usize = 131_072;
+/// The most that a node can be told.
+pub const MAX_USER_BINDINGS: usize = 262_143;
 /// Bindings that one peer may have: what a correct node can own, its node state included. Spec: tipc.md §14.2.
 pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
 /// Bindings in the whole table. Ours; at about 400 bytes each this bounds the table to some 400 MB.

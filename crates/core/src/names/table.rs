@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::replica::{Heap, Index, Memory, NoMemory, Place, Seen, Size, View};
-use super::{MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS};
+use super::{MAX_BINDINGS, MAX_PEER_BINDINGS, MAX_USER_BINDINGS, USER_BINDINGS};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::collections::{Arena, FixedMap, SeededState, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
@@ -112,6 +112,8 @@ pub struct NameTable {
     /// Bindings that each port has ever made; part of its keys.
     made: BTreeMap<u32, u32>,
     user_bindings: usize,
+    /// How many of them there may be.
+    limit: usize,
     next_id: u64,
 }
 
@@ -134,6 +136,7 @@ impl NameTable {
             ports: BTreeMap::new(),
             made: BTreeMap::new(),
             user_bindings: 0,
+            limit: USER_BINDINGS,
             next_id: 0,
         };
         // If there is no memory for it now, the first binding says so.
@@ -155,6 +158,11 @@ impl NameTable {
         self.index.carry(self.memory.areas(), memory.areas());
         self.memory = memory;
         Ok(())
+    }
+
+    /// How many user bindings local sockets may have, [`MAX_USER_BINDINGS`] at most. Those that there are stay.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(MAX_USER_BINDINGS);
     }
 
     fn view(&self) -> View<'_> {
@@ -311,8 +319,8 @@ impl NameTable {
             return Err(PublishError::Duplicate(binding.range, binding.port));
         }
         let user = is_user_type(binding.range.service);
-        if holder.is_none() && user && self.user_bindings >= MAX_USER_BINDINGS {
-            return Err(PublishError::TooMany(MAX_USER_BINDINGS));
+        if holder.is_none() && user && self.user_bindings >= self.limit {
+            return Err(PublishError::TooMany(self.limit));
         }
         let held = self.nodes.get(&holder).map_or(0, BTreeMap::len);
         if !holder.is_none() && held >= MAX_PEER_BINDINGS {

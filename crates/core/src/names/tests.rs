@@ -68,12 +68,27 @@ fn refuses_what_it_must() {
 #[test]
 fn user_bindings_end_at_the_budget_and_the_node_state_still_fits() {
     let mut t = table();
-    for i in 0..MAX_USER_BINDINGS as u32 {
+    for i in 0..USER_BINDINGS as u32 {
         t.bind(1 + i % 100, range(i, i), Scope::Cluster).unwrap();
     }
-    assert_eq!(t.bind(1, range(0, 9), Scope::Cluster), Err(PublishError::TooMany(MAX_USER_BINDINGS)));
+    assert_eq!(t.bind(1, range(0, 9), Scope::Cluster), Err(PublishError::TooMany(USER_BINDINGS)));
     t.bind(0, ServiceRange::new(0, OWN.0, OWN.0), Scope::Cluster).unwrap();
     t.unbind(1, None).unwrap();
+    t.bind(1, range(0, 9), Scope::Cluster).unwrap();
+}
+
+#[test]
+fn the_limit_of_user_bindings_is_a_setting() {
+    let mut t = table();
+    for (limit, fit) in [(10, 10), (5, 10), (12, 12)] {
+        t.set_limit(limit);
+        let bound =
+            (0..20).filter(|i| t.bind(1, range(i + 100 * limit as u32, 9999), Scope::Cluster).is_ok());
+        bound.for_each(drop);
+        assert_eq!(t.len(), fit);
+        assert_eq!(t.bind(1, range(0, 9), Scope::Cluster), Err(PublishError::TooMany(limit)));
+    }
+    t.set_limit(usize::MAX);
     t.bind(1, range(0, 9), Scope::Cluster).unwrap();
 }
 
@@ -83,7 +98,7 @@ fn one_peer_cannot_fill_the_table() {
     for i in 0..MAX_PEER_BINDINGS as u32 {
         t.publish(remote(i % 7, 7 + i, 1 + i)).unwrap();
     }
-    assert_eq!(t.publish(remote(1, 2, 70_000)), Err(PublishError::TooMany(MAX_PEER_BINDINGS)));
+    assert_eq!(t.publish(remote(1, 2, 300_000)), Err(PublishError::TooMany(MAX_PEER_BINDINGS)));
     t.bind(1, range(0, 9), Scope::Cluster).unwrap();
     assert_eq!(t.withdraw_node(PEER).len(), MAX_PEER_BINDINGS);
     assert_eq!(t.len(), 1);

@@ -252,6 +252,10 @@ impl Switch {
         self.table.share(memory)
     }
 
+    pub(crate) fn set_binding_limit(&mut self, limit: usize) {
+        self.table.set_limit(limit);
+    }
+
     pub(crate) fn table(&self) -> &NameTable {
         &self.table
     }

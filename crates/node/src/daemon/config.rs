@@ -42,8 +42,15 @@ pub struct Limits {
     pub sockets_per_attachment: usize,
     /// Bindings of one process.
     pub bindings_per_attachment: usize,
+    /// Bindings of all processes together, [`Limits::MAX_BINDINGS`] at most.
+    pub bindings: usize,
     /// Sockets of one process that it polls by a descriptor, each of which costs the daemon one too.
     pub descriptors_per_attachment: usize,
+}
+
+impl Limits {
+    /// The largest table that peers of the same release take whole.
+    pub const MAX_BINDINGS: usize = utipc_core::names::MAX_USER_BINDINGS;
 }
 
 impl Default for Limits {
@@ -53,6 +60,7 @@ impl Default for Limits {
             attachments_per_user: 3072,
             sockets_per_attachment: 16_384,
             bindings_per_attachment: 65_536,
+            bindings: utipc_core::names::USER_BINDINGS,
             descriptors_per_attachment: 1024,
         }
     }

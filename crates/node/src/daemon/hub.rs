@@ -84,6 +84,7 @@ impl Hub {
         let label: Arc<str> = config.node.label.as_str().into();
         let doorway = Doorway::open(&config.socket, config.socket_mode())?;
         let mut engine = Engine::new(config.node, label)?;
+        engine.stack.set_binding_limit(config.limits.bindings);
         let table = SharedTable::share(&mut engine.stack).inspect_err(|error| {
             tracing::warn!(
                 "processes will ask for every lookup: the binding table cannot be shared: {error}"
@@ -208,7 +209,10 @@ impl Hub {
         for order in self.orders.take() {
             match order {
                 Order::Stop => self.stop = true,
-                Order::Change(policy, limits) => (self.policy, self.limits) = (*policy, limits),
+                Order::Change(policy, limits) => {
+                    (self.policy, self.limits) = (*policy, limits);
+                    self.engine.stack.set_binding_limit(limits.bindings);
+                }
                 Order::Count(answer) => {
                     let mut counters = self.counters.clone();
                     counters.attached = self.users.values().sum();

@@ -113,6 +113,8 @@ pub(crate) fn limits(file: &file::Limits) -> Limits {
     Limits {
         attachments: file.processes.unwrap_or(usual.attachments),
         sockets_per_attachment: file.sockets_per_process.unwrap_or(usual.sockets_per_attachment),
+        bindings_per_attachment: file.bindings_per_process.unwrap_or(usual.bindings_per_attachment),
+        bindings: file.bindings.unwrap_or(usual.bindings),
         ..usual
     }
 }

@@ -110,6 +110,10 @@ pub(crate) struct Limits {
     pub(crate) processes: Option<usize>,
     /// Sockets of one process; 16384.
     pub(crate) sockets_per_process: Option<usize>,
+    /// Bindings of one process; 65536.
+    pub(crate) bindings_per_process: Option<usize>,
+    /// Bindings of all processes together, 1 to 262143; 131072.
+    pub(crate) bindings: Option<usize>,
 }
 
 /// `[log]`: what is reported on standard error.
@@ -134,6 +138,7 @@ impl File {
         for bearer in &file.bearer {
             bearer.check()?;
         }
+        file.limits.check()?;
         Ok(file)
     }
 }
@@ -156,6 +161,18 @@ impl File {
         fixed("bearer", self.bearer == new.bearer);
         fixed("policy.socket_mode", self.policy.socket_mode == new.policy.socket_mode);
         keys
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<()> {
+        let most = utipc::daemon::Limits::MAX_BINDINGS;
+        match self.bindings {
+            Some(bindings) if !(1..=most).contains(&bindings) => {
+                bail!("limits.bindings = {bindings} is out of range (give 1 to {most})")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -228,6 +245,7 @@ mod tests {
             ("[[bearer]]\nmedia = \"ethernet\"\n", "name"),
             ("[[bearer]]\nmedia = \"eth\"\nname = \"eth0\"\nlocal = \"10.0.0.1\"\n", "udp"),
             ("[[bearer]]\nmedia = \"pigeon\"\n", "pigeon"),
+            ("[limits]\nbindings = 300000\n", "262143"),
             (
                 "[[bearer]]\nmedia = \"udp\"\nlocal = \"10.0.0.1\"\ngroup = \"228.0.18.103:6118\"\nremotes = [\"10.0.0.2\"]\n",
                 "unicast",

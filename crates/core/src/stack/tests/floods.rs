@@ -133,6 +133,7 @@ fn the_largest_bulk_reaches_a_new_peer() {
     lan.run(2000);
     let now = lan.now;
     let port = lan.nodes[0].open(now, SocketKind::Rdm).unwrap();
+    lan.nodes[0].set_binding_limit(crate::names::MAX_USER_BINDINGS);
     for instance in 0..crate::names::MAX_USER_BINDINGS as u32 {
         let range = ServiceRange::new(5000, instance, instance);
         lan.nodes[0].bind(now, port, range, Scope::Cluster).unwrap();
