@@ -2,7 +2,7 @@
 //! replies is plain; the attachment's bell rings when some wait that no reply has carried yet.
 
 use serde::{Deserialize, Serialize};
-use utipc_core::addr::NodeAddr;
+use utipc_core::addr::{NodeAddr, PortId};
 
 use crate::lanes::{LaneEnd, LaneId, PairId};
 use crate::reply::Reply;
@@ -60,5 +60,17 @@ pub enum Notice {
     Share {
         /// The socket.
         port: u32,
+    },
+    /// There is a lane between a connected socket of this attachment and the daemon, which is the other side of the
+    /// pair. From now on all data of the connection in this direction goes by it.
+    NodeLane {
+        /// Own socket.
+        port: u32,
+        /// The other end of the connection.
+        peer: PortId,
+        /// The lane. With a pair's arena comes the descriptor by which the daemon is told (an eventfd).
+        lane: LaneId,
+        /// Which end this attachment has.
+        end: LaneEnd,
     },
 }

@@ -336,7 +336,9 @@ impl Attachment {
                 {
                     lock(&self.early).push(*notice);
                 }
-                Notice::Lane { port, .. } => drop(self.deliver(port, *notice)),
+                Notice::Lane { port, .. } | Notice::NodeLane { port, .. } => {
+                    let _ = self.deliver(port, *notice);
+                }
                 // The socket is closed; the end of its lane is still to be answered.
                 Notice::LaneOver { port, lane, end, .. }
                     if !self.deliver(port, *notice) && end == LaneEnd::Writer =>
@@ -389,9 +391,11 @@ impl Attachment {
             Some(other) => other.other_side(),
             None => {
                 let request = Request::FetchPair { pair: lane.pair };
-                let fd = self
-                    .call(&request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))?;
-                Pair::open(lane.pair, side, &fd)?
+                let (arena, knock) = self.call(&request, &[], |reply, extra| {
+                    let mut fds = extra.fds.drain(..).filter(|_| reply == Reply::Done);
+                    Some((fds.next()?, fds.next()))
+                })?;
+                Pair::open(lane.pair, side, &arena, knock)?
             }
         };
         let pair = Arc::new(pair);

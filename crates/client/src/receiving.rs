@@ -151,9 +151,9 @@ impl Socket {
                 Letter::Ready => receiver.node_is_ready(),
                 // It came too late: the daemon reads it.
                 Letter::Lane { .. } if self.shared.hosted.load(Relaxed) => {}
-                Letter::Lane { other, lane } => {
+                Letter::Lane { other, node, lane } => {
                     let pair = self.attachment.pair(lane, LaneEnd::Reader)?;
-                    match InLane::new(lane, pair, other) {
+                    match InLane::new(lane, pair, other, node) {
                         Ok(new) => receiver.add(new, &self.shared.ready),
                         Err(_) => self.report(lane)?,
                     }

@@ -335,7 +335,7 @@ impl Socket {
     fn read_letters_to_sender(&self, sender: &mut Sender) -> Result<(), Error> {
         for letter in self.shared.to_sender.take() {
             match letter {
-                Letter::Lane { other, lane } => {
+                Letter::Lane { other, lane, .. } => {
                     let pair = self.attachment.pair(lane, LaneEnd::Writer)?;
                     match OutLane::new(lane, pair, other) {
                         Ok(new) => sender.add(new, self.kind()),

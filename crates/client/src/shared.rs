@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
-use utipc_core::addr::{Importance, PortId, ServiceRange};
+use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceRange};
 use utipc_core::socket::{Returned, SocketKind};
 use utipc_os::shm::{Mode, Spin};
 
@@ -27,8 +27,8 @@ const RETURNED_MAX: usize = 1024;
 pub(crate) enum Letter {
     /// The node has something for it.
     Ready,
-    /// A lane to or from the socket `other`.
-    Lane { other: u32, lane: LaneId },
+    /// A lane to or from the socket `other`, which is on another node if that is given.
+    Lane { other: u32, node: Option<NodeAddr>, lane: LaneId },
     /// The lane's other end is gone.
     Over(LaneId),
 }
@@ -129,7 +129,10 @@ impl Shared {
         let of = |end| if end == LaneEnd::Reader { &self.to_receiver } else { &self.to_sender };
         match notice {
             Notice::Readiness { .. } => self.to_receiver.put(Letter::Ready),
-            Notice::Lane { other, lane, end, .. } => of(end).put(Letter::Lane { other, lane }),
+            Notice::Lane { other, lane, end, .. } => of(end).put(Letter::Lane { other, node: None, lane }),
+            Notice::NodeLane { peer, lane, end, .. } => {
+                of(end).put(Letter::Lane { other: peer.port, node: Some(peer.node), lane });
+            }
             Notice::LaneOver { lane, end, .. } => of(end).put(Letter::Over(lane)),
             _ => {}
         }

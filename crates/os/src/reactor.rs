@@ -32,6 +32,8 @@ pub enum Interest {
     Both,
     /// Neither: the end of the other side only.
     End,
+    /// A [`Waker`] that somebody else uses: each use is reported once, and it need not be drained.
+    Knock,
 }
 
 /// One ready descriptor.
@@ -80,6 +82,16 @@ impl Waker {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| OsError::new("create", "an event descriptor", errno))?;
         Ok(Waker { fd: Arc::new(fd) })
+    }
+
+    /// A waker that another process has made.
+    pub fn from_fd(fd: OwnedFd) -> Waker {
+        Waker { fd: Arc::new(fd) }
+    }
+
+    /// A descriptor by which another process can use it.
+    pub fn share(&self) -> Result<OwnedFd> {
+        self.fd.try_clone().map_err(|cause| OsError::new("copy", "an event descriptor", cause))
     }
 
     /// Makes the current wait, or else the next, return at once.
@@ -201,6 +213,7 @@ fn flags(interest: Interest) -> EventFlags {
         Interest::Write => EventFlags::OUT,
         Interest::Both => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
         Interest::End => EventFlags::empty(),
+        Interest::Knock => EventFlags::IN | EventFlags::ET,
     }
 }
 
@@ -300,6 +313,23 @@ mod tests {
             assert!(reactor.wait(None, &mut Vec::new()).unwrap());
             thread.join().unwrap();
             assert!(!reactor.wait(Some(Duration::ZERO), &mut Vec::new()).unwrap());
+        }
+    }
+
+    #[test]
+    fn each_knock_is_reported_once() {
+        for mut reactor in both_kinds() {
+            let knocker = Waker::new().unwrap();
+            reactor.add(&knocker, 7, Interest::Knock).unwrap();
+            let theirs = Waker::from_fd(knocker.share().unwrap());
+            let mut events = Vec::new();
+            for _ in 0..3 {
+                theirs.wake();
+                reactor.wait(None, &mut events).unwrap();
+                assert!(events.len() == 1 && events[0].token == 7);
+                reactor.wait(Some(Duration::ZERO), &mut events).unwrap();
+                assert!(events.is_empty());
+            }
         }
     }
 

@@ -126,12 +126,12 @@ impl Head {
 /// Who may send what by a lane: what its header has to say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// The node of both sockets.
+    /// The node of the socket that reads.
     pub(crate) node: NodeAddr,
     /// The socket that reads.
     pub(crate) port: u32,
-    /// The socket that owns the lane.
-    pub(crate) other: u32,
+    /// The socket whose messages come by the lane.
+    pub(crate) from: PortId,
     pub(crate) kind: SocketKind,
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ar
     if (kind == MessageType::Conn) != expected.kind.is_connection_oriented() {
         return Err("a message for another kind of socket");
     }
-    if view.origin() != (PortId { port: expected.other, node: expected.node }) {
+    if view.origin() != expected.from {
         return Err("a message in the name of another socket");
     }
     if view.dest_port() != expected.port || view.dest_node().is_some_and(|node| node != expected.node) {
@@ -190,7 +190,7 @@ mod tests {
     const SERVICE: ServiceAddr = ServiceAddr { service: 1000, instance: 7 };
 
     fn expected(kind: SocketKind) -> Expected {
-        Expected { node: NODE, port: 99, other: 17, kind }
+        Expected { node: NODE, port: 99, from: OWN, kind }
     }
 
     fn addresses() -> [(Address, SocketKind); 4] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use utipc_attach::LaneId;
-use utipc_core::addr::PortId;
+use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::socket::{Received, RecvOptions};
 use utipc_core::wire::blocks;
 use utipc_os::shm::{Corrupt, Kind, Peek, Reader, Record, Ring};
@@ -54,17 +54,24 @@ pub(crate) enum Found {
 pub(crate) struct InLane {
     pub(crate) id: LaneId,
     pub(crate) pair: Arc<Pair>,
-    /// The socket that writes.
+    /// The socket that writes, or whose messages the node writes,
     pub(crate) other: u32,
+    /// and its node; `None` for the own one.
+    pub(crate) node: Option<NodeAddr>,
     /// It is in the list of lanes to look at.
     pub(crate) listed: bool,
     pub(crate) reader: Reader,
 }
 
 impl InLane {
-    pub(crate) fn new(id: LaneId, pair: Arc<Pair>, other: u32) -> Result<Self, Corrupt> {
+    pub(crate) fn new(
+        id: LaneId,
+        pair: Arc<Pair>,
+        other: u32,
+        node: Option<NodeAddr>,
+    ) -> Result<Self, Corrupt> {
         let reader = pair.inc.reader(u32::from(id.slot))?;
-        Ok(Self { id, pair, other, listed: false, reader })
+        Ok(Self { id, pair, other, node, listed: false, reader })
     }
 
     /// The next message with data, its header checked.
@@ -98,10 +105,16 @@ impl InLane {
         self.reader.copy_payload(record, arrived.header + offset, into)
     }
 
+    /// What the writer is owed.
+    pub(crate) fn take_ring(&mut self) -> Ring {
+        let ring = self.reader.take_ring();
+        self.pair.tell(ring)
+    }
+
     /// The message was read.
     pub(crate) fn consume(&mut self, record: Record) -> Ring {
         self.reader.consume(record, blocks(record.len()));
-        self.reader.take_ring()
+        self.take_ring()
     }
 
     /// One message, or a part of it, for all kinds but STREAM: what to tell the caller, how far the message is read now

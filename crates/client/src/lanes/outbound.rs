@@ -67,7 +67,7 @@ impl OutLane {
         let head = Head::new(style, own, self.other, address, data.len());
         let cost = blocks(head.bytes().len() + data.len());
         match self.writer.send(head.bytes(), &[data], cost) {
-            Ok(ring) => Put::Sent(ring),
+            Ok(ring) => Put::Sent(self.pair.tell(ring)),
             Err(error) => self.explain(error),
         }
     }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use utipc_attach::{LaneId, PairId};
 use utipc_os::Result;
-use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Side, Writer};
+use utipc_os::reactor::Waker;
+use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Ring, Side, Writer};
 
 use crate::attachment::lock;
 
@@ -47,6 +48,8 @@ pub(crate) struct Pair {
     pub(crate) bell: Doorbell,
     /// Wakes the other one.
     partner: Doorbell,
+    /// The other one is the daemon, which is told by this that it was rung for.
+    knock: Option<Waker>,
     /// By slot; its lock is held while reports are handed out, so that whoever has held it has seen them all.
     readers: Mutex<Vec<Option<Arc<ReadyBox>>>>,
     /// Writers of sockets that are closed, until their lanes are.
@@ -54,12 +57,13 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn open(id: PairId, side: u8, fd: &OwnedFd) -> Result<Self> {
+    /// `knock` tells the daemon, if that is the other side.
+    pub(crate) fn open(id: PairId, side: u8, arena: &OwnedFd, knock: Option<OwnedFd>) -> Result<Self> {
         let side = if side == 0 { Side::Zero } else { Side::One };
-        Ok(Self::new(id, side, Arena::open(fd)?))
+        Ok(Self::new(id, side, Arena::open(arena)?, knock.map(Waker::from_fd)))
     }
 
-    fn new(id: PairId, side: Side, arena: Arena) -> Self {
+    fn new(id: PairId, side: Side, arena: Arena, knock: Option<Waker>) -> Self {
         Self {
             id,
             side,
@@ -68,6 +72,7 @@ impl Pair {
             bell: arena.doorbell(side),
             partner: arena.doorbell(side.other()),
             arena,
+            knock,
             readers: Mutex::default(),
             leaving: Mutex::default(),
         }
@@ -75,12 +80,29 @@ impl Pair {
 
     /// The same arena from its other side, for a process that has both.
     pub(crate) fn other_side(&self) -> Self {
-        Self::new(self.id, self.side.other(), self.arena.clone())
+        Self::new(self.id, self.side.other(), self.arena.clone(), self.knock.clone())
     }
 
     /// The number of the side that writes what this one reads.
     fn writer(&self) -> u8 {
         self.side.other().index() as u8
+    }
+
+    /// The other side is the daemon.
+    pub(crate) fn is_nodes(&self) -> bool {
+        self.knock.is_some()
+    }
+
+    /// Tells the daemon that it was rung for, if it is the other side; else what is left to be told by a command.
+    #[inline]
+    pub(crate) fn tell(&self, ring: Ring) -> Ring {
+        match &self.knock {
+            Some(knock) if ring == Ring::TellDaemon => {
+                knock.wake();
+                Ring::Quiet
+            }
+            _ => ring,
+        }
     }
 
     /// Whether the other process was awake when it was last seen.

@@ -324,7 +324,8 @@ impl Receiver {
 
     fn look(&mut self, own: Own, place: usize) -> Result<Found, Next> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(Found::Nothing) };
-        let expected = Expected { node: own.node, port: own.port, other: lane.other, kind: own.kind };
+        let from = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
+        let expected = Expected { node: own.node, port: own.port, from, kind: own.kind };
         lane.look(&expected).map_err(|_| Next::Corrupt(lane.id))
     }
 
@@ -342,7 +343,7 @@ impl Receiver {
         options: RecvOptions,
     ) -> Next {
         let Some(lane) = &mut self.lanes[place] else { return Next::Nothing };
-        let origin = PortId { port: lane.other, node: own.node };
+        let origin = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
         let (mut received, rest, ring) = lane.receive(record, &arrived, offset, sink, options, origin);
         if ring == Ring::TellDaemon {
             self.tell.push(lane.id);
@@ -373,7 +374,11 @@ impl Receiver {
             Found::Message(record, arrived) => {
                 self.take(own, place, (record, arrived), offset, sink, options)
             }
-            Found::Nothing => Next::Nothing,
+            Found::Nothing => {
+                // What the node has comes after the lane's end; till then nobody need look there.
+                self.node = false;
+                Next::Nothing
+            }
             Found::Ended => self.ended(place),
         }
     }
@@ -398,7 +403,7 @@ impl Receiver {
         let first = arrived.data.saturating_sub(offset);
         let buffer = sink.room(first);
         while let Some(lane) = &mut self.lanes[place] {
-            received.source = PortId { port: lane.other, node: own.node };
+            received.source = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
             let room = &mut buffer[received.len..];
             let len = lane.copy(&record, &arrived, offset, room);
             received.len += len;

@@ -150,8 +150,11 @@ impl Sender {
                     if ring == Ring::TellDaemon {
                         self.tell.push(lane.id);
                     }
-                    self.messages += 1;
-                    self.bytes += chunk.len() as u64;
+                    // What goes by the node is counted there.
+                    if !lane.pair.is_nodes() {
+                        self.messages += 1;
+                        self.bytes += chunk.len() as u64;
+                    }
                     sent += chunk.len();
                 }
                 Put::Full(Some(growth)) if sent == 0 => return Step::Grow(growth),
@@ -207,7 +210,8 @@ impl Sender {
 
     /// Why the last send would block, if it still would.
     pub(crate) fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
-        let lane = self.awaited()?;
+        // Of what the node waits for, the node knows.
+        let lane = self.awaited().filter(|lane| !lane.pair.is_nodes())?;
         let _ = lane.writer.refresh();
         let peer = PortId { port: lane.other, node };
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })

@@ -10,6 +10,7 @@ mod deliver;
 mod endpoint;
 mod error;
 mod flow;
+mod lent;
 mod nagle;
 mod options;
 mod queue;

@@ -64,6 +64,14 @@ impl ReceiveQueue {
         Some(msg)
     }
 
+    /// Puts back the message that has left last.
+    pub(super) fn put_back(&mut self, msg: Message) {
+        self.charged += charge(&msg);
+        self.messages.push_front(msg);
+        self.taken -= 1;
+        self.read = 0;
+    }
+
     /// Messages that have left the queue since the socket was opened.
     pub(super) fn taken(&self) -> u64 {
         self.taken

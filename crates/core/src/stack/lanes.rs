@@ -78,4 +78,16 @@ impl Stack {
         self.with_endpoint(now, port, |endpoint, uplink| endpoint.abort(uplink));
         self.settle(now);
     }
+
+    /// Hands the data that waits at a connection to `take`; see [`Endpoint::hand_out`](crate::socket::Endpoint::hand_out).
+    pub fn hand_out(&mut self, now: Time, port: u32, take: &mut dyn FnMut(&Message) -> bool) -> usize {
+        let count = self.change_endpoint(now, port, |e, uplink| e.hand_out(take, uplink), |count| *count > 0);
+        self.settle(now);
+        count.unwrap_or(0)
+    }
+
+    /// Takes back what was handed out last and not read; see [`Endpoint::take_back`](crate::socket::Endpoint::take_back).
+    pub fn take_back(&mut self, now: Time, port: u32, messages: Vec<Vec<u8>>, read: usize) -> bool {
+        self.with_endpoint(now, port, |e, _| e.take_back(messages, read)).unwrap_or(true)
+    }
 }

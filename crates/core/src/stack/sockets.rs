@@ -204,7 +204,7 @@ impl Stack {
     /// Runs `f` on a socket; takes note of its new deadline, and drops it if it is done. It is reported as touched if
     /// its readiness is another one or the result is `news`: whoever calls again at each report, and is refused as
     /// before, would else never come to an end.
-    fn change_endpoint<R>(
+    pub(super) fn change_endpoint<R>(
         &mut self,
         now: Time,
         port: u32,

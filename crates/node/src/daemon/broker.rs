@@ -13,15 +13,17 @@ use super::hub::Hub;
 use super::pairs::{Pairs, side};
 
 /// Lanes that the sockets of one process write, at most.
-const MAX_LANES_OUT: usize = 16_384;
+pub(super) const MAX_LANES_OUT: usize = 16_384;
 
 /// Lanes that they read. Those that a dead process wrote count until they are read.
-const MAX_LANES_IN: usize = 65_536;
+pub(super) const MAX_LANES_IN: usize = 65_536;
 
 /// The ring that every lane has without asking, log2 of bytes.
 const FIRST_RING: u8 = 12;
 /// The largest one.
 const LAST_RING: u8 = 20;
+/// The largest one of a lane to the node, which takes what is in it at once, unless the endpoint is full.
+const LAST_NODE_RING: u8 = 18;
 
 /// One lane.
 #[derive(Debug)]
@@ -179,6 +181,9 @@ impl Hub {
         log2: u8,
         importance: u8,
     ) -> Result<Reply, Failure> {
+        if self.is_node_lane_of(lane_id, id) {
+            return if log2 <= LAST_NODE_RING { Ok(Reply::Done) } else { Err(Failure::Overload) };
+        }
         let Some(lane) = self.broker.lanes.get_mut(&lane_id).filter(|l| l.from_owner == id) else {
             return Err(Failure::State);
         };

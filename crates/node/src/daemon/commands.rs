@@ -14,6 +14,7 @@ use super::attachment::{AttachmentId, Holding};
 use super::counters::Cut;
 use super::hub::{Hub, Outgoing};
 use super::lane_end::Why;
+use super::node_lanes::End;
 
 /// What a command leads to.
 #[derive(Default)]
@@ -68,10 +69,16 @@ impl Hub {
                 if self.engine.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
                     self.end_lanes(now, port, Why::Shut);
                 }
+                if self.node_lanes.has_unsent(port) {
+                    self.end_socket(now, port, End::Shut);
+                    return Ok(Reply::Done);
+                }
                 self.engine.stack.shutdown(now, port).map_err(Failure::Call).map(done)
             }
             Request::SetOption { port, option, value } => {
                 self.held(id, port)?;
+                // What was sent before was sent without it.
+                self.carry_out(now, port, usize::MAX);
                 self.engine.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
             }
             Request::GetOption { port, option } => {
@@ -85,7 +92,10 @@ impl Hub {
                 self.sent(port, sent, false)
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
-            Request::Look { port } => self.look(id, port),
+            Request::Look { port } => {
+                self.carry_out(now, port, usize::MAX);
+                self.look(id, port)
+            }
             Request::TakeError { port } => {
                 self.held(id, port)?;
                 Ok(Reply::Error(self.engine.stack.take_error(port)))
@@ -98,7 +108,7 @@ impl Hub {
             Request::Notices => Ok(Reply::Done),
             Request::WantLane { port, to } => self.want_lane(id, port, to),
             Request::FetchPair { pair } => {
-                answer.fds.push(self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?);
+                answer.fds = self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?;
                 Ok(Reply::Done)
             }
             Request::FetchTable => self.fetch_table(answer),
@@ -173,7 +183,11 @@ impl Hub {
         let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
         // What is sent on a connection with a lane would overtake what is in it.
         let peer = endpoint.peer().map_or(0, |p| p.port);
-        if self.broker.between.contains_key(&(port, peer)) {
+        if self.node_lanes.is_ending(port) {
+            return Err(Failure::Send(SendError::Broken));
+        }
+        if self.broker.between.contains_key(&(port, peer)) || self.node_lanes.holds_back(port) {
+            self.holding(port, |h| h.seen.writable = false);
             return Err(Failure::Send(SendError::WouldBlock));
         }
         let sent = self.engine.stack.send(now, port, payload, to);
@@ -187,6 +201,7 @@ impl Hub {
         }
         let lanes = self.engine.stack.take_diverted();
         let bytes = sent.map_err(Failure::Send)?;
+        self.consider_node_lanes(port);
         Ok(Reply::Sent { bytes: if elsewhere || lanes.is_empty() { bytes as u32 } else { 0 }, lanes })
     }
 
@@ -208,7 +223,7 @@ impl Hub {
             attachment.ports.remove(&port);
             attachment.bindings -= holding.bindings;
         }
-        self.engine.stack.close(now, port);
+        self.end_socket(now, port, End::Close);
         Reply::Done
     }
 
@@ -273,6 +288,12 @@ impl Hub {
         answer: &mut Answer,
     ) -> Done {
         let endpoint = self.endpoint(id, port, Failure::Receive(RecvError::NotConnected))?;
+        if self.node_lanes.is_ending(port) {
+            return Err(Failure::Receive(RecvError::NotConnected));
+        }
+        if self.node_lanes.delivers(port) {
+            return Err(Failure::Receive(RecvError::WouldBlock));
+        }
         // No more than there is: an idle look costs no memory. One byte at least, for an empty buffer is an error.
         let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
         answer.payload.resize(room, 0);
@@ -286,6 +307,7 @@ impl Hub {
             // Whoever waits for a longer look has seen what is there.
             h.watched |= options.peek;
         });
+        self.consider_node_lanes(port);
         received.map(Reply::Received).map_err(Failure::Receive)
     }
 

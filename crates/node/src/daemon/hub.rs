@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use utipc_attach::{Greeting, Reply};
+use utipc_attach::{Greeting, PairId, Reply};
 use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::Doorway;
@@ -18,6 +18,7 @@ use super::config::{DaemonConfig, DaemonError, Limits};
 use super::counters::{Cut, DaemonCounters};
 use super::descriptors::Fars;
 use super::handle::{Order, Orders};
+use super::node_lanes::NodeLanes;
 use super::policy::Policy;
 use crate::engine::{Engine, now};
 use crate::table::SharedTable;
@@ -28,6 +29,7 @@ pub(super) mod token {
     pub(in crate::daemon) const ATTACHMENT: u64 = 2 << 56;
     pub(in crate::daemon) const PROCESS: u64 = 3 << 56;
     pub(in crate::daemon) const DESCRIPTOR: u64 = 4 << 56;
+    pub(in crate::daemon) const LANES: u64 = 5 << 56;
     pub(in crate::daemon) const KIND: u64 = 0xff << 56;
 }
 
@@ -62,6 +64,7 @@ pub(super) struct Hub {
     /// Sockets of processes, by port.
     pub(super) sockets: HashMap<u32, Holding>,
     pub(super) broker: Broker,
+    pub(super) node_lanes: NodeLanes,
     pub(super) fars: Fars,
     pub(super) replies: Vec<Outgoing>,
     /// Attachments with new notices.
@@ -111,6 +114,7 @@ impl Hub {
             reopen: None,
             sockets: HashMap::new(),
             broker: Broker::default(),
+            node_lanes: NodeLanes::default(),
             fars: Fars::new(),
             replies: Vec::new(),
             rung: Vec::new(),
@@ -134,7 +138,9 @@ impl Hub {
             let until = self.silent.front().map_or(Time::NEVER, |(at, _)| *at);
             let until = until.min(self.reopen.unwrap_or(Time::NEVER));
             let until = until.min(self.broker.pairs.deadline().unwrap_or(Time::NEVER));
-            let pause = self.engine.pause(time, until);
+            let until = until.min(self.node_lanes.deadline().unwrap_or(Time::NEVER));
+            let more = !self.node_lanes.listed.is_empty();
+            let pause = self.engine.pause(time, if more { time } else { until });
             let waited = self.reactor.wait(pause, &mut ready);
             time = now();
             if waited.is_err() {
@@ -150,6 +156,7 @@ impl Hub {
             self.engine.handle_timeout(time);
             self.silence(time);
             self.expire_pairs(time);
+            self.expire_unsent(time);
             self.finish(time);
         }
         self.leave(time);
@@ -162,20 +169,21 @@ impl Hub {
             token::ATTACHMENT => self.serve(now, id),
             token::PROCESS => self.ended.push((id, Cut::Died)),
             token::DESCRIPTOR => self.drop_far(id),
+            token::LANES => self.serve_lanes(now, PairId(id)),
             _ => {}
         }
     }
 
     /// The end of a turn: nobody has been told anything yet.
     fn finish(&mut self, now: Time) {
+        self.note_all(now);
+        self.carry_all(now);
         loop {
             self.bury(now);
+            self.note_all(now);
             self.engine.flush();
             if self.engine.observe() {
                 self.tell_address();
-            }
-            while let Some(port) = self.engine.stack.poll_ready() {
-                self.note(port);
             }
             self.answer();
             if self.ended.is_empty() {
@@ -187,6 +195,12 @@ impl Hub {
                 attachment.rings = false;
                 attachment.ring();
             }
+        }
+    }
+
+    fn note_all(&mut self, now: Time) {
+        while let Some(port) = self.engine.stack.poll_ready() {
+            self.note(now, port);
         }
     }
 

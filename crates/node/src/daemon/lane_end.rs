@@ -5,7 +5,7 @@ use utipc_core::Time;
 
 use super::attachment::AttachmentId;
 use super::hub::Hub;
-use super::pairs::side;
+use super::pairs::{DAEMON, side};
 
 /// Why a process uses the lanes of a socket no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,11 @@ pub(super) enum Why {
 
 impl Why {
     /// Messages to the socket come back from now on.
-    fn is_gone(self) -> bool {
+    pub(super) fn is_gone(self) -> bool {
         matches!(self, Self::Closed | Self::Dead)
     }
 
-    fn read_of(self, id: LaneId) -> usize {
+    pub(super) fn read_of(self, id: LaneId) -> usize {
         match self {
             Self::Hosted(Some((lane, read))) if lane == id => read as usize,
             _ => 0,
@@ -37,6 +37,7 @@ impl Why {
 impl Hub {
     /// The lanes of a socket end.
     pub(super) fn end_lanes(&mut self, now: Time, port: u32, why: Why) {
+        self.end_node_lanes(now, port, why);
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         holding.unopened.clear();
         let lanes: Vec<LaneId> = holding.lanes.iter().copied().collect();
@@ -58,7 +59,8 @@ impl Hub {
         lane.writer_done |= why == Why::Dead;
         let (told, reader_done, owner) = (lane.told, lane.reader_done, lane.to_owner);
         self.retire_lane(id, from, to);
-        if was_over {
+        // The daemon need not tell itself.
+        if was_over || owner == DAEMON {
             return;
         }
         if let Some(pair) = self.broker.pairs.get(id.pair) {
@@ -113,7 +115,7 @@ impl Hub {
     }
 
     /// The reader is done: the writer, if it lives, shall say that it is too.
-    fn dismiss_writer(&mut self, id: LaneId, gone: bool) {
+    pub(super) fn dismiss_writer(&mut self, id: LaneId, gone: bool) {
         let Some(lane) = self.broker.lanes.get(&id).filter(|l| !l.writer_done) else { return };
         let (owner, port) = (lane.from_owner, lane.from);
         self.tell(owner, Notice::LaneOver { port, lane: id, end: LaneEnd::Writer, gone });
@@ -139,6 +141,9 @@ impl Hub {
         let (from, to) = (lane.from, lane.to);
         match end {
             LaneEnd::Writer if lane.from_owner == who => {
+                if lane.to_owner == DAEMON {
+                    self.stop_outbound(now, from, false);
+                }
                 self.end_writing(id, from, Why::Hosted(None));
                 if let Some(lane) = self.broker.lanes.get_mut(&id) {
                     lane.writer_done = true;
@@ -155,6 +160,9 @@ impl Hub {
     }
 
     fn finish_reading(&mut self, now: Time, id: LaneId, port: u32, early: bool) {
+        if early && self.broker.lanes.get(&id).is_some_and(|lane| lane.from_owner == DAEMON) {
+            return self.stop_inbound(now, port);
+        }
         if early {
             // It gives up what may still come.
             return self.end_reading(now, id, port, Why::Shut);
@@ -175,7 +183,11 @@ impl Hub {
             _ if who == from_owner => from,
             _ => return Err(Failure::State),
         };
-        if port == to {
+        if from_owner == DAEMON {
+            self.stop_inbound(now, to);
+        } else if to_owner == DAEMON {
+            self.refuse_outbound(now, from);
+        } else if port == to {
             self.end_reading(now, id, to, Why::Shut);
         } else {
             self.end_writing(id, from, Why::Shut);
@@ -186,7 +198,7 @@ impl Hub {
     }
 
     /// Frees a lane that nobody uses any more.
-    fn finish_lane(&mut self, now: Time, id: LaneId) {
+    pub(super) fn finish_lane(&mut self, now: Time, id: LaneId) {
         let Some(lane) = self.broker.lanes.get(&id).filter(|l| l.writer_done && l.reader_done) else {
             return;
         };
@@ -196,6 +208,11 @@ impl Hub {
         if let Some(pair) = self.broker.pairs.get(id.pair) {
             // Refused for a slot that does not exist only.
             let _ = pair.arena.close_slot(side(id.writer), id.slot.into());
+        }
+        if owner == DAEMON
+            && let Some(inbound) = self.node_lanes.inbound.remove(&to)
+        {
+            inbound.writer.retire();
         }
         self.broker.pairs.give_back(now, id);
         for port in [from, to] {
@@ -216,7 +233,9 @@ impl Hub {
             .broker
             .pairs
             .get(id.pair)
-            .is_some_and(|p| p.sides.iter().any(|side| !self.attachments.contains_key(side)));
+            .is_some_and(|p| {
+                p.sides.iter().any(|side| *side != DAEMON && !self.attachments.contains_key(side))
+            });
         if gone && let Some((pair, sides)) = self.broker.pairs.drop_if_empty(id.pair) {
             self.tell_pair_over(pair, sides);
         }

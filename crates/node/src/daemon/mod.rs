@@ -12,6 +12,7 @@
 //! | What does a command do? | `commands.rs`; about the node: `questions.rs` |
 //! | How does a process learn that something has changed? | `notices.rs`, `bell.rs` |
 //! | How does data get from process to process without the daemon? | `broker.rs`, `pairs.rs`, `lane_end.rs` |
+//! | How does it get from a process to other nodes and back? | `node_lanes.rs`, `node_traffic.rs` |
 //! | What does an application poll? | `descriptors.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
@@ -26,6 +27,8 @@ mod entrance;
 mod handle;
 mod hub;
 mod lane_end;
+mod node_lanes;
+mod node_traffic;
 mod notices;
 mod pairs;
 mod policy;

@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use utipc_attach::{Envelope, encode};
+use utipc_core::Time;
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_os::fdpass::Put;
 
@@ -28,15 +29,25 @@ impl Hub {
     }
 
     /// Something happened to a socket: tells its process if that may matter to it.
-    pub(super) fn note(&mut self, port: u32) {
-        let now = self.readiness(port);
+    pub(super) fn note(&mut self, time: Time, port: u32) {
+        self.carry(time, port);
+        self.send_unsent(time, port);
+        let mut now = self.readiness(port);
         self.level(port, now);
+        let (sends, delivers) = self.node_lanes.serves(port);
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         if !holding.unopened.is_empty() {
             self.open_lanes(port);
         }
         let Some(holding) = self.sockets.get_mut(&port) else { return };
-        let tell = holding.watched || has_grown(holding.seen, now);
+        // What goes by a lane is told there.
+        if sends {
+            now.writable = holding.seen.writable;
+        }
+        if delivers {
+            now.readable = holding.seen.readable;
+        }
+        let tell = holding.watched && !delivers || has_grown(holding.seen, now);
         holding.seen = now;
         if !tell {
             return;

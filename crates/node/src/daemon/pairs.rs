@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 
 use utipc_attach::{LaneId, PairId};
 use utipc_core::Time;
-use utipc_os::shm::{Arena, Shape, Side};
+use utipc_os::reactor::Waker;
+use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 
 use super::attachment::AttachmentId;
 
@@ -14,6 +15,34 @@ const IDLE_MS: u64 = 10_000;
 
 /// Pairs that a process is part of, at most. Those with dead processes count until what these wrote is read.
 const MAX_PAIRS: usize = 4096;
+
+/// The daemon as one side of a pair.
+pub(super) const DAEMON: AttachmentId = 0;
+
+/// The daemon's own side of a pair, which is side 0.
+#[derive(Debug)]
+pub(super) struct Near {
+    pub(super) out: Outgoing,
+    pub(super) inc: Incoming,
+    /// What the process rings.
+    pub(super) bell: Doorbell,
+    /// And how it says that it has.
+    pub(super) knock: Waker,
+    /// The event loop watches it.
+    pub(super) watched: bool,
+}
+
+impl Near {
+    fn new(arena: &Arena) -> utipc_os::Result<Self> {
+        Ok(Self {
+            out: arena.outgoing(Side::Zero),
+            inc: arena.incoming(Side::Zero),
+            bell: arena.doorbell(Side::Zero),
+            knock: Waker::new()?,
+            watched: false,
+        })
+    }
+}
 
 /// Slots of one direction.
 #[derive(Debug, Default)]
@@ -32,11 +61,13 @@ impl Slots {
     }
 }
 
-/// Two processes, or one with itself.
+/// Two processes, or one with itself, or one with the daemon.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) arena: Arena,
     pub(super) sides: [AttachmentId; 2],
+    /// One side is the daemon.
+    pub(super) near: Option<Near>,
     /// Until every side has fetched it.
     fd: Option<OwnedFd>,
     fetched: [bool; 2],
@@ -68,14 +99,16 @@ impl Pairs {
         self.pairs.get(&id)
     }
 
+    pub(super) fn get_mut(&mut self, id: PairId) -> Option<&mut Pair> {
+        self.pairs.get_mut(&id)
+    }
+
     /// A free slot for a lane from one process to another; their arena is made if there is none.
     pub(super) fn slot(&mut self, from: AttachmentId, to: AttachmentId) -> utipc_os::Result<Option<LaneId>> {
         let sides = [from.min(to), from.max(to)];
         let id = match self.of.get(&(sides[0], sides[1])) {
             Some(id) => *id,
-            None if sides.iter().any(|side| self.of_each.get(side).map_or(0, BTreeSet::len) >= MAX_PAIRS) => {
-                return Ok(None);
-            }
+            None if sides.iter().any(|side| self.is_full(*side)) => return Ok(None),
             None => self.make(sides)?,
         };
         let Some(pair) = self.pairs.get_mut(&id) else { return Ok(None) };
@@ -86,15 +119,23 @@ impl Pairs {
         Ok(Some(LaneId { pair: id, writer, slot }))
     }
 
+    /// The daemon has as many as there are processes.
+    fn is_full(&self, side: AttachmentId) -> bool {
+        side != DAEMON && self.of_each.get(&side).map_or(0, BTreeSet::len) >= MAX_PAIRS
+    }
+
     fn make(&mut self, sides: [AttachmentId; 2]) -> utipc_os::Result<PairId> {
         let (arena, fd) = Arena::create("utipc-pair", Shape::STANDARD)?;
+        let is_near = sides[0] == DAEMON;
+        let near = if is_near { Some(Near::new(&arena)?) } else { None };
         let id = PairId(self.next);
         self.next += 1;
         let pair = Pair {
             arena,
             sides,
+            near,
             fd: Some(fd),
-            fetched: [false; 2],
+            fetched: [is_near, false],
             slots: Default::default(),
             lanes: 0,
             idle: Time::NEVER,
@@ -107,17 +148,21 @@ impl Pairs {
         Ok(id)
     }
 
-    /// The descriptor of a pair's arena for one of its processes.
-    pub(super) fn fetch(&mut self, id: PairId, who: AttachmentId) -> Option<OwnedFd> {
+    /// The descriptor of a pair's arena for one of its processes; behind it the one by which it tells the daemon, if that is
+    /// the other side.
+    pub(super) fn fetch(&mut self, id: PairId, who: AttachmentId) -> Option<Vec<OwnedFd>> {
         let pair = self.pairs.get_mut(&id).filter(|p| p.sides.contains(&who))?;
-        let copy = pair.fd.as_ref()?.try_clone().ok()?;
+        let mut copies = vec![pair.fd.as_ref()?.try_clone().ok()?];
+        if let Some(near) = &pair.near {
+            copies.push(near.knock.share().ok()?);
+        }
         for (side, fetched) in pair.sides.iter().zip(&mut pair.fetched) {
             *fetched |= *side == who;
         }
         if pair.fetched == [true; 2] {
             pair.fd = None;
         }
-        Some(copy)
+        Some(copies)
     }
 
     /// A lane's slot is free again.

@@ -7,6 +7,7 @@ use super::attachment::{Attachment, AttachmentId};
 use super::counters::Cut;
 use super::hub::Hub;
 use super::lane_end::Why;
+use super::node_lanes::End;
 
 impl Hub {
     /// Ends the attachments that have come to their end.
@@ -53,6 +54,13 @@ impl Hub {
         }
         for port in &ports {
             self.sockets.remove(port);
+        }
+        let (later, ports): (Vec<u32>, Vec<u32>) =
+            ports.into_iter().partition(|port| self.node_lanes.has_unsent(*port));
+        for port in later {
+            // A socket without names has none to withdraw.
+            let _ = self.engine.stack.unbind(now, port, None);
+            self.end_socket(now, port, End::Close);
         }
         self.engine.stack.close_all(now, &ports);
         let pairs: Vec<PairId> = self.broker.pairs.of(id).collect();

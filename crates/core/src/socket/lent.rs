@@ -1,0 +1,72 @@
+//! Messages of a connection that travel the last stretch to the application by another way than [`Endpoint::recv`]: they
+//! are handed out whole, and what the application has not read there comes back. Decision 8.
+
+use super::endpoint::Endpoint;
+use super::uplink::Uplink;
+use crate::wire::{ErrorCode, Message, MessageType};
+
+impl Endpoint {
+    /// Hands the data that waits to `take`, oldest message first, until it takes no more: how many it took. The peer is
+    /// told that they were consumed; whoever takes them bounds how many wait with it. A message that was begun, and the
+    /// end of the connection, stay for [`Self::recv`].
+    pub fn hand_out(&mut self, take: &mut dyn FnMut(&Message) -> bool, uplink: &mut dyn Uplink) -> usize {
+        let mut count = 0;
+        while self.queue.read == 0
+            && let Some(first) = self.queue.front()
+            && first.error_code() == ErrorCode::Ok
+            && take(first)
+            && let Some(message) = self.queue.pop()
+        {
+            if self.flow.consume(message.size()) {
+                self.acknowledge(false, uplink);
+            }
+            uplink.recycle(message);
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes back the last messages that were handed out, oldest first; of the first one's data the application has had
+    /// `read` bytes. They come from memory that others could write: false if one was not the peer's, and is lost.
+    pub fn take_back(&mut self, messages: Vec<Vec<u8>>, read: usize) -> bool {
+        let mut honest = true;
+        for (index, bytes) in messages.into_iter().enumerate().rev() {
+            let Some(message) = Message::from_vec(bytes).ok().filter(|m| self.was_handed_out(m)) else {
+                honest = false;
+                continue;
+            };
+            let read = if index == 0 { read } else { 0 };
+            if read > 0 && read >= message.data().len() {
+                continue; // nothing is left of it
+            }
+            // The peer was told already.
+            self.flow.prepay(message.size());
+            self.queue.put_back(message);
+            self.queue.read = read;
+        }
+        honest
+    }
+
+    fn was_handed_out(&self, message: &Message) -> bool {
+        message.header_fits()
+            && message.is_data()
+            && message.message_type() == MessageType::Conn
+            && message.error_code() == ErrorCode::Ok
+            && message.origin_port() == self.peer.port
+            && message.dest_port() == self.port
+            && self.queue.taken() > 0
+            && !self.closed
+    }
+
+    /// True if what follows what was handed out is not data: the end of the connection.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.queue.front().map_or(self.is_over(), |first| first.error_code() != ErrorCode::Ok)
+    }
+
+    /// True if the application has read a part of the first message.
+    #[must_use]
+    pub fn is_partly_read(&self) -> bool {
+        self.queue.read > 0
+    }
+}

@@ -1,0 +1,363 @@
+//! Lanes between a process and its node: the last stretch of connections that lead to other nodes. How they begin and how
+//! they end; what goes through them is the business of `node_traffic.rs`.
+//!
+//! The node is one side of the pair, as attachment [`DAEMON`]. It reads what the process sends into the endpoint as fast as
+//! that takes it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
+
+use std::collections::{HashMap, VecDeque};
+
+use utipc_attach::{LaneEnd, LaneId, Notice};
+use utipc_core::addr::PortId;
+use utipc_core::socket::{Endpoint, State};
+use utipc_core::wire::SHORT_HEADER;
+use utipc_core::{NodeAddr, Time};
+use utipc_os::reactor::Interest;
+use utipc_os::shm::{Kind, Reader, Side, Writer};
+
+use super::broker::{Lane, MAX_LANES_IN, MAX_LANES_OUT};
+use super::hub::{Hub, token};
+use super::lane_end::Why;
+use super::pairs::{DAEMON, side};
+
+/// Messages that a connection has carried before it gets lanes: many carry but a question and an answer.
+const MESSAGES_BEFORE: u64 = 2;
+
+/// The end of a connection waits for what is still to be sent this long, milliseconds at most. Spec: tipc.md §8.3.
+const MAX_LINGER_MS: u64 = 8000;
+
+/// Bytes that are taken out of a lane which ends; its rings hold less.
+const MAX_UNREAD: usize = 1 << 20;
+
+/// Who looks at a lane that a process writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attention {
+    /// Nobody: its writer tells.
+    Armed,
+    /// The next turn: it is in the list.
+    Listed,
+    /// Nobody, until the endpoint takes messages again.
+    Blocked,
+}
+
+/// What a process sends on a connection.
+#[derive(Debug)]
+pub(super) struct Outbound {
+    pub(super) lane: LaneId,
+    pub(super) reader: Reader,
+    pub(super) attention: Attention,
+}
+
+/// What a process receives on a connection.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    pub(super) lane: LaneId,
+    pub(super) writer: Writer,
+    /// Its end is written: what follows is fetched by commands.
+    pub(super) ended: bool,
+}
+
+/// How a socket ends once everything is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Shut,
+    Close,
+}
+
+/// Messages of a lane that is over, which the endpoint does not take yet.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    data: VecDeque<Vec<u8>>,
+    /// What is to follow.
+    end: Option<End>,
+}
+
+/// All lanes of the node, by the port of the process's socket.
+#[derive(Debug, Default)]
+pub(super) struct NodeLanes {
+    pub(super) outbound: HashMap<u32, Outbound>,
+    pub(super) inbound: HashMap<u32, Inbound>,
+    /// Outbound lanes to look at in this turn.
+    pub(super) listed: VecDeque<u32>,
+    unsent: HashMap<u32, Unsent>,
+    /// Until when what is unsent may wait, oldest first.
+    lingering: VecDeque<(Time, u32)>,
+    /// One message on its way.
+    pub(super) message: Vec<u8>,
+}
+
+impl NodeLanes {
+    /// Whether a process sends by a lane, and receives by one.
+    pub(super) fn serves(&self, port: u32) -> (bool, bool) {
+        (self.outbound.contains_key(&port), self.delivers(port))
+    }
+
+    /// What the process receives comes by a lane.
+    pub(super) fn delivers(&self, port: u32) -> bool {
+        self.inbound.get(&port).is_some_and(|lane| !lane.ended)
+    }
+
+    /// What the process sends now would overtake what it has sent before.
+    pub(super) fn holds_back(&self, port: u32) -> bool {
+        self.outbound.contains_key(&port) || self.unsent.contains_key(&port)
+    }
+
+    /// The process has ended the connection; what it has sent before is on its way yet.
+    pub(super) fn is_ending(&self, port: u32) -> bool {
+        self.unsent.get(&port).is_some_and(|unsent| unsent.end.is_some())
+    }
+
+    /// Data of a lane that is over waits for the endpoint.
+    pub(super) fn has_unsent(&self, port: u32) -> bool {
+        self.unsent.contains_key(&port)
+    }
+
+    /// When [`Hub::expire_unsent`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.lingering.front().map(|(until, _)| *until)
+    }
+}
+
+impl Hub {
+    /// Gives a connection to another node its lanes, if it is one that has use for them.
+    pub(super) fn consider_node_lanes(&mut self, port: u32) {
+        let Some(holding) = self.sockets.get(&port).filter(|h| h.direct && h.lanes.is_empty()) else { return };
+        let owner = holding.owner;
+        let Some(peer) = self.far_peer(port) else { return };
+        let Some(attachment) = self.attachments.get(&owner) else { return };
+        let room = attachment.lanes_out < MAX_LANES_OUT && attachment.lanes_in < MAX_LANES_IN;
+        if !room || self.node_lanes.unsent.contains_key(&port) {
+            return;
+        }
+        if let Some(lane) = self.open_node_lane(owner, port, DAEMON) {
+            self.begin_outbound(lane, owner, port, peer);
+        }
+        if let Some(lane) = self.open_node_lane(DAEMON, port, owner) {
+            self.begin_inbound(lane, owner, port, peer);
+        }
+    }
+
+    /// The peer of a connection that has lasted for a while and leads to another node.
+    fn far_peer(&self, port: u32) -> Option<PortId> {
+        let endpoint = self.engine.stack.endpoint(port)?;
+        let stats = endpoint.stats();
+        let used = stats.sent_messages + stats.received_messages >= MESSAGES_BEFORE;
+        let ready = used && endpoint.state() == State::Established && !endpoint.is_partly_read();
+        let far = |node: NodeAddr| !node.is_none() && node != self.engine.stack.own_node();
+        endpoint.peer().filter(|peer| ready && far(peer.node))
+    }
+
+    /// A lane from one side to the other for `port`, and both sides' books about it.
+    fn open_node_lane(&mut self, from: u32, port: u32, to: u32) -> Option<LaneId> {
+        let id = match self.broker.pairs.slot(from, to) {
+            Ok(id) => id?,
+            Err(error) => {
+                tracing::warn!("a process cannot share memory with the daemon: {error}");
+                return None;
+            }
+        };
+        let pair = self.broker.pairs.get_mut(id.pair)?;
+        let near = pair.near.as_mut()?;
+        if !near.watched {
+            let token = token::LANES | u64::from(id.pair.0);
+            near.watched = self.reactor.add(&near.knock, token, Interest::Knock).is_ok();
+            near.bell.tell_daemon(true);
+        }
+        let opened = near.watched && pair.arena.open_slot(side(id.writer), id.slot.into()).is_ok();
+        if !opened {
+            self.broker.pairs.give_back(crate::engine::now(), id);
+            return None;
+        }
+        let outbound = to == DAEMON;
+        let lane = Lane {
+            from: if outbound { port } else { 0 },
+            to: if outbound { 0 } else { port },
+            from_owner: from,
+            to_owner: to,
+            told: true,
+            ended: false,
+            writer_done: false,
+            reader_done: false,
+            granted: 0,
+        };
+        self.broker.lanes.insert(id, lane);
+        if let Some(attachment) = self.attachments.get_mut(&from) {
+            attachment.lanes_out += 1;
+        }
+        if let Some(attachment) = self.attachments.get_mut(&to) {
+            attachment.lanes_in += 1;
+        }
+        if let Some(holding) = self.sockets.get_mut(&port) {
+            holding.lanes.insert(id);
+        }
+        Some(id)
+    }
+
+    fn begin_outbound(&mut self, lane: LaneId, owner: u32, port: u32, peer: PortId) {
+        let near = self.broker.pairs.get(lane.pair).and_then(|pair| pair.near.as_ref());
+        let Some(reader) = near.and_then(|near| near.inc.reader(lane.slot.into()).ok()) else { return };
+        // Nothing is in it yet: whatever comes is looked at once.
+        let outbound = Outbound { lane, reader, attention: Attention::Listed };
+        self.node_lanes.outbound.insert(port, outbound);
+        self.node_lanes.listed.push_back(port);
+        self.tell(owner, Notice::NodeLane { port, peer, lane, end: LaneEnd::Writer });
+    }
+
+    fn begin_inbound(&mut self, lane: LaneId, owner: u32, port: u32, peer: PortId) {
+        let near = self.broker.pairs.get(lane.pair).and_then(|pair| pair.near.as_ref());
+        let Some(writer) = near.and_then(|near| near.out.writer(lane.slot.into()).ok()) else { return };
+        self.node_lanes.inbound.insert(port, Inbound { lane, writer, ended: false });
+        self.tell(owner, Notice::NodeLane { port, peer, lane, end: LaneEnd::Reader });
+    }
+
+    /// Growth of a lane that a process writes to the node: what its connection's window bounds anyway.
+    pub(super) fn is_node_lane_of(&self, lane: LaneId, owner: u32) -> bool {
+        self.broker.lanes.get(&lane).is_some_and(|l| l.from_owner == owner && l.to_owner == DAEMON)
+    }
+
+    /// The process uses the lanes of a socket no more: what it has sent goes to the endpoint, what it has not received
+    /// goes back there. Both before anything else that it asks for.
+    pub(super) fn end_node_lanes(&mut self, now: Time, port: u32, why: Why) {
+        if let Some(inbound) = self.node_lanes.inbound.remove(&port) {
+            let read = why.read_of(inbound.lane);
+            self.end_inbound(now, port, inbound, read);
+        }
+        self.stop_outbound(now, port, why.is_gone());
+    }
+
+    /// The process writes no more; what it has written is sent.
+    pub(super) fn stop_outbound(&mut self, now: Time, port: u32, gone: bool) {
+        if self.node_lanes.outbound.contains_key(&port) {
+            self.carry_out(now, port, usize::MAX);
+        }
+        let Some(outbound) = self.node_lanes.outbound.remove(&port) else { return };
+        let data = self.end_outbound(outbound.lane, gone);
+        if !data.is_empty() && self.is_connected(port) {
+            self.node_lanes.unsent.insert(port, Unsent { data: data.into(), end: None });
+        }
+    }
+
+    /// The process reads no more; what it has not read goes back to the endpoint.
+    pub(super) fn stop_inbound(&mut self, now: Time, port: u32) {
+        if let Some(inbound) = self.node_lanes.inbound.remove(&port) {
+            self.end_inbound(now, port, inbound, 0);
+        }
+    }
+
+    fn is_connected(&self, port: u32) -> bool {
+        self.engine.stack.endpoint(port).map(Endpoint::state) == Some(State::Established)
+    }
+
+    fn end_inbound(&mut self, now: Time, port: u32, inbound: Inbound, read: usize) {
+        let Inbound { lane: id, writer, .. } = inbound;
+        if let Some(pair) = self.broker.pairs.get(id.pair) {
+            // Refused for a slot that does not exist only.
+            let _ = pair.arena.mark_gone(Side::Zero, id.slot.into());
+        }
+        // That rang the daemon's own bell.
+        self.serve_lanes(now, id.pair);
+        let unread = self.recover(id);
+        if !self.engine.stack.take_back(now, port, unread, read) {
+            self.broker.corrupt += 1;
+        }
+        if let Some(lane) = self.broker.lanes.get_mut(&id) {
+            (lane.ended, lane.writer_done, lane.reader_done) = (true, true, true);
+        }
+        self.finish_lane(now, id);
+        writer.retire();
+    }
+
+    /// Ends a lane that a process writes: the data in it that the endpoint has not taken.
+    pub(super) fn end_outbound(&mut self, id: LaneId, gone: bool) -> Vec<Vec<u8>> {
+        if let Some(pair) = self.broker.pairs.get(id.pair) {
+            // Refused for a slot that does not exist only.
+            let _ = pair.arena.mark_gone(side(id.writer), id.slot.into());
+        }
+        let mut unsent = self.recover(id);
+        for body in &mut unsent {
+            body.drain(..SHORT_HEADER.min(body.len()));
+        }
+        unsent.retain(|body| !body.is_empty());
+        if let Some(lane) = self.broker.lanes.get_mut(&id) {
+            (lane.ended, lane.reader_done) = (true, true);
+        }
+        self.dismiss_writer(id, gone);
+        unsent
+    }
+
+    /// The messages in a lane of the node whose reader has stopped. An honest process never has more than fit its rings.
+    fn recover(&mut self, id: LaneId) -> Vec<Vec<u8>> {
+        let Some(pair) = self.broker.pairs.get(id.pair) else { return Vec::new() };
+        let (mut bodies, mut bytes) = (Vec::new(), 0);
+        let found = pair.arena.recover(side(id.writer), id.slot.into()).and_then(|mut left| {
+            let mut body = Vec::new();
+            while bytes < MAX_UNREAD
+                && let Some(kind) = left.next_into(&mut body)?
+            {
+                if kind == Kind::Data {
+                    bytes += body.len() + size_of::<Vec<u8>>();
+                    bodies.push(std::mem::take(&mut body));
+                }
+            }
+            Ok(())
+        });
+        self.broker.corrupt += u64::from(found.is_err());
+        bodies
+    }
+
+    /// Ends a connection, or closes a socket: at once, or after what was sent before.
+    pub(super) fn end_socket(&mut self, now: Time, port: u32, end: End) {
+        match (self.node_lanes.unsent.get_mut(&port), end) {
+            (Some(unsent), _) => {
+                unsent.end = Some(end);
+                self.node_lanes.lingering.push_back((now.plus_millis(MAX_LINGER_MS), port));
+            }
+            (None, End::Close) => self.engine.stack.close(now, port),
+            // Refused by a socket that is not connected, of which the caller knows.
+            (None, End::Shut) => drop(self.engine.stack.shutdown(now, port)),
+        }
+    }
+
+    /// Sends what was left of a lane, as far as the endpoint takes it, and then does what was to follow.
+    pub(super) fn send_unsent(&mut self, now: Time, port: u32) {
+        let over = !self.is_connected(port);
+        let Some(unsent) = self.node_lanes.unsent.get_mut(&port) else { return };
+        while let Some(data) = unsent.data.front()
+            && !over
+        {
+            match self.engine.stack.send(now, port, data, None) {
+                Ok(_) => drop(unsent.data.pop_front()),
+                Err(utipc_core::socket::SendError::WouldBlock) => return,
+                Err(_) => unsent.data.clear(),
+            }
+        }
+        self.drop_unsent(now, port);
+    }
+
+    fn drop_unsent(&mut self, now: Time, port: u32) {
+        if let Some(end) = self.node_lanes.unsent.remove(&port).and_then(|unsent| unsent.end) {
+            self.end_socket(now, port, end);
+        }
+    }
+
+    /// Gives up what has waited for too long.
+    pub(super) fn expire_unsent(&mut self, now: Time) {
+        while let Some((until, port)) = self.node_lanes.lingering.front().copied()
+            && until <= now
+        {
+            self.node_lanes.lingering.pop_front();
+            if self.node_lanes.is_ending(port) {
+                self.drop_unsent(now, port);
+            }
+        }
+    }
+
+    /// What a process has written into a lane of the node makes no sense: its connection ends.
+    pub(super) fn refuse_outbound(&mut self, now: Time, port: u32) {
+        self.broker.corrupt += 1;
+        if let Some(outbound) = self.node_lanes.outbound.remove(&port) {
+            drop(self.end_outbound(outbound.lane, true));
+            self.finish_lane(now, outbound.lane);
+        }
+        self.engine.stack.abort(now, port);
+    }
+}

@@ -1,0 +1,213 @@
+//! What goes through the lanes between processes and their node, a bounded part in each turn.
+
+use utipc_core::Time;
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{Endpoint, SendError, State};
+use utipc_core::wire::{Message, SHORT_HEADER, blocks};
+use utipc_os::shm::{Kind, LaneError, Peek, Writer};
+
+use utipc_attach::{LaneId, PairId};
+
+use super::hub::Hub;
+use super::node_lanes::Attention;
+
+/// Bytes that one lane gets rid of in one turn, then it is the next one's; a message may exceed it.
+const BUDGET: usize = 128 << 10;
+
+/// What a message counts beside its bytes.
+const MESSAGE_COST: usize = 256;
+
+/// The class of the largest ring that the node writes, 256 KiB: room for three of the largest messages.
+const LARGEST: u8 = 2;
+
+/// How a look at an outbound lane ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carried {
+    /// Nothing is left.
+    All,
+    /// The turn's share is used up.
+    Share,
+    /// The endpoint takes no more.
+    Blocked,
+    /// What is in it makes no sense.
+    Nonsense,
+}
+
+impl Hub {
+    /// A process knocks: something is in its lanes, or there is room again.
+    pub(super) fn serve_lanes(&mut self, now: Time, pair: PairId) {
+        let Some(near) = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { return };
+        // From here on it knocks again.
+        near.bell.tell_daemon(true);
+        let (mut ready, mut room) = (Vec::new(), Vec::new());
+        near.inc.take_ready(|slot| ready.push(slot));
+        near.out.take_room(|slot| room.push(slot));
+        for slot in ready {
+            let id = LaneId { pair, writer: 1, slot: slot as u16 };
+            if let Some(port) = self.broker.lanes.get(&id).map(|lane| lane.from) {
+                self.list(port, Attention::Armed);
+            }
+        }
+        for slot in room {
+            let id = LaneId { pair, writer: 0, slot: slot as u16 };
+            if let Some(port) = self.broker.lanes.get(&id).map(|lane| lane.to) {
+                self.deliver(now, port);
+            }
+        }
+    }
+
+    /// The next turn looks at an outbound lane, if nobody did because of `was`.
+    fn list(&mut self, port: u32, was: Attention) {
+        if let Some(outbound) = self.node_lanes.outbound.get_mut(&port)
+            && outbound.attention == was
+        {
+            outbound.attention = Attention::Listed;
+            self.node_lanes.listed.push_back(port);
+        }
+    }
+
+    /// Every listed lane gets its share.
+    pub(super) fn carry_all(&mut self, now: Time) {
+        for _ in 0..self.node_lanes.listed.len() {
+            let Some(port) = self.node_lanes.listed.pop_front() else { return };
+            if let Some(outbound) = self.node_lanes.outbound.get_mut(&port) {
+                outbound.attention = Attention::Blocked;
+            }
+            self.carry_out(now, port, BUDGET);
+        }
+    }
+
+    /// Hands up to `share` bytes of an outbound lane to the endpoint.
+    pub(super) fn carry_out(&mut self, now: Time, port: u32, share: usize) {
+        let carried = self.try_carry_out(now, port, share);
+        let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { return };
+        let listed = outbound.attention == Attention::Listed;
+        let armed = if carried == Carried::All { outbound.reader.arm() } else { Ok(false) };
+        outbound.attention = match (carried, armed) {
+            (Carried::All, Ok(false)) => Attention::Armed,
+            (Carried::Blocked, _) => Attention::Blocked,
+            (Carried::Nonsense, _) | (_, Err(_)) => return self.refuse_outbound(now, port),
+            (Carried::All | Carried::Share, Ok(_)) => Attention::Listed,
+        };
+        if outbound.attention == Attention::Listed && !listed {
+            self.node_lanes.listed.push_back(port);
+        }
+    }
+
+    fn try_carry_out(&mut self, now: Time, port: u32, share: usize) -> Carried {
+        let lanes = &mut self.node_lanes;
+        let Some(outbound) = lanes.outbound.get_mut(&port) else { return Carried::All };
+        let mut left = share;
+        let carried = loop {
+            let record = match outbound.reader.peek() {
+                Ok(Peek::Record(record)) => record,
+                Ok(Peek::Empty | Peek::Ended) => break Carried::All,
+                Err(_) => break Carried::Nonsense,
+            };
+            let sizes = SHORT_HEADER + 1..=SHORT_HEADER + MAX_USER_DATA;
+            if record.kind() != Kind::Data || !sizes.contains(&record.len()) {
+                break Carried::Nonsense;
+            }
+            lanes.message.resize(record.len() - SHORT_HEADER, 0);
+            outbound.reader.copy_payload(&record, SHORT_HEADER, &mut lanes.message);
+            match self.engine.stack.send(now, port, &lanes.message, None) {
+                Err(SendError::WouldBlock) => break Carried::Blocked,
+                // Of a connection that is over nothing arrives any more.
+                Ok(_) | Err(_) => outbound.reader.consume(record, blocks(record.len())),
+            }
+            left = left.saturating_sub(record.len() + MESSAGE_COST);
+            if left == 0 {
+                break Carried::Share;
+            }
+        };
+        if carried == Carried::Blocked {
+            outbound.reader.release();
+        }
+        // Of the process nobody waits for a descriptor: sockets that are polled have no lanes.
+        let _ = outbound.reader.take_ring();
+        carried
+    }
+
+    /// Something has happened to a connection with lanes of the node.
+    pub(super) fn carry(&mut self, now: Time, port: u32) {
+        self.deliver(now, port);
+        let endpoint = self.engine.stack.endpoint(port);
+        let writable = endpoint.is_some_and(|e| e.readiness().writable);
+        let over = endpoint.is_none_or(|e| e.state() != State::Established);
+        if writable {
+            self.list(port, Attention::Blocked);
+        }
+        if over
+            && let Some(outbound) = self.node_lanes.outbound.remove(&port)
+        {
+            drop(self.end_outbound(outbound.lane, false));
+            self.finish_lane(now, outbound.lane);
+        }
+    }
+
+    /// Writes what an endpoint has received into its process's lane, as far as there is room.
+    fn deliver(&mut self, now: Time, port: u32) {
+        let lanes = &mut self.node_lanes;
+        let Some(inbound) = lanes.inbound.get_mut(&port).filter(|lane| !lane.ended) else { return };
+        let writer = &mut inbound.writer;
+        let mut broken = None;
+        let mut take = |message: &Message| {
+            put(writer, message).unwrap_or_else(|error| {
+                broken = Some(error);
+                false
+            })
+        };
+        let count = self.engine.stack.hand_out(now, port, &mut take);
+        self.broker.corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
+        let over = broken.is_some() || self.engine.stack.endpoint(port).is_none_or(Endpoint::is_at_end);
+        let told = if over {
+            inbound.ended = true;
+            inbound.writer.mark(Kind::End, &[])
+        } else if count > 0 {
+            inbound.writer.flush()
+        } else {
+            return;
+        };
+        // Of the process nobody waits for a descriptor; a lane that takes nothing more ends with its socket.
+        let _ = told;
+        let lane = inbound.lane;
+        if over && let Some(lane) = self.broker.lanes.get_mut(&lane) {
+            (lane.ended, lane.writer_done) = (true, true);
+        }
+    }
+}
+
+/// Writes a message into a lane; false if there is no room, and the reader tells when there is.
+fn put(writer: &mut Writer, message: &Message) -> Result<bool, LaneError> {
+    let bytes = message.bytes();
+    let cost = blocks(bytes.len());
+    let push = |writer: &mut Writer| match writer.push(&[], &[bytes], cost) {
+        Ok(()) => Ok(true),
+        Err(LaneError::Full) => Ok(false),
+        Err(error) => Err(error),
+    };
+    let wanted = match push(writer) {
+        Ok(false) => writer.class().map_or(0, |class| class + 1),
+        Err(LaneError::NeedsRing(class)) => class,
+        pushed => return pushed,
+    };
+    if wanted <= LARGEST {
+        match writer.grow(wanted) {
+            Ok(()) => return push(writer),
+            // The reader is some rings behind.
+            Err(LaneError::NoRing) if writer.class().is_some() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    writer.want_room()?;
+    match push(writer) {
+        Ok(true) => {
+            writer.ignore_room();
+            Ok(true)
+        }
+        // Room for a larger ring comes when the reader has left an older one; if there is none, it never comes.
+        Err(LaneError::NeedsRing(_)) if writer.outstanding_cost() == 0 => Err(LaneError::NoRing),
+        Ok(false) | Err(LaneError::NeedsRing(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
