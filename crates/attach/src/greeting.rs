@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
 /// The version that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
-/// [`crate::Request::SendFound`]).
+/// [`crate::Request::SendFound`]), and takes lanes itself ([`crate::Notice::NodeLane`]).
 pub const NEWEST: u16 = 2;
 /// The oldest version that it also understands: always the one before.
 pub const OLDEST: u16 = 1;

@@ -37,6 +37,8 @@ pub(super) struct Attachment {
     pub(super) program: String,
     /// Its new sockets are direct.
     pub(super) takes_lanes: bool,
+    /// The version that it speaks knows of lanes between it and the node.
+    pub(super) takes_node_lanes: bool,
     pub(super) stage: Stage,
     pub(super) ports: BTreeSet<u32>,
     /// Bindings of its sockets.
@@ -99,6 +101,7 @@ impl Attachment {
             peer,
             program: String::new(),
             takes_lanes: false,
+            takes_node_lanes: false,
             stage: Stage::Silent,
             ports: BTreeSet::new(),
             bindings: 0,

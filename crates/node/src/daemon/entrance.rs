@@ -29,6 +29,9 @@ const NO_DESCRIPTOR_MS: u64 = 50;
 /// Bytes of a program's name that are kept.
 const MAX_PROGRAM: usize = 64;
 
+/// The version that has [`utipc_attach::Notice::NodeLane`].
+const NODE_LANES_SINCE: u16 = 2;
+
 /// The release that processes are told.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
@@ -147,6 +150,7 @@ impl Hub {
         }
         attachment.program = hello.program;
         attachment.takes_lanes = hello.takes_lanes;
+        attachment.takes_node_lanes = hello.takes_lanes && version >= NODE_LANES_SINCE;
         attachment.stage = Stage::Served { bell };
         *self.users.entry(attachment.peer.uid).or_default() += 1;
         self.counters.attached_ever += 1;

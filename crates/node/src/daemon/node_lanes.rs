@@ -123,7 +123,7 @@ impl Hub {
         let Some(holding) = self.sockets.get(&port).filter(|h| h.direct && h.lanes.is_empty()) else { return };
         let owner = holding.owner;
         let Some(peer) = self.far_peer(port) else { return };
-        let Some(attachment) = self.attachments.get(&owner) else { return };
+        let Some(attachment) = self.attachments.get(&owner).filter(|a| a.takes_node_lanes) else { return };
         let room = attachment.lanes_out < MAX_LANES_OUT && attachment.lanes_in < MAX_LANES_IN;
         if !room || self.node_lanes.unsent.contains_key(&port) {
             return;
@@ -160,6 +160,7 @@ impl Hub {
         if !near.watched {
             let token = token::LANES | u64::from(id.pair.0);
             near.watched = self.reactor.add(&near.knock, token, Interest::Knock).is_ok();
+            // Nobody has written anything yet.
             near.bell.tell_daemon(true);
         }
         let opened = near.watched && pair.arena.open_slot(side(id.writer), id.slot.into()).is_ok();
