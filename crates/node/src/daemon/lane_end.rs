@@ -229,13 +229,9 @@ impl Hub {
         if let Some(attachment) = self.attachments.get_mut(&reader) {
             attachment.lanes_in -= 1;
         }
-        let gone = self
-            .broker
-            .pairs
-            .get(id.pair)
-            .is_some_and(|p| {
-                p.sides.iter().any(|side| *side != DAEMON && !self.attachments.contains_key(side))
-            });
+        let gone = self.broker.pairs.get(id.pair).is_some_and(|p| {
+            p.sides.iter().any(|side| *side != DAEMON && !self.attachments.contains_key(side))
+        });
         if gone && let Some((pair, sides)) = self.broker.pairs.drop_if_empty(id.pair) {
             self.tell_pair_over(pair, sides);
         }

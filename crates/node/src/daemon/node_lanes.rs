@@ -120,7 +120,9 @@ impl NodeLanes {
 impl Hub {
     /// Gives a connection to another node its lanes, if it is one that has use for them.
     pub(super) fn consider_node_lanes(&mut self, port: u32) {
-        let Some(holding) = self.sockets.get(&port).filter(|h| h.direct && h.lanes.is_empty()) else { return };
+        let Some(holding) = self.sockets.get(&port).filter(|h| h.direct && h.lanes.is_empty()) else {
+            return;
+        };
         let owner = holding.owner;
         let Some(peer) = self.far_peer(port) else { return };
         let Some(attachment) = self.attachments.get(&owner).filter(|a| a.takes_node_lanes) else { return };

@@ -137,9 +137,7 @@ impl Hub {
         if writable {
             self.list(port, Attention::Blocked);
         }
-        if over
-            && let Some(outbound) = self.node_lanes.outbound.remove(&port)
-        {
+        if over && let Some(outbound) = self.node_lanes.outbound.remove(&port) {
             drop(self.end_outbound(outbound.lane, false));
             self.finish_lane(now, outbound.lane);
         }
