@@ -29,7 +29,7 @@ fn id(slot: u16) -> LaneId {
 /// The daemon's view of an arena, and the two sides' of it.
 fn pair() -> (Arena, Arc<Pair>, Arc<Pair>) {
     let (arena, fd) = Arena::create("utipc-test", SHAPE).unwrap();
-    let side = |side| Arc::new(Pair::open(PairId(1), side, &fd).unwrap());
+    let side = |side| Arc::new(Pair::open(PairId(1), side, &fd, None).unwrap());
     let (writes, reads) = (side(0), side(1));
     (arena, writes, reads)
 }
@@ -52,7 +52,7 @@ impl Fan {
         let writers = (0..count)
             .map(|slot| {
                 arena.open_slot(Side::Zero, slot.into()).unwrap();
-                let lane = InLane::new(id(slot), Arc::clone(&reads), u32::from(slot) + 1).unwrap();
+                let lane = InLane::new(id(slot), Arc::clone(&reads), u32::from(slot) + 1, None).unwrap();
                 receiver.add(lane, &ready);
                 OutLane::new(id(slot), Arc::clone(&writes), 99).unwrap()
             })
@@ -220,7 +220,7 @@ fn sender(kind: SocketKind) -> (Arena, Sender, Receiver, Arc<ReadyBox>) {
     let (mut sender, mut receiver, ready) = (Sender::default(), Receiver::new(), Arc::default());
     sender.add(OutLane::new(id(0), writes, 99).unwrap(), kind);
     receiver.node_is_empty();
-    receiver.add(InLane::new(id(0), reads, 1).unwrap(), &ready);
+    receiver.add(InLane::new(id(0), reads, 1, None).unwrap(), &ready);
     (arena, sender, receiver, ready)
 }
 
