@@ -178,8 +178,16 @@ impl Attachment {
         Ok(place.set(Box::new(Table { replica, next: OnceLock::new() })).is_ok())
     }
 
-    /// Where the next anycast to `to` would go, by asking the daemon.
-    pub(crate) fn ask_where(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+    /// Where the next anycast to `to` would go.
+    pub(crate) fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+        match self.find(to, domain)? {
+            Some(found) => Ok(found.map(|found| PortId { port: found.port, node: found.node })),
+            None => self.ask_where(to, domain),
+        }
+    }
+
+    #[cold]
+    fn ask_where(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
         self.call(&Request::Lookup { to, domain }, &[], |reply, _| match reply {
             Reply::Found(port) => Some(port),
             _ => None,

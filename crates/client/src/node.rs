@@ -23,6 +23,8 @@ const BACK_OFF: [Duration; 7] = {
 #[derive(Clone, Debug)]
 pub struct Node {
     place: Arc<Place>,
+    /// The attachment that this handle was made with: while it lives, lookups take no lock.
+    first: Arc<Attachment>,
     /// Replaced when the daemon has died and somebody opens a socket.
     attachment: Arc<Mutex<Arc<Attachment>>>,
     /// How the calls of its sockets wait.
@@ -35,8 +37,9 @@ impl Node {
     /// # Errors
     /// [`Error::Absent`] if there is none, [`Error::Refused`].
     pub fn attach(place: Place, mode: Mode) -> Result<Self, Error> {
-        let attachment = Arc::new(Mutex::new(find(&place)?));
-        Ok(Self { place: Arc::new(place), attachment, mode })
+        let first = find(&place)?;
+        let attachment = Arc::new(Mutex::new(Arc::clone(&first)));
+        Ok(Self { place: Arc::new(place), first, attachment, mode })
     }
 
     /// The attachment that is there, dead or alive.
@@ -165,14 +168,11 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+        if !self.first.is_over() {
+            return self.first.lookup(to, domain);
+        }
         let attachment = self.current();
-        if attachment.is_over() {
-            return Err(attachment.died());
-        }
-        match attachment.find(to, domain)? {
-            Some(found) => Ok(found.map(|found| PortId { port: found.port, node: found.node })),
-            None => attachment.ask_where(to, domain),
-        }
+        if attachment.is_over() { Err(attachment.died()) } else { attachment.lookup(to, domain) }
     }
 
     /// Changes a property of the link with this name, whose range the caller has checked.

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{Engine, Home, LIMIT, TestNode, alone, pair};
-use utipc::{ErrorCode, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket};
+use utipc::{ErrorCode, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
+use utipc_attach::Greeting;
 use utipc_core::config::StackConfig;
 use utipc_node::NodeConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
@@ -98,7 +99,7 @@ fn process() {
             }
         }
         "daemon" => {
-            let _daemon = start(Path::new(&socket));
+            let _daemon = start(Path::new(&socket), |_| {});
             print("ready");
             orders.next();
         }
@@ -106,10 +107,12 @@ fn process() {
     }
 }
 
-fn start(socket: &Path) -> Daemon {
+fn start(socket: &Path, change: impl FnOnce(&mut DaemonConfig)) -> Daemon {
     let stack = StackConfig { address: Some(NodeAddr(5)), ..StackConfig::default() };
     let node = NodeConfig { stack, ..NodeConfig::default() };
-    Daemon::start(DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() }).unwrap()
+    let mut config = DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() };
+    change(&mut config);
+    Daemon::start(config).unwrap()
 }
 
 /// A node with two attachments, as of two processes.
@@ -398,8 +401,70 @@ fn a_killed_daemon_is_an_error_of_every_lookup_and_send() {
     assert!(matches!(error, utipc::Error::DaemonDied { .. }), "{error}");
     assert!(node.lookup(SERVICE).is_none());
     assert!(client.send_to(b"x", RANGE).is_err());
-    let _next = start(&path);
+    let _next = start(&path, |_| {});
     let again = server(&node, SERVICE);
     node.rdm().unwrap().send_to(b"again", SERVICE).unwrap();
     assert_eq!(again.receive().unwrap().data, b"again");
+}
+
+#[test]
+fn lookups_go_on_while_the_table_outgrows_its_memory() {
+    const MANY: u32 = 140_000;
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let daemon = start(&path, |config| config.limits.bindings = 200_000);
+    let attach = || Node::builder().daemon_at(&path).start().unwrap();
+    let (red, blue) = (attach(), attach());
+    let server = server(&red, SERVICE);
+    let client = blue.rdm().unwrap();
+    let over = AtomicBool::new(false);
+    let service = |instance| ServiceAddress::new(20_000, instance);
+    thread::scope(|scope| {
+        let looker = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(red.lookup(SERVICE), Some(server.port()));
+            }
+        });
+        let mut first = 0;
+        while first < MANY {
+            let bound = daemon.with(move |stack, now| {
+                let port = stack.open(now, SocketKind::Rdm).unwrap();
+                for instance in first..first + 1000 {
+                    let range = ServiceRange::new(20_000, instance, instance);
+                    stack.bind(now, port, range, Scope::Node).unwrap();
+                }
+                port
+            });
+            assert_eq!(blue.lookup(service(first + 999)).map(|found| found.port), bound);
+            client.send_to(b"x", SERVICE).unwrap();
+            assert_eq!(server.receive().unwrap().data, b"x");
+            first += 1000;
+        }
+        over.store(true, Ordering::Relaxed);
+        looker.join().unwrap();
+    });
+    assert_eq!(red.lookup(service(MANY)), None);
+    // A process that comes now gets the table as it is now.
+    assert!(attach().lookup(service(0)).is_some());
+}
+
+/// A daemon of version 1 looks everything up itself, and takes the turns.
+#[test]
+fn a_daemon_that_does_not_share_its_table_serves_as_before() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let _daemon = start(&path, |config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
+    let node = Node::builder().daemon_at(&path).start().unwrap();
+    let servers: Vec<Socket> = (0..4).map(|_| server(&node, SERVICE)).collect();
+    let client = node.rdm().unwrap();
+    assert!(node.lookup(SERVICE).is_some());
+    for _ in 0..100 {
+        client.send_to(b"one", SERVICE).unwrap();
+    }
+    client.send_to(b"all", RANGE).unwrap();
+    for server in &servers {
+        let mut got = take(server);
+        assert_eq!(got.pop().unwrap(), b"all");
+        assert_eq!(got.len(), 25);
+    }
 }

@@ -35,6 +35,8 @@ pub(super) struct Attachment {
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
     pub(super) program: String,
+    /// The agreed version of the protocol.
+    pub(super) version: u16,
     /// Its new sockets are direct.
     pub(super) takes_lanes: bool,
     /// The version that it speaks knows of lanes between it and the node.
@@ -100,6 +102,7 @@ impl Attachment {
             process: None,
             peer,
             program: String::new(),
+            version: 0,
             takes_lanes: false,
             takes_node_lanes: false,
             stage: Stage::Silent,

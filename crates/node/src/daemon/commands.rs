@@ -16,6 +16,9 @@ use super::hub::{Hub, Outgoing};
 use super::lane_end::Why;
 use super::node_lanes::End;
 
+/// The first version of the protocol in which processes read the binding table themselves.
+const TABLE_VERSION: u16 = 2;
+
 /// What a command leads to.
 #[derive(Default)]
 pub(super) struct Answer {
@@ -111,7 +114,7 @@ impl Hub {
                 answer.fds = self.broker.pairs.fetch(pair, id).ok_or(Failure::State)?;
                 Ok(Reply::Done)
             }
-            Request::FetchTable => self.fetch_table(answer),
+            Request::FetchTable => self.fetch_table(id, answer),
             Request::Descriptor { port } => self.descriptor(id, port, &mut answer.fds),
             Request::Rearm { port } => self.rearm(id, port),
             Request::Wake { lane } => self.wake(id, lane),
@@ -205,8 +208,11 @@ impl Hub {
         Ok(Reply::Sent { bytes: if elsewhere || lanes.is_empty() { bytes as u32 } else { 0 }, lanes })
     }
 
-    /// The table where it is now.
-    fn fetch_table(&self, answer: &mut Answer) -> Done {
+    /// The table where it is now. Who speaks version 1 asks for each lookup.
+    fn fetch_table(&self, id: AttachmentId, answer: &mut Answer) -> Done {
+        if self.attachments.get(&id).is_none_or(|a| a.version < TABLE_VERSION) {
+            return Err(Failure::State);
+        }
         let publisher = self.table.as_ref().ok_or(Failure::State)?.publisher();
         for descriptor in publisher.descriptors() {
             answer.fds.push(descriptor.try_clone_to_owned().map_err(|_| Failure::State)?);

@@ -149,6 +149,7 @@ impl Hub {
             watched.map_err(|_| Cut::System)?;
         }
         attachment.program = hello.program;
+        attachment.version = version;
         attachment.takes_lanes = hello.takes_lanes;
         attachment.takes_node_lanes = hello.takes_lanes && version >= NODE_LANES_SINCE;
         attachment.stage = Stage::Served { bell };

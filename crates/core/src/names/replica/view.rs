@@ -127,12 +127,18 @@ impl<'a, A: Access> View<'a, A> {
         }
         let only_local = domain == own;
         self.settled(|root| {
-            let Some(found) = self.first(root, point(to.service, to.instance), only_local)? else {
+            let Some((leaf, index)) = self.first(root, point(to.service, to.instance), only_local)? else {
                 return Ok(None);
             };
-            let closest_first = legacy && domain.is_none() && found.local;
-            let ring = if only_local || closest_first { Ring::Local } else { Ring::All };
-            let who = if found.many { self.take_turn(&found, ring)? } else { Who(found.third) };
+            let who = if leaf.has(index, Mark::Many) {
+                let found = Found::of(&leaf, index);
+                let closest_first = legacy && domain.is_none() && found.local;
+                let ring = if only_local || closest_first { Ring::Local } else { Ring::All };
+                self.take_turn(&found, ring)?
+            } else {
+                // Nothing else of the entry is read: each line of a leaf may be far away.
+                Who(leaf.third(index))
+            };
             Ok(Some(Lookup { port: who.port(), node: who.node(own), scope }))
         })
     }
@@ -238,7 +244,7 @@ impl<'a, A: Access> View<'a, A> {
     }
 
     /// The first range in order that reaches `query`, if it has it.
-    fn first(&self, root: Ref, query: u64, local: bool) -> Reading<Option<Found>> {
+    fn first(&self, root: Ref, query: u64, local: bool) -> Reading<Option<(Leaf<'a, A>, usize)>> {
         let mut at = root;
         if at.is_none() {
             return Ok(None);
@@ -260,7 +266,7 @@ impl<'a, A: Access> View<'a, A> {
             return nothing(at);
         }
         let index = hits.trailing_zeros() as usize;
-        Ok((leaf.key(index) <= query).then(|| Found::of(&leaf, index)))
+        Ok((leaf.key(index) <= query).then_some((leaf, index)))
     }
 
     fn branch(&self, at: Ref) -> Reading<Branch<'a, A>> {
