@@ -250,4 +250,22 @@ impl Hub {
             self.tell_pair_over(pair, sides);
         }
     }
+
+    /// A process is gone that may have closed sockets without having said yet that it writes their lanes no more.
+    pub(super) fn forget_writer(&mut self, now: Time, who: AttachmentId) {
+        if self.broker.pairs.of(who).next().is_none() {
+            return;
+        }
+        let lanes =
+            self.broker.lanes.iter_mut().filter(|(_, lane)| lane.from_owner == who && !lane.writer_done);
+        let left: Vec<LaneId> = lanes
+            .map(|(id, lane)| {
+                lane.writer_done = true;
+                *id
+            })
+            .collect();
+        for id in left {
+            self.finish_lane(now, id);
+        }
+    }
 }

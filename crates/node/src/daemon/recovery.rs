@@ -16,6 +16,7 @@ impl Hub {
             if let Some(attachment) = self.attachments.remove(&id) {
                 self.counters.count_end(cut);
                 self.end(now, id, attachment, cut);
+                self.forget_writer(now, id);
             }
         }
     }

@@ -97,3 +97,23 @@ fn a_process_is_dead_although_its_connection_was_inherited() {
     }
     assert_eq!(host.ended("closed") + host.ended("died"), 1);
 }
+
+/// It has closed a socket and dies before it has said that it writes the socket's lane no more.
+#[test]
+fn a_lane_of_a_socket_that_was_closed_goes_with_the_process() {
+    let host = Host::new();
+    let (mut server, mut client) = (host.direct_client(), host.direct_client());
+    let to = server.server(SocketKind::Rdm, RDM);
+    let from = client.open(SocketKind::Rdm);
+    assert_eq!(client.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
+    client.call(&Request::Close { port: from }).unwrap();
+    server.call(&Request::Close { port: to }).unwrap();
+    let counters = host.daemon().counters();
+    assert_eq!((counters.lanes, counters.pairs), (1, 1), "the writer has not said that it is done");
+    drop(client);
+    while host.daemon().counters().attached > 1 {
+        std::thread::yield_now();
+    }
+    let counters = host.daemon().counters();
+    assert_eq!((counters.lanes, counters.pairs), (0, 0));
+}
