@@ -10,5 +10,9 @@ mod descriptors;
 mod entrance;
 #[path = "daemon/hosted.rs"]
 mod hosted;
+#[path = "daemon/hostile.rs"]
+mod hostile;
 #[path = "daemon/lanes.rs"]
 mod lanes;
+#[path = "daemon/steps.rs"]
+mod steps;

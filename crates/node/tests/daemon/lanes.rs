@@ -18,15 +18,15 @@ fn side(number: u8) -> Side {
 }
 
 /// An arena, with what each side writes and reads.
-type Mapped = (Arena, [Option<Outgoing>; 2], [Option<Incoming>; 2]);
+pub(crate) type Mapped = (Arena, [Option<Outgoing>; 2], [Option<Incoming>; 2]);
 
 /// The lanes of one process.
 #[derive(Default)]
-struct Lanes {
-    arenas: HashMap<PairId, Mapped>,
+pub(crate) struct Lanes {
+    pub(crate) arenas: HashMap<PairId, Mapped>,
     /// By own port and the other one.
-    writers: HashMap<(u32, u32), (LaneId, Writer)>,
-    readers: HashMap<(u32, u32), (LaneId, Reader)>,
+    pub(crate) writers: HashMap<(u32, u32), (LaneId, Writer)>,
+    pub(crate) readers: HashMap<(u32, u32), (LaneId, Reader)>,
     over: Vec<(LaneId, LaneEnd, bool)>,
     pairs_over: usize,
 }
@@ -100,28 +100,28 @@ impl Lanes {
 }
 
 /// Two processes on a daemon, and their lanes.
-struct Two {
-    host: Host,
-    one: Client,
-    two: Client,
-    one_lanes: Lanes,
-    two_lanes: Lanes,
+pub(crate) struct Two {
+    pub(crate) host: Host,
+    pub(crate) one: Client,
+    pub(crate) two: Client,
+    pub(crate) one_lanes: Lanes,
+    pub(crate) two_lanes: Lanes,
 }
 
 impl Two {
-    fn new() -> Two {
+    pub(crate) fn new() -> Two {
         let host = Host::new();
         let (one, two) = (host.direct_client(), host.direct_client());
         Two { host, one, two, one_lanes: Lanes::default(), two_lanes: Lanes::default() }
     }
 
-    fn update(&mut self) {
+    pub(crate) fn update(&mut self) {
         self.one_lanes.update(&mut self.one);
         self.two_lanes.update(&mut self.two);
     }
 
     /// A connection from the first process to the second, its request with data if there is some.
-    fn connect(&mut self, kind: SocketKind, data: &[u8]) -> (u32, u32) {
+    pub(crate) fn connect(&mut self, kind: SocketKind, data: &[u8]) -> (u32, u32) {
         let listener = self.two.server(kind, SERVICE);
         let from = self.one.open(kind);
         if data.is_empty() {

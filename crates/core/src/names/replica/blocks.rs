@@ -199,6 +199,8 @@ impl<'a, A: Access> Branch<'a, A> {
         }
         let (line, row) = (Self::line(local), if local { Row::LocalReach } else { Row::Reach });
         let group = self.cells.get(line + 1..line + A::GROUP).map_or(0, |last| below::<A>(last, query));
+        // A raised line is written after the row.
+        A::fence();
         let from = Self::at_row(row, group * A::GROUP);
         let inside = self.cells.get(from..from + A::GROUP).map_or(0, |group| below::<A>(group, query));
         group * A::GROUP + inside
@@ -223,8 +225,9 @@ impl<'a, A: Access> Branch<'a, A> {
         self.load(Row::Rank, index)
     }
 
-    /// The block that an entry refers to; it may be read next.
+    /// The block that an entry refers to; it may be read next. It is not older than what is known of it here.
     pub(super) fn child(&self, index: usize) -> Ref {
+        A::fence();
         Ref(follow::<A>(self.cells, Self::at_row(Row::Third, index)))
     }
 

@@ -1,0 +1,155 @@
+//! A process is killed before and after each system call of its whole life at a daemon: attaching, opening, binding,
+//! fetching and mapping shared memory, sending, receiving, taking all down again.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, gettid};
+use utipc_attach::{LaneEnd, Notice, Reply, Request};
+use utipc_core::addr::ServiceRange;
+use utipc_core::socket::SocketKind;
+use utipc_os::shm::{Arena, Peek, Side};
+
+use crate::client::{Client, Host};
+
+const SERVICE: ServiceRange = ServiceRange::new(4100, 1, 1);
+/// Set for the process that shall die: the daemon's path.
+const VICTIM: &str = "UTIPC_TEST_STEPS";
+
+const fn side(number: u8) -> Side {
+    if number == 0 { Side::Zero } else { Side::One }
+}
+
+/// Not a test of its own: the life of the victim. Both ends of its lane are its own, as if it were two processes.
+#[test]
+fn victim() {
+    let Some(path) = std::env::var_os(VICTIM) else { return };
+    println!("\ntid {}", gettid());
+    std::io::stdin().read_exact(&mut [0]).unwrap();
+    let mut client = Client::attach(path.as_ref(), true);
+    let to = client.server(SocketKind::Rdm, SERVICE);
+    let from = client.open(SocketKind::Rdm);
+    client.call(&Request::WantLane { port: from, to }).unwrap();
+    client.call(&Request::Notices).unwrap();
+    let told = client.notices.iter().find_map(|notice| match notice {
+        Notice::Lane { lane, end: LaneEnd::Writer, .. } => Some(*lane),
+        _ => None,
+    });
+    let lane = told.expect("a lane");
+    let fds = client.call_for_fd(&Request::FetchPair { pair: lane.pair });
+    let arena = Arena::open(&fds[0]).unwrap();
+    drop(fds);
+    // One side writes, and the other reads, in the same process: the arena of a pair with itself.
+    let (me, slot) = (side(lane.writer), u32::from(lane.slot));
+    let outgoing = arena.outgoing(me);
+    let mut writer = outgoing.writer(slot).unwrap();
+    let incoming = arena.incoming(side(1 - lane.writer));
+    let mut reader = incoming.reader(slot).unwrap();
+    for _ in 0..3 {
+        let _ = writer.send(&[7; 100], &[], 1).unwrap();
+    }
+    while let Peek::Record(record) = reader.peek().unwrap() {
+        reader.consume(record, 1);
+    }
+    let descriptor = client.call_for_fd(&Request::Descriptor { port: to });
+    drop(descriptor);
+    client.call(&Request::Close { port: from }).unwrap();
+    client.call(&Request::LaneDone { lane, end: LaneEnd::Writer }).unwrap();
+    client.call(&Request::Close { port: to }).unwrap();
+    drop((writer, reader, outgoing, incoming, arena));
+    drop(client);
+    // Nothing of a test program's end is of interest.
+    std::process::exit(0);
+}
+
+/// Starts the victim and stops it where its life begins.
+fn start(host: &Host) -> nix::Result<(Child, Pid)> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "steps::victim", "--nocapture"])
+        .env(VICTIM, &host.path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let tid = lines.into_iter().find_map(|line| line.strip_prefix("tid ")?.parse().ok()).unwrap();
+    let tid = Pid::from_raw(tid);
+    let traced = ptrace::attach(tid).and_then(|()| waitpid(tid, Some(WaitPidFlag::__WALL)));
+    let traced = traced.and_then(|_| ptrace::setoptions(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD));
+    if traced.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    traced.map(|()| (child, tid))
+}
+
+/// Kills a victim at its `step`-th entry to a system call or return from one; whether it got that far.
+fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
+    let (mut child, tid) = start(host)?;
+    child.stdin.take().unwrap().write_all(b"!").unwrap();
+    let mut stops = 0;
+    let died = loop {
+        if ptrace::syscall(tid, None).is_err() {
+            break false;
+        }
+        match waitpid(tid, Some(WaitPidFlag::__WALL))? {
+            WaitStatus::PtraceSyscall(_) if stops == step => break true,
+            WaitStatus::PtraceSyscall(_) => stops += 1,
+            WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP) => {}
+            WaitStatus::Exited(..) | WaitStatus::Signaled(..) => break false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let _ = child.kill();
+    // The tracer has to let go of a dead thread before its process can be waited for.
+    while let Ok(WaitStatus::PtraceSyscall(_) | WaitStatus::Stopped(..)) =
+        waitpid(tid, Some(WaitPidFlag::__WALL))
+    {}
+    child.wait().unwrap();
+    Ok(died)
+}
+
+#[test]
+fn whoever_is_killed_at_any_system_call_leaves_nothing() {
+    let host = Host::new();
+    let mut witness = host.direct_client();
+    let port = witness.server(SocketKind::Rdm, ServiceRange::new(4101, 1, 1));
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mut before = None;
+    let mut step = 0;
+    loop {
+        match die_at(&host, step) {
+            Err(error) => {
+                eprintln!(
+                    "skipped: kill points of system calls: this process may not trace its children ({error})"
+                );
+                return;
+            }
+            Ok(died) => {
+                while host.daemon().counters().attached > 1 {
+                    std::thread::yield_now();
+                }
+                let counters = host.daemon().counters();
+                let left = (counters.sockets, counters.lanes, counters.pairs);
+                assert_eq!(left.0, 1, "sockets, step {step}");
+                assert_eq!((left.1, left.2), (0, 0), "lanes and pairs, step {step}");
+                assert!(matches!(witness.call(&Request::Look { port }), Ok(Reply::Socket(_))), "step {step}");
+                if !died {
+                    break;
+                }
+            }
+        }
+        step += 1;
+        assert!(step < 5000, "the victim never ends");
+        if step == 10 {
+            before = Some(descriptors());
+        }
+    }
+    // Other tests of this program come and go in the same process: only a leak at every step can be told.
+    let more = descriptors().saturating_sub(before.unwrap_or_default());
+    assert!(more < step / 4, "{more} descriptors more after {step} deaths");
+    eprintln!("killed at each of {step} entries to and returns from system calls");
+}
