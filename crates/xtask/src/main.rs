@@ -3,6 +3,8 @@
 mod interop;
 mod lab;
 mod process;
+mod sandbox;
+mod soak;
 mod suites;
 mod tidy;
 mod wireshark;
@@ -30,6 +32,21 @@ enum Chore {
     Test {
         /// Suites to run; all if none is named
         suites: Vec<String>,
+    },
+    /// Hundreds of processes on one daemon, for half an hour if nothing else is said; not part of `test`
+    Soak {
+        /// Options of `utipc-soak`, as `--minutes 2 --json`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Demo and measurements in a sandbox like a container's
+    Sandbox,
+    /// Runs a program as containers do, in a sandbox that is there already
+    #[command(hide = true)]
+    Sandboxed {
+        /// The program and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
     },
     /// The interop lab: a virtual machine whose Linux kernel has TIPC
     #[command(subcommand)]
@@ -83,6 +100,9 @@ fn main() -> ExitCode {
 fn chore(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Test { suites } => return suites::run(&root(), &suites),
+        Chore::Soak { args } => return soak::run(&root(), &args),
+        Chore::Sandbox => sandbox::run(&root())?,
+        Chore::Sandboxed { command } => sandbox::enter(&command)?,
         Chore::Tidy => tidy::run(&root())?,
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
         Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {

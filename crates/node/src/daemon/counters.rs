@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::observe::Counters;
 
 /// Why an attachment ended.
@@ -51,7 +53,7 @@ impl Cut {
 }
 
 /// What a daemon has seen since it started.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct DaemonCounters {
     /// Processes attached now.
     pub attached: usize,

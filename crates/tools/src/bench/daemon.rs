@@ -40,6 +40,12 @@ pub(super) fn is_there() -> bool {
     check().is_some_and(|status| status.success())
 }
 
+/// Whether the environment names a daemon that runs already: then measurements on this host are of it. Its processor
+/// time is not counted, for it may serve others too.
+pub(super) fn is_named() -> bool {
+    std::env::var_os("UTIPC_SOCKET").is_some_and(|socket| !socket.is_empty())
+}
+
 impl Daemons {
     /// Starts them; with `rooms`, joined by UDP between `addresses`.
     pub(super) fn start(rooms: Option<&[Room; 2]>, addresses: [[u8; 4]; 2]) -> Result<Self> {

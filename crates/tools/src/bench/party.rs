@@ -72,7 +72,7 @@ pub(crate) enum Kind {
 pub(crate) enum Engine {
     /// In the measured process.
     Embedded,
-    /// In a daemon that the bench starts, one for each end's host.
+    /// In a daemon that the bench starts, one for each end's host; on this host in the one that $UTIPC_SOCKET names.
     Daemon,
 }
 

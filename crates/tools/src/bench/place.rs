@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::daemon::Daemons;
+use super::daemon::{self, Daemons};
 use super::job::{Job, Meet, Part, Role, Said, Site};
 use super::party::{Engine, Scope};
 use super::peer::GO;
@@ -50,6 +50,7 @@ impl Place {
         };
         let daemons = match engine {
             Engine::Embedded => None,
+            Engine::Daemon if rooms.is_none() && daemon::is_named() => None,
             Engine::Daemon => Some(Daemons::start(rooms.as_ref(), INTER)?),
         };
         Ok(Self { rooms, engine, daemons })
@@ -115,6 +116,8 @@ impl Place {
         command.envs(library::environment(&job));
         match &self.daemons {
             Some(daemons) => daemons.lead(side, &mut command),
+            // One that was there before leads by the environment too.
+            None if self.engine == Engine::Daemon => _ = command.env("UTIPC_ENGINE", "daemon"),
             None => _ = command.env("UTIPC_ENGINE", "embedded"),
         }
         let what = if job.role == Role::Serve { "server" } else { "client" };

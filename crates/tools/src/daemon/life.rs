@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
@@ -13,6 +13,7 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 pub(crate) enum Signal {
     End,
     Reload,
+    Count,
 }
 
 /// Signals, one after the other.
@@ -21,7 +22,7 @@ pub(crate) struct Signals(signal_hook::iterator::Signals);
 impl Signals {
     /// From now on they are counted and end nothing by themselves.
     pub(crate) fn new() -> Result<Self> {
-        let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]);
+        let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]);
         Ok(Self(signals.context("cannot take signals")?))
     }
 
@@ -29,6 +30,7 @@ impl Signals {
     pub(crate) fn next(&mut self) -> Signal {
         match self.0.forever().next() {
             Some(SIGHUP) => Signal::Reload,
+            Some(SIGUSR1) => Signal::Count,
             _ => Signal::End,
         }
     }

@@ -69,6 +69,9 @@ pub fn run(options: &Options) -> Result<()> {
                 }
                 life::notify(Stage::Ready);
             }
+            Signal::Count => {
+                tracing::info!("counters: {}", serde_json::to_string(&running.daemon.counters())?)
+            }
         }
     }
     life::notify(Stage::Stopping);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::judge::Judge;
-use crate::lab;
+use crate::{lab, sandbox};
 
 /// Why a suite cannot run here, and the one command that enables it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,48 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::CargoTest,
         &["cargo", "test", "--release", "-p", "utipc-os", "--features", "loom", "--test", "lane_loom"],
     ),
+    // Readers of the binding table's replica beside its writer, and writers broken on purpose.
+    suite(
+        "table-models",
+        minutes(8),
+        Judge::CargoTest,
+        &["cargo", "test", "--release", "-p", "utipc-node", "--features", "loom", "--test", "table_loom"],
+    ),
+    Suite {
+        obstacle: no_sandbox,
+        required_in_ci: false,
+        ..suite("sandbox", minutes(15), Judge::LastLine("sandbox: ok"), &["xtask", "sandbox"])
+    },
+    Suite {
+        obstacle: no_address_sanitizer,
+        required_in_ci: false,
+        ..suite(
+            "asan",
+            minutes(25),
+            Judge::CargoTest,
+            &[
+                "env",
+                "RUSTFLAGS=-Zsanitizer=address",
+                "CARGO_TARGET_DIR=target/asan",
+                "cargo",
+                "+nightly",
+                "test",
+                "--target",
+                "x86_64-unknown-linux-gnu",
+                "-p",
+                "utipc-os",
+                "-p",
+                "utipc-node",
+                "-p",
+                "utipc-client",
+                "-p",
+                "utipc",
+                "--no-fail-fast",
+                "--tests",
+                "--examples",
+            ],
+        )
+    },
     Suite {
         obstacle: no_miri,
         required_in_ci: false,
@@ -202,6 +244,23 @@ fn no_miri(_: &Path) -> Option<Skip> {
     }
     let remedy = "rustup component add --toolchain nightly miri rust-src";
     Some(Skip { reason: "no nightly toolchain with Miri".into(), remedy: remedy.into() })
+}
+
+fn no_sandbox(_: &Path) -> Option<Skip> {
+    let remedy = "sudo sysctl user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0";
+    sandbox::obstacle().map(|reason| Skip { reason, remedy: remedy.into() })
+}
+
+fn no_address_sanitizer(_: &Path) -> Option<Skip> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
+        return Some(Skip { reason: "set up for x86_64 Linux only".into(), remedy: "run it there".into() });
+    }
+    let probe = std::process::Command::new("cargo").args(["+nightly", "--version"]).output();
+    if probe.is_ok_and(|out| out.status.success()) {
+        return None;
+    }
+    let remedy = "rustup toolchain install nightly --profile minimal";
+    Some(Skip { reason: "no nightly toolchain".into(), remedy: remedy.into() })
 }
 
 fn no_thread_sanitizer(_: &Path) -> Option<Skip> {

@@ -1,0 +1,132 @@
+//! The daemon under test: the real program, looked at from outside and by what it counts.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// How long the daemon may take for anything.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What the log line with the counters has before them.
+const COUNTERS: &str = "counters: ";
+
+/// A running daemon in a folder of its own.
+pub(crate) struct Watched {
+    child: Child,
+    folder: PathBuf,
+    socket: PathBuf,
+    /// Counters that it has told, as JSON.
+    told: Receiver<String>,
+}
+
+/// What the system says of the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) descriptors: usize,
+    pub(crate) mappings: usize,
+    pub(crate) resident_kib: u64,
+    /// Of it, shared memory.
+    pub(crate) shared_kib: u64,
+}
+
+impl Watched {
+    /// Starts the program and waits until processes may attach.
+    pub(crate) fn start(program: &Path) -> Result<Self> {
+        let folder = std::env::temp_dir().join(format!("utipc-soak-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let (config, socket) = (folder.join("utipcd.toml"), folder.join("sock"));
+        // An explicit address, so that the node is up at once.
+        std::fs::write(&config, "[node]\naddress = \"1.1.1\"\n").context("write the configuration")?;
+        let mut command = Command::new(program);
+        command
+            .arg("--config")
+            .arg(&config)
+            .arg("--socket")
+            .arg(&socket)
+            .env("UTIPC_LOG", "warn,utipc_tools=info");
+        let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("start {}", program.display()))?;
+        let log = child.stderr.take().context("the daemon has no log")?;
+        let (tell, told) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(log).lines().map_while(std::result::Result::ok) {
+                match line.split_once(COUNTERS) {
+                    Some((_, counters)) => drop(tell.send(counters.to_owned())),
+                    None => eprintln!("utipcd: {line}"),
+                }
+            }
+        });
+        let mut daemon = Self { child, folder, socket, told };
+        let begun = Instant::now();
+        while !daemon.socket.exists() {
+            daemon.check_alive()?;
+            ensure!(begun.elapsed() < LIMIT, "the daemon is not ready after {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(daemon)
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Fails if it has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait().context("look at the daemon")? {
+            None => Ok(()),
+            Some(status) => bail!("the daemon has ended ({status}); its log is above"),
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), signal).context("signal the daemon")
+    }
+
+    /// What it has counted, by name.
+    pub(crate) fn counters(&mut self) -> Result<BTreeMap<String, Value>> {
+        self.check_alive()?;
+        self.signal(Signal::SIGUSR1)?;
+        let text = self.told.recv_timeout(LIMIT).context("the daemon does not tell its counters")?;
+        serde_json::from_str(&text).context("read the daemon's counters")
+    }
+
+    pub(crate) fn held(&self) -> Result<Held> {
+        let proc = Path::new("/proc").join(self.child.id().to_string());
+        let read = |name: &str| std::fs::read_to_string(proc.join(name)).context("look at the daemon");
+        let status = read("status")?;
+        let kib = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        Ok(Held {
+            descriptors: std::fs::read_dir(proc.join("fd")).context("look at the daemon")?.count(),
+            mappings: read("maps")?.lines().count(),
+            resident_kib: kib("VmRSS:").unwrap_or(0),
+            shared_kib: kib("RssShmem:").unwrap_or(0),
+        })
+    }
+
+    /// Ends it in good order; whether it ended well.
+    pub(crate) fn end(mut self) -> Result<bool> {
+        self.check_alive()?;
+        self.signal(Signal::SIGTERM)?;
+        Ok(self.child.wait().context("wait for the daemon")?.success())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // Only if something has failed before it was ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,141 @@
+//! Messages that show what they are: flow, number and a content that follows from both.
+
+/// Bytes before the content.
+pub(crate) const HEAD: usize = 32;
+/// The longest message, bytes.
+pub(crate) const LONGEST: usize = 66_000;
+
+/// What every message of a run begins with.
+const MAGIC: u32 = 0x7574_736f;
+
+/// What a message asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Nothing,
+    /// The same message back.
+    Echo,
+    /// From its own process: end.
+    Stop,
+}
+
+/// The head of a sound message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Which sender, and which of its flows; never used twice.
+    pub(crate) flow: u64,
+    /// Place in the flow, from 0.
+    pub(crate) number: u64,
+    /// Bytes of the whole message.
+    pub(crate) len: usize,
+    pub(crate) ask: Ask,
+}
+
+/// A well mixed number. Source: the finaliser of SplitMix64.
+pub(crate) const fn mixed(of: u64) -> u64 {
+    let a = of.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let b = (a ^ (a >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let c = (b ^ (b >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    c ^ (c >> 31)
+}
+
+/// Random numbers from a seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        mixed(self.0)
+    }
+
+    /// 0 to `end` − 1.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// Most messages are short, a few as long as they can be.
+    pub(crate) fn length(&mut self) -> usize {
+        let most = match self.below(20) {
+            0 => LONGEST,
+            1..=3 => 9000,
+            _ => 700,
+        };
+        HEAD + self.below((most - HEAD) as u64 + 1) as usize
+    }
+}
+
+fn checksum(head: &Head) -> u64 {
+    mixed(head.flow ^ mixed(head.number ^ mixed(head.len as u64 ^ (head.ask as u64) << 32)))
+}
+
+/// Writes a message over `into`; `len` is [`HEAD`] at least.
+pub(crate) fn write(into: &mut Vec<u8>, flow: u64, number: u64, len: usize, ask: Ask) {
+    let head = Head { flow, number, len, ask };
+    let sum = checksum(&head);
+    into.clear();
+    into.extend(MAGIC.to_le_bytes());
+    into.extend((len as u32 | (ask as u32) << 24).to_le_bytes());
+    for word in [flow, number, sum] {
+        into.extend(word.to_le_bytes());
+    }
+    let mut word = sum;
+    while into.len() < len {
+        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        into.extend(word.to_le_bytes());
+    }
+    into.truncate(len);
+}
+
+/// The head of a message whose first bytes these are; how long it is, if that can be told.
+pub(crate) fn head(bytes: &[u8]) -> Result<Head, String> {
+    let word =
+        |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let first = word(0);
+    if bytes.len() < HEAD || first as u32 != MAGIC {
+        return Err(format!("{} bytes that are no message", bytes.len()));
+    }
+    let ask = match first >> 56 {
+        0 => Ask::Nothing,
+        1 => Ask::Echo,
+        _ => Ask::Stop,
+    };
+    let head = Head { flow: word(8), number: word(16), len: (first >> 32) as usize & 0x00ff_ffff, ask };
+    if checksum(&head) == word(24) { Ok(head) } else { Err(format!("wrong checksum in {head:?}")) }
+}
+
+/// The head of a whole message of which every byte is as it was written.
+pub(crate) fn check(bytes: &[u8]) -> Result<Head, String> {
+    let head = head(bytes)?;
+    if head.len != bytes.len() {
+        return Err(format!("{} bytes of {head:?}", bytes.len()));
+    }
+    let mut word = checksum(&head);
+    for (index, chunk) in bytes[HEAD..].chunks(8).enumerate() {
+        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        if chunk != &word.to_le_bytes()[..chunk.len()] {
+            return Err(format!("another content from byte {} on in {head:?}", HEAD + index * 8));
+        }
+    }
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_known_and_every_changed_bit_is_noticed() {
+        let mut bytes = Vec::new();
+        for (len, ask) in [(HEAD, Ask::Stop), (77, Ask::Echo), (200, Ask::Nothing)] {
+            write(&mut bytes, 7, 9, len, ask);
+            assert_eq!(check(&bytes), Ok(Head { flow: 7, number: 9, len, ask }));
+            for bit in 0..len * 8 {
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                assert!(check(&bytes).is_err(), "bit {bit}");
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        assert!(check(&bytes[..199]).is_err());
+        write(&mut bytes, 1, 2, LONGEST, Ask::Echo);
+        assert_eq!(check(&bytes).unwrap().len, LONGEST);
+    }
+}

@@ -1,0 +1,241 @@
+//! What was found, and whether it is as it should be.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use utipc::{Engine, Node};
+
+use crate::crew::Work;
+use crate::daemon::{Held, Watched};
+use crate::tally::Tally;
+
+/// How long the daemon may take to let go of everything: pairs without lanes stay ten seconds.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Mappings by which the daemon may differ: its allocator's.
+const MAPPINGS: usize = 16;
+
+/// How processes came and went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Deaths {
+    pub(crate) started: u64,
+    pub(crate) killed: u64,
+    pub(crate) exited: u64,
+    pub(crate) orderly: u64,
+}
+
+/// The daemon while no process is attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Rest {
+    attached: u64,
+    sockets: u64,
+    lanes: u64,
+    pairs: u64,
+    /// In the binding table, seen by a process that attaches for the purpose.
+    bindings: usize,
+    descriptors: usize,
+    mappings: usize,
+    resident_kib: u64,
+    shared_kib: u64,
+    /// Lanes that held nonsense, ever.
+    lanes_corrupt: u64,
+    /// Attachments that ended, by reason, ever.
+    ended: BTreeMap<String, u64>,
+    requests: u64,
+}
+
+impl Rest {
+    /// Looks at the daemon.
+    pub(crate) fn take(daemon: &mut Watched) -> Result<Self> {
+        let node = Node::builder().engine(Engine::Daemon).daemon_at(daemon.socket()).start();
+        let bindings = node.context("attach to the daemon")?.bindings().len();
+        let begun = Instant::now();
+        loop {
+            let rest = Self { bindings, ..Self::look(daemon)? };
+            // The process that has just counted the bindings, too.
+            if rest.attached == 0 || begun.elapsed() > SETTLED {
+                return Ok(rest);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn look(daemon: &mut Watched) -> Result<Self> {
+        let counters = daemon.counters()?;
+        let count = |name: &str| counters.get(name).and_then(serde_json::Value::as_u64).unwrap_or(u64::MAX);
+        let Held { descriptors, mappings, resident_kib, shared_kib } = daemon.held()?;
+        let ended = counters.get("ended").cloned().unwrap_or_default();
+        Ok(Self {
+            attached: count("attached"),
+            sockets: count("sockets"),
+            lanes: count("lanes"),
+            pairs: count("pairs"),
+            bindings: 0,
+            descriptors,
+            mappings,
+            resident_kib,
+            shared_kib,
+            lanes_corrupt: count("lanes_corrupt"),
+            ended: serde_json::from_value(ended).unwrap_or_default(),
+            requests: count("requests"),
+        })
+    }
+
+    /// Looks at the daemon when it has let go of everything, or should have.
+    pub(crate) fn after(daemon: &mut Watched, fresh: &Rest) -> Result<Self> {
+        let begun = Instant::now();
+        loop {
+            let rest = Self::take(daemon)?;
+            if rest.leaks(fresh).is_empty() || begun.elapsed() > SETTLED {
+                return Ok(rest);
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    /// What it holds beyond what a fresh daemon does, memory apart.
+    fn leaks(&self, fresh: &Rest) -> Vec<String> {
+        let rows = [
+            ("attached processes", self.attached, fresh.attached),
+            ("sockets", self.sockets, fresh.sockets),
+            ("lanes", self.lanes, fresh.lanes),
+            ("pairs", self.pairs, fresh.pairs),
+            ("bindings", self.bindings as u64, fresh.bindings as u64),
+            ("descriptors", self.descriptors as u64, fresh.descriptors as u64),
+        ];
+        let leaked = rows.into_iter().filter(|(_, now, then)| now > then);
+        leaked.map(|(what, now, then)| format!("{} {what} are left", now - then)).collect()
+    }
+
+    /// Memory gained since another rest.
+    fn gained(&self, since: &Rest, tolerance: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.resident_kib > since.resident_kib + tolerance {
+            let more = self.resident_kib - since.resident_kib;
+            found.push(format!("{more} KiB more are resident than at the baseline"));
+        }
+        if self.mappings > since.mappings + MAPPINGS {
+            found.push(format!("{} more mappings than at the baseline", self.mappings - since.mappings));
+        }
+        found
+    }
+}
+
+impl fmt::Display for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} attached, {} sockets, {} lanes, {} pairs, {} bindings, {} descriptors, {} mappings, {} KiB resident \
+             ({} shared)",
+            self.attached,
+            self.sockets,
+            self.lanes,
+            self.pairs,
+            self.bindings,
+            self.descriptors,
+            self.mappings,
+            self.resident_kib,
+            self.shared_kib
+        )
+    }
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Verdict {
+    test: &'static str,
+    pub(crate) ok: bool,
+    elapsed_s: f64,
+    processes: usize,
+    deaths: Deaths,
+    sums: Tally,
+    fresh: Rest,
+    /// The first is the baseline.
+    rests: Vec<Rest>,
+    tolerance_kib: u64,
+    leaks: Vec<String>,
+    daemon_ended_well: bool,
+}
+
+impl Verdict {
+    pub(crate) fn new(work: Work, fresh: Rest, rests: Vec<Rest>, tolerance: u64, ended_well: bool) -> Self {
+        let mut leaks = Vec::new();
+        for (number, rest) in rests.iter().enumerate() {
+            let of_rest = rest.leaks(&fresh).into_iter();
+            leaks.extend(of_rest.map(|leak| format!("rest {}: {leak}", number + 1)));
+        }
+        if let (Some(baseline), Some(last)) = (rests.first(), rests.last()) {
+            leaks.extend(last.gained(baseline, tolerance));
+        }
+        let corrupt = rests.last().map_or(0, |rest| rest.lanes_corrupt);
+        if corrupt > 0 {
+            leaks.push(format!("{corrupt} lanes held nonsense"));
+        }
+        // A run in which nothing happens shows nothing.
+        let idle = work.sums.received == 0 || work.deaths.killed == 0;
+        if idle {
+            leaks.push("nobody talked, or nobody died".to_owned());
+        }
+        Self {
+            test: "soak",
+            ok: leaks.is_empty() && work.sums.violations.is_empty() && ended_well,
+            elapsed_s: work.lasted.as_secs_f64(),
+            processes: work.processes,
+            deaths: work.deaths,
+            sums: work.sums,
+            fresh,
+            rests,
+            tolerance_kib: tolerance,
+            leaks,
+            daemon_ended_well: ended_well,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { deaths, sums, .. } = self;
+        writeln!(f, "{} processes for {:.0} s", self.processes, self.elapsed_s)?;
+        writeln!(
+            f,
+            "  lives        {} started: {} ended by kill -9, {} in the middle of work, {} in good order",
+            deaths.started, deaths.killed, deaths.exited, deaths.orderly
+        )?;
+        writeln!(
+            f,
+            "  messages     {} sent, {} received whole and in order ({} MiB); {} came back, {} requests without answer \
+             (server dead), {} answers after more than 3 s ({} of them there when looked for anew), {} gaps in flows of datagrams",
+            sums.sent,
+            sums.received,
+            sums.bytes >> 20,
+            sums.returned,
+            sums.unanswered,
+            sums.late,
+            sums.late_at_look,
+            sums.gaps
+        )?;
+        writeln!(
+            f,
+            "  connections  {} set up, {} broken by a death; {} refused; {} multicasts; {} topology events, {} \
+             subscriptions anew",
+            sums.connections, sums.broken, sums.refused, sums.multicasts, sums.events, sums.resubscribed
+        )?;
+        writeln!(f, "  fresh        {}", self.fresh)?;
+        for (number, rest) in self.rests.iter().enumerate() {
+            writeln!(f, "  rest {:<7} {rest}", number + 1)?;
+        }
+        for violation in &sums.violations {
+            writeln!(f, "  VIOLATION    {violation}")?;
+        }
+        for leak in &self.leaks {
+            writeln!(f, "  LEAK         {leak}")?;
+        }
+        if !self.daemon_ended_well {
+            writeln!(f, "  the daemon did not end well")?;
+        }
+        writeln!(f, "soak: {}", if self.ok { "ok" } else { "failed" })
+    }
+}

@@ -1,0 +1,532 @@
+//! What the threads of a process do.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use utipc::{
+    Change, Connection, Destination, Error, Listener, PortId, Received, Scope, ServiceAddress, ServiceRange,
+    Socket, SocketKind,
+};
+
+use crate::actor::Actor;
+use crate::flow::{Exact, Flows};
+use crate::message::{self, Ask, HEAD, Head, LONGEST, Random};
+
+/// Service types: of requests, multicasts, connections of messages and of bytes.
+const REQUESTS: u32 = 7001;
+const CASTS: u32 = 7002;
+const PACKETS: u32 = 7003;
+const BYTES: u32 = 7004;
+
+/// Far longer than anything takes that is not stuck, with 200 processes on two cores that others use too.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// After so long a client looks whether its server is still there.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Servers look up now and then although nothing comes; far longer than [`LIMIT`], or a lost wake-up would go unnoticed.
+const NAP: Duration = Duration::from_secs(600);
+
+/// A server that has not heard that it is to end is told again after this.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// Of so many processes one subscribes: each of them is told of each birth and death.
+const SUBSCRIBERS: u32 = 8;
+
+/// Milliseconds from one thing that a client does to the next, at most.
+const PAUSE_MS: u64 = 1500;
+
+/// An answer that is there so soon after a client has looked anew was there before.
+const AT_ONCE: Duration = Duration::from_millis(5);
+
+/// Connections that one server has at a time.
+const MOST_CONNECTIONS: usize = 8;
+
+/// Instances that one multicast reaches.
+const REACH: u32 = 12;
+
+/// A thread that serves until it is told to stop by a message.
+pub(crate) struct Server {
+    thread: JoinHandle<()>,
+    stop: Stop,
+}
+
+enum Stop {
+    /// The own socket of a connectionless server.
+    Message(PortId),
+    /// Kind and type of a listener.
+    Connection(SocketKind, u32),
+    /// It looks for itself.
+    Flag,
+}
+
+impl Server {
+    /// Ends it in good order.
+    pub(crate) fn end(self, actor: &Actor) -> Result<()> {
+        let mut stop = Vec::new();
+        message::write(&mut stop, actor.flow(), 0, HEAD, Ask::Stop);
+        let mut told = None::<Instant>;
+        while !self.thread.is_finished() {
+            // A full server may not have got it.
+            if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
+                told = Some(Instant::now());
+                match self.stop {
+                    Stop::Message(port) => drop(actor.node.rdm()?.send_to(&stop, port)),
+                    Stop::Connection(kind, service) => {
+                        let own = ServiceAddress::new(service, actor.life.place);
+                        drop(actor.node.connect(kind, own));
+                    }
+                    Stop::Flag => {}
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if self.thread.join().is_err() {
+            actor.book.violation("a server's thread panicked".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Starts the servers and the subscriber.
+pub(crate) fn serve(actor: &Actor) -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
+    for service in [REQUESTS, CASTS] {
+        let socket = actor.node.rdm().context("open a server's socket")?;
+        socket.bind(ServiceAddress::new(service, actor.life.place), Scope::Cluster).context("bind")?;
+        let (own, port) = (actor.clone(), socket.port());
+        let thread = std::thread::spawn(move || datagrams(&own, &socket));
+        servers.push(Server { thread, stop: Stop::Message(port) });
+    }
+    for (kind, service) in [(SocketKind::SeqPacket, PACKETS), (SocketKind::Stream, BYTES)] {
+        let listener = actor.node.listen(kind, ServiceAddress::new(service, actor.life.place));
+        let listener = listener.context("listen")?;
+        let own = actor.clone();
+        let thread = std::thread::spawn(move || accept(&own, &listener));
+        servers.push(Server { thread, stop: Stop::Connection(kind, service) });
+    }
+    if actor.life.place.is_multiple_of(SUBSCRIBERS) {
+        let own = actor.clone();
+        let thread = std::thread::spawn(move || follow(&own));
+        servers.push(Server { thread, stop: Stop::Flag });
+    }
+    Ok(servers)
+}
+
+fn received(actor: &Actor, head: &Head) {
+    actor.book.note(|tally| {
+        tally.received += 1;
+        tally.bytes += head.len as u64;
+    });
+}
+
+/// Answers requests, takes multicasts.
+fn datagrams(actor: &Actor, socket: &Socket) {
+    let mut flows = Flows::default();
+    let mut buffer = vec![0; LONGEST];
+    socket.set_receive_timeout(Some(NAP));
+    socket.set_send_timeout(Some(LIMIT));
+    loop {
+        let Received { len, source, returned, .. } = match socket.receive_into(&mut buffer) {
+            Ok(received) => received,
+            Err(error) if error.is_temporary() => continue,
+            Err(error) => return actor.book.violation(format!("a server cannot receive: {error}")),
+        };
+        if returned.is_some() {
+            continue;
+        }
+        let head = match message::check(&buffer[..len]) {
+            Ok(head) => head,
+            Err(why) => {
+                actor.book.violation(format!("a datagram from {source}: {why}"));
+                continue;
+            }
+        };
+        match flows.see(&head) {
+            Ok(gap) => actor.book.note(|tally| tally.gaps += gap),
+            Err(why) => actor.book.violation(format!("datagrams from {source} out of order: {why}")),
+        }
+        received(actor, &head);
+        match head.ask {
+            Ask::Nothing => {}
+            Ask::Stop => return,
+            Ask::Echo => match socket.send_to(&buffer[..len], source) {
+                Ok(_) => actor.book.note(|tally| tally.sent += 1),
+                Err(error) if error.is_temporary() => {
+                    actor.book.violation(format!("an answer to {source} waits for ever: {error}"));
+                }
+                // Whoever asked has gone.
+                Err(_) => actor.book.note(|tally| tally.refused += 1),
+            },
+        }
+    }
+}
+
+fn accept(actor: &Actor, listener: &Listener) {
+    listener.socket().set_receive_timeout(Some(NAP));
+    let busy = Arc::new(AtomicUsize::new(0));
+    let mut threads: Vec<JoinHandle<bool>> = Vec::new();
+    loop {
+        let connection = match listener.accept() {
+            Ok(connection) => connection,
+            Err(error) if error.is_temporary() => continue,
+            Err(error) => return actor.book.violation(format!("a server cannot accept: {error}")),
+        };
+        if actor.is_over() {
+            break;
+        }
+        threads.retain(|thread| !thread.is_finished());
+        // Closed at once: the client sees the end.
+        if busy.load(Ordering::SeqCst) >= MOST_CONNECTIONS {
+            continue;
+        }
+        busy.fetch_add(1, Ordering::SeqCst);
+        let (own, busy) = (actor.clone(), Arc::clone(&busy));
+        threads.push(std::thread::spawn(move || {
+            let whole = converse(&own, &connection);
+            busy.fetch_sub(1, Ordering::SeqCst);
+            whole
+        }));
+    }
+    for thread in threads {
+        if thread.join().is_err() {
+            actor.book.violation("a connection's thread panicked".to_owned());
+        }
+    }
+}
+
+/// A connection as messages, whatever its kind.
+struct Talk<'a> {
+    connection: &'a Connection,
+    stream: bool,
+    /// Of a stream: what has come and is no whole message yet.
+    rest: Vec<u8>,
+    buffer: Vec<u8>,
+    exact: Exact,
+}
+
+/// What came by a connection.
+enum Heard {
+    Message(Head, Vec<u8>),
+    End,
+    /// The peer is gone.
+    Broken,
+}
+
+impl<'a> Talk<'a> {
+    fn new(connection: &'a Connection) -> Self {
+        let stream = connection.socket().kind() == SocketKind::Stream;
+        connection.socket().set_receive_timeout(Some(LIMIT));
+        connection.socket().set_send_timeout(Some(LIMIT));
+        Self { connection, stream, rest: Vec::new(), buffer: vec![0; LONGEST], exact: Exact::default() }
+    }
+
+    /// The next message; `Err` for what must not be.
+    fn hear(&mut self) -> std::result::Result<Heard, String> {
+        loop {
+            let whole = if self.stream { self.whole()? } else { None };
+            let bytes = match whole {
+                Some(bytes) => bytes,
+                None => {
+                    let got = match self.connection.receive_into(&mut self.buffer) {
+                        Ok(got) => got,
+                        Err(Error::Receive(_)) => return Ok(Heard::Broken),
+                        Err(error) => return Err(format!("nothing from a living peer: {error}")),
+                    };
+                    if got.returned.is_some() {
+                        return Ok(Heard::Broken);
+                    }
+                    let new = &self.buffer[..got.len];
+                    match new {
+                        [] if self.rest.is_empty() => return Ok(Heard::End),
+                        [] => return Ok(Heard::Broken),
+                        _ if self.stream => {
+                            self.rest.extend(new);
+                            continue;
+                        }
+                        _ => new.to_vec(),
+                    }
+                }
+            };
+            let head = message::check(&bytes)?;
+            self.exact.see(&head)?;
+            return Ok(Heard::Message(head, bytes));
+        }
+    }
+
+    fn whole(&mut self) -> std::result::Result<Option<Vec<u8>>, String> {
+        if self.rest.len() < HEAD {
+            return Ok(None);
+        }
+        let len = message::head(&self.rest)?.len;
+        if self.rest.len() < len {
+            return Ok(None);
+        }
+        let rest = self.rest.split_off(len);
+        Ok(Some(std::mem::replace(&mut self.rest, rest)))
+    }
+
+    /// Whether the peer is still there.
+    fn say(&mut self, bytes: &[u8]) -> std::result::Result<bool, String> {
+        match self.connection.send(bytes) {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_temporary() => Err(format!("a living peer takes nothing: {error}")),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// The server's end of a connection; whether it came to its end in good order.
+fn converse(actor: &Actor, connection: &Connection) -> bool {
+    let mut talk = Talk::new(connection);
+    let mut work = || loop {
+        match talk.hear()? {
+            Heard::End => return Ok(true),
+            Heard::Broken => return Ok(false),
+            Heard::Message(head, bytes) => {
+                received(actor, &head);
+                match head.ask {
+                    Ask::Nothing => {}
+                    Ask::Stop => return Ok(true),
+                    Ask::Echo if talk.say(&bytes)? => actor.book.note(|tally| tally.sent += 1),
+                    Ask::Echo => return Ok(false),
+                }
+            }
+        }
+    };
+    let done: std::result::Result<bool, String> = work();
+    done.unwrap_or_else(|why| {
+        let (kind, peer) = (connection.socket().kind(), connection.peer());
+        actor.book.violation(format!("server of a {kind:?} connection to {peer:?}: {why}"));
+        false
+    })
+}
+
+/// Follows the servers of requests: each comes once and goes once.
+fn follow(actor: &Actor) {
+    'anew: loop {
+        let topology = actor.node.topology().and_then(|mut topology| {
+            topology.services(ServiceRange::new(REQUESTS, 0, u32::MAX))?;
+            Ok(topology)
+        });
+        let mut topology = match topology {
+            Ok(topology) => topology,
+            Err(error) => return actor.book.violation(format!("cannot subscribe: {error}")),
+        };
+        let mut up = BTreeSet::new();
+        while !actor.is_over() {
+            let event = match topology.next(Duration::from_millis(500)) {
+                Ok(None) => continue,
+                Ok(Some(event)) => event,
+                Err(Error::TopologyClosed { .. }) => {
+                    actor.book.note(|tally| tally.resubscribed += 1);
+                    continue 'anew;
+                }
+                Err(error) => return actor.book.violation(format!("a subscriber cannot receive: {error}")),
+            };
+            actor.book.note(|tally| tally.events += 1);
+            let fits = match event.change {
+                Change::ServiceUp => up.insert(event.port),
+                Change::ServiceDown => up.remove(&event.port),
+                _ => false,
+            };
+            if !fits {
+                actor.book.violation(format!("an event that cannot be: {event:?}"));
+            }
+        }
+        return;
+    }
+}
+
+/// Does one thing after the other with other processes.
+pub(crate) fn wander(actor: &Actor) {
+    let mut random = actor.random();
+    while !actor.is_over() {
+        let place = random.below(actor.life.places.into()) as u32;
+        let done = match random.below(8) {
+            0..=2 => request(actor, &mut random, place),
+            3 | 4 => connect(actor, &mut random, SocketKind::SeqPacket, PACKETS, place),
+            5 | 6 => connect(actor, &mut random, SocketKind::Stream, BYTES, place),
+            _ => multicast(actor, &mut random, place),
+        };
+        if let Err(why) = done {
+            actor.book.violation(why);
+        }
+        std::thread::sleep(Duration::from_millis(random.below(PAUSE_MS)));
+    }
+}
+
+type Done = std::result::Result<(), String>;
+
+/// Requests to one server, one after the other, waiting in the call or on the descriptor.
+fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
+    let service = ServiceAddress::new(REQUESTS, place);
+    let socket = actor.node.rdm().map_err(|e| e.to_string())?;
+    socket.set_returned(true).map_err(|e| e.to_string())?;
+    let polls = random.below(4) == 0;
+    socket.set_nonblocking(polls);
+    socket.set_receive_timeout(Some(PATIENCE));
+    socket.set_send_timeout(Some(LIMIT));
+    let Some(server) = actor.node.lookup(service) else {
+        actor.book.note(|tally| tally.refused += 1);
+        return Ok(());
+    };
+    let flow = actor.flow();
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; LONGEST]);
+    for number in 0..1 + random.below(20) {
+        message::write(&mut bytes, flow, number, random.length(), Ask::Echo);
+        // By name and by number: the service has one server, which may have died meanwhile.
+        let by_name = random.below(2) == 0;
+        let to = if by_name { Destination::from(service) } else { Destination::from(server) };
+        match socket.send_to(&bytes, to) {
+            Ok(_) => actor.book.note(|tally| tally.sent += 1),
+            Err(error) if error.is_temporary() && !polls => {
+                return Err(format!("a request to {server} waits for ever: {error}"));
+            }
+            Err(_) => {
+                actor.book.note(|tally| tally.refused += 1);
+                return Ok(());
+            }
+        }
+        let begun = Instant::now();
+        let mut looked;
+        let got = loop {
+            looked = Instant::now();
+            match socket.receive_into(&mut buffer) {
+                Err(error) if error.is_temporary() && begun.elapsed() < LIMIT => {
+                    // One that has read the request and died never answers.
+                    if begun.elapsed() >= PATIENCE && !actor.node.bindings().iter().any(|b| b.port == server)
+                    {
+                        break Err(error);
+                    }
+                    if polls {
+                        actor.book.note(|tally| tally.polled += 1);
+                        wait_readable(&socket, PATIENCE)?;
+                    }
+                }
+                other => break other,
+            }
+        };
+        if got.is_ok() && begun.elapsed() >= PATIENCE {
+            let at_once = looked.elapsed() < AT_ONCE;
+            actor.book.note(|tally| {
+                tally.late += 1;
+                tally.late_at_look += u64::from(at_once && !polls);
+            });
+        }
+        match got {
+            Ok(got) if got.returned.is_some() => {
+                actor.book.note(|tally| tally.returned += 1);
+                return Ok(());
+            }
+            Ok(got) if buffer.get(..got.len) == Some(&bytes[..]) => {
+                received(actor, &message::check(&bytes)?);
+            }
+            Ok(got) => {
+                let what = message::check(&buffer[..got.len]);
+                return Err(format!("an answer to number {number} of flow {flow} from {server}: {what:?}"));
+            }
+            Err(error) if error.is_temporary() => {
+                // Under the name there may be another server by now.
+                if !by_name && actor.node.bindings().iter().any(|b| b.port == server) {
+                    return Err(format!("{server} lives and does not answer number {number} of flow {flow}"));
+                }
+                actor.book.note(|tally| tally.unanswered += 1);
+                return Ok(());
+            }
+            Err(error) => return Err(format!("a client cannot receive: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn wait_readable(socket: &Socket, limit: Duration) -> Done {
+    let descriptor = socket.descriptor().map_err(|e| e.to_string())?;
+    let mut set = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
+    // A signal or the limit: the caller looks anyway.
+    let _ = poll(&mut set, Some(&limit));
+    Ok(())
+}
+
+/// A connection with bursts of messages, every few of them echoed.
+fn connect(actor: &Actor, random: &mut Random, kind: SocketKind, service: u32, place: u32) -> Done {
+    let service = ServiceAddress::new(service, place);
+    let socket = actor.node.socket(kind).map_err(|e| e.to_string())?;
+    let connection = match Connection::open(socket, service) {
+        Ok(connection) => connection,
+        Err(_) => {
+            actor.book.note(|tally| tally.refused += 1);
+            return Ok(());
+        }
+    };
+    actor.book.note(|tally| tally.connections += 1);
+    let wrong = |why: String| format!("client of a {kind:?} connection to {:?}: {why}", connection.peer());
+    let whole = exchange(actor, random, &connection).map_err(wrong)?;
+    if !whole {
+        actor.book.note(|tally| tally.broken += 1);
+    } else if random.below(2) == 0 {
+        let _ = connection.shutdown();
+    }
+    Ok(())
+}
+
+/// Whether the connection held.
+fn exchange(
+    actor: &Actor,
+    random: &mut Random,
+    connection: &Connection,
+) -> std::result::Result<bool, String> {
+    let mut talk = Talk::new(connection);
+    let flow = actor.flow();
+    let (mut number, mut bytes) = (0, Vec::new());
+    // Echoes have a flow of their own, without gaps: what is asked for counts by itself.
+    for _ in 0..1 + random.below(10) {
+        let plain = random.below(30);
+        for part in 0..=plain {
+            let ask = if part == plain { Ask::Echo } else { Ask::Nothing };
+            message::write(&mut bytes, flow, number, random.length(), ask);
+            number += 1;
+            if !talk.say(&bytes)? {
+                return Ok(false);
+            }
+            actor.book.note(|tally| tally.sent += 1);
+        }
+        talk.exact = Exact::at(flow, number - 1);
+        match talk.hear()? {
+            Heard::Message(head, echo) if echo == bytes => received(actor, &head),
+            Heard::Message(head, _) => return Err(format!("{head:?} is no echo of number {}", number - 1)),
+            Heard::End | Heard::Broken => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Messages to all servers of a range.
+fn multicast(actor: &Actor, random: &mut Random, place: u32) -> Done {
+    let socket = actor.node.rdm().map_err(|e| e.to_string())?;
+    socket.set_send_timeout(Some(LIMIT));
+    let to = ServiceRange::new(CASTS, place, place + REACH - 1);
+    let flow = actor.flow();
+    let mut bytes = Vec::new();
+    for number in 0..1 + random.below(8) {
+        message::write(&mut bytes, flow, number, random.length(), Ask::Nothing);
+        match socket.send_to(&bytes, to) {
+            Ok(_) => actor.book.note(|tally| {
+                tally.sent += 1;
+                tally.multicasts += 1;
+            }),
+            Err(error) if error.is_temporary() => {
+                return Err(format!("a multicast waits for ever: {error}"));
+            }
+            Err(_) => actor.book.note(|tally| tally.refused += 1),
+        }
+    }
+    Ok(())
+}

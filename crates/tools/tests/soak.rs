@@ -1,0 +1,21 @@
+//! A few seconds of the soak: what takes half an hour outside of the suites works at all.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn a_dozen_processes_leave_nothing_behind() {
+    let output = Command::new(env!("CARGO_BIN_EXE_utipc-soak"))
+        .args(["--minutes", "0.15", "--processes", "12", "--life", "1.5", "--rests", "2", "--json"])
+        .arg("--daemon")
+        .arg(env!("CARGO_BIN_EXE_utipcd"))
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let verdict: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {error}"));
+    assert!(output.status.success() && verdict["ok"] == true, "{verdict:#}\n{error}");
+    assert!(verdict["deaths"]["killed"].as_u64() > Some(0), "{verdict:#}");
+    assert!(verdict["sums"]["received"].as_u64() > Some(0), "{verdict:#}");
+    assert_eq!(verdict["rests"].as_array().map(Vec::len), Some(2));
+}
