@@ -129,6 +129,10 @@ impl Attachment {
         &self,
         mut question: impl FnMut(View<'_, Mapped>) -> Result<T, ViewError>,
     ) -> Result<Option<T>, Error> {
+        // The table of a daemon that was killed still says what it said last.
+        if self.is_over() {
+            return Err(self.died());
+        }
         for _ in 0..MOVES_MAX {
             let place = self.names.place();
             let Some(table) = place.get() else {

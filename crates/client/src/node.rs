@@ -171,8 +171,7 @@ impl Node {
         if !self.first.is_over() {
             return self.first.lookup(to, domain);
         }
-        let attachment = self.current();
-        if attachment.is_over() { Err(attachment.died()) } else { attachment.lookup(to, domain) }
+        self.current().lookup(to, domain)
     }
 
     /// Changes a property of the link with this name, whose range the caller has checked.

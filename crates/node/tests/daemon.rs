@@ -14,5 +14,7 @@ mod hosted;
 mod hostile;
 #[path = "daemon/lanes.rs"]
 mod lanes;
+#[path = "daemon/names.rs"]
+mod names;
 #[path = "daemon/steps.rs"]
 mod steps;

@@ -400,6 +400,10 @@ fn a_killed_daemon_is_an_error_of_every_lookup_and_send() {
     };
     assert!(matches!(error, utipc::Error::DaemonDied { .. }), "{error}");
     assert!(node.lookup(SERVICE).is_none());
+    for nobody in [ServiceAddress::new(9000, 2), ServiceAddress::new(9001, 1)] {
+        let error = client.send_to(b"x", nobody).unwrap_err();
+        assert!(matches!(error, utipc::Error::DaemonDied { .. }), "{error}");
+    }
     assert!(client.send_to(b"x", RANGE).is_err());
     let _next = start(&path, |_| {});
     let again = server(&node, SERVICE);

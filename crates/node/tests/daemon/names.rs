@@ -1,0 +1,147 @@
+//! The binding table in memory of the process, and messages to those who were found there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use utipc_attach::{Failure, Greeting, Reply, Request};
+use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
+use utipc_core::names::replica::{Access, Areas, View, ViewError};
+use utipc_core::socket::{Destination, SendError, SocketKind};
+use utipc_os::replica::Replica;
+use utipc_os::shm::ReadWord;
+
+use crate::client::{Client, Host};
+
+const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
+const TO: Destination = Destination::service(18888, 17);
+const NODE: NodeAddr = NodeAddr(0x1001);
+
+/// How a process reads the words.
+enum Mapped {}
+
+impl Access for Mapped {
+    type Cell = ReadWord;
+    type Turn = AtomicU64;
+
+    fn load(cell: &ReadWord) -> u64 {
+        cell.load()
+    }
+
+    fn turn(turn: &AtomicU64) -> u64 {
+        turn.load(Ordering::Relaxed)
+    }
+
+    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
+        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+fn find(replica: &Replica) -> Result<Option<u32>, ViewError> {
+    let [leaves, branches, records] = [0, 1, 2].map(|number| replica.area(number));
+    let view = View::<Mapped>::new(Areas { leaves, branches, records, turns: replica.open_area() });
+    Ok(view.lookup(ServiceAddr::new(18888, 17), NodeAddr::NONE)?.map(|found| found.port))
+}
+
+fn fetch(client: &mut Client) -> Replica {
+    let fds = client.call_for_fd(&Request::FetchTable);
+    let [table, turns] = fds.as_slice() else { panic!("{fds:?}") };
+    Replica::map(table, turns).unwrap()
+}
+
+fn at(port: u32) -> PortId {
+    PortId { port, node: NODE }
+}
+
+fn send_found(client: &mut Client, port: u32, to: Destination, found: PortId) -> Result<u32, Failure> {
+    match client.try_call(&Request::SendFound { port, to, found }, b"hello").unwrap().0 {
+        Reply::Sent { bytes, lanes } if lanes.is_empty() => Ok(bytes),
+        Reply::Failed(failure) => Err(failure),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_process_reads_is_the_table_at_the_time_of_each_reply() {
+    let mut host = Host::new();
+    let (mut server, mut client) = (host.client(), host.client());
+    let replica = fetch(&mut client);
+    assert_eq!(find(&replica), Ok(None));
+    let port = server.server(SocketKind::Rdm, SERVICE);
+    assert_eq!(find(&replica), Ok(Some(port)));
+    // Turns are taken by processes and by the daemon, from one row.
+    let other = client.server(SocketKind::Rdm, SERVICE);
+    let again = fetch(&mut server);
+    let ask = Request::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE };
+    let mut turns = Vec::new();
+    for _ in 0..4 {
+        turns.extend([find(&replica).unwrap(), find(&again).unwrap()]);
+        let Ok(Reply::Found(found)) = client.call(&ask) else { panic!("no answer") };
+        turns.push(found.map(|found| found.port));
+    }
+    assert!(turns.windows(2).all(|two| two[0] != two[1]), "{turns:?}");
+    assert!(turns.iter().all(|turn| [Some(port), Some(other)].contains(turn)));
+    assert_eq!(server.call(&Request::Close { port }), Ok(Reply::Done));
+    assert_eq!(find(&replica), Ok(Some(other)));
+    drop(host.daemon.take());
+    assert_eq!(find(&replica), Err(ViewError::Gone));
+}
+
+#[test]
+fn a_message_goes_to_the_socket_that_was_found_and_nowhere_else() {
+    let host = Host::new();
+    let (mut server, mut client) = (host.client(), host.client());
+    let [first, second] = [0; 2].map(|_| server.server(SocketKind::Rdm, SERVICE));
+    let from = client.open(SocketKind::Rdm);
+    for to in [TO, Destination::Range(SERVICE)] {
+        for _ in 0..3 {
+            assert_eq!(send_found(&mut client, from, to, at(second)), Ok(5));
+            let (received, data) = server.receive_soon(second);
+            assert_eq!((&data[..], received.destination), (&b"hello"[..], Some(SERVICE)));
+        }
+    }
+    assert!(server.receive(first).is_err());
+    // It has gone meanwhile: an anycast finds the other one.
+    assert_eq!(server.call(&Request::Close { port: second }), Ok(Reply::Done));
+    assert_eq!(send_found(&mut client, from, TO, at(second)), Ok(5));
+    assert_eq!(server.receive_soon(first).1, b"hello");
+}
+
+/// What only a broken or malicious process asks.
+#[test]
+fn nonsense_about_who_was_found_is_refused() {
+    let host = Host::new();
+    let (mut server, mut client) = (host.client(), host.client());
+    let port = server.server(SocketKind::Rdm, SERVICE);
+    let from = client.open(SocketKind::Rdm);
+    let refused = |error| Err(Failure::Send(error));
+    assert_eq!(send_found(&mut client, port, TO, at(port)), Err(Failure::NoSocket(port)));
+    let multicast = Destination::Range(SERVICE);
+    assert_eq!(send_found(&mut client, from, multicast, at(17)), refused(SendError::HostUnreachable));
+    let direct = Destination::Port(at(port));
+    assert_eq!(send_found(&mut client, from, direct, at(port)), refused(SendError::InvalidDestination));
+    let inverted = Destination::Range(ServiceRange::new(18888, 2, 1));
+    assert_eq!(send_found(&mut client, from, inverted, at(port)), refused(SendError::InvalidDestination));
+    let nowhere = PortId { port, node: NodeAddr(0x2002) };
+    assert_eq!(send_found(&mut client, from, TO, nowhere), refused(SendError::HostUnreachable));
+    let stream = client.open(SocketKind::Stream);
+    assert_eq!(send_found(&mut client, stream, TO, at(port)), refused(SendError::NotConnected));
+    // A listener takes no datagram: it comes back, or is dropped.
+    let listener = server.server(SocketKind::Stream, ServiceRange::new(18889, 1, 1));
+    assert_eq!(send_found(&mut client, from, TO, at(listener)), Ok(5));
+    assert!(server.receive(port).is_err());
+}
+
+#[test]
+fn a_process_of_version_1_is_refused_the_table() {
+    let host = Host::with(|config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
+    let mut client = host.client();
+    assert_eq!(client.welcome.version, 1);
+    assert_eq!(client.call(&Request::FetchTable), Err(Failure::State));
+    server_and_client(&mut client);
+}
+
+/// Everything else goes on.
+fn server_and_client(client: &mut Client) {
+    let port = client.server(SocketKind::Rdm, SERVICE);
+    assert_eq!(client.send(port, Some(TO), b"self"), Ok(4));
+    assert_eq!(client.receive_soon(port).1, b"self");
+}
