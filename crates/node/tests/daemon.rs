@@ -18,3 +18,5 @@ mod lanes;
 mod names;
 #[path = "daemon/steps.rs"]
 mod steps;
+#[path = "daemon/node_lanes.rs"]
+mod node_lanes;

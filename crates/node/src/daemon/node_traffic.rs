@@ -27,8 +27,10 @@ enum Carried {
     All,
     /// The turn's share is used up.
     Share,
-    /// The endpoint takes no more.
+    /// The endpoint takes no more now.
     Blocked,
+    /// Nor ever: the connection is over.
+    Refused,
     /// What is in it makes no sense.
     Nonsense,
 }
@@ -85,12 +87,16 @@ impl Hub {
         let armed = if carried == Carried::All { outbound.reader.arm() } else { Ok(false) };
         outbound.attention = match (carried, armed) {
             (Carried::All, Ok(false)) => Attention::Armed,
-            (Carried::Blocked, _) => Attention::Blocked,
+            (Carried::Blocked | Carried::Refused, _) => Attention::Blocked,
             (Carried::Nonsense, _) | (_, Err(_)) => return self.refuse_outbound(now, port),
             (Carried::All | Carried::Share, Ok(_)) => Attention::Listed,
         };
         if outbound.attention == Attention::Listed && !listed {
             self.node_lanes.listed.push_back(port);
+        }
+        if carried == Carried::Refused {
+            // Its process was told that the message is on its way: if the connection does not know its end yet, this is it.
+            self.engine.stack.abort(now, port);
         }
     }
 
@@ -111,9 +117,9 @@ impl Hub {
             lanes.message.resize(record.len() - SHORT_HEADER, 0);
             outbound.reader.copy_payload(&record, SHORT_HEADER, &mut lanes.message);
             match self.engine.stack.send(now, port, &lanes.message, None) {
+                Ok(_) => outbound.reader.consume(record, blocks(record.len())),
                 Err(SendError::WouldBlock) => break Carried::Blocked,
-                // Of a connection that is over nothing arrives any more.
-                Ok(_) | Err(_) => outbound.reader.consume(record, blocks(record.len())),
+                Err(_) => break Carried::Refused,
             }
             left = left.saturating_sub(record.len() + MESSAGE_COST);
             if left == 0 {

@@ -1,0 +1,250 @@
+//! Lanes between a process and its node, from the process's side; the other end of the connection is on another node.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply, Request};
+use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
+use utipc_core::socket::{Destination, RecvError, SendError, SocketKind, State};
+use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
+use utipc_node::Plan;
+use utipc_node::bearers::{UdpBearer, UdpConfig};
+use utipc_os::reactor::Waker;
+use utipc_os::shm::{Access, Arena, Incoming, Memory, Outgoing, Peek, Reader, Segment, Side, Writer};
+
+use crate::client::{Client, Host};
+
+const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
+const TO: Option<Destination> = Some(Destination::service(18888, 17));
+
+/// Two daemons that know each other.
+fn hosts() -> [Host; 2] {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let first = 2 * NEXT.fetch_add(1, Ordering::Relaxed) + 1;
+    let addresses =
+        [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 128 | high & 63, low, last)));
+    [0, 1].map(|own| {
+        let other = SocketAddr::new(addresses[1 - own], 6118);
+        let bearer = UdpBearer::open(&UdpConfig::replicast("UDP", addresses[own], vec![other])).unwrap();
+        Host::with(|config| {
+            config.node.stack.address = Some(NodeAddr(0x1001 + own as u32));
+            config.node.bearers.push(Plan::new(Box::new(bearer)));
+        })
+    })
+}
+
+/// The lanes of one connection, as its process has them.
+struct Lanes {
+    fd: OwnedFd,
+    knock: Waker,
+    _arena: (Arena, Outgoing, Incoming),
+    out: (LaneId, Writer),
+    inc: (LaneId, Reader),
+    peer: u32,
+}
+
+impl Lanes {
+    /// The lanes that the daemon has told of, after two messages.
+    fn new(client: &mut Client) -> Lanes {
+        client.call(&Request::Notices).unwrap();
+        let mut lanes = [None; 2];
+        let mut peer = 0;
+        for notice in client.notices.drain(..) {
+            if let Notice::NodeLane { peer: other, lane, end, .. } = notice {
+                peer = other.port;
+                lanes[usize::from(end == LaneEnd::Reader)] = Some(lane);
+            }
+        }
+        let [out, inc] = lanes.map(Option::unwrap);
+        let mut fds = client.call_for_fd(&Request::FetchPair { pair: out.pair });
+        let knock = Waker::from_fd(fds.pop().unwrap());
+        let fd = fds.pop().unwrap();
+        let arena = Arena::open(&fd).unwrap();
+        let (outgoing, incoming) = (arena.outgoing(Side::One), arena.incoming(Side::One));
+        let writer = outgoing.writer(out.slot.into()).unwrap();
+        let reader = incoming.reader(inc.slot.into()).unwrap();
+        Lanes { fd, knock, _arena: (arena, outgoing, incoming), out: (out, writer), inc: (inc, reader), peer }
+    }
+
+    /// Writes without telling anybody.
+    fn push(&mut self, data: &[u8]) {
+        let message: Message = Packet::build(User::from(0), MessageType::Conn.into(), 24, data);
+        self.out.1.push(message.bytes(), &[], 1).unwrap();
+    }
+
+    fn send(&mut self, data: &[u8]) {
+        self.push(data);
+        let _ = self.out.1.flush().unwrap();
+        self.knock.wake();
+    }
+
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        let reader = &mut self.inc.1;
+        let Peek::Record(record) = reader.peek().unwrap() else { return None };
+        let mut bytes = vec![0; record.len()];
+        reader.copy_payload(&record, 0, &mut bytes);
+        reader.consume(record, 1);
+        let message = Message::from_vec(bytes).unwrap();
+        assert_eq!((message.origin_port(), message.origin_node()), (self.peer, NodeAddr(0x1002)));
+        Some(message.data().to_vec())
+    }
+}
+
+/// A process of the first daemon connected to one of the second, which has no lanes.
+struct Connected {
+    one: Client,
+    two: Client,
+    from: u32,
+    to: u32,
+    lanes: Lanes,
+}
+
+fn connect(hosts: &[Host; 2]) -> Connected {
+    let (mut one, mut two) = (hosts[0].direct_client(), hosts[1].client());
+    let listener = two.server(SocketKind::SeqPacket, SERVICE);
+    let lookup = Request::Lookup {
+        to: ServiceAddr { service: SERVICE.service, instance: SERVICE.lower },
+        domain: NodeAddr::NONE,
+    };
+    while one.call(&lookup) == Ok(Reply::Found(None)) {
+        std::thread::yield_now();
+    }
+    let from = one.open(SocketKind::SeqPacket);
+    one.send(from, TO, b"hello").unwrap();
+    let to = two.wait(|two| match two.call(&Request::Accept { port: listener }) {
+        Ok(Reply::Accepted { port, .. }) => Some(port),
+        _ => None,
+    });
+    assert_eq!(two.receive(to).unwrap().1, b"hello");
+    two.send(to, None, b"welcome").unwrap();
+    assert_eq!(one.receive_soon(from).1, b"welcome");
+    two.call(&Request::Close { port: listener }).unwrap();
+    let lanes = Lanes::new(&mut one);
+    Connected { one, two, from, to, lanes }
+}
+
+fn state(client: &mut Client, port: u32) -> State {
+    match client.call(&Request::Look { port }).unwrap() {
+        Reply::Socket(view) => view.state,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_connection_to_another_node_gets_lanes_and_commands_keep_off() {
+    let hosts = hosts();
+    let mut c = connect(&hosts);
+    for number in 0..200_u8 {
+        c.lanes.send(&[number; 100]);
+        assert_eq!(c.two.receive_soon(c.to).1, [number; 100]);
+        c.two.send(c.to, None, &[number; 70]).unwrap();
+        loop {
+            if let Some(data) = c.lanes.receive() {
+                break assert_eq!(data, [number; 70]);
+            }
+            std::thread::yield_now();
+        }
+    }
+    // What goes by commands would overtake them.
+    assert_eq!(c.one.send(c.from, None, b"x"), Err(Failure::Send(SendError::WouldBlock)));
+    assert_eq!(c.one.receive(c.from), Err(Failure::Receive(RecvError::WouldBlock)));
+    let counters = hosts[0].daemon().counters();
+    assert_eq!((counters.lanes, counters.pairs, counters.lanes_corrupt), (2, 1, 0));
+    c.one.call(&Request::Close { port: c.from }).unwrap();
+    c.one.call(&Request::LaneDone { lane: c.lanes.out.0, end: LaneEnd::Writer }).unwrap();
+    assert_eq!(hosts[0].daemon().counters().lanes, 0);
+}
+
+#[test]
+fn what_the_dead_have_written_is_sent_and_what_they_have_not_read_goes_back() {
+    let hosts = hosts();
+    let c = connect(&hosts);
+    let (Connected { one, mut two, to, mut lanes, .. }, idle) = (c, connect(&hosts));
+    two.send(to, None, b"never read").unwrap();
+    while matches!(lanes.inc.1.peek(), Ok(Peek::Empty)) {
+        std::thread::yield_now();
+    }
+    for number in 0..5 {
+        lanes.push(&[number; 3]);
+    }
+    drop((one, lanes));
+    for number in 0..5 {
+        assert_eq!(two.receive_soon(to).1, [number; 3]);
+    }
+    let (end, _) = two.receive_soon(to);
+    let end = end.returned.unwrap();
+    assert_eq!((end.code, &end.data[..]), (ErrorCode::NoPort, &b"never read"[..]));
+    let counters = hosts[0].daemon().counters();
+    assert_eq!((counters.lanes, counters.pairs, counters.lanes_corrupt), (2, 1, 0));
+    drop(idle);
+}
+
+#[test]
+fn a_process_that_scribbles_over_everything_harms_itself_alone() {
+    let hosts = hosts();
+    let mut good = connect(&hosts);
+    for round in 0..4_u64 {
+        let mut bad = connect(&hosts);
+        // Both directions have rings.
+        bad.lanes.send(b"one");
+        assert_eq!(bad.two.receive_soon(bad.to).1, b"one");
+        bad.two.send(bad.to, None, b"two").unwrap();
+        while matches!(bad.lanes.inc.1.peek(), Ok(Peek::Empty)) {
+            std::thread::yield_now();
+        }
+        let segment = Segment::open(&bad.lanes.fd, Access::ReadWrite, 1 << 33).unwrap();
+        let mut noise = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let page: Vec<u8> = (0..4096)
+            .map(|_| {
+                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round + 1);
+                if round == 0 { 0xff } else { (noise >> 56) as u8 }
+            })
+            .collect();
+        // Bells, bitmaps and slots, and the start of the rings.
+        for at in (0..segment.size()).step_by(page.len()) {
+            let (head, rings) = (at < 64 << 10, at % (1 << 20) == 0);
+            if head || rings || round == 3 && at < 16 << 20 {
+                segment.write(at, &page);
+            }
+        }
+        bad.lanes.knock.wake();
+        let _ = bad.two.send(bad.to, None, b"more");
+        good.lanes.send(b"still here");
+        assert_eq!(good.two.receive_soon(good.to).1, b"still here");
+        good.two.send(good.to, None, b"so am I").unwrap();
+        while good.lanes.receive().is_none() {
+            std::thread::yield_now();
+        }
+        drop(bad);
+    }
+    let counters = hosts[0].daemon().counters();
+    assert!(counters.attached >= 1 && counters.lanes_corrupt > 0, "{counters:?}");
+    assert_eq!(state(&mut good.one, good.from), State::Established);
+}
+
+#[test]
+fn nonsense_ends_the_connection_at_both_ends_and_is_counted() {
+    let hosts = hosts();
+    // A record without data, one that is too long, a mark that only others use.
+    for case in 0..3 {
+        let mut c = connect(&hosts);
+        let writer = &mut c.lanes.out.1;
+        let ring = match case {
+            0 => writer.send(&[0; 24], &[], 1),
+            1 => {
+                c.one.call(&Request::Grow { lane: c.lanes.out.0, log2: 18, importance: 0 }).unwrap();
+                writer.grow(2).unwrap();
+                writer.send(&[0; 24], &[&[0; 66_001]], 1)
+            }
+            _ => writer.mark(utipc_os::shm::Kind::Switch, &[]),
+        };
+        let _ = ring.unwrap();
+        c.lanes.knock.wake();
+        let (end, _) = c.two.receive_soon(c.to);
+        assert!(end.returned.is_some(), "{case}");
+        assert_eq!(state(&mut c.one, c.from), State::Disconnecting);
+        assert_eq!(hosts[0].daemon().counters().lanes_corrupt, case + 1);
+    }
+}
