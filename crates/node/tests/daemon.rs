@@ -16,7 +16,7 @@ mod hostile;
 mod lanes;
 #[path = "daemon/names.rs"]
 mod names;
-#[path = "daemon/steps.rs"]
-mod steps;
 #[path = "daemon/node_lanes.rs"]
 mod node_lanes;
+#[path = "daemon/steps.rs"]
+mod steps;
