@@ -10,10 +10,9 @@ use std::thread;
 
 use common::{Engine, Home, LIMIT, TestNode, alone, pair};
 use utipc::{ErrorCode, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
-use utipc_attach::Greeting;
 use utipc_core::config::StackConfig;
 use utipc_node::NodeConfig;
-use utipc_node::daemon::{Daemon, DaemonConfig};
+use utipc_node::daemon::{Daemon, DaemonConfig, Greeting};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(9000, 1);
 const RANGE: ServiceRange = ServiceRange::new(9000, 0, 99);

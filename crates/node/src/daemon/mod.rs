@@ -39,3 +39,4 @@ pub use config::{DaemonConfig, DaemonError, Limits};
 pub use counters::DaemonCounters;
 pub use handle::Daemon;
 pub use policy::{Policy, Who};
+pub use utipc_attach::Greeting;
