@@ -73,4 +73,10 @@ pub enum Notice {
         /// Which end this attachment has.
         end: LaneEnd,
     },
+    /// From version 2 on. No other process holds the socket any more: its data path may be asked for
+    /// ([`crate::Request::Lend`]).
+    Alone {
+        /// The socket.
+        port: u32,
+    },
 }

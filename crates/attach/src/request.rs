@@ -100,4 +100,10 @@ pub enum Request {
     /// From version 2 on. As `Send`, of an anycast or a copy of a multicast to the one socket that the process has found
     /// for it in the table; the payload follows.
     SendFound { port: u32, to: Destination, found: PortId },
+    /// From version 2 on. The process is about to fork: all its sockets become hosted, and are held by whoever holds the
+    /// descriptor that comes with the answer, [`crate::Reply::Number`], the number of this heritage.
+    Fork,
+    /// From version 2 on. A nonce (8 bytes, little-endian) was written into the descriptor of a heritage: take part in all
+    /// its sockets. [`crate::Reply::Number`]: how many they are.
+    Inherit { heritage: u32, nonce: u64 },
 }

@@ -3,13 +3,13 @@
 //! One round trip at a time; the daemon answers each at once. Replies bring notices of what changed meanwhile. A thread
 //! per attachment does nothing but wait for the end of the connection: the daemon's death wakes every call at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use utipc_attach::{
     Envelope, Greeting, Hello, LaneEnd, LaneId, MAX_PACKET, Notice, PairId, Refusal, Reply, Request, Welcome,
@@ -17,18 +17,35 @@ use utipc_attach::{
 };
 use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
-use utipc_os::{OsError, hangup};
+use utipc_os::{OsError, fork, hangup};
 
 use crate::bell::Bell;
 use crate::error::Error;
+use crate::fork::{Heritage, Known, heed, known};
 use crate::lanes::pair::Pair;
+use crate::lanes::receive::Receiver;
+use crate::lanes::send::Sender;
 use crate::names::Names;
 use crate::shared::Shared;
+
+/// The version from which on a daemon lets processes share sockets.
+const SHARES: u16 = 2;
+
+/// How often sockets that are opened meanwhile may delay a fork.
+const SHARE_TRIES: usize = 100;
 
 /// The connection, and whether the daemon is still there.
 #[derive(Debug)]
 pub(crate) struct Attachment {
     path: PathBuf,
+    /// Version of the protocol.
+    version: u16,
+    /// The process that it belongs to, see [`fork::generation`].
+    generation: u32,
+    /// What the child of the next, or last, fork claims; used while [`known`] is held only.
+    heritage: Mutex<Option<Heritage>>,
+    /// In a forked child: its own attachment to the same daemon. Set while [`known`] is held only.
+    heir: OnceLock<Arc<Attachment>>,
     channel: Channel,
     wire: Mutex<Wire>,
     sockets: Mutex<HashMap<u32, Weak<Shared>>>,
@@ -57,6 +74,8 @@ enum Chore {
     PairOver(PairId),
     /// Another process holds the socket too.
     Share(u32),
+    /// None does any more.
+    Alone(u32),
 }
 
 /// What the watching thread shares with the attachment.
@@ -91,6 +110,16 @@ pub(crate) struct Extra<'a> {
 impl Attachment {
     /// Attaches this process to the daemon at `path`; `None` if nobody is there.
     pub(crate) fn open(path: &Path) -> Result<Option<Arc<Self>>, Error> {
+        heed()?;
+        let opened = Self::open_unknown(path)?;
+        if let Some(attachment) = &opened {
+            known().add(attachment);
+        }
+        Ok(opened)
+    }
+
+    /// A fork does not know of it yet: nothing may wait for a daemon's answer and keep others from forking.
+    fn open_unknown(path: &Path) -> Result<Option<Arc<Self>>, Error> {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
         let channel = match Channel::connect(path) {
             Ok(channel) => channel,
@@ -103,11 +132,12 @@ impl Attachment {
         let mut wire = Wire { input: vec![0; MAX_PACKET], ..Wire::default() };
         wire.out.extend_from_slice(&Greeting::OWN.to_bytes());
         encode(&Hello { program: program(), takes_lanes: true }, &[], &mut wire.out);
+        let hung_up = || Error::HungUp(path.to_owned());
         if channel.send(&[IoSlice::new(&wire.out)], &[], true)? != Put::Sent {
-            return Ok(None);
+            return Err(hung_up());
         }
         let Got::Packet(len) = channel.receive(&mut wire.input, &mut wire.fds, MAX_FDS, true)? else {
-            return Ok(None);
+            return Err(hung_up());
         };
         let (greeting, rest) = Greeting::from_bytes(&wire.input[..len]).ok_or_else(nonsense)?;
         let refused = |why| Error::Refused { path: path.to_owned(), why };
@@ -121,6 +151,10 @@ impl Attachment {
         wire.fds.clear();
         let attachment = Arc::new(Self {
             path: path.to_owned(),
+            version: welcome.version,
+            generation: fork::generation(),
+            heritage: Mutex::default(),
+            heir: OnceLock::new(),
             channel,
             wire: Mutex::new(wire),
             sockets: Mutex::default(),
@@ -134,6 +168,98 @@ impl Attachment {
         });
         attachment.watch()?;
         Ok(Some(attachment))
+    }
+
+    /// Whether this process made it, not one that it was forked from.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.generation == fork::generation()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Before a fork: all sockets become hosted, and the daemon says what the child claims them by.
+    pub(crate) fn share(&self) -> Result<(), Error> {
+        if self.version < SHARES {
+            return Ok(());
+        }
+        let open =
+            || -> Vec<Arc<Shared>> { lock(&self.sockets).values().filter_map(Weak::upgrade).collect() };
+        let mut sockets = open();
+        for _ in 0..SHARE_TRIES {
+            if sockets.is_empty() {
+                return Ok(());
+            }
+            // Nobody sends or receives until the daemon has done it.
+            let mut halves: Vec<_> =
+                sockets.iter().map(|socket| (lock(&socket.receiver), lock(&socket.sender))).collect();
+            for (socket, (receiver, _)) in sockets.iter().zip(&mut halves) {
+                if let Some(partly) = receiver.begun() {
+                    self.command(&Request::MakeHosted { port: socket.port, partly: Some(partly) }, &[])?;
+                }
+            }
+            let mut wire = lock(&self.wire);
+            // What an accepted socket that nobody has yet was told of its lanes is void.
+            lock(&self.early).clear();
+            let now = open();
+            let known: HashSet<_> = sockets.iter().map(Arc::as_ptr).collect();
+            if !now.iter().all(|socket| known.contains(&Arc::as_ptr(socket))) {
+                // Others were opened meanwhile, and may have lanes.
+                drop((wire, halves));
+                sockets = now;
+                continue;
+            }
+            let (heritage, more) =
+                self.round_trip_by(&mut wire, &Request::Fork, &[], |reply, extra| match reply {
+                    Reply::Number(number) => {
+                        extra.fds.pop().map(|descriptor| Heritage { number, descriptor })
+                    }
+                    _ => None,
+                })?;
+            let heritage = heritage?;
+            for (socket, (receiver, sender)) in sockets.iter().zip(&mut halves) {
+                if !socket.hosted.swap(true, Relaxed) {
+                    socket.shared.store(true, Relaxed);
+                }
+                give_lanes_back(socket, receiver, sender);
+            }
+            drop((wire, halves));
+            *lock(&self.heritage) = Some(heritage);
+            // Who sleeps on a lane has to look at the node from now on.
+            self.ring();
+            return if more { self.command(&Request::Notices, &[]) } else { Ok(()) };
+        }
+        Err(Error::NotShared(self.path.clone()))
+    }
+
+    /// After a fork, in the parent.
+    pub(crate) fn forget_heritage(&self) {
+        lock(&self.heritage).take();
+    }
+
+    /// In a forked child: attaches it, once, and claims what it has inherited.
+    pub(crate) fn claim(self: &Arc<Self>, known: &mut Known<'_>) -> Result<Arc<Self>, Error> {
+        if self.is_own() {
+            return Ok(Arc::clone(self));
+        }
+        if let Some(heir) = self.heir.get() {
+            return heir.claim(known);
+        }
+        if self.is_over() {
+            return Err(self.died());
+        }
+        let heir = Self::open_unknown(&self.path)?.ok_or_else(|| self.died())?;
+        known.add(&heir);
+        if let Some(Heritage { number, descriptor }) = lock(&self.heritage).take() {
+            let nonce = utipc_os::random::seed()?;
+            let channel = Channel::from_fd(descriptor);
+            channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true)?;
+            let request = Request::Inherit { heritage: number, nonce };
+            heir.call(&request, &[], |reply, _| matches!(reply, Reply::Number(_)).then_some(()))?;
+        }
+        Ok(Arc::clone(self.heir.get_or_init(|| heir)))
     }
 
     /// Starts the thread that notices the daemon's death.
@@ -197,8 +323,17 @@ impl Attachment {
         payload: &[u8],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<(Result<T, Error>, bool), Error> {
-        let mut wire = lock(&self.wire);
-        let Wire { out, input, fds } = &mut *wire;
+        self.round_trip_by(&mut lock(&self.wire), request, payload, take)
+    }
+
+    fn round_trip_by<T>(
+        &self,
+        wire: &mut Wire,
+        request: &Request,
+        payload: &[u8],
+        take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
+    ) -> Result<(Result<T, Error>, bool), Error> {
+        let Wire { out, input, fds } = wire;
         out.clear();
         encode(request, &[], out);
         fds.clear();
@@ -262,17 +397,35 @@ impl Attachment {
         let mut receiver = lock(&socket.receiver);
         let mut sender = lock(&socket.sender);
         socket.hosted.store(true, Relaxed);
+        socket.shared.store(false, Relaxed);
         let request = Request::MakeHosted { port: socket.port, partly: receiver.begun() };
         let done = self.command(&request, &[]);
-        for lane in receiver.ids() {
-            drop(receiver.remove(lane));
-        }
-        receiver.node_is_ready();
-        for lane in sender.take_all() {
-            // Its memory is free when the reader has read to the end.
-            lane.pair.keep(lane.id.slot, lane.writer);
-        }
+        give_lanes_back(socket, &mut receiver, &mut sender);
+        drop((receiver, sender));
+        self.ring();
         done
+    }
+
+    /// Takes the data path of a socket back that was hosted only because another process held it too.
+    fn unshare(&self, socket: &Shared) -> Result<(), Error> {
+        let _receiver = lock(&socket.receiver);
+        let mut sender = lock(&socket.sender);
+        let was_shared = socket.shared.swap(false, Relaxed);
+        // One that was opened while the process forked is not marked.
+        if !was_shared && socket.hosted.load(Relaxed) {
+            return Ok(());
+        }
+        socket.hosted.store(false, Relaxed);
+        sender.forget_refusals();
+        match self.command(&Request::Lend { port: socket.port }, &[]) {
+            Err(Error::Failed(_)) => {
+                // Somebody holds it again: another fork.
+                socket.hosted.store(true, Relaxed);
+                socket.shared.store(true, Relaxed);
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// The lane that a closed socket has written is over.
@@ -299,6 +452,12 @@ impl Attachment {
                     let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
                     if let Some(socket) = socket {
                         self.host(&socket)?;
+                    }
+                }
+                Chore::Alone(port) => {
+                    let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
+                    if let Some(socket) = socket {
+                        self.unshare(&socket)?;
                     }
                 }
                 Chore::PairOver(pair) => lock(&self.pairs).retain(|(id, _), _| *id != pair),
@@ -329,6 +488,7 @@ impl Attachment {
                 Notice::Address(node) => self.know_address(node),
                 Notice::PairOver(pair) => chores.push(Chore::PairOver(pair)),
                 Notice::Share { port } => chores.push(Chore::Share(port)),
+                Notice::Alone { port } => chores.push(Chore::Alone(port)),
                 Notice::Readiness { port } => {
                     self.deliver(port, *notice);
                 }
@@ -415,8 +575,24 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // Ends the watching thread; the daemon sees that this process has left.
-        self.channel.shut();
+        // Ends the watching thread; the daemon sees that this process has left. What a child inherits is not its own to end.
+        if self.is_own() {
+            self.channel.shut();
+        }
+    }
+}
+
+/// A socket is hosted now: its lanes are the daemon's.
+fn give_lanes_back(socket: &Shared, receiver: &mut Receiver, sender: &mut Sender) {
+    for lane in receiver.ids() {
+        drop(receiver.remove(lane));
+    }
+    // Lanes that it was to read and has not seen yet are over too.
+    socket.to_receiver.forget_lanes();
+    receiver.node_is_ready();
+    for lane in sender.take_all() {
+        // Its memory is free when the reader has read to the end.
+        lane.pair.keep(lane.id.slot, lane.writer);
     }
 }
 

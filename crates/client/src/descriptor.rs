@@ -19,6 +19,11 @@ impl Descriptor {
         Self { near }
     }
 
+    /// The same for a forked child; `None` if the process has no descriptor left.
+    pub(crate) fn copy(&self) -> Option<Self> {
+        self.near.try_clone().ok().map(Self::new)
+    }
+
     /// Makes it unreadable; whether it was readable.
     pub(crate) fn drain(&self) -> bool {
         packets::drain(&self.near)

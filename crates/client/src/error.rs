@@ -21,6 +21,20 @@ pub enum Error {
         /// Why.
         why: Refusal,
     },
+    /// The daemon ends the connection before it has said a word.
+    #[error(
+        "the daemon at {} hangs up on this process without a word (too many processes attach at once, or it is out of \
+         descriptors or about to end: try again, or look into its log)",
+        .0.display()
+    )]
+    HungUp(PathBuf),
+    /// A forked child has inherited a socket that the daemon could not share.
+    #[error(
+        "the daemon at {} could not share this socket between the parent and its forked child (it is of an older release, \
+         or its limit of descriptors is reached: open sockets after the fork)",
+        .0.display()
+    )]
+    NotShared(PathBuf),
     /// The daemon has ended, and with it every socket that this process had of it.
     #[error("the daemon at {} has ended (close this socket; a new one attaches to the next daemon there)", .0.display())]
     Died(PathBuf),

@@ -12,11 +12,13 @@
 //! | Who is bound to what? | `names.rs` |
 //! | What does a call that waits do? | `waiting.rs` |
 //! | Where do notices go? | `shared.rs` |
+//! | What does a forked child have? | `fork.rs` |
 
 mod attachment;
 mod bell;
 mod descriptor;
 mod error;
+mod fork;
 mod lanes;
 mod names;
 mod node;

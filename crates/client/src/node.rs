@@ -1,15 +1,17 @@
 //! The daemon's node, as this process sees it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use utipc_attach::{BindingPage, NodeEntry, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
+use utipc_os::fork;
 use utipc_os::shm::Mode;
 
 use crate::attachment::{Attachment, lock};
+use crate::fork::known;
 use crate::wait::Left;
 use crate::{Error, Place, Socket, Wait};
 
@@ -29,6 +31,10 @@ pub struct Node {
     attachment: Arc<Mutex<Arc<Attachment>>>,
     /// How the calls of its sockets wait.
     mode: Mode,
+    /// The process that made it, see [`fork::generation`].
+    generation: u32,
+    /// In a forked child: the same for the child. Set while nobody forks only.
+    heir: Arc<OnceLock<Box<Node>>>,
 }
 
 impl Node {
@@ -37,18 +43,56 @@ impl Node {
     /// # Errors
     /// [`Error::Absent`] if there is none, [`Error::Refused`].
     pub fn attach(place: Place, mode: Mode) -> Result<Self, Error> {
-        let first = find(&place)?;
-        let attachment = Arc::new(Mutex::new(Arc::clone(&first)));
-        Ok(Self { place: Arc::new(place), first, attachment, mode })
+        let attachment = find(&place)?;
+        Ok(Self::with(Arc::new(place), attachment, mode))
+    }
+
+    fn with(place: Arc<Place>, attachment: Arc<Attachment>, mode: Mode) -> Self {
+        let first = Arc::clone(&attachment);
+        let attachment = Arc::new(Mutex::new(attachment));
+        Self { place, first, attachment, mode, generation: fork::generation(), heir: Arc::default() }
+    }
+
+    /// The node as this process sees it: itself, unless the process is a child that has inherited it by a fork. No lock of
+    /// the parent is taken then: a thread that is not in the child may have it.
+    fn live(&self) -> Result<&Self, Error> {
+        if self.generation == fork::generation() {
+            return Ok(self);
+        }
+        if let Some(heir) = self.heir.get() {
+            return heir.live();
+        }
+        let mut known = known();
+        let inherited = known.inherited();
+        let same =
+            inherited.iter().rev().find(|old| self.place.paths().iter().any(|path| path == old.path()));
+        let attachment = match same.map(|old| old.claim(&mut known)) {
+            Some(Ok(attachment)) => attachment,
+            // The parent's daemon has died: there may be a next one.
+            Some(Err(_)) | None => {
+                drop(known);
+                let attachment = find(&self.place)?;
+                known = crate::fork::known();
+                attachment
+            }
+        };
+        let heir = || Box::new(Self::with(Arc::clone(&self.place), attachment, self.mode));
+        let heir = self.heir.get_or_init(heir);
+        drop(known);
+        Ok(heir)
     }
 
     /// The attachment that is there, dead or alive.
-    fn current(&self) -> Arc<Attachment> {
-        Arc::clone(&lock(&self.attachment))
+    fn current(&self) -> Result<Arc<Attachment>, Error> {
+        Ok(Arc::clone(&lock(&self.live()?.attachment)))
     }
 
     /// A living attachment: the next daemon's, if this one has died.
     fn living(&self) -> Result<Arc<Attachment>, Error> {
+        self.live()?.own_living()
+    }
+
+    fn own_living(&self) -> Result<Arc<Attachment>, Error> {
         let mut attachment = lock(&self.attachment);
         let mut pauses = BACK_OFF.iter();
         while attachment.is_over() {
@@ -90,7 +134,7 @@ impl Node {
     /// Address of the node, as it was told last.
     #[must_use]
     pub fn address(&self) -> NodeAddr {
-        self.current().address()
+        self.current().map_or(NodeAddr::NONE, |attachment| attachment.address())
     }
 
     /// Waits until the node's address is settled; `None` if it is not within `wait`.
@@ -135,7 +179,7 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn counters(&self) -> Result<Vec<u8>, Error> {
-        self.current().call(&Request::Counters, &[], |reply, _| match reply {
+        self.current()?.call(&Request::Counters, &[], |reply, _| match reply {
             Reply::Counters(text) => Some(text),
             _ => None,
         })
@@ -146,7 +190,7 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn bindings(&self) -> Result<Vec<Binding>, Error> {
-        let attachment = self.current();
+        let attachment = self.current()?;
         let mut all = Vec::new();
         loop {
             let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);
@@ -168,10 +212,10 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
-        if !self.first.is_over() {
+        if self.first.is_own() && !self.first.is_over() {
             return self.first.lookup(to, domain);
         }
-        self.current().lookup(to, domain)
+        self.current()?.lookup(to, domain)
     }
 
     /// Changes a property of the link with this name, whose range the caller has checked.
@@ -179,7 +223,7 @@ impl Node {
     /// # Errors
     /// [`crate::Failure::NoLink`], [`crate::Failure::NotAllowed`].
     pub fn set_link(&self, name: &str, property: LinkProperty) -> Result<(), Error> {
-        self.current().command(&Request::SetLink { name: name.to_owned(), property }, &[])
+        self.current()?.command(&Request::SetLink { name: name.to_owned(), property }, &[])
     }
 
     /// The node itself.
@@ -187,12 +231,12 @@ impl Node {
     /// # Errors
     /// As [`Node::peers`].
     pub fn entry(&self) -> Result<NodeEntry, Error> {
-        entry(&self.current())
+        self.current().and_then(|attachment| entry(&attachment))
     }
 
     /// Everything of a list that comes in pages, as printed JSON.
     fn list<T: serde::de::DeserializeOwned>(&self, ask: impl Fn(u32) -> Request) -> Result<Vec<T>, Error> {
-        let attachment = self.current();
+        let attachment = self.current()?;
         let mut all = Vec::new();
         loop {
             let skip = u32::try_from(all.len()).unwrap_or(u32::MAX);

@@ -51,6 +51,11 @@ impl LetterBox {
         self.some.store(true, Release);
     }
 
+    /// Lanes that there were are no more.
+    pub(crate) fn forget_lanes(&self) {
+        lock(&self.letters).retain(|letter| !matches!(letter, Letter::Lane { .. }));
+    }
+
     /// There is something beside letters.
     fn announce(&self) {
         self.some.store(true, Release);
@@ -97,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) service: Mutex<Option<ServiceRange>>,
     /// It takes lanes no more: all of its messages go by the node.
     pub(crate) hosted: AtomicBool,
+    /// It is so only as long as another process holds it too.
+    pub(crate) shared: AtomicBool,
     /// It was made for a connection request: the node knows its importance and service.
     pub(crate) accepted: bool,
 }
@@ -118,10 +125,22 @@ impl Shared {
             returned: Mutex::default(),
             service: Mutex::default(),
             hosted: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             accepted,
         };
         shared.set_style(Style::new(kind));
         shared
+    }
+
+    /// The same socket in a child that was forked: nothing is taken over but what no lock of the parent guards.
+    pub(crate) fn inherited(&self) -> Self {
+        // A thread that waited in the parent may have it.
+        let mode = self.receive_spin.try_lock().map_or(Mode::Adaptive, |spin| spin.mode());
+        let heir = Self::new(self.port, self.kind, true, mode);
+        heir.set_style(self.style());
+        heir.hosted.store(true, Relaxed);
+        heir.shared.store(!self.hosted.load(Relaxed) || self.shared.load(Relaxed), Relaxed);
+        heir
     }
 
     /// Puts a notice into the boxes of those whom it concerns.

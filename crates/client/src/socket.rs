@@ -15,6 +15,7 @@ use utipc_os::shm::{Mode, Spin};
 
 use crate::attachment::{Attachment, lock};
 use crate::descriptor::Descriptor;
+use crate::fork::known;
 use crate::lanes::receive::Own;
 use crate::shared::{Half, Letter, Shared};
 use crate::wait::Left;
@@ -28,6 +29,8 @@ pub struct Socket {
     /// [`SocketOption::ReceiveLowWater`]: how much a blocking receive of a stream collects.
     pub(crate) low_water: AtomicU32,
     descriptor: OnceLock<Descriptor>,
+    /// In a forked child: the same socket as the child holds it. Set while nobody forks only.
+    heir: OnceLock<Box<Socket>>,
 }
 
 /// What a would-block is among the failures of a command.
@@ -58,7 +61,51 @@ impl Socket {
     ) -> Self {
         let shared = Arc::new(Shared::new(port, kind, accepted, mode));
         attachment.enter(&shared);
-        Self { attachment, shared, low_water: AtomicU32::new(1), descriptor: OnceLock::new() }
+        Self {
+            attachment,
+            shared,
+            low_water: AtomicU32::new(1),
+            descriptor: OnceLock::new(),
+            heir: OnceLock::new(),
+        }
+    }
+
+    /// The socket as this process holds it: itself, unless the process is a child that has inherited it by a fork. Every
+    /// call on a socket begins with this one.
+    ///
+    /// # Errors
+    /// [`Error::Died`], [`Error::NotShared`].
+    #[inline]
+    pub fn live(&self) -> Result<&Self, Error> {
+        if self.attachment.is_own() { Ok(self) } else { self.inherited() }
+    }
+
+    #[cold]
+    fn inherited(&self) -> Result<&Self, Error> {
+        if let Some(heir) = self.heir.get() {
+            return heir.live();
+        }
+        let mut known = known();
+        let attachment = self.attachment.claim(&mut known)?;
+        let heir = self.heir.get_or_init(|| {
+            let shared = Arc::new(self.shared.inherited());
+            attachment.enter(&shared);
+            let descriptor = OnceLock::new();
+            if let Some(copy) = self.descriptor.get().and_then(Descriptor::copy) {
+                shared.shared.store(false, Relaxed);
+                drop(descriptor.set(copy));
+            }
+            let low_water = AtomicU32::new(self.low_water.load(Relaxed));
+            Box::new(Self { attachment, shared, low_water, descriptor, heir: OnceLock::new() })
+        });
+        drop(known);
+        match heir.look() {
+            Err(Error::Failed(Failure::NoSocket(_))) => {
+                Err(Error::NotShared(self.attachment.path().to_owned()))
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(heir),
+        }
     }
 
     /// Port number.
@@ -333,6 +380,11 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        if !self.attachment.is_own() {
+            // What the child has of it, if anything, is claimed, and let go with `heir`; the parent's is left alone.
+            let _ = self.live();
+            return;
+        }
         let written = lock(&self.shared.sender).take_all();
         for lane in written {
             // Its memory is free when the reader has read to the end.

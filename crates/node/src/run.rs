@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use utipc_core::Time;
 use utipc_core::stack::Stack;
-use utipc_os::OsError;
 use utipc_os::pollable::Pollable;
 use utipc_os::reactor::{Reactor, Waker};
 use utipc_os::udp::Express;
+use utipc_os::{OsError, fork};
 
 use crate::bearers;
 use crate::engine::{Driver, Engine, NodeConfig, Sleeper, Slot, Waiting, Want, now};
@@ -96,6 +96,8 @@ impl std::fmt::Debug for Node {
 
 struct Running {
     shared: Arc<Shared>,
+    /// The process that started it, see [`fork::generation`].
+    generation: u32,
     supervisor: Option<JoinHandle<()>>,
 }
 
@@ -129,6 +131,7 @@ impl Node {
             wakers[0] = callers.reactor.waker();
         }
         engine.settle();
+        fork::count()?;
         let shared = Arc::new(Shared {
             engine: Mutex::new(engine),
             supervisor: Condvar::new(),
@@ -140,7 +143,20 @@ impl Node {
             .name(format!("utipc {label}").trim_end().to_owned())
             .spawn(move || supervised.supervise(own, others))
             .map_err(StartError::Thread)?;
-        Ok(Node { running: Arc::new(Running { shared, supervisor: Some(supervisor) }) })
+        Ok(Node {
+            running: Arc::new(Running {
+                shared,
+                generation: fork::generation(),
+                supervisor: Some(supervisor),
+            }),
+        })
+    }
+
+    /// Whether this process started it. A forked child has a copy that it must not use: descriptors are the parent's too,
+    /// and threads and locks of the parent are not in the child.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.running.generation == fork::generation()
     }
 
     /// Runs one command on the node, sends what it caused and returns its result.
@@ -614,6 +630,11 @@ fn wait_events(
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // The parent's node lives on; its thread is not in this process, and its locks may be taken for ever.
+            std::mem::forget(self.supervisor.take());
+            return;
+        }
         let mut engine = self.shared.lock();
         engine.stop = true;
         engine.leave();

@@ -10,6 +10,7 @@ mod error;
 pub mod ethernet;
 pub mod fdpass;
 pub mod file_lock;
+pub mod fork;
 pub mod futex;
 pub mod hangup;
 pub mod inotify;

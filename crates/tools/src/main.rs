@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -31,7 +32,33 @@ enum Command {
     Daemon(daemon::Options),
 }
 
+/// Whoever reads the output has read enough, as in `utipc bench … | head`.
+static UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// What the standard library panics with when the output is a broken pipe.
+const BROKEN_PIPE: &str = "failed printing to stdout: Broken pipe";
+
+/// The exit code of a program that ended because nobody reads its output, as shells count it.
+const SIGPIPE: u8 = 128 + 13;
+
 fn main() -> ExitCode {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref::<String>().is_some_and(|why| why.starts_with(BROKEN_PIPE)) {
+            UNREAD.store(true, Ordering::Relaxed);
+        } else {
+            usual(info);
+        }
+    }));
+    // Unwinding ends what was started meanwhile.
+    match std::panic::catch_unwind(run) {
+        Ok(code) => code,
+        Err(_) if UNREAD.load(Ordering::Relaxed) => ExitCode::from(SIGPIPE),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+fn run() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.command, Command::Daemon(_)) {
         // The daemon has a log of its own, whose level may change.

@@ -45,3 +45,17 @@ fn errors_are_one_line_and_usage_is_told_apart() {
     assert_eq!(usage.status.code(), Some(2));
     assert_eq!(utipc(&["no-such-command"]).status.code(), Some(2));
 }
+
+#[test]
+fn output_that_nobody_reads_ends_the_program_quietly() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_utipc"))
+        .arg("demo")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 13), "as after SIGPIPE");
+    assert_eq!(text(&output.stderr), "");
+}

@@ -109,6 +109,12 @@ pub enum Error {
     /// The daemon is not there, does not take this process in, or its policy or limits forbid the call.
     #[error(transparent)]
     Daemon(utipc_client::Error),
+    /// The node belongs to the process from which this one was forked.
+    #[error(
+        "the embedded node stays with the process that started it, not with its forked child (start a node after the fork, \
+         or attach to a daemon, UTIPC_ENGINE=daemon: its sockets pass to children)"
+    )]
+    Forked,
     /// The engine that was asked for cannot do what was asked of it.
     #[error("cannot use the {engine} engine: {why}")]
     Engine {
@@ -161,7 +167,7 @@ impl Error {
             Self::TimedOut { .. } => Errno::Again,
             Self::TopologyClosed { .. } | Self::DaemonDied { .. } => Errno::ConnectionReset,
             Self::Daemon(why) => return daemon_errno(why),
-            Self::Engine { .. } => Errno::NotSupported,
+            Self::Engine { .. } | Self::Forked => Errno::NotSupported,
             Self::Start(_) | Self::Open(_) => Errno::NoMemory,
             Self::NoSuchLink(_) | Self::OutOfRange { .. } => Errno::Invalid,
             Self::System(error) => {

@@ -99,6 +99,11 @@ impl Sender {
         ports.iter().all(|port| self.lanes.contains_key(port))
     }
 
+    /// Sockets that took no lane may be asked again.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.asked.clear();
+    }
+
     /// One step of sending a message without a connection to the local socket `to` by its lane; call again after having
     /// done what it says.
     pub(crate) fn step_to(&mut self, own: Own, style: Style, to: u32, address: Address, data: &[u8]) -> Step {

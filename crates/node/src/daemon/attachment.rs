@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{LaneId, Notice};
+use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::socket::Readiness;
 use utipc_os::fdpass::{Channel, Peer};
 
@@ -11,6 +11,12 @@ use super::bell::Bell;
 
 /// Number of an attachment; never used again.
 pub(super) type AttachmentId = u32;
+
+/// No attachment has this number.
+pub(super) const NOBODY: AttachmentId = 0;
+
+/// Number of what a fork leaves; never used again.
+pub(super) type HeritageId = u32;
 
 /// Most notices in one reply.
 const NOTICES_MAX: usize = 64;
@@ -58,10 +64,35 @@ pub(super) struct Attachment {
     pub(super) rings: bool,
 }
 
+/// Who holds a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Process(AttachmentId),
+    /// What a fork has left, until nobody has its descriptor any more.
+    Heritage(HeritageId),
+}
+
+/// One who holds a socket that has an owner already, or none but heritages.
+#[derive(Debug)]
+pub(super) struct Sharer {
+    pub(super) who: Holder,
+    /// A notice about it waits.
+    pub(super) noted: bool,
+}
+
+impl Sharer {
+    pub(super) fn new(who: Holder) -> Self {
+        Self { who, noted: false }
+    }
+}
+
 /// A socket of the node that a process holds.
 #[derive(Debug)]
 pub(super) struct Holding {
+    /// [`NOBODY`] if only heritages hold it.
     pub(super) owner: AttachmentId,
+    /// Who else holds it. Then it is hosted.
+    pub(super) sharers: Vec<Sharer>,
     /// What it could do when its process was last told, or did something with it.
     pub(super) seen: Readiness,
     /// A notice about it waits.
@@ -77,6 +108,8 @@ pub(super) struct Holding {
     pub(super) unopened: VecDeque<(u64, LaneId)>,
     /// Bytes of rings that those who write to it were granted.
     pub(super) granted: u64,
+    /// Lanes from one port to another that ended because it was shared: they come back when it is direct again.
+    pub(super) former: BTreeSet<(u32, u32)>,
 }
 
 impl Holding {
@@ -91,7 +124,23 @@ impl Holding {
             lanes: BTreeSet::new(),
             unopened: VecDeque::new(),
             granted: 0,
+            former: BTreeSet::new(),
+            sharers: Vec::new(),
         }
+    }
+
+    /// Whether this process holds it.
+    pub(super) fn is_held_by(&self, id: AttachmentId) -> bool {
+        self.owner == id || self.sharers.iter().any(|s| s.who == Holder::Process(id))
+    }
+
+    /// Takes the mark that a notice about it waits for this process.
+    pub(super) fn take_noted(&mut self, id: AttachmentId) -> bool {
+        if self.owner == id {
+            return std::mem::take(&mut self.noted);
+        }
+        let sharer = self.sharers.iter_mut().find(|s| s.who == Holder::Process(id));
+        sharer.is_some_and(|sharer| std::mem::take(&mut sharer.noted))
     }
 }
 
@@ -128,6 +177,16 @@ impl Attachment {
 
     pub(super) fn note(&mut self, notice: Notice) {
         self.others.push_back(notice);
+    }
+
+    /// What it has not been told of lanes that its sockets were to read is void.
+    pub(super) fn forget_lanes_to_read(&mut self) {
+        self.others.retain(|notice| {
+            !matches!(
+                notice,
+                Notice::Lane { end: LaneEnd::Reader, .. } | Notice::NodeLane { end: LaneEnd::Reader, .. }
+            )
+        });
     }
 
     /// Takes what fits into one reply, oldest first; true if more waits. `fresh` says whether a socket still has news.

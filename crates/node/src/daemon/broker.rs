@@ -41,6 +41,8 @@ pub(super) struct Lane {
     pub(super) reader_done: bool,
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
     pub(super) granted: u64,
+    /// It counts among [`Broker::draining`].
+    pub(super) drains: bool,
 }
 
 /// All lanes.
@@ -50,6 +52,10 @@ pub(super) struct Broker {
     pub(super) lanes: HashMap<LaneId, Lane>,
     /// The lanes in use, by the ports of writer and reader.
     pub(super) between: HashMap<(u32, u32), LaneId>,
+    /// From one port to another: lanes whose writer has stopped and whose reader has not read to the end.
+    pub(super) draining: HashMap<(u32, u32), usize>,
+    /// Of these, the ones that were read to the end in this turn.
+    pub(super) drained: Vec<(u32, u32)>,
     /// Lanes whose memory was found broken.
     pub(super) corrupt: u64,
 }
@@ -97,7 +103,35 @@ impl Hub {
             }
             _ => false,
         };
-        fits && direct(from) && direct(to) && !self.broker.between.contains_key(&(from, to))
+        let broker = &self.broker;
+        // What is in an older lane is read first.
+        let taken = broker.between.contains_key(&(from, to)) || broker.draining.contains_key(&(from, to));
+        fits && direct(from) && direct(to) && !taken
+    }
+
+    /// A lane that ended because one of the two sockets was shared, now that it is not: at once, or when all that was sent
+    /// before is read.
+    pub(super) fn restore_lane(&mut self, from: u32, to: u32) {
+        if self.may_have_lane(from, to) {
+            self.make_lane(from, to);
+        } else if self.broker.draining.contains_key(&(from, to))
+            && let Some(holding) = self.sockets.get_mut(&from)
+        {
+            holding.former.insert((from, to));
+        }
+    }
+
+    /// Lanes were read to their ends: who had to wait for that goes on.
+    pub(super) fn resume(&mut self) {
+        for (from, to) in std::mem::take(&mut self.broker.drained) {
+            if self.broker.draining.get(&(from, to)) != Some(&0) {
+                continue;
+            }
+            self.broker.draining.remove(&(from, to));
+            if self.sockets.get_mut(&from).is_some_and(|h| h.direct && h.former.remove(&(from, to))) {
+                self.restore_lane(from, to);
+            }
+        }
     }
 
     fn make_lane(&mut self, from: u32, to: u32) -> bool {
@@ -130,6 +164,7 @@ impl Hub {
             writer_done: false,
             reader_done: false,
             granted: 0,
+            drains: false,
         };
         self.broker.lanes.insert(id, lane);
         self.broker.between.insert((from, to), id);

@@ -10,7 +10,7 @@ use utipc_core::socket::{
     AcceptError, BindError, Destination, Endpoint, OptionError, RecvError, RecvOptions, SendError, SocketKind,
 };
 
-use super::attachment::{AttachmentId, Holding};
+use super::attachment::{AttachmentId, Holder, Holding};
 use super::counters::Cut;
 use super::hub::{Hub, Outgoing};
 use super::lane_end::Why;
@@ -127,18 +127,16 @@ impl Hub {
                 self.holding(port, |h| h.direct = false);
                 Ok(Reply::Done)
             }
-            Request::Lend { port } => {
-                self.held(id, port)?;
-                self.holding(port, |h| h.direct = true);
-                Ok(Reply::Done)
-            }
+            Request::Lend { port } => self.lend(id, port),
+            Request::Fork => self.fork(now, id, &mut answer.fds),
+            Request::Inherit { heritage, nonce } => self.inherit(id, heritage, nonce),
             question => self.question(now, id, question),
         }
     }
 
     /// Whether the attachment holds the socket.
     pub(super) fn held(&self, id: AttachmentId, port: u32) -> Result<(), Failure> {
-        let holds = self.sockets.get(&port).is_some_and(|h| h.owner == id);
+        let holds = self.sockets.get(&port).is_some_and(|h| h.is_held_by(id));
         if holds { Ok(()) } else { Err(Failure::NoSocket(port)) }
     }
 
@@ -221,6 +219,9 @@ impl Hub {
     }
 
     fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {
+        if self.release(port, Holder::Process(id)) {
+            return Reply::Done;
+        }
         self.end_lanes(now, port, Why::Closed);
         self.drop_far(port);
         if let Some(holding) = self.sockets.remove(&port)

@@ -18,6 +18,7 @@ use super::config::{DaemonConfig, DaemonError, Limits};
 use super::counters::{Cut, DaemonCounters};
 use super::descriptors::Fars;
 use super::handle::{Order, Orders};
+use super::heritage::Heritages;
 use super::node_lanes::NodeLanes;
 use super::policy::Policy;
 use crate::engine::{Engine, now};
@@ -30,6 +31,7 @@ pub(super) mod token {
     pub(in crate::daemon) const PROCESS: u64 = 3 << 56;
     pub(in crate::daemon) const DESCRIPTOR: u64 = 4 << 56;
     pub(in crate::daemon) const LANES: u64 = 5 << 56;
+    pub(in crate::daemon) const HERITAGE: u64 = 6 << 56;
     pub(in crate::daemon) const KIND: u64 = 0xff << 56;
 }
 
@@ -66,6 +68,7 @@ pub(super) struct Hub {
     pub(super) broker: Broker,
     pub(super) node_lanes: NodeLanes,
     pub(super) fars: Fars,
+    pub(super) heritages: Heritages,
     pub(super) replies: Vec<Outgoing>,
     /// Attachments with new notices.
     pub(super) rung: Vec<AttachmentId>,
@@ -116,6 +119,7 @@ impl Hub {
             broker: Broker::default(),
             node_lanes: NodeLanes::default(),
             fars: Fars::new(),
+            heritages: Heritages::default(),
             replies: Vec::new(),
             rung: Vec::new(),
             ended: Vec::new(),
@@ -170,6 +174,7 @@ impl Hub {
             token::PROCESS => self.ended.push((id, Cut::Died)),
             token::DESCRIPTOR => self.drop_far(id),
             token::LANES => self.serve_lanes(now, PairId(id)),
+            token::HERITAGE => self.end_heritage(now, id),
             _ => {}
         }
     }
@@ -180,6 +185,7 @@ impl Hub {
         self.carry_all(now);
         loop {
             self.bury(now);
+            self.resume();
             self.note_all(now);
             self.engine.flush();
             if self.engine.observe() {

@@ -56,8 +56,12 @@ impl Hub {
         let Some(lane) = self.broker.lanes.get_mut(&id).filter(|l| l.from == port) else { return };
         let (from, to) = (lane.from, lane.to);
         let was_over = std::mem::replace(&mut lane.ended, true);
-        lane.writer_done |= why == Why::Dead;
+        lane.writer_done |= why == Why::Dead && !self.attachments.contains_key(&lane.from_owner);
         let (told, reader_done, owner) = (lane.told, lane.reader_done, lane.to_owner);
+        if !was_over && !reader_done && !why.is_gone() && owner != DAEMON {
+            lane.drains = true;
+            *self.broker.draining.entry((from, to)).or_default() += 1;
+        }
         self.retire_lane(id, from, to);
         // The daemon need not tell itself.
         if was_over || owner == DAEMON {
@@ -82,6 +86,7 @@ impl Hub {
         lane.ended = true;
         let (from, to) = (lane.from, lane.to);
         self.retire_lane(id, from, to);
+        self.is_drained(id);
         let Some(pair) = self.broker.pairs.get(id.pair) else { return };
         let (writer, slot) = (side(id.writer), id.slot.into());
         let _ = pair.arena.mark_gone(writer, slot);
@@ -169,7 +174,23 @@ impl Hub {
         }
         if let Some(lane) = self.broker.lanes.get_mut(&id).filter(|l| !l.reader_done) {
             lane.reader_done = true;
+            self.is_drained(id);
             self.dismiss_writer(id, false);
+        }
+    }
+
+    /// The reader of a lane is done with it.
+    fn is_drained(&mut self, id: LaneId) {
+        let Some(lane) = self.broker.lanes.get_mut(&id) else { return };
+        if !std::mem::take(&mut lane.drains) {
+            return;
+        }
+        let ports = (lane.from, lane.to);
+        if let Some(left) = self.broker.draining.get_mut(&ports) {
+            *left -= 1;
+            if *left == 0 {
+                self.broker.drained.push(ports);
+            }
         }
     }
 

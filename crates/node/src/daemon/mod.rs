@@ -14,6 +14,7 @@
 //! | How does data get from process to process without the daemon? | `broker.rs`, `pairs.rs`, `lane_end.rs` |
 //! | How does it get from a process to other nodes and back? | `node_lanes.rs`, `node_traffic.rs` |
 //! | What does an application poll? | `descriptors.rs` |
+//! | What becomes of sockets that a forked child inherits? | `heritage.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
 mod attachment;
@@ -25,6 +26,7 @@ mod counters;
 mod descriptors;
 mod entrance;
 mod handle;
+mod heritage;
 mod hub;
 mod lane_end;
 mod node_lanes;

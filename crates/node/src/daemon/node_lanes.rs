@@ -181,6 +181,7 @@ impl Hub {
             writer_done: false,
             reader_done: false,
             granted: 0,
+            drains: false,
         };
         self.broker.lanes.insert(id, lane);
         if let Some(attachment) = self.attachments.get_mut(&from) {

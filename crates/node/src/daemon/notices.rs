@@ -8,6 +8,7 @@ use utipc_core::Time;
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_os::fdpass::Put;
 
+use super::attachment::Holder;
 use super::counters::Cut;
 use super::hub::{Hub, Outgoing};
 
@@ -52,14 +53,18 @@ impl Hub {
         if !tell {
             return;
         }
-        let known = std::mem::replace(&mut holding.noted, true);
-        if let Some(attachment) = self.attachments.get_mut(&holding.owner) {
-            if !known {
+        let sharers = holding.sharers.iter_mut().filter_map(|sharer| match sharer.who {
+            Holder::Process(id) => Some((id, &mut sharer.noted)),
+            Holder::Heritage(_) => None,
+        });
+        for (id, noted) in std::iter::once((holding.owner, &mut holding.noted)).chain(sharers) {
+            let Some(attachment) = self.attachments.get_mut(&id) else { continue };
+            if !std::mem::replace(noted, true) {
                 attachment.note_ready(port);
             }
             // Also if a notice waits already: it may ride on a reply that was decided before this.
             if !std::mem::replace(&mut attachment.rings, true) {
-                self.rung.push(holding.owner);
+                self.rung.push(id);
             }
         }
     }
@@ -81,9 +86,8 @@ impl Hub {
         let Some(attachment) = self.attachments.get_mut(&to) else { return };
         let mut notices = Vec::new();
         let sockets = &mut self.sockets;
-        let more = attachment.take_notices(&mut notices, |port| {
-            sockets.get_mut(&port).is_some_and(|h| std::mem::take(&mut h.noted))
-        });
+        let more = attachment
+            .take_notices(&mut notices, |port| sockets.get_mut(&port).is_some_and(|h| h.take_noted(to)));
         encode(&Envelope { notices, more, reply }, &[], head);
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         let parts = [IoSlice::new(head), IoSlice::new(&payload)];

@@ -3,7 +3,7 @@
 use utipc_attach::PairId;
 use utipc_core::Time;
 
-use super::attachment::{Attachment, AttachmentId};
+use super::attachment::{Attachment, AttachmentId, Holder};
 use super::counters::Cut;
 use super::hub::Hub;
 use super::lane_end::Why;
@@ -48,27 +48,34 @@ impl Hub {
                 self.users.remove(&user);
             }
         }
-        let ports: Vec<u32> = attachment.ports.into_iter().collect();
-        for port in &ports {
-            self.end_lanes(now, *port, Why::Dead);
-            self.drop_far(*port);
-        }
-        for port in &ports {
-            self.sockets.remove(port);
-        }
-        let (later, ports): (Vec<u32>, Vec<u32>) =
-            ports.into_iter().partition(|port| self.node_lanes.has_unsent(*port));
-        for port in later {
-            // A socket without names has none to withdraw.
-            let _ = self.engine.stack.unbind(now, port, None);
-            self.end_socket(now, port, End::Close);
-        }
-        self.engine.stack.close_all(now, &ports);
+        let mut ports: Vec<u32> = attachment.ports.into_iter().collect();
+        // Sockets that others hold too live on.
+        ports.retain(|port| !self.release(*port, Holder::Process(id)));
+        self.end_sockets(now, &ports);
         let pairs: Vec<PairId> = self.broker.pairs.of(id).collect();
         for pair in pairs {
             if let Some((pair, sides)) = self.broker.pairs.drop_if_empty(pair) {
                 self.tell_pair_over(pair, sides);
             }
         }
+    }
+
+    /// Nobody holds these sockets any more.
+    pub(super) fn end_sockets(&mut self, now: Time, ports: &[u32]) {
+        for port in ports {
+            self.end_lanes(now, *port, Why::Dead);
+            self.drop_far(*port);
+        }
+        for port in ports {
+            self.sockets.remove(port);
+        }
+        let (later, ports): (Vec<u32>, Vec<u32>) =
+            ports.iter().partition(|port| self.node_lanes.has_unsent(**port));
+        for port in later {
+            // A socket without names has none to withdraw.
+            let _ = self.engine.stack.unbind(now, port, None);
+            self.end_socket(now, port, End::Close);
+        }
+        self.engine.stack.close_all(now, &ports);
     }
 }

@@ -141,4 +141,21 @@ mod tests {
         let kernel = choice(Engine::Kernel).attach(None).unwrap_err().to_string();
         assert!(kernel.contains("AF_TIPC"), "{kernel}");
     }
+
+    #[test]
+    fn a_daemon_that_hangs_up_is_no_reason_to_do_without_it() {
+        let path = std::env::temp_dir().join(format!("utipc-choice-{}", std::process::id()));
+        let door = utipc_os::fdpass::Doorway::open(&path, 0o600).unwrap();
+        let place = Some(Place::at(&path));
+        let program = std::thread::spawn(move || {
+            Choice { engine: Some(Engine::Auto), place, spin: None }.attach(None).map(drop)
+        });
+        while door.accept().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let error = program.join().unwrap().unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()) && error.contains("try again"), "{error}");
+        drop(door);
+        let _ = std::fs::remove_file(format!("{}.lock", path.display()));
+    }
 }

@@ -102,7 +102,7 @@ impl Socket {
     }
 
     fn look<T>(&self, what: impl FnOnce(SocketView) -> T) -> Option<T> {
-        self.0.look().ok().map(what)
+        self.0.live().and_then(utipc_client::Socket::look).ok().map(what)
     }
 
     pub(super) fn peer(&self) -> Option<PortId> {
@@ -114,7 +114,7 @@ impl Socket {
     }
 
     pub(super) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
-        self.0.bind(range, scope).map_err(|error| {
+        self.0.live().and_then(|s| s.bind(range, scope)).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Bind(why) => Ok(Error::Bind { range, why }),
                 Failure::NoSocket(_) => Ok(Error::Bind { range, why: BindError::InvalidState }),
@@ -124,7 +124,7 @@ impl Socket {
     }
 
     pub(super) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
-        self.0.unbind(which).map_err(|error| {
+        self.0.live().and_then(|s| s.unbind(which)).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Bind(why) => Ok(Error::Unbind(why)),
                 other => Err(other),
@@ -133,7 +133,7 @@ impl Socket {
     }
 
     pub(super) fn listen(&self) -> Result<()> {
-        self.0.listen().map_err(|error| {
+        self.0.live().and_then(|s| s.listen()).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Call(why) => Ok(Error::Listen(why)),
                 other => Err(other),
@@ -142,7 +142,7 @@ impl Socket {
     }
 
     pub(super) fn accept(&self, limit: Wait) -> Result<Option<(Self, PortId)>> {
-        let accepted = self.0.accept(wait(limit)).map_err(|error| {
+        let accepted = self.0.live().and_then(|s| s.accept(wait(limit))).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Accept(why) => Ok(Error::Accept(why)),
                 other => Err(other),
@@ -152,15 +152,15 @@ impl Socket {
     }
 
     pub(super) fn connect(&self, to: Option<Destination>) -> Result<()> {
-        self.0.connect(to).map_err(connecting)
+        self.0.live().and_then(|s| s.connect(to)).map_err(connecting)
     }
 
     pub(super) fn wait_connected(&self, limit: Wait) -> Result<Option<()>> {
-        self.0.wait_connected(wait(limit)).map_err(connecting)
+        self.0.live().and_then(|s| s.wait_connected(wait(limit))).map_err(connecting)
     }
 
     pub(super) fn shutdown(&self) -> Result<()> {
-        self.0.shutdown().map_err(|error| {
+        self.0.live().and_then(|s| s.shutdown()).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Call(why) => Ok(Error::Shutdown(why)),
                 other => Err(other),
@@ -169,7 +169,7 @@ impl Socket {
     }
 
     pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        self.0.set_option(option, value).map_err(|error| {
+        self.0.live().and_then(|s| s.set_option(option, value)).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Option(why) => Ok(Error::Option(why)),
                 other => Err(other),
@@ -178,11 +178,14 @@ impl Socket {
     }
 
     pub(super) fn set_spin(&self, spin: Spin) {
-        self.0.set_spin(spin);
+        // A call that can fail will tell what is wrong with it.
+        if let Ok(socket) = self.0.live() {
+            socket.set_spin(spin);
+        }
     }
 
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, limit: Wait) -> Result<Option<usize>> {
-        self.0.send(data, to, wait(limit)).map_err(|error| {
+        self.0.live().and_then(|s| s.send(data, to, wait(limit))).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Send(why) => Ok(Error::Send { to, why }),
                 Failure::NoSocket(_) => Ok(Error::Send { to, why: SendError::Broken }),
@@ -198,23 +201,23 @@ impl Socket {
         options: RecvOptions,
         limit: Wait,
     ) -> Result<Option<Received>> {
-        self.0.receive(buffer, options, wait(limit)).map_err(receiving)
+        self.0.live().and_then(|s| s.receive(buffer, options, wait(limit))).map_err(receiving)
     }
 
     pub(super) fn receive_whole(&self, data: &mut Vec<u8>, limit: Wait) -> Result<Option<Received>> {
-        self.0.receive_whole(data, wait(limit)).map_err(receiving)
+        self.0.live().and_then(|s| s.receive_whole(data, wait(limit))).map_err(receiving)
     }
 
     pub(super) fn wait_reason(&self) -> Option<WaitReason> {
-        self.0.wait_reason().ok().flatten()
+        self.0.live().and_then(utipc_client::Socket::wait_reason).ok().flatten()
     }
 
     pub(super) fn stats(&self) -> SocketStats {
-        self.0.stats().unwrap_or_default()
+        self.0.live().and_then(utipc_client::Socket::stats).unwrap_or_default()
     }
 
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        self.0.descriptor().map_err(plain)
+        self.0.live().and_then(|s| s.descriptor()).map_err(plain)
     }
 }
 

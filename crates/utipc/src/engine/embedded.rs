@@ -28,41 +28,63 @@ pub(crate) struct Socket {
     slot: Arc<Slot>,
 }
 
+/// In a forked child nothing of a node may be touched: its locks may be taken for ever.
+fn own(node: &utipc_node::Node) -> Result<&utipc_node::Node> {
+    if node.is_own() { Ok(node) } else { Err(Error::Forked) }
+}
+
 impl Node {
+    /// What `question` yields; nothing in a forked child.
+    fn ask<T: Default>(&self, question: impl FnOnce(&mut Stack) -> T) -> T {
+        own(&self.0).map_or_else(|_| T::default(), |node| node.with(|stack, _| question(stack)))
+    }
+
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        let observers = self.0.observers();
+        let observers = own(&self.0)?.observers();
         let final_address = |stack: &mut Stack, _| stack.address_is_final().then_some(());
         let settled = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
         settled.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
     }
 
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
-        let port = self.0.with(|stack, now| stack.open(now, kind))?;
+        let port = own(&self.0)?.with(|stack, now| stack.open(now, kind))?;
         Ok(Socket::new(&self.0, port))
     }
 
     pub(super) fn address(&self) -> NodeAddr {
-        self.0.with(|stack, _| stack.own_node())
+        self.ask(|stack| stack.own_node())
+    }
+
+    pub(super) fn poll(&self) -> Option<Duration> {
+        own(&self.0).ok()?.poll()
+    }
+
+    pub(super) fn drive(&self, limit: Duration) -> bool {
+        own(&self.0).is_ok_and(|node| node.drive(Wait::AtMost(limit)))
+    }
+
+    pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
+        Ok(own(&self.0)?.descriptor()?)
     }
 
     pub(super) fn peers(&self) -> Vec<PeerInfo> {
-        self.0.with(|stack, _| stack.nodes())
+        self.ask(|stack| stack.nodes())
     }
 
     pub(super) fn links(&self) -> Vec<LinkInfo> {
-        self.0.with(|stack, _| stack.links())
+        self.ask(|stack| stack.links())
     }
 
     pub(super) fn bindings(&self) -> Vec<Binding> {
-        self.0.with(|stack, _| stack.bindings())
+        self.ask(|stack| stack.bindings())
     }
 
     pub(super) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
-        self.0.with(|stack, _| stack.lookup(service, NodeAddr::NONE))
+        self.ask(|stack| stack.lookup(service, NodeAddr::NONE))
     }
 
     pub(super) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
-        let result = self.0.with(|stack, now| stack.set_link(now, name, property));
+        let result = own(&self.0)?.with(|stack, now| stack.set_link(now, name, property));
         result.map_err(|e| match e {
             PropertyError::Range { what, range } => Error::OutOfRange { what, remedy: range },
             PropertyError::NoLink(name) => Error::NoSuchLink(name),
@@ -70,7 +92,7 @@ impl Node {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.0.counters()
+        own(&self.0).map_or_else(|_| Counters::default(), utipc_node::Node::counters)
     }
 }
 
@@ -92,17 +114,17 @@ impl Socket {
     }
 
     pub(super) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
-        self.node
+        own(&self.node)?
             .with(|stack, now| stack.bind(now, self.port, range, scope))
             .map_err(|why| Error::Bind { range, why })
     }
 
     pub(super) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
-        self.node.with(|stack, now| stack.unbind(now, self.port, which)).map_err(Error::Unbind)
+        own(&self.node)?.with(|stack, now| stack.unbind(now, self.port, which)).map_err(Error::Unbind)
     }
 
     pub(super) fn listen(&self) -> Result<()> {
-        self.node.with(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
+        own(&self.node)?.with(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
     }
 
     pub(super) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
@@ -110,12 +132,12 @@ impl Socket {
             Err(AcceptError::WouldBlock) => None,
             done => Some(done),
         });
-        let accepted = accepted.transpose().map_err(Error::Accept)?;
+        let accepted = accepted?.transpose().map_err(Error::Accept)?;
         Ok(accepted.map(|(port, peer)| (Self::new(&self.node, port), peer)))
     }
 
     pub(super) fn connect(&self, to: Option<Destination>) -> Result<()> {
-        self.node.with(|stack, now| stack.connect(now, self.port, to)).map_err(Error::Connect)
+        own(&self.node)?.with(|stack, now| stack.connect(now, self.port, to)).map_err(Error::Connect)
     }
 
     pub(super) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
@@ -125,15 +147,17 @@ impl Socket {
             Some(State::Established) => Some(Ok(())),
             _ => Some(Err(stack.take_error(self.port).unwrap_or(ConnectError::Refused))),
         });
-        connected.transpose().map_err(Error::Connect)
+        connected?.transpose().map_err(Error::Connect)
     }
 
     pub(super) fn shutdown(&self) -> Result<()> {
-        self.node.with(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
+        own(&self.node)?.with(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
     }
 
     pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        self.node.with(|stack, now| stack.set_option(now, self.port, option, value)).map_err(Error::Option)
+        own(&self.node)?
+            .with(|stack, now| stack.set_option(now, self.port, option, value))
+            .map_err(Error::Option)
     }
 
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
@@ -141,7 +165,7 @@ impl Socket {
             Err(SendError::WouldBlock) => None,
             done => Some(done),
         });
-        sent.transpose().map_err(|why| Error::Send { to, why })
+        sent?.transpose().map_err(|why| Error::Send { to, why })
     }
 
     pub(super) fn receive(
@@ -173,7 +197,7 @@ impl Socket {
             }
         });
         // What was collected in time is better than nothing.
-        received.or_else(|| collected.take().map(Ok)).transpose().map_err(Error::Receive)
+        received?.or_else(|| collected.take().map(Ok)).transpose().map_err(Error::Receive)
     }
 
     pub(super) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
@@ -186,7 +210,7 @@ impl Socket {
                 done => Some(done),
             }
         });
-        let received = received.transpose().map_err(Error::Receive)?;
+        let received = received?.transpose().map_err(Error::Receive)?;
         data.truncate(received.as_ref().map_or(0, |received| received.len));
         Ok(received)
     }
@@ -200,11 +224,11 @@ impl Socket {
     }
 
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        Ok(self.node.pollable(self.port, &self.slot)?.as_fd())
+        Ok(own(&self.node)?.pollable(self.port, &self.slot)?.as_fd())
     }
 
     fn look<T>(&self, what: impl FnOnce(&Endpoint) -> T) -> Option<T> {
-        self.node.ask(|stack| stack.endpoint(self.port).map(what))
+        own(&self.node).ok()?.ask(|stack| stack.endpoint(self.port).map(what))
     }
 
     fn block<T>(
@@ -212,13 +236,15 @@ impl Socket {
         want: Want,
         wait: Wait,
         attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
-    ) -> Option<T> {
-        self.node.block(&self.slot, want, wait, attempt)
+    ) -> Result<Option<T>> {
+        Ok(own(&self.node)?.block(&self.slot, want, wait, attempt))
     }
 }
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.node.close(self.port);
+        if self.node.is_own() {
+            self.node.close(self.port);
+        }
     }
 }

@@ -95,14 +95,14 @@ impl Node {
 
     pub(crate) fn poll(&self) -> Option<Duration> {
         match self {
-            Self::Embedded(node) => node.0.poll(),
+            Self::Embedded(node) => node.poll(),
             Self::Daemon(_) => None,
         }
     }
 
     pub(crate) fn drive(&self, limit: Duration) -> bool {
         match self {
-            Self::Embedded(node) => node.0.drive(Wait::AtMost(limit)),
+            Self::Embedded(node) => node.drive(limit),
             Self::Daemon(_) => false,
         }
     }
@@ -110,7 +110,7 @@ impl Node {
     /// None with a daemon: its sockets have their own.
     pub(crate) fn descriptor(&self) -> Result<Option<BorrowedFd<'_>>> {
         match self {
-            Self::Embedded(node) => Ok(Some(node.0.descriptor()?)),
+            Self::Embedded(node) => node.descriptor().map(Some),
             Self::Daemon(_) => Ok(None),
         }
     }

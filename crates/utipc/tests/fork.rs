@@ -1,0 +1,501 @@
+//! Sockets of a daemon pass to forked children. Each scenario runs in a process of its own, which forks; the daemon and the
+//! other side are here.
+
+mod common;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Engine, LIMIT, TestNode, alone};
+use utipc::{Connection, Error, Incoming, Listener, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc_os::fork;
+
+/// Set for a process that runs a scenario: its name, and the daemon's socket.
+const SCENARIO: &str = "UTIPC_TEST_SCENARIO";
+const DAEMON: &str = "UTIPC_TEST_DAEMON";
+
+/// What the process under test binds, and what the other side does.
+const THEIRS: ServiceAddress = ServiceAddress::new(9000, 1);
+const OURS: ServiceAddress = ServiceAddress::new(9000, 2);
+
+/// Not a test of its own: the process that forks.
+#[test]
+fn scenario() {
+    let Ok(name) = std::env::var(SCENARIO) else { return };
+    let node = Node::builder().daemon_at(std::env::var_os(DAEMON).unwrap()).start().unwrap();
+    match name.as_str() {
+        "a child drops what it inherits" => dropping(&node),
+        "both send" => both_send(&node),
+        "the parent exits first" => parent_first(&node, 1),
+        "double fork" => parent_first(&node, 2),
+        "fork and exec" => exec(&node),
+        "many threads" => many_threads(&node),
+        "several processes accept" => accepting(&node),
+        "each reads a part" => reading(&node),
+        "the child keeps what the parent closes" => keeping(node),
+        "a child dies" => dying(&node),
+        other => panic!("no scenario {other}"),
+    }
+}
+
+/// Starts a scenario; it must end well.
+struct Scenario(Child);
+
+impl Scenario {
+    fn start(host: &TestNode, name: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "scenario", "--nocapture"]).env(SCENARIO, name);
+        Self(command.env(DAEMON, host.daemon_socket().unwrap()).spawn().unwrap())
+    }
+
+    fn end(mut self) {
+        let start = Instant::now();
+        while start.elapsed() < LIMIT {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                assert!(status.success(), "{status}");
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the scenario does not end");
+    }
+}
+
+impl Drop for Scenario {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn patient(socket: Socket) -> Socket {
+    socket.set_receive_timeout(Some(LIMIT));
+    socket.set_send_timeout(Some(LIMIT));
+    socket
+}
+
+fn rdm(node: &Node, service: ServiceAddress) -> Socket {
+    let socket = patient(node.rdm().unwrap());
+    socket.bind(service, Scope::Node).unwrap();
+    socket
+}
+
+fn accept(listener: &Listener) -> Connection {
+    listener.socket().set_receive_timeout(Some(LIMIT));
+    let connection = listener.accept().unwrap();
+    connection.socket().set_receive_timeout(Some(LIMIT));
+    connection.socket().set_send_timeout(Some(LIMIT));
+    connection
+}
+
+fn connect(node: &Node, service: ServiceAddress) -> Connection {
+    node.wait_for_service(service, LIMIT).unwrap();
+    let connection = loop {
+        match node.connect(SocketKind::SeqPacket, service) {
+            // It is bound and does not listen yet.
+            Err(Error::Connect(utipc_core::socket::ConnectError::Refused)) => {}
+            connection => break connection.unwrap(),
+        }
+    };
+    connection.socket().set_receive_timeout(Some(LIMIT));
+    connection.socket().set_send_timeout(Some(LIMIT));
+    connection
+}
+
+fn text(message: &Incoming) -> &str {
+    std::str::from_utf8(&message.data).unwrap()
+}
+
+fn exits_well(child: fork::Child) {
+    assert_eq!(child.wait(), Some(0), "the child");
+}
+
+/// Waits until the daemon's counters are as they shall be.
+fn until(host: &TestNode, what: impl Fn(&utipc_node::daemon::DaemonCounters) -> bool) {
+    let start = Instant::now();
+    while !what(&host.daemon_counters()) {
+        assert!(start.elapsed() < LIMIT, "{:?}", host.daemon_counters());
+        // The last answers about lanes are given by the next calls.
+        drop(host.rdm().unwrap());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Echoes what comes until the connection ends; how many messages.
+fn echo(connection: &Connection) -> usize {
+    let mut count = 0;
+    while let Ok(message) = connection.receive()
+        && !message.data.is_empty()
+    {
+        connection.send(&message.data).unwrap();
+        count += 1;
+    }
+    count
+}
+
+fn asks(connection: &Connection, question: &str) {
+    connection.send(question.as_bytes()).unwrap();
+    assert_eq!(text(&connection.receive().unwrap()), question);
+}
+
+#[test]
+fn a_child_that_drops_what_it_inherits_ends_nothing() {
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let before = host.daemon_counters().sockets;
+    let scenario = Scenario::start(&host, "a child drops what it inherits");
+    let client = patient(host.rdm().unwrap());
+    let connection = accept(&listener);
+    assert_eq!(echo(&connection), 6);
+    host.wait_for_service(THEIRS, LIMIT).unwrap();
+    client.send_to(b"still there?", THEIRS).unwrap();
+    assert_eq!(text(&client.receive().unwrap()), "yes");
+    scenario.end();
+    drop((connection, client));
+    until(&host, |c| c.sockets == before && c.lanes == 0);
+}
+
+fn dropping(node: &Node) {
+    let mut both = Some((rdm(node, THEIRS), connect(node, OURS)));
+    asks(&both.as_ref().unwrap().1, "before");
+    for round in ["one", "two"] {
+        let child = fork::run(|| {
+            drop(both.take());
+            0
+        });
+        exits_well(child.unwrap());
+        asks(&both.as_ref().unwrap().1, round);
+    }
+    // A child that calls nothing, and one that opens its own.
+    exits_well(fork::run(|| 0).unwrap());
+    asks(&both.as_ref().unwrap().1, "three");
+    exits_well(fork::run(|| u8::from(node.rdm().is_err())).unwrap());
+    let (server, connection) = both.unwrap();
+    asks(&connection, "four");
+    asks(&connection, "five");
+    drop(connection);
+    let question = server.receive().unwrap();
+    server.send_to(b"yes", question.source).unwrap();
+}
+
+#[test]
+fn parent_and_child_both_send_and_the_order_of_each_is_kept() {
+    const EACH: u32 = 500;
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let scenario = Scenario::start(&host, "both send");
+    let connection = accept(&listener);
+    let mut next = [0; 3];
+    let total = EACH * 3;
+    for _ in 0..total {
+        let message = connection.receive().unwrap();
+        let (who, number) = text(&message).split_once(' ').unwrap();
+        let who = ["before", "parent", "child"].iter().position(|name| *name == who).unwrap();
+        assert_eq!(number.parse(), Ok(next[who]), "{who}");
+        assert!(who == 0 || next[0] == EACH, "what was sent before the fork comes first");
+        next[who] += 1;
+    }
+    assert_eq!(next, [EACH; 3]);
+    // Now the parent holds it alone: it takes lanes again.
+    assert_eq!(echo(&connection), 200);
+    scenario.end();
+}
+
+fn both_send(node: &Node) {
+    let connection = connect(node, OURS);
+    let send = |who: &str| (0..500).for_each(|n| connection.send(format!("{who} {n}").as_bytes()).unwrap());
+    send("before");
+    let child = fork::run(|| {
+        send("child");
+        0
+    });
+    send("parent");
+    exits_well(child.unwrap());
+    for number in 0..200 {
+        asks(&connection, &number.to_string());
+    }
+}
+
+#[test]
+fn a_socket_takes_lanes_again_when_one_process_holds_it() {
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let scenario = Scenario::start(&host, "fork and exec");
+    let connection = accept(&listener);
+    // The child is there all the time; what it inherited went with its exec.
+    for round in 0_u32.. {
+        let message = connection.receive().unwrap();
+        connection.send(&message.data).unwrap();
+        if round > 0 && host.daemon_counters().lanes >= 2 {
+            break;
+        }
+        assert!(round < 100_000, "no lanes: {:?}", host.daemon_counters());
+    }
+    let before = host.daemon_counters().requests;
+    for _ in 0..1000 {
+        let message = connection.receive().unwrap();
+        connection.send(&message.data).unwrap();
+    }
+    let asked = host.daemon_counters().requests - before;
+    assert!(asked < 100, "{asked} requests for 1000 rounds by lanes");
+    connection.shutdown().unwrap();
+    scenario.end();
+}
+
+fn exec(node: &Node) {
+    let connection = connect(node, OURS);
+    asks(&connection, "before");
+    let child = fork::run(|| {
+        let error = Command::new("sleep").arg("1000").exec();
+        panic!("{error}");
+    })
+    .unwrap();
+    for number in 0_u32.. {
+        let sent = connection.send(&number.to_le_bytes());
+        if sent.is_err() || connection.receive().is_ok_and(|m| m.data.is_empty()) {
+            break;
+        }
+    }
+    child.kill();
+    assert_eq!(child.wait(), None);
+}
+
+#[test]
+fn a_child_serves_on_when_its_parent_has_gone() {
+    for name in ["the parent exits first", "double fork"] {
+        let host = alone(Engine::Daemon);
+        let scenario = Scenario::start(&host, name);
+        host.wait_for_service(THEIRS, LIMIT).unwrap();
+        let client = patient(host.rdm().unwrap());
+        client.send_to(b"sent before", THEIRS).unwrap();
+        scenario.end();
+        for question in ["who?", "again?", "end"] {
+            client.send_to(question.as_bytes(), THEIRS).unwrap();
+        }
+        for answer in ["sent before", "who?", "again?", "end"] {
+            assert_eq!(text(&client.receive().unwrap()), answer, "{name}");
+        }
+        // The last one has gone, and the name with it.
+        until(&host, |c| c.sockets == 1);
+        assert_eq!(host.lookup(THEIRS), None);
+    }
+}
+
+fn parent_first(node: &Node, forks: u32) {
+    let server = rdm(node, THEIRS);
+    let _children: Vec<_> =
+        (0..forks).take(1).map(|_| fork::run(|| serve_in_the_background(&server, forks))).collect();
+}
+
+fn serve_in_the_background(server: &Socket, forks: u32) -> u8 {
+    if forks > 1 {
+        return u8::from(fork::run(|| serve_in_the_background(server, forks - 1)).is_err());
+    }
+    loop {
+        let question = server.receive().unwrap();
+        server.send_to(&question.data, question.source).unwrap();
+        if text(&question) == "end" {
+            return 0;
+        }
+    }
+}
+
+#[test]
+fn threads_that_talk_while_another_one_forks_notice_nothing() {
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let scenario = Scenario::start(&host, "many threads");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let connection = accept(&listener);
+            scope.spawn(move || assert!(echo(&connection) > 0));
+        }
+    });
+    scenario.end();
+    until(&host, |c| c.sockets == 1 && c.lanes == 0);
+}
+
+fn many_threads(node: &Node) {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let connection = connect(node, OURS);
+                let mut number = 0_u32;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    asks(&connection, &format!("{thread} {number}"));
+                    number += 1;
+                }
+            });
+        }
+        for round in 0..30 {
+            let child = fork::run(|| match round % 3 {
+                0 => 0,
+                1 => u8::from(node.rdm().is_err()),
+                _ => {
+                    let own = rdm(node, ServiceAddress::new(9001, round));
+                    own.send_to(b"to myself", own.port()).unwrap();
+                    u8::from(own.receive().unwrap().data != b"to myself")
+                }
+            });
+            exits_well(child.unwrap());
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn several_processes_accept_at_one_listener() {
+    const CLIENTS: usize = 30;
+    let host = alone(Engine::Daemon);
+    let scenario = Scenario::start(&host, "several processes accept");
+    let mut by = std::collections::BTreeMap::new();
+    for _ in 0..CLIENTS {
+        let connection = connect(&host, THEIRS);
+        let pid = connection.receive().unwrap();
+        *by.entry(text(&pid).to_owned()).or_insert(0) += 1;
+        connection.send(b"thanks").unwrap();
+    }
+    assert!(by.len() > 1, "one process does it all: {by:?}");
+    let client = patient(host.rdm().unwrap());
+    client.send_to(b"end", OURS).unwrap();
+    scenario.end();
+    until(&host, |c| c.sockets == 1 && c.lanes == 0);
+}
+
+fn accepting(node: &Node) {
+    let end = rdm(node, OURS);
+    let listener = node.listen(SocketKind::SeqPacket, THEIRS).unwrap();
+    let children: Vec<_> = (0..3)
+        .map(|_| {
+            fork::run(|| {
+                loop {
+                    let connection = accept(&listener);
+                    connection.send(std::process::id().to_string().as_bytes()).unwrap();
+                    assert_eq!(text(&connection.receive().unwrap()), "thanks");
+                }
+            })
+            .unwrap()
+        })
+        .collect();
+    end.receive().unwrap();
+    for child in children {
+        child.kill();
+        assert_eq!(child.wait(), None);
+    }
+}
+
+#[test]
+fn what_was_queued_before_the_fork_is_read_once() {
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let scenario = Scenario::start(&host, "each reads a part");
+    let connection = accept(&listener);
+    for number in 0..20_u8 {
+        connection.send(&[number]).unwrap();
+    }
+    assert_eq!(text(&connection.receive().unwrap()), "forked");
+    for number in 20..40_u8 {
+        connection.send(&[number]).unwrap();
+    }
+    scenario.end();
+}
+
+fn reading(node: &Node) {
+    let connection = connect(node, OURS);
+    let read =
+        |range: std::ops::Range<u8>| range.for_each(|n| assert_eq!(connection.receive().unwrap().data, [n]));
+    read(0..5);
+    let child = fork::run(|| {
+        read(5..15);
+        connection.send(b"forked").unwrap();
+        0
+    });
+    exits_well(child.unwrap());
+    read(15..40);
+}
+
+#[test]
+fn a_child_keeps_what_its_parent_closes() {
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let scenario = Scenario::start(&host, "the child keeps what the parent closes");
+    let connection = accept(&listener);
+    assert_eq!(text(&connection.receive().unwrap()), "closed by the parent");
+    // Its child claims it only now, though its parent has let go of it.
+    assert!(echo(&connection) >= 100);
+    scenario.end();
+    until(&host, |c| c.attached == 1);
+}
+
+fn keeping(node: Node) {
+    let connection = connect(&node, OURS);
+    let (mut go, tell) = std::io::pipe().unwrap();
+    let child = fork::run(|| {
+        std::io::Read::read_exact(&mut go, &mut [0]).unwrap();
+        for number in 0..100 {
+            asks(&connection, &number.to_string());
+        }
+        0
+    });
+    connection.send(b"closed by the parent").unwrap();
+    drop((connection, node));
+    std::io::Write::write_all(&mut &tell, &[1]).unwrap();
+    exits_well(child.unwrap());
+}
+
+#[test]
+fn a_killed_child_leaves_its_parents_sockets_alone() {
+    let host = alone(Engine::Daemon);
+    let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
+    let scenario = Scenario::start(&host, "a child dies");
+    let connection = accept(&listener);
+    assert_eq!(echo(&connection), 2 + 10 * 2);
+    scenario.end();
+}
+
+fn dying(node: &Node) {
+    let connection = connect(node, OURS);
+    for round in 0..10 {
+        let (mut ready, tell) = std::io::pipe().unwrap();
+        let child = fork::run(|| {
+            if round % 2 == 0 {
+                // It holds it by its own attachment when it dies.
+                asks(&connection, "claimed");
+            }
+            std::io::Write::write_all(&mut &tell, &[1]).unwrap();
+            loop {
+                thread::park();
+            }
+        })
+        .unwrap();
+        std::io::Read::read_exact(&mut ready, &mut [0]).unwrap();
+        asks(&connection, "both");
+        child.kill();
+        assert_eq!(child.wait(), None);
+        if round % 2 == 1 {
+            asks(&connection, "one");
+        }
+    }
+    asks(&connection, "last");
+    asks(&connection, "of all");
+}
+
+#[test]
+fn an_embedded_node_says_that_it_does_not_pass_to_children() {
+    let node = alone(Engine::Embedded);
+    let mut server = Some(rdm(&node, THEIRS));
+    let child = fork::run(|| {
+        let Err(error @ Error::Forked) = node.rdm() else { return 1 };
+        let Err(Error::Forked) = server.as_ref().unwrap().receive() else { return 2 };
+        drop(server.take());
+        u8::from(!error.to_string().contains("UTIPC_ENGINE=daemon")) * 3
+    });
+    exits_well(child.unwrap());
+    let server = server.unwrap();
+    server.send_to(b"unharmed", THEIRS).unwrap();
+    assert_eq!(text(&server.receive().unwrap()), "unharmed");
+}
