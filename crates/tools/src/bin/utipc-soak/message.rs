@@ -96,7 +96,8 @@ pub(crate) fn head(bytes: &[u8]) -> Result<Head, String> {
     let ask = match first >> 56 {
         0 => Ask::Nothing,
         1 => Ask::Echo,
-        _ => Ask::Stop,
+        2 => Ask::Stop,
+        other => return Err(format!("{other} is nothing that a message asks for")),
     };
     let head = Head { flow: word(8), number: word(16), len: (first >> 32) as usize & 0x00ff_ffff, ask };
     if checksum(&head) == word(24) { Ok(head) } else { Err(format!("wrong checksum in {head:?}")) }
