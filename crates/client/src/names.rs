@@ -81,6 +81,17 @@ impl Names {
     }
 }
 
+/// Who alone is bound to a service, as long as the table stays as it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alone {
+    to: ServiceAddr,
+    domain: NodeAddr,
+    /// The table's version before it was looked up, and whose table it was then.
+    version: u64,
+    own: NodeAddr,
+    found: Lookup,
+}
+
 /// The receivers of a multicast.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -101,6 +112,31 @@ impl Attachment {
     #[inline]
     pub(crate) fn find(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<Option<Lookup>>, Error> {
         self.look(|view| view.lookup(to, domain))
+    }
+
+    /// The same for who sends to one service again and again, `known` having been found before.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) fn find_again(
+        &self,
+        known: &mut Option<Alone>,
+        to: ServiceAddr,
+        domain: NodeAddr,
+    ) -> Result<Option<Option<Lookup>>, Error> {
+        self.look(|view| {
+            let (version, own) = (view.version()?, view.own_node());
+            if let Some(alone) = known
+                && (alone.to, alone.domain, alone.version, alone.own) == (to, domain, version, own)
+            {
+                return Ok(Some(alone.found));
+            }
+            let found = view.lookup_alone(to, domain)?;
+            *known =
+                found.filter(|(_, alone)| *alone).map(|(found, _)| Alone { to, domain, version, own, found });
+            Ok(found.map(|(found, _)| found))
+        })
     }
 
     /// The receivers of a multicast to `range`, `known` having been those of an earlier one; `None` if the daemon has to be

@@ -138,7 +138,7 @@ impl Socket {
         data: &[u8],
         by_node: &Request,
     ) -> Result<Option<usize>, Error> {
-        let Some(found) = self.attachment.find(addr, domain)? else {
+        let Some(found) = self.attachment.find_again(&mut sender.alone, addr, domain)? else {
             return self.send_by_node(sender, data, by_node);
         };
         let Some(Lookup { port, node, scope }) = found else {

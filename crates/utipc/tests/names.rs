@@ -210,6 +210,27 @@ fn anycasts_take_turns_by_lanes_and_pass_the_daemon_by() {
     assert_eq!(red.daemon_counters().requests, before.requests, "the daemon was asked");
 }
 
+#[test]
+fn a_server_that_comes_or_goes_counts_from_the_next_message_on() {
+    let (red, blue) = host();
+    let client = blue.rdm().unwrap();
+    let send = |count: usize| (0..count).for_each(|_| assert_eq!(client.send_to(b"x", SERVICE).unwrap(), 1));
+    let first = server(&red, SERVICE);
+    send(10);
+    let second = server(&red, SERVICE);
+    send(10);
+    assert_eq!((take(&first).len(), take(&second).len()), (15, 5));
+    first.unbind(SERVICE, Scope::Node).unwrap();
+    send(10);
+    assert_eq!((take(&first).len(), take(&second).len()), (0, 10));
+    first.bind(SERVICE, Scope::Node).unwrap();
+    drop(second);
+    send(10);
+    assert_eq!(take(&first).len(), 10);
+    first.unbind_all().unwrap();
+    assert_eq!(client.send_to(b"x", SERVICE).unwrap_err().errno(), 113);
+}
+
 /// A socket that is bound itself gets its own multicasts too.
 #[test]
 fn members_that_multicast_to_each_other_and_to_themselves() {
@@ -278,7 +299,7 @@ fn one_order_between_two_sockets_while_receivers_come_go_and_change() {
                 assert_eq!(error.errno(), 113, "{error}");
             }
             sent += 1;
-            if sent % 50 == 0 {
+            if sent.is_multiple_of(50) {
                 thread::sleep(std::time::Duration::from_millis(1));
             }
         }

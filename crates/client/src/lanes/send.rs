@@ -1,6 +1,7 @@
 //! Everything that a socket sends to: its lanes; what has no lane goes by the node.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use utipc_attach::LaneId;
@@ -13,7 +14,7 @@ use super::head::{Address, Style};
 use super::outbound::{Growth, OutLane, Put};
 use super::pair::Pair;
 use super::receive::Own;
-use crate::names::Group;
+use crate::names::{Alone, Group};
 
 /// Blocks that a connection may have unread: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
 const WINDOW: u32 = 512;
@@ -37,16 +38,41 @@ pub(crate) enum Step {
     Corrupt(LaneId),
 }
 
+/// Spreads port numbers: the daemon chooses them, so nobody can make them collide.
+#[derive(Debug, Default)]
+struct PortHasher(u64);
+
+impl Hasher for PortHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        let product = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The sending half of a socket.
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
-    lanes: HashMap<u32, OutLane>,
+    lanes: HashMap<u32, OutLane, BuildHasherDefault<PortHasher>>,
     /// The lane of a connection; it has no other.
     connection: Option<OutLane>,
     /// Asked for a lane.
     asked: HashSet<u32>,
     /// Who got the last multicast.
     pub(crate) group: Option<Group>,
+    /// Who got the last anycast, if there was no choice.
+    pub(crate) alone: Option<Alone>,
     /// Where messages without a destination go.
     pub(crate) default_to: Option<Destination>,
     /// Lanes whose reader's process waits for a descriptor: the daemon tells it that there is something.

@@ -119,18 +119,32 @@ impl<'a, A: Access> View<'a, A> {
     /// # Errors
     /// [`ViewError`]; the node has the answer then, or has ended.
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<Lookup>, ViewError> {
+        Ok(self.lookup_alone(to, domain)?.map(|(found, _)| found))
+    }
+
+    /// As [`Self::lookup`], and whether nobody shares the answer's range: then it is the answer as long as
+    /// [`Self::version`] and [`Self::own_node`] are what they were before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lookup_alone(
+        &self,
+        to: ServiceAddr,
+        domain: NodeAddr,
+    ) -> Result<Option<(Lookup, bool)>, ViewError> {
         let (own, legacy) = unpack(self.state(OWN));
         let (own, legacy) = (NodeAddr(own), legacy != 0);
         let scope = if domain.is_none() { 2 } else { 3 };
         if !in_domain(legacy, domain, own) {
-            return self.version().map(|_| Some(Lookup { port: 0, node: domain, scope }));
+            return self.version().map(|_| Some((Lookup { port: 0, node: domain, scope }, false)));
         }
         let only_local = domain == own;
         self.settled(|root| {
             let Some((leaf, index)) = self.first(root, point(to.service, to.instance), only_local)? else {
                 return Ok(None);
             };
-            let who = if leaf.has(index, Mark::Many) {
+            let many = leaf.has(index, Mark::Many);
+            let who = if many {
                 let found = Found::of(&leaf, index);
                 let closest_first = legacy && domain.is_none() && found.local;
                 let ring = if only_local || closest_first { Ring::Local } else { Ring::All };
@@ -139,7 +153,7 @@ impl<'a, A: Access> View<'a, A> {
                 // Nothing else of the entry is read: each line of a leaf may be far away.
                 Who(leaf.third(index))
             };
-            Ok(Some(Lookup { port: who.port(), node: who.node(own), scope }))
+            Ok(Some((Lookup { port: who.port(), node: who.node(own), scope }, !many)))
         })
     }
 
