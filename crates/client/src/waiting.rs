@@ -1,7 +1,7 @@
 //! What a call does while it waits: looks as long as that may pay, then sleeps.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use utipc_os::shm::{BELLS_MAX, Mode, Parked};
 
@@ -63,10 +63,9 @@ impl Socket {
             }
             let Left::Time(limit) = end.left() else { return Ok(None) };
             if !spin.as_ref().is_some_and(|spin| spin.mode() == Mode::Busy) {
-                let asleep = Instant::now();
-                self.sleep(half, bytes, limit)?;
-                if let Some(spin) = &mut spin {
-                    spin.slept(asleep.elapsed());
+                let slept = self.sleep(half, bytes, limit)?;
+                if let (true, Some(spin)) = (slept, &mut spin) {
+                    spin.slept();
                 }
             }
             if let Some(done) = attempt()? {
@@ -103,8 +102,8 @@ impl Socket {
         }
     }
 
-    /// Sleeps until something may have changed, at most `limit`.
-    fn sleep(&self, half: Half, bytes: usize, mut limit: Option<Duration>) -> Result<(), Error> {
+    /// Sleeps until something may have changed, at most `limit`; false if there was something before that.
+    fn sleep(&self, half: Half, bytes: usize, mut limit: Option<Duration>) -> Result<bool, Error> {
         let mut pairs: Vec<Arc<Pair>> = match half {
             Half::Receive => lock(&self.shared.receiver).pairs(),
             Half::Send => lock(&self.shared.sender).awaited_pair().into_iter().collect(),
@@ -123,7 +122,7 @@ impl Socket {
         let something = match half {
             Half::Receive => {
                 let mut receiver = lock(&self.shared.receiver);
-                self.shared.to_receiver.has_some() || receiver.arm_all(&self.shared.ready)
+                self.shared.to_receiver.has_some() || receiver.arm_all(self.kind(), &self.shared.ready)
             }
             Half::Send => {
                 let mut sender = lock(&self.shared.sender);
@@ -131,9 +130,10 @@ impl Socket {
             }
         };
         if something || self.attachment.has_news() {
-            return Ok(());
+            return Ok(false);
         }
         let bells: Vec<_> = parked.iter().zip(seen).collect();
-        Ok(sleeper.sleep(&bells, limit)?)
+        sleeper.sleep(&bells, limit)?;
+        Ok(true)
     }
 }

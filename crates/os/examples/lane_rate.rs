@@ -77,9 +77,8 @@ impl Party {
         let seen = bell.seq();
         let parked = bell.park();
         if !self.reader.arm()? {
-            let start = Instant::now();
             parked.wait(seen, Some(Duration::from_secs(1)));
-            self.spin.slept(start.elapsed());
+            self.spin.slept();
             self.arena.incoming(self.me).take_ready(|_| ());
         }
         Ok(())

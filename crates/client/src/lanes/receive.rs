@@ -435,7 +435,7 @@ impl Receiver {
     }
 
     /// Before sleeping: asks every writer to wake this process; true if there is something already.
-    pub(crate) fn arm_all(&mut self, ready: &ReadyBox) -> bool {
+    pub(crate) fn arm_all(&mut self, kind: SocketKind, ready: &ReadyBox) -> bool {
         for at in 0..self.polled.len() {
             let place = self.polled[at];
             if let Some(lane) = &mut self.lanes[place]
@@ -448,6 +448,8 @@ impl Receiver {
         if self.places.len() > self.polled.len() {
             self.collect(ready);
         }
-        !self.listed.is_empty() || !self.returned.is_empty() || self.node
+        // What the node has for a connection comes after its lane: it is asked when the lane is over.
+        let node = self.node && !(kind.is_connection_oriented() && self.has_lanes());
+        !self.listed.is_empty() || !self.returned.is_empty() || node
     }
 }

@@ -5,14 +5,12 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::thread::sched_getaffinity;
-
-/// Longest look of [`Mode::Adaptive`]: a few times what sleeping and being woken cost.
-const BUDGET_MAX: Duration = Duration::from_micros(50);
-/// A budget that shrinks below this becomes zero.
-const BUDGET_MIN: Duration = Duration::from_micros(3);
+/// Longest look of [`Mode::Adaptive`]: a few times what sleeping and being woken cost. A wait that takes longer was not
+/// worth looking for.
+const BUDGET: Duration = Duration::from_micros(50);
 /// Longest look of [`Mode::Busy`] before the caller gets to see to its timeouts.
 const SLICE: Duration = Duration::from_millis(1);
 /// How long the count of runnable tasks holds.
@@ -21,6 +19,8 @@ const LOAD_AGE: Duration = Duration::from_millis(10);
 const PREEMPTED: Duration = Duration::from_micros(30);
 /// Looks per look at the clock.
 const LOOKS: u32 = 16;
+/// Most short sleeps in a row that are wanted after looking in vain, before it is tried again.
+const DOUBT_MAX: u32 = 256;
 
 /// What a waiting thread does with its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,21 +36,28 @@ pub enum Mode {
 
 /// Decides for one thread (or one socket) how long to look before it sleeps.
 ///
-/// Adaptive: at most 50 µs. Halved each time that looking was in vain, down to nothing; whole again once something came
-/// in time, or once a sleep turned out so short ([`Spin::slept`]) that looking would have paid. Nothing while the
-/// partner sleeps, while more tasks are runnable than this thread may use cores (looked up at most every 10 ms), and
-/// after losing the core while looking, until a sleep was short again.
+/// Adaptive: 50 µs if the last wait was shorter than that, else nothing. Each time that looking was in vain, or that the
+/// core was lost meanwhile, twice as many short waits in a row (at most 256) have to come before it is tried again.
+/// Nothing either while more tasks are runnable than there are cores (looked up at most every 10 ms), nor for a partner
+/// that sleeps, unless the last wait has only just ended: two that answer each other at once wake each other up for good,
+/// while an answer to a seldom question is slept for.
 #[derive(Debug)]
 pub struct Spin {
     mode: Mode,
-    budget: Duration,
+    /// Short waits that have to come before looking is tried again.
+    wanted: u32,
+    /// How many were wanted the last time.
+    doubt: u32,
+    /// When this wait began, and the last one ended.
+    began: Option<Instant>,
+    ended: Option<Instant>,
     load: Load,
 }
 
 impl Spin {
-    /// A new one, with the whole budget.
+    /// A new one, which looks at first.
     pub fn new(mode: Mode) -> Spin {
-        Spin { mode, budget: BUDGET_MAX, load: Load::new() }
+        Spin { mode, wanted: 0, doubt: 1, began: None, ended: None, load: Load::new() }
     }
 
     /// How it waits.
@@ -58,62 +65,72 @@ impl Spin {
         self.mode
     }
 
-    /// How long the next look may take.
-    pub fn budget(&mut self, partner_awake: bool) -> Duration {
+    /// How long the look that begins `now` may take.
+    fn budget(&mut self, partner_awake: bool, now: Instant) -> Duration {
         match self.mode {
             Mode::Busy => SLICE,
             Mode::Parked => Duration::ZERO,
-            Mode::Adaptive if !partner_awake || self.budget.is_zero() || self.load.is_crowded() => {
-                Duration::ZERO
+            Mode::Adaptive => {
+                let lively = |ended| now.saturating_duration_since(ended) < BUDGET;
+                let soon = partner_awake || self.ended.is_some_and(lively);
+                let pays = self.wanted == 0 && soon && !self.load.is_crowded(now);
+                if pays { BUDGET } else { Duration::ZERO }
             }
-            Mode::Adaptive => self.budget,
         }
     }
 
-    /// Looks until `look` finds something or the budget is used up. `None`: sleep now (in [`Mode::Busy`]: see to
-    /// timeouts and call again). `partner_awake`: it ran when last seen, see [`Doorbell::is_parked`].
+    /// Looks once, and on until `look` finds something or the budget is used up. `None`: sleep now and tell by [`Spin::slept`] (in
+    /// [`Mode::Busy`]: see to timeouts and call again). `partner_awake`: it ran when last seen, see
+    /// [`Doorbell::is_parked`].
     ///
     /// [`Doorbell::is_parked`]: super::Doorbell::is_parked
     pub fn look<T>(&mut self, partner_awake: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = look() {
             return Some(found);
         }
-        let budget = self.budget(partner_awake);
-        if budget.is_zero() {
+        if self.mode == Mode::Parked {
             return None;
         }
         let start = Instant::now();
-        let mut before = Duration::ZERO;
+        self.began = Some(start);
+        let budget = self.budget(partner_awake, start);
+        if budget.is_zero() {
+            return None;
+        }
+        let mut before = start;
         loop {
             for _ in 0..LOOKS {
                 std::hint::spin_loop();
                 if let Some(found) = look() {
-                    self.budget = BUDGET_MAX;
+                    self.ended = Some(before);
+                    self.doubt = 1;
                     return Some(found);
                 }
             }
-            let now = start.elapsed();
-            if self.mode == Mode::Adaptive && now - before > PREEMPTED {
-                self.budget = Duration::ZERO;
-                return None;
-            }
-            if now >= budget {
-                self.budget = if self.budget / 2 < BUDGET_MIN { Duration::ZERO } else { self.budget / 2 };
+            let now = Instant::now();
+            if now - start >= budget || self.mode == Mode::Adaptive && now - before > PREEMPTED {
+                self.wanted = self.doubt;
+                self.doubt = (self.doubt * 2).min(DOUBT_MAX);
                 return None;
             }
             before = now;
         }
     }
 
-    /// Tells how long a sleep took that ended because something came.
-    pub fn slept(&mut self, time: Duration) {
-        if time < BUDGET_MAX {
-            self.budget = BUDGET_MAX;
+    /// A sleep is over because something came.
+    pub fn slept(&mut self) {
+        if self.mode != Mode::Adaptive {
+            return;
         }
+        let now = Instant::now();
+        self.ended = Some(now);
+        let short = self.began.is_some_and(|began| now - began < BUDGET);
+        // Whatever takes long is not to be looked for, and proves nothing about what does not.
+        self.wanted = if short { self.wanted.saturating_sub(1) } else { self.wanted.max(1) };
     }
 }
 
-/// Whether tasks wait for cores: the system's own count of runnable ones against the cores that this thread may use.
+/// Whether tasks wait for cores: the system's own count of runnable ones against its cores.
 #[derive(Debug)]
 struct Load {
     /// Absent in some sandboxes; then looking in vain and losing the core are the only signs.
@@ -125,15 +142,13 @@ struct Load {
 
 impl Load {
     fn new() -> Load {
-        let cores = sched_getaffinity(None).map_or(1, |set| set.count());
-        Load { file: None, cores, crowded: cores < 2, until: None }
+        Load { file: None, cores: cores(), crowded: false, until: None }
     }
 
-    fn is_crowded(&mut self) -> bool {
+    fn is_crowded(&mut self, now: Instant) -> bool {
         if self.cores < 2 {
             return true;
         }
-        let now = Instant::now();
         match self.until {
             Some(until) if now < until => return self.crowded,
             Some(_) => {}
@@ -148,6 +163,15 @@ impl Load {
     }
 }
 
+/// Cores of the system: those that the count of runnable tasks is about. Who is pinned to one of them may well wait for a
+/// partner on another.
+fn cores() -> u32 {
+    static CORES: OnceLock<u32> = OnceLock::new();
+    // SAFETY: no pointer is involved.
+    let online = || unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    *CORES.get_or_init(|| u32::try_from(online()).unwrap_or(1))
+}
+
 /// The count of runnable tasks in the text of /proc/loadavg: `0.20 0.18 0.12 1/80 11206`.
 fn runnable(text: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(text).ok()?;
@@ -158,49 +182,99 @@ fn runnable(text: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const AWAKE: bool = true;
+
     /// As on an idle machine with cores to spare.
     fn adaptive() -> Spin {
-        let load =
-            Load { file: None, cores: 64, crowded: false, until: Some(Instant::now() + LOAD_AGE * 10_000) };
-        Spin { mode: Mode::Adaptive, budget: BUDGET_MAX, load }
+        let until = Some(Instant::now() + LOAD_AGE * 10_000);
+        let load = Load { file: None, cores: 64, crowded: false, until };
+        Spin { load, ..Spin::new(Mode::Adaptive) }
     }
 
-    #[test]
-    fn looking_in_vain_ends_and_a_short_sleep_brings_it_back() {
-        let mut spin = adaptive();
-        for _ in 0..8 {
-            assert_eq!(spin.look(true, || None::<()>), None);
-        }
-        assert_eq!(spin.budget(true), Duration::ZERO);
-        spin.slept(Duration::from_millis(1));
-        assert_eq!(spin.budget(true), Duration::ZERO);
-        spin.slept(Duration::from_micros(10));
-        assert_eq!(spin.budget(true), BUDGET_MAX);
+    /// How often a wait for nothing looks again.
+    fn looks(spin: &mut Spin, awake: bool) -> u32 {
+        let mut count = 0;
+        let found = spin.look(awake, || {
+            count += 1;
+            None::<()>
+        });
+        assert_eq!(found, None);
+        count - 1
     }
 
-    #[test]
-    fn nobody_looks_for_a_sleeping_partner_or_on_a_crowded_machine() {
-        let mut spin = adaptive();
-        assert_eq!(spin.budget(false), Duration::ZERO);
-        spin.load.crowded = true;
-        assert_eq!(spin.budget(true), Duration::ZERO);
-        let mut calls = 0;
-        let count = || -> Option<()> {
-            calls += 1;
-            None
+    /// Whether something that comes soon is found by looking.
+    fn finds(spin: &mut Spin, awake: bool) -> bool {
+        let mut count = 0;
+        let soon = || {
+            count += 1;
+            (count > 3).then_some(())
         };
-        assert_eq!(spin.look(true, count), None);
-        assert_eq!(calls, 1);
+        spin.look(awake, soon).is_some()
+    }
+
+    /// A sleep of this length, at the end of a wait that has just begun.
+    fn sleep(spin: &mut Spin, time: Duration) {
+        assert_eq!(looks(spin, AWAKE), 0);
+        spin.began = spin.began.and_then(|began| began.checked_sub(time));
+        spin.slept();
+    }
+
+    #[test]
+    fn looking_in_vain_ends_and_short_waits_bring_it_back() {
+        let mut spin = adaptive();
+        assert!(looks(&mut spin, AWAKE) > 0);
+        for long in [1, 1, 50] {
+            sleep(&mut spin, Duration::from_millis(long));
+        }
+        sleep(&mut spin, Duration::ZERO);
+        // Each time in vain, more are wanted.
+        for short in [2, 4, 8] {
+            assert!(looks(&mut spin, AWAKE) > 0);
+            for _ in 0..short {
+                sleep(&mut spin, Duration::ZERO);
+            }
+        }
+        assert!(finds(&mut spin, AWAKE));
+        assert!(looks(&mut spin, AWAKE) > 0);
+        sleep(&mut spin, Duration::ZERO);
+        assert!(looks(&mut spin, AWAKE) > 0);
+    }
+
+    #[test]
+    fn nobody_looks_for_a_sleeping_partner_unless_it_has_just_answered() {
+        let mut spin = adaptive();
+        assert_eq!(looks(&mut spin, !AWAKE), 0);
+        spin.slept();
+        let long_ago = |spin: &mut Spin| spin.ended = spin.ended.and_then(|at| at.checked_sub(BUDGET));
+        long_ago(&mut spin);
+        assert_eq!(looks(&mut spin, !AWAKE), 0);
+        spin.ended = Some(Instant::now());
+        assert!(finds(&mut spin, !AWAKE));
+        long_ago(&mut spin);
+        assert!(!finds(&mut spin, !AWAKE));
+        assert!(finds(&mut spin, AWAKE));
+    }
+
+    #[test]
+    fn nobody_looks_on_a_crowded_machine() {
+        let mut spin = adaptive();
+        spin.load.crowded = true;
+        assert_eq!(looks(&mut spin, AWAKE), 0);
+        spin.load.crowded = false;
+        assert!(looks(&mut spin, AWAKE) > 0);
+        let mut alone = Load { cores: 1, ..Load::new() };
+        assert!(alone.is_crowded(Instant::now()));
     }
 
     #[test]
     fn the_other_modes_do_not_adapt() {
-        for (mode, budget) in [(Mode::Busy, SLICE), (Mode::Parked, Duration::ZERO)] {
-            let mut spin = Spin::new(mode);
-            assert_eq!((spin.budget(true), spin.budget(false)), (budget, budget));
-            assert_eq!(spin.look(true, || None::<()>), None);
-            assert_eq!(spin.budget(true), budget);
-            assert_eq!(spin.look(true, || Some(7)), Some(7));
+        for awake in [true, false] {
+            let mut spin = Spin::new(Mode::Parked);
+            assert_eq!(looks(&mut spin, awake), 0);
+            let mut spin = Spin::new(Mode::Busy);
+            for _ in 0..3 {
+                assert!(looks(&mut spin, awake) > 0);
+            }
         }
     }
 
@@ -209,7 +283,7 @@ mod tests {
         assert_eq!(runnable(b"0.20 0.18 0.12 3/80 11206\n"), Some(3));
         assert_eq!(runnable(b"nonsense"), None);
         let mut load = Load::new();
-        load.is_crowded();
+        load.is_crowded(Instant::now());
         assert!(load.cores > 0);
     }
 }
