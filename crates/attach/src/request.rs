@@ -106,4 +106,7 @@ pub enum Request {
     /// From version 2 on. A nonce (8 bytes, little-endian) was written into the descriptor of a heritage: take part in all
     /// its sockets. [`crate::Reply::Number`]: how many they are.
     Inherit { heritage: u32, nonce: u64 },
+    /// From version 2 on. The descriptor's byte was read away: [`crate::Reply::Number`], 1 if the node has something for
+    /// the socket to receive. Then it is readable again; so it is if the process says that there is `more` in a lane.
+    Settle { port: u32, more: bool },
 }

@@ -28,10 +28,23 @@ impl Socket {
             return Err(Failure::Receive(RecvError::EmptyBuffer).into());
         }
         let goal = self.goal(buffer.len(), options);
-        if goal <= 1 {
-            return self
-                .block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Slice(buffer), options));
-        }
+        let received = if goal <= 1 {
+            self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Slice(buffer), options))?
+        } else {
+            self.collect(buffer, goal, options, wait)?
+        };
+        self.settle()?;
+        Ok(received)
+    }
+
+    /// Receives at least `goal` bytes, or what comes within `wait`.
+    fn collect(
+        &self,
+        buffer: &mut [u8],
+        goal: usize,
+        options: RecvOptions,
+        wait: Wait,
+    ) -> Result<Option<Received>, Error> {
         // A stream may have to collect more than one look yields.
         let mut collected: Option<Received> = None;
         let received = self.block(Half::Receive, wait, 0, || {
@@ -63,7 +76,10 @@ impl Socket {
     /// [`Failure::Receive`].
     pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
         let options = RecvOptions::default();
-        self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Whole(data), options))
+        let received =
+            self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Whole(data), options))?;
+        self.settle()?;
+        Ok(received)
     }
 
     /// Bytes that a blocking receive collects.
@@ -100,7 +116,11 @@ impl Socket {
                 Next::AskNode => match unless_blocked(self.receive_by_node(sink, options))? {
                     Some(received) => {
                         let rest = options.keep_remainder && !received.end_of_record;
-                        receiver.node_served(options.peek || rest);
+                        if self.settle_node(receiver)? {
+                            receiver.node_served(options.peek || rest);
+                        } else {
+                            receiver.node_is_empty();
+                        }
                         return Ok(Some(received));
                     }
                     None => receiver.node_is_empty(),
@@ -123,7 +143,7 @@ impl Socket {
     fn receive_by_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
         let room = u32::try_from(sink.size(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
         let request = Request::Receive { port: self.port(), room, options };
-        let received = self.attachment.call(&request, &[], |reply, extra| match (reply, sink) {
+        self.attachment.call(&request, &[], |reply, extra| match (reply, sink) {
             (Reply::Received(mut received), Sink::Slice(buffer)) => {
                 received.len = extra.payload.len().min(buffer.len());
                 buffer[..received.len].copy_from_slice(&extra.payload[..received.len]);
@@ -136,9 +156,7 @@ impl Socket {
                 Some(received)
             }
             _ => None,
-        });
-        self.was_read()?;
-        received
+        })
     }
 
     #[cold]

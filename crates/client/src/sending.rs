@@ -33,7 +33,11 @@ impl Socket {
         if data.len() > MAX_USER_DATA && self.kind() != SocketKind::Stream {
             return Err(Failure::Send(SendError::MessageSize).into());
         }
-        self.block(Half::Send, wait, data.len(), || self.try_send(data, to))
+        let sent = self.block(Half::Send, wait, data.len(), || self.try_send(data, to))?;
+        if sent.is_none() {
+            self.was_blocked(data.len())?;
+        }
+        Ok(sent)
     }
 
     fn try_send(&self, data: &[u8], to: Option<Destination>) -> Result<Option<usize>, Error> {

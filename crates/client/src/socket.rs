@@ -16,7 +16,7 @@ use utipc_os::shm::{Mode, Spin};
 use crate::attachment::{Attachment, lock};
 use crate::descriptor::Descriptor;
 use crate::fork::known;
-use crate::lanes::receive::Own;
+use crate::lanes::receive::{Own, Receiver};
 use crate::shared::{Half, Letter, Shared};
 use crate::wait::Left;
 use crate::{Error, Wait};
@@ -309,7 +309,7 @@ impl Socket {
         })
     }
 
-    /// A descriptor whose level is the readiness of the socket; made at the first call.
+    /// A descriptor whose level is the readiness of the socket; made at the first call. The socket keeps its lanes.
     ///
     /// # Errors
     /// [`Error::System`] if no descriptor is free.
@@ -317,13 +317,78 @@ impl Socket {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
         }
-        // Who polls from outside is told by the daemon, which must see every message for that.
-        self.attachment.host(&self.shared)?;
-        let near =
-            self.attachment.call(&Request::Descriptor { port: self.port() }, &[], |reply, extra| {
-                extra.fds.pop().filter(|_| reply == Reply::Done)
-            })?;
-        Ok(self.descriptor.get_or_init(|| Descriptor::new(near)).as_fd())
+        let mut receiver = lock(&self.shared.receiver);
+        if let Some(descriptor) = self.descriptor.get() {
+            return Ok(descriptor.as_fd());
+        }
+        let request = Request::Descriptor { port: self.port() };
+        let near = self
+            .attachment
+            .call(&request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))?;
+        receiver.tell_daemon();
+        let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
+        if !self.settle_node(&mut receiver)? {
+            receiver.node_is_empty();
+        }
+        self.settle_on(&mut receiver)?;
+        Ok(descriptor.as_fd())
+    }
+
+    /// After a receive: the descriptor is readable if and only if there is more.
+    #[inline]
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        match self.descriptor.get() {
+            Some(_) => self.settle_on(&mut lock(&self.shared.receiver)),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn settle_on(&self, receiver: &mut Receiver) -> Result<(), Error> {
+        let Some(descriptor) = self.descriptor.get() else { return Ok(()) };
+        let Shared { to_receiver, ready, .. } = &*self.shared;
+        if to_receiver.has_some() || receiver.has_something(self.kind(), ready) {
+            return Ok(());
+        }
+        descriptor.drain();
+        // Whoever has added the byte that is gone now had done before what is looked for here.
+        if receiver.arm_all(self.kind(), ready) || to_receiver.has_some() || self.attachment.has_news() {
+            let request = Request::Settle { port: self.port(), more: true };
+            if self.ask(&request)? != 0 {
+                receiver.node_is_ready();
+            }
+        }
+        Ok(())
+    }
+
+    /// After something was received from the node: whether it has more, as far as is known.
+    pub(crate) fn settle_node(&self, receiver: &mut Receiver) -> Result<bool, Error> {
+        let Some(descriptor) = self.descriptor.get() else { return Ok(true) };
+        descriptor.drain();
+        let more = self.shared.to_receiver.has_some() || receiver.has_something_here(&self.shared.ready);
+        Ok(self.ask(&Request::Settle { port: self.port(), more })? != 0)
+    }
+
+    fn ask(&self, request: &Request) -> Result<u32, Error> {
+        self.attachment.call(request, &[], |reply, _| match reply {
+            Reply::Number(number) => Some(number),
+            _ => None,
+        })
+    }
+
+    /// A send would block: the descriptor becomes unwritable until there is room in the lane that it waits for.
+    #[cold]
+    pub(crate) fn was_blocked(&self, bytes: usize) -> Result<(), Error> {
+        let Some(descriptor) = self.descriptor.get() else { return Ok(()) };
+        let mut sender = lock(&self.shared.sender);
+        if sender.awaited_pair().is_none() {
+            return Ok(());
+        }
+        descriptor.plug();
+        if sender.want_room_told(bytes) {
+            self.command(&Request::Rearm { port: self.port() })?;
+        }
+        Ok(())
     }
 
     /// Something was taken, or there was nothing: the descriptor is readable only if there is more.

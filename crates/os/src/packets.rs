@@ -1,6 +1,6 @@
 //! The near end of a packet socket pair as a readiness that two processes keep: see `utipc-client`'s descriptors.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -26,6 +26,14 @@ pub fn drain(end: impl AsFd) -> bool {
     let mut byte = [0; 1];
     // An empty packet is the end of the connection, which cannot be read away.
     (0..MOST).take_while(|_| recv(&end, &mut byte, RecvFlags::DONTWAIT).is_ok_and(|(_, n)| n > 0)).count() > 0
+}
+
+/// Whether the other end has packets of this one that it has not read away. If the system does not say: no.
+pub fn is_flagged(end: impl AsFd) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as the call takes, and the kernel writes one int, which `bytes` is.
+    let told = unsafe { libc::ioctl(end.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    told == 0 && bytes > 0
 }
 
 /// Sends zeros until no more fits, without waiting.
@@ -57,7 +65,9 @@ mod tests {
         assert_eq!(polled(&near), PollFlags::empty());
         send(&far, &[1], SendFlags::empty()).unwrap();
         assert_eq!(polled(&near), PollFlags::IN);
+        assert!(is_flagged(&far));
         assert!(drain(&near) && !drain(&near));
+        assert!(!is_flagged(&far));
         assert!(drain(&far), "the plug");
         assert_eq!(polled(&near), PollFlags::OUT);
         drop(far);

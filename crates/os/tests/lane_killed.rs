@@ -153,12 +153,13 @@ fn victim() {
             assert!(reader.arm().unwrap());
         }
     }
+    reader.tell_daemon(true);
     assert!(!reader.arm().unwrap());
     let seen = bell.seq();
     bell.park().wait(seen, Some(Duration::from_micros(10)));
-    bell.tell_daemon(true);
     arena.incoming(Side::One).take_ready(|_| ());
-    bell.tell_daemon(false);
+    reader.disarm();
+    reader.tell_daemon(false);
     assert_eq!(send(&mut writer, 10_000), Err(LaneError::NeedsRing(1)));
     writer.grow(1).unwrap();
     let _ = send(&mut writer, 10_000).unwrap();

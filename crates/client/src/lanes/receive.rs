@@ -9,7 +9,7 @@ use std::sync::Arc;
 use utipc_attach::LaneId;
 use utipc_core::addr::{NodeAddr, PortId, ServiceRange};
 use utipc_core::socket::{Received, RecvOptions, Returned, SocketKind};
-use utipc_os::shm::Ring;
+use utipc_os::shm::{Peek, Ring};
 
 use super::head::{Arrived, Expected};
 use super::inbound::{Found, InLane, Sink};
@@ -57,6 +57,8 @@ pub(crate) struct Receiver {
     listed_left: usize,
     /// The node may hold something.
     node: bool,
+    /// The socket has a descriptor: whoever arms a lane asks for the daemon to be told too.
+    telling: bool,
     /// A message that was begun or looked at: its lane's place, and the bytes read.
     begun: Option<(usize, usize)>,
     /// Own messages that came back without leaving this process.
@@ -81,6 +83,7 @@ impl Receiver {
             turn: 0,
             listed_left: 0,
             node: true,
+            telling: false,
             begun: None,
             returned: VecDeque::new(),
             pairs: Vec::new(),
@@ -92,7 +95,8 @@ impl Receiver {
     }
 
     /// Adds a lane; reports about it go to `ready`.
-    pub(crate) fn add(&mut self, lane: InLane, ready: &Arc<ReadyBox>) {
+    pub(crate) fn add(&mut self, mut lane: InLane, ready: &Arc<ReadyBox>) {
+        lane.reader.tell_daemon(self.telling);
         lane.pair.set_reader(lane.id.slot, Some(Arc::clone(ready)));
         match self.pairs.iter_mut().find(|(pair, _)| pair.id == lane.pair.id) {
             Some((_, lanes)) => *lanes += 1,
@@ -289,6 +293,43 @@ impl Receiver {
         None
     }
 
+    /// From now on the daemon is told of what comes into a lane that nobody looks at.
+    pub(crate) fn tell_daemon(&mut self) {
+        self.telling = true;
+        for place in 0..self.lanes.len() {
+            let Some(lane) = &mut self.lanes[place] else { continue };
+            lane.reader.tell_daemon(true);
+            // Armed already, without that: looked at once more in its turn, and armed anew.
+            if !self.polled.contains(&place) {
+                self.list(place);
+            }
+        }
+    }
+
+    /// Whether a receive may find something. Nothing is armed.
+    pub(crate) fn has_something(&mut self, kind: SocketKind, ready: &ReadyBox) -> bool {
+        self.node_counts(kind) || self.has_something_here(ready)
+    }
+
+    /// [`Self::has_something`] without the node.
+    pub(crate) fn has_something_here(&mut self, ready: &ReadyBox) -> bool {
+        if self.places.len() > self.polled.len() {
+            self.collect(ready);
+        }
+        if !self.returned.is_empty() || self.begun.is_some() || !self.listed.is_empty() {
+            return true;
+        }
+        let lanes = &mut self.lanes;
+        // Nonsense is something too: the receive reports it.
+        let has = |lane: &mut InLane| lane.reader.peek() != Ok(Peek::Empty);
+        self.polled.iter().any(|place| lanes[*place].as_mut().is_some_and(has))
+    }
+
+    /// Whether what the node may have is for the next receive: for a connection it comes after its lane.
+    fn node_counts(&self, kind: SocketKind) -> bool {
+        self.node && !(kind.is_connection_oriented() && self.has_lanes())
+    }
+
     /// Asks the writer of a listed lane to report it, unless it has something already.
     fn arm(&mut self, place: usize) -> Result<(), Next> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(()) };
@@ -448,8 +489,6 @@ impl Receiver {
         if self.places.len() > self.polled.len() {
             self.collect(ready);
         }
-        // What the node has for a connection comes after its lane: it is asked when the lane is over.
-        let node = self.node && !(kind.is_connection_oriented() && self.has_lanes());
-        !self.listed.is_empty() || !self.returned.is_empty() || node
+        !self.listed.is_empty() || !self.returned.is_empty() || self.node_counts(kind)
     }
 }

@@ -239,6 +239,15 @@ impl Sender {
         lane.outstanding() <= WINDOW && lane.writer.has_room(size).unwrap_or(true)
     }
 
+    /// The call that waits for a lane does so by the socket's descriptor: asks for the daemon to be told of room for
+    /// `bytes`; true if a send may succeed already.
+    pub(crate) fn want_room_told(&mut self, bytes: usize) -> bool {
+        if let Some(lane) = self.awaited() {
+            lane.writer.tell_daemon(true);
+        }
+        self.want_room(bytes)
+    }
+
     /// Why the last send would block, if it still would.
     pub(crate) fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
         // Of what the node waits for, the node knows.

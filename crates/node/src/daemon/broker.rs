@@ -242,11 +242,18 @@ impl Hub {
 
     /// A process is told something beside readiness.
     pub(super) fn tell(&mut self, id: AttachmentId, notice: Notice) {
+        let about = match notice {
+            Notice::Lane { port, end, .. } | Notice::LaneOver { port, end, .. } => Some((port, end)),
+            _ => None,
+        };
         if let Some(attachment) = self.attachments.get_mut(&id) {
             attachment.note(notice);
             if !std::mem::replace(&mut attachment.rings, true) {
                 self.rung.push(id);
             }
+        }
+        if let Some((port, end)) = about {
+            self.stir(port, end);
         }
     }
 }

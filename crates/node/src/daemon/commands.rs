@@ -116,7 +116,8 @@ impl Hub {
             }
             Request::FetchTable => self.fetch_table(id, answer),
             Request::Descriptor { port } => self.descriptor(id, port, &mut answer.fds),
-            Request::Rearm { port } => self.rearm(id, port),
+            Request::Rearm { port } => self.rearm(id, port).map(|_| Reply::Done),
+            Request::Settle { port, more } => self.settle(id, port, more),
             Request::Wake { lane } => self.wake(id, lane),
             Request::Grow { lane, log2, importance } => self.grow(id, lane, log2, importance),
             Request::LaneDone { lane, end } => self.lane_done(now, id, lane, end),

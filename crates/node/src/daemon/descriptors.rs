@@ -1,14 +1,15 @@
 //! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the far ends.
 //!
 //! A byte in the near end makes it readable, a full send buffer unwritable, the far end's shutdown hangs it up. The
-//! daemon adds what makes it readable and takes away what makes it unwritable; the library does the opposite, and says so
-//! by `Rearm`.
+//! daemon adds what makes it readable and takes away what makes it unwritable; the library does the opposite, and then
+//! looks once more at whatever the daemon may have told it of before: its bell, its lanes. So the bell is rung before the
+//! byte is added, and a byte that is there already is one that the library has not looked behind.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-use utipc_attach::{Failure, LaneId, Reply};
+use utipc_attach::{Failure, LaneEnd, LaneId, Reply};
 use utipc_core::socket::Readiness;
 use utipc_os::fdpass::Channel;
 use utipc_os::packets;
@@ -21,8 +22,6 @@ use super::hub::{Hub, token};
 #[derive(Debug)]
 pub(super) struct Far {
     channel: Channel,
-    /// A byte is in the near end, as far as is known here.
-    flagged: bool,
     hung_up: bool,
 }
 
@@ -47,8 +46,8 @@ impl Far {
         }
     }
 
-    fn flag(&mut self) {
-        if !std::mem::replace(&mut self.flagged, true) {
+    fn flag(&self) {
+        if !packets::is_flagged(&self.channel) {
             // It fails only if nobody holds the near end any more.
             let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
         }
@@ -77,7 +76,7 @@ impl Hub {
         if !readiness.writable {
             packets::fill(&own);
         }
-        let mut far = Far { channel, flagged: false, hung_up: false };
+        let mut far = Far { channel, hung_up: false };
         far.level(readiness);
         self.fars.insert(port, far);
         near.push(own.into_fd());
@@ -85,20 +84,53 @@ impl Hub {
     }
 
     /// The process has read the byte away, or filled the buffer: both are looked at anew.
-    pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Reply, Failure> {
+    pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
         self.held(id, port)?;
         let readiness = self.readiness(port);
+        if let Some(holding) = self.sockets.get_mut(&port) {
+            holding.seen = readiness;
+        }
         if let Some(far) = self.fars.get_mut(&port) {
-            far.flagged = false;
             far.level(readiness);
         }
-        Ok(Reply::Done)
+        Ok(readiness)
+    }
+
+    /// The process has read the byte away; `more`: a lane has something.
+    pub(super) fn settle(&mut self, id: AttachmentId, port: u32, more: bool) -> Result<Reply, Failure> {
+        let readiness = self.rearm(id, port)?;
+        if more && let Some(far) = self.fars.get(&port) {
+            far.flag();
+        }
+        Ok(Reply::Number(readiness.readable.into()))
     }
 
     /// The readiness of a socket may have changed.
     pub(super) fn level(&mut self, port: u32, readiness: Readiness) {
+        if readiness.readable && self.fars.contains_key(&port) {
+            self.ring_holder(port);
+        }
         if let Some(far) = self.fars.get_mut(&port) {
             far.level(readiness);
+        }
+    }
+
+    /// A notice about a lane that the socket reads or writes waits: its process shall call.
+    pub(super) fn stir(&mut self, port: u32, end: LaneEnd) {
+        if self.fars.contains_key(&port) {
+            self.ring_holder(port);
+        }
+        match (self.fars.get(&port), end) {
+            (Some(far), LaneEnd::Reader) => far.flag(),
+            (Some(far), LaneEnd::Writer) => _ = packets::drain(&far.channel),
+            (None, _) => {}
+        }
+    }
+
+    fn ring_holder(&mut self, port: u32) {
+        let owner = self.sockets.get(&port).map(|h| h.owner);
+        if let Some(attachment) = owner.and_then(|owner| self.attachments.get_mut(&owner)) {
+            attachment.ring();
         }
     }
 

@@ -87,7 +87,7 @@ pub(super) mod slot {
     pub(crate) const FLAGS: usize = 0;
     /// The writer's first ring, a place; zero before the first record.
     pub(crate) const START: usize = 64;
-    /// Nonzero: the writer waits for room. Same line: both change seldom.
+    /// Nonzero: the writer waits for room, see [`waiting`]. Same line: both change seldom.
     pub(crate) const WAITING: usize = 72;
     /// What the reader has given back, a place: written seldom, loaded by the writer when it finds the ring full.
     pub(crate) const RELEASED: usize = 128;
@@ -109,6 +109,16 @@ pub(super) mod flag {
     pub(crate) const FROZEN: u32 = 4;
     /// The reader will read nothing any more.
     pub(crate) const GONE: u32 = 8;
+    /// With [`WANT`]: the reader waits for its descriptor, so tell the daemon too.
+    pub(crate) const TELL: u32 = 16;
+}
+
+/// What a writer says in the slot's word `waiting`; zero: nothing.
+pub(super) mod waiting {
+    /// It waits for room.
+    pub(crate) const ROOM: u64 = 1;
+    /// And for its descriptor, so tell the daemon too.
+    pub(crate) const TELL: u64 = 2;
 }
 
 /// Words of a doorbell, as offsets from its start.

@@ -60,6 +60,14 @@ pub trait Memory: Send + Sync {
     fn fence(&self, which: Fence);
     /// Copies bytes out, each exactly once. What a peer changes meanwhile is torn, not undefined.
     fn read(&self, at: usize, into: &mut [u8]);
+    /// Says that the line at `at` is going to be read, so that it may be fetched meanwhile. Any offset is allowed.
+    fn prefetch(&self, at: usize) {
+        let _ = at;
+    }
+    /// [`Memory::prefetch`] of a line that is going to be written.
+    fn prefetch_write(&self, at: usize) {
+        let _ = at;
+    }
     /// Copies bytes in.
     fn write(&self, at: usize, from: &[u8]);
     /// Sleeps while the word is `expected`, at most `timeout`. May return early for no reason.

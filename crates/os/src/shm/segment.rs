@@ -240,9 +240,16 @@ impl Memory for Segment {
         let from = self.place(at, into.len(), 1, self.size);
         if into.len() <= WORDWISE && at.is_multiple_of(8) && self.size - at >= into.len().next_multiple_of(8)
         {
-            for (index, chunk) in into.chunks_mut(8).enumerate() {
-                let word = self.word64(at + index * 8, self.size).load(Ordering::Relaxed).to_ne_bytes();
-                chunk.copy_from_slice(word.get(..chunk.len()).unwrap_or_default());
+            let (words, rest) = into.as_chunks_mut::<8>();
+            // SAFETY: `from` is aligned (the base is, and `at` was checked), and all words lie in the memory, as was
+            // checked above; all processes use it atomically or as plain bytes of any value.
+            let word = |index: usize| unsafe { AtomicU64::from_ptr(from.cast::<u64>().add(index)) };
+            for (index, chunk) in words.iter_mut().enumerate() {
+                *chunk = word(index).load(Ordering::Relaxed).to_ne_bytes();
+            }
+            if !rest.is_empty() {
+                let last = word(words.len()).load(Ordering::Relaxed).to_ne_bytes();
+                rest.copy_from_slice(last.get(..rest.len()).unwrap_or_default());
             }
             return;
         }
@@ -251,6 +258,32 @@ impl Memory for Segment {
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         // Keeps the compiler from reading the source again where the copy is meant.
         compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if at < self.size {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint, which touches nothing; the address lies in the mapping.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(at).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    #[inline(always)]
+    fn prefetch_write(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if at < self.writable {
+            // SAFETY: a hint, which touches nothing (processors that do not know it take it for no operation); the
+            // address lies in the mapping.
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) self.base.as_ptr().add(at), options(nostack, preserves_flags));
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
     }
 
     #[inline(always)]

@@ -57,7 +57,13 @@ fn two_lanes_of_one_bitmap_word_are_both_told_of() {
 #[test]
 fn a_reader_that_waits_for_its_descriptor_is_told_of() {
     explore(models::descriptor, Broken::No, 6);
-    fails(models::descriptor, Broken::Fence(Fence::Park));
+    for fence in [Fence::Commit, Fence::Arm] {
+        fails(models::descriptor, Broken::Fence(fence));
+    }
+    explore(models::writable, Broken::No, 4);
+    for fence in [Fence::Release, Fence::WantRoom] {
+        fails(models::writable, Broken::Fence(fence));
+    }
 }
 
 #[test]

@@ -158,17 +158,36 @@ pub(crate) fn bitmap(broken: Broken) {
     senders.into_iter().for_each(|sender| sender.join().unwrap());
 }
 
-/// The daemon is told exactly once if the reader found nothing at its last look.
+/// The daemon is told if the reader found nothing at its last look, and if the writer did not.
 pub(crate) fn descriptor(broken: Broken) {
     let pair = Pair::new(broken);
     let (mut writer, mut reader) = pair.ends(0);
-    assert!(!reader.arm().unwrap());
+    reader.tell_daemon(true);
     let sender = thread::spawn(move || send(&mut writer, 1).unwrap());
-    pair.arena.doorbell(Side::One).tell_daemon(true);
-    let found = pair.incoming.has_ready();
+    let found = reader.arm().unwrap();
     let ring = sender.join().unwrap();
     assert!(found || ring == Ring::TellDaemon, "found nothing, and nobody told");
     assert_eq!(receive(&mut reader), 1);
+}
+
+/// [`descriptor`] from the other end of a lane that is full.
+pub(crate) fn writable(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    let mut sent = 0;
+    while send(&mut writer, sent).is_ok() {
+        sent += 1;
+    }
+    writer.tell_daemon(true);
+    let taker = thread::spawn(move || {
+        receive(&mut reader);
+        reader.release();
+        reader.take_ring()
+    });
+    writer.want_room().unwrap();
+    let room = writer.has_room(1).unwrap();
+    let ring = taker.join().unwrap();
+    assert!(room || ring == Ring::TellDaemon, "found no room, and nobody told");
 }
 
 /// The ring is full; the writer parks until the reader has made room.

@@ -6,7 +6,7 @@ use super::reader::{Reader, place};
 use super::writer::Writer;
 use super::{Corrupt, LaneError, Peek};
 use crate::shm::doorbell::Ring;
-use crate::shm::layout::{flag, slot};
+use crate::shm::layout::{flag, slot, waiting};
 use crate::shm::memory::{Fence, Memory};
 
 impl<M: Memory> Writer<M> {
@@ -32,9 +32,11 @@ impl<M: Memory> Writer<M> {
             };
         }
         self.unflushed.1 = 0;
-        if self.memory.and32(self.at + slot::FLAGS, !flag::WANT) & flag::WANT != 0 {
+        let asked = self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL));
+        if asked & flag::WANT != 0 {
             self.ready.add(self.slot);
-            self.owed = self.owed.max(self.bell.ring());
+            let tell = if asked & flag::TELL != 0 { Ring::TellDaemon } else { Ring::Quiet };
+            self.owed = self.owed.max(self.bell.ring()).max(tell);
         }
         Ok(std::mem::take(&mut self.owed))
     }
@@ -42,11 +44,18 @@ impl<M: Memory> Writer<M> {
     /// Asks to be told (by the bitmap of [`Outgoing::take_room`](crate::shm::Outgoing::take_room) and this side's doorbell) when there is room again,
     /// and looks once more: try again after this, and sleep only if that fails too.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
-        self.memory.store64(self.at + slot::WAITING, 1, Relaxed);
+        let asked = waiting::ROOM | if self.telling { waiting::TELL } else { 0 };
+        self.memory.store64(self.at + slot::WAITING, asked, Relaxed);
         // Against the reader's fence between giving back and looking at `waiting`.
         self.memory.fence(Fence::WantRoom);
         self.check()?;
         Ok(self.refresh()?)
+    }
+
+    /// From now on [`Writer::want_room`] asks for the daemon to be told too (`true`), or not any more: for a writer that
+    /// waits for its descriptor.
+    pub fn tell_daemon(&mut self, on: bool) {
+        self.telling = on;
     }
 
     /// Takes back [`Writer::want_room`].
@@ -68,11 +77,14 @@ impl<M: Memory> Reader<M> {
         self.memory.store64(self.at + slot::RELEASED, place(ring, self.position), Release);
         // Against the writer's fence between setting `waiting` and its last look.
         self.memory.fence(Fence::Release);
-        if self.memory.load64(self.at + slot::WAITING, Relaxed) != 0
-            && self.memory.swap64(self.at + slot::WAITING, 0) != 0
-        {
+        if self.memory.load64(self.at + slot::WAITING, Relaxed) == 0 {
+            return;
+        }
+        let asked = self.memory.swap64(self.at + slot::WAITING, 0);
+        if asked != 0 {
             self.room.add(self.slot);
-            self.owed = self.owed.max(self.bell.ring());
+            let tell = if asked & waiting::TELL != 0 { Ring::TellDaemon } else { Ring::Quiet };
+            self.owed = self.owed.max(self.bell.ring()).max(tell);
         }
     }
 
@@ -87,7 +99,8 @@ impl<M: Memory> Reader<M> {
     ///
     /// An armed lane need not be looked at before it is told of, nor be armed again.
     pub fn arm(&mut self) -> Result<bool, Corrupt> {
-        self.memory.or32(self.at + slot::FLAGS, flag::WANT);
+        let tell = if self.telling { flag::TELL } else { 0 };
+        self.memory.or32(self.at + slot::FLAGS, flag::WANT | tell);
         // Against the writer's fence between committing and looking at the flags.
         self.memory.fence(Fence::Arm);
         if self.peek()? == Peek::Empty {
@@ -99,6 +112,12 @@ impl<M: Memory> Reader<M> {
 
     /// Goes back to looking at the lane by itself.
     pub fn disarm(&mut self) {
-        self.memory.and32(self.at + slot::FLAGS, !flag::WANT);
+        self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL));
+    }
+
+    /// From now on [`Reader::arm`] asks for the daemon to be told too (`true`), or not any more: for a reader that waits
+    /// for its descriptor.
+    pub fn tell_daemon(&mut self, on: bool) {
+        self.telling = on;
     }
 }

@@ -19,6 +19,10 @@ const HOPS_MAX: u32 = 4096;
 const RELEASE_PART: u64 = 8;
 /// or once what was consumed since cost this much,
 const RELEASE_COST: u64 = 64;
+/// A reader that is behind fetches this many bytes ahead,
+const AHEAD: u64 = 512;
+/// but not before so many records in a row were there at the first look: what is just being written is better left alone.
+const BEHIND: u32 = 16;
 // or when the lane is found empty.
 
 /// What the next record is.
@@ -77,7 +81,10 @@ pub struct Reader<M: Memory = Segment> {
     pub(super) cost: u64,
     pub(super) released_cost: u64,
     pub(super) owed: Ring,
+    pub(super) telling: bool,
     pub(super) ended: bool,
+    /// Records consumed since the lane was empty.
+    pub(super) streak: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +119,9 @@ impl<M: Memory> Reader<M> {
             cost: 0,
             released_cost: 0,
             owed: Ring::Quiet,
+            telling: false,
             ended: false,
+            streak: 0,
         })
     }
 
@@ -208,7 +217,16 @@ impl<M: Memory> Reader<M> {
             self.release();
             return;
         }
-        self.pass(span(record.len()) as u64);
+        let span = span(record.len()) as u64;
+        self.pass(span);
+        self.streak = self.streak.saturating_add(1);
+        if self.streak > BEHIND
+            && let Some(ring) = self.ring
+        {
+            for line in (0..span.min(AHEAD)).step_by(LINE) {
+                self.memory.prefetch(ring.at(self.position + AHEAD + line));
+            }
+        }
         let size = self.ring.map_or(0, |ring| ring.size);
         let unreleased = self.position - self.released;
         if unreleased >= size / RELEASE_PART || self.cost.wrapping_sub(self.released_cost) >= RELEASE_COST {
@@ -231,6 +249,7 @@ impl<M: Memory> Reader<M> {
 
     /// The lane has nothing (`at` holds zero): gives room back and finds out whether more can come. `None`: look again.
     fn nothing(&mut self, at: usize) -> Option<Peek> {
+        self.streak = 0;
         self.release();
         if self.memory.load32(self.at + slot::FLAGS, Acquire) & flag::FROZEN == 0 {
             return Some(Peek::Empty);

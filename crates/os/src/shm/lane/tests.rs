@@ -98,10 +98,9 @@ fn a_full_lane_says_so_and_tells_when_there_is_room() {
     }
     assert_eq!(writer.send(&[1; 64], &[], 2), Err(LaneError::Full));
     assert_eq!(writer.outstanding_cost(), 2 * sent);
+    writer.tell_daemon(true);
     writer.want_room().unwrap();
     assert!(!writer.has_room(64).unwrap() && !pair.out.has_room());
-    let bell = pair.arena.doorbell(Side::Zero);
-    bell.tell_daemon(true);
     receive(&mut reader);
     assert_eq!(reader.take_ring(), Ring::TellDaemon);
     assert_eq!(reader.take_ring(), Ring::Quiet);
@@ -117,19 +116,22 @@ fn a_full_lane_says_so_and_tells_when_there_is_room() {
 fn an_armed_lane_is_told_of_once() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
+    reader.tell_daemon(true);
     assert!(!reader.arm().unwrap());
     let bell = pair.arena.doorbell(Side::One);
-    bell.tell_daemon(true);
+    let parked = bell.park();
     let seen = bell.seq();
     assert_eq!(writer.send(b"one", &[], 1), Ok(Ring::TellDaemon));
     assert_eq!(writer.send(b"two", &[], 1), Ok(Ring::Quiet));
     assert_ne!(bell.seq(), seen);
+    drop(parked);
     let mut slots = Vec::new();
     pair.into.take_ready(|slot| slots.push(slot));
     assert_eq!(slots, [3]);
     assert!(reader.arm().unwrap(), "something is there already");
     assert_eq!((receive(&mut reader), receive(&mut reader)), (b"one".to_vec(), b"two".to_vec()));
     // The thread that parks is woken, not the daemon.
+    reader.tell_daemon(false);
     assert!(!reader.arm().unwrap());
     let parked = bell.park();
     writer.push(b"three", &[], 1).unwrap();

@@ -13,6 +13,9 @@ use crate::shm::layout::{LINE, Layout, Side, flag, slot};
 use crate::shm::memory::Memory;
 use crate::shm::segment::Segment;
 
+/// So many bytes ahead the writer fetches lines that the reader has left, for small records.
+const AHEAD: u64 = 512;
+
 /// Room that always stays free: for the JUMP or END that may have to follow when the ring is full.
 pub(super) const RESERVE: u64 = LINE as u64;
 
@@ -45,6 +48,7 @@ pub struct Writer<M: Memory = Segment> {
     /// Where the first record lies that was pushed since the last flush, and how many were.
     pub(super) unflushed: (u64, u32),
     pub(super) owed: Ring,
+    pub(super) telling: bool,
     pub(super) ended: bool,
 }
 
@@ -85,6 +89,7 @@ impl<M: Memory> Writer<M> {
             released_cost: 0,
             unflushed: (0, 0),
             owed: Ring::Quiet,
+            telling: false,
             ended: false,
         })
     }
@@ -125,6 +130,12 @@ impl<M: Memory> Writer<M> {
         }
         self.commit(ring, at, end, Commit { code: Code::Mark(Kind::Data), len: len as u32 });
         self.sent_cost += u64::from(cost);
+        let lines = (end - at).min(AHEAD);
+        if end + AHEAD + lines <= self.limit {
+            for line in (0..lines).step_by(LINE) {
+                self.memory.prefetch_write(ring.at(end + AHEAD + line));
+            }
+        }
         Ok(())
     }
 
@@ -176,7 +187,7 @@ impl<M: Memory> Writer<M> {
     #[inline]
     pub(super) fn check(&self) -> Result<(), LaneError> {
         let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
-        if flags & !flag::WANT == flag::OPEN && !self.ended { Ok(()) } else { Err(self.refusal(flags)) }
+        if flags & !(flag::WANT | flag::TELL) == flag::OPEN && !self.ended { Ok(()) } else { Err(self.refusal(flags)) }
     }
 
     #[cold]
