@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
 /// The version that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
-/// [`crate::Request::SendFound`]), takes lanes itself ([`crate::Notice::NodeLane`]), and lets sockets pass to forked
-/// children ([`crate::Request::Fork`]).
+/// [`crate::Request::SendFound`]), takes lanes itself ([`crate::Notice::NodeLane`]), lets sockets pass to forked children
+/// ([`crate::Request::Fork`]) and leaves sockets that are polled their lanes ([`crate::Request::Settle`]).
 pub const NEWEST: u16 = 2;
 /// The oldest version that it also understands: always the one before.
 pub const OLDEST: u16 = 1;

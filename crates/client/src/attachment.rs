@@ -54,6 +54,8 @@ pub(crate) struct Attachment {
     /// Arenas shared with other processes, by pair and own side: where sockets of this process talk to each other it has
     /// both. Its lock is taken before that of the wire, never after it.
     pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
+    /// The daemon keeps the descriptors of sockets with lanes; one of version 1 must see every message for that.
+    pub(crate) settles: bool,
     /// The binding table. Its lock is taken before that of the wire too.
     pub(crate) names: Names,
     /// What is left to do about sockets that are closed.
@@ -164,6 +166,7 @@ impl Attachment {
             chores: Mutex::default(),
             heeded: AtomicU32::new(bell.seq()),
             address: AtomicU32::new(welcome.node.0),
+            settles: welcome.version >= 2,
             life: Arc::new(Life { over: AtomicBool::new(false), bell }),
         });
         attachment.watch()?;

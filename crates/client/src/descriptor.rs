@@ -1,9 +1,9 @@
-//! The descriptor that an application polls in place of a hosted socket.
+//! The descriptor that an application polls in place of a socket.
 //!
 //! It is one end of a packet socket pair, the daemon has the other. A byte in it makes it readable, a packet that fills
 //! its small send buffer makes it unwritable. The daemon adds what makes it readable and takes away what makes it
-//! unwritable; only this side can do the opposite, and then says so ([`utipc_attach::Request::Rearm`]), so that a change
-//! that was on its way is not lost.
+//! unwritable, also on behalf of whoever writes or reads one of the socket's lanes; only this side can do the opposite,
+//! and then looks once more, so that a change that was on its way is not lost. See docs/spec/attach.md, section 4.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

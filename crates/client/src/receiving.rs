@@ -33,7 +33,7 @@ impl Socket {
         } else {
             self.collect(buffer, goal, options, wait)?
         };
-        self.settle()?;
+        self.settle(received.is_some())?;
         Ok(received)
     }
 
@@ -78,7 +78,7 @@ impl Socket {
         let options = RecvOptions::default();
         let received =
             self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Whole(data), options))?;
-        self.settle()?;
+        self.settle(received.is_some())?;
         Ok(received)
     }
 
@@ -116,11 +116,7 @@ impl Socket {
                 Next::AskNode => match unless_blocked(self.receive_by_node(sink, options))? {
                     Some(received) => {
                         let rest = options.keep_remainder && !received.end_of_record;
-                        if self.settle_node(receiver)? {
-                            receiver.node_served(options.peek || rest);
-                        } else {
-                            receiver.node_is_empty();
-                        }
+                        receiver.node_served(options.peek || rest);
                         return Ok(Some(received));
                     }
                     None => receiver.node_is_empty(),
@@ -160,7 +156,7 @@ impl Socket {
     }
 
     #[cold]
-    fn read_letters_to_receiver(&self, receiver: &mut Receiver) -> Result<(), Error> {
+    pub(crate) fn read_letters_to_receiver(&self, receiver: &mut Receiver) -> Result<(), Error> {
         for (source, returned) in self.shared.take_returned() {
             receiver.give_back(source, returned);
         }

@@ -33,6 +33,9 @@ pub struct Socket {
     heir: OnceLock<Box<Socket>>,
 }
 
+/// Times that a descriptor's state is looked at again because something has happened meanwhile.
+const SETTLE_MAX: u32 = 4;
+
 /// What a would-block is among the failures of a command.
 fn would_block(failure: &Failure) -> bool {
     matches!(
@@ -317,6 +320,9 @@ impl Socket {
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
         }
+        if !self.attachment.settles {
+            self.attachment.host(&self.shared)?;
+        }
         let mut receiver = lock(&self.shared.receiver);
         if let Some(descriptor) = self.descriptor.get() {
             return Ok(descriptor.as_fd());
@@ -327,51 +333,92 @@ impl Socket {
             .call(&request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))?;
         receiver.tell_daemon();
         let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
-        if !self.settle_node(&mut receiver)? {
-            receiver.node_is_empty();
-        }
-        self.settle_on(&mut receiver)?;
+        // The daemon knows nothing of what is in lanes already.
+        self.settle_on(&mut receiver, true)?;
+        let tell = receiver.take_tell();
+        drop(receiver);
+        self.tell(tell)?;
         Ok(descriptor.as_fd())
     }
 
-    /// After a receive: the descriptor is readable if and only if there is more.
+    /// After a receive that has got something or not: the descriptor is readable if and only if there is more, and becomes
+    /// so anew for who was told that there is nothing.
     #[inline]
-    pub(crate) fn settle(&self) -> Result<(), Error> {
+    pub(crate) fn settle(&self, got: bool) -> Result<(), Error> {
         match self.descriptor.get() {
-            Some(_) => self.settle_on(&mut lock(&self.shared.receiver)),
+            Some(descriptor) => {
+                let mut receiver = lock(&self.shared.receiver);
+                if !got {
+                    descriptor.drain();
+                }
+                self.settle_on(&mut receiver, !got)?;
+                let tell = receiver.take_tell();
+                drop(receiver);
+                self.tell(tell)
+            }
             None => Ok(()),
         }
     }
 
+    /// `drained`: the descriptor may lack the byte that it should have.
     #[cold]
-    fn settle_on(&self, receiver: &mut Receiver) -> Result<(), Error> {
+    fn settle_on(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
         let Some(descriptor) = self.descriptor.get() else { return Ok(()) };
         let Shared { to_receiver, ready, .. } = &*self.shared;
-        if to_receiver.has_some() || receiver.has_something(self.kind(), ready) {
-            return Ok(());
-        }
-        descriptor.drain();
-        // Whoever has added the byte that is gone now had done before what is looked for here.
-        if receiver.arm_all(self.kind(), ready) || to_receiver.has_some() || self.attachment.has_news() {
-            let request = Request::Settle { port: self.port(), more: true };
-            if self.ask(&request)? != 0 {
-                receiver.node_is_ready();
+        // Whoever adds a byte has done before what the looks after its removal find.
+        for _ in 0..SETTLE_MAX {
+            if to_receiver.has_some() {
+                self.read_letters_to_receiver(receiver)?;
+            }
+            if receiver.has_something_here(ready) {
+                if drained {
+                    self.ask_settled(true)?;
+                }
+                return Ok(());
+            }
+            if receiver.node_counts(self.kind()) {
+                if self.settle_node(receiver, descriptor)? {
+                    return Ok(());
+                }
+                drained = true;
+                continue;
+            }
+            descriptor.drain();
+            drained = true;
+            let more = receiver.arm_all(self.kind(), ready);
+            if more || self.attachment.has_news() || !self.attachment.settles {
+                // The answer brings what there is to know.
+                if self.ask_settled(more)? {
+                    receiver.node_is_ready();
+                }
+            }
+            if more || !to_receiver.has_some() && !receiver.node_counts(self.kind()) {
+                return Ok(());
             }
         }
-        Ok(())
+        // Things change faster than they can be settled: readable too often is better than too seldom.
+        self.ask_settled(true).map(drop)
     }
 
-    /// After something was received from the node: whether it has more, as far as is known.
-    pub(crate) fn settle_node(&self, receiver: &mut Receiver) -> Result<bool, Error> {
-        let Some(descriptor) = self.descriptor.get() else { return Ok(true) };
+    /// Whether the node has something; then the descriptor is readable.
+    fn settle_node(&self, receiver: &mut Receiver, descriptor: &Descriptor) -> Result<bool, Error> {
         descriptor.drain();
-        let more = self.shared.to_receiver.has_some() || receiver.has_something_here(&self.shared.ready);
-        Ok(self.ask(&Request::Settle { port: self.port(), more })? != 0)
+        let more = self.ask_settled(false)?;
+        if !more {
+            receiver.node_is_empty();
+        }
+        Ok(more)
     }
 
-    fn ask(&self, request: &Request) -> Result<u32, Error> {
-        self.attachment.call(request, &[], |reply, _| match reply {
-            Reply::Number(number) => Some(number),
+    /// The byte is gone: whether the node has something to receive. Then it is there again, as it is if there is `more`.
+    fn ask_settled(&self, more: bool) -> Result<bool, Error> {
+        if !self.attachment.settles {
+            // Whether there is more shows when it is asked for.
+            return self.command(&Request::Rearm { port: self.port() }).map(|()| true);
+        }
+        let request = Request::Settle { port: self.port(), more };
+        self.attachment.call(&request, &[], |reply, _| match reply {
+            Reply::Number(number) => Some(number != 0),
             _ => None,
         })
     }

@@ -122,7 +122,12 @@ impl Socket {
         let something = match half {
             Half::Receive => {
                 let mut receiver = lock(&self.shared.receiver);
-                self.shared.to_receiver.has_some() || receiver.arm_all(self.kind(), &self.shared.ready)
+                let something =
+                    self.shared.to_receiver.has_some() || receiver.arm_all(self.kind(), &self.shared.ready);
+                let tell = receiver.take_tell();
+                drop(receiver);
+                self.tell(tell)?;
+                something
             }
             Half::Send => {
                 let mut sender = lock(&self.shared.sender);

@@ -232,7 +232,7 @@ fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
 }
 
 #[test]
-fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
+fn a_socket_that_is_polled_keeps_its_lanes_and_loses_nothing() {
     let (red, blue) = host();
     let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
     for number in 0..20_u8 {
@@ -251,6 +251,7 @@ fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
         server.send(&[number]).unwrap();
         assert_eq!(client.receive().unwrap().data, [number]);
     }
+    assert_eq!(red.daemon_counters().lanes, 2);
     drop(client);
     assert_eq!(server.receive().unwrap_err().errno(), 104);
 }

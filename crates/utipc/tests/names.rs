@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{Engine, Home, LIMIT, TestNode, alone, pair};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{ErrorCode, Node, NodeAddr, Scope, ServiceAddress, ServiceRange, Socket, SocketKind};
 use utipc_core::config::StackConfig;
 use utipc_node::NodeConfig;
@@ -490,5 +491,31 @@ fn a_daemon_that_does_not_share_its_table_serves_as_before() {
         let mut got = take(server);
         assert_eq!(got.pop().unwrap(), b"all");
         assert_eq!(got.len(), 25);
+    }
+}
+
+/// One of version 1 must see every message of a socket that is polled.
+#[test]
+fn a_daemon_that_does_not_settle_descriptors_serves_as_before() {
+    let home = Home::new();
+    let path = home.0.join("d.sock");
+    let _daemon = start(&path, |config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
+    let node = Node::builder().daemon_at(&path).start().unwrap();
+    let server = server(&node, SERVICE);
+    server.set_nonblocking(true);
+    let client = node.rdm().unwrap();
+    let readable = || {
+        let mut set = [PollFd::new(&server, PollFlags::IN)];
+        poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    };
+    assert!(!readable());
+    for _ in 0..50 {
+        client.send_to(b"one", server.port()).unwrap();
+        client.send_to(b"two", server.port()).unwrap();
+        for data in [b"one", b"two"] {
+            assert!(readable());
+            assert_eq!(server.receive().unwrap().data, data);
+        }
+        assert!(!readable() && server.receive().is_err() && !readable());
     }
 }

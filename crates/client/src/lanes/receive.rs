@@ -306,12 +306,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a receive may find something. Nothing is armed.
-    pub(crate) fn has_something(&mut self, kind: SocketKind, ready: &ReadyBox) -> bool {
-        self.node_counts(kind) || self.has_something_here(ready)
-    }
-
-    /// [`Self::has_something`] without the node.
+    /// Whether a receive finds something without the node, or nonsense. Nothing is armed.
     pub(crate) fn has_something_here(&mut self, ready: &ReadyBox) -> bool {
         if self.places.len() > self.polled.len() {
             self.collect(ready);
@@ -319,21 +314,27 @@ impl Receiver {
         if !self.returned.is_empty() || self.begun.is_some() || !self.listed.is_empty() {
             return true;
         }
-        let lanes = &mut self.lanes;
+        let Self { lanes, polled, tell, .. } = self;
         // Nonsense is something too: the receive reports it.
-        let has = |lane: &mut InLane| lane.reader.peek() != Ok(Peek::Empty);
-        self.polled.iter().any(|place| lanes[*place].as_mut().is_some_and(has))
+        let mut has = |lane: &mut InLane| {
+            let found = lane.reader.peek() != Ok(Peek::Empty);
+            note_ring(lane, tell);
+            found
+        };
+        polled.iter().any(|place| lanes[*place].as_mut().is_some_and(&mut has))
     }
 
     /// Whether what the node may have is for the next receive: for a connection it comes after its lane.
-    fn node_counts(&self, kind: SocketKind) -> bool {
+    pub(crate) fn node_counts(&self, kind: SocketKind) -> bool {
         self.node && !(kind.is_connection_oriented() && self.has_lanes())
     }
 
     /// Asks the writer of a listed lane to report it, unless it has something already.
     fn arm(&mut self, place: usize) -> Result<(), Next> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(()) };
-        match lane.reader.arm() {
+        let armed = lane.reader.arm();
+        note_ring(lane, &mut self.tell);
+        match armed {
             Ok(true) => self.listed.push_back(place),
             Ok(false) => lane.listed = false,
             Err(_) => return Err(Next::Corrupt(lane.id)),
@@ -367,7 +368,11 @@ impl Receiver {
         let Some(lane) = &mut self.lanes[place] else { return Ok(Found::Nothing) };
         let from = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
         let expected = Expected { node: own.node, port: own.port, from, kind: own.kind };
-        lane.look(&expected).map_err(|_| Next::Corrupt(lane.id))
+        let found = lane.look(&expected);
+        if !matches!(found, Ok(Found::Message(..))) {
+            note_ring(lane, &mut self.tell);
+        }
+        found.map_err(|_| Next::Corrupt(lane.id))
     }
 
     fn ended(&self, place: usize) -> Next {
@@ -479,16 +484,25 @@ impl Receiver {
     pub(crate) fn arm_all(&mut self, kind: SocketKind, ready: &ReadyBox) -> bool {
         for at in 0..self.polled.len() {
             let place = self.polled[at];
-            if let Some(lane) = &mut self.lanes[place]
+            if let Some(lane) = &mut self.lanes[place] {
                 // Nonsense is found again by the look that follows.
-                && lane.reader.arm().unwrap_or(true)
-            {
-                return true;
+                let found = lane.reader.arm().unwrap_or(true);
+                note_ring(lane, &mut self.tell);
+                if found {
+                    return true;
+                }
             }
         }
         if self.places.len() > self.polled.len() {
             self.collect(ready);
         }
         !self.listed.is_empty() || !self.returned.is_empty() || self.node_counts(kind)
+    }
+}
+
+/// A lane that is found empty gives all its room back, for which its writer may wait by a descriptor.
+fn note_ring(lane: &mut InLane, tell: &mut Vec<LaneId>) {
+    if lane.take_ring() == Ring::TellDaemon {
+        tell.push(lane.id);
     }
 }

@@ -115,9 +115,9 @@ fn every_sender_is_served_in_turn_however_many_there_are() {
             let received = fan.got(&mut [0; 9], RecvOptions::default());
             assert_eq!(received.source.port as usize, from + 1);
         }
-        assert!(!fan.receiver.arm_all(&fan.ready));
+        assert!(!fan.receiver.arm_all(SocketKind::Rdm, &fan.ready));
         fan.send(0, b"wake");
-        assert!(fan.receiver.arm_all(&fan.ready));
+        assert!(fan.receiver.arm_all(SocketKind::Rdm, &fan.ready));
     }
 }
 

@@ -42,11 +42,17 @@ impl Far {
             self.flag();
         }
         if readiness.writable {
-            packets::drain(&self.channel);
+            self.unplug();
         }
     }
 
-    fn flag(&self) {
+    /// Makes the near end writable.
+    pub(super) fn unplug(&self) {
+        packets::drain(&self.channel);
+    }
+
+    /// Makes the near end readable, unless it is.
+    pub(super) fn flag(&self) {
         if !packets::is_flagged(&self.channel) {
             // It fails only if nobody holds the near end any more.
             let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
@@ -122,7 +128,7 @@ impl Hub {
         }
         match (self.fars.get(&port), end) {
             (Some(far), LaneEnd::Reader) => far.flag(),
-            (Some(far), LaneEnd::Writer) => _ = packets::drain(&far.channel),
+            (Some(far), LaneEnd::Writer) => far.unplug(),
             (None, _) => {}
         }
     }
@@ -143,7 +149,7 @@ impl Hub {
             far.flag();
         }
         if reads && let Some(far) = self.fars.get_mut(&from) {
-            packets::drain(&far.channel);
+            far.unplug();
         }
         if writes || reads { Ok(Reply::Done) } else { Err(Failure::State) }
     }

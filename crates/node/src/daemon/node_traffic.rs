@@ -4,7 +4,7 @@ use utipc_core::Time;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Endpoint, SendError, State};
 use utipc_core::wire::{Message, SHORT_HEADER, blocks};
-use utipc_os::shm::{Kind, LaneError, Peek, Writer};
+use utipc_os::shm::{Kind, LaneError, Peek, Ring, Writer};
 
 use utipc_attach::{LaneId, PairId};
 
@@ -85,6 +85,11 @@ impl Hub {
         let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { return };
         let listed = outbound.attention == Attention::Listed;
         let armed = if carried == Carried::All { outbound.reader.arm() } else { Ok(false) };
+        if outbound.reader.take_ring() == Ring::TellDaemon
+            && let Some(far) = self.fars.get(&port)
+        {
+            far.unplug();
+        }
         outbound.attention = match (carried, armed) {
             (Carried::All, Ok(false)) => Attention::Armed,
             (Carried::Blocked | Carried::Refused, _) => Attention::Blocked,
@@ -129,8 +134,6 @@ impl Hub {
         if carried == Carried::Blocked {
             outbound.reader.release();
         }
-        // Of the process nobody waits for a descriptor: sockets that are polled have no lanes.
-        let _ = outbound.reader.take_ring();
         carried
     }
 
@@ -172,8 +175,12 @@ impl Hub {
         } else {
             return;
         };
-        // Of the process nobody waits for a descriptor; a lane that takes nothing more ends with its socket.
-        let _ = told;
+        // A lane that takes nothing more ends with its socket.
+        if told == Ok(Ring::TellDaemon)
+            && let Some(far) = self.fars.get(&port)
+        {
+            far.flag();
+        }
         let lane = inbound.lane;
         if over && let Some(lane) = self.broker.lanes.get_mut(&lane) {
             (lane.ended, lane.writer_done) = (true, true);

@@ -15,6 +15,9 @@ use super::segment::Segment;
 use crate::Result;
 use crate::futex::{self, Woken};
 
+/// In `parked`: nobody sleeps on the word, but the daemon shall be told, which then makes a descriptor readable.
+const TELL: u32 = 1 << 31;
+
 /// What became of ringing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "the daemon may have to be told"]
@@ -24,7 +27,7 @@ pub enum Ring {
     Quiet,
     /// The partner slept and was woken.
     Woken,
-    /// The partner waits for the descriptor of a socket: tell the daemon, which makes it readable or writable.
+    /// The partner waits for a descriptor: tell the daemon, which makes it readable.
     TellDaemon,
 }
 
@@ -59,7 +62,18 @@ impl<M: Memory> Doorbell<M> {
         Parked { bell: self }
     }
 
-    /// Whether a thread of the owner sleeps: a hint, as good as the owner is honest.
+    /// Asks for the daemon to be told, once, when there is something (`true`), or not any more. Look at everything
+    /// once more after asking.
+    pub fn tell_daemon(&self, on: bool) {
+        if on {
+            self.memory.or32(self.at + bell::PARKED, TELL);
+            self.memory.fence(Fence::Park);
+        } else {
+            self.memory.and32(self.at + bell::PARKED, !TELL);
+        }
+    }
+
+    /// Whether a thread of the owner sleeps, or waits for a descriptor: a hint, as good as the owner is honest.
     #[inline]
     pub fn is_parked(&self) -> bool {
         self.memory.load32(self.at + bell::PARKED, Relaxed) != 0
@@ -68,11 +82,18 @@ impl<M: Memory> Doorbell<M> {
     /// Wakes the owner if it sleeps. Make visible first what it shall find.
     pub fn ring(&self) -> Ring {
         self.memory.fence(Fence::Ring);
-        if self.memory.load32(self.at + bell::PARKED, Relaxed) == 0 {
+        let parked = self.memory.load32(self.at + bell::PARKED, Relaxed);
+        if parked == 0 {
             return Ring::Quiet;
         }
         self.memory.add32(self.at + bell::SEQ, 1);
-        self.memory.wake32(self.at + bell::SEQ);
+        if parked & !TELL != 0 {
+            self.memory.wake32(self.at + bell::SEQ);
+        }
+        // Whoever takes the mark tells, so that a descriptor costs one message, however many ring.
+        if parked & TELL != 0 && self.memory.and32(self.at + bell::PARKED, !TELL) & TELL != 0 {
+            return Ring::TellDaemon;
+        }
         Ring::Woken
     }
 }

@@ -1,0 +1,247 @@
+//! What poll and epoll report of a socket's descriptor, whichever way its messages travel.
+
+mod common;
+
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
+use common::{Engine, LIMIT, TestNode, alone, on_each_engine};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use utipc::{Connection, Error, Node, Scope, ServiceAddress, Socket, SocketKind};
+
+const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
+const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+on_each_engine!(
+    readable_is_not_empty,
+    level_triggered_readers_miss_nothing,
+    edge_triggered_readers_miss_nothing,
+    writers_are_told_of_room_by_level_and_edge,
+    two_descriptors_of_one_process_do_not_rob_each_other,
+    the_end_hangs_up,
+    what_goes_by_the_node_shows_too,
+);
+
+/// A node, and another process's view of it.
+fn host(engine: Engine) -> (TestNode, Node) {
+    let red = alone(engine);
+    let blue = red.again();
+    (red, blue)
+}
+
+/// A local connection that has its lanes, where there are such: both ends do not block.
+fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
+    let listener = server.listen(kind, SERVICE).unwrap();
+    let acceptor = thread::spawn(move || listener.accept().unwrap());
+    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
+    for (from, to) in [(0, 1), (1, 0)] {
+        ends[from].send(b"hello").unwrap();
+        assert_eq!(ends[to].receive().unwrap().data, b"hello");
+    }
+    ends.iter().for_each(|end| end.socket().set_nonblocking(true));
+    ends
+}
+
+fn polled(socket: &Socket, limit: Duration) -> PollFlags {
+    let descriptor = socket.as_fd();
+    let mut set = [PollFd::new(&descriptor, PollFlags::IN | PollFlags::OUT)];
+    let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+    poll(&mut set, Some(&limit)).unwrap();
+    set[0].revents()
+}
+
+/// Waits until the socket reports `wanted`.
+fn wait_for(socket: &Socket, wanted: PollFlags) {
+    let descriptor = socket.as_fd();
+    let mut set = [PollFd::new(&descriptor, wanted)];
+    poll(&mut set, Some(&Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 })).unwrap();
+    assert!(set[0].revents().contains(wanted), "{:?} in place of {wanted:?}", set[0].revents());
+}
+
+fn watch(socket: &Socket, events: epoll::EventFlags) -> impl AsFd {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    epoll::add(&set, socket, epoll::EventData::new_u64(7), events).unwrap();
+    set
+}
+
+/// Waits for an event.
+fn wait_event(set: &impl AsFd) -> epoll::EventFlags {
+    let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+    let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
+    let count = epoll::wait(set, &mut events, Some(&limit)).unwrap();
+    assert_eq!(count, 1, "a wake-up is lost");
+    events[0].flags
+}
+
+/// The number in the next message; `None` if there is none.
+fn next(socket: &Socket) -> Option<u32> {
+    match socket.receive() {
+        Ok(message) => Some(u32::from_be_bytes(message.data.try_into().unwrap())),
+        Err(Error::WouldBlock { .. }) => None,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Sends, and waits by the descriptor where it would block.
+fn send(socket: &Socket, data: &[u8]) {
+    while let Err(error) = socket.send(data) {
+        assert!(matches!(error, Error::WouldBlock { .. }), "{error}");
+        wait_for(socket, PollFlags::OUT);
+    }
+}
+
+fn readable_is_not_empty(engine: Engine) {
+    let (red, blue) = host(engine);
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let server = server.socket();
+    assert_eq!(polled(server, Duration::ZERO), PollFlags::OUT);
+    for round in 0..20_u32 {
+        for number in [round, round + 1] {
+            client.send(&number.to_be_bytes()).unwrap();
+        }
+        wait_for(server, PollFlags::IN);
+        assert_eq!(next(server), Some(round));
+        wait_for(server, PollFlags::IN);
+        assert_eq!(next(server), Some(round + 1));
+        assert_eq!(polled(server, Duration::ZERO), PollFlags::OUT, "round {round}");
+        assert_eq!(next(server), None);
+        assert_eq!(polled(server, Duration::ZERO), PollFlags::OUT);
+    }
+}
+
+/// One side sends in bursts of all lengths; the other calls `wait` whenever it has found nothing.
+fn stress(engine: Engine, wait: impl Fn(&Socket) -> Box<dyn Fn() + '_>) {
+    const MESSAGES: u32 = 20_000;
+    let (red, blue) = host(engine);
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..MESSAGES {
+                send(client.socket(), &number.to_be_bytes());
+                if number % 17 == 0 {
+                    (0..number % 1000).for_each(|_| std::hint::spin_loop());
+                }
+            }
+        });
+        let server = server.socket();
+        let wait = wait(server);
+        let mut expected = 0;
+        while expected < MESSAGES {
+            match next(server) {
+                Some(number) => {
+                    assert_eq!(number, expected);
+                    expected += 1;
+                }
+                None => wait(),
+            }
+        }
+    });
+    if engine == Engine::Daemon {
+        assert!(red.daemon_counters().lanes > 0, "the lanes are gone");
+    }
+}
+
+fn level_triggered_readers_miss_nothing(engine: Engine) {
+    stress(engine, |socket| Box::new(|| wait_for(socket, PollFlags::IN)));
+}
+
+fn edge_triggered_readers_miss_nothing(engine: Engine) {
+    stress(engine, |socket| {
+        let set = watch(socket, epoll::EventFlags::IN | epoll::EventFlags::ET);
+        Box::new(move || _ = wait_event(&set))
+    });
+}
+
+fn writers_are_told_of_room_by_level_and_edge(engine: Engine) {
+    let (red, blue) = host(engine);
+    for edge in [false, true] {
+        let [client, server] = connected(SocketKind::Stream, &red, &blue);
+        let (client, server) = (client.socket(), server.socket());
+        let mode = if edge { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
+        let set = watch(client, epoll::EventFlags::OUT | mode);
+        for _ in 0..20 {
+            let mut sent = 0;
+            while let Ok(bytes) = client.send(&[1; 30_000]) {
+                sent += bytes;
+                assert!(sent < 100 << 20, "no end");
+            }
+            // An edge that came before the last send is over.
+            let mut old = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 1];
+            epoll::wait(&set, &mut old, Some(&NONE)).unwrap();
+            assert!(!polled(client, Duration::ZERO).contains(PollFlags::OUT));
+            let reader = thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let (mut got, mut buffer) = (0, vec![0; 70_000]);
+                    while got < sent {
+                        match server.receive_into(&mut buffer) {
+                            Ok(received) => got += received.len,
+                            Err(Error::WouldBlock { .. }) => wait_for(server, PollFlags::IN),
+                            Err(other) => panic!("{other}"),
+                        }
+                    }
+                    got
+                });
+                assert!(wait_event(&set).contains(epoll::EventFlags::OUT));
+                reader.join().unwrap()
+            });
+            assert_eq!(reader, sent);
+        }
+    }
+}
+
+fn two_descriptors_of_one_process_do_not_rob_each_other(engine: Engine) {
+    let (red, blue) = host(engine);
+    let connections = [0, 1, 2].map(|_| connected(SocketKind::SeqPacket, &red, &blue));
+    for [_, server] in &connections {
+        assert_eq!(polled(server.socket(), Duration::ZERO), PollFlags::OUT);
+    }
+    for round in 0..50_u32 {
+        for [client, _] in &connections {
+            client.send(&round.to_be_bytes()).unwrap();
+        }
+        for [_, server] in &connections {
+            wait_for(server.socket(), PollFlags::IN);
+            assert_eq!((next(server.socket()), next(server.socket())), (Some(round), None));
+        }
+    }
+}
+
+fn the_end_hangs_up(engine: Engine) {
+    let (red, blue) = host(engine);
+    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    assert_eq!(polled(server.socket(), Duration::ZERO), PollFlags::OUT);
+    client.send(&7_u32.to_be_bytes()).unwrap();
+    drop(client);
+    wait_for(server.socket(), PollFlags::IN | PollFlags::HUP);
+    assert_eq!(next(server.socket()), Some(7));
+    assert_eq!(server.receive().unwrap_err().errno(), 104);
+}
+
+fn what_goes_by_the_node_shows_too(engine: Engine) {
+    const SENDERS: u32 = 12;
+    let (red, blue) = host(engine);
+    let server = blue.rdm().unwrap();
+    server.bind(SERVICE, Scope::Cluster).unwrap();
+    server.set_nonblocking(true);
+    assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT);
+    // More lanes than are looked at one by one; a name goes by the node at first.
+    let senders = [(); SENDERS as usize].map(|()| red.rdm().unwrap());
+    for round in 0..30 {
+        for sender in &senders {
+            match round % 3 {
+                0 => sender.send_to(&1_u32.to_be_bytes(), SERVICE).unwrap(),
+                _ => sender.send_to(&1_u32.to_be_bytes(), server.port()).unwrap(),
+            };
+        }
+        let mut got = 0;
+        while got < SENDERS {
+            match next(&server) {
+                Some(number) => got += number,
+                None => wait_for(&server, PollFlags::IN),
+            }
+        }
+        assert_eq!(next(&server), None);
+        assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT, "round {round}");
+    }
+}
