@@ -187,7 +187,11 @@ impl<M: Memory> Writer<M> {
     #[inline]
     pub(super) fn check(&self) -> Result<(), LaneError> {
         let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
-        if flags & !(flag::WANT | flag::TELL) == flag::OPEN && !self.ended { Ok(()) } else { Err(self.refusal(flags)) }
+        if flags & !(flag::WANT | flag::TELL) == flag::OPEN && !self.ended {
+            Ok(())
+        } else {
+            Err(self.refusal(flags))
+        }
     }
 
     #[cold]
