@@ -386,7 +386,9 @@ impl Socket {
             descriptor.drain();
             drained = true;
             let more = receiver.arm_all(self.kind(), ready);
-            if more || self.attachment.has_news() || !self.attachment.settles {
+            // Others who hold the socket too are told by the same byte.
+            let unsure = self.shared.hosted.load(Relaxed) || !self.attachment.settles;
+            if more || unsure || self.attachment.has_news() {
                 // The answer brings what there is to know.
                 if self.ask_settled(more)? {
                     receiver.node_is_ready();
