@@ -125,8 +125,8 @@ impl Stack {
         &mut self.switch.frames
     }
 
-    /// True if since the last call some message was queued behind the window of a link: it leaves when an
-    /// acknowledgement arrives, so somebody should look at the wire soon.
+    /// True if since the last call some message was queued behind the window of a link, or the end of a stream collected: it
+    /// leaves when an acknowledgement arrives, so somebody should look at the wire soon.
     pub fn take_backlogged(&mut self) -> bool {
         core::mem::take(&mut self.switch.backlogged)
     }

@@ -1,5 +1,7 @@
 //! Sending. Spec: tipc.md §2.2, §7.7, §8.5, §8.6, §8.8.
 
+use std::collections::VecDeque;
+
 use super::endpoint::Endpoint;
 use super::error::{ConnectError, SendError};
 use super::nagle::Collected;
@@ -202,11 +204,14 @@ impl Endpoint {
         let own = uplink.own_node();
         if self.nagle.wants(chunk.len()) {
             let template = self.template(own);
-            if self.nagle.collect(chunk, || template.connection_message(Vec::new(), &[])) == Collected::Flush
-            {
-                self.send_collected(uplink)?;
-            }
-            return Ok(());
+            return match self.nagle.collect(chunk, |room| template.connection_message(uplink.memory(room), &[])) {
+                Collected::Hold => Ok(()),
+                Collected::FlushFull => {
+                    let full = self.nagle.take_full();
+                    self.submit_collected(full, uplink)
+                }
+                Collected::Flush => self.send_collected(uplink),
+            };
         }
         let memory = uplink.memory(SHORT_HEADER + chunk.len());
         let msg = self.template(own).connection_message(memory, chunk);
@@ -223,7 +228,15 @@ impl Endpoint {
         if self.nagle.is_empty() {
             return Ok(());
         }
-        let (messages, blocks) = self.nagle.take();
+        let all = self.nagle.take();
+        self.submit_collected(all, uplink)
+    }
+
+    fn submit_collected(
+        &mut self,
+        (messages, blocks): (VecDeque<Message>, u32),
+        uplink: &mut dyn Uplink,
+    ) -> Result<(), SendError> {
         self.flow.sent(if self.flow.is_legacy() { messages.len() as u32 } else { blocks });
         for msg in messages {
             self.submit(self.peer.node, msg, uplink)?;

@@ -160,8 +160,11 @@ impl Endpoint {
             && !self.settings.no_delay
             && self.capabilities & capability::NAGLE != 0
             && self.mss > SHORT_HEADER;
-        let max = if self.mss >= MAX_MESSAGE { LOCAL_NAGLE } else { self.mss };
-        self.nagle.set_max(if usable { max } else { 0 });
+        match self.mss {
+            _ if !usable => self.nagle.set_max(0),
+            MAX_MESSAGE.. => self.nagle.set_max(LOCAL_NAGLE),
+            packet => self.nagle.set_packet(packet),
+        }
     }
 
     /// The node of the peer answered the request with `msg`, which is not one of a connection.

@@ -123,7 +123,12 @@ impl Stack {
         data: &[u8],
         to: Option<Destination>,
     ) -> Result<usize, SendError> {
-        self.on(now, port, SendError::Broken, |e, uplink| e.send(now, data, to, uplink))
+        let (sent, waits) = self.on(now, port, SendError::Broken, |e, uplink| {
+            e.send(now, data, to, uplink).map(|sent| (sent, e.has_unsent()))
+        })?;
+        // What was collected leaves with an acknowledgement too.
+        self.switch.backlogged |= waits;
+        Ok(sent)
     }
 
     /// Receives into `buffer`.
