@@ -18,9 +18,9 @@ const SLOW_MS: u64 = 150;
 const ASLEEP_MS: u64 = 4000;
 /// Time that the reader of a connection sleeps while its peer pours: longer than the peer takes for all it has.
 const OVERSLEPT_MS: u64 = 500;
-/// Most that may wait unread on a connection, bytes: the window of 512 KiB and one message, with what the node needs
-/// to keep them.
-const MAX_UNREAD: u32 = 2 * (512 + 66) * 1024;
+/// Most that may wait unread on a connection, bytes: the window of 1690 blocks that a receive buffer of 2 MiB allows, and
+/// one message; a block, with what the node needs to keep it, takes 1152 bytes at most.
+const MAX_UNREAD: u32 = (1690 + 66) * 1152;
 /// Largest message.
 const BUFFER: usize = 66_060;
 
