@@ -204,7 +204,10 @@ impl Endpoint {
         let own = uplink.own_node();
         if self.nagle.wants(chunk.len()) {
             let template = self.template(own);
-            return match self.nagle.collect(chunk, |room| template.connection_message(uplink.memory(room), &[])) {
+            return match self
+                .nagle
+                .collect(chunk, |room| template.connection_message(uplink.memory(room), &[]))
+            {
                 Collected::Hold => Ok(()),
                 Collected::FlushFull => {
                     let full = self.nagle.take_full();
