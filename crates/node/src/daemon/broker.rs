@@ -22,8 +22,8 @@ pub(super) const MAX_LANES_IN: usize = 65_536;
 const FIRST_RING: u8 = 12;
 /// The largest one.
 const LAST_RING: u8 = 20;
-/// The largest one of a lane to the node, which takes what is in it at once, unless the endpoint is full.
-const LAST_NODE_RING: u8 = 18;
+/// The largest one of a lane to the node where a process has many.
+const LAST_RING_OF_MANY: u8 = 18;
 
 /// One lane.
 #[derive(Debug)]
@@ -217,7 +217,8 @@ impl Hub {
         importance: u8,
     ) -> Result<Reply, Failure> {
         if self.is_node_lane_of(lane_id, id) {
-            return if log2 <= LAST_NODE_RING { Ok(Reply::Done) } else { Err(Failure::Overload) };
+            let last = if self.has_few_lanes(id) { LAST_RING } else { LAST_RING_OF_MANY };
+            return if log2 <= last { Ok(Reply::Done) } else { Err(Failure::Overload) };
         }
         let Some(lane) = self.broker.lanes.get_mut(&lane_id).filter(|l| l.from_owner == id) else {
             return Err(Failure::State);

@@ -25,8 +25,11 @@ const MESSAGES_BEFORE: u64 = 2;
 /// The end of a connection waits for what is still to be sent this long, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
 
+/// Lanes of a process up to which each may have the largest ring; 120 of these fit the memory of a pair.
+const FEW_LANES: usize = 48;
+
 /// Bytes that are taken out of a lane which ends; its rings hold less.
-const MAX_UNREAD: usize = 1 << 20;
+const MAX_UNREAD: usize = 3 << 20;
 
 /// Who looks at a lane that a process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +216,12 @@ impl Hub {
         self.tell(owner, Notice::NodeLane { port, peer, lane, end: LaneEnd::Reader });
     }
 
-    /// Growth of a lane that a process writes to the node: what its connection's window bounds anyway.
+    /// A process has so few lanes that the memory of a pair is enough for a large ring of each.
+    pub(super) fn has_few_lanes(&self, owner: u32) -> bool {
+        self.attachments.get(&owner).is_some_and(|a| a.lanes_out.max(a.lanes_in) <= FEW_LANES)
+    }
+
+    /// Whether a process writes this lane to the node.
     pub(super) fn is_node_lane_of(&self, lane: LaneId, owner: u32) -> bool {
         self.broker.lanes.get(&lane).is_some_and(|l| l.from_owner == owner && l.to_owner == DAEMON)
     }

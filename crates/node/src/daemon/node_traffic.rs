@@ -17,8 +17,12 @@ const BUDGET: usize = 128 << 10;
 /// What a message counts beside its bytes.
 const MESSAGE_COST: usize = 256;
 
-/// The class of the largest ring that the node writes, 256 KiB: room for three of the largest messages.
-const LARGEST: u8 = 2;
+/// The class of the largest ring that the node writes, 1 MiB: with room for three of the largest messages only, both sides
+/// would wait for each other all the time.
+const LARGEST: u8 = 3;
+
+/// The same where a process has many lanes: 256 KiB.
+const LARGEST_OF_MANY: u8 = 2;
 
 /// How a look at an outbound lane ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,12 +158,15 @@ impl Hub {
 
     /// Writes what an endpoint has received into its process's lane, as far as there is room.
     fn deliver(&mut self, now: Time, port: u32) {
+        let Some(lane) = self.node_lanes.inbound.get(&port).map(|lane| lane.lane) else { return };
+        let owner = self.broker.lanes.get(&lane).map_or(0, |lane| lane.to_owner);
+        let largest = if self.has_few_lanes(owner) { LARGEST } else { LARGEST_OF_MANY };
         let lanes = &mut self.node_lanes;
         let Some(inbound) = lanes.inbound.get_mut(&port).filter(|lane| !lane.ended) else { return };
         let writer = &mut inbound.writer;
         let mut broken = None;
         let mut take = |message: &Message| {
-            put(writer, message).unwrap_or_else(|error| {
+            put(writer, message, largest).unwrap_or_else(|error| {
                 broken = Some(error);
                 false
             })
@@ -189,7 +196,7 @@ impl Hub {
 }
 
 /// Writes a message into a lane; false if there is no room, and the reader tells when there is.
-fn put(writer: &mut Writer, message: &Message) -> Result<bool, LaneError> {
+fn put(writer: &mut Writer, message: &Message, largest: u8) -> Result<bool, LaneError> {
     let bytes = message.bytes();
     let cost = blocks(bytes.len());
     let push = |writer: &mut Writer| match writer.push(&[], &[bytes], cost) {
@@ -202,7 +209,7 @@ fn put(writer: &mut Writer, message: &Message) -> Result<bool, LaneError> {
         Err(LaneError::NeedsRing(class)) => class,
         pushed => return pushed,
     };
-    if wanted <= LARGEST {
+    if wanted <= largest {
         match writer.grow(wanted) {
             Ok(()) => return push(writer),
             // The reader is some rings behind.
