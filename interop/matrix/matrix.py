@@ -158,11 +158,14 @@ def main():
     options.add_argument("--out", default=os.environ.get("OUT", "."))
     options.add_argument("--keep", action="store_true")
     options.add_argument("--list", action="store_true")
+    options.add_argument("--kernel-engine", action="store_true", help="the program uses the kernel's TIPC")
     options.add_argument("--twice", action="store_true",
                          help="record rows of messages with two kernel nodes too, as ROW-MEDIA.kernel.pcap, to compare")
     options.add_argument("rows", nargs="*")
     options = options.parse_args()
-    pairs = chosen(options.rows, options.peer)
+    pairs = chosen(options.rows, "kernel" if options.kernel_engine else options.peer)
+    if options.kernel_engine:
+        os.environ["UTIPC_ENGINE"] = "kernel"           # the program inherits it
     if options.list:
         for row, media in pairs:
             print("%s/%s" % (row.name, media))

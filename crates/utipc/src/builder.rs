@@ -233,7 +233,6 @@ impl Builder {
     pub fn start(mut self) -> Result<Node> {
         let own = self.own();
         if let Some(node) = std::mem::take(&mut self.choice).attach(own)? {
-            let node = engine::Node::daemon(node);
             node.wait_for_address(ADDRESS_LIMIT)?;
             return Ok(Node::from_engine(node));
         }

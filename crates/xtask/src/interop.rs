@@ -17,7 +17,7 @@ const PROGRAM: &str = "utipc-interop";
 pub(crate) struct Options {
     /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); all if none is named
     rows: Vec<String>,
-    /// `utipc`, or `kernel` to prove the rows with a second kernel node
+    /// `utipc`; `kernel` to prove the rows with a second kernel node; `kernel-engine`: the library on a second kernel node
     #[arg(long, default_value = "utipc")]
     peer: String,
     /// Minutes, then the machine is killed
@@ -46,8 +46,8 @@ pub(crate) struct Outcome {
 
 /// Runs what `options` ask for and prints each row as it ends.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
-    if options.wireshark && options.peer == "kernel" {
-        bail!("--wireshark compares utipc with a kernel: use it without --peer kernel");
+    if options.wireshark && options.peer != "utipc" {
+        bail!("--wireshark compares utipc with a kernel: use it without --peer");
     }
     let lab = lab::build(root)?;
     let out = root.join("target/interop");
@@ -56,10 +56,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     }
     let program = match options.peer.as_str() {
         "kernel" => "kernel".to_owned(),
-        "utipc" => peer_program(root)?.display().to_string(),
-        other => bail!("no such peer: {other} (utipc or kernel)"),
+        "utipc" | "kernel-engine" => peer_program(root)?.display().to_string(),
+        other => bail!("no such peer: {other} (utipc, kernel or kernel-engine)"),
     };
     let mut args = vec!["--peer".to_owned(), program];
+    args.extend((options.peer == "kernel-engine").then(|| "--kernel-engine".to_owned()));
     args.extend(options.keep.then(|| "--keep".to_owned()));
     args.extend(options.wireshark.then(|| "--twice".to_owned()));
     args.extend(options.list.then(|| "--list".to_owned()));

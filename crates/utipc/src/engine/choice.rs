@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use utipc_client::{Place, Spin};
 
+use super::Node;
 use crate::{Error, Result};
 
 /// What stands behind a [`Node`](crate::Node). The API is the same on each.
@@ -22,7 +23,8 @@ pub enum Engine {
     Embedded,
     /// The node of the `utipcd` of this user, or of the system.
     Daemon,
-    /// The kernel's TIPC.
+    /// The kernel's TIPC, which the system's own tools configure. It does not tell the importance of what it received, nor why
+    /// a call waits, and it counts per link only.
     Kernel,
 }
 
@@ -71,8 +73,8 @@ fn spin_from_environment() -> Result<Spin> {
 }
 
 impl Choice {
-    /// The attached node, or `None` for an embedded one; `own` names what only a node of its own can have.
-    pub(crate) fn attach(self, own: Option<&'static str>) -> Result<Option<utipc_client::Node>> {
+    /// The daemon's or the kernel's node, or `None` for an embedded one; `own` names what only a node of its own can have.
+    pub(crate) fn attach(self, own: Option<&'static str>) -> Result<Option<Node>> {
         let engine = match (self.engine, std::env::var("UTIPC_ENGINE")) {
             (Some(engine), _) => engine,
             (None, Ok(name)) if !name.is_empty() => name.parse()?,
@@ -85,31 +87,23 @@ impl Choice {
         match (engine, own) {
             (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok(None),
             (Engine::Auto, None) => match utipc_client::Node::attach(place, spin) {
-                Ok(node) => Ok(Some(node)),
+                Ok(node) => Ok(Some(Node::daemon(node))),
                 Err(error) if error.is_absent() => Ok(None),
                 Err(error) => Err(Error::Daemon(error)),
             },
             (Engine::Daemon, None) => {
-                utipc_client::Node::attach(place, spin).map(Some).map_err(Error::Daemon)
+                let node = utipc_client::Node::attach(place, spin).map_err(Error::Daemon)?;
+                Ok(Some(Node::daemon(node)))
             }
-            (Engine::Daemon, Some(what)) => {
+            (Engine::Kernel, None) => Node::kernel().map(Some),
+            (Engine::Daemon | Engine::Kernel, Some(what)) => {
                 let why = format!(
-                    "the program gives the node {what}, but the daemon has its own configuration (configure the daemon, \
-                     or choose the embedded engine)"
+                    "the program gives the node {what}, but the {engine} has its own configuration (configure the \
+                     {engine}, or choose the embedded engine)"
                 );
                 Err(Error::Engine { engine, why })
             }
-            (Engine::Kernel, _) => Err(Error::Engine { engine, why: kernel().to_owned() }),
         }
-    }
-}
-
-/// Why there is no kernel engine.
-fn kernel() -> &'static str {
-    if utipc_os::af_tipc::is_available() {
-        "this release of utipc does not drive the kernel's AF_TIPC (choose embedded or daemon)"
-    } else {
-        "this kernel has no AF_TIPC (`modprobe tipc` where the module exists; else choose embedded or daemon)"
     }
 }
 
@@ -138,8 +132,12 @@ mod tests {
         assert!(absent.contains("/nonexistent/utipc.sock") && absent.contains("utipcd"), "{absent}");
         let own = choice(Engine::Daemon).attach(Some("a bearer")).unwrap_err().to_string();
         assert!(own.contains("a bearer"), "{own}");
-        let kernel = choice(Engine::Kernel).attach(None).unwrap_err().to_string();
-        assert!(kernel.contains("AF_TIPC"), "{kernel}");
+        let own = choice(Engine::Kernel).attach(Some("a bearer")).unwrap_err().to_string();
+        assert!(own.contains("a bearer") && own.contains("the kernel has"), "{own}");
+        if !utipc_os::af_tipc::is_available() {
+            let kernel = choice(Engine::Kernel).attach(None).unwrap_err().to_string();
+            assert!(kernel.contains("AF_TIPC"), "{kernel}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod choice;
 mod daemon;
 mod embedded;
+mod kernel;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::{
 pub(crate) enum Node {
     Embedded(embedded::Node),
     Daemon(daemon::Node),
+    Kernel(kernel::Node),
 }
 
 /// A socket of a node.
@@ -32,6 +34,7 @@ pub(crate) enum Node {
 pub(crate) enum Socket {
     Embedded(embedded::Socket),
     Daemon(daemon::Socket),
+    Kernel(kernel::Socket),
 }
 
 /// Calls the same method on whichever engine it is.
@@ -40,6 +43,7 @@ macro_rules! either {
         match $value {
             $enum::Embedded($engine) => $call,
             $enum::Daemon($engine) => $call,
+            $enum::Kernel($engine) => $call,
         }
     };
 }
@@ -53,15 +57,26 @@ impl Node {
         Self::Daemon(daemon::Node(node))
     }
 
+    /// The kernel's node, if the kernel has TIPC.
+    pub(crate) fn kernel() -> Result<Self> {
+        kernel::Node::open().map(Self::Kernel)
+    }
+
     /// Waits for the node's address.
     pub(crate) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        either!(Node, self, node => node.wait_for_address(limit))
+        match self {
+            Self::Embedded(node) => node.wait_for_address(limit),
+            Self::Daemon(node) => node.wait_for_address(limit),
+            // It gets one with its first bearer, and serves this host before.
+            Self::Kernel(_) => Ok(()),
+        }
     }
 
     pub(crate) fn open(&self, kind: SocketKind) -> Result<Socket> {
         match self {
             Self::Embedded(node) => Ok(Socket::Embedded(node.open(kind)?)),
             Self::Daemon(node) => Ok(Socket::Daemon(node.open(kind)?)),
+            Self::Kernel(node) => Ok(Socket::Kernel(node.open_socket(kind)?)),
         }
     }
 
@@ -90,28 +105,33 @@ impl Node {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        either!(Node, self, node => node.counters())
+        match self {
+            Self::Embedded(node) => node.counters(),
+            Self::Daemon(node) => node.counters(),
+            // The kernel counts per link.
+            Self::Kernel(_) => Counters::default(),
+        }
     }
 
     pub(crate) fn poll(&self) -> Option<Duration> {
         match self {
             Self::Embedded(node) => node.poll(),
-            Self::Daemon(_) => None,
+            Self::Daemon(_) | Self::Kernel(_) => None,
         }
     }
 
     pub(crate) fn drive(&self, limit: Duration) -> bool {
         match self {
             Self::Embedded(node) => node.drive(limit),
-            Self::Daemon(_) => false,
+            Self::Daemon(_) | Self::Kernel(_) => false,
         }
     }
 
-    /// None with a daemon: its sockets have their own.
+    /// None with a daemon or the kernel: its sockets have their own.
     pub(crate) fn descriptor(&self) -> Result<Option<BorrowedFd<'_>>> {
         match self {
             Self::Embedded(node) => node.descriptor().map(Some),
-            Self::Daemon(_) => Ok(None),
+            Self::Daemon(_) | Self::Kernel(_) => Ok(None),
         }
     }
 }
@@ -147,6 +167,7 @@ impl Socket {
         Ok(match self {
             Self::Embedded(socket) => socket.accept(wait)?.map(|(new, peer)| (Self::Embedded(new), peer)),
             Self::Daemon(socket) => socket.accept(wait)?.map(|(new, peer)| (Self::Daemon(new), peer)),
+            Self::Kernel(socket) => socket.accept(wait)?.map(|(new, peer)| (Self::Kernel(new), peer)),
         })
     }
 
@@ -195,7 +216,12 @@ impl Socket {
     }
 
     pub(crate) fn wait_reason(&self) -> Option<WaitReason> {
-        either!(Socket, self, socket => socket.wait_reason())
+        match self {
+            Self::Embedded(socket) => socket.wait_reason(),
+            Self::Daemon(socket) => socket.wait_reason(),
+            // The kernel does not say.
+            Self::Kernel(_) => None,
+        }
     }
 
     pub(crate) fn stats(&self) -> SocketStats {
@@ -203,6 +229,10 @@ impl Socket {
     }
 
     pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        either!(Socket, self, socket => socket.descriptor())
+        match self {
+            Self::Embedded(socket) => socket.descriptor(),
+            Self::Daemon(socket) => socket.descriptor(),
+            Self::Kernel(socket) => Ok(socket.descriptor()),
+        }
     }
 }

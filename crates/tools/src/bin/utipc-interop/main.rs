@@ -5,6 +5,7 @@
 //! waits does not hold up the others. `interop/matrix/kernel_peer.py` answers the same requests by the kernel's AF_TIPC.
 
 mod args;
+mod kernel;
 mod node;
 mod pattern;
 mod sockets;

@@ -9,6 +9,7 @@ use utipc::{Builder, Node, NodeAddr, Scope, Socket, Topology};
 
 use crate::Answer;
 use crate::args::{Args, Refusal};
+use crate::kernel;
 use crate::watch::Watch;
 
 /// Service types below are the node's own: nodes, topology server, links.
@@ -31,10 +32,10 @@ struct State {
 
 /// What the node is to be, kept until its bearer is known: utipc starts a node with its bearers.
 #[derive(Clone, Default)]
-struct Settings {
-    address: Option<String>,
-    identity: Option<String>,
-    cluster: Option<u32>,
+pub(crate) struct Settings {
+    pub(crate) address: Option<String>,
+    pub(crate) identity: Option<String>,
+    pub(crate) cluster: Option<u32>,
 }
 
 /// What a number in a request stands for.
@@ -61,8 +62,11 @@ impl Peer {
 
     pub(crate) fn enable(&self, args: &Args) -> Answer {
         let settings = lock(&self.state).settings.clone();
-        let builder = with_bearer(with_settings(Node::builder(), &settings)?, args)?;
-        let node = builder.start()?;
+        let node = if kernel::is_wanted() {
+            kernel::start(&settings, args)?
+        } else {
+            with_bearer(with_settings(Node::builder(), &settings)?, args)?.start()?
+        };
         self.watched.follow(&node)?;
         lock(&self.state).node = Some(node);
         Ok(json!({}))

@@ -33,7 +33,7 @@ struct Seen {
 impl Watch {
     /// Follows the topology events of `node` in a thread.
     pub(crate) fn follow(self: &Arc<Self>, node: &Node) -> Result<(), Refusal> {
-        let own = node.address();
+        let node = node.clone();
         let mut topology = node.topology()?;
         topology.nodes()?;
         let watch = Arc::clone(self);
@@ -46,7 +46,8 @@ impl Watch {
                     Ok(_) => continue,
                     Err(error) => return tracing::error!(%error, "the watch of nodes has ended"),
                 };
-                if other != own {
+                // The kernel's own address is settled some time after its node is up.
+                if other != node.address() {
                     lock(&watch.seen).note(began.elapsed(), change, other);
                 }
             }

@@ -1,0 +1,169 @@
+//! Messages of AF_TIPC sockets with what comes beside them. Spec: tipc.md §8.10.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::address::{Address, LEN};
+
+/// Items of ancillary data, level SOL_TIPC.
+const ERRINFO: i32 = 1;
+const RETDATA: i32 = 2;
+const DESTNAME: i32 = 3;
+
+/// Level of TIPC's options and ancillary data.
+pub(super) const SOL_TIPC: i32 = 271;
+
+/// Data that comes back, at most, bytes.
+const RETURNED_MAX: usize = 1024;
+
+/// Room for all three items with their headers, in words so that it is aligned for `cmsghdr`.
+const CONTROL_WORDS: usize = (RETURNED_MAX + 256) / 8;
+
+/// How to receive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receive {
+    /// Leave it in the queue (MSG_PEEK).
+    pub peek: bool,
+    /// STREAM: fill the buffer (MSG_WAITALL).
+    pub wait_all: bool,
+    /// Keep what does not fit (MSG_EOR).
+    pub keep_remainder: bool,
+    /// Do not wait (MSG_DONTWAIT).
+    pub now: bool,
+}
+
+impl Receive {
+    fn flags(self) -> i32 {
+        let flag = |set: bool, flag: i32| if set { flag } else { 0 };
+        flag(self.peek, libc::MSG_PEEK)
+            | flag(self.wait_all, libc::MSG_WAITALL)
+            | flag(self.keep_remainder, libc::MSG_EOR)
+            | flag(self.now, libc::MSG_DONTWAIT)
+    }
+}
+
+/// Where a message comes from, and how it was addressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The socket that sent it.
+    pub source: Option<Address>,
+    /// The name that the sender used: service type, lower and upper instance.
+    pub name: Option<[u32; 3]>,
+}
+
+/// What a receive yields beside the bytes in the buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Bytes in the buffer.
+    pub len: usize,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// It came back, or the connection ended: the error code and the start of the data.
+    pub returned: Option<(u32, Vec<u8>)>,
+    /// It did not fit (MSG_TRUNC).
+    pub truncated: bool,
+    /// It ends here (MSG_EOR).
+    pub end_of_record: bool,
+}
+
+impl Message {
+    /// Takes what one item of ancillary data says; unknown and misshapen ones say nothing.
+    fn note(&mut self, kind: i32, data: &[u8]) {
+        let word = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+        match kind {
+            ERRINFO => {
+                if let Some(code) = word(0) {
+                    self.returned = Some((code, Vec::new()));
+                }
+            }
+            RETDATA => {
+                if let Some((_, returned)) = &mut self.returned {
+                    returned.extend_from_slice(&data[..data.len().min(RETURNED_MAX)]);
+                }
+            }
+            DESTNAME => {
+                if let (Some(service), Some(lower), Some(upper)) = (word(0), word(4), word(8)) {
+                    self.origin.name = Some([service, lower, upper]);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One `sendmsg`: bytes taken.
+pub(super) fn send(fd: BorrowedFd<'_>, data: &[u8], to: Option<Address>, now: bool) -> io::Result<usize> {
+    let name = to.map(|to| to.to_bytes(0));
+    let (name, len) = name.as_ref().map_or((std::ptr::null(), 0), |name| (name.as_ptr(), LEN));
+    let flags = libc::MSG_NOSIGNAL | if now { libc::MSG_DONTWAIT } else { 0 };
+    // SAFETY: `data` and, if it is given, `name` are valid for reads of the lengths beside them during the call.
+    let sent = unsafe {
+        libc::sendto(fd.as_raw_fd(), data.as_ptr().cast(), data.len(), flags, name.cast(), len as libc::socklen_t)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// One `recvmsg`.
+pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], how: Receive) -> io::Result<Message> {
+    let mut control = [0u64; CONTROL_WORDS];
+    // A member of a group is named by a second address.
+    let mut name = [0u8; 2 * LEN];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeros is a `msghdr` without any part.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = name.as_mut_ptr().cast();
+    header.msg_namelen = name.len() as libc::socklen_t;
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control);
+    // SAFETY: each part of the header points to live memory of the length beside it, which nobody else uses.
+    let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, how.flags()) };
+    let len = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    let named = (header.msg_namelen as usize).min(name.len());
+    let mut message = Message {
+        len: len.min(buffer.len()),
+        origin: Origin { source: Address::from_bytes(&name[..named]), name: None },
+        returned: None,
+        truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+        end_of_record: header.msg_flags & libc::MSG_EOR != 0,
+    };
+    // SAFETY: the kernel has set `msg_controllen` to what it wrote into `control`, which lives.
+    let mut item = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
+    while !item.is_null() {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR yield headers that lie within `control`, aligned, written by the kernel.
+        let (head, data) = unsafe { (*item, libc::CMSG_DATA(item)) };
+        // SAFETY: computes a length only.
+        let overhead = unsafe { libc::CMSG_LEN(0) } as usize;
+        let len = head.cmsg_len.saturating_sub(overhead);
+        if head.cmsg_level == SOL_TIPC {
+            // SAFETY: the kernel wrote `cmsg_len` bytes of this item into `control`.
+            message.note(head.cmsg_type, unsafe { std::slice::from_raw_parts(data, len) });
+        }
+        // SAFETY: `item` came from this header.
+        item = unsafe { libc::CMSG_NXTHDR(&raw const header, item) };
+    }
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancillary_data_is_understood_and_nonsense_is_not() {
+        let mut message = Message::default();
+        message.note(RETDATA, b"before its error");
+        message.note(ERRINFO, &[1, 0]);
+        message.note(DESTNAME, &[0; 11]);
+        message.note(77, &[0; 16]);
+        assert_eq!(message, Message::default());
+        message.note(ERRINFO, &[2, 0, 0, 0, 4, 0, 0, 0]);
+        message.note(RETDATA, b"back");
+        assert_eq!(message.returned, Some((2, b"back".to_vec())));
+        let name: Vec<u8> = [18888u32, 1, 9].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        message.note(DESTNAME, &name);
+        assert_eq!(message.origin.name, Some([18888, 1, 9]));
+    }
+}

@@ -1,0 +1,19 @@
+//! The kernel's own TIPC: sockets of family AF_TIPC, where the kernel has the module. Spec: tipc.md §8.
+
+mod address;
+mod identity;
+mod message;
+mod socket;
+mod table;
+
+pub use address::Address;
+pub use identity::{link_name, node_identity};
+pub use message::{Message, Origin, Receive};
+pub use rustix::event::PollFlags;
+pub use table::{KernelBinding, KernelLink, KernelProperty, bindings, links, set_link};
+pub use socket::{KernelOption, KernelSocket, Kind};
+
+/// Whether a socket of family AF_TIPC can be opened.
+pub fn is_available() -> bool {
+    KernelSocket::open(Kind::Rdm).is_ok()
+}

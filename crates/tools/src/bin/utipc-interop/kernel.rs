@@ -1,0 +1,45 @@
+//! The library on the kernel's own TIPC (`UTIPC_ENGINE=kernel`): the node is configured by the system's tool.
+
+use std::process::Command;
+
+use utipc::{Engine, Node};
+
+use crate::args::{Args, Refusal};
+use crate::node::Settings;
+
+/// Whether the node under test is the kernel's.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var("UTIPC_ENGINE").is_ok_and(|engine| engine == Engine::Kernel.to_string())
+}
+
+/// Configures the kernel's node of this network namespace and attaches to it.
+pub(crate) fn start(settings: &Settings, args: &Args) -> Result<Node, Refusal> {
+    if let Some(cluster) = settings.cluster {
+        tipc(&["node", "set", "clusterid", &cluster.to_string()])?;
+    }
+    match (&settings.address, &settings.identity) {
+        (Some(address), _) => tipc(&["node", "set", "address", address])?,
+        (None, Some(identity)) => tipc(&["node", "set", "identity", identity])?,
+        (None, None) => {}
+    }
+    if args.text("media")? == "eth" {
+        tipc(&["bearer", "enable", "media", "eth", "device", args.text("device")?])?;
+    } else {
+        let mut command = vec!["bearer", "enable", "media", "udp", "name", "U", "localip", args.text("local")?];
+        if let Some(remote) = args.maybe_text("remote") {
+            command.extend(["remoteip", remote]);
+        }
+        tipc(&command)?;
+    }
+    Ok(Node::builder().engine(Engine::Kernel).start()?)
+}
+
+fn tipc(args: &[&str]) -> Result<(), Refusal> {
+    let failed = |why: String| Refusal::Request(format!("tipc {}: {why}", args.join(" ")));
+    let output = Command::new("tipc").args(args).output().map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+}

@@ -1,0 +1,187 @@
+//! The kernel's node. It is configured by the system's own tools; here it is asked.
+
+use std::io;
+use std::sync::Arc;
+
+use utipc_core::addr::{NodeId, Scope};
+use utipc_core::link::LinkStats;
+use utipc_core::node::state::State as ContactState;
+use utipc_core::PropertyError;
+use utipc_os::af_tipc::{self, KernelLink, KernelProperty};
+
+use super::Socket;
+use crate::{
+    Binding, Engine, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Result, ServiceAddress,
+    ServiceRange, SocketKind,
+};
+
+/// Service type whose instances are the nodes. Spec: tipc.md §10.2.
+const NODES: u32 = 0;
+
+/// A handle on the kernel's node, of the network namespace in which it was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// A socket to ask questions with.
+    probe: Arc<Socket>,
+}
+
+impl Node {
+    pub(crate) fn open() -> Result<Self> {
+        let probe = Socket::open(SocketKind::Rdm).map_err(|_| absent())?;
+        Ok(Self { probe: Arc::new(probe) })
+    }
+
+    pub(crate) fn open_socket(&self, kind: SocketKind) -> Result<Socket> {
+        let opened = Socket::open(kind);
+        opened.map_err(|error| Error::System(utipc_os::OsError::new("open", "a socket of the kernel's TIPC", error)))
+    }
+
+    /// The own address; [`NodeAddr::NONE`] while the kernel's node has no bearer and no identity.
+    pub(crate) fn address(&self) -> NodeAddr {
+        self.probe.local().node
+    }
+
+    // Questions without an error of their own, as with the other engines.
+
+    pub(crate) fn peers(&self) -> Vec<PeerInfo> {
+        let own = self.address();
+        let nodes = self.bindings().into_iter().filter(|b| b.range.service == NODES);
+        let others = nodes.map(|b| NodeAddr(b.range.lower)).filter(|addr| *addr != own);
+        let peer = |addr: NodeAddr| PeerInfo {
+            addr,
+            id: af_tipc::node_identity(self.probe.kernel(), addr.0).map_or(NodeId::default(), NodeId),
+            up: true,
+            state: ContactState::SelfUpPeerUp,
+            capabilities: 0,
+        };
+        others.map(peer).collect()
+    }
+
+    pub(crate) fn links(&self) -> Vec<LinkInfo> {
+        af_tipc::links().unwrap_or_default().into_iter().map(link).collect()
+    }
+
+    pub(crate) fn bindings(&self) -> Vec<Binding> {
+        let binding = |entry: af_tipc::KernelBinding| {
+            let [service, lower, upper] = entry.range;
+            Binding {
+                range: ServiceRange { service, lower, upper },
+                scope: if entry.scope == 3 { Scope::Node } else { Scope::Cluster },
+                port: PortId { port: entry.port, node: NodeAddr(entry.node) },
+                key: entry.key,
+            }
+        };
+        af_tipc::bindings().unwrap_or_default().into_iter().map(binding).collect()
+    }
+
+    /// One of those bound there; whose turn it is only the kernel knows.
+    pub(crate) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
+        let own = self.address();
+        let bound = |b: &Binding| {
+            b.range.service == service.service && (b.range.lower..=b.range.upper).contains(&service.instance)
+        };
+        let mut found: Vec<PortId> = self.bindings().iter().filter(|b| bound(b)).map(|b| b.port).collect();
+        // Those of this node come first, as in the kernel's own search.
+        found.sort_by_key(|port| port.node != own);
+        found.first().copied()
+    }
+
+    pub(crate) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
+        if let Err(PropertyError::Range { what, range }) = property.check() {
+            return Err(Error::OutOfRange { what, remedy: range });
+        }
+        if !self.links().iter().any(|link| link.name == name) {
+            return Err(Error::NoSuchLink(name.to_owned()));
+        }
+        let (property, value) = match property {
+            LinkProperty::Priority(value) => (KernelProperty::Priority, value.into()),
+            LinkProperty::ToleranceMs(value) => (KernelProperty::Tolerance, value),
+            LinkProperty::Window(value) => (KernelProperty::Window, value.into()),
+        };
+        af_tipc::set_link(name, property, value).map_err(|error| refused(name, error))
+    }
+}
+
+fn refused(name: &str, error: io::Error) -> Error {
+    let error = utipc_os::OsError::new("change the kernel's link", name, error);
+    Error::System(error.with_remedy("it takes the privilege CAP_NET_ADMIN"))
+}
+
+/// Why there is no kernel engine here.
+fn absent() -> Error {
+    let why = "this kernel has no AF_TIPC (`modprobe tipc` where the module exists; else choose embedded or daemon)";
+    Error::Engine { engine: Engine::Kernel, why: why.to_owned() }
+}
+
+fn link(link: KernelLink) -> LinkInfo {
+    let [priority, tolerance_ms, window] = link.properties;
+    let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+    LinkInfo {
+        peer: NodeAddr(link.peer),
+        bearer: 0,
+        up: link.up,
+        active: link.active,
+        mtu: short(link.mtu),
+        priority: u8::try_from(priority).unwrap_or(u8::MAX),
+        tolerance_ms,
+        window: short(window),
+        stats: stats(&link.counters),
+        name: link.name,
+    }
+}
+
+/// The kernel's counters in the order of its enumeration.
+fn stats(counters: &[u64; 32]) -> LinkStats {
+    let [rx_packets, rx_fragments, rx_fragmented, rx_bundles, rx_bundled, rest @ ..] = *counters;
+    let [tx_packets, tx_fragments, tx_fragmented, tx_bundles, tx_bundled, rest @ ..] = rest;
+    let [_, profile_samples, profile_octets, rest @ ..] = rest;
+    let [p0, p1, p2, p3, p4, p5, p6, rest @ ..] = rest;
+    let [rx_states, rx_probes, rx_nacks, rx_deferred, tx_states, tx_probes, tx_nacks, tx_acks, rest @ ..] = rest;
+    let [retransmitted, rx_duplicates, congestions, queue_max] = rest;
+    LinkStats {
+        rx_packets,
+        rx_fragments,
+        rx_fragmented,
+        rx_bundles,
+        rx_bundled,
+        tx_packets,
+        tx_fragments,
+        tx_fragmented,
+        tx_bundles,
+        tx_bundled,
+        profile_samples,
+        profile_octets,
+        profile: [p0, p1, p2, p3, p4, p5, p6],
+        rx_states,
+        rx_probes,
+        rx_nacks,
+        rx_deferred,
+        rx_duplicates,
+        tx_states,
+        tx_probes,
+        tx_nacks,
+        tx_acks,
+        retransmitted,
+        congestions,
+        queue_max,
+        ..LinkStats::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_find_their_names() {
+        let mut counters = [0; 32];
+        for (number, counter) in (1..).zip(&mut counters) {
+            *counter = number;
+        }
+        let stats = stats(&counters);
+        // The numbers of TIPC_NLA_STATS_* in linux/tipc_netlink.h.
+        assert_eq!((stats.rx_packets, stats.tx_packets, stats.profile_octets), (1, 6, 13));
+        assert_eq!((stats.profile[6], stats.rx_states, stats.tx_acks), (20, 21, 28));
+        assert_eq!((stats.retransmitted, stats.rx_duplicates, stats.congestions), (29, 30, 31));
+    }
+}

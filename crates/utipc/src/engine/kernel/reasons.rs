@@ -1,0 +1,121 @@
+//! The kernel's numbers as the reasons of the API.
+
+use std::io;
+
+use utipc_core::socket::{
+    AcceptError, BindError, ConnectError, Errno, OptionError, RecvError, SendError, StateError,
+};
+
+use crate::Error;
+
+/// Looks a number up in a list of reasons; anything else is the system's own.
+fn find<T: Copy>(error: io::Error, all: &[(Errno, T)], known: impl FnOnce(T) -> Error) -> Error {
+    let number = error.raw_os_error();
+    match all.iter().find(|(errno, _)| Some(errno.number()) == number) {
+        Some((_, reason)) => known(*reason),
+        None => Error::System(utipc_os::OsError::new("use", "a socket of the kernel's TIPC", error)),
+    }
+}
+
+pub(super) fn binding(error: io::Error, known: impl FnOnce(BindError) -> Error) -> Error {
+    let all = [
+        (Errno::Access, BindError::Reserved),
+        (Errno::Invalid, BindError::InvalidRange),
+        (Errno::AddressInUse, BindError::TooMany),
+        (Errno::AddressNotAvailable, BindError::NotBound),
+    ];
+    find(error, &all, known)
+}
+
+const SENDING: [(Errno, SendError); 13] = [
+    (Errno::Again, SendError::WouldBlock),
+    (Errno::MessageSize, SendError::MessageSize),
+    (Errno::DestAddrRequired, SendError::DestinationRequired),
+    (Errno::HostUnreachable, SendError::HostUnreachable),
+    (Errno::Invalid, SendError::InvalidDestination),
+    (Errno::Pipe, SendError::Broken),
+    (Errno::NotConnected, SendError::NotConnected),
+    (Errno::IsConnected, SendError::IsConnected),
+    (Errno::NotSupported, SendError::BoundSocket),
+    (Errno::NoBuffers, SendError::NoBuffers),
+    (Errno::NoMemory, SendError::NoBuffers),
+    (Errno::ConnectionRefused, SendError::Refused),
+    (Errno::TimedOut, SendError::TimedOut),
+];
+
+pub(super) fn sending(error: io::Error, known: impl FnOnce(SendError) -> Error) -> Error {
+    find(error, &SENDING, known)
+}
+
+pub(super) fn receiving(error: io::Error) -> Error {
+    let all = [
+        (Errno::Again, RecvError::WouldBlock),
+        (Errno::Invalid, RecvError::EmptyBuffer),
+        (Errno::NotConnected, RecvError::NotConnected),
+        (Errno::ConnectionReset, RecvError::ConnectionReset),
+        (Errno::ConnectionRefused, RecvError::Refused),
+        (Errno::TimedOut, RecvError::TimedOut),
+        (Errno::ConnectionAborted, RecvError::Aborted),
+    ];
+    find(error, &all, Error::Receive)
+}
+
+/// A connection request that was not sent, or was refused.
+pub(super) fn connecting(error: io::Error) -> Error {
+    let all = [
+        (Errno::Already, ConnectError::Already),
+        (Errno::TimedOut, ConnectError::TimedOut),
+        (Errno::ConnectionRefused, ConnectError::Refused),
+        (Errno::ConnectionAborted, ConnectError::Aborted),
+    ];
+    let number = error.raw_os_error();
+    if all.iter().any(|(errno, _)| Some(errno.number()) == number) {
+        return find(error, &all, Error::Connect);
+    }
+    sending(error, |why| Error::Connect(ConnectError::Send(why)))
+}
+
+pub(super) fn accepting(error: io::Error) -> Error {
+    let all = [
+        (Errno::Again, AcceptError::WouldBlock),
+        (Errno::Invalid, AcceptError::NotListening),
+        (Errno::NotSupported, AcceptError::NotListening),
+    ];
+    find(error, &all, Error::Accept)
+}
+
+pub(super) fn state(error: io::Error, known: impl FnOnce(StateError) -> Error) -> Error {
+    let all = [
+        (Errno::NotSupported, StateError::Connectionless),
+        (Errno::Invalid, StateError::InUse),
+        (Errno::NotConnected, StateError::NotConnected),
+    ];
+    find(error, &all, known)
+}
+
+pub(super) fn option(error: io::Error) -> Error {
+    let all = [
+        (Errno::Invalid, OptionError::Invalid),
+        (Errno::NoProtocolOption, OptionError::NoSuchOption),
+        (Errno::NotSupported, OptionError::NotSupported),
+    ];
+    find(error, &all, Error::Option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_has_the_number_that_it_was_found_by() {
+        for (errno, why) in SENDING.iter().filter(|(errno, _)| *errno != Errno::NoMemory) {
+            assert_eq!(why.errno(), *errno);
+        }
+        let lost = io::Error::from_raw_os_error(Errno::ConnectionReset.number());
+        assert!(matches!(receiving(lost), Error::Receive(RecvError::ConnectionReset)));
+        let odd = io::Error::from_raw_os_error(71); // EPROTO
+        assert_eq!(receiving(odd).errno(), 71);
+        let busy = io::Error::from_raw_os_error(Errno::HostUnreachable.number());
+        assert!(matches!(connecting(busy), Error::Connect(ConnectError::Send(SendError::HostUnreachable))));
+    }
+}
