@@ -78,7 +78,7 @@ class Cluster:
 
     def rejoin_b(self):
         """Node b comes back with the same address."""
-        if self.program is None:
+        if self.b.is_kernel:
             self.net.replace_b()
             self.net.fault(None)
         self.b = Peer("b", self.net.b, self.program, self.log)

@@ -58,10 +58,11 @@ class Peer:
 
     def __init__(self, name, namespace, program=None, log=None):
         self.name, self.namespace, self.program = name, namespace, program
-        self.is_kernel = program is None
+        # The node is the kernel's, be it asked by Python or by the library.
+        self.is_kernel = program is None or os.environ.get("UTIPC_ENGINE") == "kernel"
         self.pending, self.lock, self.number = {}, threading.Lock(), 0
         to_child, from_child = os.pipe(), os.pipe()
-        if self.is_kernel:
+        if program is None:
             self.pid = self.fork_kernel(to_child, from_child)
         else:
             self.process = subprocess.Popen([program], stdin=to_child[0], stdout=from_child[1], stderr=log,

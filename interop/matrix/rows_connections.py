@@ -142,7 +142,7 @@ def slow_reader(c):
     total = 12 * MIB
     for client, server in c.both:
         x, y, l = c.connection(client, server, "stream")
-        before = 0 if server.is_kernel else server.rss_kib()
+        before = 0 if server.program is None else server.rss_kib()
         stalled = client.call("write", s=x, length=total, seed=4, timeout_ms=2000)
         c.equal(stalled["error"], "EAGAIN", "%s's write times out" % client.name)
         c.check(0 < stalled["length"] <= STALL_BYTES, "stalled after %d bytes, at most %d" % (stalled["length"], STALL_BYTES))

@@ -25,7 +25,8 @@ struct NodeRequest {
 /// Asks through any TIPC socket; `request` is what the kernel reads and writes.
 fn ask<T>(socket: &KernelSocket, question: u64, request: &mut T) -> io::Result<()> {
     // SAFETY: both questions read and write exactly the structure that is given with them, which lives.
-    let result = unsafe { libc::ioctl(std::os::fd::AsFd::as_fd(socket).as_raw_fd(), question, request as *mut T) };
+    let result =
+        unsafe { libc::ioctl(std::os::fd::AsFd::as_fd(socket).as_raw_fd(), question, request as *mut T) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

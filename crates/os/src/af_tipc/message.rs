@@ -99,7 +99,14 @@ pub(super) fn send(fd: BorrowedFd<'_>, data: &[u8], to: Option<Address>, now: bo
     let flags = libc::MSG_NOSIGNAL | if now { libc::MSG_DONTWAIT } else { 0 };
     // SAFETY: `data` and, if it is given, `name` are valid for reads of the lengths beside them during the call.
     let sent = unsafe {
-        libc::sendto(fd.as_raw_fd(), data.as_ptr().cast(), data.len(), flags, name.cast(), len as libc::socklen_t)
+        libc::sendto(
+            fd.as_raw_fd(),
+            data.as_ptr().cast(),
+            data.len(),
+            flags,
+            name.cast(),
+            len as libc::socklen_t,
+        )
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }

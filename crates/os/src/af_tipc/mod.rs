@@ -10,8 +10,8 @@ pub use address::Address;
 pub use identity::{link_name, node_identity};
 pub use message::{Message, Origin, Receive};
 pub use rustix::event::PollFlags;
-pub use table::{KernelBinding, KernelLink, KernelProperty, bindings, links, set_link};
 pub use socket::{KernelOption, KernelSocket, Kind};
+pub use table::{KernelBinding, KernelLink, KernelProperty, bindings, links, set_link};
 
 /// Whether a socket of family AF_TIPC can be opened.
 pub fn is_available() -> bool {

@@ -151,17 +151,11 @@ impl KernelSocket {
     pub fn set_option(&self, option: KernelOption, value: Option<u32>) -> io::Result<()> {
         let (level, name) = option.place();
         let bytes = value.map(u32::to_ne_bytes);
-        let bytes = bytes.as_ref().map_or(&[][..], |bytes| &bytes[..]);
-        // SAFETY: `bytes` is valid for reads of its length during the call.
-        let result = unsafe {
-            libc::setsockopt(
-                self.0.as_raw_fd(),
-                level,
-                name,
-                bytes.as_ptr().cast(),
-                bytes.len() as libc::socklen_t,
-            )
-        };
+        // An option without a value is refused unless its address is null too.
+        let (at, len) = bytes.as_ref().map_or((std::ptr::null(), 0), |bytes| (bytes.as_ptr(), bytes.len()));
+        // SAFETY: `at` is valid for reads of `len` bytes during the call, or null and never read.
+        let result =
+            unsafe { libc::setsockopt(self.0.as_raw_fd(), level, name, at.cast(), len as libc::socklen_t) };
         done(result).map(drop)
     }
 

@@ -205,4 +205,3 @@ pub fn set_link(name: &str, property: KernelProperty, value: u32) -> io::Result<
     }
     Ok(())
 }
-

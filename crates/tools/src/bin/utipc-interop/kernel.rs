@@ -25,7 +25,8 @@ pub(crate) fn start(settings: &Settings, args: &Args) -> Result<Node, Refusal> {
     if args.text("media")? == "eth" {
         tipc(&["bearer", "enable", "media", "eth", "device", args.text("device")?])?;
     } else {
-        let mut command = vec!["bearer", "enable", "media", "udp", "name", "U", "localip", args.text("local")?];
+        let mut command =
+            vec!["bearer", "enable", "media", "udp", "name", "U", "localip", args.text("local")?];
         if let Some(remote) = args.maybe_text("remote") {
             command.extend(["remoteip", remote]);
         }

@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use utipc_core::PropertyError;
 use utipc_core::addr::{NodeId, Scope};
 use utipc_core::link::LinkStats;
 use utipc_core::node::state::State as ContactState;
-use utipc_core::PropertyError;
 use utipc_os::af_tipc::{self, KernelLink, KernelProperty};
 
 use super::Socket;
@@ -33,7 +33,9 @@ impl Node {
 
     pub(crate) fn open_socket(&self, kind: SocketKind) -> Result<Socket> {
         let opened = Socket::open(kind);
-        opened.map_err(|error| Error::System(utipc_os::OsError::new("open", "a socket of the kernel's TIPC", error)))
+        opened.map_err(|error| {
+            Error::System(utipc_os::OsError::new("open", "a socket of the kernel's TIPC", error))
+        })
     }
 
     /// The own address; [`NodeAddr::NONE`] while the kernel's node has no bearer and no identity.
@@ -136,7 +138,8 @@ fn stats(counters: &[u64; 32]) -> LinkStats {
     let [tx_packets, tx_fragments, tx_fragmented, tx_bundles, tx_bundled, rest @ ..] = rest;
     let [_, profile_samples, profile_octets, rest @ ..] = rest;
     let [p0, p1, p2, p3, p4, p5, p6, rest @ ..] = rest;
-    let [rx_states, rx_probes, rx_nacks, rx_deferred, tx_states, tx_probes, tx_nacks, tx_acks, rest @ ..] = rest;
+    let [rx_states, rx_probes, rx_nacks, rx_deferred, tx_states, tx_probes, tx_nacks, tx_acks, rest @ ..] =
+        rest;
     let [retransmitted, rx_duplicates, congestions, queue_max] = rest;
     LinkStats {
         rx_packets,

@@ -9,7 +9,7 @@ use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{ConnectError, OptionValue, RecvError, Returned, SocketOption, State};
 use utipc_core::wire::ErrorCode;
 use utipc_node::Wait;
-use utipc_os::af_tipc::{Kind, KernelOption, KernelSocket, Message, PollFlags, Receive};
+use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, Message, PollFlags, Receive};
 
 use super::setup::Setup;
 use super::transfer::{Left, Timeout, Way, wait_for};
@@ -162,7 +162,8 @@ impl Socket {
                 let why = self.kernel.take_error().ok().flatten();
                 return Err(why.map_or(Error::Connect(ConnectError::Refused), reasons::connecting));
             }
-            let answer = self.setup.deadline().map(|until| until.saturating_duration_since(std::time::Instant::now()));
+            let answer =
+                self.setup.deadline().map(|until| until.saturating_duration_since(std::time::Instant::now()));
             if answer.is_some_and(|left| left.is_zero()) {
                 self.is_settled();
                 // There is no connection to end; the request is forgotten with the socket.
