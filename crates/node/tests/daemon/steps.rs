@@ -70,6 +70,8 @@ fn start(host: &Host) -> nix::Result<(Child, Pid)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "steps::victim", "--nocapture"])
         .env(VICTIM, &host.path)
+        // A sanitizer's search for leaks at the end is not what is stepped through.
+        .env("ASAN_OPTIONS", "detect_leaks=0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -90,15 +92,17 @@ fn start(host: &Host) -> nix::Result<(Child, Pid)> {
 fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
     let (mut child, tid) = start(host)?;
     child.stdin.take().unwrap().write_all(b"!").unwrap();
-    let mut stops = 0;
+    let (mut stops, mut signal) = (0, None);
     let died = loop {
-        if ptrace::syscall(tid, None).is_err() {
+        if ptrace::syscall(tid, signal.take()).is_err() {
             break false;
         }
         match waitpid(tid, Some(WaitPidFlag::__WALL))? {
             WaitStatus::PtraceSyscall(_) if stops == step => break true,
             WaitStatus::PtraceSyscall(_) => stops += 1,
             WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP) => {}
+            // It gets what was meant for it: a sanitizer's helper, for one, ends with a signal.
+            WaitStatus::Stopped(_, other) => signal = Some(other),
             WaitStatus::Exited(..) | WaitStatus::Signaled(..) => break false,
             other => panic!("{other:?}"),
         }
