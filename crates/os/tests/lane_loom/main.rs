@@ -67,6 +67,14 @@ fn a_reader_that_waits_for_its_descriptor_is_told_of() {
 }
 
 #[test]
+fn a_daemon_that_waits_for_its_event_descriptor_is_told_of() {
+    explore(models::knock, Broken::No, 6);
+    for fence in [Fence::Park, Fence::Ring] {
+        fails(models::knock, Broken::Fence(fence));
+    }
+}
+
+#[test]
 fn a_writer_that_waits_for_room_is_always_woken() {
     explore(models::room, Broken::No, 4);
     for fence in [Fence::Release, Fence::WantRoom, Fence::Park, Fence::Ring] {

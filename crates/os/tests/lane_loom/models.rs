@@ -170,6 +170,19 @@ pub(crate) fn descriptor(broken: Broken) {
     assert_eq!(receive(&mut reader), 1);
 }
 
+/// The daemon waits for its event descriptor; the writer of a lane to the node takes the bell's mark and tells it.
+pub(crate) fn knock(broken: Broken) {
+    let pair = Pair::new(broken);
+    let (mut writer, mut reader) = pair.ends(0);
+    assert!(!reader.arm().unwrap());
+    let sender = thread::spawn(move || send(&mut writer, 1).unwrap());
+    pair.arena.doorbell(Side::One).tell_daemon(true);
+    let found = pair.incoming.has_ready();
+    let ring = sender.join().unwrap();
+    assert!(found || ring == Ring::TellDaemon, "found nothing, and nobody told");
+    assert_eq!(receive(&mut reader), 1);
+}
+
 /// [`descriptor`] from the other end of a lane that is full.
 pub(crate) fn writable(broken: Broken) {
     let pair = Pair::new(broken);
