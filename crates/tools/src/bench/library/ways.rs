@@ -15,7 +15,7 @@ use super::{SERVICE, SOCKETS, again, node, packets, prepare, service};
 
 /// Bytes and messages of datagrams that may be on their way to one receiver: far below the limits at which it
 /// returns them (tipc.md §8.7), far above what it handles between two naps.
-const WINDOW: (usize, u64) = (1 << 20, 1024);
+const WINDOW: (usize, u64) = (512 << 10, 1024);
 
 fn kind(job: &Job) -> SocketKind {
     match job.party.kind {
