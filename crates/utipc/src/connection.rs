@@ -59,6 +59,12 @@ impl Listener {
     }
 }
 
+impl From<Listener> for Socket {
+    fn from(listener: Listener) -> Self {
+        listener.socket
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

@@ -38,6 +38,7 @@
 //! | to know which services, nodes and links are there, and when that changes | [`Topology`] |
 //! | timeouts, importance, would-block, why a call waits | [`Socket`] |
 //! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
+//! | tasks of tokio instead of threads | `utipc::tokio`, with the feature `tokio` |
 //! | UDP, Ethernet, identities, cluster number | [`Builder`] |
 //!
 //! # Who runs the node
@@ -53,6 +54,8 @@ mod error;
 mod info;
 mod node;
 mod socket;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod topology;
 
 pub use builder::Builder;

@@ -115,5 +115,9 @@ fn the_other_examples_run(engine: Engine) {
     let watch = place.start("topology_watch", &["1"]).output();
     assert!(watch.contains("the view of node"), "{watch}");
     assert!(watch.contains("is up"), "{watch}");
+    if cfg!(feature = "tokio") {
+        let echo = place.start("async_echo", &[]).output();
+        assert!(echo.contains("client 2") && echo.contains("the service is gone"), "{echo}");
+    }
     place.check();
 }

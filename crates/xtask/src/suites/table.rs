@@ -40,7 +40,12 @@ const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'sta
 /// All suites in the order in which they run: the quick and the telling first.
 pub(crate) const SUITES: &[Suite] = &[
     // Unit tests, vectors, replay of the fuzz corpora, scenarios, documentation examples.
-    suite("tests", minutes(18), Judge::CargoTest, &["cargo", "test", "--workspace", "--no-fail-fast"]),
+    suite(
+        "tests",
+        minutes(18),
+        Judge::CargoTest,
+        &["cargo", "test", "--workspace", "--no-fail-fast", "--features", "utipc/tokio"],
+    ),
     Suite {
         obstacle: bearers_without_root,
         ..suite(
@@ -109,6 +114,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &[
                 "env",
                 "RUSTFLAGS=-Zsanitizer=address",
+                "RUSTDOCFLAGS=-Zsanitizer=address",
                 "CARGO_TARGET_DIR=target/asan",
                 "cargo",
                 "+nightly",
@@ -123,9 +129,8 @@ pub(crate) const SUITES: &[Suite] = &[
                 "utipc-client",
                 "-p",
                 "utipc",
+                // Examples too, as programs: tests run them.
                 "--no-fail-fast",
-                "--tests",
-                "--examples",
             ],
         )
     },

@@ -1,0 +1,51 @@
+//! A server and its clients as tasks of one thread.
+//!
+//! `cargo run -p utipc --features tokio --example async_echo`
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use utipc::tokio::{Connection, Listener, Topology};
+use utipc::{Node, ServiceAddress, SocketKind};
+
+const ECHO: ServiceAddress = ServiceAddress::new(4711, 2);
+const CLIENTS: u32 = 3;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::io::Result<()> {
+    let node = Node::start()?;
+    let mut topology = node.topology()?;
+    topology.services(ECHO)?;
+    let mut topology = Topology::new(topology)?;
+
+    let listener = Listener::new(node.listen(SocketKind::Stream, ECHO)?)?;
+    println!("the service is up: {:?}", topology.next().await?.change);
+    let server = tokio::spawn(async move {
+        for _ in 0..CLIENTS {
+            let mut connection = listener.accept().await?;
+            tokio::spawn(async move {
+                let mut line = [0; 64];
+                while let Ok(len @ 1..) = connection.read(&mut line).await {
+                    if connection.write_all(&line[..len]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        // The listener closes here, and the service goes.
+        utipc::Result::Ok(())
+    });
+
+    for client in 0..CLIENTS {
+        let mut connection = Connection::open(node.stream()?, ECHO).await?;
+        let words = format!("client {client}");
+        connection.write_all(words.as_bytes()).await?;
+        let mut answer = vec![0; words.len()];
+        timeout(Duration::from_secs(5), connection.read_exact(&mut answer)).await??;
+        println!("{}", String::from_utf8_lossy(&answer));
+    }
+    server.await??;
+    println!("the service is gone: {:?}", topology.next().await?.change);
+    Ok(())
+}
