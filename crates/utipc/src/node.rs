@@ -90,14 +90,15 @@ impl Node {
         Socket::open(self, kind)
     }
 
-    /// A server's socket in one step: open, bind to `service` in the whole cluster, listen.
+    /// A server's socket in one step: open, listen, bind to `service` in the whole cluster.
     ///
     /// # Errors
     /// [`Error::Bind`], [`Error::Listen`] for a kind without connections.
     pub fn listen(&self, kind: SocketKind, service: impl Into<ServiceRange>) -> Result<Listener> {
-        let socket = self.socket(kind)?;
-        socket.bind(service, Scope::Cluster)?;
-        Listener::new(socket)
+        // In this order, so that nobody who sees the name is refused.
+        let listener = Listener::new(self.socket(kind)?)?;
+        listener.socket().bind(service, Scope::Cluster)?;
+        Ok(listener)
     }
 
     /// A client's connection in one step.

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use utipc::{
-    Connection, Destination, Listener, Node, PortId, Received, Scope, ServiceRange, Socket, SocketKind,
-};
+use utipc::{Connection, Destination, Node, PortId, Received, Scope, ServiceRange, Socket, SocketKind};
 
 use super::super::channel::{Channel, Opened, Spinner, Waiting};
 use super::super::job::{Job, LIMIT, Meet, Test};
@@ -32,24 +30,29 @@ pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
     let job = job.clone();
     let count = if job.party.kind == Kind::Rdm { job.connections } else { 1 };
     let mut sockets = Vec::new();
+    let mut listener = None;
     for number in 0..count {
-        let socket = node.socket(kind(&job)).context("open a socket")?;
         let address = service(job.index, number);
-        socket.bind(address, Scope::Cluster).with_context(|| format!("bind to {address}"))?;
-        sockets.push(socket);
+        if job.party.kind == Kind::Rdm {
+            let socket = node.rdm().context("open a socket")?;
+            socket.bind(address, Scope::Cluster).with_context(|| format!("bind to {address}"))?;
+            sockets.push(socket);
+        } else {
+            let listening = node.listen(kind(&job), address);
+            listener = Some(listening.with_context(|| format!("listen at {address}"))?);
+        }
     }
     let accept = move || {
-        let channels = if job.party.kind == Kind::Rdm {
-            sockets
+        let channels = match listener {
+            None => sockets
                 .into_iter()
                 .map(|socket| Datagrams::boxed(socket, None, &job))
-                .collect::<Result<Vec<_>>>()?
-        } else {
-            let socket = sockets.pop().context("accept: there is no listener")?;
-            let listener = Listener::new(socket).context("listen")?;
-            listener.socket().set_receive_timeout(Some(LIMIT));
-            let accepted = |_| Connected::boxed(listener.accept().context("accept")?, &job);
-            (0..job.connections).map(accepted).collect::<Result<Vec<_>>>()?
+                .collect::<Result<Vec<_>>>()?,
+            Some(listener) => {
+                listener.socket().set_receive_timeout(Some(LIMIT));
+                let accepted = |_| Connected::boxed(listener.accept().context("accept")?, &job);
+                (0..job.connections).map(accepted).collect::<Result<Vec<_>>>()?
+            }
         };
         Ok(Opened { channels, packets: packets(&node) })
     };
