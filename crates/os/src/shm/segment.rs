@@ -274,7 +274,7 @@ impl Memory for Segment {
 
     #[inline(always)]
     fn prefetch_write(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         if at < self.writable {
             // SAFETY: a hint, which touches nothing (processors that do not know it take it for no operation); the
             // address lies in the mapping.
@@ -282,7 +282,7 @@ impl Memory for Segment {
                 std::arch::asm!("prefetchw [{}]", in(reg) self.base.as_ptr().add(at), options(nostack, preserves_flags));
             }
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = at;
     }
 
