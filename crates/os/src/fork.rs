@@ -59,6 +59,7 @@ pub fn set_hooks(hooks: Hooks) -> Result<()> {
     count()
 }
 
+// SAFETY: the signature is that of POSIX: three functions without parameters, each of which may be null, and a number back.
 unsafe extern "C" {
     /// POSIX; not among the declarations of `libc` for Linux.
     fn pthread_atfork(
