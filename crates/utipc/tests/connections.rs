@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, on_each_engine, pair};
-use utipc::{Connection, Error, Node, ServiceAddress, SocketKind, State, WaitReason};
+use common::{Engine, LIMIT, connected, fill, on_each_engine, pair};
+use utipc::{Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
 
 on_each_engine!(
     messages_keep_their_bounds_and_the_end_is_seen,
@@ -23,22 +23,9 @@ on_each_engine!(
 
 const SERVICE: ServiceAddress = ServiceAddress::new(2000, 1);
 
-/// A connection between the nodes: client's end, server's end.
-fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
-    let listener = server.listen(kind, SERVICE).unwrap();
-    client.wait_for_service(SERVICE, LIMIT).unwrap();
-    let acceptor = thread::spawn(move || listener.accept().unwrap());
-    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
-    for end in &ends {
-        end.socket().set_receive_timeout(Some(LIMIT));
-        end.socket().set_send_timeout(Some(LIMIT));
-    }
-    ends
-}
-
 fn messages_keep_their_bounds_and_the_end_is_seen(engine: Engine) {
     let [red, blue] = pair(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     assert_eq!(client.peer(), Some(server.socket().port()));
     client.send(b"one").unwrap();
     client.send(b"two").unwrap();
@@ -66,7 +53,7 @@ fn a_connection_is_set_up_by_its_first_data(engine: Engine) {
 fn a_stream_carries_all_bytes_both_ways(engine: Engine) {
     const BYTES: usize = 8 << 20;
     let [red, blue] = pair(engine);
-    let [client, server] = connected(SocketKind::Stream, &red, &blue);
+    let [client, server] = connected(SocketKind::Stream, SERVICE, &red, &blue);
     let write = |end: &Connection| {
         let data: Vec<u8> = (0..BYTES).map(|i| (i % 253) as u8).collect();
         for chunk in data.chunks(100_000) {
@@ -93,17 +80,10 @@ fn a_stream_carries_all_bytes_both_ways(engine: Engine) {
 
 fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom(engine: Engine) {
     let [red, blue] = pair(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     client.socket().set_send_timeout(Some(Duration::from_millis(200)));
     let message = vec![5; 10_000];
-    let mut sent = 0;
-    let error = loop {
-        match client.send(&message) {
-            Ok(()) => sent += 1,
-            Err(error) => break error,
-        }
-        assert!(sent < 10_000, "the sender is never stopped");
-    };
+    let (sent, error) = fill(&client, &message);
     assert!(
         matches!(&error, Error::TimedOut { call: "send", reason: Some(WaitReason::PeerWindow { .. }) }),
         "{error}"
@@ -120,7 +100,7 @@ fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom(engine: Engine) {
 
 fn timeouts_and_would_block_say_what_is_waited_for(engine: Engine) {
     let [red, blue] = pair(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     client.socket().set_receive_timeout(Some(Duration::from_millis(50)));
     let error = client.receive().unwrap_err();
     assert!(matches!(error, Error::TimedOut { reason: Some(WaitReason::NothingReceived), .. }), "{error}");
@@ -147,7 +127,7 @@ fn refusals_say_why(engine: Engine) {
 
 fn a_connection_breaks_when_the_other_node_leaves(engine: Engine) {
     let [red, blue] = pair(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     let waiting = thread::spawn(move || client.receive());
     drop((server, blue));
     assert_eq!(waiting.join().unwrap().unwrap_err().errno(), 104);
@@ -155,7 +135,7 @@ fn a_connection_breaks_when_the_other_node_leaves(engine: Engine) {
 
 fn a_stream_can_wait_for_a_full_buffer(engine: Engine) {
     let [red, blue] = pair(engine);
-    let [client, server] = connected(SocketKind::Stream, &red, &blue);
+    let [client, server] = connected(SocketKind::Stream, SERVICE, &red, &blue);
     let writer = thread::spawn(move || {
         for part in [b"one ", b"two ", b"thre"] {
             client.send(part).unwrap();
@@ -186,7 +166,7 @@ fn a_bad_wire_loses_nothing(engine: Engine) {
     });
     let [red, blue] = common::join([red.address(1), blue.address(2)]);
     let control = control.recv().unwrap();
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     for direction in [Direction::Send, Direction::Receive] {
         let reorder_ppm = 20_000;
         control.set(direction, Faults { reorder_ppm, duplicate_ppm: 10_000, ..Faults::loss(5) });

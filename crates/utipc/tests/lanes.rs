@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, LIMIT, TestNode, alone};
+use common::{Engine, LIMIT, TestNode, alone, connected, exchange, fill};
 use utipc::{Connection, Error, Node, Scope, ServiceAddress, SocketKind, Spin, WaitReason};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7000, 1);
@@ -17,48 +17,23 @@ fn host() -> (TestNode, Node) {
     (red, blue)
 }
 
-/// A local connection: client's end, server's end.
-fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
-    let listener = server.listen(kind, SERVICE).unwrap();
-    let acceptor = thread::spawn(move || listener.accept().unwrap());
-    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
-    for end in &ends {
-        end.socket().set_receive_timeout(Some(LIMIT));
-        end.socket().set_send_timeout(Some(LIMIT));
-    }
-    ends
-}
-
 #[test]
 fn data_of_a_connection_passes_the_daemon_by() {
     const ROUNDS: u32 = 2000;
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         for spin in [Spin::Adaptive, Spin::Parked] {
             let (red, blue) = host();
-            let [client, server] = connected(kind, &red, &blue);
-            for end in [&client, &server] {
+            let ends = connected(kind, SERVICE, &red, &blue);
+            for end in &ends {
                 end.socket().set_spin(spin);
             }
             // What has to be asked for is asked for by the first messages.
-            let exchange = |rounds: u32| {
-                thread::scope(|scope| {
-                    scope.spawn(|| {
-                        for _ in 0..rounds {
-                            let request = server.receive().unwrap();
-                            server.send(&request.data).unwrap();
-                        }
-                    });
-                    for round in 0..rounds {
-                        client.send(&round.to_be_bytes()).unwrap();
-                        assert_eq!(client.receive().unwrap().data, round.to_be_bytes());
-                    }
-                });
-            };
-            exchange(2);
+            exchange(&ends, 2);
             let before = red.daemon_counters();
             assert_eq!((before.lanes, before.pairs), (2, 1));
-            exchange(ROUNDS);
+            exchange(&ends, ROUNDS);
             assert_eq!(red.daemon_counters().requests, before.requests, "{kind:?}: the daemon was asked");
+            let [client, server] = ends;
             let stats = client.socket().stats();
             assert_eq!(stats.received_messages, u64::from(ROUNDS) + 2);
             assert_eq!(server.receive_end(client), 0);
@@ -82,7 +57,7 @@ impl End for Connection {
 fn lanes_and_pairs_go_with_their_sockets() {
     let (red, blue) = host();
     for _ in 0..20 {
-        let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+        let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
         client.send(b"one").unwrap();
         assert_eq!(server.receive().unwrap().data, b"one");
         drop(client);
@@ -102,7 +77,7 @@ fn lanes_and_pairs_go_with_their_sockets() {
 fn a_stream_by_lanes_carries_all_bytes_both_ways() {
     const BYTES: usize = 16 << 20;
     let (red, blue) = host();
-    let ends = connected(SocketKind::Stream, &red, &blue);
+    let ends = connected(SocketKind::Stream, SERVICE, &red, &blue);
     thread::scope(|scope| {
         for end in &ends {
             scope.spawn(move || {
@@ -127,7 +102,7 @@ fn a_stream_by_lanes_carries_all_bytes_both_ways() {
 #[test]
 fn messages_of_every_size_keep_their_bounds() {
     let (red, blue) = host();
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     let sizes = [1, 63, 64, 65, 1000, 2000, 2100, 5000, 30_000, 65_536, 66_000];
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -145,17 +120,10 @@ fn messages_of_every_size_keep_their_bounds() {
 #[test]
 fn a_slow_local_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
     let (red, blue) = host();
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     client.socket().set_send_timeout(Some(Duration::from_millis(100)));
     let message = vec![5; 10_000];
-    let mut sent = 0;
-    let error = loop {
-        match client.send(&message) {
-            Ok(()) => sent += 1,
-            Err(error) => break error,
-        }
-        assert!(sent < 10_000, "the sender is never stopped");
-    };
+    let (sent, error) = fill(&client, &message);
     let by_window = Some(WaitReason::PeerWindow { peer: server.socket().port(), unacked: 0, window: 0 });
     let Error::TimedOut { call: "send", reason } = &error else { panic!("{error}") };
     assert_eq!(reason.map(|r| core::mem::discriminant(&r)), by_window.map(|r| core::mem::discriminant(&r)));
@@ -171,7 +139,7 @@ fn a_slow_local_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
 #[test]
 fn a_send_does_not_wait_for_a_blocked_receive() {
     let (red, blue) = host();
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     for spin in [Spin::Busy, Spin::Adaptive, Spin::Parked] {
         client.socket().set_spin(spin);
         thread::scope(|scope| {
@@ -234,7 +202,7 @@ fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
 #[test]
 fn a_socket_that_is_polled_keeps_its_lanes_and_loses_nothing() {
     let (red, blue) = host();
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     for number in 0..20_u8 {
         client.send(&[number]).unwrap();
     }

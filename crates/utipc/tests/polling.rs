@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, alone, on_each_engine};
+use common::{Engine, LIMIT, TestNode, alone, connected, on_each_engine};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use utipc::{Connection, Error, Node, Scope, ServiceAddress, Socket, SocketKind};
 
@@ -31,10 +31,8 @@ fn host(engine: Engine) -> (TestNode, Node) {
 }
 
 /// A local connection that has its lanes, where there are such: both ends do not block.
-fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
-    let listener = server.listen(kind, SERVICE).unwrap();
-    let acceptor = thread::spawn(move || listener.accept().unwrap());
-    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
+fn direct(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
+    let ends = connected(kind, SERVICE, client, server);
     for (from, to) in [(0, 1), (1, 0)] {
         ends[from].send(b"hello").unwrap();
         assert_eq!(ends[to].receive().unwrap().data, b"hello");
@@ -93,7 +91,7 @@ fn send(socket: &Socket, data: &[u8]) {
 
 fn readable_is_not_empty(engine: Engine) {
     let (red, blue) = host(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = direct(SocketKind::SeqPacket, &red, &blue);
     let server = server.socket();
     assert_eq!(polled(server, Duration::ZERO), PollFlags::OUT);
     for round in 0..20_u32 {
@@ -114,7 +112,7 @@ fn readable_is_not_empty(engine: Engine) {
 fn stress(engine: Engine, wait: impl Fn(&Socket) -> Box<dyn Fn() + '_>) {
     const MESSAGES: u32 = 20_000;
     let (red, blue) = host(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = direct(SocketKind::SeqPacket, &red, &blue);
     thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..MESSAGES {
@@ -156,7 +154,7 @@ fn edge_triggered_readers_miss_nothing(engine: Engine) {
 fn writers_are_told_of_room_by_level_and_edge(engine: Engine) {
     let (red, blue) = host(engine);
     for edge in [false, true] {
-        let [client, server] = connected(SocketKind::Stream, &red, &blue);
+        let [client, server] = direct(SocketKind::Stream, &red, &blue);
         let (client, server) = (client.socket(), server.socket());
         let mode = if edge { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
         let set = watch(client, epoll::EventFlags::OUT | mode);
@@ -192,7 +190,7 @@ fn writers_are_told_of_room_by_level_and_edge(engine: Engine) {
 
 fn two_descriptors_of_one_process_do_not_rob_each_other(engine: Engine) {
     let (red, blue) = host(engine);
-    let connections = [0, 1, 2].map(|_| connected(SocketKind::SeqPacket, &red, &blue));
+    let connections = [0, 1, 2].map(|_| direct(SocketKind::SeqPacket, &red, &blue));
     for [_, server] in &connections {
         assert_eq!(polled(server.socket(), Duration::ZERO), PollFlags::OUT);
     }
@@ -209,7 +207,7 @@ fn two_descriptors_of_one_process_do_not_rob_each_other(engine: Engine) {
 
 fn the_end_hangs_up(engine: Engine) {
     let (red, blue) = host(engine);
-    let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+    let [client, server] = direct(SocketKind::SeqPacket, &red, &blue);
     assert_eq!(polled(server.socket(), Duration::ZERO), PollFlags::OUT);
     client.send(&7_u32.to_be_bytes()).unwrap();
     drop(client);

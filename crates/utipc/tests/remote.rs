@@ -5,40 +5,11 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, pair};
-use utipc::{Connection, Node, ServiceAddress, SocketKind, Spin};
+use common::{Engine, LIMIT, TestNode, connected, exchange, pair};
+use utipc::{Connection, ServiceAddress, SocketKind, Spin};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
 const BOTH: [SocketKind; 2] = [SocketKind::SeqPacket, SocketKind::Stream];
-
-/// A connection between the nodes: client's end, server's end.
-fn connected(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
-    let listener = server.listen(kind, SERVICE).unwrap();
-    client.wait_for_service(SERVICE, LIMIT).unwrap();
-    let acceptor = thread::spawn(move || listener.accept().unwrap());
-    let ends = [client.connect(kind, SERVICE).unwrap(), acceptor.join().unwrap()];
-    for end in &ends {
-        end.socket().set_receive_timeout(Some(LIMIT));
-        end.socket().set_send_timeout(Some(LIMIT));
-    }
-    ends
-}
-
-/// So many questions and answers; after two of them the connection has its lanes.
-fn exchange([client, server]: &[Connection; 2], rounds: u32) {
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for _ in 0..rounds {
-                let request = server.receive().unwrap();
-                server.send(&request.data).unwrap();
-            }
-        });
-        for round in 0..rounds {
-            client.send(&round.to_be_bytes()).unwrap();
-            assert_eq!(client.receive().unwrap().data, round.to_be_bytes());
-        }
-    });
-}
 
 fn nodes() -> [TestNode; 2] {
     pair(Engine::Daemon)
@@ -49,7 +20,7 @@ fn data_goes_by_lanes_without_commands() {
     const ROUNDS: u32 = 1000;
     let [red, blue] = nodes();
     for kind in BOTH {
-        let ends = connected(kind, &red, &blue);
+        let ends = connected(kind, SERVICE, &red, &blue);
         exchange(&ends, 4);
         let before = [red.daemon_counters(), blue.daemon_counters()];
         assert_eq!(before.each_ref().map(|c| (c.lanes, c.pairs)), [(2, 1); 2]);
@@ -72,7 +43,7 @@ fn data_goes_by_lanes_without_commands() {
 fn lanes_go_with_their_sockets() {
     let [red, blue] = nodes();
     for _ in 0..10 {
-        let ends = connected(SocketKind::SeqPacket, &red, &blue);
+        let ends = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
         exchange(&ends, 3);
     }
     // The last answers are given by the next calls.
@@ -89,7 +60,7 @@ fn lanes_go_with_their_sockets() {
 fn a_stream_carries_all_bytes_both_ways_at_once() {
     const BYTES: usize = 16 << 20;
     let [red, blue] = nodes();
-    let ends = connected(SocketKind::Stream, &red, &blue);
+    let ends = connected(SocketKind::Stream, SERVICE, &red, &blue);
     thread::scope(|scope| {
         for end in &ends {
             scope.spawn(move || {
@@ -134,7 +105,7 @@ fn receive_bodies(end: &Connection, from: usize, to: usize) {
 fn messages_of_every_size_arrive_in_order_and_whole() {
     const MESSAGES: usize = 1500;
     let [red, blue] = nodes();
-    let ends = connected(SocketKind::SeqPacket, &red, &blue);
+    let ends = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     ends[1].socket().set_spin(Spin::Parked);
     thread::scope(|scope| {
         for end in &ends {
@@ -156,7 +127,7 @@ fn fill(end: &Connection) -> usize {
 fn what_was_sent_arrives_although_the_sender_has_ended() {
     let [red, blue] = nodes();
     for shut in [false, true] {
-        let [client, server] = connected(SocketKind::SeqPacket, &red, &blue);
+        let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
         client.send(b"one").unwrap();
         client.send(b"two").unwrap();
         assert_eq!(server.receive().unwrap().data, b"one");
@@ -183,7 +154,7 @@ fn what_was_sent_arrives_although_the_sender_has_ended() {
 #[test]
 fn what_is_unread_ends_the_peers_connection_with_an_error() {
     let [red, blue] = nodes();
-    let ends = connected(SocketKind::SeqPacket, &red, &blue);
+    let ends = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     exchange(&ends, 3);
     let [client, server] = ends;
     for number in 0..10 {
@@ -199,7 +170,7 @@ fn what_is_unread_ends_the_peers_connection_with_an_error() {
 fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
     let [red, blue] = nodes();
     for kind in BOTH {
-        let ends = connected(kind, &red, &blue);
+        let ends = connected(kind, SERVICE, &red, &blue);
         exchange(&ends, 3);
         let [client, server] = ends;
         let number = |n: u32| n.to_be_bytes();
@@ -229,10 +200,10 @@ fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
 #[test]
 fn full_windows_hold_up_their_own_connection_only() {
     let [red, blue] = nodes();
-    let full = connected(SocketKind::SeqPacket, &red, &blue);
+    let full = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     exchange(&full, 3);
     let sent = fill(&full[0]);
-    let other = connected(SocketKind::SeqPacket, &red, &blue);
+    let other = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     exchange(&other, 50);
     receive_bodies(&full[1], 0, sent);
     exchange(&full, 3);

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Engine, LIMIT, TestNode, on_each_engine, pair};
+use common::{Engine, LIMIT, on_each_engine, pair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use utipc::tokio::{Connection, Listener, Socket, Topology};
@@ -27,12 +27,8 @@ fn run(task: impl Future<Output = ()>) {
     runtime.block_on(async { timeout(LIMIT, task).await.expect("it is still waiting") });
 }
 
-fn nodes(engine: Engine) -> [TestNode; 2] {
-    pair(engine)
-}
-
 fn tasks_talk_to_each_other_on_one_thread(engine: Engine) {
-    let [red, blue] = nodes(engine);
+    let [red, blue] = pair(engine);
     run(async {
         let server = blue.rdm().unwrap();
         server.bind(SERVICE, Scope::Cluster).unwrap();
@@ -60,7 +56,7 @@ fn tasks_talk_to_each_other_on_one_thread(engine: Engine) {
 
 fn a_stream_passes_its_bytes_while_both_ends_push(engine: Engine) {
     const TOTAL: usize = 4 << 20;
-    let [red, blue] = nodes(engine);
+    let [red, blue] = pair(engine);
     run(async {
         let listener = Listener::new(blue.listen(SocketKind::Stream, SERVICE).unwrap()).unwrap();
         red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -95,7 +91,7 @@ fn a_stream_passes_its_bytes_while_both_ends_push(engine: Engine) {
 }
 
 fn many_clients_wait_at_once(engine: Engine) {
-    let [red, blue] = nodes(engine);
+    let [red, blue] = pair(engine);
     run(async {
         let listener = Listener::new(blue.listen(SocketKind::SeqPacket, SERVICE).unwrap()).unwrap();
         red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -136,7 +132,7 @@ fn many_clients_wait_at_once(engine: Engine) {
 }
 
 fn a_refused_connection_says_so(engine: Engine) {
-    let [red, _blue] = nodes(engine);
+    let [red, _blue] = pair(engine);
     run(async {
         let bound = red.seqpacket().unwrap();
         bound.bind(SERVICE, Scope::Cluster).unwrap();
@@ -147,7 +143,7 @@ fn a_refused_connection_says_so(engine: Engine) {
 }
 
 fn a_wait_that_is_given_up_loses_nothing(engine: Engine) {
-    let [red, blue] = nodes(engine);
+    let [red, blue] = pair(engine);
     run(async {
         let server = blue.rdm().unwrap();
         server.bind(SERVICE, Scope::Cluster).unwrap();
@@ -164,7 +160,7 @@ fn a_wait_that_is_given_up_loses_nothing(engine: Engine) {
 }
 
 fn events_come_to_a_task(engine: Engine) {
-    let [red, blue] = nodes(engine);
+    let [red, blue] = pair(engine);
     run(async {
         let mut topology = red.topology().unwrap();
         topology.services(SERVICE).unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use utipc::bearers::{Bearer, UdpBearer, UdpConfig};
-use utipc::{Change, Node, NodeAddr, NodeId};
+use utipc::{Change, Connection, Error, Node, NodeAddr, NodeId, ServiceAddress, SocketKind};
 use utipc_core::config::StackConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
 use utipc_node::{NodeConfig, Plan};
@@ -216,4 +216,48 @@ pub(crate) fn meet(node: &Node, other: &Node) {
     topology.nodes().unwrap();
     let wanted = Change::NodeUp(other.address());
     assert!(topology.events(LIMIT).any(|event| event.unwrap().change == wanted), "the nodes do not meet");
+}
+
+/// A connection between the nodes: client's end, server's end.
+pub(crate) fn connected(
+    kind: SocketKind,
+    service: ServiceAddress,
+    client: &Node,
+    server: &Node,
+) -> [Connection; 2] {
+    let listener = server.listen(kind, service).unwrap();
+    client.wait_for_service(service, LIMIT).unwrap();
+    let acceptor = std::thread::spawn(move || listener.accept().unwrap());
+    let ends = [client.connect(kind, service).unwrap(), acceptor.join().unwrap()];
+    for end in &ends {
+        end.socket().set_receive_timeout(Some(LIMIT));
+        end.socket().set_send_timeout(Some(LIMIT));
+    }
+    ends
+}
+
+/// So many questions and answers.
+pub(crate) fn exchange([client, server]: &[Connection; 2], rounds: u32) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                let request = server.receive().unwrap();
+                server.send(&request.data).unwrap();
+            }
+        });
+        for round in 0..rounds {
+            client.send(&round.to_be_bytes()).unwrap();
+            assert_eq!(client.receive().unwrap().data, round.to_be_bytes());
+        }
+    });
+}
+
+/// Sends until a send fails: how often it did not, and why it did.
+pub(crate) fn fill(connection: &Connection, message: &[u8]) -> (u32, Error) {
+    for sent in 0..10_000 {
+        if let Err(error) = connection.send(message) {
+            return (sent, error);
+        }
+    }
+    panic!("the sender is never stopped");
 }
