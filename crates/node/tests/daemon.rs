@@ -14,6 +14,8 @@ mod hosted;
 mod hostile;
 #[path = "daemon/lanes.rs"]
 mod lanes;
+#[path = "daemon/mapped.rs"]
+mod mapped;
 #[path = "daemon/names.rs"]
 mod names;
 #[path = "daemon/node_lanes.rs"]

@@ -1,38 +1,16 @@
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use utipc_core::names::ScopeRule;
-use utipc_core::names::replica::{Access, View, ViewError};
+use utipc_core::names::replica::ViewError;
 use utipc_core::{NodeAddr, Scope, ServiceAddr, ServiceRange, SocketKind, StackConfig, Time};
 use utipc_os::replica::Replica;
-use utipc_os::shm::ReadWord;
 
 use super::*;
+use mapped::view;
 
-/// A reader's way to the words.
-enum Mapped {}
-
-impl Access for Mapped {
-    type Cell = ReadWord;
-    type Turn = AtomicU64;
-
-    fn load(cell: &ReadWord) -> u64 {
-        cell.load()
-    }
-
-    fn turn(turn: &AtomicU64) -> u64 {
-        turn.load(Ordering::Relaxed)
-    }
-
-    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
-        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-}
-
-fn view(replica: &Replica) -> View<'_, Mapped> {
-    let [leaves, branches, records] = [0, 1, 2].map(|number| replica.area(number));
-    View::new(Areas { leaves, branches, records, turns: replica.open_area() })
-}
+#[path = "../../tests/daemon/mapped.rs"]
+mod mapped;
 
 fn map(table: &SharedTable) -> Replica {
     let publisher = table.publisher();

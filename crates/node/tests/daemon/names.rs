@@ -1,43 +1,20 @@
 //! The binding table in memory of the process, and messages to those who were found there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use utipc_attach::{Failure, Greeting, Reply, Request};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
-use utipc_core::names::replica::{Access, Areas, View, ViewError};
+use utipc_core::names::replica::ViewError;
 use utipc_core::socket::{Destination, SendError, SocketKind};
 use utipc_os::replica::Replica;
-use utipc_os::shm::ReadWord;
 
 use crate::client::{Client, Host};
+use crate::mapped::view;
 
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Destination = Destination::service(18888, 17);
 const NODE: NodeAddr = NodeAddr(0x1001);
 
-/// How a process reads the words.
-enum Mapped {}
-
-impl Access for Mapped {
-    type Cell = ReadWord;
-    type Turn = AtomicU64;
-
-    fn load(cell: &ReadWord) -> u64 {
-        cell.load()
-    }
-
-    fn turn(turn: &AtomicU64) -> u64 {
-        turn.load(Ordering::Relaxed)
-    }
-
-    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
-        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-}
-
 fn find(replica: &Replica) -> Result<Option<u32>, ViewError> {
-    let [leaves, branches, records] = [0, 1, 2].map(|number| replica.area(number));
-    let view = View::<Mapped>::new(Areas { leaves, branches, records, turns: replica.open_area() });
+    let view = view(replica);
     Ok(view.lookup(ServiceAddr::new(18888, 17), NodeAddr::NONE)?.map(|found| found.port))
 }
 

@@ -1,0 +1,32 @@
+//! How a test reads the words of a shared table, as a process would.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use utipc_core::names::replica::{Access, Areas, View};
+use utipc_os::replica::Replica;
+use utipc_os::shm::ReadWord;
+
+/// A reader's way to the words.
+pub(crate) enum Mapped {}
+
+impl Access for Mapped {
+    type Cell = ReadWord;
+    type Turn = AtomicU64;
+
+    fn load(cell: &ReadWord) -> u64 {
+        cell.load()
+    }
+
+    fn turn(turn: &AtomicU64) -> u64 {
+        turn.load(Ordering::Relaxed)
+    }
+
+    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
+        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+pub(crate) fn view(replica: &Replica) -> View<'_, Mapped> {
+    let [leaves, branches, records] = [0, 1, 2].map(|number| replica.area(number));
+    View::new(Areas { leaves, branches, records, turns: replica.open_area() })
+}
