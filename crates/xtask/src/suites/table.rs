@@ -222,6 +222,17 @@ pub(crate) const SUITES: &[Suite] = &[
             "60",
         ],
     ),
+    // The library on the kernel's own TIPC.
+    Suite {
+        live: true,
+        obstacle: no_lab,
+        ..suite(
+            "kernel-engine",
+            minutes(10),
+            Judge::Interop,
+            &["xtask", "interop", "--peer", "kernel-engine", "udp"],
+        )
+    },
     Suite {
         live: true,
         obstacle: no_lab,
