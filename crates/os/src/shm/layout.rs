@@ -93,7 +93,7 @@ pub(super) mod slot {
     pub(crate) const RELEASED: usize = 128;
     /// What the messages given back cost, a sum.
     pub(crate) const RELEASED_COST: usize = 136;
-    /// Where the reader is, a place: written for each message, loaded by nobody but the daemon once the reader is dead.
+    /// Where the reader is, a place: written for each message, loaded by nobody before the reader is gone.
     pub(crate) const EXACT: usize = 192;
     /// Size of a slot.
     pub(crate) const SIZE: usize = 256;

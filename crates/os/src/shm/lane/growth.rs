@@ -67,8 +67,7 @@ impl<M: Memory> Writer<M> {
         let cost = self.memory.load64(self.at + slot::RELEASED_COST, Relaxed);
         let (Some(ring), true) = (self.ring, word != 0) else { return Ok(()) };
         let place = Place::unpack(word).ok_or(self.corrupt("the reader's position is none"))?;
-        let seen = self.released / LINE as u64;
-        let released = self.released + (place.lines.wrapping_sub(seen) & (LINES - 1)) * LINE as u64;
+        let released = self.beyond_released(place);
         if released > self.position || cost < self.released_cost || cost > self.sent_cost {
             return Err(self.corrupt("the reader gave back what was not sent"));
         }
@@ -83,6 +82,12 @@ impl<M: Memory> Writer<M> {
         self.released = released;
         self.released_cost = cost;
         Ok(())
+    }
+
+    /// The position that the reader means by `place`: at or beyond what it gave back before.
+    pub(super) fn beyond_released(&self, place: Place) -> u64 {
+        let seen = self.released / LINE as u64;
+        self.released + (place.lines.wrapping_sub(seen) & (LINES - 1)) * LINE as u64
     }
 
     pub(super) fn free_older(&mut self, count: usize) {

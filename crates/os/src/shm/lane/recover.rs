@@ -75,10 +75,15 @@ impl<M: Memory> Reader<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Takes back what was pushed since the last flush, as far as the daemon has not taken it: how many records.
+    /// Takes back what was pushed since the last flush, as far as neither the reader had read it before it was gone
+    /// nor the daemon has taken it: how many records.
     pub(super) fn take_back(&mut self) -> u32 {
         let (mut at, count) = std::mem::take(&mut self.unflushed);
         let Some(ring) = self.ring else { return 0 };
+        // Seen with the acquire that finds the reader's last position below.
+        self.memory.load32(self.at + slot::FLAGS, Acquire);
+        let place = Place::unpack(self.memory.load64(self.at + slot::EXACT, Relaxed));
+        let read = place.map_or(0, |place| self.beyond_released(place));
         let mut seen = 0;
         let mut unsent = 0;
         // The daemon writes VOID here, and so may anybody else on this arena anything: an unknown word ends the walk.
@@ -87,6 +92,8 @@ impl<M: Memory> Writer<M> {
             let Some(Commit { code, len }) = Commit::unpack(word, at) else { break };
             if code != Code::Pad {
                 seen += 1;
+            }
+            if code != Code::Pad && at >= read {
                 let void = Commit { code: Code::Void, len }.pack(at);
                 let old = self.memory.swap64(ring.at(at), void);
                 unsent += u32::from(old != void);
