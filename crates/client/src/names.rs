@@ -68,6 +68,16 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// The segment that is current, as far as this process knows.
+    #[inline]
+    fn current(&self) -> Option<&Table> {
+        let mut table = self.first.get()?;
+        while let Some(next) = table.next.get() {
+            table = next;
+        }
+        Some(table)
+    }
+
     /// Where the segment that is current is, or will be.
     #[inline]
     fn place(&self) -> &OnceLock<Box<Table>> {
@@ -158,6 +168,25 @@ impl Attachment {
             view.local_ports(range, ScopeRule::Any, &mut ports)?;
             Ok(Group { range, version, ports, remote: view.has_remote(range)? })
         })
+    }
+
+    /// Whether messages of a [level](utipc_core::stack::Stack::level) to a node have to wait because its queue is full.
+    ///
+    /// # Errors
+    /// The daemon is gone or broken.
+    #[inline]
+    pub(crate) fn is_congested(&self, node: NodeAddr, level: u8) -> Result<bool, Error> {
+        match self.names.current() {
+            Some(table) if !table.replica.is_congested(node.0, level) => Ok(false),
+            _ => self.is_congested_now(node, level),
+        }
+    }
+
+    #[cold]
+    fn is_congested_now(&self, node: NodeAddr, level: u8) -> Result<bool, Error> {
+        // A segment that was left says what it said last.
+        self.look(|view| view.version().map(drop))?;
+        Ok(self.names.current().is_some_and(|table| table.replica.is_congested(node.0, level)))
     }
 
     #[inline]

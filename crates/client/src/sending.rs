@@ -7,6 +7,7 @@ use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
 use utipc_core::names::Lookup;
 use utipc_core::socket::{Destination, Returned, SendError, SocketKind, SocketOption};
+use utipc_core::stack::Stack;
 use utipc_core::wire::ErrorCode;
 
 use crate::attachment::lock;
@@ -63,6 +64,7 @@ impl Socket {
             Some(Destination::Port(port)) if self.is_here(port.node) => {
                 self.send_one(sender, port.port, Address::Direct, data, &by_node)
             }
+            Some(Destination::Port(port)) => self.send_far(sender, port, Address::Direct, data, &by_node),
             Some(Destination::Service { addr, domain }) if self.may_look() => {
                 self.send_anycast(sender, addr, domain, data, &by_node)
             }
@@ -133,6 +135,47 @@ impl Socket {
         Ok(sent)
     }
 
+    /// To a socket of another node: by the lane to the own one, else by the command, and by a lane the next time.
+    fn send_far(
+        &self,
+        sender: &mut Sender,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+        by_node: &Request,
+    ) -> Result<Option<usize>, Error> {
+        loop {
+            if self.shared.to_sender.has_some() {
+                self.read_letters_to_sender(sender)?;
+            }
+            if !sender.has_node_lane() {
+                break;
+            }
+            let level = Stack::level(self.port(), self.shared.style().importance);
+            if self.attachment.is_congested(to.node, level)? {
+                if self.is_polled() {
+                    // The node holds the next one back, and knows when the descriptor is writable again.
+                    break;
+                }
+                sender.wait_for(to.node, level);
+                return Ok(None);
+            }
+            match sender.step_far(self.own(), self.shared.style(), to, address, data) {
+                Step::Sent(bytes) => return Ok(Some(bytes)),
+                Step::Blocked | Step::Overload => return Ok(None),
+                Step::Grow(growth) => drop(self.grow(sender, growth)?),
+                Step::Corrupt(lane) => self.report_written(sender, lane)?,
+                Step::Node => break,
+            }
+        }
+        let sent = self.send_by_node(sender, data, by_node)?;
+        if sent.is_some() && self.may_look() && sender.wants_node_lane() {
+            // From the reply on, messages to other nodes go by the lane.
+            self.ask_for_lane(0)?;
+        }
+        Ok(sent)
+    }
+
     /// To one of those that are bound to a service.
     fn send_anycast(
         &self,
@@ -154,8 +197,10 @@ impl Socket {
         let by_node = Request::SendFound { port: self.port(), to, found };
         if port != 0 && self.is_here(node) {
             self.send_one(sender, port, Address::Named(addr, scope), data, &by_node)
-        } else {
+        } else if node.is_none() {
             self.send_by_node(sender, data, &by_node)
+        } else {
+            self.send_far(sender, found, Address::Named(addr, scope), data, &by_node)
         }
     }
 

@@ -153,6 +153,7 @@ impl Socket {
         stats.sent_messages += sender.messages;
         stats.sent_bytes += sender.bytes;
         stats.window_waits += sender.window_waits;
+        stats.link_waits += sender.link_waits;
         stats.overloads += sender.overloads;
         drop(sender);
         let receiver = lock(&self.shared.receiver);
@@ -423,6 +424,11 @@ impl Socket {
             Reply::Number(number) => Some(number != 0),
             _ => None,
         })
+    }
+
+    /// Somebody may wait for its descriptor.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.descriptor.get().is_some()
     }
 
     /// A send would block: the descriptor becomes unwritable until there is room in the lane that it waits for.

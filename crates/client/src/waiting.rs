@@ -131,7 +131,11 @@ impl Socket {
             }
             Half::Send => {
                 let mut sender = lock(&self.shared.sender);
-                self.shared.to_sender.has_some() || sender.awaited_pair().is_some() && sender.want_room(bytes)
+                let ready = match sender.congested() {
+                    Some((node, level)) => !self.attachment.is_congested(node, level)?,
+                    None => sender.awaited_pair().is_some() && sender.want_room(bytes),
+                };
+                ready || self.shared.to_sender.has_some()
             }
         };
         if something || self.attachment.has_news() {

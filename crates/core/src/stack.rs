@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use thiserror::Error;
 
-use crate::addr::{Binding, NodeAddr, NodeId, PortId, ServiceAddr};
+use crate::addr::{Binding, Importance, NodeAddr, NodeId, PortId, ServiceAddr};
 use crate::broadcast::MulticastPolicy;
 use crate::config::{BearerConfig, BearerError, StackConfig};
 use crate::event::Event;
@@ -129,6 +129,20 @@ impl Stack {
     /// leaves when an acknowledgement arrives, so somebody should look at the wire soon.
     pub fn take_backlogged(&mut self) -> bool {
         core::mem::take(&mut self.switch.backlogged)
+    }
+
+    /// If that has changed since the last call: the nodes to which queues are so full that senders had better wait, each
+    /// with the levels, of which a message's is [`Stack::level`], a bit each. The rest need not wait. A queue stays in the
+    /// list until half of it is free.
+    pub fn take_congestion(&mut self) -> Option<&BTreeMap<NodeAddr, u8>> {
+        let congestion = &mut self.switch.congestion;
+        core::mem::take(&mut congestion.changed).then_some(&congestion.nodes)
+    }
+
+    /// The level of a socket's messages in [`Self::take_congestion`]: which of two links they take follows from the port.
+    #[must_use]
+    pub const fn level(port: u32, importance: Importance) -> u8 {
+        importance as u8 | (port as u8 & 1) << 2
     }
 
     /// The next thing worth telling an operator.

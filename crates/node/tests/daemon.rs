@@ -2,6 +2,8 @@
 
 #[path = "daemon/client.rs"]
 mod client;
+#[path = "daemon/congestion.rs"]
+mod congestion;
 #[path = "daemon/death.rs"]
 mod death;
 #[path = "daemon/descriptors.rs"]

@@ -114,6 +114,12 @@ impl Head {
         head
     }
 
+    /// The same for a socket of another node.
+    pub(crate) fn at(mut self, node: NodeAddr) -> Self {
+        self.set(7, node.0);
+        self
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

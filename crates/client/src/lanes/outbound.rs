@@ -64,7 +64,23 @@ impl OutLane {
     /// Sends one message.
     #[inline]
     pub(crate) fn put(&mut self, style: Style, own: PortId, address: Address, data: &[u8]) -> Put {
-        let head = Head::new(style, own, self.other, address, data.len());
+        self.put_with(Head::new(style, own, self.other, address, data.len()), data)
+    }
+
+    /// Sends one message, without a connection, that the daemon takes to a socket of another node.
+    pub(crate) fn put_far(
+        &mut self,
+        style: Style,
+        own: PortId,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+    ) -> Put {
+        self.put_with(Head::new(style, own, to.port, address, data.len()).at(to.node), data)
+    }
+
+    #[inline]
+    fn put_with(&mut self, head: Head, data: &[u8]) -> Put {
         let cost = blocks(head.bytes().len() + data.len());
         match self.writer.send(head.bytes(), &[data], cost) {
             Ok(ring) => Put::Sent(self.pair.tell(ring)),

@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::addr::{Importance, NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Destination, SocketKind, WaitReason};
 use utipc_os::shm::Ring;
@@ -20,6 +20,8 @@ use crate::names::{Alone, Group};
 const WINDOW: u32 = 512;
 /// Sockets that were asked for a lane and have none, remembered at most.
 const ASKED_MAX: usize = 1024;
+/// Messages without a connection that go to other nodes by commands before there is a lane.
+const FAR_BEFORE: u32 = 2;
 
 /// What a send leads to.
 #[derive(Debug)]
@@ -65,8 +67,10 @@ impl Hasher for PortHasher {
 #[derive(Debug, Default)]
 pub(crate) struct Sender {
     lanes: HashMap<u32, OutLane, BuildHasherDefault<PortHasher>>,
-    /// The lane of a connection; it has no other.
+    /// The lane of a connection; it has no other. Without a connection: the lane to the node, for other nodes.
     connection: Option<OutLane>,
+    /// Messages that went to other nodes by commands.
+    far: u32,
     /// Asked for a lane.
     asked: HashSet<u32>,
     /// Who got the last multicast.
@@ -79,9 +83,12 @@ pub(crate) struct Sender {
     tell: Vec<LaneId>,
     /// The lane that a call waits for: the socket at its end.
     blocked: Option<u32>,
+    /// It waits for more than room there: node and level of a message that finds a full queue.
+    congested: Option<(NodeAddr, u8)>,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
     pub(crate) window_waits: u64,
+    pub(crate) link_waits: u64,
     pub(crate) overloads: u64,
 }
 
@@ -89,7 +96,7 @@ impl Sender {
     /// Adds a lane.
     pub(crate) fn add(&mut self, lane: OutLane, kind: SocketKind) {
         self.asked.remove(&lane.other);
-        if kind.is_connection_oriented() {
+        if kind.is_connection_oriented() || lane.pair.is_nodes() {
             self.connection = Some(lane);
         } else {
             self.lanes.insert(lane.other, lane);
@@ -118,6 +125,12 @@ impl Sender {
             self.asked.clear();
         }
         self.asked.insert(to)
+    }
+
+    /// Whether a lane to the node shall be asked for, after a message for another node went there by a command.
+    pub(crate) fn wants_node_lane(&mut self) -> bool {
+        self.far += 1;
+        self.far >= FAR_BEFORE && self.connection.is_none() && self.wants_lane(0)
     }
 
     /// Whether there is a lane to each of these sockets.
@@ -155,6 +168,56 @@ impl Sender {
             Put::Over => Step::Node,
             Put::Corrupt => Step::Corrupt(lane.id),
         }
+    }
+
+    /// One step of sending a message without a connection to a socket of another node; call again after having done what
+    /// it says. `Blocked`: the node has not read what is in the lane.
+    pub(crate) fn step_far(
+        &mut self,
+        own: Own,
+        style: Style,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+    ) -> Step {
+        (self.blocked, self.congested) = (None, None);
+        let Some(lane) = &mut self.connection else { return Step::Node };
+        if data.is_empty() {
+            return Step::Sent(0);
+        }
+        match lane.put_far(style, PortId { port: own.port, node: own.node }, to, address, data) {
+            Put::Sent(ring) => {
+                if ring == Ring::TellDaemon {
+                    self.tell.push(lane.id);
+                }
+                // It is counted by the node.
+                Step::Sent(data.len())
+            }
+            Put::Full(Some(growth)) => Step::Grow(growth),
+            Put::Full(None) => {
+                self.block();
+                Step::Blocked
+            }
+            Put::Over => Step::Node,
+            Put::Corrupt => Step::Corrupt(lane.id),
+        }
+    }
+
+    /// There is a lane to the node.
+    pub(crate) fn has_node_lane(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// The call waits until the queue to a node takes messages of its level.
+    pub(crate) fn wait_for(&mut self, node: NodeAddr, level: u8) {
+        self.blocked = self.connection.as_ref().map(|lane| lane.other);
+        self.congested = Some((node, level));
+        self.link_waits += 1;
+    }
+
+    /// Node and level of the full queue for which the call waits.
+    pub(crate) fn congested(&self) -> Option<(NodeAddr, u8)> {
+        self.congested.filter(|_| self.blocked.is_some())
     }
 
     /// One step of sending on a connection; call again after having done what it says.
@@ -236,7 +299,8 @@ impl Sender {
             return true;
         }
         let size = bytes.min(MAX_USER_DATA) + super::head::HEAD_MAX;
-        lane.outstanding() <= WINDOW && lane.writer.has_room(size).unwrap_or(true)
+        let bounded = lane.other != 0;
+        (!bounded || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
     }
 
     /// The call that waits for a lane does so by the socket's descriptor: asks for the daemon to be told of room for
@@ -250,6 +314,10 @@ impl Sender {
 
     /// Why the last send would block, if it still would.
     pub(crate) fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
+        if let Some((node, level)) = self.congested() {
+            let importance = Importance::from_number(u32::from(level & 3)).unwrap_or(Importance::Low);
+            return Some(WaitReason::LinkCongested { node, importance });
+        }
         // Of what the node waits for, the node knows.
         let lane = self.awaited().filter(|lane| !lane.pair.is_nodes())?;
         let _ = lane.writer.refresh();

@@ -120,6 +120,19 @@ impl Backlog {
         len >= limit
     }
 
+    /// The levels of payload, a bit each, whose senders had better wait: from when one is full until half of it is free, so
+    /// that this does not change with every packet. `before` is what it was.
+    pub(crate) fn congestion(&self, before: u8) -> u8 {
+        if before == 0 && self.is_empty() {
+            return 0;
+        }
+        (0..Level::SYSTEM.0).fold(0, |bits, number| {
+            let (len, limit) = self.usage(Level(number));
+            let is_long = len >= limit || before >> number & 1 != 0 && len > limit / 2;
+            bits | u8::from(is_long) << number
+        })
+    }
+
     /// True if a message of the node itself finds no room: the sequence cannot go on without it. Name messages have all
     /// the room there is, since one that is missing puts the tables out of step for good, and a bulk is large.
     pub(crate) fn overflows(&self, message: View<'_>) -> bool {

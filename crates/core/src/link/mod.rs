@@ -298,6 +298,11 @@ impl Link {
         (self.transmit.len(), self.backlog.len())
     }
 
+    /// The importances, a bit each, whose senders had better wait; `before` is what it was.
+    pub(crate) fn congestion(&self, before: u8) -> u8 {
+        self.backlog.congestion(before)
+    }
+
     /// Ports that wait for a wake-up.
     #[must_use]
     pub fn waiting_ports(&self) -> usize {

@@ -138,6 +138,15 @@ impl Peer {
         slot.is_some_and(|slot| slot.link.queue_lengths().1 > 0)
     }
 
+    /// Whose messages had better wait, by link selector (4 bits each) and importance; `before` is what it was.
+    pub(crate) fn congestion(&self, before: u8) -> u8 {
+        let of = |selector: u8| {
+            let slot = self.active_bearer(selector.into()).and_then(|bearer| self.slot(bearer));
+            slot.map_or(0, |slot| slot.link.congestion(before >> (4 * selector) & 0xf) << (4 * selector))
+        };
+        of(0) | of(1)
+    }
+
     /// Room for one more link?
     pub(crate) fn can_link(&self) -> bool {
         self.slots.iter().flatten().count() < MAX_LINKS_PER_PEER

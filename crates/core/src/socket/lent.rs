@@ -2,8 +2,10 @@
 //! are handed out whole, and what the application has not read there comes back. Decision 8.
 
 use super::endpoint::Endpoint;
+use super::types::Destination;
 use super::uplink::Uplink;
-use crate::wire::{ErrorCode, Message, MessageType};
+use crate::time::Time;
+use crate::wire::{ErrorCode, Message, MessageType, reverse};
 
 impl Endpoint {
     /// Hands the data that waits to `take`, oldest message first, until it takes no more: how many it took. The peer is
@@ -56,6 +58,22 @@ impl Endpoint {
             && message.dest_port() == self.port
             && self.queue.taken() > 0
             && !self.closed
+    }
+
+    /// A message that was taken for sending and can go nowhere comes back, unless its sender does not want it.
+    pub(crate) fn fail_to_send(
+        &mut self,
+        now: Time,
+        data: &[u8],
+        to: Destination,
+        code: ErrorCode,
+        uplink: &mut dyn Uplink,
+    ) {
+        if let Ok((_, message)) = self.addressed(to, data, uplink)
+            && let Some(returned) = reverse(uplink.own_node(), message, code)
+        {
+            self.handle_message(now, returned, uplink);
+        }
     }
 
     /// True if what follows what was handed out is not data: the end of the connection.

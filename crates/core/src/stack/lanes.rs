@@ -40,6 +40,24 @@ impl Stack {
         })
     }
 
+    /// Gives a message back to its sender as one that its node could not send; `found` as in [`Self::send_found`].
+    pub fn fail_to_send(
+        &mut self,
+        now: Time,
+        port: u32,
+        data: &[u8],
+        to: Destination,
+        found: PortId,
+        code: ErrorCode,
+    ) {
+        let found = Resolved { port: found.port, node: found.node, scope: 2 };
+        self.with_endpoint(now, port, |endpoint, uplink| {
+            uplink.found = Some(found);
+            endpoint.fail_to_send(now, data, to, code, uplink);
+        });
+        self.settle(now);
+    }
+
     /// The sockets that the last message sent was for and was not handed to.
     pub fn take_diverted(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.switch.diverted)

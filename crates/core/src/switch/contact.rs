@@ -34,6 +34,11 @@ impl Switch {
         for wakeup in member.peer.wakeups.drain(..) {
             self.woken.push_back((wakeup.port, addr));
         }
+        let congestion = member.peer.congestion(member.congestion);
+        if congestion != member.congestion {
+            member.congestion = congestion;
+            self.congestion.note(addr, congestion);
+        }
         if !member.peer.notices.is_empty() {
             for notice in core::mem::take(&mut member.peer.notices) {
                 self.act_on_notice(now, addr, notice);

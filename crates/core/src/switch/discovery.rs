@@ -56,7 +56,7 @@ impl Switch {
             let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
             self.members
                 .0
-                .insert(addr, Member { peer, receiver, names: NameReceiver::new(), sorting: false });
+                .insert(addr, Member { peer, receiver, names: NameReceiver::new(), sorting: false, congestion: 0 });
         }
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         let peer = &mut member.peer;

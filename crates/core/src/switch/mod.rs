@@ -55,6 +55,27 @@ struct Member {
     names: NameReceiver,
     /// What it delivered is being handed on.
     sorting: bool,
+    /// What is told of the queues to it, see [`Peer::congestion`].
+    congestion: u8,
+}
+
+/// What is known of full queues.
+#[derive(Debug, Default)]
+pub(crate) struct Congestion {
+    /// The nodes to which some are, see [`Peer::congestion`].
+    pub(crate) nodes: BTreeMap<NodeAddr, u8>,
+    /// They have changed since somebody asked.
+    pub(crate) changed: bool,
+}
+
+impl Congestion {
+    fn note(&mut self, node: NodeAddr, levels: u8) {
+        self.changed = true;
+        match levels {
+            0 => self.nodes.remove(&node),
+            _ => self.nodes.insert(node, levels),
+        };
+    }
 }
 
 /// All peers, by address.
@@ -110,6 +131,7 @@ pub(crate) struct Switch {
     pub(crate) frames: FrameBatch,
     pub(crate) pool: Pool,
     trim_at: Time,
+    pub(crate) congestion: Congestion,
     /// A message was queued behind a link's window since somebody asked.
     pub(crate) backlogged: bool,
     pub(crate) events: VecDeque<Event>,
@@ -153,6 +175,7 @@ impl Switch {
             frames: FrameBatch::default(),
             pool: Pool::default(),
             trim_at: now,
+            congestion: Congestion::default(),
             backlogged: false,
             events: VecDeque::new(),
             stats: SwitchStats::default(),

@@ -65,6 +65,7 @@ impl Switch {
     pub(super) fn remove_peer(&mut self, addr: NodeAddr) {
         if let Some(member) = self.members.0.remove(&addr) {
             self.ticks.remove(&(member.peer.next_tick, addr));
+            self.congestion.note(addr, 0);
             self.monitor_forget(addr);
             self.recount_capabilities();
         }

@@ -64,6 +64,9 @@ impl Hub {
     /// A lane from `port` to `to`.
     pub(super) fn want_lane(&mut self, id: AttachmentId, port: u32, to: u32) -> Result<Reply, Failure> {
         self.held(id, port)?;
+        if to == 0 {
+            return if self.open_datagram_lanes(id, port) { Ok(Reply::Done) } else { Err(Failure::State) };
+        }
         if self.broker.between.contains_key(&(port, to)) {
             return Ok(Reply::Done);
         }

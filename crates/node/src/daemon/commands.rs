@@ -72,7 +72,7 @@ impl Hub {
                 if self.engine.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
                     self.end_lanes(now, port, Why::Shut);
                 }
-                if self.node_lanes.has_unsent(port) {
+                if self.node_lanes.has_unsent(port) && !self.is_datagram(port) {
                     self.end_socket(now, port, End::Shut);
                     return Ok(Reply::Done);
                 }
@@ -91,6 +91,7 @@ impl Hub {
             Request::Send { port, to } => self.send(now, id, port, to, payload),
             Request::SendFound { port, to, found } => {
                 self.held(id, port)?;
+                self.send_what_is_before(now, port)?;
                 let sent = self.engine.stack.send_found(now, port, payload, to, found);
                 self.sent(port, sent, false)
             }
@@ -182,18 +183,35 @@ impl Hub {
         to: Option<Destination>,
         payload: &[u8],
     ) -> Done {
+        self.held(id, port)?;
+        self.send_what_is_before(now, port)?;
         let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
         // What is sent on a connection with a lane would overtake what is in it.
         let peer = endpoint.peer().map_or(0, |p| p.port);
         if self.node_lanes.is_ending(port) {
             return Err(Failure::Send(SendError::Broken));
         }
-        if self.broker.between.contains_key(&(port, peer)) || self.node_lanes.holds_back(port) {
+        if self.broker.between.contains_key(&(port, peer))
+            || self.node_lanes.holds_back(port) && endpoint.kind().is_connection_oriented()
+        {
             self.holding(port, |h| h.seen.writable = false);
             return Err(Failure::Send(SendError::WouldBlock));
         }
         let sent = self.engine.stack.send(now, port, payload, to);
         self.sent(port, sent, matches!(to, Some(Destination::Range(_))))
+    }
+
+    /// A command to send without a connection must not overtake what was sent by the lane.
+    fn send_what_is_before(&mut self, now: Time, port: u32) -> Result<(), Failure> {
+        if !self.node_lanes.holds_back(port) || !self.is_datagram(port) {
+            return Ok(());
+        }
+        self.carry_out(now, port, usize::MAX);
+        if self.node_lanes.has_unsent(port) {
+            self.holding(port, |h| h.seen.writable = false);
+            return Err(Failure::Send(SendError::WouldBlock));
+        }
+        Ok(())
     }
 
     /// What became of a message, `elsewhere` if it was not for those alone to whom lanes lead.

@@ -15,6 +15,7 @@ use utipc_os::reactor::{Event as Ready, Interest, Reactor, Waker};
 use super::attachment::{Attachment, AttachmentId, Holding};
 use super::broker::Broker;
 use super::config::{DaemonConfig, DaemonError, Limits};
+use super::congestion::Told;
 use super::counters::{Cut, DaemonCounters};
 use super::descriptors::Fars;
 use super::handle::{Order, Orders};
@@ -67,6 +68,7 @@ pub(super) struct Hub {
     pub(super) sockets: HashMap<u32, Holding>,
     pub(super) broker: Broker,
     pub(super) node_lanes: NodeLanes,
+    pub(super) congestion: Told,
     pub(super) fars: Fars,
     pub(super) heritages: Heritages,
     pub(super) replies: Vec<Outgoing>,
@@ -118,6 +120,7 @@ impl Hub {
             sockets: HashMap::new(),
             broker: Broker::default(),
             node_lanes: NodeLanes::default(),
+            congestion: Told::default(),
             fars: Fars::new(),
             heritages: Heritages::default(),
             replies: Vec::new(),
@@ -187,6 +190,7 @@ impl Hub {
             self.bury(now);
             self.resume();
             self.note_all(now);
+            self.tell_congestion();
             self.engine.flush();
             if self.engine.observe() {
                 self.tell_address();

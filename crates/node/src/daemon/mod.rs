@@ -22,6 +22,7 @@ mod bell;
 mod broker;
 mod commands;
 mod config;
+mod congestion;
 mod counters;
 mod descriptors;
 mod entrance;

@@ -4,12 +4,12 @@
 //! The node is one side of the pair, as attachment [`DAEMON`]. It reads what the process sends into the endpoint as fast as
 //! that takes it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::addr::PortId;
-use utipc_core::socket::{Endpoint, State};
-use utipc_core::wire::SHORT_HEADER;
+use utipc_core::socket::{Destination, Endpoint, SendError, State};
+use utipc_core::wire::{BASIC_HEADER, ErrorCode, MessageType, NAMED_HEADER, SHORT_HEADER, View};
 use utipc_core::{NodeAddr, Time};
 use utipc_os::reactor::Interest;
 use utipc_os::shm::{Kind, Reader, Side, Writer};
@@ -30,6 +30,17 @@ const FEW_LANES: usize = 48;
 
 /// Bytes that are taken out of a lane which ends; its rings hold less.
 const MAX_UNREAD: usize = 3 << 20;
+
+/// Bytes that wait for full queues on behalf of one socket without a connection, beside one message. Processes look at the
+/// queues before they send, so they are seldom more than what was in the lane when one became full.
+const MAX_PARKED: usize = 1 << 20;
+
+/// Lookup scope of a message to any node. Spec: tipc.md §2.1.
+const SCOPE_CLUSTER: u8 = 2;
+
+/// No more waits for one socket.
+#[derive(Debug)]
+pub(super) struct Full;
 
 /// Who looks at a lane that a process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +77,64 @@ pub(super) enum End {
     Close,
 }
 
-/// Messages of a lane that is over, which the endpoint does not take yet.
-#[derive(Debug)]
+/// Messages that have left their lane, and that the endpoint does not take yet: those of a connection whose lane is over,
+/// or without a connection those for nodes to which the queue is full. They must not hold up the others.
+#[derive(Debug, Default)]
 pub(super) struct Unsent {
-    data: VecDeque<Vec<u8>>,
+    /// By destination, in the order of sending; of a connection under no node.
+    data: BTreeMap<NodeAddr, VecDeque<Parcel>>,
+    bytes: usize,
     /// What is to follow.
     end: Option<End>,
+}
+
+impl Unsent {
+    fn add(&mut self, parcel: Parcel) {
+        self.bytes += parcel.cost();
+        let node = parcel.to.map_or(NodeAddr::NONE, |to| to.found.node);
+        self.data.entry(node).or_default().push_back(parcel);
+    }
+}
+
+/// Where a message without a connection goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// How it is addressed.
+    pub(super) to: Destination,
+    /// The socket that its sender has found, on another node.
+    pub(super) found: PortId,
+}
+
+impl Way {
+    /// What the header of a message in a lane to the node says; `None` if it is none that leads to another node.
+    pub(super) fn of(header: &[u8], total: usize, own: NodeAddr) -> Option<(Way, usize)> {
+        let view = View::parse_header(header, total).ok().filter(|view| view.is_data())?;
+        let node = view.dest_node().filter(|node| !node.is_none() && *node != own)?;
+        let found = PortId { port: view.dest_port(), node };
+        let (to, need) = match view.message_type() {
+            MessageType::Direct => (Destination::Port(found), BASIC_HEADER),
+            MessageType::Named => {
+                let domain = if view.lookup_scope() == SCOPE_CLUSTER { NodeAddr::NONE } else { node };
+                (Destination::Service { addr: view.service(), domain }, NAMED_HEADER)
+            }
+            _ => return None,
+        };
+        (view.header_size() == need).then_some((Way { to, found }, need))
+    }
+}
+
+/// A message that waits.
+#[derive(Debug)]
+struct Parcel {
+    /// `None`: on its connection.
+    to: Option<Way>,
+    data: Vec<u8>,
+}
+
+impl Parcel {
+    fn cost(&self) -> usize {
+        self.data.len() + size_of::<Self>()
+    }
 }
 
 /// All lanes of the node, by the port of the process's socket.
@@ -109,6 +172,21 @@ impl NodeLanes {
         self.unsent.get(&port).is_some_and(|unsent| unsent.end.is_some())
     }
 
+    /// Messages to this node wait already.
+    pub(super) fn waits_for(&self, port: u32, node: NodeAddr) -> bool {
+        self.unsent.get(&port).is_some_and(|unsent| unsent.data.contains_key(&node))
+    }
+
+    /// A message without a connection waits for room in the queue to its node; `Err` if too much does.
+    pub(super) fn park(&mut self, port: u32, way: Way, data: &[u8]) -> Result<(), Full> {
+        let unsent = self.unsent.entry(port).or_default();
+        if unsent.bytes >= MAX_PARKED {
+            return Err(Full);
+        }
+        unsent.add(Parcel { to: Some(way), data: data.to_vec() });
+        Ok(())
+    }
+
     /// Data of a lane that is over waits for the endpoint.
     pub(super) fn has_unsent(&self, port: u32) -> bool {
         self.unsent.contains_key(&port)
@@ -139,6 +217,28 @@ impl Hub {
         if let Some(lane) = self.open_node_lane(DAEMON, port, owner) {
             self.begin_inbound(lane, owner, port, peer);
         }
+    }
+
+    /// Gives a socket without a connection its lane for messages to other nodes; whether it has one.
+    pub(super) fn open_datagram_lanes(&mut self, owner: u32, port: u32) -> bool {
+        if self.node_lanes.outbound.contains_key(&port) {
+            return true;
+        }
+        let direct = self.sockets.get(&port).is_some_and(|h| h.direct && h.owner == owner);
+        let full = self.attachments.get(&owner).is_none_or(|a| {
+            !a.takes_node_lanes || a.lanes_out >= MAX_LANES_OUT || a.lanes_in >= MAX_LANES_IN
+        });
+        if !direct || full || !self.is_datagram(port) {
+            return false;
+        }
+        let Some(lane) = self.open_node_lane(owner, port, DAEMON) else { return false };
+        self.begin_outbound(lane, owner, port, PortId::default());
+        true
+    }
+
+    /// A socket without connections.
+    pub(super) fn is_datagram(&self, port: u32) -> bool {
+        self.engine.stack.endpoint(port).is_some_and(|e| !e.kind().is_connection_oriented())
     }
 
     /// The peer of a connection that has lasted for a while and leads to another node.
@@ -242,10 +342,25 @@ impl Hub {
             self.carry_out(now, port, usize::MAX);
         }
         let Some(outbound) = self.node_lanes.outbound.remove(&port) else { return };
-        let data = self.end_outbound(outbound.lane, gone);
-        if !data.is_empty() && self.is_connected(port) {
-            self.node_lanes.unsent.insert(port, Unsent { data: data.into(), end: None });
+        let bodies = self.end_outbound(outbound.lane, gone);
+        let (own, datagram) = (self.engine.stack.own_node(), self.is_datagram(port));
+        if bodies.is_empty() || !datagram && !self.is_connected(port) {
+            return;
         }
+        let unsent = self.node_lanes.unsent.entry(port).or_default();
+        for mut body in bodies {
+            let to = Way::of(&body, body.len(), own).filter(|_| datagram);
+            if datagram && to.is_none() {
+                self.broker.corrupt += 1;
+                continue;
+            }
+            let header = to.map_or(SHORT_HEADER, |(_, header)| header);
+            body.drain(..header.min(body.len()));
+            if !body.is_empty() {
+                unsent.add(Parcel { to: to.map(|(way, _)| way), data: body });
+            }
+        }
+        self.send_unsent(now, port);
     }
 
     /// The process reads no more; what it has not read goes back to the endpoint.
@@ -278,17 +393,13 @@ impl Hub {
         writer.retire();
     }
 
-    /// Ends a lane that a process writes: the data in it that the endpoint has not taken.
+    /// Ends a lane that a process writes: the messages in it that the endpoint has not taken.
     pub(super) fn end_outbound(&mut self, id: LaneId, gone: bool) -> Vec<Vec<u8>> {
         if let Some(pair) = self.broker.pairs.get(id.pair) {
             // Refused for a slot that does not exist only.
             let _ = pair.arena.mark_gone(side(id.writer), id.slot.into());
         }
-        let mut unsent = self.recover(id);
-        for body in &mut unsent {
-            body.drain(..SHORT_HEADER.min(body.len()));
-        }
-        unsent.retain(|body| !body.is_empty());
+        let unsent = self.recover(id);
         if let Some(lane) = self.broker.lanes.get_mut(&id) {
             (lane.ended, lane.reader_done) = (true, true);
         }
@@ -321,6 +432,8 @@ impl Hub {
         match (self.node_lanes.unsent.get_mut(&port), end) {
             (Some(unsent), _) => {
                 unsent.end = Some(end);
+                // Nobody is there to answer any more.
+                let _ = self.engine.stack.unbind(now, port, None);
                 self.node_lanes.lingering.push_back((now.plus_millis(MAX_LINGER_MS), port));
             }
             (None, End::Close) => self.engine.stack.close(now, port),
@@ -329,20 +442,71 @@ impl Hub {
         }
     }
 
-    /// Sends what was left of a lane, as far as the endpoint takes it, and then does what was to follow.
+    /// Sends what has left its lane, as far as the endpoint takes it, and then does what was to follow.
     pub(super) fn send_unsent(&mut self, now: Time, port: u32) {
-        let over = !self.is_connected(port);
-        let Some(unsent) = self.node_lanes.unsent.get_mut(&port) else { return };
-        while let Some(data) = unsent.data.front()
-            && !over
-        {
-            match self.engine.stack.send(now, port, data, None) {
-                Ok(_) => drop(unsent.data.pop_front()),
-                Err(utipc_core::socket::SendError::WouldBlock) => return,
-                Err(_) => unsent.data.clear(),
+        if !self.node_lanes.unsent.contains_key(&port) {
+            return;
+        }
+        if self.is_datagram(port) || self.is_connected(port) {
+            let nodes: Vec<NodeAddr> =
+                self.node_lanes.unsent.get(&port).into_iter().flat_map(|u| u.data.keys().copied()).collect();
+            for node in nodes {
+                self.send_unsent_to(now, port, node);
+            }
+            if self.node_lanes.unsent.get(&port).is_some_and(|unsent| !unsent.data.is_empty()) {
+                return;
             }
         }
         self.drop_unsent(now, port);
+    }
+
+    /// What waits for one node.
+    fn send_unsent_to(&mut self, now: Time, port: u32, node: NodeAddr) {
+        let Some(mut queue) = self.node_lanes.unsent.get_mut(&port).and_then(|u| u.data.remove(&node)) else {
+            return;
+        };
+        let mut freed = 0;
+        while let Some(parcel) = queue.front() {
+            match self.send_from_lane(now, port, &parcel.data, parcel.to) {
+                Ok(()) => {}
+                Err(SendError::WouldBlock) => break,
+                Err(_) => queue.truncate(1),
+            }
+            freed += queue.pop_front().map_or(0, |parcel| parcel.cost());
+        }
+        if let Some(unsent) = self.node_lanes.unsent.get_mut(&port) {
+            unsent.bytes = unsent.bytes.saturating_sub(freed);
+            if !queue.is_empty() {
+                unsent.data.insert(node, queue);
+            }
+        }
+    }
+
+    /// Hands a message of a lane to its endpoint. One without a connection that can go nowhere comes back to its sender.
+    ///
+    /// # Errors
+    /// Not now, or on a connection: not any more.
+    pub(super) fn send_from_lane(
+        &mut self,
+        now: Time,
+        port: u32,
+        data: &[u8],
+        way: Option<Way>,
+    ) -> Result<(), SendError> {
+        let stack = &mut self.engine.stack;
+        let Some(Way { to, found }) = way else { return stack.send(now, port, data, None).map(drop) };
+        let sent = match to {
+            Destination::Port(_) => stack.send(now, port, data, Some(to)),
+            to => stack.send_found(now, port, data, to, found),
+        };
+        let code = match sent {
+            Err(SendError::WouldBlock) => return Err(SendError::WouldBlock),
+            Ok(_) => return Ok(()),
+            Err(SendError::HostUnreachable) => ErrorCode::NoNode,
+            Err(_) => ErrorCode::Overload,
+        };
+        stack.fail_to_send(now, port, data, to, found, code);
+        Ok(())
     }
 
     fn drop_unsent(&mut self, now: Time, port: u32) {

@@ -9,13 +9,16 @@ use utipc_os::shm::{Kind, LaneError, Peek, Ring, Writer};
 use utipc_attach::{LaneId, PairId};
 
 use super::hub::Hub;
-use super::node_lanes::Attention;
+use super::node_lanes::{Attention, Way};
 
 /// Bytes that one lane gets rid of in one turn, then it is the next one's; a message may exceed it.
 const BUDGET: usize = 128 << 10;
 
 /// What a message counts beside its bytes.
 const MESSAGE_COST: usize = 256;
+
+/// The largest header that a lane carries, bytes.
+const HEADER_MAX: usize = 60;
 
 /// The class of the largest ring that the node writes, 1 MiB: with room for three of the largest messages only, both sides
 /// would wait for each other all the time.
@@ -110,32 +113,60 @@ impl Hub {
     }
 
     fn try_carry_out(&mut self, now: Time, port: u32, share: usize) -> Carried {
-        let lanes = &mut self.node_lanes;
-        let Some(outbound) = lanes.outbound.get_mut(&port) else { return Carried::All };
+        let own = self.engine.stack.own_node();
+        let datagram = self.is_datagram(port);
+        let mut message = std::mem::take(&mut self.node_lanes.message);
         let mut left = share;
         let carried = loop {
+            let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { break Carried::All };
             let record = match outbound.reader.peek() {
                 Ok(Peek::Record(record)) => record,
                 Ok(Peek::Empty | Peek::Ended) => break Carried::All,
                 Err(_) => break Carried::Nonsense,
             };
-            let sizes = SHORT_HEADER + 1..=SHORT_HEADER + MAX_USER_DATA;
-            if record.kind() != Kind::Data || !sizes.contains(&record.len()) {
+            let way = if datagram {
+                let mut header = [0; HEADER_MAX];
+                let len = outbound.reader.read_header(&record, &mut header);
+                Way::of(header.get(..len).unwrap_or_default(), record.len(), own)
+            } else {
+                None
+            };
+            let header = way.map_or(SHORT_HEADER, |(_, header)| header);
+            let sizes = header + 1..=header + MAX_USER_DATA;
+            if record.kind() != Kind::Data || !sizes.contains(&record.len()) || datagram && way.is_none() {
                 break Carried::Nonsense;
             }
-            lanes.message.resize(record.len() - SHORT_HEADER, 0);
-            outbound.reader.copy_payload(&record, SHORT_HEADER, &mut lanes.message);
-            match self.engine.stack.send(now, port, &lanes.message, None) {
-                Ok(_) => outbound.reader.consume(record, blocks(record.len())),
-                Err(SendError::WouldBlock) => break Carried::Blocked,
-                Err(_) => break Carried::Refused,
+            message.resize(record.len() - header, 0);
+            outbound.reader.copy_payload(&record, header, &mut message);
+            let (len, cost) = (record.len(), blocks(record.len()));
+            let way = way.map(|(way, _)| way);
+            let sent = match way {
+                Some(way) if self.node_lanes.waits_for(port, way.found.node) => Err(SendError::WouldBlock),
+                way => self.send_from_lane(now, port, &message, way),
+            };
+            let taken = match (sent, way) {
+                (Ok(()), _) => true,
+                // It does not hold up those for other nodes.
+                (Err(SendError::WouldBlock), Some(way)) => {
+                    self.node_lanes.park(port, way, &message).is_ok()
+                }
+                (Err(SendError::WouldBlock), None) => false,
+                (Err(_), _) => break Carried::Refused,
+            };
+            if !taken {
+                break Carried::Blocked;
             }
-            left = left.saturating_sub(record.len() + MESSAGE_COST);
+            let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { break Carried::All };
+            outbound.reader.consume(record, cost);
+            left = left.saturating_sub(len + MESSAGE_COST);
             if left == 0 {
                 break Carried::Share;
             }
         };
-        if carried == Carried::Blocked {
+        self.node_lanes.message = message;
+        if carried == Carried::Blocked
+            && let Some(outbound) = self.node_lanes.outbound.get_mut(&port)
+        {
             outbound.reader.release();
         }
         carried
@@ -144,10 +175,13 @@ impl Hub {
     /// Something has happened to a connection with lanes of the node.
     pub(super) fn carry(&mut self, now: Time, port: u32) {
         self.deliver(now, port);
+        self.send_unsent(now, port);
         let endpoint = self.engine.stack.endpoint(port);
+        let datagram = endpoint.is_some_and(|e| !e.kind().is_connection_oriented());
         let writable = endpoint.is_some_and(|e| e.readiness().writable);
-        let over = endpoint.is_none_or(|e| e.state() != State::Established);
-        if writable {
+        let over = !datagram && endpoint.is_none_or(|e| e.state() != State::Established);
+        // Without a connection more is taken as soon as less waits.
+        if writable || datagram {
             self.list(port, Attention::Blocked);
         }
         if over && let Some(outbound) = self.node_lanes.outbound.remove(&port) {

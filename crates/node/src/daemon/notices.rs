@@ -32,10 +32,11 @@ impl Hub {
     /// Something happened to a socket: tells its process if that may matter to it.
     pub(super) fn note(&mut self, time: Time, port: u32) {
         self.carry(time, port);
-        self.send_unsent(time, port);
         let mut now = self.readiness(port);
         self.level(port, now);
         let (sends, delivers) = self.node_lanes.serves(port);
+        // Without a connection there are messages that still go by commands.
+        let sends = sends && !self.is_datagram(port);
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         if !holding.unopened.is_empty() {
             self.open_lanes(port);

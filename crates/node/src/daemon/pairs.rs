@@ -26,6 +26,8 @@ pub(super) struct Near {
     pub(super) inc: Incoming,
     /// What the process rings.
     pub(super) bell: Doorbell,
+    /// What wakes the process.
+    pub(super) partner: Doorbell,
     /// And how it says that it has.
     pub(super) knock: Waker,
     /// The event loop watches it.
@@ -38,6 +40,7 @@ impl Near {
             out: arena.outgoing(Side::Zero),
             inc: arena.incoming(Side::Zero),
             bell: arena.doorbell(Side::Zero),
+            partner: arena.doorbell(Side::One),
             knock: Waker::new()?,
             watched: false,
         })
@@ -213,6 +216,14 @@ impl Pairs {
             }
         }
         Some((id, pair.sides))
+    }
+
+    /// Wakes whoever sleeps until its node takes more.
+    pub(super) fn ring_all(&self) {
+        for near in self.pairs.values().filter_map(|pair| pair.near.as_ref()) {
+            // Who waits for a descriptor waits for the node, not for a word.
+            let _ = near.partner.ring();
+        }
     }
 
     /// The pairs of a process.

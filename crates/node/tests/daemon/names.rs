@@ -18,7 +18,7 @@ fn find(replica: &Replica) -> Result<Option<u32>, ViewError> {
     Ok(view.lookup(ServiceAddr::new(18888, 17), NodeAddr::NONE)?.map(|found| found.port))
 }
 
-fn fetch(client: &mut Client) -> Replica {
+pub(crate) fn fetch(client: &mut Client) -> Replica {
     let fds = client.call_for_fd(&Request::FetchTable);
     let [table, turns] = fds.as_slice() else { panic!("{fds:?}") };
     Replica::map(table, turns).unwrap()

@@ -9,7 +9,7 @@ use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, RecvError, SendError, SocketKind, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
 use utipc_node::Plan;
-use utipc_node::bearers::{UdpBearer, UdpConfig};
+use utipc_node::bearers::{Control, Middleware, UdpBearer, UdpConfig};
 use utipc_os::reactor::Waker;
 use utipc_os::shm::{Access, Arena, Incoming, Memory, Outgoing, Peek, Reader, Segment, Side, Writer};
 
@@ -20,19 +20,32 @@ const TO: Option<Destination> = Some(Destination::service(18888, 17));
 
 /// Two daemons that know each other.
 fn hosts() -> [Host; 2] {
+    wired().0
+}
+
+/// The same, and what spoils the wire of each.
+pub(crate) fn wired() -> ([Host; 2], [Control; 2]) {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let first = 2 * NEXT.fetch_add(1, Ordering::Relaxed) + 1;
     let addresses =
         [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 128 | high & 63, low, last)));
-    [0, 1].map(|own| {
+    let ends = [0, 1].map(|own| {
         let other = SocketAddr::new(addresses[1 - own], 6118);
         let bearer = UdpBearer::open(&UdpConfig::replicast("UDP", addresses[own], vec![other])).unwrap();
-        Host::with(|config| {
+        let bearer = Middleware::new(Box::new(bearer), 1).unwrap();
+        let control = bearer.control();
+        let host = Host::with(|config| {
             config.node.stack.address = Some(NodeAddr(0x1001 + own as u32));
-            config.node.bearers.push(Plan::new(Box::new(bearer)));
-        })
-    })
+            let mut plan = Plan::new(Box::new(bearer));
+            // A wire that is spoiled for a while is no lost one.
+            plan.tune = Box::new(|bearer| bearer.tolerance_ms = 30_000);
+            config.node.bearers.push(plan);
+        });
+        (host, control)
+    });
+    let [(one, first), (two, second)] = ends;
+    ([one, two], [first, second])
 }
 
 /// The lanes of one connection, as its process has them.

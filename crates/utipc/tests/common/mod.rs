@@ -103,8 +103,8 @@ type Wrap = Box<dyn FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send>;
 /// A node to be started.
 pub(crate) struct Maker {
     engine: Engine,
-    /// Own address, and the other node's.
-    wire: Option<(IpAddr, SocketAddr)>,
+    /// Own address, and the other nodes'.
+    wire: Option<(IpAddr, Vec<SocketAddr>)>,
     address: Option<NodeAddr>,
     wrap: Option<Wrap>,
 }
@@ -134,7 +134,7 @@ impl Maker {
     fn embedded(self) -> Node {
         let mut builder = Node::builder().engine(utipc::Engine::Embedded);
         builder = match self.wire {
-            Some((own, other)) => builder.udp_peers(own, [other]),
+            Some((own, others)) => builder.udp_peers(own, others),
             None => builder.isolated(),
         };
         if let Some(address) = self.address {
@@ -148,8 +148,8 @@ impl Maker {
 
     fn hosted(mut self) -> TestNode {
         let home = Home::new();
-        let bearers = self.wire.map(|(own, other)| {
-            let bearer = UdpBearer::open(&UdpConfig::replicast("UDP", own, vec![other])).unwrap();
+        let bearers = self.wire.map(|(own, others)| {
+            let bearer = UdpBearer::open(&UdpConfig::replicast("UDP", own, others)).unwrap();
             let bearer: Box<dyn Bearer> = Box::new(bearer);
             Plan::new(match &mut self.wrap {
                 Some(wrap) => wrap(bearer),
@@ -184,14 +184,20 @@ pub(crate) fn alone(engine: Engine) -> TestNode {
 
 /// Two nodes that know each other's UDP address, to be started.
 pub(crate) fn makers(engine: Engine) -> [Maker; 2] {
-    static NEXT: AtomicU8 = AtomicU8::new(0);
+    makers_of(engine)
+}
+
+/// The same, so many of them.
+pub(crate) fn makers_of<const N: usize>(engine: Engine) -> [Maker; N] {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
-    let first = 2 * NEXT.fetch_add(1, Ordering::Relaxed) + 1;
+    let first = NEXT.fetch_add(N as u8, Ordering::Relaxed);
     // 127.64.0.0/10: real services of a host are elsewhere.
-    let addresses =
-        [first, first + 1].map(|last| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, last)));
-    [0, 1].map(|own| {
-        let wire = Some((addresses[own], SocketAddr::new(addresses[1 - own], PORT)));
+    let addresses: [IpAddr; N] =
+        std::array::from_fn(|at| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, first + at as u8)));
+    std::array::from_fn(|own| {
+        let others = addresses.iter().filter(|address| **address != addresses[own]);
+        let wire = Some((addresses[own], others.map(|other| SocketAddr::new(*other, PORT)).collect()));
         Maker { engine, wire, address: None, wrap: None }
     })
 }

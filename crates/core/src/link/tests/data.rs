@@ -211,6 +211,29 @@ fn each_importance_has_its_own_limit_and_wakes_its_own_ports() {
 }
 
 #[test]
+fn a_level_is_congested_from_full_until_half_empty() {
+    let mut side = Side::established(LinkConfig { max_window: 50, ..config(A, B) });
+    assert_eq!(side.link.congestion(0), 0);
+    for n in 0..149 {
+        let _ = side.send(Time::ZERO, numbered(A, n, 1400)).unwrap();
+    }
+    assert_eq!(side.link.congestion(0), 0);
+    assert_eq!(side.link.congestion(1), 1, "it was");
+    let _ = side.send(Time::ZERO, numbered(A, 149, 1400)).unwrap();
+    assert_eq!(side.link.congestion(0), 1);
+    let mut bits = 1;
+    for acked in 1..=150 {
+        let mut ack = numbered(B, 0, 10);
+        ack.set_seqno(acked);
+        ack.set_ack(acked);
+        side.hear(Time::from_millis(1), ack.bytes());
+        bits = side.link.congestion(bits);
+        let waiting = side.link.queue_lengths().1;
+        assert_eq!(bits, u8::from(waiting > 50), "{waiting} wait");
+    }
+}
+
+#[test]
 fn too_many_system_messages_end_the_link() {
     let mut side = Side::established(config(A, B));
     let big = |user: User| Message::build(user, 0, INTERNAL_HEADER, &[0; 1400]);

@@ -1,0 +1,54 @@
+//! What processes see of full queues to other nodes.
+
+use std::time::Instant;
+
+use utipc_attach::{Failure, Reply, Request};
+use utipc_core::addr::{Importance, NodeAddr, ServiceAddr, ServiceRange};
+use utipc_core::socket::{Destination, SendError, SocketKind};
+use utipc_core::stack::Stack;
+use utipc_node::bearers::{Direction, Faults};
+
+use crate::client::LIMIT;
+use crate::names::fetch;
+use crate::node_lanes::wired;
+
+const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
+const TO: Option<Destination> = Some(Destination::service(18888, 17));
+const FAR: u32 = 0x1002;
+
+#[test]
+fn a_full_queue_shows_at_its_importance_until_it_is_drained() {
+    let (hosts, [wire, _]) = wired();
+    let (mut sender, mut receiver) = (hosts[0].client(), hosts[1].client());
+    let replica = fetch(&mut sender);
+    receiver.server(SocketKind::Rdm, SERVICE);
+    let lookup = Request::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE };
+    while sender.call(&lookup) == Ok(Reply::Found(None)) {
+        std::thread::yield_now();
+    }
+    let port = sender.open(SocketKind::Rdm);
+    let low = Stack::level(port, Importance::Low);
+    sender.send(port, TO, b"hello").unwrap();
+    assert!(!replica.is_congested(FAR, low));
+    // Nothing gets through. Whoever fills the queue is the first to be told.
+    wire.set(Direction::Send, Faults::loss(100));
+    let mut sent = 0;
+    while !replica.is_congested(FAR, low) {
+        sender.send(port, TO, &[7; 1000]).unwrap();
+        sent += 1;
+        assert!(sent < 10_000, "the queue has no end");
+    }
+    // One message of each socket is taken beyond; another importance has room yet.
+    sender.send(port, TO, b"one more").unwrap();
+    assert_eq!(sender.send(port, TO, b"too much"), Err(Failure::Send(SendError::WouldBlock)));
+    assert!(!replica.is_congested(FAR, Stack::level(port, Importance::Medium)));
+    assert!(replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)), "both ways lead over one link");
+    assert!(!replica.is_congested(FAR + 1, low), "of others nothing is said");
+    wire.set(Direction::Send, Faults::default());
+    let start = Instant::now();
+    while replica.is_congested(FAR, low) {
+        assert!(start.elapsed() < LIMIT, "the word stays");
+        std::thread::yield_now();
+    }
+    assert!(!replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)));
+}

@@ -1,0 +1,208 @@
+//! Messages without a connection between clients of several daemons: they go by lanes between each process and its node.
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Engine, LIMIT, TestNode, join, makers_of, meet, pair};
+use utipc::bearers::{Control, Direction, Faults, Middleware};
+use utipc::{Destination, Importance, LinkProperty, Node, Scope, ServiceAddress, Socket, WaitReason};
+use utipc_core::socket::{OptionValue, SocketOption};
+
+const SERVICE: ServiceAddress = ServiceAddress::new(7300, 1);
+
+/// A socket of `node` that is bound to the service `instance`.
+fn server(node: &Node, instance: u32) -> Socket {
+    let socket = node.rdm().unwrap();
+    socket.bind(ServiceAddress::new(7300, instance), Scope::Cluster).unwrap();
+    socket.set_receive_timeout(Some(LIMIT));
+    // Nothing is lost by it before it is read.
+    socket.set_option(SocketOption::ReceiveBuffer, OptionValue::Number(64 << 20)).unwrap();
+    socket
+}
+
+/// A socket of `node` that has sent messages 0 and 1 to `to`, and has a lane from then on.
+fn client(node: &Node, to: impl Into<Destination>) -> Socket {
+    let socket = node.rdm().unwrap();
+    socket.set_send_timeout(Some(LIMIT));
+    socket.set_receive_timeout(Some(LIMIT));
+    let to = to.into();
+    for number in 0..2 {
+        socket.send_to(&body(number), to).unwrap();
+    }
+    socket
+}
+
+/// What message `number` has in it.
+fn body(number: u32) -> Vec<u8> {
+    const SIZES: [usize; 7] = [4, 64, 100, 1400, 1500, 9000, 66_000];
+    let mut body = vec![number as u8; SIZES[number as usize % SIZES.len()]];
+    body[..4].copy_from_slice(&number.to_be_bytes());
+    body
+}
+
+fn receive_bodies(socket: &Socket, from: u32, to: u32) {
+    for number in from..to {
+        assert!(socket.receive().unwrap().data == body(number), "message {number}");
+    }
+}
+
+#[test]
+fn datagrams_go_by_a_lane_in_order_and_without_commands() {
+    const MESSAGES: u32 = 1000;
+    let [red, blue] = pair(Engine::Daemon);
+    for direct in [false, true] {
+        let receiver = server(&blue, 1);
+        red.wait_for_service(SERVICE, LIMIT).unwrap();
+        let to = if direct { Destination::from(receiver.port()) } else { Destination::from(SERVICE) };
+        let sender = client(&red, to);
+        let before = red.daemon_counters();
+        assert!(before.lanes > 0, "{before:?}");
+        thread::scope(|scope| {
+            scope.spawn(|| receive_bodies(&receiver, 0, MESSAGES));
+            for number in 2..MESSAGES {
+                sender.send_to(&body(number), to).unwrap();
+            }
+        });
+        // Larger rings are asked for, and the table if it is new.
+        let asked = red.daemon_counters().requests - before.requests;
+        assert!(asked < 20, "the daemon was asked {asked} times");
+        assert_eq!(sender.stats().sent_messages, u64::from(MESSAGES));
+        // Whatever comes after by a command comes after.
+        let range = utipc::ServiceRange::new(7300, 0, 1);
+        for number in 0..20 {
+            sender.send_to(&body(number), to).unwrap();
+            sender.send_to(b"to all", range).unwrap();
+            assert_eq!(receiver.receive().unwrap().data, body(number));
+            assert_eq!(receiver.receive().unwrap().data, b"to all");
+        }
+    }
+    assert_eq!(red.daemon_counters().lanes_corrupt + blue.daemon_counters().lanes_corrupt, 0);
+}
+
+#[test]
+fn what_cannot_be_delivered_comes_back() {
+    let [red, blue] = pair(Engine::Daemon);
+    let receiver = server(&blue, 1);
+    let port = receiver.port();
+    let sender = client(&red, port);
+    sender.set_returned(true).unwrap();
+    receive_bodies(&receiver, 0, 2);
+    drop(receiver);
+    for number in 0..10_u32 {
+        sender.send_to(&number.to_be_bytes(), port).unwrap();
+        let back = sender.receive().unwrap();
+        assert_eq!(back.returned.unwrap().data, number.to_be_bytes());
+    }
+    // Of a node that nobody knows the own one says it.
+    let mut nowhere = port;
+    nowhere.node.0 += 77;
+    for number in 0..3_u32 {
+        sender.send_to(&number.to_be_bytes(), nowhere).unwrap();
+        let back = sender.receive().unwrap();
+        assert_eq!(back.returned.unwrap().data, number.to_be_bytes());
+    }
+}
+
+#[test]
+fn what_was_sent_arrives_although_the_socket_is_closed() {
+    let [red, blue] = pair(Engine::Daemon);
+    let receiver = server(&blue, 1);
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let sender = client(&red, SERVICE);
+    for number in 2..200 {
+        sender.send_to(&body(number), SERVICE).unwrap();
+    }
+    drop(sender);
+    receive_bodies(&receiver, 0, 200);
+}
+
+/// Three nodes, and what spoils the wire of the second.
+fn three() -> ([TestNode; 3], Control) {
+    let [red, blue, green] = makers_of(Engine::Daemon);
+    let mut control = None;
+    let (send, receive) = std::sync::mpsc::channel();
+    let blue = blue.address(2).middleware(move |bearer| {
+        let wire = Middleware::new(bearer, 1).unwrap();
+        let _ = send.send(wire.control());
+        Box::new(wire)
+    });
+    let [red, blue] = join([red.address(1), blue]);
+    let green = green.address(3).start();
+    for (one, other) in [(&red, &green), (&green, &red), (&blue, &green)] {
+        meet(one, other);
+    }
+    control = control.or(receive.recv().ok());
+    for link in red.links() {
+        red.set_link(&link.name, LinkProperty::ToleranceMs(30_000)).unwrap();
+    }
+    ([red, blue, green], control.unwrap())
+}
+
+/// Sends until it would block: how many were sent, from number `from` on.
+fn fill(socket: &Socket, from: u32, to: ServiceAddress) -> u32 {
+    socket.set_nonblocking(true);
+    let sent = (from..).take_while(|number| socket.send_to(&body(*number), to).is_ok()).count();
+    socket.set_nonblocking(false);
+    from + sent as u32
+}
+
+#[test]
+fn a_congested_node_holds_up_its_own_messages_only() {
+    let (nodes, wire) = three();
+    let [red, blue, green] = &nodes;
+    let (slow, quick) = (server(blue, 1), server(green, 2));
+    let other = ServiceAddress::new(7300, 2);
+    for service in [SERVICE, other] {
+        red.wait_for_service(service, LIMIT).unwrap();
+    }
+    let sender = client(red, SERVICE);
+    receive_bodies(&slow, 0, 2);
+    wire.set(Direction::Receive, Faults::loss(100));
+    let start = Instant::now();
+    let mut sent = fill(&sender, 2, SERVICE);
+    while !matches!(sender.wait_reason(), Some(WaitReason::LinkCongested { node, .. }) if node == blue.address())
+    {
+        assert!(start.elapsed() < LIMIT, "{:?}", sender.wait_reason());
+        sent = fill(&sender, sent, SERVICE);
+    }
+    let before = red.daemon_counters().requests;
+    for _ in 0..1000 {
+        assert_eq!(fill(&sender, sent, SERVICE), sent);
+    }
+    assert_eq!(red.daemon_counters().requests, before, "the daemon was asked whether it takes more");
+    // The same socket, and another one, to another node.
+    let second = client(red, other);
+    receive_bodies(&quick, 0, 2);
+    for number in 0..300 {
+        sender.send_to(&body(number), other).unwrap();
+        assert!(quick.receive().unwrap().data == body(number));
+        second.send_to(&body(number), other).unwrap();
+        assert!(quick.receive().unwrap().data == body(number));
+    }
+    // More important messages have a queue of their own.
+    let urgent = client(red, other);
+    receive_bodies(&quick, 0, 2);
+    urgent.set_importance(Importance::High).unwrap();
+    urgent.set_nonblocking(true);
+    urgent.send_to(b"urgent", SERVICE).unwrap();
+    // Who waits goes on when the queue is drained.
+    let waiting = thread::scope(|scope| {
+        let waiting = scope.spawn(|| sender.send_to(&body(sent), SERVICE));
+        thread::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished(), "it did not wait");
+        wire.set(Direction::Receive, Faults::default());
+        waiting.join().unwrap()
+    });
+    waiting.unwrap();
+    let mut next = 2;
+    while next <= sent {
+        let got = slow.receive().unwrap();
+        if got.data != b"urgent" {
+            assert!(got.data == body(next), "message {next}");
+            next += 1;
+        }
+    }
+    assert_eq!(red.daemon_counters().lanes_corrupt, 0);
+}
