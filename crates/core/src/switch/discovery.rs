@@ -54,9 +54,10 @@ impl Switch {
             let peer = Peer::new(now, addr, neighbour.id, neighbour.capabilities);
             self.ticks.insert((peer.next_tick, addr));
             let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
-            self.members
-                .0
-                .insert(addr, Member { peer, receiver, names: NameReceiver::new(), sorting: false, congestion: 0 });
+            self.members.0.insert(
+                addr,
+                Member { peer, receiver, names: NameReceiver::new(), sorting: false, congestion: 0 },
+            );
         }
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         let peer = &mut member.peer;

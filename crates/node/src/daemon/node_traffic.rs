@@ -147,9 +147,7 @@ impl Hub {
             let taken = match (sent, way) {
                 (Ok(()), _) => true,
                 // It does not hold up those for other nodes.
-                (Err(SendError::WouldBlock), Some(way)) => {
-                    self.node_lanes.park(port, way, &message).is_ok()
-                }
+                (Err(SendError::WouldBlock), Some(way)) => self.node_lanes.park(port, way, &message).is_ok(),
                 (Err(SendError::WouldBlock), None) => false,
                 (Err(_), _) => break Carried::Refused,
             };

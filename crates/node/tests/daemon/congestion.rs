@@ -42,7 +42,10 @@ fn a_full_queue_shows_at_its_importance_until_it_is_drained() {
     sender.send(port, TO, b"one more").unwrap();
     assert_eq!(sender.send(port, TO, b"too much"), Err(Failure::Send(SendError::WouldBlock)));
     assert!(!replica.is_congested(FAR, Stack::level(port, Importance::Medium)));
-    assert!(replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)), "both ways lead over one link");
+    assert!(
+        replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)),
+        "both ways lead over one link"
+    );
     assert!(!replica.is_congested(FAR + 1, low), "of others nothing is said");
     wire.set(Direction::Send, Faults::default());
     let start = Instant::now();
