@@ -62,11 +62,12 @@ pub enum Notice {
         port: u32,
     },
     /// There is a lane between a connected socket of this attachment and the daemon, which is the other side of the
-    /// pair. From now on all data of the connection in this direction goes by it.
+    /// pair. From now on all data of the connection in this direction goes by it. Without a connection: all messages for
+    /// single sockets of other nodes, or all of such sockets.
     NodeLane {
         /// Own socket.
         port: u32,
-        /// The other end of the connection.
+        /// The other end of the connection; port 0 without one.
         peer: PortId,
         /// The lane. With a pair's arena comes the descriptor by which the daemon is told (an eventfd).
         lane: LaneId,

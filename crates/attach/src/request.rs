@@ -58,8 +58,8 @@ pub enum Request {
     Lend { port: u32 },
     /// The arena of a pair that a notice named: [`crate::Reply::Done`] with one descriptor.
     FetchPair { pair: PairId },
-    /// A lane from `port` to another local socket: done, with the notice on the same reply; or [`crate::Failure::State`] if
-    /// the other socket takes none.
+    /// A lane from `port` to another local socket, or with `to` 0, without a connection, lanes to the node and back: done,
+    /// with the notice on the same reply; or [`crate::Failure::State`] if the other socket, or this one, takes none.
     WantLane { port: u32, to: u32 },
     /// A larger ring for a lane that this attachment writes, 2^`log2` bytes; importance of the message that needs it.
     /// Done, or [`crate::Failure::Overload`].

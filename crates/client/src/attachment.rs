@@ -411,7 +411,7 @@ impl Attachment {
 
     /// Takes the data path of a socket back that was hosted only because another process held it too.
     fn unshare(&self, socket: &Shared) -> Result<(), Error> {
-        let _receiver = lock(&socket.receiver);
+        let mut receiver = lock(&socket.receiver);
         let mut sender = lock(&socket.sender);
         let was_shared = socket.shared.swap(false, Relaxed);
         // One that was opened while the process forked is not marked.
@@ -420,6 +420,7 @@ impl Attachment {
         }
         socket.hosted.store(false, Relaxed);
         sender.forget_refusals();
+        receiver.forget_refusals();
         match self.command(&Request::Lend { port: socket.port }, &[]) {
             Err(Error::Failed(_)) => {
                 // Somebody holds it again: another fork.

@@ -117,6 +117,7 @@ impl Socket {
                     Some(received) => {
                         let rest = options.keep_remainder && !received.end_of_record;
                         receiver.node_served(options.peek || rest);
+                        self.came_far(receiver, &received)?;
                         return Ok(Some(received));
                     }
                     None => receiver.node_is_empty(),
@@ -133,6 +134,19 @@ impl Socket {
                 }
             }
         }
+    }
+
+    /// A message was fetched from the node: those of other nodes come by a lane the next time.
+    fn came_far(&self, receiver: &mut Receiver, received: &Received) -> Result<(), Error> {
+        let far = received.returned.is_none() && !self.is_here(received.source.node);
+        if far
+            && !self.kind().is_connection_oriented()
+            && !self.shared.hosted.load(Relaxed)
+            && receiver.wants_node_lane()
+        {
+            self.ask_for_lane(0)?;
+        }
+        Ok(())
     }
 
     /// One command.

@@ -75,7 +75,7 @@ impl Socket {
         }
     }
 
-    fn is_here(&self, node: NodeAddr) -> bool {
+    pub(crate) fn is_here(&self, node: NodeAddr) -> bool {
         node.is_none() || node == self.attachment.address()
     }
 
@@ -373,7 +373,7 @@ impl Socket {
     }
 
     /// From the reply on, messages to `other` go by the lane, if it takes one.
-    fn ask_for_lane(&self, other: u32) -> Result<(), Error> {
+    pub(crate) fn ask_for_lane(&self, other: u32) -> Result<(), Error> {
         match self.command(&Request::WantLane { port: self.port(), to: other }) {
             Err(Error::Failed(_)) => Ok(()),
             result => result,

@@ -206,3 +206,113 @@ fn a_congested_node_holds_up_its_own_messages_only() {
     }
     assert_eq!(red.daemon_counters().lanes_corrupt, 0);
 }
+
+/// Answers `rounds` messages from whoever sends them.
+fn answer(socket: &Socket, rounds: u32) {
+    for _ in 0..rounds {
+        let got = socket.receive().unwrap();
+        socket.send_to(&got.data, got.source).unwrap();
+    }
+}
+
+#[test]
+fn questions_and_answers_need_no_command() {
+    const ROUNDS: u32 = 500;
+    let [red, blue] = pair(Engine::Daemon);
+    let responder = server(&blue, 1);
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let asker = red.rdm().unwrap();
+    asker.set_receive_timeout(Some(LIMIT));
+    let ask = |rounds: u32| {
+        thread::scope(|scope| {
+            scope.spawn(|| answer(&responder, rounds));
+            for number in 0..rounds {
+                asker.send_to(&body(number), SERVICE).unwrap();
+                let back = asker.receive().unwrap();
+                assert!(back.data == body(number) && back.source == responder.port());
+            }
+        });
+    };
+    // Enough for the lanes, and for rings that hold the largest message.
+    ask(14);
+    let before = [&red, &blue].map(|node| node.daemon_counters());
+    assert_eq!(before.each_ref().map(|counters| counters.lanes), [2; 2]);
+    ask(ROUNDS);
+    for (node, before) in [&red, &blue].into_iter().zip(before) {
+        let asked = node.daemon_counters().requests - before.requests;
+        assert!(asked < 20, "the daemon was asked {asked} times");
+    }
+    let stats = responder.stats();
+    assert_eq!(stats.received_messages, u64::from(ROUNDS) + 14);
+}
+
+#[test]
+fn near_and_far_senders_each_keep_their_order() {
+    const MESSAGES: u32 = 300;
+    let [red, blue] = pair(Engine::Daemon);
+    let receiver = server(&blue, 1);
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let here = blue.again();
+    let senders = [red.rdm().unwrap(), here.rdm().unwrap(), blue.rdm().unwrap()];
+    let mut next = [0_u32; 3];
+    thread::scope(|scope| {
+        for sender in &senders {
+            scope.spawn(|| {
+                for number in 0..MESSAGES {
+                    sender.send_to(&number.to_be_bytes(), SERVICE).unwrap();
+                }
+            });
+        }
+        for _ in 0..3 * MESSAGES {
+            let got = receiver.receive().unwrap();
+            let from = senders.iter().position(|sender| sender.port() == got.source).unwrap();
+            assert_eq!(got.data, next[from].to_be_bytes(), "of sender {from}");
+            next[from] += 1;
+        }
+    });
+    assert_eq!(next, [MESSAGES; 3]);
+}
+
+#[test]
+fn what_a_closed_socket_has_not_read_goes_back() {
+    let [red, blue] = pair(Engine::Daemon);
+    let receiver = server(&blue, 1);
+    let sender = client(&red, receiver.port());
+    sender.set_returned(true).unwrap();
+    for number in 2..10 {
+        sender.send_to(&body(number), receiver.port()).unwrap();
+    }
+    // Some of it lies in the lane, some at the node.
+    receive_bodies(&receiver, 0, 4);
+    drop(receiver);
+    let mut back: Vec<u8> = (0..6)
+        .map(|_| {
+            let returned = sender.receive().unwrap().returned.unwrap();
+            assert_eq!(returned.code, utipc::ErrorCode::NoPort);
+            returned.data[3]
+        })
+        .collect();
+    back.sort_unstable();
+    assert_eq!(back, [4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn a_polled_socket_shows_what_comes_by_its_lane() {
+    let [red, blue] = pair(Engine::Daemon);
+    let receiver = server(&blue, 1);
+    let sender = client(&red, receiver.port());
+    receive_bodies(&receiver, 0, 2);
+    receiver.set_nonblocking(true);
+    let descriptor = receiver.descriptor().unwrap();
+    for number in 2..200 {
+        assert!(receiver.receive().is_err());
+        sender.send_to(&body(number), receiver.port()).unwrap();
+        let mut polled = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut polled, Some(&limit)).unwrap(), 1, "message {number}");
+        // It may be a notice about a lane.
+        while receiver.receive().map(|got| assert!(got.data == body(number))).is_err() {
+            assert_eq!(rustix::event::poll(&mut polled, Some(&limit)).unwrap(), 1, "message {number}");
+        }
+    }
+}

@@ -136,8 +136,8 @@ pub(crate) struct Expected {
     pub(crate) node: NodeAddr,
     /// The socket that reads.
     pub(crate) port: u32,
-    /// The socket whose messages come by the lane.
-    pub(crate) from: PortId,
+    /// The socket whose messages come by the lane; `None`: those of other nodes, as the own one has received them.
+    pub(crate) from: Option<PortId>,
     pub(crate) kind: SocketKind,
 }
 
@@ -149,6 +149,8 @@ pub(crate) struct Arrived {
     /// Bytes of data behind it.
     pub(crate) data: usize,
     pub(crate) importance: Importance,
+    /// Who sent it.
+    pub(crate) origin: PortId,
     /// The service that the sender addressed.
     pub(crate) destination: Option<ServiceRange>,
 }
@@ -171,19 +173,24 @@ pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Ar
         _ => return Err("a message of a type that lanes do not carry"),
     };
     let header = view.header_size();
-    if header < need || view.error_code() != ErrorCode::Ok || view.syn() {
+    let far = expected.from.is_none();
+    // Among several ways of a multicast the bit tells the last message of one.
+    if header < need || view.error_code() != ErrorCode::Ok || view.syn() && !far {
         return Err("a message that only the node may send");
     }
     if (kind == MessageType::Conn) != expected.kind.is_connection_oriented() {
         return Err("a message for another kind of socket");
     }
-    if view.origin() != expected.from {
+    if expected.from.is_some_and(|from| view.origin() != from) {
         return Err("a message in the name of another socket");
     }
-    if view.dest_port() != expected.port || view.dest_node().is_some_and(|node| node != expected.node) {
+    // A broadcast names no node.
+    let elsewhere = !far && view.dest_node().is_some_and(|node| node != expected.node);
+    if view.dest_port() != expected.port || elsewhere {
         return Err("a message for another socket");
     }
-    Ok(Arrived { header, data: total - header, importance: view.importance(), destination })
+    let (importance, origin) = (view.importance(), view.origin());
+    Ok(Arrived { header, data: total - header, importance, origin, destination })
 }
 
 #[cfg(test)]
@@ -196,7 +203,7 @@ mod tests {
     const SERVICE: ServiceAddr = ServiceAddr { service: 1000, instance: 7 };
 
     fn expected(kind: SocketKind) -> Expected {
-        Expected { node: NODE, port: 99, from: OWN, kind }
+        Expected { node: NODE, port: 99, from: Some(OWN), kind }
     }
 
     fn addresses() -> [(Address, SocketKind); 4] {

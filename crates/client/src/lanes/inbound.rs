@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use utipc_attach::LaneId;
-use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::addr::NodeAddr;
 use utipc_core::socket::{Received, RecvOptions};
 use utipc_core::wire::blocks;
 use utipc_os::shm::{Corrupt, Kind, Peek, Reader, Record, Ring};
@@ -74,6 +74,11 @@ impl InLane {
         Ok(Self { id, pair, other, node, listed: false, reader })
     }
 
+    /// It brings messages of any socket of other nodes.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.other == 0
+    }
+
     /// The next message with data, its header checked.
     ///
     /// # Errors
@@ -126,7 +131,6 @@ impl InLane {
         offset: usize,
         sink: &mut Sink<'_>,
         options: RecvOptions,
-        origin: PortId,
     ) -> (Received, Option<usize>, Ring) {
         let unread = arrived.data.saturating_sub(offset);
         let room = sink.room(unread);
@@ -134,7 +138,7 @@ impl InLane {
         let whole = len >= unread;
         let received = Received {
             len,
-            source: origin,
+            source: arrived.origin,
             destination: arrived.destination,
             returned: None,
             truncated: !whole && !options.keep_remainder,

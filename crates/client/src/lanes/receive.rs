@@ -20,6 +20,9 @@ const POLLED: usize = 8;
 /// Own messages that came back, at most; the oldest are lost.
 const RETURNED_MAX: usize = 1024;
 
+/// Messages of other nodes that come by commands before there is a lane.
+const FAR_BEFORE: u32 = 2;
+
 /// What a receive leads to.
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -66,6 +69,8 @@ pub(crate) struct Receiver {
     pairs: Vec<(Arc<Pair>, u32)>,
     /// Lanes whose writer's process waits for a descriptor: the daemon tells it that there is room.
     tell: Vec<LaneId>,
+    /// Messages of other nodes that came by commands; many: it has asked for a lane.
+    far: u32,
     /// The service by which a connection was set up.
     service: Option<ServiceRange>,
     pub(crate) messages: u64,
@@ -88,6 +93,7 @@ impl Receiver {
             returned: VecDeque::new(),
             pairs: Vec::new(),
             tell: Vec::new(),
+            far: 0,
             service: None,
             messages: 0,
             bytes: 0,
@@ -137,6 +143,17 @@ impl Receiver {
             }
         }
         Some(lane)
+    }
+
+    /// Whether a lane from the node shall be asked for, after a message of another node was fetched by a command.
+    pub(crate) fn wants_node_lane(&mut self) -> bool {
+        self.far = self.far.saturating_add(1);
+        self.far == FAR_BEFORE && !self.lanes.iter().flatten().any(InLane::is_for_all)
+    }
+
+    /// The socket takes lanes again.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.far = 0;
     }
 
     /// The lanes that there are.
@@ -367,6 +384,7 @@ impl Receiver {
     fn look(&mut self, own: Own, place: usize) -> Result<Found, Next> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(Found::Nothing) };
         let from = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
+        let from = (!lane.is_for_all()).then_some(from);
         let expected = Expected { node: own.node, port: own.port, from, kind: own.kind };
         let found = lane.look(&expected);
         if !matches!(found, Ok(Found::Message(..))) {
@@ -389,8 +407,7 @@ impl Receiver {
         options: RecvOptions,
     ) -> Next {
         let Some(lane) = &mut self.lanes[place] else { return Next::Nothing };
-        let origin = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
-        let (mut received, rest, ring) = lane.receive(record, &arrived, offset, sink, options, origin);
+        let (mut received, rest, ring) = lane.receive(record, &arrived, offset, sink, options);
         if ring == Ring::TellDaemon {
             self.tell.push(lane.id);
         }

@@ -4,21 +4,30 @@
 use super::endpoint::Endpoint;
 use super::types::Destination;
 use super::uplink::Uplink;
+use crate::addr::NodeAddr;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, reverse};
 
 impl Endpoint {
     /// Hands the data that waits to `take`, oldest message first, until it takes no more: how many it took. The peer is
     /// told that they were consumed; whoever takes them bounds how many wait with it. A message that was begun, and the
-    /// end of the connection, stay for [`Self::recv`].
+    /// end of the connection, stay for [`Self::recv`]; without a connection so do messages of this node, which have a way
+    /// of their own, and whatever comes after them.
     pub fn hand_out(&mut self, take: &mut dyn FnMut(&Message) -> bool, uplink: &mut dyn Uplink) -> usize {
         let mut count = 0;
+        let (own, connected) = (uplink.own_node(), self.kind.is_connection_oriented());
         while self.queue.read == 0
             && let Some(first) = self.queue.front()
             && first.error_code() == ErrorCode::Ok
+            && (connected || is_far(first, own))
             && take(first)
             && let Some(message) = self.queue.pop()
         {
+            if !connected {
+                uplink.recycle(message);
+                count += 1;
+                continue;
+            }
             if self.flow.consume(message.size()) {
                 self.acknowledge(false, uplink);
             }
@@ -41,20 +50,37 @@ impl Endpoint {
             if read > 0 && read >= message.data().len() {
                 continue; // nothing is left of it
             }
-            // The peer was told already.
-            self.flow.prepay(message.size());
+            if self.kind.is_connection_oriented() {
+                // The peer was told already.
+                self.flow.prepay(message.size());
+            }
             self.queue.put_back(message);
             self.queue.read = read;
         }
         honest
     }
 
+    /// True if the next message is one that [`Self::hand_out`] hands out to a socket without a connection on node `own`.
+    #[must_use]
+    pub fn next_is_far(&self, own: NodeAddr) -> bool {
+        let far = |first: &Message| first.error_code() == ErrorCode::Ok && is_far(first, own);
+        !self.kind.is_connection_oriented() && self.queue.read == 0 && self.queue.front().is_some_and(far)
+    }
+
     fn was_handed_out(&self, message: &Message) -> bool {
+        let fits = match message.message_type() {
+            MessageType::Conn => {
+                self.kind.is_connection_oriented() && message.origin_port() == self.peer.port
+            }
+            MessageType::Direct | MessageType::Named | MessageType::Mcast => {
+                !self.kind.is_connection_oriented()
+            }
+            _ => false,
+        };
         message.header_fits()
             && message.is_data()
-            && message.message_type() == MessageType::Conn
+            && fits
             && message.error_code() == ErrorCode::Ok
-            && message.origin_port() == self.peer.port
             && message.dest_port() == self.port
             && self.queue.taken() > 0
             && !self.closed
@@ -87,4 +113,10 @@ impl Endpoint {
     pub fn is_partly_read(&self) -> bool {
         self.queue.read > 0
     }
+}
+
+/// True if the message came from another node than `own`.
+fn is_far(message: &Message, own: NodeAddr) -> bool {
+    let node = message.origin_node();
+    !node.is_none() && node != own
 }

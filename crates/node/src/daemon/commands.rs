@@ -317,7 +317,7 @@ impl Hub {
         if self.node_lanes.is_ending(port) {
             return Err(Failure::Receive(RecvError::NotConnected));
         }
-        if self.node_lanes.delivers(port) {
+        if self.comes_by_lane(port) {
             return Err(Failure::Receive(RecvError::WouldBlock));
         }
         // No more than there is: an idle look costs no memory. One byte at least, for an empty buffer is an error.

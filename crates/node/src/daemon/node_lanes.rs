@@ -219,9 +219,11 @@ impl Hub {
         }
     }
 
-    /// Gives a socket without a connection its lane for messages to other nodes; whether it has one.
+    /// Gives a socket without a connection its lanes for messages to other nodes and from there; whether it has them.
     pub(super) fn open_datagram_lanes(&mut self, owner: u32, port: u32) -> bool {
-        if self.node_lanes.outbound.contains_key(&port) {
+        let (outbound, inbound) = (&self.node_lanes.outbound, &self.node_lanes.inbound);
+        let has = (outbound.contains_key(&port), inbound.contains_key(&port));
+        if has == (true, true) {
             return true;
         }
         let direct = self.sockets.get(&port).is_some_and(|h| h.direct && h.owner == owner);
@@ -231,9 +233,25 @@ impl Hub {
         if !direct || full || !self.is_datagram(port) {
             return false;
         }
-        let Some(lane) = self.open_node_lane(owner, port, DAEMON) else { return false };
-        self.begin_outbound(lane, owner, port, PortId::default());
-        true
+        if !has.0 && let Some(lane) = self.open_node_lane(owner, port, DAEMON) {
+            self.begin_outbound(lane, owner, port, PortId::default());
+        }
+        if !has.1 && let Some(lane) = self.open_node_lane(DAEMON, port, owner) {
+            self.begin_inbound(lane, owner, port, PortId::default());
+            self.deliver(crate::engine::now(), port);
+        }
+        self.node_lanes.outbound.contains_key(&port)
+    }
+
+    /// What the socket receives next comes by its lane, and not by a command.
+    pub(super) fn comes_by_lane(&self, port: u32) -> bool {
+        let own = self.engine.stack.own_node();
+        self.node_lanes.delivers(port)
+            && self
+                .engine
+                .stack
+                .endpoint(port)
+                .is_none_or(|e| e.kind().is_connection_oriented() || e.next_is_far(own))
     }
 
     /// A socket without connections.

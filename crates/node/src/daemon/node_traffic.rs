@@ -189,10 +189,12 @@ impl Hub {
     }
 
     /// Writes what an endpoint has received into its process's lane, as far as there is room.
-    fn deliver(&mut self, now: Time, port: u32) {
+    pub(super) fn deliver(&mut self, now: Time, port: u32) {
         let Some(lane) = self.node_lanes.inbound.get(&port).map(|lane| lane.lane) else { return };
         let owner = self.broker.lanes.get(&lane).map_or(0, |lane| lane.to_owner);
-        let largest = if self.has_few_lanes(owner) { LARGEST } else { LARGEST_OF_MANY };
+        let datagram = self.is_datagram(port);
+        // Without a connection nothing else bounds what is ahead of the reader.
+        let largest = if self.has_few_lanes(owner) && !datagram { LARGEST } else { LARGEST_OF_MANY };
         let lanes = &mut self.node_lanes;
         let Some(inbound) = lanes.inbound.get_mut(&port).filter(|lane| !lane.ended) else { return };
         let writer = &mut inbound.writer;
@@ -205,7 +207,8 @@ impl Hub {
         };
         let count = self.engine.stack.hand_out(now, port, &mut take);
         self.broker.corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
-        let over = broken.is_some() || self.engine.stack.endpoint(port).is_none_or(Endpoint::is_at_end);
+        let at_end = |endpoint: &Endpoint| !datagram && endpoint.is_at_end();
+        let over = broken.is_some() || self.engine.stack.endpoint(port).is_none_or(at_end);
         let told = if over {
             inbound.ended = true;
             inbound.writer.mark(Kind::End, &[])

@@ -26,7 +26,10 @@ fn has_grown(old: Readiness, new: Readiness) -> bool {
 impl Hub {
     /// What a socket can do now.
     pub(super) fn readiness(&self, port: u32) -> Readiness {
-        self.engine.stack.endpoint(port).map_or(GONE, Endpoint::readiness)
+        let mut readiness = self.engine.stack.endpoint(port).map_or(GONE, Endpoint::readiness);
+        // It is there as soon as the lane has room, without being asked for.
+        readiness.readable &= !(self.is_datagram(port) && self.comes_by_lane(port));
+        readiness
     }
 
     /// Something happened to a socket: tells its process if that may matter to it.
@@ -36,7 +39,7 @@ impl Hub {
         self.level(port, now);
         let (sends, delivers) = self.node_lanes.serves(port);
         // Without a connection there are messages that still go by commands.
-        let sends = sends && !self.is_datagram(port);
+        let (sends, delivers) = (sends && !self.is_datagram(port), delivers && !self.is_datagram(port));
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         if !holding.unopened.is_empty() {
             self.open_lanes(port);

@@ -261,3 +261,51 @@ fn nonsense_ends_the_connection_at_both_ends_and_is_counted() {
         assert_eq!(hosts[0].daemon().counters().lanes_corrupt, case + 1);
     }
 }
+
+#[test]
+fn nonsense_in_a_lane_without_a_connection_ends_that_lane_alone() {
+    let hosts = hosts();
+    let message = |kind: MessageType, header: usize, node: u32| {
+        let mut message: Message = Packet::build(User::from(0), kind.into(), header, b"data");
+        if header > 24 {
+            message.set_dest_node(NodeAddr(node));
+        }
+        message.bytes().to_vec()
+    };
+    let cases = [
+        message(MessageType::Conn, 24, 0),
+        // To this node, to none, to all.
+        message(MessageType::Direct, 32, 0x1001),
+        message(MessageType::Direct, 32, 0),
+        message(MessageType::Mcast, 44, 0x1002),
+        // The header of another type, no data, no header at all.
+        message(MessageType::Named, 32, 0x1002),
+        message(MessageType::Direct, 40, 0x1002),
+        message(MessageType::Direct, 32, 0x1002)[..32].to_vec(),
+        vec![0xff; 100],
+    ];
+    for (case, bytes) in cases.iter().enumerate() {
+        let mut one = hosts[0].direct_client();
+        let port = one.open(SocketKind::Rdm);
+        assert_eq!(one.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
+        let mut lanes = Lanes::new(&mut one);
+        lanes.out.1.push(bytes, &[], 1).unwrap();
+        let _ = lanes.out.1.flush().unwrap();
+        lanes.knock.wake();
+        one.wait(|one| {
+            one.call(&Request::Notices).unwrap();
+            let over = |notice: &Notice| matches!(notice, Notice::LaneOver { lane, .. } if *lane == lanes.out.0);
+            one.notices.iter().any(over).then_some(())
+        });
+        assert_eq!(hosts[0].daemon().counters().lanes_corrupt, case as u64 + 1);
+        // The socket goes on by commands.
+        assert_eq!(one.receive(port), Err(Failure::Receive(RecvError::WouldBlock)));
+        one.call(&Request::LaneDone { lane: lanes.out.0, end: LaneEnd::Writer }).unwrap();
+        assert_eq!(one.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
+    }
+    // No lanes of this kind for connections, nor for whose data goes by commands.
+    let (mut one, mut two) = (hosts[0].direct_client(), hosts[0].client());
+    let (stream, hosted) = (one.open(SocketKind::Stream), two.open(SocketKind::Rdm));
+    assert_eq!(one.call(&Request::WantLane { port: stream, to: 0 }), Err(Failure::State));
+    assert_eq!(two.call(&Request::WantLane { port: hosted, to: 0 }), Err(Failure::State));
+}
