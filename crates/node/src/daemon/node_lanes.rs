@@ -233,10 +233,14 @@ impl Hub {
         if !direct || full || !self.is_datagram(port) {
             return false;
         }
-        if !has.0 && let Some(lane) = self.open_node_lane(owner, port, DAEMON) {
+        if !has.0
+            && let Some(lane) = self.open_node_lane(owner, port, DAEMON)
+        {
             self.begin_outbound(lane, owner, port, PortId::default());
         }
-        if !has.1 && let Some(lane) = self.open_node_lane(DAEMON, port, owner) {
+        if !has.1
+            && let Some(lane) = self.open_node_lane(DAEMON, port, owner)
+        {
             self.begin_inbound(lane, owner, port, PortId::default());
             self.deliver(crate::engine::now(), port);
         }

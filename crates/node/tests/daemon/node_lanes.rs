@@ -294,7 +294,8 @@ fn nonsense_in_a_lane_without_a_connection_ends_that_lane_alone() {
         lanes.knock.wake();
         one.wait(|one| {
             one.call(&Request::Notices).unwrap();
-            let over = |notice: &Notice| matches!(notice, Notice::LaneOver { lane, .. } if *lane == lanes.out.0);
+            let over =
+                |notice: &Notice| matches!(notice, Notice::LaneOver { lane, .. } if *lane == lanes.out.0);
             one.notices.iter().any(over).then_some(())
         });
         assert_eq!(hosts[0].daemon().counters().lanes_corrupt, case as u64 + 1);
