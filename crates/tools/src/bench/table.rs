@@ -64,13 +64,19 @@ fn tcp<'a>(line: &Line, all: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
     all.iter().filter(beside).find(blocking).or_else(|| all.iter().find(beside))
 }
 
+/// Whether programs translate this processor's instructions, as in the interop lab.
+fn is_emulated() -> bool {
+    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
+}
+
 /// Prints the medians of all cases.
 pub(super) fn print(lines: &[Line]) {
     let Some(first) = lines.first() else { return };
     let groups = groups(lines);
     let rounds = groups.iter().map(|group| group.lines.len()).max().unwrap_or(0);
     let (name, scope, engine) = (first.case.name, first.scope.name(), first.engine.name());
-    println!("{}, {scope}-node, {engine} nodes, medians of {rounds} rounds", caption(name));
+    let emulated = if is_emulated() { ", emulated CPU: ratios alone count" } else { "" };
+    println!("{}, {scope}-node, {engine} nodes, medians of {rounds} rounds{emulated}", caption(name));
     let mut table = Table::new(heads(name));
     for group in &groups {
         let Some(line) = group.lines.first() else { continue };
