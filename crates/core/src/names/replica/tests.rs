@@ -115,10 +115,11 @@ fn deep_trees_keep_the_order() {
         for step in 0..1500_u32 {
             let grow = if step % 600 < 300 { 7 } else { 3 };
             if table.places.len() < 120 && rng.below(10) < grow {
-                // Ascending, descending, and anywhere.
-                let lower = match seed % 3 {
+                // Ascending, descending, several ascending side by side, and anywhere.
+                let lower = match seed % 4 {
                     0 => step,
                     1 => 5000 - step,
+                    2 => step % 3 * 3000 + step / 3,
                     _ => rng.below(spread) as u32,
                 };
                 let upper = lower + if rng.below(3) == 0 { rng.below(spread) as u32 } else { 0 };
@@ -158,6 +159,20 @@ fn deep_trees_keep_the_order() {
         }
         assert_eq!(table.cells[0][ROOT].load(Ordering::Relaxed), 0, "an empty tree has no blocks");
         assert!((2..MAX_LEVELS).contains(&deepest), "seed {seed}: {deepest} levels");
+    }
+}
+
+#[test]
+fn bindings_in_ascending_order_fill_their_leaves() {
+    for runs in [1, 4] {
+        let mut table = TinyTable::new();
+        for number in 0..200_u32 {
+            let instance = number % runs * 1000 + number / runs;
+            table.bind(binding(7, instance, instance, number + 1, OWN));
+        }
+        let leaves = table.index.used(areas(&table.cells)).leaves / super::blocks::leaf_len::<Tiny>();
+        // 40 are full; beside them what was replaced in the last changes.
+        assert!(leaves <= 58, "{leaves} leaves for {runs} runs");
     }
 }
 

@@ -9,13 +9,13 @@ use super::slots::Slots;
 struct Draft {
     level: u32,
     entries: Vec<Entry>,
-    /// What was added is the last entry.
-    appended: bool,
+    /// Where to cut if the entries do not fit into one block: after entries that more will follow. Else in the middle.
+    cut: Option<usize>,
 }
 
 impl Draft {
     const fn new(level: u32, entries: Vec<Entry>) -> Self {
-        Self { level, entries, appended: false }
+        Self { level, entries, cut: None }
     }
 
     fn of<A: Access>(level: u32, block: &Block<'_, A>) -> Self {
@@ -117,7 +117,7 @@ impl Tree {
     pub(super) fn insert<A: WriteAccess>(&mut self, change: &Change<'_, A>, entry: Entry) {
         let mut draft = self.descend(change, entry.key, entry.rank).unwrap_or(Draft::new(0, Vec::new()));
         let at = draft.entries.partition_point(|e| (e.key, e.rank) < (entry.key, entry.rank));
-        draft.appended = at == draft.entries.len();
+        draft.cut = growing(&draft.entries, at, &entry);
         draft.entries.insert(at, entry);
         self.commit(change, draft);
     }
@@ -183,7 +183,7 @@ impl Tree {
                 },
                 _ => {
                     let mut draft = Draft::of(above.level(), &Block::Branch(parent));
-                    draft.appended = to == draft.entries.len();
+                    draft.cut = (to == draft.entries.len()).then_some(draft.fanout::<A>());
                     draft.entries.splice(from..to, fresh);
                     draft
                 }
@@ -249,8 +249,7 @@ impl Tree {
     fn write<A: WriteAccess>(&mut self, change: &Change<'_, A>, mut draft: Draft) -> Vec<Entry> {
         let fanout = draft.fanout::<A>();
         let tail = (draft.entries.len() > fanout).then(|| {
-            // Bindings made in ascending order leave full blocks behind.
-            let cut = if draft.appended { fanout } else { draft.entries.len() / 2 };
+            let cut = draft.cut.unwrap_or(draft.entries.len() / 2).min(fanout);
             Draft::new(draft.level, draft.entries.split_off(cut))
         });
         let mut written = Vec::with_capacity(2);
@@ -286,6 +285,16 @@ impl<'a, A: Access> Change<'a, A> {
     fn block(&self, at: Ref) -> Option<Block<'a, A>> {
         Block::at(self.areas.leaves, self.areas.branches, at)
     }
+}
+
+/// Where to cut a leaf to which `entry` is added at `at`, if it looks as if bindings were made in ascending order there,
+/// perhaps by several processes at the same time, each with instances of its own: such a run leaves full leaves behind.
+fn growing(entries: &[Entry], at: usize, entry: &Entry) -> Option<usize> {
+    let Some(next) = entries.get(at) else { return Some(at) };
+    let before = at.checked_sub(1).and_then(|before| entries.get(before))?;
+    let run = before.end.checked_add(1) == Some(entry.key) && entry.end.checked_add(1) != Some(next.key);
+    // Not so near to the start that leaves stay nearly empty.
+    (run && at >= entries.len() / 4).then_some(at + 1)
 }
 
 /// Takes a sibling's entries into a block that has become small, so that removals do not leave many nearly empty ones
