@@ -1,11 +1,10 @@
 //! Single questions to a node: what becomes of a connection whose other end dies, how soon a binding is seen, what
 //! many sockets cost.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use utipc::{Node, PortId, Scope, ServiceAddress, SocketKind};
+use utipc::{Node, Scope, ServiceAddress, SocketKind};
 
 use super::super::job::{Job, LIMIT, Meet, Part};
 use super::super::peer::{Kept, Parent};
@@ -18,6 +17,8 @@ const SEEN: u32 = 19_619;
 const MANY: u32 = 19_620;
 /// Time between two bindings that are looked for.
 const PACE: Duration = Duration::from_millis(2);
+/// Messages of each of many clients that come before those that count: the first ones of all go by the daemon.
+const HEARD: u64 = 3;
 
 /// Accepts one connection and holds it until this process is killed.
 pub(in super::super) fn victim(job: &Job, parent: &Parent) -> Result<Part> {
@@ -82,8 +83,8 @@ fn address(service: u32, number: u64) -> ServiceAddress {
     ServiceAddress::new(service, u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// The one server of many clients: receives `messages` datagrams, and tells what they cost and, in `times`, (client,
-/// how many it got through).
+/// The one server of `warmup` clients: receives datagrams until it has heard each of them [`HEARD`] times, so that all of
+/// them run, then `messages` that count; tells what these cost and, in `times`, (client, how many it got through).
 pub(in super::super) fn hall(job: &Job, parent: &Parent) -> Result<Part> {
     let node = node(job).context("start a node")?;
     let socket = node.rdm().context("open a socket")?;
@@ -91,40 +92,53 @@ pub(in super::super) fn hall(job: &Job, parent: &Parent) -> Result<Part> {
     socket.set_receive_timeout(Some(LIMIT));
     parent.ready(Meet::default())?;
     let mut buffer = vec![0; job.size as usize];
-    let mut served: BTreeMap<PortId, u64> = BTreeMap::new();
-    for _ in 0..job.warmup {
+    let mut served = vec![0_u64; usize::try_from(job.warmup)?];
+    let mut serve = |served: &mut [u64]| -> Result<u64> {
         socket.receive_into(&mut buffer).context("receive")?;
+        // By the number that the message carries: to look its sender up would cost more the more senders there are.
+        let number = buffer.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let count = number.and_then(|number| served.get_mut(number as usize));
+        let count = count.context("a message of nobody")?;
+        *count += 1;
+        Ok(*count)
+    };
+    let (since, mut silent) = (Instant::now(), served.len());
+    while silent > 0 {
+        ensure!(since.elapsed() < LIMIT, "{silent} clients were not served {HEARD} times within {LIMIT:?}");
+        silent -= usize::from(serve(&mut served)? == HEARD);
     }
+    served.fill(0);
     let gauge = Gauge::new(packets(&node));
     let began = gauge.begin();
     for _ in 0..job.messages {
-        let received = socket.receive_into(&mut buffer).context("receive")?;
-        *served.entry(received.source).or_default() += 1;
+        serve(&mut served)?;
     }
     let ended = gauge.end();
-    let times = (0..).zip(served.into_values()).collect();
+    let times = (0..).zip(served).collect();
     let mut part = Part { messages: job.messages, began, ended, times, ..Part::default() };
     gauge.fill(&mut part);
     Ok(part)
 }
 
-/// `connections` clients in one process: each sends in turn, for as long as this process lives.
+/// `connections` clients in one process: each sends in turn, for as long as this process lives. The first bytes of a
+/// message are its client's number.
 pub(in super::super) fn crowd(job: &Job, parent: &Parent) -> Result<Part> {
     let node = node(job).context("start a node")?;
     let server = service(0, 0);
     node.wait_for_service(server, LIMIT).context("wait for the server")?;
-    let open = |_| -> utipc::Result<utipc::Socket> {
+    let open = |number: u32| -> utipc::Result<_> {
         let socket = node.rdm()?;
         socket.set_nonblocking(true);
-        Ok(socket)
+        Ok((job.index * job.connections + number, socket))
     };
     let sockets =
         (0..job.connections).map(open).collect::<utipc::Result<Vec<_>>>().context("open sockets")?;
-    let message = vec![7; job.size as usize];
+    let mut message = vec![7; job.size as usize];
     parent.ready_to_go()?;
     loop {
         let mut moved = false;
-        for socket in &sockets {
+        for (number, socket) in &sockets {
+            *message.first_chunk_mut().context("a message without room for a number")? = number.to_le_bytes();
             match socket.send_to(&message, server) {
                 Ok(_) => moved = true,
                 Err(why) if why.is_temporary() => {}

@@ -25,8 +25,8 @@ const SEEN: u64 = 200;
 /// Client sockets and the processes that hold them: so that each needs fewer than 4096 descriptors, were there one a
 /// socket.
 const CLIENTS: (u32, u32) = (10_000, 4);
-/// Messages that the server receives per client.
-const SERVED: u64 = 20;
+/// Messages that the server receives per client, where there are many.
+const SERVED: u64 = 100;
 /// Bindings of each socket where there are many.
 const BINDINGS: u32 = 10;
 /// Bytes of a binding in the leaves of the binding table, where a leaf is full.
@@ -180,9 +180,9 @@ fn proportional_kib(process: u32) -> Result<u64> {
     line.trim().trim_end_matches("kB").trim().parse().context("read Pss")
 }
 
-/// What one server with `clients` clients in `processes` processes has measured, and the memory of all, KiB.
-fn serve_clients(place: &Place, clients: u32, processes: u32) -> Result<(Part, u64)> {
-    let messages = (u64::from(clients) * SERVED).max(20_000);
+/// What one server has measured that received `messages` from `clients` clients in `processes` processes, and the memory
+/// of all, KiB.
+fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> Result<(Part, u64)> {
     let job = Job { messages, warmup: u64::from(clients), ..run::job(Test::Crowd, OWN, 64) };
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     server.wait_ready()?;
@@ -205,11 +205,12 @@ pub(super) fn many_clients(bench: &Bench) -> Result<Verdict> {
     let Some(place) = hosted()? else { return Ok(no_daemon()) };
     let clients = if bench.messages.is_some() { CLIENTS.0 / 100 } else { CLIENTS.0 };
     // Processes compete for the cores alike in both: only the number of sockets differs.
-    let (few, _) = serve_clients(&place, 2 * CLIENTS.1, CLIENTS.1)?;
-    let (many, memory) = serve_clients(&place, clients, CLIENTS.1)?;
+    let messages = u64::from(clients) * SERVED;
+    let (few, _) = serve_clients(&place, 2 * CLIENTS.1, CLIENTS.1, messages)?;
+    let (many, memory) = serve_clients(&place, clients, CLIENTS.1, messages)?;
     let cost = |part: &Part| 1e9 * part.cpu_s / part.messages as f64;
     let served = many.times.iter().map(|(_, count)| *count);
-    let least = if many.times.len() < clients as usize { 0 } else { served.clone().min().unwrap_or(0) };
+    let least = served.clone().min().unwrap_or(0);
     let most = served.max().unwrap_or(0);
     let (ratio, uneven) = (cost(&many) / cost(&few), most as f64 / least as f64);
     let megabytes = memory as f64 / 1024.0;
