@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::time::Duration;
 
 use rustix::fs::{
@@ -232,7 +232,16 @@ impl Memory for Segment {
 
     #[inline(always)]
     fn fence(&self, _: Fence) {
-        fence(Ordering::SeqCst);
+        // What the compiler makes of a full fence, `mfence`, waits for more than that on many processors: a locked
+        // instruction orders all ordinary loads and stores as well, in a fraction of the time.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: it leaves the word that it touches, the top of this thread's stack, as it was. That the compiler moves no
+        // access across it is the meaning of an assembly block that may touch memory.
+        unsafe {
+            std::arch::asm!("lock or dword ptr [rsp], 0");
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        std::sync::atomic::fence(Ordering::SeqCst);
     }
 
     #[inline(always)]
