@@ -8,7 +8,7 @@ use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
 
 use crate::attachment::lock;
 use crate::lanes::inbound::{InLane, Sink};
-use crate::lanes::receive::{Next, Receiver};
+use crate::lanes::receive::{Call, Next, Receiver};
 use crate::shared::{Half, Letter};
 use crate::socket::{Socket, unless_blocked};
 use crate::{Error, Wait};
@@ -28,13 +28,20 @@ impl Socket {
             return Err(Failure::Receive(RecvError::EmptyBuffer).into());
         }
         let goal = self.goal(buffer.len(), options);
-        let received = if goal <= 1 {
-            self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Slice(buffer), options))?
-        } else {
-            self.collect(buffer, goal, options, wait)?
-        };
+        if goal <= 1 {
+            return self.one(Call::new(Sink::Slice(buffer), options), wait);
+        }
+        let received = self.collect(buffer, goal, options, wait)?;
         self.settle(received.is_some())?;
         Ok(received)
+    }
+
+    /// Receives what one attempt yields.
+    #[inline]
+    fn one(&self, mut call: Call<'_>, wait: Wait) -> Result<Option<Received>, Error> {
+        let done = self.block(Half::Receive, wait, 0, || self.try_receive(&mut call))?;
+        self.settle(done.is_some())?;
+        Ok(done.map(|()| call.received))
     }
 
     /// Receives at least `goal` bytes, or what comes within `wait`.
@@ -51,11 +58,13 @@ impl Socket {
             loop {
                 let done = collected.as_ref().map_or(0, |part| part.len);
                 let room = buffer.get_mut(done..).unwrap_or_default();
-                let part = match self.try_receive(&mut Sink::Slice(room), options) {
-                    Ok(Some(part)) => part,
+                let mut call = Call::new(Sink::Slice(room), options);
+                match self.try_receive(&mut call) {
+                    Ok(Some(())) => {}
                     Ok(None) => return Ok(None),
                     Err(error) => return collected.take().map(Some).ok_or(error),
-                };
+                }
+                let part = call.received;
                 let ended = part.len == 0 || options.peek;
                 match &mut collected {
                     Some(all) => all.len += part.len,
@@ -75,11 +84,7 @@ impl Socket {
     /// # Errors
     /// [`Failure::Receive`].
     pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
-        let options = RecvOptions::default();
-        let received =
-            self.block(Half::Receive, wait, 0, || self.try_receive(&mut Sink::Whole(data), options))?;
-        self.settle(received.is_some())?;
-        Ok(received)
+        self.one(Call::new(Sink::Whole(data), RecvOptions::default()), wait)
     }
 
     /// Bytes that a blocking receive collects.
@@ -91,34 +96,33 @@ impl Socket {
         }
     }
 
-    fn try_receive(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Option<Received>, Error> {
+    /// `None`: there is nothing.
+    fn try_receive(&self, call: &mut Call<'_>) -> Result<Option<()>, Error> {
         let mut receiver = lock(&self.shared.receiver);
-        let received = self.receive_on(&mut receiver, sink, options);
+        let done = self.receive_on(&mut receiver, call);
         let tell = receiver.take_tell();
         drop(receiver);
-        self.tell(tell)?;
-        received
+        if !tell.is_empty() {
+            self.tell(tell)?;
+        }
+        done
     }
 
-    fn receive_on(
-        &self,
-        receiver: &mut Receiver,
-        sink: &mut Sink<'_>,
-        options: RecvOptions,
-    ) -> Result<Option<Received>, Error> {
+    fn receive_on(&self, receiver: &mut Receiver, call: &mut Call<'_>) -> Result<Option<()>, Error> {
         loop {
             if self.shared.to_receiver.has_some() {
                 self.read_letters_to_receiver(receiver)?;
             }
-            match receiver.next(self.own(), sink, options, &self.shared.ready) {
-                Next::Got(received) => return Ok(Some(received)),
+            match receiver.next(self.own(), call, &self.shared.ready) {
+                Next::Got => return Ok(Some(())),
                 Next::Nothing => return Ok(None),
-                Next::AskNode => match unless_blocked(self.receive_by_node(sink, options))? {
+                Next::AskNode => match unless_blocked(self.receive_by_node(&mut call.sink, call.options))? {
                     Some(received) => {
-                        let rest = options.keep_remainder && !received.end_of_record;
-                        receiver.node_served(options.peek || rest);
+                        let rest = call.options.keep_remainder && !received.end_of_record;
+                        receiver.node_served(call.options.peek || rest);
                         self.came_far(receiver, &received)?;
-                        return Ok(Some(received));
+                        call.received = received;
+                        return Ok(Some(()));
                     }
                     None => receiver.node_is_empty(),
                 },

@@ -145,6 +145,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`Socket::receive_into`].
+    #[inline]
     pub fn receive_into(&self, buffer: &mut [u8]) -> Result<Received> {
         self.socket.receive_into(buffer)
     }

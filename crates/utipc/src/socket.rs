@@ -160,6 +160,7 @@ impl Socket {
     /// # Errors
     /// [`Error::Send`] if nobody is bound there or the message is too large, [`Error::WouldBlock`],
     /// [`Error::TimedOut`].
+    #[inline]
     pub fn send_to(&self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
         self.send_any(data, Some(to.into()))
     }
@@ -168,10 +169,12 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::send_to`].
+    #[inline]
     pub fn send(&self, data: &[u8]) -> Result<usize> {
         self.send_any(data, None)
     }
 
+    #[inline]
     fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
         let limit = self.send_limit.get();
         self.engine.send(data, to, self.wait(limit))?.ok_or_else(|| self.overdue("send", limit))
@@ -182,6 +185,7 @@ impl Socket {
     ///
     /// # Errors
     /// [`Error::Receive`] if the connection broke, [`Error::WouldBlock`], [`Error::TimedOut`].
+    #[inline]
     pub fn receive_into(&self, buffer: &mut [u8]) -> Result<Received> {
         self.receive_with(buffer, RecvOptions::default())
     }
@@ -190,6 +194,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::receive_into`].
+    #[inline]
     pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
         let limit = self.receive_limit.get();
         let received = self.engine.receive(buffer, options, self.wait(limit))?;

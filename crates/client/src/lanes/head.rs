@@ -159,6 +159,7 @@ pub(crate) struct Arrived {
 ///
 /// # Errors
 /// What is wrong: the lane's writer is broken or malicious.
+#[inline]
 pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Arrived, &'static str> {
     let view = View::parse_header(copy, total).map_err(|_| "a message without a proper header")?;
     if !view.is_data() {

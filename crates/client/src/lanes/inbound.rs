@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use utipc_attach::LaneId;
 use utipc_core::addr::NodeAddr;
-use utipc_core::socket::{Received, RecvOptions};
 use utipc_core::wire::blocks;
 use utipc_os::shm::{Corrupt, Kind, Peek, Reader, Record, Ring};
 
 use super::head::{Arrived, Expected, HEAD_MAX, check};
 use super::pair::Pair;
+use super::receive::Call;
 
 /// Where received data goes.
 pub(crate) enum Sink<'a> {
@@ -21,6 +21,7 @@ pub(crate) enum Sink<'a> {
 
 impl Sink<'_> {
     /// Room for `wanted` bytes, or less.
+    #[inline]
     pub(crate) fn room(&mut self, wanted: usize) -> &mut [u8] {
         match self {
             Self::Slice(buffer) => buffer,
@@ -83,6 +84,7 @@ impl InLane {
     ///
     /// # Errors
     /// What is wrong with the lane.
+    #[inline]
     pub(crate) fn look(&mut self, expected: &Expected) -> Result<Found, &'static str> {
         loop {
             let record = match self.reader.peek().map_err(|corrupt| corrupt.what)? {
@@ -106,52 +108,51 @@ impl InLane {
     }
 
     /// Copies data from `offset` on; how many bytes.
+    #[inline]
     pub(crate) fn copy(&self, record: &Record, arrived: &Arrived, offset: usize, into: &mut [u8]) -> usize {
         self.reader.copy_payload(record, arrived.header + offset, into)
     }
 
     /// What the writer is owed.
+    #[inline]
     pub(crate) fn take_ring(&mut self) -> Ring {
         let ring = self.reader.take_ring();
         self.pair.tell(ring)
     }
 
     /// The message was read.
+    #[inline]
     pub(crate) fn consume(&mut self, record: Record) -> Ring {
         self.reader.consume(record, blocks(record.len()));
         self.take_ring()
     }
 
-    /// One message, or a part of it, for all kinds but STREAM: what to tell the caller, how far the message is read now
-    /// (`None`: to its end), and what the writer is owed.
+    /// One message, or a part of it, for all kinds but STREAM: how far it is read now (`None`: to its end), and what the
+    /// writer is owed.
+    #[inline]
     pub(crate) fn receive(
         &mut self,
-        record: Record,
-        arrived: &Arrived,
+        (record, arrived): (Record, &Arrived),
         offset: usize,
-        sink: &mut Sink<'_>,
-        options: RecvOptions,
-    ) -> (Received, Option<usize>, Ring) {
+        call: &mut Call<'_>,
+    ) -> (Option<usize>, Ring) {
+        let Call { sink, options, received } = call;
         let unread = arrived.data.saturating_sub(offset);
         let room = sink.room(unread);
         let len = self.copy(&record, arrived, offset, room);
         let whole = len >= unread;
-        let received = Received {
-            len,
-            source: arrived.origin,
-            destination: arrived.destination,
-            returned: None,
-            truncated: !whole && !options.keep_remainder,
-            end_of_record: whole && options.keep_remainder,
-            importance: arrived.importance,
-        };
+        received.len = len;
+        received.source = arrived.origin;
+        received.destination = arrived.destination;
+        received.truncated = !whole && !options.keep_remainder;
+        received.end_of_record = whole && options.keep_remainder;
+        received.importance = arrived.importance;
         if options.peek {
-            return (received, Some(offset), Ring::Quiet);
+            return (Some(offset), Ring::Quiet);
         }
         if !whole && options.keep_remainder {
-            return (received, Some(offset + len), Ring::Quiet);
+            return (Some(offset + len), Ring::Quiet);
         }
-        let ring = self.consume(record);
-        (received, None, ring)
+        (None, self.consume(record))
     }
 }

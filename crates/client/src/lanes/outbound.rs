@@ -117,6 +117,7 @@ impl OutLane {
     }
 
     /// Blocks sent that the reader has not given back.
+    #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         u32::try_from(self.writer.outstanding_cost()).unwrap_or(u32::MAX)
     }

@@ -1,7 +1,8 @@
 //! Everything that a socket receives from: its lanes and its node, in turn.
 //!
 //! Up to [`POLLED`] lanes are looked at directly. Any more are *armed*: their writers report them, so that receiving does
-//! not get dearer with lanes that are idle. One round serves every lane that has something once; nobody is starved.
+//! not get dearer with lanes that are idle. In one round every lane that has something has one turn, with a share that is the
+//! same for all; nobody is starved.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,24 +10,46 @@ use std::sync::Arc;
 use utipc_attach::LaneId;
 use utipc_core::addr::{NodeAddr, PortId, ServiceRange};
 use utipc_core::socket::{Received, RecvOptions, Returned, SocketKind};
-use utipc_os::shm::{Peek, Ring};
+use utipc_os::shm::{Peek, Record, Ring, prefetch};
 
 use super::head::{Arrived, Expected};
 use super::inbound::{Found, InLane, Sink};
 use super::pair::{Pair, ReadyBox};
 
 /// Lanes that are looked at directly.
-const POLLED: usize = 8;
+pub(super) const POLLED: usize = 8;
+/// Messages of one lane that one turn takes where there are more lanes than that: each turn begins with pages and lines
+/// that nobody has touched since the last round.
+pub(super) const SHARE: u32 = 8;
+/// Listed lanes ahead of the one whose turn it is whose place is fetched, and those whose next record is.
+const FETCHED: (usize, usize) = (2, 1);
+/// Messages of listed lanes between two of the node's, which speaks for all that have no lane yet.
+const NODE_EVERY: u32 = 64;
 /// Own messages that came back, at most; the oldest are lost.
 const RETURNED_MAX: usize = 1024;
-
 /// Messages of other nodes that come by commands before there is a lane.
 const FAR_BEFORE: u32 = 2;
+
+/// One receive.
+pub(crate) struct Call<'a> {
+    pub(crate) sink: Sink<'a>,
+    pub(crate) options: RecvOptions,
+    /// What the caller is told. Filled where it is: to hand it on from step to step costs more than all else that is done
+    /// for a message.
+    pub(crate) received: Received,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(sink: Sink<'a>, options: RecvOptions) -> Self {
+        Self { sink, options, received: Received::default() }
+    }
+}
 
 /// What a receive leads to.
 #[derive(Debug)]
 pub(crate) enum Next {
-    Got(Received),
+    /// A message, or a part of one: see [`Call::received`].
+    Got,
     Nothing,
     /// The node may hold something: ask it, then tell by [`Receiver::node_served`] or [`Receiver::node_is_empty`].
     AskNode,
@@ -58,8 +81,12 @@ pub(crate) struct Receiver {
     /// Whose turn it is: 0 the node's, then the polled lanes, then `listed_left` of the listed ones.
     turn: usize,
     listed_left: usize,
-    /// The node may hold something.
+    /// Messages that this turn has taken.
+    taken: u32,
+    /// The node may hold something,
     node: bool,
+    /// and has waited for so many turns of listed lanes.
+    node_waited: u32,
     /// The socket has a descriptor: whoever arms a lane asks for the daemon to be told too.
     telling: bool,
     /// A message that was begun or looked at: its lane's place, and the bytes read.
@@ -87,7 +114,9 @@ impl Receiver {
             listed: VecDeque::new(),
             turn: 0,
             listed_left: 0,
+            taken: 0,
             node: true,
+            node_waited: 0,
             telling: false,
             begun: None,
             returned: VecDeque::new(),
@@ -129,10 +158,13 @@ impl Receiver {
         self.free.push(place);
         lane.pair.set_reader(id.slot, None);
         self.polled.retain(|other| *other != place);
-        let before = self.listed.len();
-        self.listed.retain(|other| *other != place);
-        self.listed_left = self.listed_left.saturating_sub(before - self.listed.len());
+        if lane.listed {
+            let before = self.listed.len();
+            self.listed.retain(|other| *other != place);
+            self.listed_left = self.listed_left.saturating_sub(before - self.listed.len());
+        }
         self.turn = self.turn.min(self.polled.len() + 1);
+        self.taken = 0;
         if self.begun.is_some_and(|(begun, _)| begun == place) {
             self.begun = None;
         }
@@ -190,12 +222,14 @@ impl Receiver {
     /// The node had nothing.
     pub(crate) fn node_is_empty(&mut self) {
         self.node = false;
+        self.node_waited = 0;
         self.pass_turn();
     }
 
     /// The node had something; `stays`: and the same or the rest of it will be read next.
     pub(crate) fn node_served(&mut self, stays: bool) {
         if !stays {
+            self.node_waited = 0;
             self.pass_turn();
         }
     }
@@ -228,54 +262,63 @@ impl Receiver {
 
     fn pass_turn(&mut self) {
         self.turn += 1;
+        self.taken = 0;
     }
 
-    /// What to do next for a call that receives into `sink`. Call again after having done it.
-    pub(crate) fn next(
-        &mut self,
-        own: Own,
-        sink: &mut Sink<'_>,
-        options: RecvOptions,
-        ready: &ReadyBox,
-    ) -> Next {
+    /// The lane whose turn it is yields a message: whether its turn is over with it.
+    #[inline]
+    fn ends_turn(&mut self) -> bool {
+        self.taken += 1;
+        let share = if self.places.len() > self.polled.len() { SHARE } else { 1 };
+        self.taken >= share
+    }
+
+    /// What to do next for a call. Call again after having done it.
+    pub(crate) fn next(&mut self, own: Own, call: &mut Call<'_>, ready: &ReadyBox) -> Next {
         if own.kind.is_connection_oriented() {
-            return self.next_connected(own, sink, options);
+            return self.next_connected(own, call);
         }
         if let Some((place, offset)) = self.begun {
             return match self.look(own, place) {
                 Ok(Found::Message(record, arrived)) => {
-                    self.take(own, place, (record, arrived), offset, sink, options)
+                    self.take(own, place, (record, &arrived), offset, call)
                 }
                 // Nobody takes back what was begun, except the daemon when the socket changes hands.
                 Ok(Found::Nothing | Found::Ended) => {
                     self.begun = None;
-                    self.next(own, sink, options, ready)
+                    self.next(own, call, ready)
                 }
                 Err(next) => next,
             };
         }
         if let Some(returned) = self.returned.pop_front() {
             self.messages += 1;
-            return Next::Got(returned);
+            call.received = returned;
+            return Next::Got;
         }
         let mut rounds = 0;
         while rounds < 2 {
             match self.turn {
                 0 if self.node => return Next::AskNode,
                 0 => self.pass_turn(),
+                turn if self.node && self.node_waited >= NODE_EVERY && turn > self.polled.len() => {
+                    return Next::AskNode;
+                }
                 turn if turn <= self.polled.len() => {
                     let place = self.polled[turn - 1];
                     match self.look(own, place) {
                         Ok(Found::Message(record, arrived)) => {
-                            self.pass_turn();
-                            return self.take(own, place, (record, arrived), 0, sink, options);
+                            if self.ends_turn() {
+                                self.pass_turn();
+                            }
+                            return self.take(own, place, (record, &arrived), 0, call);
                         }
                         Ok(Found::Nothing) => self.pass_turn(),
                         Ok(Found::Ended) => return self.ended(place),
                         Err(next) => return next,
                     }
                 }
-                _ => match self.next_listed(own, sink, options) {
+                _ => match self.next_listed(own, call) {
                     Some(next) => return next,
                     None => {
                         rounds += 1;
@@ -288,26 +331,57 @@ impl Receiver {
     }
 
     /// The turn of the listed lanes; `None` when all have had theirs.
-    fn next_listed(&mut self, own: Own, sink: &mut Sink<'_>, options: RecvOptions) -> Option<Next> {
+    fn next_listed(&mut self, own: Own, call: &mut Call<'_>) -> Option<Next> {
         while self.listed_left > 0 {
-            self.listed_left -= 1;
-            let place = self.listed.pop_front()?;
+            let place = *self.listed.front()?;
             match self.look(own, place) {
                 Ok(Found::Message(record, arrived)) => {
-                    // To the end of the line: it may have more.
-                    self.listed.push_back(place);
-                    return Some(self.take(own, place, (record, arrived), 0, sink, options));
+                    if self.ends_turn() {
+                        // To the end of the line: it may have more.
+                        self.end_listed_turn();
+                        self.listed.push_back(place);
+                    }
+                    self.node_waited = self.node_waited.saturating_add(1);
+                    return Some(self.take(own, place, (record, &arrived), 0, call));
                 }
-                Ok(Found::Ended) => return Some(self.ended(place)),
+                Ok(Found::Ended) => {
+                    self.end_listed_turn();
+                    return Some(self.ended(place));
+                }
                 Ok(Found::Nothing) => {
+                    self.end_listed_turn();
                     if let Err(next) = self.arm(place) {
                         return Some(next);
                     }
                 }
-                Err(next) => return Some(next),
+                Err(next) => {
+                    self.end_listed_turn();
+                    return Some(next);
+                }
             }
         }
         None
+    }
+
+    /// The first of the listed lanes has had its turn.
+    fn end_listed_turn(&mut self) {
+        self.listed.pop_front();
+        self.listed_left -= 1;
+        self.taken = 0;
+        self.fetch_ahead();
+    }
+
+    /// Has fetched what the next listed lanes' turns need: with many of them nothing of it has stayed in the caches since
+    /// the last round.
+    #[inline]
+    fn fetch_ahead(&self) {
+        let at = |ahead: usize| self.listed.get(ahead).and_then(|place| self.lanes.get(*place));
+        if let Some(lane) = at(FETCHED.0) {
+            prefetch(lane);
+        }
+        if let Some(Some(lane)) = at(FETCHED.1) {
+            lane.reader.prefetch();
+        }
     }
 
     /// From now on the daemon is told of what comes into a lane that nobody looks at.
@@ -381,6 +455,7 @@ impl Receiver {
         });
     }
 
+    #[inline]
     fn look(&mut self, own: Own, place: usize) -> Result<Found, Next> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(Found::Nothing) };
         let from = PortId { port: lane.other, node: lane.node.unwrap_or(own.node) };
@@ -397,33 +472,33 @@ impl Receiver {
         self.lanes[place].as_ref().map_or(Next::Nothing, |lane| Next::Ended(lane.id))
     }
 
+    #[inline]
     fn take(
         &mut self,
         own: Own,
         place: usize,
-        (record, arrived): (utipc_os::shm::Record, Arrived),
+        message: (Record, &Arrived),
         offset: usize,
-        sink: &mut Sink<'_>,
-        options: RecvOptions,
+        call: &mut Call<'_>,
     ) -> Next {
         let Some(lane) = &mut self.lanes[place] else { return Next::Nothing };
-        let (mut received, rest, ring) = lane.receive(record, &arrived, offset, sink, options);
+        let (rest, ring) = lane.receive(message, offset, call);
         if ring == Ring::TellDaemon {
             self.tell.push(lane.id);
         }
         if own.kind.is_connection_oriented() {
-            received.destination = self.service;
+            call.received.destination = self.service;
         }
         self.begun = rest.map(|offset| (place, offset));
-        if !options.peek {
-            self.bytes += received.len as u64;
+        if !call.options.peek {
+            self.bytes += call.received.len as u64;
             self.messages += u64::from(rest.is_none());
         }
-        Next::Got(received)
+        Next::Got
     }
 
     /// A connection has one lane at most, and what comes after it is at the node.
-    fn next_connected(&mut self, own: Own, sink: &mut Sink<'_>, options: RecvOptions) -> Next {
+    fn next_connected(&mut self, own: Own, call: &mut Call<'_>) -> Next {
         let Some(&place) = self.polled.first() else { return self.node_or_nothing() };
         let found = match self.look(own, place) {
             Ok(found) => found,
@@ -432,11 +507,9 @@ impl Receiver {
         let offset = self.begun.map_or(0, |(_, offset)| offset);
         match found {
             Found::Message(record, arrived) if own.kind == SocketKind::Stream => {
-                self.read_stream(own, place, (record, arrived), offset, sink, options)
+                self.read_stream(own, place, (record, arrived), offset, call)
             }
-            Found::Message(record, arrived) => {
-                self.take(own, place, (record, arrived), offset, sink, options)
-            }
+            Found::Message(record, arrived) => self.take(own, place, (record, &arrived), offset, call),
             Found::Nothing => {
                 // What the node has comes after the lane's end; till then nobody need look there.
                 self.node = false;
@@ -455,13 +528,13 @@ impl Receiver {
         &mut self,
         own: Own,
         place: usize,
-        (mut record, mut arrived): (utipc_os::shm::Record, Arrived),
+        (mut record, mut arrived): (Record, Arrived),
         mut offset: usize,
-        sink: &mut Sink<'_>,
-        options: RecvOptions,
+        call: &mut Call<'_>,
     ) -> Next {
-        let mut received =
-            Received { destination: self.service, importance: arrived.importance, ..Received::default() };
+        let Call { sink, options, received } = call;
+        received.destination = self.service;
+        received.importance = arrived.importance;
         // Memory that grows takes the first message.
         let first = arrived.data.saturating_sub(offset);
         let buffer = sink.room(first);
@@ -471,7 +544,7 @@ impl Receiver {
             let len = lane.copy(&record, &arrived, offset, room);
             received.len += len;
             if options.peek {
-                return Next::Got(received);
+                return Next::Got;
             }
             offset += len;
             if offset < arrived.data {
@@ -494,7 +567,7 @@ impl Receiver {
             }
         }
         self.bytes += received.len as u64;
-        Next::Got(received)
+        Next::Got
     }
 
     /// Before sleeping: asks every writer to wake this process; true if there is something already.

@@ -7,6 +7,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::layout::LINE;
+
 /// Which of the full fences this is: real memory ignores it, a model may leave one out to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
@@ -23,6 +26,23 @@ pub enum Fence {
     Release,
     /// Writer: between announcing that it waits for room and looking once more whether there is some.
     WantRoom,
+}
+
+/// Lines that [`prefetch`] fetches of a value, at most.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const VALUE_LINES: usize = 8;
+
+/// Says that a value of this process is going to be used, so that it may be fetched meanwhile.
+#[inline]
+pub fn prefetch<T>(value: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in (0..size_of::<T>()).step_by(LINE).take(VALUE_LINES) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which touches nothing; the address lies in the value.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast::<i8>().add(line)) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = value;
 }
 
 /// A flat piece of memory that several threads or processes change at the same time.

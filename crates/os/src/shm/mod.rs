@@ -21,7 +21,7 @@ pub use arena::{Arena, Incoming, Outgoing};
 pub use doorbell::{Doorbell, Parked, Ring, wait};
 pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Writer};
 pub use layout::{MAX_SLOTS, Shape, Side};
-pub use memory::{Fence, Memory};
+pub use memory::{Fence, Memory, prefetch};
 pub use segment::{Access, PAGE, ReadWord, Segment};
 pub use sleep::{BELLS_MAX, Watched, wait_with};
 pub use spin::{Mode, Spin};

@@ -184,6 +184,7 @@ impl Socket {
         }
     }
 
+    #[inline]
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, limit: Wait) -> Result<Option<usize>> {
         self.0.live().and_then(|s| s.send(data, to, wait(limit))).map_err(|error| {
             explain(error, |failure| match failure {
@@ -195,6 +196,7 @@ impl Socket {
         })
     }
 
+    #[inline]
     pub(super) fn receive(
         &self,
         buffer: &mut [u8],

@@ -196,11 +196,13 @@ impl Socket {
     }
 
     /// Bytes taken.
+    #[inline]
     pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
         either!(Socket, self, socket => socket.send(data, to, wait))
     }
 
     /// Receives into memory of the caller's.
+    #[inline]
     pub(crate) fn receive(
         &self,
         buffer: &mut [u8],
