@@ -29,9 +29,14 @@ impl Descriptor {
         packets::drain(&self.near)
     }
 
-    /// Makes it unwritable.
-    pub(crate) fn plug(&self) {
-        packets::fill(&self.near);
+    /// Makes it unreadable; whether the daemon has let go of its end, which is readable for ever.
+    pub(crate) fn drain_to_end(&self) -> bool {
+        packets::drain_to_end(&self.near).1
+    }
+
+    /// Makes it unwritable; whether the daemon has let go of its end.
+    pub(crate) fn plug(&self) -> bool {
+        packets::fill(&self.near)
     }
 }
 

@@ -349,8 +349,8 @@ impl Socket {
         match self.descriptor.get() {
             Some(descriptor) => {
                 let mut receiver = lock(&self.shared.receiver);
-                if !got {
-                    descriptor.drain();
+                if !got && descriptor.drain_to_end() {
+                    self.look_for_daemon()?;
                 }
                 self.settle_on(&mut receiver, !got)?;
                 let tell = receiver.take_tell();
@@ -403,6 +403,17 @@ impl Socket {
         self.ask_settled(true).map(drop)
     }
 
+    /// The daemon has let go of its end of the descriptor. If it has died a call has to say so now: who waits for edges
+    /// gets no other one, and the thread that watches the connection may not have seen it yet.
+    #[cold]
+    fn look_for_daemon(&self) -> Result<(), Error> {
+        match self.ask_settled(true) {
+            // It lives and has its reasons.
+            Ok(_) | Err(Error::Failed(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Whether the node has something; then the descriptor is readable.
     fn settle_node(&self, receiver: &mut Receiver, descriptor: &Descriptor) -> Result<bool, Error> {
         descriptor.drain();
@@ -439,7 +450,9 @@ impl Socket {
         if sender.awaited_pair().is_none() {
             return Ok(());
         }
-        descriptor.plug();
+        if descriptor.plug() {
+            self.look_for_daemon()?;
+        }
         if sender.want_room_told(bytes) {
             self.command(&Request::Rearm { port: self.port() })?;
         }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::fdpass::Channel;
@@ -23,9 +24,23 @@ pub fn pair() -> Result<(Channel, Channel)> {
 
 /// Reads away what is there, without waiting; whether there was anything.
 pub fn drain(end: impl AsFd) -> bool {
-    let mut byte = [0; 1];
-    // An empty packet is the end of the connection, which cannot be read away.
-    (0..MOST).take_while(|_| recv(&end, &mut byte, RecvFlags::DONTWAIT).is_ok_and(|(_, n)| n > 0)).count() > 0
+    drain_to_end(end).0
+}
+
+/// The same, and whether the other end is closed, which cannot be read away.
+pub fn drain_to_end(end: impl AsFd) -> (bool, bool) {
+    let (mut byte, mut some) = ([0; 1], false);
+    for _ in 0..MOST {
+        match recv(&end, &mut byte, RecvFlags::DONTWAIT) {
+            // Nobody sends empty packets.
+            Ok((_, 0)) => return (some, true),
+            Ok(_) => some = true,
+            // The other end was closed with packets unread: said once, then it is as above.
+            Err(Errno::CONNRESET | Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    (some, false)
 }
 
 /// Whether the other end has packets of this one that it has not read away. If the system does not say: no.
@@ -36,14 +51,16 @@ pub fn is_flagged(end: impl AsFd) -> bool {
     told == 0 && bytes > 0
 }
 
-/// Sends zeros until no more fits, without waiting.
-pub fn fill(end: impl AsFd) {
+/// Sends zeros until no more fits, without waiting; whether the other end is closed.
+pub fn fill(end: impl AsFd) -> bool {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     for _ in 0..MOST {
-        if send(&end, &[0; PLUG], flags).is_err() {
-            break;
+        match send(&end, &[0; PLUG], flags) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN),
         }
     }
+    false
 }
 
 #[cfg(test)]
@@ -70,7 +87,9 @@ mod tests {
         assert!(!is_flagged(&far));
         assert!(drain(&far), "the plug");
         assert_eq!(polled(&near), PollFlags::OUT);
+        assert_eq!((drain_to_end(&near), fill(&near)), ((false, false), false));
         drop(far);
         assert!(!drain(&near), "an end is no packet");
+        assert_eq!((drain_to_end(&near), fill(&near)), ((false, true), true));
     }
 }
