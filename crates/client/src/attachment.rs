@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use utipc_attach::{
     Envelope, Greeting, Hello, LaneEnd, LaneId, MAX_PACKET, Notice, PairId, Refusal, Reply, Request, Welcome,
@@ -30,6 +31,12 @@ use crate::shared::Shared;
 
 /// The version from which on a daemon lets processes share sockets.
 const SHARES: u16 = 2;
+
+/// Pauses before a process that the daemon has cut before it said a word tries again: it was late, or too many came at once.
+const CUT_PAUSES: [Duration; 7] = {
+    let ms = Duration::from_millis;
+    [ms(5), ms(25), ms(100), ms(250), ms(500), ms(500), ms(1000)]
+};
 
 /// How often sockets that are opened meanwhile may delay a fork.
 const SHARE_TRIES: usize = 100;
@@ -113,11 +120,22 @@ impl Attachment {
     /// Attaches this process to the daemon at `path`; `None` if nobody is there.
     pub(crate) fn open(path: &Path) -> Result<Option<Arc<Self>>, Error> {
         heed()?;
-        let opened = Self::open_unknown(path)?;
+        let opened = Self::open_patiently(path)?;
         if let Some(attachment) = &opened {
             known().add(attachment);
         }
         Ok(opened)
+    }
+
+    /// Tries again, for a few seconds at most, when the daemon has hung up.
+    fn open_patiently(path: &Path) -> Result<Option<Arc<Self>>, Error> {
+        let mut pauses = CUT_PAUSES.iter();
+        loop {
+            match (Self::open_unknown(path), pauses.next()) {
+                (Err(Error::HungUp(_)), Some(pause)) => std::thread::sleep(*pause),
+                (opened, _) => return opened,
+            }
+        }
     }
 
     /// A fork does not know of it yet: nothing may wait for a daemon's answer and keep others from forking.
@@ -253,7 +271,7 @@ impl Attachment {
         if self.is_over() {
             return Err(self.died());
         }
-        let heir = Self::open_unknown(&self.path)?.ok_or_else(|| self.died())?;
+        let heir = Self::open_patiently(&self.path)?.ok_or_else(|| self.died())?;
         known.add(&heir);
         if let Some(Heritage { number, descriptor }) = lock(&self.heritage).take() {
             let nonce = utipc_os::random::seed()?;

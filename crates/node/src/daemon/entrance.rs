@@ -14,8 +14,12 @@ use super::bell::Bell;
 use super::counters::Cut;
 use super::hub::{Hub, token};
 
-/// A process that has connected says who it is within this time, milliseconds.
-const SILENCE_MS: u64 = 2000;
+/// A process that has connected says who it is within this time, milliseconds: on a loaded machine it may wait for its turn
+/// between the two calls.
+const SILENCE_MS: u64 = 10_000;
+
+/// So long when others wait for its place, milliseconds.
+const PRESSED_MS: u64 = 500;
 
 /// Connections that have said nothing yet, at most.
 const MAX_SILENT: usize = 256;
@@ -50,8 +54,8 @@ impl Hub {
                     return;
                 }
             };
-            // More who say nothing than this is a flood.
-            let Some(peer) = channel.peer().ok().filter(|_| self.silent.len() < MAX_SILENT) else {
+            // More who say nothing than this is a flood. Whoever is turned away in it comes again.
+            let Some(peer) = channel.peer().ok().filter(|_| self.has_place(now)) else {
                 self.counters.count_end(Cut::TooMany);
                 continue;
             };
@@ -66,17 +70,39 @@ impl Hub {
         }
     }
 
+    /// Whether one more may be silent, if need be in the place of the one that has been for longest.
+    fn has_place(&mut self, now: Time) -> bool {
+        if self.silent.len() < MAX_SILENT {
+            return true;
+        }
+        let patience = SILENCE_MS - PRESSED_MS;
+        match self.silent.front().copied() {
+            Some((at, id)) if at <= now.plus_millis(patience) => self.cut_silent(now, id),
+            _ => return false,
+        }
+        self.silent.len() < MAX_SILENT
+    }
+
+    /// It has said something, or is gone.
+    pub(super) fn is_heard(&mut self, id: AttachmentId) {
+        if let Some(at) = self.silent.iter().position(|(_, silent)| *silent == id) {
+            self.silent.remove(at);
+        }
+    }
+
+    /// Its time is over, unless it has spoken and it was the daemon that had no time.
+    fn cut_silent(&mut self, now: Time, id: AttachmentId) {
+        self.serve(now, id);
+        if self.silent.iter().any(|(_, silent)| *silent == id) {
+            self.is_heard(id);
+            self.ended.push((id, Cut::Silent));
+        }
+    }
+
     /// Cuts those who have been silent for too long; opens the doorway again.
     pub(super) fn silence(&mut self, now: Time) {
-        while let Some((at, id)) = self.silent.front().copied() {
-            let silent = self.attachments.get(&id).is_some_and(|a| !a.is_served());
-            if silent && at > now {
-                break;
-            }
-            self.silent.pop_front();
-            if silent {
-                self.ended.push((id, Cut::Silent));
-            }
+        while let Some((_, id)) = self.silent.front().copied().filter(|(at, _)| *at <= now) {
+            self.cut_silent(now, id);
         }
         if self.reopen.is_some_and(|at| at <= now) {
             self.reopen = None;
@@ -88,6 +114,7 @@ impl Hub {
 
     /// The first packet of a process.
     pub(super) fn greet(&mut self, id: AttachmentId, packet: &[u8]) {
+        self.is_heard(id);
         let refused = match self.check(id, packet) {
             Ok((version, hello)) => match self.welcome(id, version, hello) {
                 Ok(()) => return,
@@ -168,9 +195,13 @@ impl Hub {
                 if attachment.is_served() { self.execute(now, id, bytes) } else { self.greet(id, bytes) }
             }
             Ok(Got::Nothing) => {}
-            Ok(Got::End) => self.ended.push((id, Cut::Closed)),
-            Err(_) => self.ended.push((id, Cut::Garbage)),
+            Ok(Got::End) => self.hung_up(id, Cut::Closed),
+            Err(_) => self.hung_up(id, Cut::Garbage),
         }
         self.packet = packet;
+    }
+    fn hung_up(&mut self, id: AttachmentId, cut: Cut) {
+        self.is_heard(id);
+        self.ended.push((id, cut));
     }
 }

@@ -90,24 +90,53 @@ pub(crate) type Greeted = (Greeting, Result<Welcome, Refusal>, Vec<OwnedFd>);
 /// Greets the daemon; nothing if it just hangs up.
 pub(crate) fn greet(path: &Path, greeting: Greeting, takes_lanes: bool) -> (Channel, Option<Greeted>) {
     let channel = Channel::connect(path).unwrap();
+    let greeted = greet_on(&channel, greeting, takes_lanes);
+    (channel, greeted)
+}
+
+/// The same on a connection that is there already.
+pub(crate) fn greet_on(channel: &Channel, greeting: Greeting, takes_lanes: bool) -> Option<Greeted> {
     let mut bytes = greeting.to_bytes().to_vec();
     encode(&Hello { program: "a test".to_owned(), takes_lanes }, &[], &mut bytes);
-    assert_eq!(channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap(), Put::Sent);
+    if channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() != Put::Sent {
+        return None;
+    }
     let (mut buffer, mut fds) = (vec![0; 1000], Vec::new());
     match channel.receive(&mut buffer, &mut fds, 8, true).unwrap() {
         Got::Packet(len) => {
             let (own, rest) = Greeting::from_bytes(&buffer[..len]).unwrap();
             let (answer, _) = decode(rest).unwrap();
-            (channel, Some((own, answer, fds)))
+            Some((own, answer, fds))
         }
-        _ => (channel, None),
+        _ => None,
     }
 }
 
 impl Client {
     pub(crate) fn attach(path: &Path, takes_lanes: bool) -> Client {
         let (channel, answer) = greet(path, Greeting::OWN, takes_lanes);
-        let (_, welcome, fds) = answer.unwrap();
+        Self::greeted(channel, answer.unwrap())
+    }
+
+    /// `None` if the daemon is gone.
+    pub(crate) fn try_attach(path: &Path) -> Option<Client> {
+        let channel = Channel::connect(path).ok()?;
+        let greeted = greet_on(&channel, Greeting::OWN, true)?;
+        Some(Self::greeted(channel, greeted))
+    }
+
+    /// Tries until it is let in.
+    pub(crate) fn attach_soon(path: &Path) -> Client {
+        let begun = std::time::Instant::now();
+        loop {
+            if let (channel, Some(greeted)) = greet(path, Greeting::OWN, false) {
+                return Self::greeted(channel, greeted);
+            }
+            assert!(begun.elapsed() < LIMIT, "the daemon always hangs up");
+        }
+    }
+
+    fn greeted(channel: Channel, (_, welcome, fds): Greeted) -> Client {
         let bell = Segment::open(fds[0].as_fd(), Access::ReadWrite, 4096).unwrap();
         let buffer = vec![0; utipc_attach::MAX_PACKET];
         Client { channel, welcome: welcome.unwrap(), bell, notices: VecDeque::new(), buffer }

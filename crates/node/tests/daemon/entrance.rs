@@ -8,7 +8,7 @@ use utipc_core::socket::SocketKind;
 use utipc_node::daemon::{Limits, Policy, Who};
 use utipc_os::fdpass::{Channel, Got, own_user};
 
-use crate::client::{Client, Host, greet};
+use crate::client::{Client, Host, LIMIT, greet, greet_on};
 
 const fn speaks(newest: u16, oldest: u16) -> Greeting {
     Greeting { newest, oldest }
@@ -79,6 +79,46 @@ fn more_processes_than_may_be_are_refused_and_the_rest_goes_on() {
     let again = (0..1000).find_map(|_| greet(&host.path, Greeting::OWN, false).1.unwrap().1.ok());
     assert!(again.is_some());
     assert!(host.ended("too-many") >= 1);
+}
+
+/// Those who have connected and say nothing give way to those who speak.
+#[test]
+fn silent_strangers_keep_nobody_out() {
+    let host = Host::new();
+    let strangers: Vec<Channel> = (0..400).map(|_| Channel::connect(&host.path).unwrap()).collect();
+    let begun = std::time::Instant::now();
+    // There are fewer places than strangers; each has its place for a little while.
+    let mut attempts = 0;
+    while greet(&host.path, Greeting::OWN, false).1.is_none() {
+        assert!(begun.elapsed() < LIMIT, "nobody gets in beside {} silent strangers", strangers.len());
+        attempts += 1;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    eprintln!("attached after {attempts} attempts and {:?}", begun.elapsed());
+    assert!(
+        host.ended("too-many") >= 100 && host.ended("silent") >= 1,
+        "{:?}",
+        host.daemon().counters().ended
+    );
+    // Whoever has spoken needs no such place.
+    let clients: Vec<Client> = (0..100).map(|_| Client::attach_soon(&host.path)).collect();
+    assert!(clients.len() == 100 && host.daemon().counters().attached >= 100);
+    drop(strangers);
+}
+
+/// On a loaded machine a process may wait for its turn between connecting and its first word.
+#[test]
+fn whoever_is_slow_gets_in() {
+    let host = Host::new();
+    let slow = Channel::connect(&host.path).unwrap();
+    // The next ones come and go: none of them takes the place of the slow one.
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_millis(2500) {
+        drop(host.client());
+    }
+    let (own, answer, _) = greet_on(&slow, Greeting::OWN, false).expect("it was cut");
+    assert!(own == Greeting::OWN && answer.is_ok());
+    assert_eq!((host.ended("silent"), host.ended("too-many")), (0, 0));
 }
 
 #[test]
