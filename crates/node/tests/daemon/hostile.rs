@@ -2,7 +2,7 @@
 //! descriptor that it was given. Others at the same daemon must not miss a wake-up.
 
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -10,8 +10,9 @@ use utipc_attach::{LaneEnd, Notice, Request, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
 use utipc_os::fdpass::Channel;
+use utipc_os::futex::Woken;
 use utipc_os::packets;
-use utipc_os::shm::{Access, Arena, Incoming, Memory, Peek, Reader, Segment, Side, Writer};
+use utipc_os::shm::{self, Access, Arena, Incoming, Memory, Peek, Reader, Segment, Side, Writer};
 
 use crate::client::{Client, Host};
 use crate::lanes::{Lanes, Two};
@@ -21,11 +22,12 @@ const SERVICE: ServiceRange = ServiceRange::new(4200, 1, 1);
 /// How long the pair talks, once in peace and once beside the neighbour.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// A wake-up that has not come by then is lost; on a busy machine a thread may have to wait for its turn for long.
-const LOST: Duration = Duration::from_secs(20);
-
-/// What the wake-ups of a pair are to take at most, on a machine that has nothing else to do.
+/// The longest sleep, which is what a missed wake-up may cost: one that ends by itself although the other side had rung
+/// before it was over has missed its wake-up. No load of the machine can feign that, for both moments are the caller's.
 const WANTED: Duration = Duration::from_millis(10);
+
+/// A message that has not come by then never will.
+const LOST: Duration = Duration::from_secs(60);
 
 /// One end of a connection in lanes.
 struct End {
@@ -34,6 +36,27 @@ struct End {
     incoming: Incoming,
     writer: Writer,
     reader: Reader,
+    /// Messages received.
+    received: u64,
+    /// Sleeps, and of these, wake-ups missed.
+    sleeps: u64,
+    missed: u64,
+}
+
+/// What a sender has done, for the other end to judge its own sleep by.
+#[derive(Default)]
+struct Rung {
+    /// Messages sent: written, and the receiver rung for.
+    sent: AtomicU64,
+    /// When the last of these calls had returned, nanoseconds since a moment of the test's.
+    at: AtomicU64,
+}
+
+impl Rung {
+    fn set(&self, begun: Instant) {
+        self.at.store(begun.elapsed().as_nanos() as u64, Ordering::SeqCst);
+        self.sent.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl End {
@@ -43,29 +66,37 @@ impl End {
         let me = if lane.writer == 0 { Side::Zero } else { Side::One };
         let arena = lanes.arenas[&lane.pair].0.clone();
         let incoming = lanes.arenas.get_mut(&lane.pair).unwrap().2[me.index()].take().unwrap();
-        End { arena, me, incoming, writer, reader }
+        End { arena, me, incoming, writer, reader, received: 0, sleeps: 0, missed: 0 }
     }
 
-    fn send(&mut self) {
+    fn send(&mut self, rung: &Rung, begun: Instant) {
         let _ = self.writer.send(&[1; 64], &[], 1).unwrap();
+        rung.set(begun);
     }
 
-    /// Sleeps until there is a message, and takes it.
-    fn receive(&mut self) {
+    /// Sleeps until there is a message, and takes it. `other` is what its sender has done since `begun`.
+    fn receive(&mut self, other: &Rung, begun: Instant) {
         let bell = self.arena.doorbell(self.me);
-        let begun = Instant::now();
+        let since = Instant::now();
         loop {
             if let Peek::Record(record) = self.reader.peek().unwrap() {
+                self.received += 1;
                 return self.reader.consume(record, 1);
             }
-            assert!(begun.elapsed() < LOST, "a wake-up is lost");
+            assert!(since.elapsed() < LOST, "a message is lost");
             let seen = bell.seq();
             if self.reader.arm().unwrap() {
                 continue;
             }
             let parked = bell.park();
             if !self.incoming.has_ready() {
-                parked.wait(seen, Some(LOST));
+                let over = begun.elapsed() + WANTED;
+                let woken = shm::wait(&[(&parked, seen)], Some(WANTED)).unwrap();
+                self.sleeps += 1;
+                // The sleep was over later than `over` at the earliest; the bell had been rung for this message by `at`.
+                let rung = other.sent.load(Ordering::SeqCst) > self.received
+                    && u128::from(other.at.load(Ordering::SeqCst)) < over.as_nanos();
+                self.missed += u64::from(woken == Woken::TimedOut && rung);
             }
             drop(parked);
             self.incoming.take_ready(|_| ());
@@ -73,33 +104,50 @@ impl End {
     }
 }
 
-/// Round trips, each of two wake-ups: how long the slowest took, how many more than twice [`WANTED`], how many there were.
-fn talk(one: &mut End, two: &mut End) -> (Duration, usize, usize) {
-    let over = AtomicBool::new(false);
-    let mut trips = Vec::new();
+/// What came of a talk.
+#[derive(Default)]
+struct Talk {
+    trips: usize,
+    longest: Duration,
+    /// Round trips, each of two wake-ups, that took more than twice [`WANTED`]: on a busy machine a thread waits for its turn.
+    slow: usize,
+    sleeps: u64,
+    missed: u64,
+}
+
+/// Round trips for [`TIME`].
+fn talk(one: &mut End, two: &mut End) -> Talk {
+    let (to_two, to_one, over) = (Rung::default(), Rung::default(), AtomicBool::new(false));
+    let begun = Instant::now();
+    let mut talk = Talk::default();
+    for end in [&mut *one, &mut *two] {
+        (end.received, end.sleeps, end.missed) = (0, 0, 0);
+    }
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             loop {
-                two.receive();
+                two.receive(&to_two, begun);
                 let last = over.load(Ordering::SeqCst);
-                two.send();
+                two.send(&to_one, begun);
                 if last {
                     return;
                 }
             }
         });
-        let begun = Instant::now();
         while !over.load(Ordering::SeqCst) {
             over.store(begun.elapsed() > TIME, Ordering::SeqCst);
             let sent = Instant::now();
-            one.send();
-            one.receive();
-            trips.push(sent.elapsed());
+            one.send(&to_two, begun);
+            one.receive(&to_one, begun);
+            let took = sent.elapsed();
+            talk.longest = talk.longest.max(took);
+            talk.slow += usize::from(took > 2 * WANTED);
+            talk.trips += 1;
         }
         echo.join().unwrap();
     });
-    let slow = trips.iter().filter(|trip| **trip > 2 * WANTED).count();
-    (trips.iter().copied().max().unwrap(), slow, trips.len())
+    (talk.sleeps, talk.missed) = (one.sleeps + two.sleeps, one.missed + two.missed);
+    talk
 }
 
 /// Numbers for nonsense.
@@ -193,10 +241,15 @@ fn a_hostile_neighbour_costs_nobody_a_wake_up() {
         (loud, neighbour.join().unwrap())
     });
     assert!(attacks > 0);
-    for (when, (longest, slow, trips)) in [("in peace", quiet), ("beside the neighbour", loud)] {
+    for (when, talk) in [("in peace", quiet), ("beside the neighbour", loud)] {
+        let Talk { trips, longest, slow, sleeps, missed } = talk;
         eprintln!(
-            "{when}: {trips} round trips, the longest {longest:?}, {slow} with wake-ups of more than {WANTED:?}"
+            "{when}: {trips} round trips, the longest {longest:?}, {slow} of more than {:?}; {sleeps} sleeps, {missed} missed \
+             wake-ups",
+            2 * WANTED
         );
+        assert!(sleeps > 0, "nobody slept {when}");
+        assert_eq!(missed, 0, "wake-ups missed {when}");
     }
     eprintln!("{attacks} attacks");
     // The daemon, too, still answers those who behave.
