@@ -22,5 +22,7 @@ mod mapped;
 mod names;
 #[path = "daemon/node_lanes.rs"]
 mod node_lanes;
+#[path = "daemon/own_death.rs"]
+mod own_death;
 #[path = "daemon/steps.rs"]
 mod steps;

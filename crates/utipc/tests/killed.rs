@@ -2,7 +2,9 @@
 
 mod common;
 
-use std::process::{Child, Command};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,15 @@ const VICTIM: &str = "UTIPC_TEST_VICTIM";
 const THEIRS: ServiceAddress = ServiceAddress::new(9100, 1);
 const OURS: ServiceAddress = ServiceAddress::new(9100, 2);
 const DATAGRAMS: ServiceAddress = ServiceAddress::new(9100, 3);
+const UNREAD: ServiceAddress = ServiceAddress::new(9100, 4);
+
+/// Set for a process that reads datagrams until it is killed: the daemon's socket.
+const READER: &str = "UTIPC_TEST_READER";
+
+/// Senders, what each sends, and how many readers are killed.
+const SENDERS: usize = 3;
+const EACH: usize = 60;
+const READERS: usize = 40;
 
 /// Victims; each is killed a little later in its life than the one before.
 const KILLS: u64 = 300;
@@ -48,10 +59,13 @@ struct Victim(Child);
 
 impl Victim {
     fn start(host: &TestNode) -> Self {
+        Self::run(host, "victim", VICTIM, Stdio::null())
+    }
+
+    fn run(host: &TestNode, test: &str, variable: &str, out: Stdio) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "victim", "--nocapture"]).env(VICTIM, host.daemon_socket().unwrap());
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        Self(command.spawn().unwrap())
+        command.args(["--exact", test, "--nocapture"]).env(variable, host.daemon_socket().unwrap());
+        Self(command.stdout(out).stderr(Stdio::null()).spawn().unwrap())
     }
 
     fn kill(mut self) {
@@ -126,7 +140,7 @@ fn whoever_is_killed_at_any_instant_leaves_nothing_behind() {
         }
     }
     // No event came before the table was as it says: each name went as often as it came.
-    let mut names = std::collections::BTreeMap::new();
+    let mut names = BTreeMap::new();
     while let Some(event) = topology.next(Duration::from_millis(20)).unwrap() {
         *names.entry(event.port).or_insert(0) += if event.change == Change::ServiceUp { 1 } else { -1 };
     }
@@ -150,4 +164,96 @@ fn whoever_is_killed_at_any_instant_leaves_nothing_behind() {
 fn own_counters(host: &TestNode) -> (usize, usize) {
     let counters = host.daemon_counters();
     (counters.attached, counters.sockets)
+}
+
+/// Not a test of its own: reads, and says what it has read, until it is killed.
+#[test]
+fn reader() {
+    let Some(path) = std::env::var_os(READER) else { return };
+    let node = Node::builder().daemon_at(path).start().unwrap();
+    let socket = node.rdm().unwrap();
+    socket.bind(UNREAD, Scope::Node).unwrap();
+    let mut out = std::io::stdout();
+    loop {
+        let message = socket.receive().unwrap();
+        let text = String::from_utf8_lossy(&message.data);
+        out.write_all(format!("\n@{}\n", text.trim_end_matches('.')).as_bytes()).unwrap();
+        out.flush().unwrap();
+        // So that it dies among its messages.
+        thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Every message that a dead process has not read comes back to its sender, once; none that it has read does.
+#[test]
+fn what_the_dead_have_not_read_comes_back_once() {
+    let host = alone(Engine::Daemon);
+    let nodes: Vec<Node> = (0..SENDERS).map(|_| host.again()).collect();
+    let (mut sent, mut read, mut returned, mut between) = (0, 0, 0, 0);
+    for round in 0..READERS {
+        let mut reader = Victim::run(&host, "reader", READER, Stdio::piped());
+        let lines = BufReader::new(reader.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = lines.filter_map(|line| line.strip_prefix('@').map(str::to_owned));
+        host.wait_for_service(UNREAD, LIMIT).unwrap();
+        let senders: Vec<Socket> = nodes.iter().map(|node| node.rdm().unwrap()).collect();
+        for socket in &senders {
+            patient(socket);
+            socket.set_returned(true).unwrap();
+        }
+        let send = |number: usize, sender: usize| {
+            let length = 20 + 97 * (number % 9);
+            let message = format!("{sender} {number}{:.<length$}", "");
+            senders[sender].send_to(message.as_bytes(), UNREAD).unwrap();
+        };
+        let all: Vec<(usize, usize)> = (0..EACH).flat_map(|n| (0..SENDERS).map(move |s| (n, s))).collect();
+        all.iter().for_each(|(number, sender)| send(*number, *sender));
+        // Each reader lives for a few messages longer than the one before.
+        let mut seen: Vec<String> = lines.by_ref().take(1 + round * all.len() / READERS).collect();
+        reader.kill();
+        seen.extend(lines);
+        let mut fate: BTreeMap<String, (u32, u32)> = BTreeMap::new();
+        for message in &seen {
+            fate.entry(message.clone()).or_default().0 += 1;
+        }
+        // It may have died between reading one and saying so.
+        let least = all.len().saturating_sub(seen.len() + 1);
+        let mut back = 0;
+        let begun = Instant::now();
+        let mut last = None;
+        for socket in &senders {
+            socket.set_receive_timeout(Some(Duration::from_millis(2)));
+        }
+        while back < least || last.is_none_or(|at: Instant| at.elapsed() < Duration::from_millis(20)) {
+            assert!(
+                begun.elapsed() < LIMIT,
+                "{back} of {least} messages came back, {} were read",
+                seen.len()
+            );
+            for socket in &senders {
+                while let Ok(message) = socket.receive() {
+                    let data = message.returned.expect("an own message").data;
+                    let text = String::from_utf8(data).unwrap();
+                    fate.entry(text.trim_end_matches('.').to_owned()).or_default().1 += 1;
+                    back += 1;
+                }
+            }
+            // Were there more of them than there may be, they would come now.
+            if back >= least && last.is_none() {
+                last = Some(Instant::now());
+            }
+        }
+        for (message, (read, returned)) in &fate {
+            assert!(read + returned == 1, "message {message}: read {read} times, came back {returned} times");
+        }
+        let lost = all.len() - fate.len();
+        assert!(lost <= 1, "{lost} messages were neither read nor came back");
+        (sent, read, returned, between) =
+            (sent + all.len(), read + seen.len(), returned + back, between + lost);
+    }
+    assert!(returned > 0 && read > 0);
+    assert_eq!(sent, read + returned + between);
+    eprintln!(
+        "{sent} messages to {READERS} readers that were killed: {read} read, {returned} came back, {between} taken in the \
+         moment of a death"
+    );
 }

@@ -1,0 +1,258 @@
+//! The daemon itself is killed before and after each system call: while it starts, and while it serves a life that sets up
+//! everything. Its clients get to know, and the next daemon starts at the same path and serves the same life.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, gettid};
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use utipc_attach::{LaneEnd, Notice, Reply, Request};
+use utipc_core::StackConfig;
+use utipc_core::addr::{NodeAddr, Scope, ServiceRange};
+use utipc_core::socket::{Destination, SocketKind};
+use utipc_node::NodeConfig;
+use utipc_node::daemon::{Daemon, DaemonConfig};
+
+use crate::client::{Client, LIMIT, path};
+
+const SERVICE: ServiceRange = ServiceRange::new(4300, 1, 1);
+/// Set for the process whose daemon shall die: where it serves.
+const DAEMON: &str = "UTIPC_TEST_DAEMON_STEPS";
+/// Set if it shall only start and stop.
+const START: &str = "UTIPC_TEST_DAEMON_START";
+
+fn config(socket: &Path) -> DaemonConfig {
+    let stack = StackConfig { address: Some(NodeAddr(0x1002)), seed: 1, ..StackConfig::default() };
+    let node = NodeConfig { stack, ..NodeConfig::default() };
+    DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() }
+}
+
+/// Not a test of its own: the daemon that dies.
+#[test]
+fn daemon() {
+    let Some(path) = std::env::var_os(DAEMON) else { return };
+    println!("\ntid {}", gettid());
+    let mut orders = std::io::stdin();
+    orders.read_exact(&mut [0]).unwrap();
+    let daemon = Daemon::start(config(path.as_ref())).unwrap();
+    if std::env::var_os(START).is_some() {
+        drop(daemon);
+        std::process::exit(0);
+    }
+    // It has its name once it has answered.
+    assert_eq!(daemon.counters().attached, 0);
+    println!("\ntid {}", thread_of("utipcd"));
+    let _ = orders.read(&mut [0]);
+    drop(daemon);
+}
+
+/// The number of a thread of this process, by its name.
+fn thread_of(name: &str) -> String {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    let named =
+        |path: &PathBuf| std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    threads.into_iter().find(named).unwrap().file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// Two processes' worth of set-up: `None` as soon as the daemon is gone.
+fn life(path: &Path) -> Option<()> {
+    let (mut server, mut client) = (Client::try_attach(path)?, Client::try_attach(path)?);
+    let open = |who: &mut Client, kind| match who.try_call(&Request::Open { kind }, &[])?.0 {
+        Reply::Opened { port } => Some(port),
+        other => panic!("{other:?}"),
+    };
+    let done = |who: &mut Client, request: Request| match who.try_call(&request, &[])?.0 {
+        Reply::Failed(failure) => panic!("{request:?}: {failure:?}"),
+        reply => Some(reply),
+    };
+    let (to, from) = (open(&mut server, SocketKind::Rdm)?, open(&mut client, SocketKind::Rdm)?);
+    let (listener, caller) =
+        (open(&mut server, SocketKind::SeqPacket)?, open(&mut client, SocketKind::SeqPacket)?);
+    done(&mut server, Request::Bind { port: to, range: SERVICE, scope: Scope::Cluster })?;
+    done(&mut server, Request::Listen { port: listener })?;
+    let node = Destination::service(SERVICE.service, SERVICE.lower);
+    client.try_call(&Request::Send { port: from, to: Some(node) }, b"by the node")?;
+    done(&mut server, Request::Descriptor { port: to })?;
+    done(&mut client, Request::WantLane { port: from, to })?;
+    done(&mut client, Request::Notices)?;
+    let told = client.notices.iter().find_map(|notice| match notice {
+        Notice::Lane { lane, end: LaneEnd::Writer, .. } => Some(*lane),
+        _ => None,
+    });
+    let lane = told.expect("a lane");
+    for who in [&mut client, &mut server] {
+        done(who, Request::FetchPair { pair: lane.pair })?;
+    }
+    done(&mut client, Request::Close { port: from })?;
+    done(&mut client, Request::LaneDone { lane, end: LaneEnd::Writer })?;
+    done(&mut server, Request::Unbind { port: to, which: None })?;
+    done(&mut server, Request::Close { port: to })?;
+    done(&mut client, Request::Close { port: caller })?;
+    done(&mut server, Request::Close { port: listener })?;
+    done(&mut client, Request::Node).map(drop)
+}
+
+/// The process of a daemon.
+struct Doomed {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Doomed {
+    /// Before the daemon starts.
+    fn new(path: &Path, only_start: bool) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "own_death::daemon", "--nocapture"]).env(DAEMON, path);
+        if only_start {
+            command.env(START, "1");
+        }
+        // A sanitizer's search for leaks at the end is not what is stepped through.
+        command.env("ASAN_OPTIONS", "detect_leaks=0");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, said }
+    }
+
+    fn go(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
+    }
+
+    /// The next thread that it names.
+    fn thread(&mut self) -> Pid {
+        let named = self.said.by_ref().map_while(Result::ok);
+        let tid = named.into_iter().find_map(|line| line.strip_prefix("tid ")?.parse().ok());
+        Pid::from_raw(tid.expect("it names a thread"))
+    }
+
+    /// Lets a thread go on until its `step`-th entry to a system call or return from one, and kills the process there;
+    /// whether it got that far.
+    fn die_at(&mut self, tid: Pid, step: usize) -> bool {
+        let (mut stops, mut signal) = (0, None);
+        let died = loop {
+            if ptrace::syscall(tid, signal.take()).is_err() {
+                break false;
+            }
+            match waitpid(tid, Some(WaitPidFlag::__WALL)) {
+                Ok(WaitStatus::PtraceSyscall(_)) if stops == step => break true,
+                Ok(WaitStatus::PtraceSyscall(_)) => stops += 1,
+                Ok(WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP)) => {}
+                Ok(WaitStatus::Stopped(_, other)) => signal = Some(other),
+                Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(_) => break false,
+                Ok(other) => panic!("{other:?}"),
+            }
+        };
+        let _ = self.child.kill();
+        // The tracer has to let go of a dead thread before its process can be waited for.
+        while let Ok(WaitStatus::PtraceSyscall(_) | WaitStatus::Stopped(..)) =
+            waitpid(tid, Some(WaitPidFlag::__WALL))
+        {}
+        // A thread that was waited for as the process's first is the process.
+        let _ = self.child.wait();
+        died
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Stops a thread at its next system call; false if this process may not.
+fn trace(tid: Pid) -> bool {
+    let traced = ptrace::attach(tid).and_then(|()| waitpid(tid, Some(WaitPidFlag::__WALL)));
+    let traced = traced.and_then(|_| ptrace::setoptions(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD));
+    if let Err(error) = traced {
+        eprintln!("skipped: kill points of the daemon: this process may not trace its children ({error})");
+    }
+    traced.is_ok()
+}
+
+/// The next daemon at the same path starts, and serves.
+fn next_daemon(path: &Path, step: usize) {
+    let next = Daemon::start(config(path)).unwrap_or_else(|error| panic!("after step {step}: {error}"));
+    assert_eq!(life(path), Some(()), "the daemon after step {step} does not serve");
+    next.stop();
+}
+
+/// What is left at the path when a test is over.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(format!("{}.lock", self.0.display()));
+    }
+}
+
+#[test]
+fn a_daemon_killed_at_any_system_call_of_its_start_and_end_is_replaced() {
+    let place = Place(path());
+    for step in 0.. {
+        let mut doomed = Doomed::new(&place.0, true);
+        let tid = doomed.thread();
+        if !trace(tid) {
+            return;
+        }
+        doomed.go();
+        let died = doomed.die_at(tid, step);
+        next_daemon(&place.0, step);
+        if !died {
+            assert!(step > 20, "{step} steps are no start");
+            eprintln!(
+                "killed at each of {step} entries to and returns from system calls of a start and an end"
+            );
+            return;
+        }
+        assert!(step < 2000, "the daemon never starts");
+    }
+}
+
+#[test]
+fn a_daemon_killed_at_any_system_call_leaves_clients_that_know_and_a_free_path() {
+    let place = Place(path());
+    for step in 0.. {
+        let mut doomed = Doomed::new(&place.0, false);
+        // The one that starts it; then, when that is done, the one that serves.
+        doomed.thread();
+        doomed.go();
+        let tid = doomed.thread();
+        if !trace(tid) {
+            return;
+        }
+        let process = pidfd_open(own_pid(doomed.child.id()), PidfdFlags::empty()).unwrap();
+        let at = place.0.clone();
+        let client = std::thread::spawn(move || {
+            let lived = life(&at);
+            if lived.is_some() {
+                // Nothing more will come: a daemon without work makes no system call.
+                let _ = pidfd_send_signal(&process, rustix::process::Signal::KILL);
+            }
+            lived
+        });
+        let died = doomed.die_at(tid, step);
+        let killed = Instant::now();
+        while !client.is_finished() {
+            assert!(killed.elapsed() < LIMIT, "a client does not notice the death at step {step}");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let lived = client.join().unwrap();
+        assert!(died || lived.is_some(), "step {step}");
+        next_daemon(&place.0, step);
+        if !died {
+            assert!(step > 100, "{step} steps are no life");
+            eprintln!("killed at each of {step} entries to and returns from system calls of a life");
+            return;
+        }
+        assert!(step < 5000, "the life never ends");
+    }
+}
+
+fn own_pid(id: u32) -> rustix::process::Pid {
+    rustix::process::Pid::from_raw(id.cast_signed()).unwrap()
+}
