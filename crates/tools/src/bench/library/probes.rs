@@ -1,12 +1,15 @@
 //! Single questions to a node: what becomes of a connection whose other end dies, how soon a binding is seen, what
 //! many sockets cost.
 
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use utipc::{Node, Scope, ServiceAddress, SocketKind};
 
 use super::super::job::{Job, LIMIT, Meet, Part};
+use super::super::party::Transport;
 use super::super::peer::{Kept, Parent};
 use super::super::traffic::{Gauge, now_ns};
 use super::{node, packets, service};
@@ -20,25 +23,42 @@ const PACE: Duration = Duration::from_millis(2);
 /// Messages of each of many clients that come before those that count: the first ones of all go by the daemon.
 const HEARD: u64 = 3;
 
-/// Accepts one connection and holds it until this process is killed.
+/// Accepts a connection, and one of TCP beside it, and holds both until this process is killed.
 pub(in super::super) fn victim(job: &Job, parent: &Parent) -> Result<Part> {
     let node = node(job).context("start a node")?;
     let listener = node.listen(SocketKind::SeqPacket, service(job.index, 0)).context("listen")?;
-    parent.ready(Meet::default())?;
+    let tcp = TcpListener::bind((job.site.local, 0)).context("listen by TCP")?;
+    let port = tcp.local_addr().context("look at a TCP socket")?.port();
+    parent.ready(Meet { ports: vec![port], ..Meet::default() })?;
     let connection = listener.accept().context("accept")?;
+    let plain = tcp.accept().context("accept by TCP")?;
     parent.wait_for_end();
-    drop(connection);
+    drop((connection, plain));
     Ok(Part::default())
 }
 
-/// Waits in a receive call until the connection breaks: `ended` is when.
+/// Waits in a receive call until the connection breaks, or the one of TCP if the job is about that: `ended` is when.
 pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<Part> {
     let node = node(job).context("start a node")?;
     let server = service(job.index, 0);
     node.wait_for_service(server, LIMIT).context("wait for the server")?;
     let connection = node.connect(SocketKind::SeqPacket, server).context("connect")?;
     connection.socket().set_receive_timeout(Some(LIMIT));
+    let port = job.meet.first().and_then(|meet| meet.ports.first()).context("nobody to connect to by TCP")?;
+    let mut plain = TcpStream::connect((job.site.remote, *port)).context("connect by TCP")?;
+    plain.set_read_timeout(Some(LIMIT)).context("limit the wait for TCP")?;
     parent.ready_to_go()?;
+    if job.party.transport == Transport::Tcp {
+        let answer = plain.read(&mut [0; 16]);
+        let ended = now_ns();
+        return match answer {
+            Ok(bytes) if bytes > 0 => bail!("data from a victim that sends none"),
+            Err(why) if why.kind() == ErrorKind::WouldBlock => {
+                bail!("the TCP connection has not broken: {why}")
+            }
+            _ => Ok(Part { ended, ..Part::default() }),
+        };
+    }
     let answer = connection.receive_into(&mut [0; 16]);
     let ended = now_ns();
     match answer {

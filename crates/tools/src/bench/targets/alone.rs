@@ -75,29 +75,50 @@ pub(super) fn neighbours(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(format!("{:.1} % lost", 100.0 * loss), loss <= 0.05))
 }
 
+/// Milliseconds from the return of `kill(2)` until the receive call of the victim's partner returns, and the KiB that the
+/// victim held. It is the same victim for every party, with a connection of each.
+fn death(place: &Place, party: Party) -> Result<(f64, f64)> {
+    let job = run::job(Test::Death, party, 1);
+    let mut victim = place.start(&Job { role: Role::Serve, ..job.clone() })?;
+    let meet = vec![victim.wait_ready()?];
+    let mut survivor = place.start(&Job { meet, ..job })?;
+    survivor.wait_ready()?;
+    survivor.go()?;
+    // Until the survivor waits; were it late, its call would return at once and count from the kill all the same.
+    std::thread::sleep(Duration::from_millis(10));
+    let resident = resident_kib(&victim.id().to_string())?;
+    let killed = victim.kill()?;
+    let ended = survivor.finish()?.ended;
+    Ok((ended.saturating_sub(killed) as f64 / 1e6, resident as f64))
+}
+
 pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
     let place = bench.intra()?;
-    let mut delays = Vec::new();
+    let (mut own, mut tcp, mut largest) = (Vec::new(), Vec::new(), 0.0_f64);
     for _ in 0..bench.often(VICTIMS) {
-        let job = run::job(Test::Death, OWN, 1);
-        let mut victim = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-        victim.wait_ready()?;
-        let mut survivor = place.start(&job)?;
-        survivor.wait_ready()?;
-        survivor.go()?;
-        // Until the survivor waits; were it late, its call would return at once and count from the kill all the same.
-        std::thread::sleep(Duration::from_millis(10));
-        let killed = victim.kill()?;
-        let ended = survivor.finish()?.ended;
-        delays.push(ended.saturating_sub(killed) as f64 / 1e6);
+        for (party, delays) in [(OWN, &mut own), (Party::TCP, &mut tcp)] {
+            let (delay, resident) = death(&place, party)?;
+            delays.push(delay);
+            largest = largest.max(resident);
+        }
     }
-    let (p50, p99) = (quantile(delays.clone(), 0.5), quantile(delays.clone(), 0.99));
+    let at = |delays: &Vec<f64>, share| quantile(delays.clone(), share);
+    let text = |delays: &Vec<f64>| {
+        format!(
+            "p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+            at(delays, 0.5),
+            at(delays, 0.99),
+            at(delays, 1.0)
+        )
+    };
     let got = format!(
-        "p50 {p50:.2} ms, p99 {p99:.2} ms, max {:.2} ms of {}",
-        quantile(delays.clone(), 1.0),
-        delays.len()
+        "{} of {}; TCP connections of the same victims: {}; victims of {:.0} MB",
+        text(&own),
+        own.len(),
+        text(&tcp),
+        largest / 1024.0
     );
-    Ok(Verdict::new(got, p99 <= 2.0))
+    Ok(Verdict::new(got, at(&own, 0.99) <= 2.0))
 }
 
 /// Microseconds from the return of `bind` until another process sees the binding; 0 if it was seen before.
