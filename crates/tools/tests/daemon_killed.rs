@@ -14,7 +14,6 @@ use rustix::time::{ClockId, clock_gettime};
 use utipc::{
     Connection, Engine, Error, Listener, Node, Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Spin,
 };
-use utipc_os::fork;
 
 /// Set for the processes that use the daemon: what each does, and the daemon's socket.
 const ROLE: &str = "UTIPC_TEST_ROLE";
@@ -154,23 +153,16 @@ fn client(node: &Node) {
         .end(node);
 }
 
-/// Sockets of two processes at a time, which the daemon hosts, and calls that the daemon answers.
-fn sharer(node: &Node) {
-    let (one, two) = (node.rdm().unwrap(), node.rdm().unwrap());
-    let child = fork::run(|| {
-        Calls::default().add("receive on a shared socket, in the child", move || one.receive()).end(node);
-        0
-    })
-    .unwrap();
-    let names = node.rdm().unwrap();
+/// Calls that the daemon answers.
+fn asker(node: &Node) {
+    let (hosted, names) = (node.rdm().unwrap(), node.rdm().unwrap());
     Calls::default()
-        .add("receive on a shared socket, in the parent", move || two.receive())
+        .add("receive on a socket that the daemon hosts", move || hosted.receive())
         .add("bind and unbind", move || {
             names.bind(service(20), Scope::Node)?;
             names.unbind(service(20), Scope::Node)
         })
         .end(node);
-    assert_eq!(child.wait(), Some(0), "the child");
 }
 
 /// A loop that sleeps on a descriptor, as an event loop does, and then receives without waiting.
@@ -326,7 +318,7 @@ fn user() {
     match role.as_str() {
         "server" => server(&node),
         "client" => client(&node),
-        "sharer" => sharer(&node),
+        "asker" => asker(&node),
         "watcher" => watcher(&node),
         other => panic!("no role {other}"),
     }
@@ -336,17 +328,17 @@ fn user() {
 fn the_daemons_death_ends_every_call_and_the_next_daemon_is_found() {
     let home = Home::new();
     let daemon = Daemon::start(&home);
-    // Processes, each with the number of its calls; one of them is two processes.
-    let users = [("server", 5, 1), ("client", 4, 1), ("sharer", 3, 2), ("watcher", 4, 1)];
-    let users = users.map(|(role, calls, processes)| (User::start(&home, role), calls, processes));
-    for (user, _, processes) in &users {
-        (0..*processes).for_each(|_| drop(user.hear("ready")));
+    // Processes, each with the number of its calls.
+    let users = [("server", 5), ("client", 4), ("asker", 2), ("watcher", 4)];
+    let users = users.map(|(role, calls)| (User::start(&home, role), calls));
+    for (user, _) in &users {
+        user.hear("ready");
     }
     // So that whoever waits does so; were it late, its call would find the daemon dead and say so all the same.
     std::thread::sleep(Duration::from_millis(200));
     let killed = daemon.kill();
     let mut slowest = (Duration::ZERO, String::new());
-    for (user, calls, _) in &users {
+    for (user, calls) in &users {
         for _ in 0..*calls {
             let (at, what) = user.hear_when("died");
             let after = Duration::from_nanos(at.saturating_sub(killed));
@@ -357,18 +349,16 @@ fn the_daemons_death_ends_every_call_and_the_next_daemon_is_found() {
             }
         }
     }
-    eprintln!("the last of 16 calls told of the daemon's death after {:.1?}: {}", slowest.0, slowest.1);
+    eprintln!("the last of 15 calls told of the daemon's death after {:.1?}: {}", slowest.0, slowest.1);
     // They look for the next daemon already.
     let daemon = Daemon::start(&home);
     let started = now_ns();
-    for (user, _, processes) in &users {
-        for _ in 0..*processes {
-            let (at, _) = user.hear_when("found");
-            let after = Duration::from_nanos(at.saturating_sub(started));
-            assert!(after < FINDS, "{} took {after:?} to find the next daemon", user.role);
-        }
+    for (user, _) in &users {
+        let (at, _) = user.hear_when("found");
+        let after = Duration::from_nanos(at.saturating_sub(started));
+        assert!(after < FINDS, "{} took {after:?} to find the next daemon", user.role);
     }
-    for (mut user, ..) in users {
+    for (mut user, _) in users {
         let begun = Instant::now();
         let status = loop {
             if let Some(status) = user.child.try_wait().unwrap() {
