@@ -68,7 +68,7 @@ pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<Part> {
     }
 }
 
-/// Binds one address after the other: `times` holds (number, when the call returned).
+/// Binds one address after the other: `times` holds (when it was asked for, when the call returned).
 pub(in super::super) fn binder(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
     let node = node(job).context("start a node")?;
     let socket = node.rdm().context("open a socket")?;
@@ -76,25 +76,26 @@ pub(in super::super) fn binder(job: &Job, parent: &Parent, kept: &mut Kept) -> R
     let mut times = Vec::new();
     for number in 0..job.messages {
         std::thread::sleep(PACE);
+        let asked = now_ns();
         socket.bind(address(SEEN, number), Scope::Cluster).context("bind")?;
-        times.push((number, now_ns()));
+        times.push((asked, now_ns()));
     }
     // Until all have been seen.
     kept.push(Box::new(socket));
     Ok(Part { times, ..Part::default() })
 }
 
-/// Looks for each of these addresses until it is there: `times` holds (number, when it was seen).
+/// Looks for each of these addresses until it is there: `times` holds (when it began to look, when it saw it).
 pub(in super::super) fn watcher(job: &Job, parent: &Parent) -> Result<Part> {
     let node = node(job).context("start a node")?;
     parent.ready_to_go()?;
     let mut times = Vec::new();
     for number in 0..job.messages {
-        let since = Instant::now();
+        let (since, began) = (Instant::now(), now_ns());
         while node.lookup(address(SEEN, number)).is_none() {
             ensure!(since.elapsed() < LIMIT, "a binding has not been seen within {LIMIT:?}");
         }
-        times.push((number, now_ns()));
+        times.push((began, now_ns()));
     }
     Ok(Part { times, ..Part::default() })
 }
