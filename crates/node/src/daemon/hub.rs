@@ -13,6 +13,7 @@ use utipc_os::fdpass::Doorway;
 use utipc_os::reactor::{Event as Ready, Interest, Reactor, Waker};
 
 use super::attachment::{Attachment, AttachmentId, Holding};
+use super::awake::Awake;
 use super::broker::Broker;
 use super::config::{DaemonConfig, DaemonError, Limits};
 use super::congestion::Told;
@@ -69,6 +70,7 @@ pub(super) struct Hub {
     pub(super) broker: Broker,
     pub(super) node_lanes: NodeLanes,
     pub(super) congestion: Told,
+    pub(super) awake: Awake,
     pub(super) fars: Fars,
     pub(super) heritages: Heritages,
     pub(super) replies: Vec<Outgoing>,
@@ -121,6 +123,7 @@ impl Hub {
             broker: Broker::default(),
             node_lanes: NodeLanes::default(),
             congestion: Told::default(),
+            awake: Awake::default(),
             fars: Fars::new(),
             heritages: Heritages::default(),
             replies: Vec::new(),
@@ -148,7 +151,7 @@ impl Hub {
             let until = until.min(self.node_lanes.deadline().unwrap_or(Time::NEVER));
             let more = !self.node_lanes.listed.is_empty();
             let pause = self.engine.pause(time, if more { time } else { until });
-            let waited = self.reactor.wait(pause, &mut ready);
+            let waited = self.wait(pause, &mut ready);
             time = now();
             if waited.is_err() {
                 self.engine.receive_all(time);
@@ -159,6 +162,7 @@ impl Hub {
             for event in &ready {
                 self.dispatch(time, event);
             }
+            self.serve_awake(time);
             self.engine.receive(time, &ready);
             self.engine.handle_timeout(time);
             self.silence(time);

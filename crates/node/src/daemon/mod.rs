@@ -18,6 +18,7 @@
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
 mod attachment;
+mod awake;
 mod bell;
 mod broker;
 mod commands;

@@ -45,9 +45,8 @@ enum Carried {
 impl Hub {
     /// A process knocks: something is in its lanes, or there is room again.
     pub(super) fn serve_lanes(&mut self, now: Time, pair: PairId) {
+        self.stay_awake_for(pair);
         let Some(near) = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { return };
-        // From here on it knocks again.
-        near.bell.tell_daemon(true);
         let (mut ready, mut room) = (Vec::new(), Vec::new());
         near.inc.take_ready(|slot| ready.push(slot));
         near.out.take_room(|slot| room.push(slot));
@@ -156,6 +155,7 @@ impl Hub {
             }
             let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { break Carried::All };
             outbound.reader.consume(record, cost);
+            self.awake.note_moved(len);
             left = left.saturating_sub(len + MESSAGE_COST);
             if left == 0 {
                 break Carried::Share;
@@ -199,7 +199,9 @@ impl Hub {
         let Some(inbound) = lanes.inbound.get_mut(&port).filter(|lane| !lane.ended) else { return };
         let writer = &mut inbound.writer;
         let mut broken = None;
+        let awake = &mut self.awake;
         let mut take = |message: &Message| {
+            awake.note_moved(message.size());
             put(writer, message, largest).unwrap_or_else(|error| {
                 broken = Some(error);
                 false
@@ -224,6 +226,8 @@ impl Hub {
             far.flag();
         }
         let lane = inbound.lane;
+        // Who gets a question answers soon.
+        self.stay_awake_for(lane.pair);
         if over && let Some(lane) = self.broker.lanes.get_mut(&lane) {
             (lane.ended, lane.writer_done) = (true, true);
         }
