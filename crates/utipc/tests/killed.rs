@@ -3,13 +3,14 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Engine, LIMIT, TestNode, alone};
-use utipc::{Change, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc::{Change, Error, Node, Scope, ServiceAddress, Socket, SocketKind};
+use utipc_os::fork;
 
 /// Set for a process that shall be killed: the daemon's socket.
 const VICTIM: &str = "UTIPC_TEST_VICTIM";
@@ -21,6 +22,10 @@ const UNREAD: ServiceAddress = ServiceAddress::new(9100, 4);
 
 /// Set for a process that reads datagrams until it is killed: the daemon's socket.
 const READER: &str = "UTIPC_TEST_READER";
+
+/// Set for a process that is a daemon, and for one that shares sockets with its forked child: the daemon's socket.
+const HOSTING: &str = "UTIPC_TEST_HOSTING";
+const SHARER: &str = "UTIPC_TEST_SHARER";
 
 /// Senders, what each sends, and how many readers are killed.
 const SENDERS: usize = 3;
@@ -256,4 +261,60 @@ fn what_the_dead_have_not_read_comes_back_once() {
         "{sent} messages to {READERS} readers that were killed: {read} read, {returned} came back, {between} taken in the \
          moment of a death"
     );
+}
+
+/// Not a test of its own: a daemon in a process that can be killed.
+#[test]
+fn hosting() {
+    if std::env::var_os(HOSTING).is_none() {
+        return;
+    }
+    let host = alone(Engine::Daemon);
+    println!("\n@{}", host.daemon_socket().unwrap().display());
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+/// Waits in a call; whether the daemon's death ends it, for good.
+fn ends(socket: &Socket) -> bool {
+    println!("\n@waits");
+    let died = |_| matches!(socket.receive(), Err(Error::DaemonDied { .. }));
+    (0..3).all(died)
+}
+
+/// Not a test of its own: two processes that hold the same sockets, each waits for one.
+#[test]
+fn sharer() {
+    let Some(path) = std::env::var_os(SHARER) else { return };
+    let node = Node::builder().daemon_at(path).start().unwrap();
+    let (one, two) = (node.rdm().unwrap(), node.rdm().unwrap());
+    let child = fork::run(|| u8::from(!ends(&one))).unwrap();
+    assert!(ends(&two), "the parent's call");
+    assert_eq!(child.wait(), Some(0), "the child's call");
+}
+
+#[test]
+fn the_daemons_death_ends_the_calls_of_all_holders_of_a_socket() {
+    let start = |test: &str, variable: &str, value: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]).env(variable, value);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        (Victim(child), lines.filter_map(|line| line.strip_prefix('@').map(str::to_owned)))
+    };
+    let (daemon, mut said) = start("hosting", HOSTING, "1");
+    let path = said.next().unwrap();
+    let (mut sharer, mut said) = start("sharer", SHARER, &path);
+    assert_eq!(said.by_ref().take(2).collect::<Vec<_>>(), ["waits", "waits"]);
+    daemon.kill();
+    let killed = Instant::now();
+    let status = loop {
+        if let Some(status) = sharer.0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(killed.elapsed() < LIMIT, "a call does not end");
+        thread::sleep(Duration::from_millis(1));
+    };
+    assert!(status.success(), "{status}");
+    // What a killed daemon leaves.
+    let _ = std::fs::remove_dir_all(std::path::Path::new(&path).parent().unwrap());
 }
