@@ -1,7 +1,8 @@
 //! Collecting small writes of a STREAM into larger messages. Spec: tipc.md §8.6.
 //!
-//! To a peer behind a link, messages of whole packets are filled, as many as leave in one segmented send: what is full
-//! leaves at once, the rest waits as the specification says. How a stream is cut into messages is the sender's affair.
+//! To a peer behind a link, messages of whole packets are filled from writes of any size, as many as leave in one segmented
+//! send: what is full leaves at once, the rest waits as the specification says. How a stream is cut into messages is the
+//! sender's affair.
 
 use std::collections::VecDeque;
 
@@ -31,6 +32,8 @@ pub(super) enum Collected {
 pub(super) struct Nagle {
     max: usize,
     fill: usize,
+    /// Whether messages are filled beyond one packet.
+    filling: bool,
     one_way: u32,
     start: u32,
     expect_ack: bool,
@@ -45,6 +48,7 @@ impl Nagle {
         Self {
             max: 0,
             fill: 0,
+            filling: false,
             one_way: 0,
             start: START,
             expect_ack: false,
@@ -60,15 +64,20 @@ impl Nagle {
     pub(super) fn set_max(&mut self, max: usize) {
         self.max = if max > SHORT_HEADER { max } else { 0 };
         self.fill = self.max;
+        self.filling = false;
     }
 
-    /// The same for a peer behind a link with packets of `packet` bytes. A write that just exceeds a packet would leave as one
-    /// and a scrap; put together they leave in full ones.
+    /// For a peer behind a link with packets of `packet` bytes: a write that just exceeds some would leave as these and a
+    /// scrap; put together writes leave in full packets.
     pub(super) fn set_packet(&mut self, packet: usize) {
         self.set_max(packet);
         let room = packet.saturating_sub(INTERNAL_HEADER);
         let packets = (MAX_BLOCKS as usize * 1024 / room.max(1)).min(FILLED_PACKETS);
-        self.fill = self.max.max(packets * room);
+        self.filling = self.max > 0 && packets * room > self.max;
+        if self.filling {
+            self.fill = packets * room;
+            self.max = self.fill;
+        }
     }
 
     /// Something came from the peer.
@@ -104,13 +113,13 @@ impl Nagle {
             data = later;
         }
         self.writes += 1;
-        if !self.fills() && self.blocks > MAX_BLOCKS {
+        if !self.filling && self.blocks > MAX_BLOCKS {
             self.packets += self.queue_len();
             return Collected::Flush;
         }
         if self.expect_ack {
             let full = self.queue.iter().filter(|m| m.size() >= self.fill).count();
-            if full == 0 || !self.fills() {
+            if full == 0 || !self.filling {
                 return Collected::Hold;
             }
             self.packets += u32::try_from(full).unwrap_or(u32::MAX);
@@ -156,11 +165,6 @@ impl Nagle {
         let left = rest.iter().map(|m| blocks(m.size())).sum();
         let cost = core::mem::replace(&mut self.blocks, left) - left;
         (core::mem::replace(&mut self.queue, rest), cost)
-    }
-
-    /// True if messages are filled beyond one packet.
-    fn fills(&self) -> bool {
-        self.fill > self.max
     }
 
     fn ask_for_ack(&mut self) {

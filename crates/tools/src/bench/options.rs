@@ -56,7 +56,7 @@ pub(super) struct Traffic {
     /// Without segmentation and coalescing by the interfaces (inter alone).
     #[arg(long)]
     pub(super) no_offloads: bool,
-    /// User bytes in a packet, for `sizes`. Default: what the link says.
+    /// Bytes of a message in a fragment, for `sizes`. Default: what the link says.
     #[arg(long)]
     pub(super) fragment: Option<u32>,
     /// Show the distribution of round trips too.
@@ -72,9 +72,12 @@ pub(super) struct Traffic {
 
 /// Sizes of TIPC's slides.
 pub(super) const SLIDES: [u32; 6] = [64, 256, 1024, 4096, 16_384, 65_536];
-/// Headers in the last packet of a fragmented message: fragment (40 bytes) and connection message (24 bytes).
-/// Spec: tipc.md §2, §5.9
-pub(super) const FRAGMENT_HEADERS: u32 = 64;
+/// Header of a message of a connection, bytes. Spec: tipc.md §2
+const MESSAGE_HEADER: u32 = 24;
+/// Header of a fragment, bytes.
+const FRAGMENT_HEADER: u32 = 40;
+/// What a fragment's message does not use of the link's MTU: header, and reserve for a tunnel. Spec: tipc.md §5.9
+pub(super) const BESIDE_FRAGMENT: u32 = FRAGMENT_HEADER + 40;
 /// Largest number of full packets in a write of `sizes`.
 pub(super) const FRAGMENTS: u32 = 15;
 /// Bits per second of `cpu`, as in the 2011 report.
@@ -90,11 +93,18 @@ pub(super) fn sizes(name: Name) -> &'static [u32] {
     }
 }
 
+/// The largest write that `packets` packets take, where a fragment carries `fragment` bytes of a message.
+pub(super) const fn whole(packets: u32, fragment: u32) -> u32 {
+    // What fits into one packet is not cut.
+    let message = if packets == 1 { fragment + FRAGMENT_HEADER } else { packets * fragment };
+    message.saturating_sub(MESSAGE_HEADER)
+}
+
 /// Sizes of writes: the slides' up to 40,000 bytes, and whole packets with and without one byte more.
 pub(super) fn write_sizes(fragment: u32) -> Vec<u32> {
     let mut sizes: Vec<u32> = [64, 256, 1024, 4096, 16_384, 40_000].to_vec();
     sizes
-        .extend((1..=FRAGMENTS).map(|k| k * fragment).filter(|size| *size < 66_000).flat_map(|s| [s, s + 1]));
+        .extend((1..=FRAGMENTS).map(|k| whole(k, fragment)).filter(|size| *size < 66_000).flat_map(|s| [s, s + 1]));
     sizes.sort_unstable();
     sizes.dedup();
     sizes

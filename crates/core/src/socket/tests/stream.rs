@@ -86,6 +86,22 @@ fn small_writes_are_collected_while_an_ack_is_due() {
 }
 
 #[test]
+fn writes_that_just_exceed_packets_leave_in_full_ones() {
+    let mut c = Cluster::new();
+    let (client, server) = c.pair(SocketKind::Stream);
+    c.take_log();
+    for _ in 0..65 {
+        assert_eq!(c.send(client, &[b'x'; 1409]), Ok(1409));
+    }
+    let sizes: Vec<_> = c.take_log().iter().filter(|m| m.is_data()).map(|m| m.size()).collect();
+    // What one segmented send takes: as many whole fragments as it has room for.
+    let full = (c.wire.mss - 40) * 45;
+    assert_eq!(sizes, [1433, 1433, 1433, 1433, 1433, full], "the rest waits for an acknowledgement");
+    c.run();
+    assert_eq!(c.recv(server, 100_000).unwrap().len(), 65 * 1409);
+}
+
+#[test]
 fn no_delay_and_old_peers_and_messages_from_the_peer_stop_collecting() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
@@ -200,14 +216,14 @@ fn collected_data_waits_for_a_congested_link_and_stays_in_order() {
     }
     c.congest(B, A);
     c.send(client, &[5; 10]).unwrap();
-    c.send(client, &[6; 2000]).unwrap(); // too large to collect: takes the collected data along, and the link is full
+    c.send(client, &[6; 66_000]).unwrap(); // too large to collect: takes the collected data along, and the link is full
     assert_eq!(c.send(client, &[7; 10]), Err(SendError::WouldBlock));
     c.relieve(B, A);
     c.send(client, &[7; 10]).unwrap();
     c.run();
     let mut want = Vec::new();
     (0..6u8).for_each(|i| want.extend([i; 10]));
-    want.extend([6; 2000]);
+    want.extend([6; 66_000]);
     want.extend([7; 10]);
     assert_eq!(c.recv(server, 100_000).unwrap(), want);
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::super::daemon;
 use super::super::job::{Job, Role, Test};
-use super::super::options::{FRAGMENT_HEADERS, FRAGMENTS};
+use super::super::options::{BESIDE_FRAGMENT, FRAGMENTS, whole};
 use super::super::party::{Engine, Kind, Mode, Party, Scope, Transport};
 use super::super::peer;
 use super::super::place::Place;
@@ -267,23 +267,24 @@ pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
     let fragment = fragment(&place)?;
     let (mut least, mut worst) = (f64::INFINITY, 0);
     let largest = own.transport.largest();
-    for k in (1..=FRAGMENTS).filter(|k| k * fragment < largest) {
+    for k in (1..=FRAGMENTS).filter(|k| whole(*k, fragment) < largest) {
         let case = |size| Case::new(Name::Sizes, own, size);
-        let lines = bench.compare(&place, vec![case(k * fragment), case(k * fragment + 1)])?;
+        let full = whole(k, fragment);
+        let lines = bench.compare(&place, vec![case(full), case(full + 1)])?;
         let rate = |size| {
             let lines = lines.iter().filter(|line| line.case.size == size).collect();
             Group { lines }.median(Line::mbit_per_s)
         };
-        let ratio = rate(k * fragment + 1) / rate(k * fragment);
+        let ratio = rate(full + 1) / rate(full);
         if ratio < least {
             (least, worst) = (ratio, k);
         }
     }
-    ensure!(least.is_finite(), "no write of whole packets of {fragment} bytes fits a message");
-    Ok(Verdict::new(format!("at least {least:.3} × (k = {worst}, {fragment} bytes a packet)"), least >= 0.95))
+    ensure!(least.is_finite(), "no write of whole fragments of {fragment} bytes fits a message");
+    Ok(Verdict::new(format!("at least {least:.3} × (k = {worst}, {fragment} bytes a fragment)"), least >= 0.95))
 }
 
-/// User bytes that fill a packet of the link between the two ends of `place`.
+/// Bytes of a message in a fragment on the link between the two ends of `place`.
 pub(in super::super) fn fragment(place: &Place) -> Result<u32> {
     let job = run::job(Test::LinkMtu, utipc(Mode::Parked, Kind::Stream), 1);
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
@@ -292,8 +293,8 @@ pub(in super::super) fn fragment(place: &Place) -> Result<u32> {
     client.wait_ready()?;
     client.go()?;
     let mtu = peer::value_of(&client.finish()?)? as u32;
-    ensure!(mtu > FRAGMENT_HEADERS, "a link with packets of {mtu} bytes has no room (give --fragment)");
-    Ok(mtu - FRAGMENT_HEADERS)
+    ensure!(mtu > BESIDE_FRAGMENT, "a link with packets of {mtu} bytes has no room (give --fragment)");
+    Ok(mtu - BESIDE_FRAGMENT)
 }
 
 fn load(bench: &Bench, place: &Place) -> Result<(Found, f64)> {
