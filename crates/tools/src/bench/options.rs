@@ -103,8 +103,9 @@ pub(super) const fn whole(packets: u32, fragment: u32) -> u32 {
 /// Sizes of writes: the slides' up to 40,000 bytes, and whole packets with and without one byte more.
 pub(super) fn write_sizes(fragment: u32) -> Vec<u32> {
     let mut sizes: Vec<u32> = [64, 256, 1024, 4096, 16_384, 40_000].to_vec();
-    sizes
-        .extend((1..=FRAGMENTS).map(|k| whole(k, fragment)).filter(|size| *size < 66_000).flat_map(|s| [s, s + 1]));
+    sizes.extend(
+        (1..=FRAGMENTS).map(|k| whole(k, fragment)).filter(|size| *size < 66_000).flat_map(|s| [s, s + 1]),
+    );
     sizes.sort_unstable();
     sizes.dedup();
     sizes

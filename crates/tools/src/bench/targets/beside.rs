@@ -281,7 +281,10 @@ pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
         }
     }
     ensure!(least.is_finite(), "no write of whole fragments of {fragment} bytes fits a message");
-    Ok(Verdict::new(format!("at least {least:.3} × (k = {worst}, {fragment} bytes a fragment)"), least >= 0.95))
+    Ok(Verdict::new(
+        format!("at least {least:.3} × (k = {worst}, {fragment} bytes a fragment)"),
+        least >= 0.95,
+    ))
 }
 
 /// Bytes of a message in a fragment on the link between the two ends of `place`.
