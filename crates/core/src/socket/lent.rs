@@ -67,6 +67,14 @@ impl Endpoint {
         !self.kind.is_connection_oriented() && self.queue.read == 0 && self.queue.front().is_some_and(far)
     }
 
+    /// The socket of node `own` that sent the next message, if one did, and this is a socket without a connection.
+    #[must_use]
+    pub fn next_sender(&self, own: NodeAddr) -> Option<u32> {
+        let first = self.queue.front().filter(|_| !self.kind.is_connection_oriented())?;
+        let here = first.error_code() == ErrorCode::Ok && !is_far(first, own);
+        here.then(|| first.origin_port())
+    }
+
     fn was_handed_out(&self, message: &Message) -> bool {
         let fits = match message.message_type() {
             MessageType::Conn => {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
+use utipc_core::Time;
 use utipc_core::socket::{Endpoint, SocketOption, State};
 
 use super::attachment::AttachmentId;
@@ -124,13 +125,29 @@ impl Hub {
         }
     }
 
+    /// Whether the next message in a socket's queue was sent by the node after its sender's lane, of which something is
+    /// unread, had come to its end: what is in the lane comes first.
+    pub(super) fn follows_a_lane(&self, port: u32) -> bool {
+        if self.broker.draining.is_empty() {
+            return false;
+        }
+        let stack = &self.engine.stack;
+        let sender = stack.endpoint(port).and_then(|e| e.next_sender(stack.own_node()));
+        let drains = |from: &u32| self.broker.draining.get(&(*from, port)).is_some_and(|lanes| *lanes > 0);
+        let Some(from) = sender.filter(drains) else { return false };
+        // A lane that the reader was not told of yet begins behind what is in the queue.
+        let is_later = |id: &LaneId| self.broker.lanes.get(id).is_some_and(|lane| lane.from == from);
+        self.sockets.get(&port).is_some_and(|h| !h.unopened.iter().any(|(_, id)| is_later(id)))
+    }
+
     /// Lanes were read to their ends: who had to wait for that goes on.
-    pub(super) fn resume(&mut self) {
+    pub(super) fn resume(&mut self, now: Time) {
         for (from, to) in std::mem::take(&mut self.broker.drained) {
             if self.broker.draining.get(&(from, to)) != Some(&0) {
                 continue;
             }
             self.broker.draining.remove(&(from, to));
+            self.note(now, to);
             if self.sockets.get_mut(&from).is_some_and(|h| h.direct && h.former.remove(&(from, to))) {
                 self.restore_lane(from, to);
             }

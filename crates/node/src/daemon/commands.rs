@@ -320,6 +320,10 @@ impl Hub {
         if self.comes_by_lane(port) {
             return Err(Failure::Receive(RecvError::WouldBlock));
         }
+        if self.follows_a_lane(port) {
+            self.holding(port, |h| h.seen.readable = false);
+            return Err(Failure::Receive(RecvError::WouldBlock));
+        }
         // No more than there is: an idle look costs no memory. One byte at least, for an empty buffer is an error.
         let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
         answer.payload.resize(room, 0);

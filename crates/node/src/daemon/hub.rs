@@ -192,7 +192,7 @@ impl Hub {
         self.carry_all(now);
         loop {
             self.bury(now);
-            self.resume();
+            self.resume(now);
             self.note_all(now);
             self.tell_congestion();
             self.engine.flush();

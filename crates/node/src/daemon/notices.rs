@@ -28,7 +28,8 @@ impl Hub {
     pub(super) fn readiness(&self, port: u32) -> Readiness {
         let mut readiness = self.engine.stack.endpoint(port).map_or(GONE, Endpoint::readiness);
         // It is there as soon as the lane has room, without being asked for.
-        readiness.readable &= !(self.is_datagram(port) && self.comes_by_lane(port));
+        let by_lane = self.is_datagram(port) && self.comes_by_lane(port);
+        readiness.readable &= !by_lane && !self.follows_a_lane(port);
         readiness
     }
 

@@ -233,6 +233,35 @@ fn datagrams_keep_their_order_when_a_lane_begins() {
 }
 
 #[test]
+fn what_a_sender_sends_by_the_node_comes_after_what_is_in_its_lane() {
+    let mut t = Two::new();
+    let (from, to) = t.datagrams();
+    t.one.send(from, TO, b"first").unwrap();
+    t.one.call(&Request::WantLane { port: from, to }).unwrap();
+    t.update();
+    t.one_lanes.write(from, to, MessageType::Direct, b"second").unwrap();
+    t.one.call(&Request::MakeHosted { port: from, partly: None }).unwrap();
+    t.one.send(from, TO, b"third").unwrap();
+    // Somebody else's message waits behind it.
+    let other = t.one.open(SocketKind::Rdm);
+    t.one.send(other, TO, b"fourth").unwrap();
+    // The lane begins behind the first.
+    assert_eq!(t.two.receive(to).unwrap().1, b"first");
+    t.update();
+    let blocks = Err(Failure::Receive(RecvError::WouldBlock));
+    assert_eq!(t.two.receive(to), blocks);
+    assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"second".to_vec())));
+    assert_eq!(t.two.receive(to), blocks, "nobody has said that the lane is read");
+    let lane = t.two_lanes.read(to, from).unwrap_err();
+    t.two.notices.clear();
+    t.two.call(&Request::LaneDone { lane, end: LaneEnd::Reader }).unwrap();
+    t.two.call(&Request::Notices).unwrap();
+    assert!(t.two.notices.iter().any(|n| matches!(n, Notice::Readiness { port } if *port == to)));
+    assert_eq!(t.two.receive(to).unwrap().1, b"third");
+    assert_eq!(t.two.receive(to).unwrap().1, b"fourth");
+}
+
+#[test]
 fn who_takes_no_lane_is_named() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
