@@ -55,7 +55,7 @@ pub(crate) struct Attachment {
     heir: OnceLock<Arc<Attachment>>,
     channel: Channel,
     wire: Mutex<Wire>,
-    sockets: Mutex<HashMap<u32, Weak<Shared>>>,
+    pub(crate) sockets: Mutex<HashMap<u32, Weak<Shared>>>,
     /// Notices for the socket that the last accept made, which is not among the others yet.
     early: Mutex<Vec<Notice>>,
     /// Arenas shared with other processes, by pair and own side: where sockets of this process talk to each other it has
@@ -67,6 +67,8 @@ pub(crate) struct Attachment {
     pub(crate) names: Names,
     /// What is left to do about sockets that are closed.
     chores: Mutex<Vec<Chore>>,
+    /// A thread looks whether large rings are used.
+    pub(crate) watches_rings: AtomicBool,
     /// The bell's number before the last look for notices.
     heeded: AtomicU32,
     /// Address of the node.
@@ -182,6 +184,7 @@ impl Attachment {
             pairs: Mutex::default(),
             names: Names::default(),
             chores: Mutex::default(),
+            watches_rings: AtomicBool::new(false),
             heeded: AtomicU32::new(bell.seq()),
             address: AtomicU32::new(welcome.node.0),
             settles: welcome.version >= 2,

@@ -19,6 +19,7 @@ mod bell;
 mod descriptor;
 mod error;
 mod fork;
+mod idle;
 mod lanes;
 mod names;
 mod node;

@@ -273,7 +273,10 @@ impl Socket {
         let importance = self.shared.style().importance as u8;
         let request = Request::Grow { lane: growth.lane, log2: growth.log2(), importance };
         match self.command(&request) {
-            Ok(()) => Ok(sender.granted(growth, true)),
+            Ok(()) => {
+                self.attachment.watch_rings();
+                Ok(sender.granted(growth, true))
+            }
             Err(Error::Failed(_)) => Ok(sender.granted(growth, false)),
             Err(error) => Err(error),
         }

@@ -115,7 +115,7 @@ fn writes_around_the_borders_of_packets() {
     let lines = measure(&["sizes", "--transport", "utipc,tcp", "--fragment", "9000"]);
     assert!(words(&lines, "kind").contains("stream"));
     let has = |size: u32| lines.iter().any(|line| line["size"] == size);
-    assert!(has(9_000) && has(9_001) && has(63_001) && has(40_000));
+    assert!(has(9_016) && has(9_017) && has(62_977) && has(40_000));
 }
 
 #[test]

@@ -53,12 +53,25 @@ pub(crate) struct OutLane {
     pub(crate) other: u32,
     pub(crate) writer: Writer,
     patience: u32,
+    /// How far it had got at the last [`OutLane::rest`].
+    seen: u64,
+}
+
+/// What became of an idle lane's memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// There is no more than each lane has.
+    Small,
+    /// The lane is in use, or its reader has not left the large ring yet.
+    Large,
+    /// It goes back as soon as the reader, which was told, has looked.
+    Returned(Ring),
 }
 
 impl OutLane {
     pub(crate) fn new(id: LaneId, pair: Arc<Pair>, other: u32) -> Result<Self, Corrupt> {
         let writer = pair.out.writer(u32::from(id.slot))?;
-        Ok(Self { id, pair, other, writer, patience: 0 })
+        Ok(Self { id, pair, other, writer, patience: 0, seen: 0 })
     }
 
     /// Sends one message.
@@ -114,6 +127,27 @@ impl OutLane {
             self.patience = PATIENCE;
         }
         grown
+    }
+
+    /// Gives a large ring back if nothing was sent since the last time this was asked, and all was read.
+    pub(crate) fn rest(&mut self) -> Rest {
+        let (sent, large) = self.writer.extent();
+        if !large {
+            return Rest::Small;
+        }
+        if std::mem::replace(&mut self.seen, sent) != sent {
+            return Rest::Large;
+        }
+        match self.writer.shrink_if_idle() {
+            Ok(Some(ring)) => {
+                self.seen = self.writer.extent().0;
+                Rest::Returned(self.pair.tell(ring))
+            }
+            Ok(None) if self.writer.extent().1 => Rest::Large,
+            Ok(None) => Rest::Small,
+            // It is over, or nonsense, which the next message finds.
+            Err(_) => Rest::Small,
+        }
     }
 
     /// Blocks sent that the reader has not given back.

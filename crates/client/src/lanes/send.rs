@@ -272,7 +272,7 @@ impl Sender {
     }
 
     fn find(&mut self, id: LaneId) -> Option<&mut OutLane> {
-        self.connection.iter_mut().chain(self.lanes.values_mut()).find(|lane| lane.id == id)
+        self.lanes_mut().find(|lane| lane.id == id)
     }
 
     /// The call waits for room in a lane after all, though it could not be had larger.
@@ -323,6 +323,11 @@ impl Sender {
         let _ = lane.writer.refresh();
         let peer = PortId { port: lane.other, node };
         Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+
+    /// Each lane that may hold a large ring.
+    pub(crate) fn lanes_mut(&mut self) -> impl Iterator<Item = &mut OutLane> {
+        self.connection.iter_mut().chain(self.lanes.values_mut())
     }
 
     /// All lanes, for whoever keeps them until they are closed.

@@ -10,7 +10,7 @@ use utipc_os::shm::{Arena, Kind, Shape, Side};
 
 use super::head::{Address, Style};
 use super::inbound::{InLane, Sink};
-use super::outbound::{OutLane, Put};
+use super::outbound::{OutLane, Put, Rest};
 use super::pair::{Pair, ReadyBox};
 use super::receive::{Call, Next, Own, POLLED, Receiver, SHARE};
 use super::send::{Sender, Step};
@@ -318,4 +318,26 @@ fn a_connectionless_sender_without_a_grant_is_told_of_the_overload() {
     assert!(!sender.wants_lane(99), "there is one");
     assert!(sender.wants_lane(98));
     assert!(!sender.wants_lane(98), "once is enough");
+}
+
+#[test]
+fn an_idle_lane_gives_its_large_ring_back() {
+    let mut fan = Fan::new(1, SocketKind::Rdm);
+    let message = vec![7; 20_000];
+    let Put::Full(Some(growth)) = fan.send(0, &message) else { panic!("it does not fit the first ring") };
+    assert_eq!(fan.writers[0].rest(), Rest::Small);
+    assert!(fan.writers[0].granted(growth, true));
+    assert!(matches!(fan.send(0, &message), Put::Sent(_)));
+    assert_eq!(fan.writers[0].rest(), Rest::Large, "something was sent since the last look");
+    assert_eq!(fan.writers[0].rest(), Rest::Large, "it is unread");
+    assert_eq!(fan.got(&mut vec![0; 20_000], RecvOptions::default()).len, 20_000);
+    assert!(fan.nothing());
+    assert!(matches!(fan.writers[0].rest(), Rest::Returned(_)));
+    assert_eq!(fan.writers[0].rest(), Rest::Large, "the reader has not looked");
+    assert!(matches!(fan.send(0, b"small"), Put::Sent(_)));
+    assert_eq!(fan.got(&mut [0; 9], RecvOptions::default()).len, 5);
+    assert!(fan.nothing());
+    assert_eq!(fan.writers[0].rest(), Rest::Large);
+    assert_eq!(fan.writers[0].rest(), Rest::Small);
+    assert!(matches!(fan.send(0, &message), Put::Full(Some(_))), "it asks for a large ring again");
 }

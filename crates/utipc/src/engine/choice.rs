@@ -148,7 +148,9 @@ mod tests {
         let program = std::thread::spawn(move || {
             Choice { engine: Some(Engine::Auto), place, spin: None }.attach(None).map(drop)
         });
-        while door.accept().unwrap().is_none() {
+        // Each time that it tries.
+        while !program.is_finished() {
+            drop(door.accept().unwrap());
             std::thread::yield_now();
         }
         let error = program.join().unwrap().unwrap_err().to_string();

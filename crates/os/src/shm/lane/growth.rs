@@ -61,6 +61,12 @@ impl<M: Memory> Writer<M> {
         }
     }
 
+    /// How far the lane has got, and whether it holds more memory than one ring of the smallest class.
+    pub fn extent(&self) -> (u64, bool) {
+        let large = self.ring.is_some_and(|ring| ring.taken.class > 0) || !self.older.is_empty();
+        (self.position, large)
+    }
+
     /// Looks at what the reader has given back.
     pub fn refresh(&mut self) -> Result<(), Corrupt> {
         let word = self.memory.load64(self.at + slot::RELEASED, Acquire);
