@@ -196,10 +196,11 @@ impl Client {
 
     pub(crate) fn server(&mut self, kind: SocketKind, range: ServiceRange) -> u32 {
         let port = self.open(kind);
-        self.bind(port, range);
+        // First: who finds the name may connect at once.
         if kind.is_connection_oriented() {
             assert_eq!(self.call(&Request::Listen { port }).unwrap(), Reply::Done);
         }
+        self.bind(port, range);
         port
     }
 
