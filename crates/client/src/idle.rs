@@ -46,8 +46,9 @@ impl Attachment {
         // Who gets a large ring from here on starts a thread of its own, unless this one goes on.
         self.watches_rings.store(false, Release);
         let sockets: Vec<Arc<Shared>> = lock(&self.sockets).values().filter_map(Weak::upgrade).collect();
-        let large = sockets.iter().fold(false, |large, socket| self.rest_rings_of(socket) || large);
-        large && !self.watches_rings.swap(true, AcqRel)
+        // Each of them, also after the first with a large one.
+        let large = sockets.iter().filter(|socket| self.rest_rings_of(socket)).count();
+        large > 0 && !self.watches_rings.swap(true, AcqRel)
     }
 
     /// Whether a lane of this socket still has a large ring.

@@ -16,10 +16,10 @@ fn shared_kib() -> u64 {
     for line in maps.lines() {
         if line.contains("/memfd:") {
             ours = line.contains("utipc");
-        } else if let Some(rest) = line.strip_prefix("Rss:") {
-            if std::mem::take(&mut ours) {
-                sum += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
-            }
+        } else if let Some(rest) = line.strip_prefix("Rss:")
+            && std::mem::take(&mut ours)
+        {
+            sum += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
         }
     }
     sum
