@@ -12,6 +12,7 @@
 //! | Who is bound to what? | `names.rs` |
 //! | What does a call that waits do? | `waiting.rs` |
 //! | Where do notices go? | `shared.rs` |
+//! | What becomes of the memory of lanes that are not used? | `idle.rs` |
 //! | What does a forked child have? | `fork.rs` |
 
 mod attachment;

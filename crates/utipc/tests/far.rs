@@ -22,6 +22,14 @@ fn server(node: &Node, instance: u32) -> Socket {
     socket
 }
 
+/// Two nodes that are linked, and a server on the second that the first knows.
+fn served() -> ([TestNode; 2], Socket) {
+    let [red, blue] = pair(Engine::Daemon);
+    let server = server(&blue, 1);
+    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    ([red, blue], server)
+}
+
 /// A socket of `node` that has sent messages 0 and 1 to `to`, and has a lane from then on.
 fn client(node: &Node, to: impl Into<Destination>) -> Socket {
     let socket = node.rdm().unwrap();
@@ -107,9 +115,7 @@ fn what_cannot_be_delivered_comes_back() {
 
 #[test]
 fn what_was_sent_arrives_although_the_socket_is_closed() {
-    let [red, blue] = pair(Engine::Daemon);
-    let receiver = server(&blue, 1);
-    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let ([red, _blue], receiver) = served();
     let sender = client(&red, SERVICE);
     for number in 2..200 {
         sender.send_to(&body(number), SERVICE).unwrap();
@@ -218,9 +224,7 @@ fn answer(socket: &Socket, rounds: u32) {
 #[test]
 fn questions_and_answers_need_no_command() {
     const ROUNDS: u32 = 500;
-    let [red, blue] = pair(Engine::Daemon);
-    let responder = server(&blue, 1);
-    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let ([red, blue], responder) = served();
     let asker = red.rdm().unwrap();
     asker.set_receive_timeout(Some(LIMIT));
     let ask = |rounds: u32| {
@@ -249,9 +253,7 @@ fn questions_and_answers_need_no_command() {
 #[test]
 fn near_and_far_senders_each_keep_their_order() {
     const MESSAGES: u32 = 300;
-    let [red, blue] = pair(Engine::Daemon);
-    let receiver = server(&blue, 1);
-    red.wait_for_service(SERVICE, LIMIT).unwrap();
+    let ([red, blue], receiver) = served();
     let here = blue.again();
     let senders = [red.rdm().unwrap(), here.rdm().unwrap(), blue.rdm().unwrap()];
     let mut next = [0_u32; 3];

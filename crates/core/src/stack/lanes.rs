@@ -31,9 +31,7 @@ impl Stack {
         to: Destination,
         found: PortId,
     ) -> Result<usize, SendError> {
-        let everywhere = !matches!(to, Destination::Service { domain, .. } if !domain.is_none());
-        let node = if found.node.is_none() { self.own_node() } else { found.node };
-        let found = Resolved { port: found.port, node, scope: if everywhere { 2 } else { 3 } };
+        let found = self.resolved(to, found);
         self.on(now, port, SendError::Broken, |endpoint, uplink| {
             uplink.found = Some(found);
             endpoint.send_found(data, to, uplink)
@@ -50,12 +48,19 @@ impl Stack {
         found: PortId,
         code: ErrorCode,
     ) {
-        let found = Resolved { port: found.port, node: found.node, scope: 2 };
+        let found = self.resolved(to, found);
         self.with_endpoint(now, port, |endpoint, uplink| {
             uplink.found = Some(found);
             endpoint.fail_to_send(now, data, to, code, uplink);
         });
         self.settle(now);
+    }
+
+    /// What a lookup of `to` would have said that found `found`.
+    fn resolved(&self, to: Destination, found: PortId) -> Resolved {
+        let everywhere = !matches!(to, Destination::Service { domain, .. } if !domain.is_none());
+        let node = if found.node.is_none() { self.own_node() } else { found.node };
+        Resolved { port: found.port, node, scope: if everywhere { 2 } else { 3 } }
     }
 
     /// The sockets that the last message sent was for and was not handed to.

@@ -200,6 +200,7 @@ impl Hub {
         }
         self.packet = packet;
     }
+
     fn hung_up(&mut self, id: AttachmentId, cut: Cut) {
         self.is_heard(id);
         self.ended.push((id, cut));

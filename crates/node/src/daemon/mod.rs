@@ -12,7 +12,8 @@
 //! | What does a command do? | `commands.rs`; about the node: `questions.rs` |
 //! | How does a process learn that something has changed? | `notices.rs`, `bell.rs` |
 //! | How does data get from process to process without the daemon? | `broker.rs`, `pairs.rs`, `lane_end.rs` |
-//! | How does it get from a process to other nodes and back? | `node_lanes.rs`, `node_traffic.rs` |
+//! | How does it get from a process to other nodes and back? | `node_lanes.rs`, `node_traffic.rs`; to whom it has to wait: `congestion.rs` |
+//! | When does the daemon sleep? | `awake.rs` |
 //! | What does an application poll? | `descriptors.rs` |
 //! | What becomes of sockets that a forked child inherits? | `heritage.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
