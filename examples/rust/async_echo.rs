@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use utipc::tokio::{Connection, Listener, Topology};
-use utipc::{Node, ServiceAddress, SocketKind};
+use utipc::{Change, Node, ServiceAddress, SocketKind};
 
 const ECHO: ServiceAddress = ServiceAddress::new(4711, 2);
 const CLIENTS: u32 = 3;
@@ -20,7 +20,8 @@ async fn main() -> std::io::Result<()> {
     let mut topology = Topology::new(topology)?;
 
     let listener = Listener::new(node.listen(SocketKind::Stream, ECHO)?)?;
-    println!("the service is up: {:?}", topology.next().await?.change);
+    assert_eq!(topology.next().await?.change, Change::ServiceUp);
+    println!("the service is up");
     let server = tokio::spawn(async move {
         for _ in 0..CLIENTS {
             let mut connection = listener.accept().await?;
@@ -46,6 +47,7 @@ async fn main() -> std::io::Result<()> {
         println!("{}", String::from_utf8_lossy(&answer));
     }
     server.await??;
-    println!("the service is gone: {:?}", topology.next().await?.change);
+    assert_eq!(topology.next().await?.change, Change::ServiceDown);
+    println!("the service is gone");
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Prints services, nodes and links of the cluster as they come and go.
+//! Prints nodes and links of the cluster as they come and go.
 //!
 //! `cargo run -p utipc --example topology_watch [SECONDS]`, and start or stop other examples meanwhile.
 
 use std::time::Duration;
 
-use utipc::{Change, Node, ServiceRange};
+use utipc::{Change, Node};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: u64 = std::env::args().nth(1).map_or(Ok(u64::MAX), |text| text.parse())?;
@@ -13,22 +13,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut topology = node.topology()?;
     topology.nodes()?;
     topology.links()?;
-    // All types that applications may use; the lower ones are reserved.
-    let services: Vec<_> = [18888, 4711, 1000]
-        .into_iter()
-        .map(|service| topology.services(ServiceRange::new(service, 0, u32::MAX)))
-        .collect::<Result<_, _>>()?;
-    println!("{} service types watched", services.len());
 
     for event in topology.events(Duration::from_secs(seconds.min(1 << 30))) {
-        let event = event?;
-        match event.change {
+        match event?.change {
             Change::NodeUp(node) => println!("node {node} is up"),
             Change::NodeDown(node) => println!("node {node} is down"),
             Change::LinkUp(node) => println!("link to node {node} is up"),
             Change::LinkDown(node) => println!("link to node {node} is down"),
-            Change::ServiceUp => println!("service {} is up at {}", event.found, event.port),
-            Change::ServiceDown => println!("service {} is down at {}", event.found, event.port),
             other => println!("{other:?}"),
         }
     }

@@ -24,11 +24,12 @@ fn main() -> utipc::Result<()> {
 
     // 1. As with TCP: connect, wait until the server has answered, then talk.
     let connection = node.connect(SocketKind::Stream, ECHO)?;
-    println!("connected to {:?}: {:?}", connection.peer(), talk(&connection, Some(b"first"))?);
+    let peer = connection.peer().expect("it is connected");
+    println!("1. by request: connected to {peer}, answer {:?}", talk(&connection, Some(b"first"))?);
 
     // 2. By data: the first message is the connection request. It saves a round trip.
     let connection = Connection::open_with(node.stream()?, ECHO, b"second")?;
-    println!("set up by data: {:?}", talk(&connection, None)?);
+    println!("2. by data: answer {:?}", talk(&connection, None)?);
 
     // 3. Without waiting: the request goes out, and a poll loop can do other things until the answer is there.
     let socket = node.stream()?;
@@ -37,13 +38,14 @@ fn main() -> utipc::Result<()> {
         Ok(()) | Err(Error::WouldBlock { .. }) => {}
         Err(error) => return Err(error),
     }
+    println!("3. without waiting: something else is done meanwhile");
     while socket.state() == State::Connecting {
-        println!("meanwhile: {}", socket.wait_reason().map_or_else(String::new, |reason| reason.to_string()));
         thread::sleep(Duration::from_millis(1));
     }
     socket.set_nonblocking(false);
     let connection = Connection::from(socket);
-    println!("connected later: {:?}", talk(&connection, Some(b"third"))?);
+    let peer = connection.peer().expect("it is connected");
+    println!("3. without waiting: connected to {peer}, answer {:?}", talk(&connection, Some(b"third"))?);
 
     server.join().expect("the server does not panic")
 }
