@@ -257,8 +257,11 @@ impl Socket {
         self.wait_connected()
     }
 
-    /// Waits for the answer to a connection request.
-    pub(crate) fn wait_connected(&self) -> Result<()> {
+    /// Waits for the answer to a connection request, for who has made it without waiting; at once if it is there.
+    ///
+    /// # Errors
+    /// As [`Socket::connect`], [`Error::WouldBlock`] if a non-blocking socket still has to wait.
+    pub fn wait_connected(&self) -> Result<()> {
         if !self.kind.is_connection_oriented() {
             return Ok(());
         }

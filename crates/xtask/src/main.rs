@@ -1,5 +1,6 @@
 //! Project chores: tests, tidy checks, interop lab.
 
+mod install_c;
 mod interop;
 mod lab;
 mod process;
@@ -51,6 +52,8 @@ enum Chore {
     /// The interop lab: a virtual machine whose Linux kernel has TIPC
     #[command(subcommand)]
     Lab(LabChore),
+    /// Builds and installs the C library: libutipc, headers, pkg-config file, manual pages
+    InstallC(install_c::Options),
     /// Runs the interop matrix against the Linux kernel in the lab's machine
     Interop(interop::Options),
 }
@@ -104,6 +107,7 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Sandbox => sandbox::run(&root())?,
         Chore::Sandboxed { command } => sandbox::enter(&command)?,
         Chore::Tidy => tidy::run(&root())?,
+        Chore::InstallC(options) => install_c::run(&root(), &options)?,
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),
         Chore::Lab(LabChore::Run { time, out, memory, cpus, script, args }) => {
             let lab = lab::build(&root())?;

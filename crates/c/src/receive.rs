@@ -1,0 +1,64 @@
+//! Receiving.
+
+use std::ffi::{c_int, c_void};
+
+use utipc::{Received, RecvOptions, Returned};
+
+use crate::address::TipcAddr;
+use crate::call::{count, guard};
+use crate::{message, table};
+
+/// `int tipc_recv(int sd, void *buf, size_t len, bool waitall)`
+///
+/// # Safety
+/// `buf` points to `len` bytes of memory.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tipc_recv(sd: c_int, buf: *mut c_void, len: usize, waitall: bool) -> c_int {
+    guard(-1, || {
+        // SAFETY: by the contract.
+        let buffer = unsafe { message::buffer(buf, len) }?;
+        let options = RecvOptions { wait_all: waitall, ..RecvOptions::default() };
+        Ok(count(table::get(sd)?.socket.receive_with(buffer, options)?.len))
+    })
+}
+
+/// `int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err)`
+///
+/// # Safety
+/// `buf` points to `len` bytes of memory; the others are null or point to memory of their types.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tipc_recvfrom(
+    sd: c_int,
+    buf: *mut c_void,
+    len: usize,
+    socket: *mut TipcAddr,
+    member: *mut TipcAddr,
+    err: *mut c_int,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: by the contract.
+        let buffer = unsafe { message::buffer(buf, len) }?;
+        let entry = table::get(sd)?;
+        let options = RecvOptions { control: true, ..RecvOptions::default() };
+        let Received { len, source, destination, returned, .. } =
+            entry.socket.receive_with(buffer, options)?;
+        let own = TipcAddr::from(entry.socket.port());
+        let to = destination.map_or(own, |range| TipcAddr::new(range.service, range.lower, 0));
+        let (from, len, code) = match &returned {
+            None => (TipcAddr::from(source), len, 0),
+            // It comes from this socket itself, as the original has it.
+            Some(Returned { code, data }) => {
+                let len = data.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&data[..len]);
+                (own, if err.is_null() { 0 } else { len }, c_int::from(u8::from(*code)))
+            }
+        };
+        // SAFETY: by the contract.
+        unsafe {
+            from.write(socket);
+            to.write(member);
+            message::put(err, code);
+        }
+        Ok(count(len))
+    })
+}

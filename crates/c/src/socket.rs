@@ -1,0 +1,156 @@
+//! Opening, binding, connecting, closing.
+
+use std::ffi::c_int;
+
+use utipc::{Scope, ServiceRange, SocketKind, State};
+
+use crate::address::{TipcAddr, scope};
+use crate::call::{Fault, guard, status};
+use crate::{node, table};
+
+/// `int tipc_socket(int sk_type)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_socket(sk_type: c_int) -> c_int {
+    guard(-1, || {
+        let kind = match sk_type & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            libc::SOCK_STREAM => SocketKind::Stream,
+            libc::SOCK_SEQPACKET => SocketKind::SeqPacket,
+            libc::SOCK_RDM => SocketKind::Rdm,
+            libc::SOCK_DGRAM => SocketKind::Dgram,
+            other => {
+                let text = format!(
+                    "no TIPC socket is of type {other} (SOCK_RDM, SOCK_DGRAM, SOCK_SEQPACKET or SOCK_STREAM)"
+                );
+                return Err(Fault::new(libc::EPROTOTYPE, text));
+            }
+        };
+        let socket = node::open(kind)?;
+        socket.set_nonblocking(sk_type & libc::SOCK_NONBLOCK != 0);
+        table::add(socket)
+    })
+}
+
+/// `int tipc_close(int sd)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_close(sd: c_int) -> c_int {
+    status(|| table::remove(sd))
+}
+
+/// `int utipc_shutdown(int sd)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn utipc_shutdown(sd: c_int) -> c_int {
+    status(|| Ok(table::get(sd)?.socket.shutdown()?))
+}
+
+/// `int tipc_bind(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_bind(sd: c_int, service: u32, lower: u32, upper: u32, how_far: u32) -> c_int {
+    status(|| {
+        let entry = table::get(sd)?;
+        let scope = scope(how_far, entry.socket.node().address())?;
+        Ok(entry.socket.bind(ServiceRange::new(service, lower, upper), scope)?)
+    })
+}
+
+/// `int tipc_unbind(int sd, uint32_t type, uint32_t lower, uint32_t upper)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_unbind(sd: c_int, service: u32, lower: u32, upper: u32) -> c_int {
+    status(|| {
+        let entry = table::get(sd)?;
+        let range = ServiceRange::new(service, lower, upper);
+        // The call does not say with which scope it was bound.
+        let tried = entry.socket.unbind(range, Scope::Cluster);
+        Ok(tried.or_else(|error| entry.socket.unbind(range, Scope::Node).map_err(|_| error))?)
+    })
+}
+
+/// `int tipc_connect(int sd, const struct tipc_addr *dst)`
+///
+/// # Safety
+/// `dst` is null or points to an address.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tipc_connect(sd: c_int, dst: *const TipcAddr) -> c_int {
+    status(|| {
+        // SAFETY: by the contract.
+        let to = unsafe { TipcAddr::read(dst) }.ok_or_else(|| Fault::null("the address to connect to"))?;
+        Ok(table::get(sd)?.socket.connect(to.destination())?)
+    })
+}
+
+/// `int utipc_connected(int sd)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn utipc_connected(sd: c_int) -> c_int {
+    guard(-1, || {
+        let entry = table::get(sd)?;
+        match entry.socket.state() {
+            State::Open | State::Listen => {
+                Err(Fault::new(libc::ENOTCONN, "nobody has asked for a connection (tipc_connect does)"))
+            }
+            State::Connecting => Ok(0),
+            State::Established => Ok(1),
+            State::Disconnecting => Err(entry
+                .socket
+                .wait_connected()
+                .err()
+                .map_or_else(|| Fault::new(libc::ENOTCONN, "the connection is over"), Fault::from)),
+        }
+    })
+}
+
+/// `int tipc_listen(int sd, int backlog)`: the backlog is the node's affair.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_listen(sd: c_int, _backlog: c_int) -> c_int {
+    status(|| Ok(table::get(sd)?.socket.listen()?))
+}
+
+/// `int tipc_accept(int sd, struct tipc_addr *src)`
+///
+/// # Safety
+/// `src` is null or points to memory of an address.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn tipc_accept(sd: c_int, src: *mut TipcAddr) -> c_int {
+    guard(-1, || {
+        let (socket, peer) = table::get(sd)?.socket.accept()?;
+        let new = table::add(socket)?;
+        // SAFETY: by the contract.
+        unsafe { TipcAddr::from(peer).write(src) };
+        Ok(new)
+    })
+}
+
+/// A connection to the topology server of a node, 0 for the own one. Spec: tipc.md §10.
+pub(crate) fn topology_server(on: u32) -> Result<utipc::Socket, Fault> {
+    let socket = node::open(SocketKind::SeqPacket)?;
+    socket.connect(TipcAddr::new(1, 1, on).destination())?;
+    Ok(socket)
+}
+
+/// Groups are refused as a socket of this node refuses them.
+fn no_groups(sd: c_int) -> Result<(), Fault> {
+    table::get(sd)?;
+    let text = "communication groups are not implemented yet (multicast by tipc_mcast, membership by tipc_srv_subscr)";
+    Err(Fault::new(libc::EOPNOTSUPP, text))
+}
+
+/// `int tipc_join(int sd, struct tipc_addr *member, bool events, bool loopback)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_join(
+    sd: c_int,
+    _member: *mut TipcAddr,
+    _events: bool,
+    _loopback: bool,
+) -> c_int {
+    status(|| no_groups(sd))
+}
+
+/// `int tipc_leave(int sd)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_leave(sd: c_int) -> c_int {
+    status(|| no_groups(sd))
+}
+
+/// The port that a socket had that was opened and closed for this, as `tipcc.h` has it.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn tipc_own_socket() -> u32 {
+    guard(0, || Ok(node::open(SocketKind::Rdm)?.port().port))
+}

@@ -1,0 +1,141 @@
+//! From the `int` of a C program to its socket.
+//!
+//! The number is a descriptor of its own, a duplicate of the one that tells the socket's readiness. So a program that closes
+//! it by `close` instead of `tipc_close` does no harm beyond keeping the socket open until the number is handed out again.
+
+use std::ffi::c_int;
+use std::mem::take;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
+
+use utipc::Socket;
+
+use crate::call::Fault;
+use crate::forking::generation;
+
+/// A socket of the program.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) socket: Socket,
+    /// In which process, counted by forks, its descriptor was made.
+    generation: AtomicU32,
+    /// What the descriptor is; a number that means something else has been closed by the program.
+    file: Mutex<Option<File>>,
+}
+
+/// Device and inode: a socket's are its own.
+type File = (libc::dev_t, libc::ino_t);
+
+/// By descriptor.
+type Sockets = Vec<Option<Arc<Entry>>>;
+
+static TABLE: RwLock<Sockets> = RwLock::new(Vec::new());
+
+/// The lock over a fork.
+pub(crate) type Held = RwLockWriteGuard<'static, Sockets>;
+
+pub(crate) fn hold() -> Held {
+    TABLE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A descriptor for the program.
+pub(crate) fn add(socket: Socket) -> Result<c_int, Fault> {
+    let descriptor = socket.descriptor()?.try_clone_to_owned().map_err(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EMFILE);
+        Fault::new(
+            errno,
+            format!("no descriptor for the socket: {error} (close some, or raise RLIMIT_NOFILE)"),
+        )
+    })?;
+    let sd = descriptor.into_raw_fd();
+    let entry =
+        Arc::new(Entry { socket, generation: AtomicU32::new(generation()), file: Mutex::new(file(sd)) });
+    let at = usize::try_from(sd).unwrap_or_default();
+    let mut table = hold();
+    if table.len() <= at {
+        table.resize(at + 1, None);
+    }
+    let stale = table[at].replace(entry);
+    drop(table);
+    // Outside of the lock: its end is a call on the node.
+    drop(stale);
+    Ok(sd)
+}
+
+/// The socket behind a descriptor.
+pub(crate) fn get(sd: c_int) -> Result<Arc<Entry>, Fault> {
+    let at = usize::try_from(sd).unwrap_or(usize::MAX);
+    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+    let entry = table.get(at).and_then(Clone::clone);
+    drop(table);
+    let entry = entry.ok_or_else(|| unknown(sd))?;
+    if entry.generation.load(Relaxed) != generation() {
+        inherit(sd, &entry);
+    }
+    Ok(entry)
+}
+
+/// Takes a socket out and closes its descriptor. The socket closes when the last call on it has ended.
+pub(crate) fn remove(sd: c_int) -> Result<(), Fault> {
+    let at = usize::try_from(sd).unwrap_or(usize::MAX);
+    let entry = hold().get_mut(at).and_then(Option::take).ok_or_else(|| unknown(sd))?;
+    let still_there = entry.is_at(sd);
+    drop(entry);
+    if !still_there {
+        return Err(unknown(sd));
+    }
+    // SAFETY: the number was handed out by `add` and is still the socket's; from here on nobody has it.
+    drop(unsafe { OwnedFd::from_raw_fd(sd) });
+    Ok(())
+}
+
+/// All sockets, at the end of the program.
+pub(crate) fn clear() {
+    let all = take(&mut *hold());
+    drop(all);
+}
+
+fn unknown(sd: c_int) -> Fault {
+    if is_open(sd) {
+        let text = format!(
+            "descriptor {sd} is not a socket of this library (tipc_socket and tipc_accept make them)"
+        );
+        return Fault::new(libc::ENOTSOCK, text);
+    }
+    Fault::new(libc::EBADF, format!("descriptor {sd} is not open"))
+}
+
+fn is_open(sd: c_int) -> bool {
+    // SAFETY: asks for flags by number; no memory is involved.
+    unsafe { libc::fcntl(sd, libc::F_GETFD) >= 0 }
+}
+
+fn file(fd: c_int) -> Option<File> {
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is there for the call to fill.
+    (unsafe { libc::fstat(fd, &raw mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
+}
+
+impl Entry {
+    /// Whether the number still means what `add` made.
+    fn is_at(&self, sd: c_int) -> bool {
+        let file = file(sd);
+        file.is_some() && file == *self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In a forked child an inherited socket has another descriptor than in its parent: it takes the number over.
+fn inherit(sd: c_int, entry: &Entry) {
+    if entry.generation.swap(generation(), Relaxed) == generation() {
+        return;
+    }
+    // An embedded node's socket stays with the parent: the call itself will say so.
+    let Ok(own) = entry.socket.descriptor() else { return };
+    if entry.is_at(sd) {
+        // SAFETY: the number is this library's, inherited from the parent; what it meant is of no use in this process.
+        unsafe { libc::dup3(own.as_raw_fd(), sd, libc::O_CLOEXEC) };
+        *entry.file.lock().unwrap_or_else(PoisonError::into_inner) = file(sd);
+    }
+}
