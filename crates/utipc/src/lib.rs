@@ -57,6 +57,7 @@ mod socket;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod topology;
+mod within;
 
 pub use builder::Builder;
 pub use connection::{Connection, Listener};
@@ -66,6 +67,7 @@ pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
 pub use node::Node;
 pub use socket::{Incoming, Socket};
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};
+pub use within::Within;
 
 pub use utipc_client::Spin;
 pub use utipc_core::addr::{

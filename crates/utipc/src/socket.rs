@@ -176,8 +176,12 @@ impl Socket {
 
     #[inline]
     fn send_any(&self, data: &[u8], to: Option<Destination>) -> Result<usize> {
-        let limit = self.send_limit.get();
-        self.engine.send(data, to, self.wait(limit))?.ok_or_else(|| self.overdue("send", limit))
+        self.send_waiting(data, to, self.wait(self.send_limit.get()))
+    }
+
+    #[inline]
+    pub(crate) fn send_waiting(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<usize> {
+        self.engine.send(data, to, wait)?.ok_or_else(|| self.overdue("send", wait))
     }
 
     /// Receives a message, or on a stream what is there, into `buffer`. What does not fit is cut off
@@ -196,9 +200,18 @@ impl Socket {
     /// As [`Socket::receive_into`].
     #[inline]
     pub fn receive_with(&self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
-        let limit = self.receive_limit.get();
-        let received = self.engine.receive(buffer, options, self.wait(limit))?;
-        received.ok_or_else(|| self.overdue("receive", limit))
+        self.receive_with_waiting(buffer, options, self.wait(self.receive_limit.get()))
+    }
+
+    #[inline]
+    pub(crate) fn receive_with_waiting(
+        &self,
+        buffer: &mut [u8],
+        options: RecvOptions,
+        wait: Wait,
+    ) -> Result<Received> {
+        let received = self.engine.receive(buffer, options, wait)?;
+        received.ok_or_else(|| self.overdue("receive", wait))
     }
 
     /// Receives a message with its origin. An own message that came back has [`Incoming::returned`] set.
@@ -219,10 +232,13 @@ impl Socket {
     /// # Errors
     /// As [`Socket::receive_into`].
     pub fn receive(&self) -> Result<Incoming> {
-        let limit = self.receive_limit.get();
+        self.receive_waiting(self.wait(self.receive_limit.get()))
+    }
+
+    pub(crate) fn receive_waiting(&self, wait: Wait) -> Result<Incoming> {
         let mut data = Vec::new();
-        let received = self.engine.receive_whole(&mut data, self.wait(limit))?;
-        let received = received.ok_or_else(|| self.overdue("receive", limit))?;
+        let received = self.engine.receive_whole(&mut data, wait)?;
+        let received = received.ok_or_else(|| self.overdue("receive", wait))?;
         let Received { source, destination, returned, importance, .. } = received;
         Ok(Incoming { data, source, destination, returned, importance })
     }
@@ -240,9 +256,12 @@ impl Socket {
     /// # Errors
     /// [`Error::Accept`] if the socket does not listen, [`Error::WouldBlock`], [`Error::TimedOut`].
     pub fn accept(&self) -> Result<(Socket, PortId)> {
-        let limit = self.receive_limit.get();
-        let accepted = self.engine.accept(self.wait(limit))?;
-        let (socket, peer) = accepted.ok_or_else(|| self.overdue("accept", limit))?;
+        self.accept_waiting(self.wait(self.receive_limit.get()))
+    }
+
+    pub(crate) fn accept_waiting(&self, wait: Wait) -> Result<(Socket, PortId)> {
+        let accepted = self.engine.accept(wait)?;
+        let (socket, peer) = accepted.ok_or_else(|| self.overdue("accept", wait))?;
         Ok((Self::new(&self.node, self.kind, socket), peer))
     }
 
@@ -253,8 +272,13 @@ impl Socket {
     /// [`Error::Connect`]: nobody bound, refused, timed out, the socket bound itself. A non-blocking socket gets
     /// [`Error::WouldBlock`] and becomes writable when the connection is there.
     pub fn connect(&self, to: impl Into<Destination>) -> Result<()> {
-        self.engine.connect(Some(to.into()))?;
+        self.request(to.into())?;
         self.wait_connected()
+    }
+
+    /// Sends a connection request, or sets the default destination.
+    pub(crate) fn request(&self, to: Destination) -> Result<()> {
+        self.engine.connect(Some(to))
     }
 
     /// Waits for the answer to a connection request, for who has made it without waiting; at once if it is there.
@@ -262,11 +286,15 @@ impl Socket {
     /// # Errors
     /// As [`Socket::connect`], [`Error::WouldBlock`] if a non-blocking socket still has to wait.
     pub fn wait_connected(&self) -> Result<()> {
+        // The endpoint itself knows the connect timeout and gives up.
+        self.wait_connected_waiting(self.wait(None))
+    }
+
+    pub(crate) fn wait_connected_waiting(&self, wait: Wait) -> Result<()> {
         if !self.kind.is_connection_oriented() {
             return Ok(());
         }
-        // The endpoint itself knows the connect timeout and gives up.
-        self.engine.wait_connected(self.wait(None))?.ok_or_else(|| self.overdue("connect", None))
+        self.engine.wait_connected(wait)?.ok_or_else(|| self.overdue("connect", wait))
     }
 
     /// Forgets the default destination of a connectionless socket.
@@ -393,11 +421,11 @@ impl Socket {
     }
 
     /// The error of a call that has not been done in its time.
-    fn overdue(&self, call: &'static str, limit: Option<Duration>) -> Error {
+    fn overdue(&self, call: &'static str, wait: Wait) -> Error {
         let reason = self.wait_reason();
-        match limit {
-            Some(_) if !self.nonblocking.load(Ordering::Relaxed) => Error::TimedOut { call, reason },
-            _ => Error::WouldBlock { call, reason },
+        match wait {
+            Wait::AtMost(_) => Error::TimedOut { call, reason },
+            Wait::Never | Wait::Forever => Error::WouldBlock { call, reason },
         }
     }
 }

@@ -1,0 +1,67 @@
+"""TIPC in user space: service addresses, reliable messages, connections and topology.
+
+>>> import utipc
+>>> node = utipc.Node(isolated=True, address=1)
+>>> hello = utipc.ServiceAddress(18888, 17)
+>>> server, client = node.rdm(), node.rdm()
+>>> server.bind(hello)
+>>> client.send_to(b"Hello World", hello)
+11
+>>> server.receive().data
+b'Hello World'
+
+`Node` is where sockets come from, `Socket` has all kinds of them, `Listener` accepts connections and `Topology` tells which services, nodes and links
+there are. `utipc.aio` has the same for asyncio.
+"""
+
+from ._errors import (
+    Broken,
+    Closed,
+    ConnectionLost,
+    Error,
+    NotAllowed,
+    Refused,
+    Timeout,
+    Unreachable,
+    WouldBlock,
+)
+from ._utipc import (
+    Binding,
+    Event,
+    Link,
+    Listener,
+    Message,
+    Node,
+    Peer,
+    PortId,
+    Returned,
+    ServiceAddress,
+    ServiceRange,
+    Socket,
+    Topology,
+)
+
+__all__ = [
+    "Binding",
+    "Broken",
+    "Closed",
+    "ConnectionLost",
+    "Error",
+    "Event",
+    "Link",
+    "Listener",
+    "Message",
+    "Node",
+    "NotAllowed",
+    "Peer",
+    "PortId",
+    "Refused",
+    "Returned",
+    "ServiceAddress",
+    "ServiceRange",
+    "Socket",
+    "Timeout",
+    "Topology",
+    "Unreachable",
+    "WouldBlock",
+]

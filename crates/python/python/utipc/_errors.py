@@ -1,0 +1,96 @@
+"""Exceptions: each is an `OSError` with the number that an AF_TIPC program would see, and says what to do."""
+
+from __future__ import annotations
+
+import errno as numbers
+from typing import Optional
+
+
+class Error(OSError):
+    """A call of utipc failed: `errno`, and in `strerror` what failed, why, and the remedy."""
+
+    #: What to do about it; empty if the reason says all.
+    remedy: str = ""
+
+
+class WouldBlock(Error, BlockingIOError):
+    """The call would have to wait and may not: wait until `fileno()` is ready."""
+
+
+class Timeout(Error, TimeoutError):
+    """The call has waited as long as it may, or nobody answered."""
+
+
+class Refused(Error, ConnectionRefusedError):
+    """The socket that was asked for a connection does not listen."""
+
+
+class ConnectionLost(Error, ConnectionResetError):
+    """The peer, its node or the daemon is gone."""
+
+
+class Broken(Error, BrokenPipeError):
+    """The connection is shut down already."""
+
+
+class NotAllowed(Error, PermissionError):
+    """A reserved service type, or the daemon's policy forbids it."""
+
+
+class Unreachable(Error):
+    """Nobody is bound there, or the node cannot be reached."""
+
+
+class Closed(Error):
+    """The object was closed, perhaps by another thread."""
+
+
+_CLASSES: dict[int, type[Error]] = {
+    numbers.EAGAIN: WouldBlock,
+    numbers.ETIMEDOUT: Timeout,
+    numbers.ECONNREFUSED: Refused,
+    numbers.ECONNRESET: ConnectionLost,
+    numbers.ECONNABORTED: ConnectionLost,
+    numbers.EPIPE: Broken,
+    numbers.EACCES: NotAllowed,
+    numbers.EPERM: NotAllowed,
+    numbers.EHOSTUNREACH: Unreachable,
+    numbers.EBADF: Closed,
+}
+
+#: What to do where the reason itself does not say it.
+_REMEDIES: dict[int, str] = {
+    numbers.EHOSTUNREACH: "start the server, or wait for it with Node.wait_for_service",
+    numbers.ECONNREFUSED: "let the server listen before it binds, as Node.listen does",
+    numbers.ECONNRESET: "connect again",
+    numbers.ECONNABORTED: "connect again",
+    numbers.EPIPE: "connect with another socket",
+    numbers.ENOTCONN: "connect first",
+    numbers.EISCONN: "use another socket",
+    numbers.EDESTADDRREQ: "use send_to, or connect first",
+    numbers.ETIMEDOUT: "see whether the server accepts",
+    numbers.EACCES: "use a service type of 64 or above",
+}
+
+
+def _remedy_in(text: str) -> Optional[str]:
+    """What stands in the parentheses at the end of a message."""
+    if not text.endswith(")"):
+        return None
+    depth = 0
+    for place in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[place + 1 : -1]
+    return None
+
+
+def make(number: int, text: str) -> Error:
+    """The exception for an error of the native part."""
+    remedy = _remedy_in(text)
+    if remedy is None and number in _REMEDIES:
+        remedy = _REMEDIES[number]
+        text = f"{text} ({remedy})"
+    error = _CLASSES.get(number, Error)(number, text)
+    error.remedy = remedy or ""
+    return error

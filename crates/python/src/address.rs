@@ -1,0 +1,227 @@
+//! Addresses as Python values: immutable, comparable, hashable, and they survive `pickle`.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// A service address: a type of service, and an instance of it.
+#[pyclass(frozen, eq, ord, hash, module = "utipc", from_py_object)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServiceAddress(pub(crate) utipc::ServiceAddress);
+
+/// A service range: a type of service, and instances from `lower` to `upper`, both included.
+#[pyclass(frozen, eq, ord, hash, module = "utipc", from_py_object)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServiceRange(pub(crate) utipc::ServiceRange);
+
+/// The address of one socket, unique in the cluster.
+#[pyclass(frozen, eq, ord, hash, module = "utipc", from_py_object)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PortId(pub(crate) utipc::PortId);
+
+#[pymethods]
+impl ServiceAddress {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    const MATCH_ARGS: (&'static str, &'static str) = ("service", "instance");
+
+    #[new]
+    fn new(service: u32, instance: u32) -> Self {
+        Self(utipc::ServiceAddress::new(service, instance))
+    }
+
+    /// Reads `{18888,17}`; the braces may be missing, and `:` may stand for the comma.
+    #[classmethod]
+    fn parse(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
+        match numbers(text).as_deref() {
+            Some([service, instance]) => Ok(Self::new(*service, *instance)),
+            _ => Err(unreadable(text, "a service address", "{18888,17}")),
+        }
+    }
+
+    /// The type of service; 0 to 63 are reserved.
+    #[getter]
+    fn service(&self) -> u32 {
+        self.0.service
+    }
+
+    /// The instance.
+    #[getter]
+    fn instance(&self) -> u32 {
+        self.0.instance
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ServiceAddress({}, {})", self.0.service, self.0.instance)
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __getnewargs__(&self) -> (u32, u32) {
+        (self.0.service, self.0.instance)
+    }
+}
+
+#[pymethods]
+impl ServiceRange {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    const MATCH_ARGS: (&'static str, &'static str, &'static str) = ("service", "lower", "upper");
+
+    #[new]
+    #[pyo3(signature = (service, lower = 0, upper = u32::MAX))]
+    fn new(service: u32, lower: u32, upper: u32) -> PyResult<Self> {
+        let range = utipc::ServiceRange::new(service, lower, upper);
+        if range.is_valid() {
+            return Ok(Self(range));
+        }
+        Err(PyValueError::new_err(format!("{range} has its ends in the wrong order (lower comes first)")))
+    }
+
+    /// Reads `{18888,0,99}`; the braces may be missing, and `:` may stand for the comma.
+    #[classmethod]
+    fn parse(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
+        match numbers(text).as_deref() {
+            Some([service, lower, upper]) => Self::new(*service, *lower, *upper),
+            _ => Err(unreadable(text, "a service range", "{18888,0,99}")),
+        }
+    }
+
+    /// The type of service; 0 to 63 are reserved.
+    #[getter]
+    fn service(&self) -> u32 {
+        self.0.service
+    }
+
+    /// The lowest instance.
+    #[getter]
+    fn lower(&self) -> u32 {
+        self.0.lower
+    }
+
+    /// The highest instance.
+    #[getter]
+    fn upper(&self) -> u32 {
+        self.0.upper
+    }
+
+    fn __contains__(&self, address: ServiceAddress) -> bool {
+        self.0.overlaps(&address.0.into())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("ServiceRange({}, {}, {})", self.0.service, self.0.lower, self.0.upper)
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __getnewargs__(&self) -> (u32, u32, u32) {
+        (self.0.service, self.0.lower, self.0.upper)
+    }
+}
+
+#[pymethods]
+impl PortId {
+    #[classattr]
+    #[pyo3(name = "__match_args__")]
+    const MATCH_ARGS: (&'static str, &'static str) = ("node", "port");
+
+    #[new]
+    fn new(node: u32, port: u32) -> Self {
+        Self(utipc::PortId { port, node: utipc::NodeAddr(node) })
+    }
+
+    /// Reads `1001001:2704156721`, the node in hexadecimal.
+    #[classmethod]
+    fn parse(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
+        let read = || {
+            let (node, port) = text.split_once(':')?;
+            Some(Self::new(u32::from_str_radix(node, 16).ok()?, port.parse().ok()?))
+        };
+        read().ok_or_else(|| unreadable(text, "the address of a socket", "1001001:2704156721"))
+    }
+
+    /// The node it is on; TIPC shows it in hexadecimal: `f"{port.node:x}"`.
+    #[getter]
+    fn node(&self) -> u32 {
+        self.0.node.0
+    }
+
+    /// Its number on that node.
+    #[getter]
+    fn port(&self) -> u32 {
+        self.0.port
+    }
+
+    fn __repr__(&self) -> String {
+        format!("PortId({:#x}, {})", self.0.node.0, self.0.port)
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn __getnewargs__(&self) -> (u32, u32) {
+        (self.0.node.0, self.0.port)
+    }
+}
+
+/// The numbers of `{1,2,3}`, braces or not.
+fn numbers(text: &str) -> Option<Vec<u32>> {
+    let text = text.trim();
+    let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
+    bare.split([',', ':']).map(|number| number.trim().parse().ok()).collect()
+}
+
+fn unreadable(text: &str, what: &str, like: &str) -> PyErr {
+    PyValueError::new_err(format!("{text:?} is not {what} (write it as {like})"))
+}
+
+/// What a socket binds to and a subscriber follows.
+#[derive(FromPyObject)]
+pub(crate) enum Bindable {
+    /// One instance.
+    Address(ServiceAddress),
+    /// Several.
+    Range(ServiceRange),
+}
+
+impl From<Bindable> for utipc::ServiceRange {
+    fn from(to: Bindable) -> Self {
+        match to {
+            Bindable::Address(address) => address.0.into(),
+            Bindable::Range(range) => range.0,
+        }
+    }
+}
+
+/// Where a message goes.
+#[derive(FromPyObject)]
+pub(crate) enum Target {
+    /// One of those bound there.
+    Address(ServiceAddress),
+    /// All of those bound there.
+    Range(ServiceRange),
+    /// One socket.
+    Port(PortId),
+}
+
+impl Target {
+    /// The destination; a service is looked for on `node` only, if one is given.
+    pub(crate) fn on(self, node: Option<u32>) -> PyResult<utipc::Destination> {
+        match (self, node) {
+            (Self::Address(address), node) => {
+                Ok(utipc::Destination::from(address.0).on(utipc::NodeAddr(node.unwrap_or(0))))
+            }
+            (_, Some(_)) => Err(PyTypeError::new_err(
+                "node= goes with a ServiceAddress only (a PortId names its node, and a ServiceRange means all of them)",
+            )),
+            (Self::Range(range), None) => Ok(range.0.into()),
+            (Self::Port(port), None) => Ok(port.0.into()),
+        }
+    }
+}

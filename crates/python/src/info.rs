@@ -1,0 +1,136 @@
+//! What a node knows about its neighbours and its services.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::address::{PortId, ServiceRange};
+
+/// A node that another one knows.
+#[pyclass(frozen, get_all, module = "utipc")]
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Its address.
+    address: u32,
+    /// Its 128-bit identity: text, or hexadecimal.
+    identity: String,
+    /// Whether there is contact.
+    up: bool,
+}
+
+/// A link to a neighbour.
+#[pyclass(frozen, get_all, module = "utipc")]
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// `<self>:<interface>-<peer>:<interface>`.
+    name: String,
+    /// The neighbour.
+    peer: u32,
+    /// It can carry traffic.
+    up: bool,
+    /// It carries traffic: a second link of lower priority does not.
+    active: bool,
+    /// Packet size, bytes.
+    mtu: u16,
+    /// Priority, 0 to 31.
+    priority: u8,
+    /// Tolerance, milliseconds.
+    tolerance_ms: u32,
+    /// Current window, packets.
+    window: u16,
+    /// Counters by name.
+    stats: Py<PyDict>,
+}
+
+/// Who is bound to what.
+#[pyclass(frozen, get_all, module = "utipc")]
+#[derive(Debug)]
+pub(crate) struct Binding {
+    /// What is bound.
+    range: ServiceRange,
+    /// `"cluster"` or `"node"`.
+    scope: &'static str,
+    /// The socket that bound it.
+    port: PortId,
+}
+
+impl From<utipc::PeerInfo> for Peer {
+    fn from(peer: utipc::PeerInfo) -> Self {
+        Self { address: peer.addr.0, identity: peer.id.to_string(), up: peer.up }
+    }
+}
+
+impl From<utipc::Binding> for Binding {
+    fn from(binding: utipc::Binding) -> Self {
+        let scope = match binding.scope {
+            utipc::Scope::Cluster => "cluster",
+            utipc::Scope::Node => "node",
+        };
+        Self { range: ServiceRange(binding.range), scope, port: PortId(binding.port) }
+    }
+}
+
+impl Link {
+    pub(crate) fn new(py: Python<'_>, link: utipc::LinkInfo) -> PyResult<Self> {
+        let stats = PyDict::new(py);
+        let s = link.stats;
+        let all = [
+            ("rx_packets", s.rx_packets),
+            ("rx_fragments", s.rx_fragments),
+            ("rx_fragmented", s.rx_fragmented),
+            ("rx_bundles", s.rx_bundles),
+            ("rx_bundled", s.rx_bundled),
+            ("rx_states", s.rx_states),
+            ("rx_probes", s.rx_probes),
+            ("rx_nacks", s.rx_nacks),
+            ("rx_deferred", s.rx_deferred),
+            ("rx_duplicates", s.rx_duplicates),
+            ("tx_packets", s.tx_packets),
+            ("tx_fragments", s.tx_fragments),
+            ("tx_fragmented", s.tx_fragmented),
+            ("tx_bundles", s.tx_bundles),
+            ("tx_bundled", s.tx_bundled),
+            ("tx_states", s.tx_states),
+            ("tx_probes", s.tx_probes),
+            ("tx_nacks", s.tx_nacks),
+            ("tx_acks", s.tx_acks),
+            ("retransmitted", s.retransmitted),
+            ("congestions", s.congestions),
+            ("queue_max", s.queue_max),
+        ];
+        for (name, count) in all {
+            stats.set_item(name, count)?;
+        }
+        Ok(Self {
+            name: link.name,
+            peer: link.peer.0,
+            up: link.up,
+            active: link.active,
+            mtu: link.mtu,
+            priority: link.priority,
+            tolerance_ms: link.tolerance_ms,
+            window: link.window,
+            stats: stats.unbind(),
+        })
+    }
+}
+
+#[pymethods]
+impl Peer {
+    fn __repr__(&self) -> String {
+        format!("<Peer {:x} {} {}>", self.address, self.identity, if self.up { "up" } else { "down" })
+    }
+}
+
+#[pymethods]
+impl Link {
+    fn __repr__(&self) -> String {
+        format!("<Link {} {}>", self.name, if self.up { "up" } else { "down" })
+    }
+}
+
+#[pymethods]
+impl Binding {
+    fn __repr__(&self) -> String {
+        format!("<Binding {} by {} ({})>", self.range.0, self.port.0, self.scope)
+    }
+}

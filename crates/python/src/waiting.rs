@@ -1,0 +1,80 @@
+//! How calls wait.
+//!
+//! A call of the library cannot be interrupted, so it is made again and again, a slice at a time. Between slices Python
+//! runs its signal handlers, which may raise `KeyboardInterrupt`.
+
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::exception;
+
+/// The longest that a signal or a close by another thread goes unnoticed.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// How long a call may wait: `None` for ever, zero not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit(pub(crate) Option<Duration>);
+
+impl Limit {
+    /// What Python gives as seconds.
+    pub(crate) fn from_seconds(seconds: Option<f64>) -> PyResult<Self> {
+        let Some(seconds) = seconds else { return Ok(Self(None)) };
+        // As long as nobody lives: what does not fit is for ever.
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(limit) => Ok(Self(Some(limit))),
+            Err(_) if seconds > 0.0 => Ok(Self(None)),
+            Err(_) => Err(PyValueError::new_err("a timeout is a number of seconds, not below 0, or None")),
+        }
+    }
+
+    pub(crate) fn seconds(self) -> Option<f64> {
+        self.0.map(|limit| limit.as_secs_f64())
+    }
+}
+
+/// Time that passes.
+pub(crate) struct Clock {
+    end: Option<Instant>,
+    /// The call may not wait.
+    never: bool,
+}
+
+impl Clock {
+    pub(crate) fn start(limit: Limit) -> Self {
+        let end = limit.0.and_then(|limit| Instant::now().checked_add(limit));
+        Self { end, never: limit.0.is_some_and(|limit| limit.is_zero()) }
+    }
+
+    /// The next slice; `None` if the time is over.
+    pub(crate) fn slice(&self) -> Option<Duration> {
+        let Some(end) = self.end else { return Some(SLICE) };
+        let left = end.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then(|| left.min(SLICE))
+    }
+}
+
+/// Makes a call until it is done or its time is over, and lets other threads run meanwhile.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    limit: Limit,
+    mut call: impl FnMut(Duration) -> utipc::Result<T> + Send,
+    mut gone: impl FnMut() -> PyResult<()>,
+) -> PyResult<T> {
+    let clock = Clock::start(limit);
+    let mut slice = if clock.never { Duration::ZERO } else { clock.slice().unwrap_or_default() };
+    loop {
+        match py.detach(|| call(slice)) {
+            Err(error) if error.is_temporary() => {
+                py.check_signals()?;
+                gone()?;
+                match clock.slice() {
+                    Some(next) => slice = next,
+                    None => return Err(exception(py, &error)),
+                }
+            }
+            done => return done.map_err(|error| exception(py, &error)),
+        }
+    }
+}
