@@ -1,0 +1,337 @@
+"""utipc for asyncio.
+
+>>> import asyncio, utipc
+>>> from utipc import aio
+>>> async def main() -> bytes:
+...     node = utipc.Node(isolated=True, address=1)
+...     echo = utipc.ServiceAddress(4711, 7)
+...     async def serve(listener: aio.Listener) -> None:
+...         async for connection in listener:
+...             with connection:
+...                 await connection.send((await connection.receive()).data)
+...     with aio.listen(node, echo) as listener:
+...         server = asyncio.create_task(serve(listener))
+...         with await aio.connect(node, echo) as connection:
+...             await connection.send(b"hello")
+...             answer = await connection.receive()
+...     await server
+...     return answer.data
+>>> asyncio.run(main())
+b'hello'
+
+Sockets are watched by the event loop through their descriptors (`loop.add_reader`, `loop.add_writer`); no thread is used. Several tasks may use one
+object at once. A task that is cancelled while it waits has done nothing: no message, connection or event is lost; only `sendall` may have sent a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar
+
+import utipc
+
+from ._errors import Closed, WouldBlock
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer, Self
+
+    from ._utipc import Destination, Kind, Services
+
+__all__ = ["Listener", "Socket", "Topology", "connect", "listen", "start", "topology", "wait_for_service"]
+
+T = TypeVar("T")
+
+
+class _Watch:
+    """The tasks that wait for one descriptor.
+
+    The loop knows one callback for each direction of a descriptor; here any number of tasks share it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {"reader": set(), "writer": set()}
+
+    async def ready(self, *directions: Literal["reader", "writer"]) -> None:
+        """Waits until the descriptor is readable ("reader"), writable ("writer"), or either."""
+        self._loop = asyncio.get_running_loop()
+        future = self._loop.create_future()
+        for direction in directions:
+            waiting = self._waiting[direction]
+            if not waiting:
+                add = self._loop.add_reader if direction == "reader" else self._loop.add_writer
+                add(self._descriptor, self._wake, direction)
+            waiting.add(future)
+        try:
+            await future
+        finally:
+            for direction in directions:
+                self._leave(direction, future)
+
+    def _leave(self, direction: str, future: asyncio.Future[None]) -> None:
+        waiting = self._waiting[direction]
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                self._forget(direction)
+
+    def _wake(self, direction: str) -> None:
+        waiting = self._waiting[direction]
+        self._forget(direction)
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+        waiting.clear()
+
+    def _forget(self, direction: str) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            remove = self._loop.remove_reader if direction == "reader" else self._loop.remove_writer
+            remove(self._descriptor)
+
+    def close(self) -> None:
+        """Wakes all; they find their object closed."""
+        for direction, waiting in self._waiting.items():
+            if waiting:
+                self._wake(direction)
+
+
+class Socket:
+    """A `utipc.Socket` whose calls let the task wait instead of the thread."""
+
+    def __init__(self, socket: utipc.Socket) -> None:
+        """Takes a socket over, which becomes non-blocking."""
+        socket.setblocking(False)
+        self._socket = socket
+        self._watch = _Watch(socket.fileno())
+
+    @property
+    def socket(self) -> utipc.Socket:
+        """The socket itself, for addresses, bindings, options and counters."""
+        return self._socket
+
+    @property
+    def port(self) -> utipc.PortId:
+        """Its own address."""
+        return self._socket.port
+
+    @property
+    def peer(self) -> Optional[utipc.PortId]:
+        """The other end of its connection."""
+        return self._socket.peer
+
+    async def _until(self, direction: Literal["reader", "writer"], call: Callable[[], T]) -> T:
+        while True:
+            try:
+                return call()
+            except WouldBlock:
+                await self._watch.ready(direction)
+
+    async def send_to(self, data: Buffer, to: Destination, *, node: Optional[int] = None) -> int:
+        """See `utipc.Socket.send_to`."""
+        return await self._until("writer", lambda: self._socket.send_to(data, to, node=node))
+
+    async def send(self, data: Buffer) -> int:
+        """See `utipc.Socket.send`."""
+        return await self._until("writer", lambda: self._socket.send(data))
+
+    async def sendall(self, data: Buffer) -> None:
+        """Sends all of the data of a stream."""
+        left = memoryview(data).cast("B")
+        while True:
+            left = left[await self.send(left) :]
+            if not left:
+                return
+
+    async def receive(self) -> utipc.Message:
+        """See `utipc.Socket.receive`."""
+        return await self._until("reader", self._socket.receive)
+
+    async def recv(self, size: int) -> bytes:
+        """See `utipc.Socket.recv`."""
+        return await self._until("reader", lambda: self._socket.recv(size))
+
+    async def recv_into(self, buffer: Buffer) -> int:
+        """See `utipc.Socket.recv_into`."""
+        return await self._until("reader", lambda: self._socket.recv_into(buffer))
+
+    async def accept(self) -> tuple[Socket, utipc.PortId]:
+        """See `utipc.Socket.accept`."""
+        socket, peer = await self._until("reader", self._socket.accept)
+        return Socket(socket), peer
+
+    async def connect(self, to: Destination, *, node: Optional[int] = None) -> None:
+        """See `utipc.Socket.connect`. Cancelled while it waits, the socket is of no further use: close it."""
+        try:
+            return self._socket.connect(to, node=node)
+        except WouldBlock:
+            pass
+        while True:
+            # A refusal makes it readable, the answer writable.
+            await self._watch.ready("reader", "writer")
+            try:
+                return self._socket.finish_connect()
+            except WouldBlock:
+                continue
+
+    def shutdown(self) -> None:
+        """See `utipc.Socket.shutdown`."""
+        self._socket.shutdown()
+
+    def fileno(self) -> int:
+        """See `utipc.Socket.fileno`."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Closes the socket; tasks that wait for it get `utipc.Closed`."""
+        # The loop forgets the descriptor before it is closed; who is woken runs after that.
+        self._watch.close()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<utipc.aio.Socket of {self._socket!r}>"
+
+
+class Listener:
+    """A `utipc.Listener` for tasks: `async for connection in listener`, until it is closed."""
+
+    def __init__(self, listener: utipc.Listener) -> None:
+        """Takes a listener over."""
+        self._socket = Socket(listener.socket)
+
+    async def accept(self) -> Socket:
+        """Waits for a client."""
+        connection, _ = await self._socket.accept()
+        return connection
+
+    @property
+    def socket(self) -> Socket:
+        """Its socket, for options and further bindings."""
+        return self._socket
+
+    def close(self) -> None:
+        """Closes it; clients that wait are refused, connections stay."""
+        self._socket.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Socket:
+        try:
+            return await self.accept()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class Topology:
+    """A `utipc.Topology` for tasks: `async for event in topology`, until it is closed."""
+
+    def __init__(self, topology: utipc.Topology) -> None:
+        """Takes a subscriber over."""
+        self._topology = topology
+        self._watch = _Watch(topology.fileno())
+
+    @property
+    def topology(self) -> utipc.Topology:
+        """The subscriber itself, for subscriptions."""
+        return self._topology
+
+    async def next(self) -> utipc.Event:
+        """The next event."""
+        while True:
+            event = self._topology.next(0)
+            if event is not None:
+                return event
+            await self._watch.ready("reader")
+
+    def close(self) -> None:
+        """Closes it, and with it all subscriptions."""
+        self._watch.close()
+        self._topology.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> utipc.Event:
+        try:
+            return await self.next()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+async def start(**options: Any) -> utipc.Node:
+    """`utipc.Node(...)` in another thread: it takes about a second."""
+    return await asyncio.to_thread(lambda: utipc.Node(**options))
+
+
+def listen(
+    node: utipc.Node, service: Services, kind: Literal["seqpacket", "stream"] = "seqpacket"
+) -> Listener:
+    """See `utipc.Node.listen`."""
+    return Listener(node.listen(service, kind))
+
+
+async def connect(
+    node: utipc.Node,
+    to: Destination,
+    kind: Kind = "seqpacket",
+    *,
+    on: Optional[int] = None,
+) -> Socket:
+    """A connection in one step; `on`: look for the service on that node only."""
+    socket = Socket(node.socket(kind))
+    try:
+        await socket.connect(to, node=on)
+    except BaseException:
+        socket.close()
+        raise
+    return socket
+
+
+async def topology(node: utipc.Node, server: Optional[int] = None) -> Topology:
+    """See `utipc.Node.topology`; another node is asked in another thread, because that may take a while."""
+    return Topology(await asyncio.to_thread(node.topology, server))
+
+
+async def wait_for_service(node: utipc.Node, service: Services) -> utipc.PortId:
+    """Waits until a socket is bound in `service`, and says which. For a timeout: `asyncio.wait_for`."""
+    with await topology(node) as watcher:
+        watcher.topology.services(service)
+        while True:
+            event = await watcher.next()
+            if event.is_up:
+                return event.port
