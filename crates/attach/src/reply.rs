@@ -48,6 +48,10 @@ pub enum Reply {
     Sockets(Vec<(u32, SocketView)>),
     /// As printed JSON, like `Peers`.
     Counters(Vec<u8>),
+    /// Netlink messages follow as payload: all, or the part of a list before `next`, which is to be asked for from there.
+    Managed {
+        next: Option<u64>,
+    },
 }
 
 /// Why a command was not done.

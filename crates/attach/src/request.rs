@@ -109,4 +109,7 @@ pub enum Request {
     /// From version 2 on. The descriptor's byte was read away: [`crate::Reply::Number`], 1 if the node has something for
     /// the socket to receive. Then it is readable again; so it is if the process says that there is `more` in a lane.
     Settle { port: u32, more: bool },
+    /// From version 2 on. A request of the family TIPCv2, which follows as payload: [`crate::Reply::Managed`]. Of a list
+    /// the part from `from` on; 0 is its beginning.
+    Manage { from: u64 },
 }

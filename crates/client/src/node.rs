@@ -226,6 +226,29 @@ impl Node {
         self.current()?.command(&Request::SetLink { name: name.to_owned(), property }, &[])
     }
 
+    /// Asks the family TIPCv2 of the node: one netlink message, answered by the messages of all parts of the answer. What
+    /// is refused is refused in them.
+    ///
+    /// # Errors
+    /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is no message.
+    pub fn manage(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
+        let attachment = self.current()?;
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let next = attachment.call(&Request::Manage { from }, request, |reply, extra| match reply {
+                Reply::Managed { next } => {
+                    all.extend_from_slice(extra.payload);
+                    Some(next)
+                }
+                _ => None,
+            })?;
+            match next.filter(|next| *next > from) {
+                Some(next) => from = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
     /// The node itself.
     ///
     /// # Errors

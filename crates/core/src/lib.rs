@@ -41,6 +41,9 @@ pub use outbox::{BearerId, FrameBatch, FrameRef, FrameSink, Target};
 pub use rng::Rng;
 pub use socket::{Destination, Endpoint, Received, RecvOptions, SocketKind};
 pub use stack::{OpenError, Stack};
-pub use switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError, SwitchStats};
+pub use switch::{
+    BearerInfo, BearerProperty, BroadcastInfo, Joined, LinkInfo, LinkProperty, MonitorInfo, PeerError,
+    PeerInfo, PropertyError, SwitchStats,
+};
 pub use time::Time;
 pub use wire::{MediaAddr, Message, View};

@@ -18,6 +18,7 @@
 //! ```
 
 mod lanes;
+mod manage;
 mod services;
 mod sockets;
 #[cfg(test)]

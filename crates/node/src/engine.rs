@@ -264,7 +264,8 @@ impl Engine {
         Ok(engine)
     }
 
-    fn enable(&mut self, now: Time, plan: Plan) -> Result<(), StartError> {
+    /// Enables a bearer; who watches descriptors has to watch its too ([`Self::watch`]).
+    pub(crate) fn enable(&mut self, now: Time, plan: Plan) -> Result<(), StartError> {
         let bearer = plan.bearer;
         let mtu = u32::try_from(bearer.mtu()).unwrap_or(u32::MAX);
         let mut config = BearerConfig::new(bearer.name(), bearer.local_address(), mtu);
@@ -279,6 +280,42 @@ impl Engine {
         }
         self.bearers.push((id, bearer));
         Ok(())
+    }
+
+    /// Disables the bearer with this number: its links go down, and peers are told at once. `reactor` watches the others under
+    /// the tokens that they have from now on.
+    pub(crate) fn disable(&mut self, now: Time, reactor: &Reactor, id: BearerId) -> Result<(), OsError> {
+        self.stack.disable_bearer(now, id);
+        self.flush();
+        self.unwatch(reactor);
+        self.bearers.retain(|(known, _)| *known != id);
+        self.ways.clear();
+        for (index, (_, bearer)) in self.bearers.iter().enumerate() {
+            if let Some((fd, express)) = bearer.express().filter(|(fd, _)| *fd < MAX_FDS) {
+                self.ways.push(Way { index, token: token(index, fd), express });
+            }
+        }
+        self.hot = (0, 0);
+        self.watch(reactor, true)
+    }
+
+    /// Makes `reactor` forget every bearer.
+    pub(crate) fn unwatch(&self, reactor: &Reactor) {
+        for descriptor in self.bearers.iter().flat_map(|(_, bearer)| bearer.fds()) {
+            // It is not there if the system refused it.
+            let _ = reactor.remove(descriptor);
+        }
+    }
+
+    /// The bearer with this number.
+    pub(crate) fn bearer_mut(&mut self, id: BearerId) -> Option<&mut dyn Bearer> {
+        let (_, bearer) = self.bearers.iter_mut().find(|(known, _)| *known == id)?;
+        Some(&mut **bearer)
+    }
+
+    /// The same, to look at.
+    pub(crate) fn bearer(&self, id: BearerId) -> Option<&dyn Bearer> {
+        self.bearers.iter().find(|(known, _)| *known == id).map(|(_, bearer)| &**bearer)
     }
 
     /// Makes `reactor` watch every bearer, with or without its express way.

@@ -1,14 +1,17 @@
 //! The one place where the core's events become log lines and counters.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use tracing::{debug, info, warn};
 use utipc_core::BearerId;
+use utipc_core::addr::NodeAddr;
 use utipc_core::event::Event;
+use utipc_core::link::DownReason;
 
 use crate::bearers;
 
@@ -33,20 +36,49 @@ pub struct Counters {
     pub bearers: Vec<(String, bearers::Counters)>,
 }
 
+/// Ends of links that are kept.
+const MAX_HISTORY: usize = 256;
+
+/// A link went down.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkEnd {
+    pub(crate) link: String,
+    pub(crate) peer: NodeAddr,
+    pub(crate) reason: DownReason,
+    /// Milliseconds since 1970.
+    pub(crate) time: u64,
+}
+
 /// Counts and logs for one node.
 #[derive(Debug)]
 pub(crate) struct Observer {
     label: Arc<str>,
     counters: Counters,
+    /// Oldest first.
+    history: VecDeque<LinkEnd>,
 }
 
 impl Observer {
     pub(crate) fn new(label: Arc<str>) -> Self {
-        Self { label, counters: Counters::default() }
+        Self { label, counters: Counters::default(), history: VecDeque::new() }
     }
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The links that went down lately, oldest first.
+    pub(crate) fn history(&self) -> &VecDeque<LinkEnd> {
+        &self.history
+    }
+
+    fn remember(&mut self, link: &str, peer: NodeAddr, reason: DownReason) {
+        if self.history.len() == MAX_HISTORY {
+            self.history.pop_front();
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        self.history.push_back(LinkEnd { link: link.to_owned(), peer, reason, time });
     }
 
     pub(crate) fn bearer_enabled(&self, id: BearerId, what: &str) {
@@ -77,6 +109,7 @@ impl Observer {
             Event::LinkDown { link, peer, reason } => {
                 self.counters.links_down += 1;
                 warn!(node, "link {link} to node {peer} is down: {reason}");
+                self.remember(link, *peer, *reason);
             }
             Event::Dropped { bearer, peer, why } => {
                 *self.counters.dropped.entry(why.name().into()).or_default() += 1;

@@ -16,6 +16,8 @@ mod hosted;
 mod hostile;
 #[path = "daemon/lanes.rs"]
 mod lanes;
+#[path = "daemon/manage.rs"]
+mod manage;
 #[path = "daemon/mapped.rs"]
 mod mapped;
 #[path = "daemon/names.rs"]

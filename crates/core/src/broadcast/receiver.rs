@@ -240,6 +240,11 @@ impl BroadcastReceiver {
         self.unacked = 0;
     }
 
+    /// Sets the counters to zero.
+    pub fn clear_stats(&mut self) {
+        self.stats = ReceiverStats::default();
+    }
+
     /// Counters.
     #[must_use]
     pub fn stats(&self) -> ReceiverStats {

@@ -149,6 +149,16 @@ impl BroadcastSender {
         self.select_primary();
     }
 
+    /// The node joins another cluster; it has no peers yet.
+    pub fn set_cluster(&mut self, cluster: ClusterId) {
+        self.config.cluster = cluster;
+    }
+
+    /// Sets the counters to zero.
+    pub fn clear_stats(&mut self) {
+        self.stats = SenderStats::default();
+    }
+
     /// Sets the window, 32 to 8191 packets; values outside become the nearest inside.
     pub fn set_window(&mut self, window: u16) {
         self.config.window = window.clamp(SMALLEST_WINDOW, MAX_WINDOW);

@@ -72,6 +72,21 @@ impl OwnAddress {
         }
     }
 
+    /// A node with a 128-bit identity whose address nobody disputes: no trial.
+    #[must_use]
+    pub fn settled(identity: NodeId, cluster: ClusterId, rng: &mut Rng) -> Self {
+        let mut own = Self::from_identity(identity, cluster, rng);
+        own.state = AddressState::Final;
+        own
+    }
+
+    /// The same node in another cluster.
+    #[must_use]
+    pub fn with_cluster(mut self, cluster: ClusterId) -> Self {
+        self.cluster = cluster;
+        self
+    }
+
     /// The identity of a node that was given none: made of the address of its first bearer. Spec: tipc.md §1.1.
     #[must_use]
     pub fn identity_of_bearer(media: &MediaAddr) -> NodeId {

@@ -64,11 +64,30 @@ impl Node {
     }
 }
 
+/// A node of the ring, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MonitorNode {
+    /// Its address.
+    pub addr: NodeAddr,
+    /// It is up.
+    pub up: bool,
+    /// It is the head of a domain.
+    pub head: bool,
+    /// It is in the own domain.
+    pub local: bool,
+    /// Leading members of its record that agree with the ring.
+    pub applied: usize,
+    /// What it has told, or tells if it is this node.
+    pub record: Option<DomainRecord>,
+}
+
 /// The ring of the nodes known on one bearer.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     own: NodeAddr,
     threshold: usize,
+    /// Changes of the ring so far.
+    changes: u32,
     /// All nodes by address, this one included.
     ring: Vec<Node>,
     /// What the others are told.
@@ -80,7 +99,7 @@ impl Monitor {
     #[must_use]
     pub fn new(own: NodeAddr, threshold: usize) -> Self {
         let this = Node { up: true, head: true, ..Node::new(own) };
-        Self { own, threshold, ring: vec![this], domain: DomainRecord::default() }
+        Self { own, threshold, changes: 0, ring: vec![this], domain: DomainRecord::default() }
     }
 
     /// The node got its address; to be called before there are peers.
@@ -104,6 +123,28 @@ impl Monitor {
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.ring.len()
+    }
+
+    /// Changes of the ring since the start.
+    #[must_use]
+    pub fn changes(&self) -> u32 {
+        self.changes
+    }
+
+    /// The ring, this node first.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<MonitorNode> {
+        let own = self.find(self.own).unwrap_or(0);
+        let all = (0..self.ring.len()).filter_map(|n| self.ring.get((own + n) % self.ring.len()));
+        all.map(|n| MonitorNode {
+            addr: n.addr,
+            up: n.up,
+            head: n.head,
+            local: n.local,
+            applied: n.applied,
+            record: if n.addr == self.own { Some(self.domain.clone()) } else { n.record.clone() },
+        })
+        .collect()
     }
 
     /// The own record as others get it.
@@ -242,6 +283,7 @@ impl Monitor {
 
     /// Brings all that follows from the ring up to date, after a change at position `at`.
     fn refresh(&mut self, at: usize) {
+        self.changes = self.changes.wrapping_add(1);
         if !self.is_active() {
             for node in &mut self.ring {
                 (node.record, node.applied, node.down_reports) = (None, 0, 0);

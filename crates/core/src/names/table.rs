@@ -182,6 +182,11 @@ impl NameTable {
         Ok(())
     }
 
+    /// Whether the node uses `<Z.C.N>` addresses, as in [`Self::new`]; to be called before [`Self::set_own_node`].
+    pub fn set_legacy(&mut self, legacy: bool) {
+        self.legacy = legacy;
+    }
+
     /// The node has its address: the bindings made so far get it, without a change being reported. Spec: tipc.md §4.4.
     pub fn set_own_node(&mut self, own: NodeAddr) {
         self.own = own;

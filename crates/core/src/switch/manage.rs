@@ -82,7 +82,7 @@ impl Switch {
         Ok(())
     }
 
-    fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
+    pub(super) fn find_link(&self, name: &str) -> Option<(NodeAddr, BearerId)> {
         let peers = self.members.0.values().map(|m| &m.peer);
         let mut links = peers.flat_map(|p| p.links().map(|(bearer, slot)| (p.addr, bearer, slot)));
         links.find(|(_, _, slot)| slot.link.name() == name).map(|(addr, bearer, _)| (addr, bearer))

@@ -1,6 +1,7 @@
 //! The switch: what a node does between its sockets and its bearers. It alone sees discovery, links, broadcast
 //! and names; they talk to one another by what they return to it. Spec: tipc.md §6.
 
+mod admin;
 mod contact;
 mod deliver;
 mod discovery;
@@ -14,6 +15,7 @@ mod transmit;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+pub use admin::{BearerProperty, BroadcastInfo, Joined, MonitorInfo, PeerError};
 pub use info::{BearerInfo, LinkInfo, PeerInfo, SwitchStats};
 pub use manage::{LinkProperty, PropertyError};
 

@@ -131,9 +131,14 @@ impl Switch {
         for bearer in self.bearers.iter_mut().flatten() {
             bearer.monitor.set_own(own);
         }
-        let range = ServiceRange::new(NODE_STATE, own.0, own.0);
-        let port = PortId { port: 0, node: own };
-        self.publish_internal(now, Binding { range, scope: Scope::Cluster, port, key: own.0 });
+        self.publish_internal(now, node_binding(own));
         self.event(Event::AddressFinal(own));
     }
+}
+
+/// What says that a node is there.
+pub(super) fn node_binding(own: NodeAddr) -> Binding {
+    let range = ServiceRange::new(NODE_STATE, own.0, own.0);
+    let port = PortId { port: 0, node: own };
+    Binding { range, scope: Scope::Cluster, port, key: own.0 }
 }

@@ -35,7 +35,9 @@ impl Hub {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.ended.push((id, Cut::Garbage));
         };
-        if !payload.is_empty() && !matches!(request, Request::Send { .. } | Request::SendFound { .. }) {
+        let with_payload =
+            matches!(request, Request::Send { .. } | Request::SendFound { .. } | Request::Manage { .. });
+        if !payload.is_empty() && !with_payload {
             return self.ended.push((id, Cut::Garbage));
         }
         let mut answer = Answer::default();
@@ -132,6 +134,7 @@ impl Hub {
             Request::Lend { port } => self.lend(id, port),
             Request::Fork => self.fork(now, id, &mut answer.fds),
             Request::Inherit { heritage, nonce } => self.inherit(id, heritage, nonce),
+            Request::Manage { from } => self.manage(now, id, from, payload, answer),
             question => self.question(now, id, question),
         }
     }

@@ -8,6 +8,18 @@ use super::policy::Policy;
 use crate::engine::NodeConfig;
 use crate::run::StartError;
 
+/// What of the node's name somebody has chosen before it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Named {
+    /// Its identity and address stay as they are.
+    #[default]
+    Wholly,
+    /// Its identity; the number of its cluster may change.
+    ByIdentity,
+    /// Nothing.
+    No,
+}
+
 /// How a daemon serves.
 #[derive(Default)]
 pub struct DaemonConfig {
@@ -21,6 +33,8 @@ pub struct DaemonConfig {
     pub policy: Policy,
     /// How much.
     pub limits: Limits,
+    /// Who chose the node's name: while nobody did, and it has no bearer, an administrator may.
+    pub named: Named,
     /// Versions of the protocol that it speaks; those of this code if absent.
     pub versions: Option<Greeting>,
 }

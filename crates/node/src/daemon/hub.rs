@@ -21,6 +21,7 @@ use super::counters::{Cut, DaemonCounters};
 use super::descriptors::Fars;
 use super::handle::{Order, Orders};
 use super::heritage::Heritages;
+use super::manage::{Defaults, Naming};
 use super::node_lanes::NodeLanes;
 use super::policy::Policy;
 use crate::engine::{Engine, now};
@@ -73,6 +74,9 @@ pub(super) struct Hub {
     pub(super) awake: Awake,
     pub(super) fars: Fars,
     pub(super) heritages: Heritages,
+    /// What new bearers begin with.
+    pub(super) media: Defaults,
+    pub(super) naming: Naming,
     pub(super) replies: Vec<Outgoing>,
     /// Attachments with new notices.
     pub(super) rung: Vec<AttachmentId>,
@@ -92,6 +96,7 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(config: DaemonConfig, orders: Arc<Orders>) -> Result<(Hub, Waker), DaemonError> {
         let label: Arc<str> = config.node.label.as_str().into();
+        let naming = Naming::of(&config);
         let doorway = Doorway::open(&config.socket, config.socket_mode())?;
         let mut engine = Engine::new(config.node, label)?;
         engine.stack.set_binding_limit(config.limits.bindings);
@@ -126,6 +131,8 @@ impl Hub {
             awake: Awake::default(),
             fars: Fars::new(),
             heritages: Heritages::default(),
+            media: Defaults::default(),
+            naming,
             replies: Vec::new(),
             rung: Vec::new(),
             ended: Vec::new(),

@@ -16,6 +16,7 @@
 //! | When does the daemon sleep? | `awake.rs` |
 //! | What does an application poll? | `descriptors.rs` |
 //! | What becomes of sockets that a forked child inherits? | `heritage.rs` |
+//! | What does an administrator see and change? | `manage/` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
 mod attachment;
@@ -32,6 +33,7 @@ mod handle;
 mod heritage;
 mod hub;
 mod lane_end;
+mod manage;
 mod node_lanes;
 mod node_traffic;
 mod notices;
@@ -40,7 +42,7 @@ mod policy;
 mod questions;
 mod recovery;
 
-pub use config::{DaemonConfig, DaemonError, Limits};
+pub use config::{DaemonConfig, DaemonError, Limits, Named};
 pub use counters::DaemonCounters;
 pub use handle::Daemon;
 pub use policy::{Policy, Who};

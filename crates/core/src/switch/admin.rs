@@ -1,0 +1,229 @@
+//! The rest of what an administrator may ask and change: bearers at run time, peers that are gone, the broadcast link, the
+//! neighbour monitor, the node's own name. Spec: tipc.md §13.1.
+
+use thiserror::Error;
+
+use super::{PropertyError, Switch};
+use crate::addr::{ClusterId, NodeAddr, NodeId};
+use crate::broadcast::{MulticastPolicy, ReceiverStats, SenderStats};
+use crate::discovery::OwnAddress;
+use crate::monitor::MonitorNode;
+use crate::node::state::State;
+use crate::outbox::BearerId;
+use crate::time::Time;
+
+/// A property of a bearer. Tolerance and MTU reach its links at once, the others those that are made from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BearerProperty {
+    /// Priority of its links, 0 to 31.
+    Priority(u8),
+    /// Tolerance of its links, 50 to 30000 ms.
+    ToleranceMs(u32),
+    /// Largest window of its links, 50 to 8191 packets.
+    Window(u16),
+    /// Largest packet, bytes; a link that is up takes it at its next start.
+    Mtu(u32),
+}
+
+/// A peer was not forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum PeerError {
+    /// It is the node itself.
+    #[error("this is the node itself")]
+    Own,
+    /// There is none.
+    #[error("no peer has this address or identity (see the list of nodes)")]
+    Unknown,
+    /// There is contact.
+    #[error("there is contact with the peer (a peer can be removed when it is down)")]
+    Up,
+}
+
+/// The node keeps its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the node has joined its cluster, or has connections (set this before its first bearer)")]
+pub struct Joined;
+
+/// The broadcast link.
+#[derive(Clone, Debug)]
+pub struct BroadcastInfo {
+    /// Its window, packets.
+    pub window: u16,
+    /// How multicasts travel.
+    pub policy: MulticastPolicy,
+    /// What was sent.
+    pub sent: SenderStats,
+    /// What was received, by peer.
+    pub received: Vec<(NodeAddr, NodeId, ReceiverStats)>,
+}
+
+/// The neighbour monitor of a bearer.
+#[derive(Clone, Debug)]
+pub struct MonitorInfo {
+    /// Index of the bearer.
+    pub bearer: BearerId,
+    /// Its name.
+    pub name: String,
+    /// Not everybody supervises everybody.
+    pub active: bool,
+    /// The nodes, the own one first.
+    pub nodes: Vec<MonitorNode>,
+    /// Changes of the list of nodes.
+    pub generation: u32,
+}
+
+impl Switch {
+    pub(crate) fn cluster(&self) -> ClusterId {
+        self.own.as_ref().map_or(self.config.cluster, OwnAddress::cluster)
+    }
+
+    pub(crate) fn is_legacy(&self) -> bool {
+        self.own.as_ref().is_some_and(OwnAddress::is_legacy)
+    }
+
+    /// Another property of a bearer; false if there is no such bearer.
+    pub(crate) fn set_bearer(
+        &mut self,
+        now: Time,
+        id: BearerId,
+        property: BearerProperty,
+    ) -> Result<bool, PropertyError> {
+        let Some(bearer) = self.bearers.get_mut(usize::from(id)).and_then(Option::as_mut) else {
+            return Ok(false);
+        };
+        let mut config = bearer.config.clone();
+        match property {
+            BearerProperty::Priority(priority) => config.priority = priority,
+            BearerProperty::ToleranceMs(ms) => config.tolerance_ms = ms,
+            BearerProperty::Window(packets) => config.max_window = packets,
+            BearerProperty::Mtu(bytes) => {
+                config.mtu = bytes;
+                config.max_receive = config.max_receive.max(bytes);
+            }
+        }
+        config.check().map_err(|_| range_of(property))?;
+        bearer.config = config;
+        let peers: Vec<NodeAddr> = self.members.0.keys().copied().collect();
+        for addr in peers {
+            self.with_peer(now, addr, |peer, ctx| {
+                peer.with_link(id, ctx, |link, io| match property {
+                    BearerProperty::ToleranceMs(ms) => link.set_tolerance(ms, io),
+                    BearerProperty::Mtu(bytes) => link.set_bearer_mtu(bytes as u16),
+                    BearerProperty::Priority(_) | BearerProperty::Window(_) => {}
+                });
+                peer.arm(ctx.now);
+            });
+        }
+        Ok(true)
+    }
+
+    /// Forgets a peer that is down.
+    pub(crate) fn forget_peer(&mut self, addr: NodeAddr) -> Result<(), PeerError> {
+        if addr == self.own_node() {
+            return Err(PeerError::Own);
+        }
+        let member = self.members.0.get(&addr).ok_or(PeerError::Unknown)?;
+        if !matches!(member.peer.state, State::SelfDownPeerDown | State::SelfDownPeerLeaving) {
+            return Err(PeerError::Up);
+        }
+        self.remove_peer(addr);
+        Ok(())
+    }
+
+    /// Sets the counters of a link to zero; false if there is none of this name.
+    pub(crate) fn clear_link_stats(&mut self, name: &str) -> bool {
+        let Some((addr, bearer)) = self.find_link(name) else { return false };
+        let slot = self.members.0.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer));
+        slot.is_some_and(|slot| {
+            slot.link.clear_stats();
+            true
+        })
+    }
+
+    /// The same for what was broadcast, or with a peer for what came from it.
+    pub(crate) fn clear_broadcast_stats(&mut self, from: Option<NodeAddr>) -> bool {
+        let Some(from) = from else {
+            self.bcast.clear_stats();
+            return true;
+        };
+        self.members.0.get_mut(&from).is_some_and(|member| {
+            member.receiver.clear_stats();
+            true
+        })
+    }
+
+    pub(crate) fn broadcast_info(&self) -> BroadcastInfo {
+        let received = |(addr, m): (&NodeAddr, &super::Member)| (*addr, m.peer.id, m.receiver.stats());
+        BroadcastInfo {
+            window: self.bcast.window(),
+            policy: self.policy,
+            sent: self.bcast.stats(),
+            received: self.members.0.iter().map(received).collect(),
+        }
+    }
+
+    pub(crate) fn monitor_threshold(&self) -> usize {
+        self.monitor_threshold
+    }
+
+    pub(crate) fn monitor_infos(&self) -> Vec<MonitorInfo> {
+        let some = (0..).zip(&self.bearers).filter_map(|(id, b)| Some((id, b.as_ref()?)));
+        some.map(|(bearer, b)| MonitorInfo {
+            bearer,
+            name: b.config.name.clone(),
+            active: b.monitor.is_active(),
+            nodes: b.monitor.nodes(),
+            generation: b.monitor.changes(),
+        })
+        .collect()
+    }
+
+    /// Another cluster, identity or address, while nobody else can know the old one.
+    pub(crate) fn rename(
+        &mut self,
+        now: Time,
+        cluster: Option<ClusterId>,
+        identity: Option<NodeId>,
+        address: Option<NodeAddr>,
+    ) -> Result<(), Joined> {
+        if self.bearers.iter().any(Option::is_some)
+            || !self.members.0.is_empty()
+            || !self.connections.is_empty()
+        {
+            return Err(Joined);
+        }
+        let old = self.own_node();
+        if let Some(cluster) = cluster {
+            self.config.cluster = cluster;
+            self.bcast.set_cluster(cluster);
+        }
+        let (config, rng) = (&mut self.config, &mut self.rng);
+        let own = match (address, identity, &self.own) {
+            (Some(address), _, _) => Some(OwnAddress::explicit(address, config.cluster, rng)),
+            (None, Some(identity), _) => Some(OwnAddress::settled(identity, config.cluster, rng)),
+            (None, None, Some(own)) => Some(own.clone().with_cluster(config.cluster)),
+            (None, None, None) => None,
+        };
+        let Some(own) = own else { return Ok(()) };
+        let legacy = own.is_legacy();
+        self.own = Some(own);
+        if self.own_node() != old {
+            if !old.is_none() {
+                self.withdraw_internal(now, super::names::node_binding(old));
+            }
+            self.table.set_legacy(legacy);
+            self.address_final(now);
+        }
+        Ok(())
+    }
+}
+
+fn range_of(property: BearerProperty) -> PropertyError {
+    let (what, range) = match property {
+        BearerProperty::Priority(_) => ("priority", "0 to 31"),
+        BearerProperty::ToleranceMs(_) => ("tolerance", "50 to 30000 ms"),
+        BearerProperty::Window(_) => ("window", "50 to 8191 packets"),
+        BearerProperty::Mtu(_) => ("MTU", "the medium's minimum to 65535 bytes"),
+    };
+    PropertyError::Range { what, range }
+}

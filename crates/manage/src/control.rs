@@ -1,0 +1,90 @@
+//! The controller of generic netlink, which tells the number of a family by its name. Source: linux/genetlink.h.
+
+use crate::attribute::{Nest, Writer};
+use crate::family::{MAX_ATTRIBUTE, NAME, VERSION};
+use crate::netlink::{self, Header, Messages, flag, kind};
+
+const NEW_FAMILY: u8 = 1;
+const GET_FAMILY: u8 = 3;
+const FAMILY_ID: u16 = 1;
+const FAMILY_NAME: u16 = 2;
+const FAMILY_VERSION: u16 = 3;
+const HEADER_SIZE: u16 = 4;
+const MAXATTR: u16 = 5;
+/// Longest name of a family, bytes.
+const MAX_NAME: usize = 15;
+
+/// The question for a family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FamilyQuestion {
+    /// Its headers.
+    pub header: Header,
+    /// The name asked for; `None` for a list, or if the number is asked for.
+    pub name: Option<String>,
+}
+
+impl FamilyQuestion {
+    /// The question for TIPC's, as one message.
+    #[must_use]
+    pub fn own(sequence: u32) -> Vec<u8> {
+        let header = Header {
+            family: kind::CONTROL,
+            flags: flag::REQUEST,
+            sequence,
+            port: 0,
+            command: GET_FAMILY,
+            version: 1,
+        };
+        let mut out = Vec::new();
+        netlink::put(&mut out, &header, |out| Writer(out).text(FAMILY_NAME, NAME));
+        out
+    }
+
+    /// The first message of a packet, if it is one.
+    #[must_use]
+    pub fn from_bytes(packet: &[u8]) -> Option<Self> {
+        let message = Messages::new(packet).next()?;
+        let header = message.header;
+        if header.family != kind::CONTROL || header.command != GET_FAMILY {
+            return None;
+        }
+        let name = Nest(message.body).text(FAMILY_NAME, MAX_NAME).ok().flatten();
+        Some(Self { header, name: name.filter(|_| !header.is_dump()) })
+    }
+}
+
+/// The answer: TIPC's family has this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family(pub u16);
+
+impl Family {
+    /// As messages, for the question with this header.
+    #[must_use]
+    pub fn to_bytes(self, question: &Header) -> Vec<u8> {
+        let mut out = Vec::new();
+        let header = Header { flags: 0, command: NEW_FAMILY, version: 2, ..*question };
+        netlink::put(&mut out, &header, |out| {
+            let mut out = Writer(out);
+            out.text(FAMILY_NAME, NAME);
+            out.bytes(FAMILY_ID, &self.0.to_ne_bytes());
+            out.u32(FAMILY_VERSION, u32::from(VERSION));
+            out.u32(HEADER_SIZE, 0);
+            out.u32(MAXATTR, MAX_ATTRIBUTE);
+        });
+        let mut answer = crate::Answer::new(*question);
+        answer.done();
+        out.extend_from_slice(answer.bytes());
+        out
+    }
+
+    /// The number in the first message of a packet, if it is such an answer.
+    #[must_use]
+    pub fn from_bytes(packet: &[u8]) -> Option<Self> {
+        let message = Messages::new(packet).next()?;
+        if message.header.family != kind::CONTROL || message.header.command != NEW_FAMILY {
+            return None;
+        }
+        let number = Nest(message.body).value(FAMILY_ID)?;
+        number.first_chunk().map(|bytes| Self(u16::from_ne_bytes(*bytes)))
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a request is refused: the kernel's errno for the case, and its words.
+
+use core::fmt;
+
+/// An errno of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// EPERM: not allowed, or not any more.
+    pub const NOT_PERMITTED: Self = Self(1);
+    /// ENOENT.
+    pub const NO_ENTRY: Self = Self(2);
+    /// ENXIO: no such node.
+    pub const NO_DEVICE_OR_ADDRESS: Self = Self(6);
+    /// ENOMEM.
+    pub const NO_MEMORY: Self = Self(12);
+    /// EACCES.
+    pub const NO_ACCESS: Self = Self(13);
+    /// EBUSY: the node is in contact.
+    pub const BUSY: Self = Self(16);
+    /// EEXIST.
+    pub const EXISTS: Self = Self(17);
+    /// ENODEV: no such interface or local address.
+    pub const NO_DEVICE: Self = Self(19);
+    /// EINVAL: malformed, out of range, or no such thing.
+    pub const INVALID: Self = Self(22);
+    /// ERANGE: an attribute of the wrong length.
+    pub const RANGE: Self = Self(34);
+    /// ENOPROTOOPT: there is no broadcast link.
+    pub const NO_PROTOCOL_OPTION: Self = Self(92);
+    /// EOPNOTSUPP: no such command, or not served.
+    pub const NOT_SUPPORTED: Self = Self(95);
+    /// EADDRINUSE.
+    pub const ADDRESS_IN_USE: Self = Self(98);
+    /// EADDRNOTAVAIL.
+    pub const ADDRESS_NOT_AVAILABLE: Self = Self(99);
+    /// 524, which the kernel gives for a peer that is the node itself.
+    pub const OWN_NODE: Self = Self(524);
+
+    /// What it means, in words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self.0 {
+            1 => "not permitted",
+            2 => "not found",
+            6 => "no such node",
+            12 => "out of memory",
+            13 => "access denied",
+            16 => "in use",
+            17 => "exists already",
+            19 => "no such device or local address",
+            22 => "invalid, or no such thing",
+            34 => "out of range",
+            92 => "no such link",
+            95 => "not supported",
+            98 => "address in use",
+            99 => "address not available",
+            524 => "this is the node itself",
+            _ => "refused",
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (errno {})", self.text(), self.0)
+    }
+}
+
+/// A request was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kernel's errno for it.
+    pub errno: Errno,
+    /// What is wrong, in a few words without a full stop; empty if the errno says all.
+    pub text: String,
+}
+
+impl Refusal {
+    /// With words of its own.
+    #[must_use]
+    pub fn new(errno: Errno, text: impl Into<String>) -> Self {
+        Self { errno, text: text.into() }
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self { errno, text: String::new() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.text.is_empty() { write!(f, "{}", self.errno) } else { f.write_str(&self.text) }
+    }
+}
+
+impl std::error::Error for Refusal {}

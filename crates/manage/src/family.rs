@@ -1,0 +1,252 @@
+//! The numbers of the family TIPCv2. Source: linux/tipc_netlink.h; from 128 on they are ours.
+
+/// Its name.
+pub const NAME: &str = "TIPCv2";
+/// The version that the kernel speaks.
+pub const VERSION: u8 = 1;
+/// The version of a request whose answer may hold what the kernel does not tell. Programs that know of it only ask so: the
+/// stock `tipc` takes an attribute that it does not know for one that it has room for.
+pub const EXTENDED: u8 = 2;
+/// The largest number among the attributes at the top.
+pub const MAX_ATTRIBUTE: u32 = 10;
+/// Name of the broadcast link; that of a peer's broadcasts has `:` and the peer behind it.
+pub const BROADCAST_LINK: &str = "broadcast-link";
+
+/// Longest names, bytes without the NUL.
+pub mod longest {
+    /// Of a bearer.
+    pub const BEARER: usize = 31;
+    /// Of a link.
+    pub const LINK: usize = 67;
+    /// Of a medium.
+    pub const MEDIA: usize = 15;
+}
+
+/// Commands.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod command {
+    pub const BEARER_DISABLE: u8 = 2;
+    pub const BEARER_ENABLE: u8 = 3;
+    pub const BEARER_GET: u8 = 4;
+    pub const BEARER_SET: u8 = 5;
+    pub const SOCK_GET: u8 = 6;
+    pub const PUBL_GET: u8 = 7;
+    pub const LINK_GET: u8 = 8;
+    pub const LINK_SET: u8 = 9;
+    pub const LINK_RESET_STATS: u8 = 10;
+    pub const MEDIA_GET: u8 = 11;
+    pub const MEDIA_SET: u8 = 12;
+    pub const NODE_GET: u8 = 13;
+    pub const NET_GET: u8 = 14;
+    pub const NET_SET: u8 = 15;
+    pub const NAME_TABLE_GET: u8 = 16;
+    pub const MON_SET: u8 = 17;
+    pub const MON_GET: u8 = 18;
+    pub const MON_PEER_GET: u8 = 19;
+    pub const PEER_REMOVE: u8 = 20;
+    pub const BEARER_ADD: u8 = 21;
+    pub const UDP_GET_REMOTEIP: u8 = 22;
+    pub const KEY_SET: u8 = 23;
+    pub const KEY_FLUSH: u8 = 24;
+    pub const ADDR_LEGACY_GET: u8 = 25;
+    /// Ours: when links went down lately, and why.
+    pub const LINK_HISTORY: u8 = 128;
+}
+
+/// Attributes at the top.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod top {
+    pub const BEARER: u16 = 1;
+    pub const SOCK: u16 = 2;
+    pub const PUBL: u16 = 3;
+    pub const LINK: u16 = 4;
+    pub const MEDIA: u16 = 5;
+    pub const NODE: u16 = 6;
+    pub const NET: u16 = 7;
+    pub const NAME_TABLE: u16 = 8;
+    pub const MON: u16 = 9;
+    pub const MON_PEER: u16 = 10;
+}
+
+/// Of a bearer.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod bearer {
+    pub const NAME: u16 = 1;
+    pub const PROP: u16 = 2;
+    pub const DOMAIN: u16 = 3;
+    pub const UDP_OPTS: u16 = 4;
+}
+
+/// Of a UDP bearer's addresses.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod udp {
+    pub const LOCAL: u16 = 1;
+    pub const REMOTE: u16 = 2;
+    pub const MULTI_REMOTEIP: u16 = 3;
+}
+
+/// Of bearers, links and media.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod property {
+    pub const PRIO: u16 = 1;
+    pub const TOL: u16 = 2;
+    pub const WIN: u16 = 3;
+    pub const MTU: u16 = 4;
+    pub const BROADCAST: u16 = 5;
+    pub const BROADCAST_RATIO: u16 = 6;
+}
+
+/// Of a socket.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod socket {
+    pub const ADDR: u16 = 1;
+    pub const REF: u16 = 2;
+    pub const CON: u16 = 3;
+    pub const HAS_PUBL: u16 = 4;
+    pub const TYPE: u16 = 7;
+    pub const UID: u16 = 9;
+    /// Ours: number of the process.
+    pub const PID: u16 = 128;
+    /// Ours: name of the program.
+    pub const PROGRAM: u16 = 129;
+    /// Ours: counters, a nest of 64-bit numbers.
+    pub const COUNTERS: u16 = 130;
+}
+
+/// Ours: counters of a socket.
+#[expect(missing_docs, reason = "the names say it")]
+pub mod counter {
+    pub const SENT: u16 = 1;
+    pub const SENT_BYTES: u16 = 2;
+    pub const RECEIVED: u16 = 3;
+    pub const RECEIVED_BYTES: u16 = 4;
+    pub const RETURNED: u16 = 5;
+    pub const REFUSED: u16 = 6;
+}
+
+/// Of a connection.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod connection {
+    pub const FLAG: u16 = 1;
+    pub const NODE: u16 = 2;
+    pub const SOCK: u16 = 3;
+    pub const TYPE: u16 = 4;
+    pub const INST: u16 = 5;
+}
+
+/// Of a link.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod link {
+    pub const NAME: u16 = 1;
+    pub const DEST: u16 = 2;
+    pub const MTU: u16 = 3;
+    pub const BROADCAST: u16 = 4;
+    pub const UP: u16 = 5;
+    pub const ACTIVE: u16 = 6;
+    pub const PROP: u16 = 7;
+    pub const STATS: u16 = 8;
+    pub const RX: u16 = 9;
+    pub const TX: u16 = 10;
+    /// Ours: why it went down last, in words.
+    pub const DOWN_REASON: u16 = 128;
+    /// Ours: when, milliseconds since 1970.
+    pub const DOWN_TIME: u16 = 129;
+}
+
+/// Of a medium.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod media {
+    pub const NAME: u16 = 1;
+    pub const PROP: u16 = 2;
+}
+
+/// Of a node.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod node {
+    pub const ADDR: u16 = 1;
+    pub const UP: u16 = 2;
+    pub const ID: u16 = 3;
+    pub const KEY: u16 = 4;
+    pub const KEY_MASTER: u16 = 5;
+    pub const REKEYING: u16 = 6;
+}
+
+/// Of the own node and its cluster.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod net {
+    pub const ID: u16 = 1;
+    pub const ADDR: u16 = 2;
+    pub const NODEID: u16 = 3;
+    pub const NODEID_W1: u16 = 4;
+    pub const ADDR_LEGACY: u16 = 5;
+}
+
+/// Of an entry of the binding table; the one attribute of its nest is 1.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod publication {
+    pub const TYPE: u16 = 1;
+    pub const LOWER: u16 = 2;
+    pub const UPPER: u16 = 3;
+    pub const SCOPE: u16 = 4;
+    pub const NODE: u16 = 5;
+    pub const REF: u16 = 6;
+    pub const KEY: u16 = 7;
+}
+
+/// Of the neighbour monitor.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod monitor {
+    pub const THRESHOLD: u16 = 1;
+    pub const REF: u16 = 2;
+    pub const ACTIVE: u16 = 3;
+    pub const BEARER_NAME: u16 = 4;
+    pub const PEERCNT: u16 = 5;
+    pub const LISTGEN: u16 = 6;
+}
+
+/// Of a node in the neighbour monitor.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod monitor_peer {
+    pub const ADDR: u16 = 1;
+    pub const DOMGEN: u16 = 2;
+    pub const APPLIED: u16 = 3;
+    pub const UPMAP: u16 = 4;
+    pub const MEMBERS: u16 = 5;
+    pub const UP: u16 = 6;
+    pub const HEAD: u16 = 7;
+    pub const LOCAL: u16 = 8;
+}
+
+/// Counters of a link.
+#[expect(missing_docs, reason = "the names are the kernel's")]
+pub mod stats {
+    pub const RX_INFO: u16 = 1;
+    pub const RX_FRAGMENTS: u16 = 2;
+    pub const RX_FRAGMENTED: u16 = 3;
+    pub const RX_BUNDLES: u16 = 4;
+    pub const RX_BUNDLED: u16 = 5;
+    pub const TX_INFO: u16 = 6;
+    pub const TX_FRAGMENTS: u16 = 7;
+    pub const TX_FRAGMENTED: u16 = 8;
+    pub const TX_BUNDLES: u16 = 9;
+    pub const TX_BUNDLED: u16 = 10;
+    pub const MSG_PROF_TOT: u16 = 11;
+    pub const MSG_LEN_CNT: u16 = 12;
+    pub const MSG_LEN_TOT: u16 = 13;
+    pub const MSG_LEN_P0: u16 = 14;
+    pub const RX_STATES: u16 = 21;
+    pub const RX_PROBES: u16 = 22;
+    pub const RX_NACKS: u16 = 23;
+    pub const RX_DEFERRED: u16 = 24;
+    pub const TX_STATES: u16 = 25;
+    pub const TX_PROBES: u16 = 26;
+    pub const TX_NACKS: u16 = 27;
+    pub const TX_ACKS: u16 = 28;
+    pub const RETRANSMITTED: u16 = 29;
+    pub const DUPLICATES: u16 = 30;
+    pub const LINK_CONGS: u16 = 31;
+    pub const MAX_QUEUE: u16 = 32;
+    pub const AVG_QUEUE: u16 = 33;
+    /// How many there are.
+    pub const COUNT: u16 = 33;
+}

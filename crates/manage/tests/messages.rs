@@ -1,0 +1,262 @@
+//! Requests and answers come back as they were; nonsense never does harm.
+
+use utipc_manage::{
+    Answer, Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyQuestion, Header, Link, Media,
+    Messages, Monitor, MonitorPeer, Net, Node, Process, Properties, Publication, Refusal, Reply, Request,
+    Socket, Stats, Udp, family, flag, replies,
+};
+
+const HEADER: Header =
+    Header { family: 30, flags: 0, sequence: 77, port: 4242, command: 0, version: family::EXTENDED };
+
+fn udp() -> Udp {
+    Udp {
+        local: "10.0.0.1:6118".parse().unwrap(),
+        remote: "[ff02::4711]:6118".parse().unwrap(),
+        replicast: true,
+    }
+}
+
+fn properties() -> Properties {
+    Properties {
+        priority: Some(1),
+        tolerance: Some(2),
+        window: Some(3),
+        mtu: Some(4),
+        broadcast: Some(5),
+        ratio: Some(6),
+    }
+}
+
+fn requests() -> Vec<Request> {
+    let name = || "udp:U".to_owned();
+    vec![
+        Request::BearerDisable { name: name() },
+        Request::BearerEnable { name: name(), domain: 0, priority: None, udp: None },
+        Request::BearerEnable { name: name(), domain: 9, priority: Some(12), udp: Some(udp()) },
+        Request::BearerGet { name: name() },
+        Request::Bearers,
+        Request::BearerSet { name: name(), properties: properties() },
+        Request::BearerAdd { name: name(), remote: Some("10.0.0.3:6118".parse().unwrap()) },
+        Request::BearerAdd { name: name(), remote: None },
+        Request::Remotes { name: name() },
+        Request::Sockets,
+        Request::Bindings { port: 5 },
+        Request::LinkGet { name: name() },
+        Request::Links { broadcast: false },
+        Request::Links { broadcast: true },
+        Request::LinkSet { name: name(), properties: properties() },
+        Request::LinkReset { name: name() },
+        Request::LinkHistory,
+        Request::MediaGet { name: name() },
+        Request::Media,
+        Request::MediaSet { name: name(), properties: properties() },
+        Request::Nodes,
+        Request::Net,
+        Request::NetSet { id: Some(4711), address: None, identity: Some(*b"0123456789abcdef") },
+        Request::NetSet { id: None, address: Some(1), identity: None },
+        Request::LegacyAddress,
+        Request::Names,
+        Request::MonitorGet,
+        Request::Monitors,
+        Request::MonitorSet { threshold: Some(3) },
+        Request::MonitorPeers { bearer: 2 },
+        Request::PeerRemove { address: Some(1), identity: None },
+        Request::PeerRemove { address: None, identity: Some([7; 16]) },
+        Request::KeySet,
+        Request::KeyFlush,
+    ]
+}
+
+fn entries() -> Vec<Entry> {
+    let publication = Publication { service: 1, lower: 2, upper: 3, scope: 2, node: 4, port: 5, key: 6 };
+    let socket = Socket { port: 1, node: 2, connection: None, bound: true, kind: Some(4), process: None };
+    let mut stats = Stats::default();
+    for which in 1..=family::stats::COUNT {
+        stats.set(which, u64::from(which) * 3);
+    }
+    let link = Link {
+        name: "alpha:U-beta:U".to_owned(),
+        destination: 1,
+        mtu: 1500,
+        up: true,
+        active: true,
+        properties: properties(),
+        stats,
+        received: 8,
+        sent: 9,
+        down: Some(Down { reason: "reset by the peer".to_owned(), time: 1 << 40 }),
+        ..Link::default()
+    };
+    vec![
+        Entry::Bearer(Bearer { name: "udp:U".to_owned(), properties: properties(), udp: Some(udp()) }),
+        Entry::Bearer(Bearer { name: "eth:e".to_owned(), properties: Properties::default(), udp: None }),
+        Entry::Remote("10.0.0.3:6118".parse().unwrap()),
+        Entry::Socket(socket.clone()),
+        Entry::Socket(Socket {
+            connection: Some(Connection { node: 3, port: 4, service: Some((5, 6)) }),
+            bound: false,
+            process: Some(Process {
+                pid: 1,
+                uid: 2,
+                program: "echo".to_owned(),
+                counters: [1, 2, 3, 4, 5, 6],
+            }),
+            ..socket
+        }),
+        Entry::Binding(Publication { scope: 0, node: 0, port: 0, ..publication }),
+        Entry::Name(publication),
+        Entry::Link(link.clone()),
+        Entry::Link(Link {
+            name: family::BROADCAST_LINK.to_owned(),
+            broadcast: true,
+            destination: 0,
+            mtu: 0,
+            down: None,
+            ..link.clone()
+        }),
+        Entry::History(link),
+        Entry::Media(Media { name: "udp".to_owned(), properties: properties() }),
+        Entry::Node(Node { address: 1, up: true, identity: Some([9; 16]) }),
+        Entry::Net(Net { id: 4711, identity: [3; 16], address: Some(5) }),
+        Entry::LegacyAddress(true),
+        Entry::Threshold(32),
+        Entry::Monitor(Monitor {
+            bearer: 0,
+            name: "udp:U".to_owned(),
+            active: true,
+            nodes: 2,
+            generation: 3,
+        }),
+        Entry::MonitorPeer(MonitorPeer {
+            address: 1,
+            applied: 2,
+            up: true,
+            head: true,
+            local: true,
+            domain: Some(Domain { generation: 4, up: 5, members: vec![6, 7] }),
+        }),
+    ]
+}
+
+#[test]
+fn requests_come_back() {
+    for request in requests() {
+        let bytes = request.to_bytes(&HEADER);
+        let (header, back) = Request::from_bytes(&bytes).unwrap();
+        assert_eq!(back.unwrap(), request);
+        assert_eq!((header.sequence, header.port, header.is_extended()), (77, 4242, true));
+        assert_eq!((header.command, header.is_dump()), request.command());
+    }
+}
+
+#[test]
+fn entries_come_back() {
+    for entry in entries() {
+        let mut answer = Answer::new(Header { flags: flag::DUMP, ..HEADER });
+        answer.entry(&entry);
+        answer.done();
+        let back: Vec<_> = replies(answer.bytes()).collect();
+        assert_eq!(back, [Ok(Reply::Entry(entry)), Ok(Reply::Done)]);
+    }
+}
+
+#[test]
+fn who_does_not_ask_is_told_nothing_that_the_kernel_does_not_tell() {
+    // The stock tool keeps one place for each attribute that the kernel has, and no more.
+    for entry in entries() {
+        let mut answer = Answer::new(Header { version: family::VERSION, ..HEADER });
+        answer.entry(&entry);
+        let message = Messages::new(answer.bytes()).next().unwrap();
+        assert!(largest(utipc_manage::Nest(message.body), 2) <= family::stats::COUNT, "{entry:?}");
+        match replies(answer.bytes()).next().unwrap().unwrap() {
+            Reply::Entry(Entry::Socket(socket)) => assert_eq!((socket.process, socket.kind), (None, None)),
+            Reply::Entry(Entry::Link(link)) => assert_eq!(link.down, None),
+            Reply::Entry(Entry::Net(net)) => assert_eq!(net.address, None),
+            _ => {}
+        }
+    }
+}
+
+fn largest(nest: utipc_manage::Nest<'_>, depth: u32) -> u16 {
+    let inner = |a: utipc_manage::Attribute<'_>| {
+        let below =
+            if depth > 0 && a.value.len() > 8 { largest(utipc_manage::Nest(a.value), depth - 1) } else { 0 };
+        a.kind.max(if below < 256 { below } else { 0 })
+    };
+    nest.iter().map(inner).max().unwrap_or(0)
+}
+
+#[test]
+fn an_error_has_errno_and_words() {
+    let refusal = Refusal::new(Errno::INVALID, "bearer not found");
+    let mut answer = Answer::new(HEADER);
+    answer.refuse(&refusal);
+    assert_eq!(replies(answer.bytes()).next(), Some(Ok(Reply::Refused(refusal))));
+    let mut answer = Answer::new(Header { flags: flag::ACK, ..HEADER });
+    answer.done();
+    assert_eq!(replies(answer.bytes()).next(), Some(Ok(Reply::Done)));
+    let mut answer = Answer::new(HEADER);
+    answer.done();
+    assert!(answer.bytes().is_empty(), "nobody asked for an acknowledgement");
+}
+
+#[test]
+fn what_the_kernel_does_not_have_is_not_supported() {
+    for (command, dump) in [(0, false), (1, false), (26, true), (13, false), (2, true), (255, false)] {
+        let header = Header { command, flags: if dump { flag::DUMP } else { 0 }, ..HEADER };
+        let mut bytes = Request::Nodes.to_bytes(&header);
+        bytes[6..8].copy_from_slice(&header.flags.to_ne_bytes());
+        bytes[16] = command;
+        let (_, request) = Request::from_bytes(&bytes).unwrap();
+        assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED, "{command}");
+    }
+    let header = Header { version: 1, ..HEADER };
+    let (_, request) = Request::from_bytes(&Request::LinkHistory.to_bytes(&header)).unwrap();
+    assert_eq!(request.unwrap_err().errno, Errno::NOT_SUPPORTED);
+}
+
+#[test]
+fn the_family_is_found_by_name() {
+    let question = FamilyQuestion::own(5);
+    let asked = FamilyQuestion::from_bytes(&question).unwrap();
+    assert_eq!(asked.name.as_deref(), Some(family::NAME));
+    assert_eq!(Family::from_bytes(&Family(31).to_bytes(&asked.header)), Some(Family(31)));
+    assert_eq!(FamilyQuestion::from_bytes(&Request::Nodes.to_bytes(&HEADER)), None);
+}
+
+/// Every single byte of every message changed to a few values, and every length cut: nothing panics, and whatever is
+/// understood can be written again.
+#[test]
+fn nonsense_does_no_harm() {
+    let mut messages: Vec<Vec<u8>> = requests().iter().map(|r| r.to_bytes(&HEADER)).collect();
+    for entry in entries() {
+        let mut answer = Answer::new(HEADER);
+        answer.entry(&entry);
+        answer.refuse(&Refusal::new(Errno::BUSY, "words"));
+        messages.push(answer.into_bytes());
+    }
+    messages.push(FamilyQuestion::own(1));
+    for message in messages {
+        for at in 0..message.len() {
+            taste(&message[..at]);
+            for value in [0, 1, 4, 0x7f, 0x80, 0xff, message[at].wrapping_add(1)] {
+                let mut changed = message.clone();
+                changed[at] = value;
+                taste(&changed);
+            }
+        }
+    }
+}
+
+fn taste(bytes: &[u8]) {
+    if let Some((header, Ok(request))) = Request::from_bytes(bytes) {
+        assert!(!request.to_bytes(&header).is_empty());
+    }
+    for reply in replies(bytes) {
+        if let Ok(Reply::Entry(entry)) = reply {
+            Answer::new(HEADER).entry(&entry);
+        }
+    }
+    let _ = (FamilyQuestion::from_bytes(bytes), Family::from_bytes(bytes));
+}

@@ -1,0 +1,167 @@
+//! What an administrator changes besides bearers and media.
+
+use utipc_core::addr::{ClusterId, NodeAddr, NodeId};
+use utipc_core::broadcast::{MulticastPolicy, SMALLEST_WINDOW};
+use utipc_core::wire::Method;
+use utipc_core::{LinkProperty, PeerError, PropertyError, Time};
+use utipc_manage::family::BROADCAST_LINK;
+use utipc_manage::{Errno, Properties, Refusal};
+
+use super::Naming;
+use super::media::check;
+use crate::daemon::hub::Hub;
+
+/// Methods of the broadcast link, as the kernel numbers them.
+pub(super) const BROADCAST: u32 = 1;
+pub(super) const REPLICAST: u32 = 2;
+pub(super) const CHOSEN: u32 = 4;
+
+pub(super) fn no_link(name: &str) -> Refusal {
+    Refusal::new(Errno::INVALID, format!("no link is called {name} (the names are those of `link list`)"))
+}
+
+fn invalid(text: impl Into<String>) -> Refusal {
+    Refusal::new(Errno::INVALID, text)
+}
+
+fn out_of_range(error: &PropertyError) -> Refusal {
+    invalid(error.to_string())
+}
+
+impl Hub {
+    pub(super) fn set_link_properties(
+        &mut self,
+        now: Time,
+        name: &str,
+        new: &Properties,
+    ) -> Result<(), Refusal> {
+        if name == BROADCAST_LINK {
+            return self.set_broadcast(new);
+        }
+        check(new)?;
+        if !self.engine.stack.links().iter().any(|link| link.name == name) {
+            return Err(no_link(name));
+        }
+        let wanted = [
+            new.tolerance.map(LinkProperty::ToleranceMs),
+            new.priority.map(|p| LinkProperty::Priority(p as u8)),
+            new.window.map(|w| LinkProperty::Window(w as u16)),
+        ];
+        for property in wanted.into_iter().flatten() {
+            self.engine.stack.set_link(now, name, property).map_err(|e| out_of_range(&e))?;
+        }
+        Ok(())
+    }
+
+    fn set_broadcast(&mut self, new: &Properties) -> Result<(), Refusal> {
+        check(new)?;
+        if new.window.is_none() && new.broadcast.is_none() && new.ratio.is_none() {
+            return Err(Refusal::new(Errno::NOT_SUPPORTED, "the broadcast link has no such property"));
+        }
+        let stack = &mut self.engine.stack;
+        let (ratio, method) = (new.ratio, new.broadcast);
+        let policy = match (method, stack.broadcast().policy) {
+            (Some(BROADCAST), _) => MulticastPolicy::Forced(Method::Broadcast),
+            (Some(REPLICAST), _) => MulticastPolicy::Forced(Method::Replicast),
+            (Some(CHOSEN), MulticastPolicy::Auto { ratio }) | (None, MulticastPolicy::Auto { ratio }) => {
+                MulticastPolicy::Auto { ratio }
+            }
+            (Some(CHOSEN), _) => MulticastPolicy::default(),
+            (Some(_), _) => return Err(invalid("the method must be BROADCAST, REPLICAST or AUTOSELECT")),
+            (None, forced) => forced,
+        };
+        let policy = match (policy, ratio) {
+            (MulticastPolicy::Auto { .. }, Some(ratio)) => MulticastPolicy::Auto { ratio },
+            (forced, Some(_)) if method.is_none() => {
+                let _ = forced;
+                return Err(invalid("the ratio counts with AUTOSELECT only"));
+            }
+            (policy, _) => policy,
+        };
+        stack.set_multicast_policy(policy).map_err(|e| out_of_range(&e))?;
+        if let Some(window) = new.window {
+            let window = u16::try_from(window).unwrap_or(u16::MAX).max(SMALLEST_WINDOW);
+            stack.set_broadcast_window(window).map_err(|e| out_of_range(&e))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn reset_link(&mut self, name: &str) -> Result<(), Refusal> {
+        let stack = &mut self.engine.stack;
+        let done = if name == BROADCAST_LINK {
+            stack.clear_broadcast_stats(None)
+        } else if let Some(peer) = name.strip_prefix(BROADCAST_LINK).and_then(|rest| rest.strip_prefix(':')) {
+            let received = stack.broadcast().received;
+            let from = received.iter().find(|(_, id, _)| id.to_string() == peer).map(|(addr, ..)| *addr);
+            from.is_some_and(|from| stack.clear_broadcast_stats(Some(from)))
+        } else {
+            stack.clear_link_stats(name)
+        };
+        if done { Ok(()) } else { Err(no_link(name)) }
+    }
+
+    pub(super) fn set_threshold(&mut self, nodes: Option<u32>) -> Result<(), Refusal> {
+        let Some(nodes) = nodes else { return Ok(()) };
+        let set = self.engine.stack.set_monitor_threshold(nodes as usize);
+        set.map_err(|e| out_of_range(&e))
+    }
+
+    pub(super) fn remove_peer(
+        &mut self,
+        address: Option<u32>,
+        identity: Option<[u8; 16]>,
+    ) -> Result<(), Refusal> {
+        let stack = &mut self.engine.stack;
+        let address = match (address, identity.map(NodeId)) {
+            (Some(0), _) | (None, None) => return Err(Errno::INVALID.into()),
+            (_, Some(id)) => stack
+                .nodes()
+                .iter()
+                .find(|n| n.id == id)
+                .map_or_else(|| id.trial_address(), |known| known.addr),
+            (Some(address), None) => NodeAddr(address),
+        };
+        stack.forget_peer(address).map_err(|error| {
+            let errno = match error {
+                PeerError::Own => Errno::OWN_NODE,
+                PeerError::Unknown => Errno::NO_DEVICE_OR_ADDRESS,
+                PeerError::Up => Errno::BUSY,
+            };
+            Refusal::new(errno, error.to_string())
+        })
+    }
+
+    pub(super) fn set_net(
+        &mut self,
+        now: Time,
+        cluster: Option<u32>,
+        address: Option<u32>,
+        identity: Option<[u8; 16]>,
+    ) -> Result<(), Refusal> {
+        if self.naming == Naming::Settled {
+            let text = "the node has its address (set this before its first bearer, or in the daemon's configuration)";
+            return Err(Refusal::new(Errno::NOT_PERMITTED, text));
+        }
+        if cluster.is_some_and(|id| !(1..=9999).contains(&id)) {
+            return Err(invalid("the number of a cluster must be 1 to 9999"));
+        }
+        if address == Some(0) {
+            return Err(Errno::INVALID.into());
+        }
+        // The kernel keeps the first identity that it is given, without a word.
+        let identity = identity.filter(|_| self.naming == Naming::Open);
+        let renamed = self.engine.stack.rename(
+            now,
+            cluster.map(ClusterId),
+            identity.map(NodeId),
+            address.map(NodeAddr),
+        );
+        renamed.map_err(|error| Refusal::new(Errno::NOT_PERMITTED, error.to_string()))?;
+        self.naming = match (address, identity) {
+            (Some(_), _) => Naming::Settled,
+            (None, Some(_)) => Naming::Identified,
+            (None, None) => self.naming,
+        };
+        Ok(())
+    }
+}

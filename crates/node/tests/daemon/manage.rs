@@ -1,0 +1,239 @@
+//! Management: the family TIPCv2, asked and answered by the daemon's protocol.
+
+use std::collections::BTreeSet;
+
+use utipc_attach::{Reply as Answered, Request as Command};
+use utipc_core::addr::{NodeAddr, ServiceRange};
+use utipc_core::socket::SocketKind;
+use utipc_manage::{Entry, Errno, Header, Properties, Refusal, Reply, Request, Udp, family, replies};
+use utipc_node::daemon::{Named, Policy};
+
+use crate::client::{Client, Host, LIMIT};
+
+/// What an administrator gets: entries, and why the request was refused; and how many packets it took.
+struct Told {
+    entries: Vec<Entry>,
+    refusal: Option<Refusal>,
+    packets: usize,
+}
+
+fn ask(client: &mut Client, request: &Request) -> Told {
+    let header = Header { family: 30, sequence: 9, version: family::EXTENDED, ..Header::default() };
+    let question = request.to_bytes(&header);
+    let (mut from, mut told) = (0, Told { entries: Vec::new(), refusal: None, packets: 0 });
+    let mut done = false;
+    loop {
+        let (reply, payload) = client.try_call(&Command::Manage { from }, &question).unwrap();
+        let Answered::Managed { next } = reply else { panic!("{reply:?}") };
+        told.packets += 1;
+        assert!(payload.len() < 64 * 1024);
+        for reply in replies(&payload) {
+            assert!(!done, "an entry behind the end");
+            match reply.unwrap() {
+                Reply::Entry(entry) => told.entries.push(entry),
+                Reply::Refused(refusal) => (told.refusal, done) = (Some(refusal), true),
+                Reply::Done => done = true,
+            }
+        }
+        match next {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    assert!(done, "no end");
+    told
+}
+
+fn refusal(client: &mut Client, request: &Request) -> Errno {
+    ask(client, request).refusal.expect("a refusal").errno
+}
+
+fn done(client: &mut Client, request: &Request) {
+    assert_eq!(ask(client, request).refusal, None, "{request:?}");
+}
+
+#[test]
+fn sockets_are_listed_with_their_process_in_bounded_packets() {
+    let host = Host::new();
+    let mut client = host.client();
+    let ports: BTreeSet<u32> = (0..10_000).map(|_| client.open(SocketKind::Rdm)).collect();
+    let bound = *ports.first().unwrap();
+    client.bind(bound, ServiceRange::new(1000, 1, 10));
+    client.bind(bound, ServiceRange::new(1000, 20, 20));
+    let told = ask(&mut client, &Request::Sockets);
+    assert!(told.packets > 1);
+    let mut seen = BTreeSet::new();
+    for entry in told.entries {
+        let Entry::Socket(socket) = entry else { panic!("{entry:?}") };
+        assert!(seen.insert(socket.port), "twice: {}", socket.port);
+        if ports.contains(&socket.port) {
+            let process = socket.process.unwrap();
+            assert_eq!((process.pid, process.program.as_str()), (std::process::id(), "a test"));
+            assert_eq!((socket.bound, socket.kind), (socket.port == bound, Some(4)));
+        }
+    }
+    assert!(seen.is_superset(&ports));
+    let told = ask(&mut client, &Request::Bindings { port: bound });
+    let lowers: Vec<u32> = told
+        .entries
+        .iter()
+        .map(|entry| match entry {
+            Entry::Binding(binding) => binding.lower,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(lowers, [20, 1], "the newest first");
+    let free = (1..).find(|port| !seen.contains(port)).unwrap();
+    assert_eq!(refusal(&mut client, &Request::Bindings { port: free }), Errno::INVALID);
+}
+
+#[test]
+fn who_may_not_manage_may_look() {
+    let host = Host::new();
+    let mut client = host.client();
+    let nobody = Policy { manage: utipc_node::daemon::Who::nobody_else(), ..Policy::default() };
+    host.daemon().change(nobody, utipc_node::daemon::Limits::default());
+    assert_eq!(ask(&mut client, &Request::Net).refusal, None);
+    // The test is the daemon's own user, who may.
+    done(&mut client, &Request::MonitorSet { threshold: Some(40) });
+    let told = ask(&mut client, &Request::MonitorGet);
+    assert_eq!(told.entries, [Entry::Threshold(40)]);
+}
+
+#[test]
+fn a_name_is_given_before_the_first_bearer() {
+    let host = Host::with(|config| config.named = Named::No);
+    let mut client = host.client();
+    let server = client.server(SocketKind::Rdm, ServiceRange::new(1000, 1, 1));
+    let identity = *b"beta\0\0\0\0\0\0\0\0\0\0\0\0";
+    done(&mut client, &Request::NetSet { id: Some(4712), address: None, identity: Some(identity) });
+    let told = ask(&mut client, &Request::Net);
+    let Entry::Net(net) = &told.entries[0] else { panic!("{:?}", told.entries) };
+    assert_eq!((net.id, net.identity, net.address), (4712, identity, Some(0x6265_7461)));
+    // Bindings that were there have the new address, and the node's own binding too.
+    let told = ask(&mut client, &Request::Names);
+    let rows: Vec<_> = told
+        .entries
+        .iter()
+        .map(|entry| match entry {
+            Entry::Name(p) => (p.service, p.lower, p.node),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(rows, [(0, 0x6265_7461, 0x6265_7461), (1, 1, 0x6265_7461), (1000, 1, 0x6265_7461)]);
+    // It works on, by its name.
+    let to = utipc_core::Destination::service(1000, 1);
+    assert_eq!(client.send(server, Some(to), b"hello").unwrap(), 5);
+    assert_eq!(client.receive_soon(server).1, b"hello");
+    // The second identity counts for nothing, as in the kernel; the cluster may still change.
+    done(&mut client, &Request::NetSet { id: Some(4713), address: None, identity: Some([7; 16]) });
+    assert!(
+        matches!(&ask(&mut client, &Request::Net).entries[0], Entry::Net(net) if net.identity == identity)
+    );
+    let settled = Host::new();
+    let mut client = settled.client();
+    let set = Request::NetSet { id: Some(1), address: None, identity: None };
+    assert_eq!(refusal(&mut client, &set), Errno::NOT_PERMITTED);
+}
+
+fn enable(name: &str, local: &str, remote: &str, priority: Option<u32>) -> Request {
+    let udp = Udp { local: local.parse().unwrap(), remote: remote.parse().unwrap(), replicast: false };
+    Request::BearerEnable { name: name.to_owned(), domain: 0, priority, udp: Some(udp) }
+}
+
+/// Waits until the only link is as wanted; its entry.
+fn link(client: &mut Client, up: bool) -> utipc_manage::Link {
+    let begun = std::time::Instant::now();
+    loop {
+        let told = ask(client, &Request::Links { broadcast: false });
+        let found = told.entries.into_iter().find_map(|entry| match entry {
+            Entry::Link(link) if !link.broadcast && link.up == up => Some(link),
+            _ => None,
+        });
+        if let Some(link) = found {
+            return link;
+        }
+        assert!(begun.elapsed() < LIMIT, "no link is {}", if up { "up" } else { "down" });
+        std::thread::yield_now();
+    }
+}
+
+/// Two daemons on addresses of their own, linked by bearers that are enabled while they run.
+#[test]
+fn bearers_come_and_go() {
+    let (one, two) = (Host::new(), Host::with(|c| c.node.stack.address = Some(NodeAddr(0x1002))));
+    let (mut a, mut b) = (one.client(), two.client());
+    let net = (std::process::id() % 200) as u8 + 20;
+    let (local, remote) = (format!("127.77.{net}.1:6118"), format!("127.77.{net}.2:6118"));
+    done(&mut a, &enable("udp:U", &local, &remote, Some(12)));
+    done(&mut b, &enable("udp:U", &remote, &local, None));
+    assert_eq!(refusal(&mut a, &enable("udp:U", &local, &remote, None)), Errno::INVALID);
+    assert_eq!(refusal(&mut a, &enable("xyz:U", &local, &remote, None)), Errno::INVALID);
+    assert_eq!(refusal(&mut a, &enable("udp:V", "203.0.113.1:6118", &remote, None)), Errno::NO_DEVICE);
+    let up = link(&mut a, true);
+    assert!(up.active && up.down.is_none());
+    assert_eq!(up.properties.priority, Some(12));
+
+    let get = Request::BearerGet { name: "udp:U".to_owned() };
+    let set = |p: Properties| Request::BearerSet { name: "udp:U".to_owned(), properties: p };
+    done(&mut a, &set(Properties { tolerance: Some(900), window: Some(100), ..Properties::default() }));
+    let told = ask(&mut a, &get);
+    let Entry::Bearer(bearer) = &told.entries[0] else { panic!("{:?}", told.entries) };
+    assert_eq!((bearer.properties.tolerance, bearer.properties.window), (Some(900), Some(100)));
+    let udp = bearer.udp.unwrap();
+    assert_eq!(
+        (udp.local, udp.remote, udp.replicast),
+        (local.parse().unwrap(), remote.parse().unwrap(), true)
+    );
+    assert_eq!(link(&mut a, true).properties.tolerance, Some(900));
+    let wrong = Properties { tolerance: Some(49), ..Properties::default() };
+    assert_eq!(refusal(&mut a, &set(wrong)), Errno::INVALID);
+    let other = format!("127.77.{net}.3:6118");
+    let add = Request::BearerAdd { name: "udp:U".to_owned(), remote: Some(other.parse().unwrap()) };
+    done(&mut a, &add);
+    let told = ask(&mut a, &Request::Remotes { name: "udp:U".to_owned() });
+    assert_eq!(told.entries.len(), 2);
+
+    let properties = Properties { tolerance: Some(3000), window: Some(60), ..Properties::default() };
+    done(&mut a, &Request::LinkSet { name: up.name.clone(), properties });
+    assert_eq!(link(&mut a, true).properties.tolerance, Some(3000));
+    done(&mut a, &Request::LinkReset { name: up.name.clone() });
+    assert_eq!(refusal(&mut a, &Request::LinkReset { name: "no".to_owned() }), Errno::INVALID);
+
+    let remove = |address| Request::PeerRemove { address: Some(address), identity: None };
+    assert_eq!(refusal(&mut a, &remove(0x1002)), Errno::BUSY);
+    assert_eq!(refusal(&mut a, &remove(0x1001)), Errno::OWN_NODE);
+    assert_eq!(refusal(&mut a, &remove(0x1003)), Errno::NO_DEVICE_OR_ADDRESS);
+
+    done(&mut b, &Request::BearerDisable { name: "udp:U".to_owned() });
+    assert!(ask(&mut b, &Request::Bearers).entries.is_empty());
+    let down = link(&mut a, false);
+    let why = down.down.expect("why it went down");
+    assert!(!why.reason.is_empty() && why.time > 1_600_000_000_000, "{why:?}");
+    let history = ask(&mut a, &Request::LinkHistory).entries;
+    assert!(matches!(&history[..], [Entry::History(link)] if link.name == up.name), "{history:?}");
+    done(&mut a, &remove(0x1002));
+    assert!(ask(&mut a, &Request::Nodes).entries.is_empty());
+
+    // The same address is free again, and the link comes back.
+    done(&mut b, &enable("udp:U", &remote, &local, None));
+    link(&mut a, true);
+    done(&mut a, &Request::BearerDisable { name: "udp:U".to_owned() });
+}
+
+#[test]
+fn what_cannot_be_understood_harms_nobody() {
+    let host = Host::new();
+    let mut client = host.client();
+    let mut question = Request::Nodes.to_bytes(&Header { family: 30, ..Header::default() });
+    for at in 0..question.len() {
+        for value in [0, 0xff] {
+            let kept = std::mem::replace(&mut question[at], value);
+            let (reply, _) = client.try_call(&Command::Manage { from: u64::MAX }, &question).unwrap();
+            assert!(matches!(reply, Answered::Managed { .. } | Answered::Failed(_)), "{reply:?}");
+            question[at] = kept;
+        }
+    }
+    assert!(client.try_call(&Command::Manage { from: 0 }, &[]).is_some());
+    assert_eq!(refusal(&mut client, &Request::KeySet), Errno::NOT_SUPPORTED);
+}
