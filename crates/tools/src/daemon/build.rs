@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use utipc::bearers::{Bearer, EthernetBearer, LocalBearer, LocalConfig, UdpBearer, UdpConfig, UdpMode};
-use utipc::daemon::{Daemon, DaemonConfig, Limits, Named, NodeConfig, Plan, Policy, StackConfig, usual_socket};
+use utipc::daemon::{
+    Daemon, DaemonConfig, Limits, Named, NodeConfig, Plan, Policy, StackConfig, usual_socket,
+};
 use utipc::{ClusterId, NodeAddr, NodeId};
 
 use super::file::{self, File, Media};
