@@ -27,4 +27,4 @@ macro_rules! programs {
     };
 }
 
-programs!(datagrams);
+programs!(datagrams, connections, topology, forking, threads);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{OsError, Result};
+use crate::{OsError, Result, fork};
 
 /// How often a busy lock is tried again.
 const RETRY: Duration = Duration::from_millis(2);
@@ -19,13 +19,28 @@ const RETRY: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
+    /// Whose it is, by [`fork::generation`].
+    generation: u32,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the opening too, and would hold the lock on. Nor may it let its parent's go.
+        if self.generation == fork::generation() {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
 }
 
 impl FileLock {
+    fn new(file: File) -> FileLock {
+        FileLock { file, generation: fork::generation() }
+    }
+
     /// Locks `file`, which was opened from `path`; `None` if someone else holds it.
     pub fn try_lock(file: File, path: &Path) -> Result<Option<FileLock>> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(FileLock { file })),
+            Ok(()) => Ok(Some(FileLock::new(file))),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(OsError::new("lock", path.display(), errno)),
         }
@@ -37,7 +52,7 @@ impl FileLock {
         let mut waited = Duration::ZERO;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(FileLock { file }),
+                Ok(()) => return Ok(FileLock::new(file)),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if waited < limit => {
                     std::thread::sleep(RETRY);
                     waited += RETRY;
@@ -76,5 +91,22 @@ pub fn is_locked(path: &Path) -> Result<bool> {
 impl AsFd for FileLock {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_holder_though_a_child_may_have_the_opening_too() {
+        let path = std::env::temp_dir().join(format!("utipc-lock-{}", std::process::id()));
+        let lock = FileLock::lock(&path, Duration::ZERO).unwrap();
+        let inherited = lock.file().try_clone().unwrap();
+        assert!(FileLock::lock(&path, Duration::ZERO).is_err());
+        drop(lock);
+        assert!(FileLock::lock(&path, Duration::ZERO).is_ok());
+        drop(inherited);
+        std::fs::remove_file(path).unwrap();
     }
 }
