@@ -1,0 +1,269 @@
+/* Every other call that reads or writes: vectors, many messages, files, empty writes. */
+#include "check.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+#include <time.h>
+
+static uint8_t data[70000];
+
+static void read_and_write(void)
+{
+	static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET};
+	for (size_t i = 0; i < COUNT(types); i++) {
+		struct pair ends = connected(types[i]);
+		EQ(write(ends.client, "hello", 5), 5);
+		EQ(read(ends.server, data, sizeof data), 5);
+		SAME(data, "hello", 5);
+		EQ(write(ends.client, "", 0), 0);
+	}
+	Address name = service(a_type(), 1);
+	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
+	OK(connect(from, ADDR(name), sizeof name));
+	EQ(write(from, "hello", 5), 5);
+	EQ(read(to, data, 3), 3); /* the rest is lost */
+	EQ(write(from, "x", 1), 1);
+	EQ(read(to, data, 3), 1);
+}
+
+static void vectors(void)
+{
+	struct pair ends = connected(SOCK_SEQPACKET);
+	struct iovec out[] = {{"abc", 3}, {NULL, 0}, {"defg", 4}, {"h", 1}};
+	char one[5], two[10];
+	struct iovec in[] = {{one, sizeof one}, {two, sizeof two}};
+	EQ(writev(ends.client, out, 4), 8);
+	EQ(readv(ends.server, in, 2), 8);
+	SAME(one, "abcde", 5);
+	SAME(two, "fgh", 3);
+	EQ(writev(ends.client, out, 0), 0);
+	volatile int negative = -1, many = 1025; /* the compiler knows better */
+	ERR(writev(ends.client, out, negative), EINVAL);
+	ERR(writev(ends.client, out, many), EINVAL);
+	ERR(readv(ends.server, in, negative), EINVAL);
+	ends = connected(SOCK_STREAM);
+	EQ(writev(ends.client, out, 4), 8);
+	EQ(readv(ends.server, in, 2), 8);
+	SAME(two, "fgh", 3);
+}
+
+static void messages_in_parts(void)
+{
+	Address name = service(a_type(), 1), from_address;
+	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
+	struct iovec out[] = {{"abc", 3}, {"defgh", 5}};
+	struct msghdr head = {.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = out, .msg_iovlen = 2};
+	EQ(sendmsg(from, &head, 0), 8);
+	char one[2], two[10];
+	struct iovec in[] = {{one, 2}, {two, 10}};
+	head = (struct msghdr){.msg_name = &from_address, .msg_namelen = sizeof from_address, .msg_iov = in, .msg_iovlen = 2};
+	EQ(recvmsg(to, &head, 0), 8);
+	SAME(two, "cdefgh", 6);
+	EQ(head.msg_namelen, sizeof from_address);
+	EQ(head.msg_controllen, 0);
+	head = (struct msghdr){.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = out, .msg_iovlen = 1025};
+	ERR(sendmsg(from, &head, 0), EMSGSIZE);
+	ERR(recvmsg(to, &head, 0), EMSGSIZE);
+	head = (struct msghdr){.msg_name = &name, .msg_namelen = sizeof name};
+	EQ(sendmsg(from, &head, 0), 0);
+	head.msg_namelen = 0;
+	ERR(sendmsg(from, &head, 0), EDESTADDRREQ);
+}
+
+static void control_data_is_ignored(void)
+{
+	/* Nothing can be sent along: not even a wrong header is an error. */
+	Address name = service(a_type(), 1);
+	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
+	union {
+		char space[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr header;
+	} control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+	memcpy(CMSG_DATA(&control.header), &to, sizeof to);
+	struct iovec part = {"x", 1};
+	struct msghdr head = {.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = &part, .msg_iovlen = 1,
+			      .msg_control = control.space, .msg_controllen = sizeof control.space};
+	EQ(sendmsg(from, &head, 0), 1);
+	const struct message *m = receive(to, 0);
+	EQ(m->length, 1);
+	IS(m->has_name);
+}
+
+static void many_sent(void)
+{
+	Address name = service(a_type(), 1), nobody = service(a_type(), 1);
+	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
+	struct mmsghdr heads[6];
+	struct iovec parts[6];
+	memset(heads, 0, sizeof heads);
+	for (size_t i = 0; i < 6; i++) {
+		parts[i] = (struct iovec){&"abcdef"[i], 6 - i};
+		heads[i].msg_hdr = (struct msghdr){.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = &parts[i], .msg_iovlen = 1};
+	}
+	EQ(sendmmsg(from, heads, 6, 0), 6);
+	for (size_t i = 0; i < 6; i++) {
+		EQ(heads[i].msg_len, 6 - i);
+		EQ(receive(to, 0)->length, 6 - i);
+	}
+	/* The first that fails ends it; a failure of the very first is the call's. */
+	heads[2].msg_hdr.msg_name = &nobody;
+	EQ(sendmmsg(from, heads, 6, 0), 2);
+	ERR(sendmmsg(from, heads + 2, 1, 0), EHOSTUNREACH);
+	EQ(sendmmsg(from, heads, 0, 0), 0);
+}
+
+static void many_received(void)
+{
+	Address name = service(a_type(), 1);
+	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
+	for (int i = 1; i <= 5; i++)
+		EQ(sent_to(from, "abcdef", (size_t)i, name), i);
+	nap(100);
+	struct mmsghdr heads[8];
+	struct iovec parts[8];
+	Address sources[8], own = own_address(from);
+	char texts[8][4];
+	memset(heads, 0, sizeof heads);
+	for (size_t i = 0; i < 8; i++) {
+		parts[i] = (struct iovec){texts[i], 4};
+		heads[i].msg_hdr = (struct msghdr){.msg_name = &sources[i], .msg_namelen = sizeof own, .msg_iov = &parts[i], .msg_iovlen = 1};
+	}
+	EQ(recvmmsg(to, heads, 8, MSG_DONTWAIT, NULL), 5);
+	for (unsigned i = 0; i < 5; i++) {
+		EQ(heads[i].msg_len, i < 4 ? i + 1 : 4);
+		EQ(heads[i].msg_hdr.msg_flags, i == 4 ? MSG_TRUNC : 0);
+		SAME(&sources[i], &own, sizeof own);
+	}
+	ERR(recvmmsg(to, heads, 8, MSG_DONTWAIT, NULL), EAGAIN);
+	for (int i = 1; i <= 3; i++)
+		EQ(sent_to(from, "abcdef", (size_t)i, name), i);
+	EQ(recvmmsg(to, heads, 2, 0, NULL), 2);
+	EQ(recvmmsg(to, heads, 8, MSG_WAITFORONE, NULL), 1);
+	EQ(sent_to(from, "x", 1, name), 1);
+	blocking(to, false);
+	arrives(to);
+	EQ(recvmmsg(to, heads, 8, 0, &(struct timespec){.tv_sec = 5}), 1);
+	ERR(recvmmsg(to, heads, 8, 0, &(struct timespec){.tv_nsec = -1}), EINVAL);
+}
+
+static int file_of(size_t length)
+{
+	int file = (int)OK(memfd_create("conformance", 0));
+	fill(data, length, 6);
+	EQ(write(file, data, length), length);
+	EQ(lseek(file, 0, SEEK_SET), 0);
+	return file;
+}
+
+static void whole_file(void)
+{
+	struct pair ends = connected(SOCK_STREAM);
+	int file = file_of(50000);
+	off_t offset = 10000;
+	EQ(sendfile(ends.client, file, &offset, 30000), 30000);
+	EQ(offset, 40000);
+	EQ(recv(ends.server, data, 30000, MSG_WAITALL), 30000);
+	file_of(50000);
+	EQ(sendfile(ends.client, file, NULL, 100000), 50000);
+	EQ(sendfile(ends.client, file, NULL, 100), 0);
+	static uint8_t got[50000];
+	EQ(recv(ends.server, got, sizeof got, MSG_WAITALL), sizeof got);
+	IS(filled(got, sizeof got, 6));
+	ERR(sendfile(a_socket(SOCK_STREAM), file, &(off_t){0}, 10), ENOTCONN);
+	ERR(sendfile(file, ends.client, NULL, 10), EINVAL);
+}
+
+static void file_as_packets(void)
+{
+	struct pair ends = connected(SOCK_SEQPACKET);
+	int file = file_of(3000);
+	EQ(sendfile(ends.client, file, NULL, 3000), 3000);
+	size_t got = 0;
+	while (got < 3000)
+		got += (size_t)OK(recv(ends.server, data + got, sizeof data - got, 0));
+	EQ(got, 3000);
+	IS(filled(data, 3000, 6));
+}
+
+static void stdio(void)
+{
+	struct pair ends = connected(SOCK_STREAM);
+	FILE *out = fdopen(ends.client, "w"), *in = fdopen(ends.server, "r");
+	IS(out && in);
+	IS(fprintf(out, "line %d\nline %d\n", 1, 2) == 14);
+	EQ(fflush(out), 0);
+	char line[20];
+	IS(fgets(line, sizeof line, in) != NULL);
+	SAME(line, "line 1\n", 8);
+	IS(fgets(line, sizeof line, in) != NULL);
+	SAME(line, "line 2\n", 8);
+	fclose(out);
+	IS(fgets(line, sizeof line, in) == NULL);
+	IS(ferror(in));
+}
+
+static void descriptor_lines(void)
+{
+	struct pair ends = connected(SOCK_STREAM);
+	EQ(dprintf(ends.client, "%s-%d", "number", 7), 8);
+	EQ(recv(ends.server, data, 8, MSG_WAITALL), 8);
+	SAME(data, "number-7", 8);
+}
+
+static void other_controls(void)
+{
+	int fd = a_socket(SOCK_STREAM), value = 0;
+	ERR(ioctl(fd, FIONREAD, &value), ENOTTY);
+	ERR(ioctl(fd, TIOCOUTQ, &value), ENOTTY);
+	ERR(ioctl(fd, 0x5401 /* TCGETS */, &value), ENOTTY);
+	EQ(isatty(fd), 0);
+	EQ(errno, ENOTTY);
+	fd = a_socket(SOCK_RDM);
+	ERR(ioctl(fd, FIONREAD, &value), ENOTTY);
+}
+
+static void node_identity(void)
+{
+	struct tipc_sioc_nodeid_req request = {.peer = 0x01234567};
+	int fd = a_socket(SOCK_RDM);
+	ERR(ioctl(fd, SIOCGETNODEID, NULL), EFAULT);
+	/* A node that has no address yet knows of no other, and says yes to all. */
+	if (own_address(fd).addr.id.node == 0)
+		return;
+	ERR(ioctl(fd, SIOCGETNODEID, &request), EADDRNOTAVAIL);
+	request.peer = own_address(fd).addr.id.node;
+	OK(ioctl(fd, SIOCGETNODEID, &request));
+	IS(request.node_id[0] != 0);
+	request.peer = 0; /* which stands for one's own node elsewhere */
+	ERR(ioctl(fd, SIOCGETNODEID, &request), EADDRNOTAVAIL);
+}
+
+static void link_name(void)
+{
+	struct tipc_sioc_ln_req request = {.peer = 0x01234567, .bearer_id = 0};
+	int fd = a_socket(SOCK_STREAM);
+	ERR(ioctl(fd, SIOCGETLINKNAME, &request), EADDRNOTAVAIL);
+	request.peer = own_address(fd).addr.id.node;
+	ERR(ioctl(fd, SIOCGETLINKNAME, &request), EADDRNOTAVAIL);
+	ERR(ioctl(fd, SIOCGETLINKNAME, NULL), EFAULT);
+}
+
+const struct test_case call_cases[] = {
+	{"call/read-and-write", "read(2), write(2)", read_and_write, false},
+	{"call/vectors", "readv(2), writev(2)", vectors, false},
+	{"call/messages-in-parts", "sendmsg(2), recvmsg(2)", messages_in_parts, false},
+	{"call/control-data-is-ignored", "8.10", control_data_is_ignored, false},
+	{"call/many-sent", "sendmmsg(2)", many_sent, false},
+	{"call/many-received", "recvmmsg(2)", many_received, false},
+	{"call/whole-file", "sendfile(2)", whole_file, false},
+	{"call/file-as-packets", "sendfile(2)", file_as_packets, false},
+	{"call/stdio", "fdopen(3)", stdio, false},
+	{"call/descriptor-lines", "dprintf(3)", descriptor_lines, false},
+	{"ioctl/other", "8.9", other_controls, false},
+	{"ioctl/unknown-node", "8.9", node_identity, false},
+	{"ioctl/unknown-link", "8.9", link_name, false},
+	{NULL, NULL, NULL, false},
+};

@@ -1,0 +1,46 @@
+"""Runs the cases in the lab's machine, on two nodes: cargo xtask lab run -t 400 interop/conformance/run.py PROGRAM [OPTION...]
+
+Namespace a is a kernel node with the helper. In namespace b the cases run: on another kernel node, or, with --under COMMAND,
+under the shim (`--under "utipc run --bearer eth:w --"`). Other options and names are the program's.
+"""
+
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "matrix"))
+from net import Network, until  # noqa: E402
+
+TYPE = "18999"
+
+
+def node(name):
+    return ["ip", "netns", "exec", name]
+
+
+def main():
+    args = sys.argv[1:]
+    under = []
+    if "--under" in args:
+        at = args.index("--under")
+        under = args[at + 1].split()
+        del args[at:at + 2]
+    program = os.path.abspath(args.pop(0))
+    net = Network()
+    subprocess.run(node(net.a) + ["tipc", "bearer", "enable", "media", "eth", "device", "w"], check=True)
+    if not under:
+        subprocess.run(node(net.b) + ["tipc", "bearer", "enable", "media", "eth", "device", "w"], check=True)
+    helper = subprocess.Popen(node(net.a) + [program, "--serve", TYPE], stdout=subprocess.PIPE)
+    if b"serving" not in helper.stdout.readline():
+        sys.exit("the helper does not start")
+    if not under:
+        table = node(net.b) + ["tipc", "nametable", "show"]
+        until("the helper's names", 20, lambda: TYPE in subprocess.run(table, capture_output=True, text=True, check=True).stdout)
+    lose, restore = ["ip -n %s link set p1 %s" % (net.m, word) for word in ("down", "up")]
+    command = node(net.b) + under + [program, "--engine", "utipc" if under else "kernel", "--peer", TYPE]
+    code = subprocess.run(command + ["--lose", lose, "--restore", restore] + args, check=False).returncode
+    helper.kill()
+    sys.exit(code)
+
+
+main()
