@@ -6,8 +6,9 @@ use utipc_core::addr::NodeAddr;
 /// The version that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
 /// [`crate::Request::SendFound`]), takes lanes itself ([`crate::Notice::NodeLane`]), lets sockets pass to forked children
 /// ([`crate::Request::Fork`]) and leaves sockets that are polled their lanes ([`crate::Request::Settle`]).
-pub const NEWEST: u16 = 2;
-/// The oldest version that it also understands: always the one before.
+/// 3: programs own the descriptors of sockets and pass them on ([`crate::Request::Keep`], [`crate::Request::Claim`]).
+pub const NEWEST: u16 = 3;
+/// The oldest version that it also understands.
 pub const OLDEST: u16 = 1;
 
 /// First words of both sides; a foreign program is told apart by them.

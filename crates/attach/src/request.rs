@@ -47,9 +47,8 @@ pub enum Request {
     Descriptor { port: u32 },
     /// The descriptor's bytes were read away: make it readable again if the socket is.
     Rearm { port: u32 },
-    /// A nonce (8 bytes, little-endian) was written into the descriptor of an inherited socket: take part in it.
-    /// [`crate::Reply::Claimed`]. The number of the descriptor's inode finds the socket, the nonce shows that the
-    /// process holds it.
+    /// From version 3 on. The descriptor that comes with it (of [`Request::Keep`]) is one of this process now: take part in
+    /// its socket. [`crate::Reply::Claimed`]. The inode's number is the descriptor's; the nonce is 0.
     Claim { inode: u64, nonce: u64 },
     /// Gives the data path of a socket back (before a fork), for good or until `Lend`: its lanes end. Of the message at the
     /// front of lane `partly.0` the application has read `partly.1` bytes.
@@ -109,7 +108,10 @@ pub enum Request {
     /// From version 2 on. The descriptor's byte was read away: [`crate::Reply::Number`], 1 if the node has something for
     /// the socket to receive. Then it is readable again; so it is if the process says that there is `more` in a lane.
     Settle { port: u32, more: bool },
-    /// From version 2 on. A request of the family TIPCv2, which follows as payload: [`crate::Reply::Managed`]. Of a list
+    /// From version 3 on. A request of the family TIPCv2, which follows as payload: [`crate::Reply::Managed`]. Of a list
     /// the part from `from` on; 0 is its beginning.
     Manage { from: u64 },
+    /// From version 3 on. As `Descriptor`, for the program to own, pass on, and keep over an exec: the socket lives until an
+    /// attachment holds it no more and the last copy of the descriptor is closed.
+    Keep { port: u32 },
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -18,7 +18,7 @@ use utipc_attach::{
 };
 use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
-use utipc_os::{OsError, fork, hangup};
+use utipc_os::{OsError, fork, hangup, signals};
 
 use crate::bell::Bell;
 use crate::error::Error;
@@ -200,6 +200,11 @@ impl Attachment {
         self.generation == fork::generation()
     }
 
+    /// Version of the protocol.
+    pub(crate) fn version(&self) -> u16 {
+        self.version
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -236,7 +241,7 @@ impl Attachment {
                 continue;
             }
             let (heritage, more) =
-                self.round_trip_by(&mut wire, &Request::Fork, &[], |reply, extra| match reply {
+                self.round_trip_by(&mut wire, &Request::Fork, &[], &[], |reply, extra| match reply {
                     Reply::Number(number) => {
                         extra.fds.pop().map(|descriptor| Heritage { number, descriptor })
                     }
@@ -296,7 +301,8 @@ impl Attachment {
             hangup::wait(&connection);
             life.end();
         };
-        let started = std::thread::Builder::new().name("utipc daemon".to_owned()).spawn(run);
+        let thread = std::thread::Builder::new().name("utipc daemon".to_owned());
+        let started = signals::masked(|| thread.spawn(run));
         started.map(drop).map_err(|cause| {
             let error = OsError::new("start", "the thread that watches the daemon", cause);
             Error::System(error.with_remedy("raise the limit of threads, `ulimit -u`"))
@@ -333,7 +339,22 @@ impl Attachment {
         payload: &[u8],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<T, Error> {
-        let (result, mut more) = self.round_trip(request, payload, take)?;
+        let done = self.round_trip(request, payload, take)?;
+        self.to_the_last_notice(done)
+    }
+
+    /// The same of a request that takes descriptors along.
+    pub(crate) fn call_with<T>(
+        &self,
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+        take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
+    ) -> Result<T, Error> {
+        let done = self.round_trip_by(&mut lock(&self.wire), request, &[], fds, take)?;
+        self.to_the_last_notice(done)
+    }
+
+    fn to_the_last_notice<T>(&self, (result, mut more): (Result<T, Error>, bool)) -> Result<T, Error> {
         while more {
             (_, more) = self.round_trip(&Request::Notices, &[], |_, _| Some(()))?;
         }
@@ -347,7 +368,7 @@ impl Attachment {
         payload: &[u8],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<(Result<T, Error>, bool), Error> {
-        self.round_trip_by(&mut lock(&self.wire), request, payload, take)
+        self.round_trip_by(&mut lock(&self.wire), request, payload, &[], take)
     }
 
     fn round_trip_by<T>(
@@ -355,6 +376,7 @@ impl Attachment {
         wire: &mut Wire,
         request: &Request,
         payload: &[u8],
+        passed: &[BorrowedFd<'_>],
         take: impl FnOnce(Reply, Extra<'_>) -> Option<T>,
     ) -> Result<(Result<T, Error>, bool), Error> {
         let Wire { out, input, fds } = wire;
@@ -364,7 +386,7 @@ impl Attachment {
         let parts = [IoSlice::new(out), IoSlice::new(payload)];
         let parts = if payload.is_empty() { &parts[..1] } else { &parts[..] };
         let seen = self.bell().seq();
-        if self.is_over() || self.channel.send(parts, &[], true)? != Put::Sent {
+        if self.is_over() || self.channel.send(parts, passed, true)? != Put::Sent {
             return Err(self.lost());
         }
         let Got::Packet(len) = self.channel.receive(input, fds, MAX_FDS, true)? else {
@@ -418,10 +440,19 @@ impl Attachment {
 
     /// Gives the data path of a socket back: from now on everything of it goes by the node.
     pub(crate) fn host(&self, socket: &Shared) -> Result<(), Error> {
+        self.give_back(socket, false)
+    }
+
+    /// The same until no other process holds it.
+    pub(crate) fn host_while_shared(&self, socket: &Shared) -> Result<(), Error> {
+        self.give_back(socket, true)
+    }
+
+    fn give_back(&self, socket: &Shared, shared: bool) -> Result<(), Error> {
         let mut receiver = lock(&socket.receiver);
         let mut sender = lock(&socket.sender);
         socket.hosted.store(true, Relaxed);
-        socket.shared.store(false, Relaxed);
+        socket.shared.store(shared, Relaxed);
         let request = Request::MakeHosted { port: socket.port, partly: receiver.begun() };
         let done = self.command(&request, &[]);
         give_lanes_back(socket, &mut receiver, &mut sender);
@@ -431,7 +462,7 @@ impl Attachment {
     }
 
     /// Takes the data path of a socket back that was hosted only because another process held it too.
-    fn unshare(&self, socket: &Shared) -> Result<(), Error> {
+    pub(crate) fn unshare(&self, socket: &Shared) -> Result<(), Error> {
         let mut receiver = lock(&socket.receiver);
         let mut sender = lock(&socket.sender);
         let was_shared = socket.shared.swap(false, Relaxed);
@@ -476,7 +507,7 @@ impl Attachment {
                 Chore::Share(port) => {
                     let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
                     if let Some(socket) = socket {
-                        self.host(&socket)?;
+                        self.host_while_shared(&socket)?;
                     }
                 }
                 Chore::Alone(port) => {

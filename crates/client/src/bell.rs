@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use utipc_os::Result;
+use utipc_os::futex::Woken;
 use utipc_os::shm::{Access, Fence, Memory, PAGE, Parked, Segment, Watched, wait_with};
 
 /// Word that changes with each ring.
@@ -56,9 +57,9 @@ impl Bell {
 
 impl Sleeper<'_> {
     /// Sleeps until the bell or one of `others` is rung (at once if it has been), at most `limit`.
-    pub(crate) fn sleep(&self, others: &[(&Parked<'_>, u32)], limit: Option<Duration>) -> Result<()> {
+    pub(crate) fn sleep(&self, others: &[(&Parked<'_>, u32)], limit: Option<Duration>) -> Result<Woken> {
         let word = Watched { segment: &self.bell.page, at: SEQ, seen: self.seen };
-        wait_with(word, others, limit).map(drop)
+        wait_with(word, others, limit)
     }
 }
 

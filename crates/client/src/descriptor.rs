@@ -5,43 +5,67 @@
 //! unwritable, also on behalf of whoever writes or reads one of the socket's lanes; only this side can do the opposite,
 //! and then looks once more, so that a change that was on its way is not lost. See docs/spec/attach.md, section 4.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
-use utipc_os::packets;
+use utipc_os::packets::{self, Near};
 
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    near: OwnedFd,
+    near: Near,
+    /// Somebody polls it. Before, nobody needs to keep its level.
+    polled: AtomicBool,
 }
 
 impl Descriptor {
+    /// One that is polled and belongs to this library.
     pub(crate) fn new(near: OwnedFd) -> Self {
-        Self { near }
+        Self { near: Near::owned(near), polled: AtomicBool::new(true) }
+    }
+
+    /// The program's own, which it does not poll yet.
+    pub(crate) fn lent(number: RawFd) -> Self {
+        Self { near: Near::lent(number), polled: AtomicBool::new(false) }
     }
 
     /// The same for a forked child; `None` if the process has no descriptor left.
-    pub(crate) fn copy(&self) -> Option<Self> {
-        self.near.try_clone().ok().map(Self::new)
+    pub(crate) fn inherited(&self) -> Option<Self> {
+        let polled = AtomicBool::new(self.is_polled());
+        self.near.inherited().map(|near| Self { near, polled })
+    }
+
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polled.load(Acquire)
+    }
+
+    pub(crate) fn set_polled(&self) {
+        self.polled.store(true, Release);
+    }
+
+    /// See [`Near::renumber`].
+    pub(crate) fn renumber(&self, number: Option<RawFd>) {
+        self.near.renumber(number);
+    }
+
+    /// The descriptor, unless it is the program's.
+    pub(crate) fn as_owned(&self) -> Option<BorrowedFd<'_>> {
+        self.near.as_owned()
     }
 
     /// Makes it unreadable; whether it was readable.
     pub(crate) fn drain(&self) -> bool {
-        packets::drain(&self.near)
+        self.near.with(|near| packets::drain(near)).unwrap_or(false)
     }
 
     /// Makes it unreadable; whether the daemon has let go of its end, which is readable for ever.
     pub(crate) fn drain_to_end(&self) -> bool {
-        packets::drain_to_end(&self.near).1
+        self.near.with(|near| packets::drain_to_end(near)).is_some_and(|(_, end)| end)
     }
 
     /// Makes it unwritable; whether the daemon has let go of its end.
     pub(crate) fn plug(&self) -> bool {
-        packets::fill(&self.near)
-    }
-}
-
-impl AsFd for Descriptor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.near.as_fd()
+        self.near.with(|near| packets::fill(near)).unwrap_or(false)
     }
 }

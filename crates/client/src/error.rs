@@ -41,6 +41,9 @@ pub enum Error {
     /// What answers is not the daemon that it says it is.
     #[error("{} is not a utipc daemon of this version (see what listens there)", .0.display())]
     Nonsense(PathBuf),
+    /// A signal was handled while the call waited.
+    #[error("interrupted by a signal")]
+    Interrupted,
     /// The command was not done.
     #[error(transparent)]
     Failed(#[from] Failure),

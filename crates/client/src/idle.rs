@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use utipc_attach::Request;
 use utipc_os::shm::Ring;
+use utipc_os::signals;
 
 use crate::attachment::{Attachment, lock};
 use crate::lanes::outbound::Rest;
@@ -36,7 +37,8 @@ impl Attachment {
             }
         };
         // Without it the rings stay as they are.
-        if thread::Builder::new().name("utipc rings".to_owned()).spawn(run).is_err() {
+        let thread = thread::Builder::new().name("utipc rings".to_owned());
+        if signals::masked(|| thread.spawn(run)).is_err() {
             self.watches_rings.store(false, Release);
         }
     }

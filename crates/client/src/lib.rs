@@ -14,6 +14,7 @@
 //! | Where do notices go? | `shared.rs` |
 //! | What becomes of the memory of lanes that are not used? | `idle.rs` |
 //! | What does a forked child have? | `fork.rs` |
+//! | What if the program owns the descriptor: passes it on, execs? | `passing.rs` |
 
 mod attachment;
 mod bell;
@@ -24,6 +25,7 @@ mod idle;
 mod lanes;
 mod names;
 mod node;
+mod passing;
 mod place;
 mod receiving;
 mod sending;
@@ -34,6 +36,7 @@ mod waiting;
 
 pub use error::Error;
 pub use node::Node;
+pub use passing::may_be_claimed;
 pub use place::Place;
 pub use socket::Socket;
 pub use wait::Wait;

@@ -82,13 +82,18 @@ impl Node {
         Ok(heir)
     }
 
+    /// How the calls of its sockets wait.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// The attachment that is there, dead or alive.
     fn current(&self) -> Result<Arc<Attachment>, Error> {
         Ok(Arc::clone(&lock(&self.live()?.attachment)))
     }
 
     /// A living attachment: the next daemon's, if this one has died.
-    fn living(&self) -> Result<Arc<Attachment>, Error> {
+    pub(crate) fn living(&self) -> Result<Arc<Attachment>, Error> {
         self.live()?.own_living()
     }
 
@@ -153,7 +158,7 @@ impl Node {
             }
             match end.left() {
                 Left::Nothing => return Ok(None),
-                Left::Time(limit) => sleeper.sleep(&[], limit)?,
+                Left::Time(limit) => drop(sleeper.sleep(&[], limit)?),
             }
         }
     }

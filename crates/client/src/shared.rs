@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) hosted: AtomicBool,
     /// It is so only as long as another process holds it too.
     pub(crate) shared: AtomicBool,
+    /// A signal ends a call that waits.
+    pub(crate) interruptible: AtomicBool,
     /// It was made for a connection request: the node knows its importance and service.
     pub(crate) accepted: bool,
 }
@@ -126,6 +128,7 @@ impl Shared {
             service: Mutex::default(),
             hosted: AtomicBool::new(false),
             shared: AtomicBool::new(false),
+            interruptible: AtomicBool::new(false),
             accepted,
         };
         shared.set_style(Style::new(kind));
@@ -138,6 +141,7 @@ impl Shared {
         let mode = self.receive_spin.try_lock().map_or(Mode::Adaptive, |spin| spin.mode());
         let heir = Self::new(self.port, self.kind, true, mode);
         heir.set_style(self.style());
+        heir.interruptible.store(self.interruptible.load(Relaxed), Relaxed);
         heir.hosted.store(true, Relaxed);
         heir.shared.store(!self.hosted.load(Relaxed) || self.shared.load(Relaxed), Relaxed);
         heir

@@ -1,9 +1,9 @@
 //! A socket of the daemon's node: what there is to do with it beside sending and receiving.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
 use utipc_core::addr::{PortId, Scope, ServiceRange};
@@ -28,7 +28,7 @@ pub struct Socket {
     pub(crate) shared: Arc<Shared>,
     /// [`SocketOption::ReceiveLowWater`]: how much a blocking receive of a stream collects.
     pub(crate) low_water: AtomicU32,
-    descriptor: OnceLock<Descriptor>,
+    pub(crate) descriptor: OnceLock<Descriptor>,
     /// In a forked child: the same socket as the child holds it. Set while nobody forks only.
     heir: OnceLock<Box<Socket>>,
 }
@@ -94,8 +94,10 @@ impl Socket {
             let shared = Arc::new(self.shared.inherited());
             attachment.enter(&shared);
             let descriptor = OnceLock::new();
-            if let Some(copy) = self.descriptor.get().and_then(Descriptor::copy) {
-                shared.shared.store(false, Relaxed);
+            if let Some(copy) = self.descriptor.get().and_then(Descriptor::inherited) {
+                if copy.is_polled() {
+                    shared.shared.store(false, Relaxed);
+                }
                 drop(descriptor.set(copy));
             }
             let low_water = AtomicU32::new(self.low_water.load(Relaxed));
@@ -316,37 +318,49 @@ impl Socket {
     /// A descriptor whose level is the readiness of the socket; made at the first call. The socket keeps its lanes.
     ///
     /// # Errors
-    /// [`Error::System`] if no descriptor is free.
+    /// [`Error::System`] if no descriptor is free, or the program has the descriptor already.
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        if let Some(descriptor) = self.descriptor.get() {
-            return Ok(descriptor.as_fd());
+        if self.descriptor.get().is_none() {
+            let receiver = self.receiver_to_poll()?;
+            if self.descriptor.get().is_none() {
+                let near = self.fetch_near(&Request::Descriptor { port: self.port() })?;
+                let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
+                self.keep_level(receiver, descriptor)?;
+            }
         }
+        self.descriptor.get().and_then(Descriptor::as_owned).ok_or(Error::Failed(Failure::State))
+    }
+
+    pub(crate) fn fetch_near(&self, request: &Request) -> Result<OwnedFd, Error> {
+        self.attachment.call(request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))
+    }
+
+    pub(crate) fn receiver_to_poll(&self) -> Result<MutexGuard<'_, Receiver>, Error> {
         if !self.attachment.settles {
             self.attachment.host(&self.shared)?;
         }
-        let mut receiver = lock(&self.shared.receiver);
-        if let Some(descriptor) = self.descriptor.get() {
-            return Ok(descriptor.as_fd());
-        }
-        let request = Request::Descriptor { port: self.port() };
-        let near = self
-            .attachment
-            .call(&request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))?;
+        Ok(lock(&self.shared.receiver))
+    }
+
+    pub(crate) fn keep_level(
+        &self,
+        mut receiver: MutexGuard<'_, Receiver>,
+        descriptor: &Descriptor,
+    ) -> Result<(), Error> {
         receiver.tell_daemon();
-        let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
+        descriptor.set_polled();
         // The daemon knows nothing of what is in lanes already.
         self.settle_on(&mut receiver, true)?;
         let tell = receiver.take_tell();
         drop(receiver);
-        self.tell(tell)?;
-        Ok(descriptor.as_fd())
+        self.tell(tell)
     }
 
     /// After a receive that has got something or not: the descriptor is readable if and only if there is more, and becomes
     /// so anew for who was told that there is nothing.
     #[inline]
     pub(crate) fn settle(&self, got: bool) -> Result<(), Error> {
-        match self.descriptor.get() {
+        match self.polled() {
             Some(descriptor) => {
                 let mut receiver = lock(&self.shared.receiver);
                 if !got && descriptor.drain_to_end() {
@@ -364,7 +378,7 @@ impl Socket {
     /// `drained`: the descriptor may lack the byte that it should have.
     #[cold]
     fn settle_on(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
-        let Some(descriptor) = self.descriptor.get() else { return Ok(()) };
+        let Some(descriptor) = self.polled() else { return Ok(()) };
         let Shared { to_receiver, ready, .. } = &*self.shared;
         // Whoever adds a byte has done before what the looks after its removal find.
         for _ in 0..SETTLE_MAX {
@@ -439,13 +453,19 @@ impl Socket {
 
     /// Somebody may wait for its descriptor.
     pub(crate) fn is_polled(&self) -> bool {
-        self.descriptor.get().is_some()
+        self.polled().is_some()
+    }
+
+    /// The descriptor, if its level is kept.
+    #[inline]
+    fn polled(&self) -> Option<&Descriptor> {
+        self.descriptor.get().filter(|descriptor| descriptor.is_polled())
     }
 
     /// A send would block: the descriptor becomes unwritable until there is room in the lane that it waits for.
     #[cold]
     pub(crate) fn was_blocked(&self, bytes: usize) -> Result<(), Error> {
-        let Some(descriptor) = self.descriptor.get() else { return Ok(()) };
+        let Some(descriptor) = self.polled() else { return Ok(()) };
         let mut sender = lock(&self.shared.sender);
         if sender.awaited_pair().is_none() {
             return Ok(());
@@ -461,7 +481,7 @@ impl Socket {
 
     /// Something was taken, or there was nothing: the descriptor is readable only if there is more.
     pub(crate) fn was_read(&self) -> Result<(), Error> {
-        match self.descriptor.get() {
+        match self.polled() {
             Some(descriptor) if descriptor.drain() => self.command(&Request::Rearm { port: self.port() }),
             _ => Ok(()),
         }
@@ -469,7 +489,7 @@ impl Socket {
 
     /// A send would block: the descriptor is writable only if that has changed already.
     pub(crate) fn was_filled(&self) -> Result<(), Error> {
-        match self.descriptor.get() {
+        match self.polled() {
             Some(descriptor) => {
                 descriptor.plug();
                 self.command(&Request::Rearm { port: self.port() })
@@ -505,7 +525,7 @@ impl Socket {
             }
             match end.get_or_insert_with(|| wait.start()).left() {
                 Left::Nothing => return Ok(None),
-                Left::Time(limit) => sleeper.sleep(&[], limit)?,
+                Left::Time(limit) => self.heed_signal(sleeper.sleep(&[], limit)?)?,
             }
         }
     }

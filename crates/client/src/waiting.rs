@@ -1,8 +1,10 @@
 //! What a call does while it waits: looks as long as that may pay, then sleeps.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use utipc_os::futex::Woken;
 use utipc_os::shm::{BELLS_MAX, Mode, Parked};
 
 use crate::attachment::lock;
@@ -75,6 +77,12 @@ impl Socket {
         }
     }
 
+    /// What a thread does that slept until then.
+    pub(crate) fn heed_signal(&self, woken: Woken) -> Result<(), Error> {
+        let ends = woken == Woken::Signal && self.shared.interruptible.load(Relaxed);
+        if ends { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
     /// The daemon has something to tell. A command brings it along; where the attempt is one, it need not be asked for.
     #[cold]
     fn heed_news(&self, half: Half) -> Result<(), Error> {
@@ -142,7 +150,7 @@ impl Socket {
             return Ok(false);
         }
         let bells: Vec<_> = parked.iter().zip(seen).collect();
-        sleeper.sleep(&bells, limit)?;
+        self.heed_signal(sleeper.sleep(&bells, limit)?)?;
         Ok(true)
     }
 }

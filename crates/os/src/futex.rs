@@ -20,8 +20,10 @@ pub const SLICE: Duration = Duration::from_millis(1);
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Somebody woke it, or it ended for no reason (a signal): look again.
+    /// Somebody woke it, or it ended for no reason: look again.
     Perhaps,
+    /// A signal was handled, and its handler does not want system calls to go on (no SA_RESTART).
+    Signal,
     /// The word no longer held the expected value.
     Changed,
     /// The time was over.
@@ -39,7 +41,7 @@ fn ended(code: libc::c_long) -> Result<Woken> {
     }
     let cause = io::Error::last_os_error();
     match cause.raw_os_error() {
-        Some(libc::EINTR) => Ok(Woken::Perhaps),
+        Some(libc::EINTR) => Ok(Woken::Signal),
         Some(libc::EAGAIN) => Ok(Woken::Changed),
         Some(libc::ETIMEDOUT) => Ok(Woken::TimedOut),
         _ => Err(OsError::new("wait for", "a word of shared memory", cause)),
@@ -92,7 +94,8 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
     let Some(&(first, expected)) = words.first() else {
         return Err(invalid("no word of shared memory"));
     };
-    if words.len() == 1 {
+    // With a time limit only the newer call goes on after a signal whose handler wants that.
+    if words.len() == 1 && timeout.is_none() {
         return wait(first, expected, timeout);
     }
     if words.len() > WAIT_ANY_MAX {

@@ -25,6 +25,7 @@ pub mod reactor;
 pub mod replica;
 pub mod runtime_dir;
 pub mod shm;
+pub mod signals;
 pub mod sockaddr;
 pub mod timer;
 pub mod udp;

@@ -1,6 +1,9 @@
 //! The near end of a packet socket pair as a readiness that two processes keep: see `utipc-client`'s descriptors.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -14,12 +17,119 @@ const MOST: usize = 64;
 /// Bytes of a packet that fills the smallest send buffer beyond the quarter at which it stops being writable.
 pub const PLUG: usize = 2048;
 
+/// No descriptor has this number.
+const NONE: RawFd = -1;
+
+/// The near end as this process has it: its own descriptor, or one that belongs to the program and that the program may
+/// close or give another number.
+#[derive(Debug)]
+pub struct Near {
+    number: AtomicI32,
+    owned: bool,
+    /// Held while the number is used, and changed.
+    guard: Mutex<()>,
+}
+
+impl Near {
+    /// One that is closed with the value.
+    pub fn owned(fd: OwnedFd) -> Self {
+        Self { number: AtomicI32::new(fd.into_raw_fd()), owned: true, guard: Mutex::default() }
+    }
+
+    /// One of the program's. Whoever closes it calls [`Near::renumber`] before.
+    pub fn lent(number: RawFd) -> Self {
+        Self { number: AtomicI32::new(number), owned: false, guard: Mutex::default() }
+    }
+
+    /// The same for a forked child, where the program has it by the same number; a copy if it is not the program's. `None`
+    /// if the process has no descriptor left. Takes no lock: a thread of the parent may have it.
+    pub fn inherited(&self) -> Option<Self> {
+        let number = self.number.load(Relaxed);
+        if !self.owned || number == NONE {
+            return Some(Self::lent(number));
+        }
+        // SAFETY: an owned number is closed with the value alone, which is borrowed.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        fd.try_clone_to_owned().ok().map(Self::owned)
+    }
+
+    /// From now on it has this number (or none), and the old one is not used any more when this returns.
+    pub fn renumber(&self, number: Option<RawFd>) {
+        let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.number.store(number.unwrap_or(NONE), Relaxed);
+    }
+
+    /// The descriptor, if this process owns it.
+    pub fn as_owned(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: an owned number is never changed, and closed with the value alone, which is borrowed.
+        self.owned.then(|| unsafe { BorrowedFd::borrow_raw(self.number.load(Relaxed)) })
+    }
+
+    /// Uses it, while it stays open.
+    pub fn with<T>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> T) -> Option<T> {
+        let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = self.number.load(Relaxed);
+        // SAFETY: whoever closes the number changes it before, which waits for the guard.
+        (number != NONE).then(|| use_it(unsafe { BorrowedFd::borrow_raw(number) }))
+    }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        let number = *self.number.get_mut();
+        if self.owned && number != NONE {
+            // SAFETY: it came from an `OwnedFd`, and nobody else closes it.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+    }
+}
+
 /// A pair for one socket: the near end, whose send buffer is as small as the system allows, and the far one.
 pub fn pair() -> Result<(Channel, Channel)> {
     let (near, far) = Channel::pair()?;
     rustix::net::sockopt::set_socket_send_buffer_size(&near, 1)
         .map_err(|errno| OsError::new("size the buffer of", "a packet socket", errno))?;
     Ok((near, far))
+}
+
+/// What tells the near ends of daemons from all other packet sockets: the far end's name in the abstract namespace begins
+/// with it.
+const MARK: &[u8] = b"utipc-socket/";
+
+/// Marks the near end as the one of a socket that can be claimed by it.
+///
+/// # Errors
+/// There is no memory.
+pub fn mark(far: impl AsFd) -> Result<()> {
+    let mut name = MARK.to_vec();
+    name.extend_from_slice(format!("{:016x}", crate::random::seed()?).as_bytes());
+    let failed = |errno: Errno| OsError::new("name", "the daemon's end of a socket", errno);
+    let address = rustix::net::SocketAddrUnix::new_abstract_name(&name).map_err(failed)?;
+    rustix::net::bind(far, &address).map_err(failed)
+}
+
+/// Whether this is the near end of a socket that can be claimed by it: two system calls, one for what is no socket.
+pub fn is_marked(fd: impl AsFd) -> bool {
+    let name = rustix::net::getpeername(fd).ok().flatten();
+    let name = name.and_then(|name| rustix::net::SocketAddrUnix::try_from(name).ok());
+    name.is_some_and(|name| name.abstract_name().is_some_and(|name| name.starts_with(MARK)))
+}
+
+/// The number of a descriptor's inode, which no other open socket has.
+///
+/// # Errors
+/// Not for an open descriptor.
+pub fn inode(fd: impl AsFd) -> Result<u64> {
+    let stat = rustix::fs::fstat(fd);
+    stat.map(|stat| stat.st_ino).map_err(|errno| OsError::new("look at", "a packet socket", errno))
+}
+
+/// Whether nobody has the other end any more. After a shutdown of this end it always looks so.
+pub fn is_left(end: impl AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut set = [PollFd::new(&end, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut set, Some(&now)).is_ok() && set[0].revents().contains(PollFlags::HUP)
 }
 
 /// Reads away what is there, without waiting; whether there was anything.
@@ -72,6 +182,34 @@ mod tests {
         let mut set = [PollFd::new(&fd, PollFlags::IN | PollFlags::OUT)];
         poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
         set[0].revents()
+    }
+
+    #[test]
+    fn a_near_end_is_told_by_its_mark_and_left_when_closed() {
+        let (near, far) = pair().unwrap();
+        assert!(!is_marked(&near));
+        mark(&far).unwrap();
+        assert!(is_marked(&near) && !is_marked(&far));
+        let copy = near.as_fd().try_clone_to_owned().unwrap();
+        assert_eq!(inode(&near).unwrap(), inode(&copy).unwrap());
+        drop(near);
+        assert!(!is_left(&far));
+        drop(copy);
+        assert!(is_left(&far));
+    }
+
+    #[test]
+    fn a_lent_end_is_not_used_after_it_was_taken_back() {
+        let (near, far) = pair().unwrap();
+        let number = near.as_fd().as_raw_fd();
+        let lent = Near::lent(number);
+        send(&far, &[1], SendFlags::empty()).unwrap();
+        assert_eq!(lent.with(|near| drain(near)), Some(true));
+        lent.renumber(None);
+        assert_eq!(lent.with(|near| drain(near)), None);
+        drop(lent);
+        assert!(is_marked(&near) || !drain(&near), "the program's descriptor is still open");
+        assert!(Near::owned(near.into_fd()).as_owned().is_some());
     }
 
     #[test]

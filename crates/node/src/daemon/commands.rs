@@ -119,6 +119,11 @@ impl Hub {
             }
             Request::FetchTable => self.fetch_table(id, answer),
             Request::Descriptor { port } => self.descriptor(id, port, &mut answer.fds),
+            Request::Keep { port } => self.keep(id, port, &mut answer.fds),
+            Request::Claim { .. } => {
+                let passed = self.passed.take();
+                self.claim(now, id, passed)
+            }
             Request::Rearm { port } => self.rearm(id, port).map(|_| Reply::Done),
             Request::Settle { port, more } => self.settle(id, port, more),
             Request::Wake { lane } => self.wake(id, lane),
@@ -157,7 +162,7 @@ impl Hub {
     }
 
     /// The attachment may hold one more socket.
-    fn room_for_socket(&self, id: AttachmentId) -> Result<(), Failure> {
+    pub(super) fn room_for_socket(&self, id: AttachmentId) -> Result<(), Failure> {
         let limit = self.limits.sockets_per_attachment;
         let held = self.attachments.get(&id).map_or(limit, |a| a.ports.len());
         if held < limit { Ok(()) } else { Err(Failure::Limit(format!("{limit} sockets of one process"))) }
@@ -241,7 +246,7 @@ impl Hub {
     }
 
     fn close(&mut self, now: Time, id: AttachmentId, port: u32) -> Reply {
-        if self.release(port, Holder::Process(id)) {
+        if self.release(now, port, Holder::Process(id)) {
             return Reply::Done;
         }
         self.end_lanes(now, port, Why::Closed);

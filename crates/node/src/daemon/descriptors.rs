@@ -23,6 +23,8 @@ use super::hub::{Hub, token};
 pub(super) struct Far {
     channel: Channel,
     hung_up: bool,
+    /// The inode of the near end, if the program owns it: see `keeping.rs`.
+    inode: Option<u64>,
 }
 
 /// Far ends, by port.
@@ -30,7 +32,7 @@ pub(super) type Fars = HashMap<u32, Far>;
 
 impl Far {
     /// Brings the near end up to date, as far as that is up to this end.
-    fn level(&mut self, readiness: Readiness) {
+    pub(super) fn level(&mut self, readiness: Readiness) {
         if self.hung_up {
             return;
         }
@@ -44,6 +46,25 @@ impl Far {
         if readiness.writable {
             self.unplug();
         }
+    }
+
+    pub(super) fn keep(&mut self, inode: u64) {
+        self.inode = Some(inode);
+    }
+
+    /// Whether the program owns the near end.
+    pub(super) fn is_kept(&self) -> bool {
+        self.inode.is_some()
+    }
+
+    /// Whether this end has hung up.
+    pub(super) fn is_hung_up(&self) -> bool {
+        self.hung_up
+    }
+
+    /// This end.
+    pub(super) fn end(&self) -> &Channel {
+        &self.channel
     }
 
     /// Makes the near end writable.
@@ -82,7 +103,7 @@ impl Hub {
         if !readiness.writable {
             packets::fill(&own);
         }
-        let mut far = Far { channel, hung_up: false };
+        let mut far = Far { channel, hung_up: false, inode: None };
         far.level(readiness);
         self.fars.insert(port, far);
         near.push(own.into_fd());
@@ -96,9 +117,7 @@ impl Hub {
         if let Some(holding) = self.sockets.get_mut(&port) {
             holding.seen = readiness;
         }
-        if let Some(far) = self.fars.get_mut(&port) {
-            far.level(readiness);
-        }
+        self.level_far(port, readiness);
         Ok(readiness)
     }
 
@@ -116,9 +135,7 @@ impl Hub {
         if readiness.readable && self.fars.contains_key(&port) {
             self.ring_holder(port);
         }
-        if let Some(far) = self.fars.get_mut(&port) {
-            far.level(readiness);
-        }
+        self.level_far(port, readiness);
     }
 
     /// A notice about a lane that the socket reads or writes waits: its process shall call.
@@ -160,6 +177,9 @@ impl Hub {
         // A process that was forked meanwhile may hold a copy.
         let _ = self.reactor.remove(&far.channel);
         far.channel.shut();
+        if let Some(inode) = far.inode {
+            self.kept.forget(inode);
+        }
         let owner = self.sockets.get(&port).map(|h| h.owner);
         if let Some(attachment) = owner.and_then(|owner| self.attachments.get_mut(&owner)) {
             attachment.descriptors -= 1;

@@ -189,7 +189,11 @@ impl Hub {
     pub(super) fn serve(&mut self, now: Time, id: AttachmentId) {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let mut packet = std::mem::take(&mut self.packet);
-        match attachment.channel.receive(&mut packet, &mut Vec::new(), 0, false) {
+        let mut passed = Vec::new();
+        let most = usize::from(attachment.is_served());
+        let received = attachment.channel.receive(&mut packet, &mut passed, most, false);
+        self.passed = passed.pop();
+        match received {
             Ok(Got::Packet(len)) => {
                 let bytes = packet.get(..len).unwrap_or_default();
                 if attachment.is_served() { self.execute(now, id, bytes) } else { self.greet(id, bytes) }
@@ -199,6 +203,7 @@ impl Hub {
             Err(_) => self.hung_up(id, Cut::Garbage),
         }
         self.packet = packet;
+        self.passed = None;
     }
 
     fn hung_up(&mut self, id: AttachmentId, cut: Cut) {

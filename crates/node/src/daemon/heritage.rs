@@ -90,7 +90,7 @@ impl Hub {
     }
 
     /// Lanes belong to one process.
-    fn host_for_sharing(&mut self, now: Time, port: u32) {
+    pub(super) fn host_for_sharing(&mut self, now: Time, port: u32) {
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         if !std::mem::replace(&mut holding.direct, false) {
             return;
@@ -136,13 +136,14 @@ impl Hub {
         let Some(heritage) = self.heritages.open.remove(&number) else { return };
         let _ = self.reactor.remove(&heritage.far);
         let mut ports: Vec<u32> = heritage.ports.into_iter().collect();
-        ports
-            .retain(|port| self.sockets.contains_key(port) && !self.release(*port, Holder::Heritage(number)));
+        ports.retain(|port| {
+            self.sockets.contains_key(port) && !self.release(now, *port, Holder::Heritage(number))
+        });
         self.end_sockets(now, &ports);
     }
 
     /// One of those who hold a socket lets go of it; false if it was the only one, who then has to end it.
-    pub(super) fn release(&mut self, port: u32, who: Holder) -> bool {
+    pub(super) fn release(&mut self, now: Time, port: u32, who: Holder) -> bool {
         let Some(holding) = self.sockets.get_mut(&port) else { return false };
         if holding.owner == NOBODY || Holder::Process(holding.owner) != who {
             let before = holding.sharers.len();
@@ -152,7 +153,14 @@ impl Hub {
                 return true;
             }
         } else if holding.sharers.is_empty() {
-            return false;
+            let orphaned = self.is_orphaned(now, port);
+            if orphaned
+                && let Holder::Process(id) = who
+                && let Some(attachment) = self.attachments.get_mut(&id)
+            {
+                attachment.ports.remove(&port);
+            }
+            return orphaned;
         } else {
             let process = |sharer: &Sharer| matches!(sharer.who, Holder::Process(_));
             let heir = holding.sharers.iter().position(process).map(|at| holding.sharers.remove(at));
@@ -178,7 +186,7 @@ impl Hub {
         {
             attachment.ports.remove(&port);
         }
-        self.is_left(port)
+        self.is_left(port) || self.is_orphaned(now, port)
     }
 
     /// Whether somebody still holds a socket; who is the only one may have its data path back.

@@ -22,6 +22,7 @@ use super::descriptors::Fars;
 use super::handle::{Order, Orders};
 use super::heritage::Heritages;
 use super::manage::{Defaults, Naming};
+use super::keeping::Kept;
 use super::node_lanes::NodeLanes;
 use super::policy::Policy;
 use crate::engine::{Engine, now};
@@ -73,6 +74,9 @@ pub(super) struct Hub {
     pub(super) congestion: Told,
     pub(super) awake: Awake,
     pub(super) fars: Fars,
+    pub(super) kept: Kept,
+    /// The descriptor that came with the request in hand.
+    pub(super) passed: Option<OwnedFd>,
     pub(super) heritages: Heritages,
     /// What new bearers begin with.
     pub(super) media: Defaults,
@@ -130,6 +134,8 @@ impl Hub {
             congestion: Told::default(),
             awake: Awake::default(),
             fars: Fars::new(),
+            kept: Kept::default(),
+            passed: None,
             heritages: Heritages::default(),
             media: Defaults::default(),
             naming,
@@ -156,6 +162,7 @@ impl Hub {
             let until = until.min(self.reopen.unwrap_or(Time::NEVER));
             let until = until.min(self.broker.pairs.deadline().unwrap_or(Time::NEVER));
             let until = until.min(self.node_lanes.deadline().unwrap_or(Time::NEVER));
+            let until = until.min(self.kept.deadline().unwrap_or(Time::NEVER));
             let more = !self.node_lanes.listed.is_empty();
             let pause = self.engine.pause(time, if more { time } else { until });
             let waited = self.wait(pause, &mut ready);
@@ -175,6 +182,7 @@ impl Hub {
             self.silence(time);
             self.expire_pairs(time);
             self.expire_unsent(time);
+            self.expire_orphans(time);
             self.finish(time);
         }
         self.leave(time);
@@ -186,7 +194,7 @@ impl Hub {
             token::DOORWAY => self.admit(now),
             token::ATTACHMENT => self.serve(now, id),
             token::PROCESS => self.ended.push((id, Cut::Died)),
-            token::DESCRIPTOR => self.drop_far(id),
+            token::DESCRIPTOR => self.far_is_left(now, id),
             token::LANES => self.serve_lanes(now, PairId(id)),
             token::HERITAGE => self.end_heritage(now, id),
             _ => {}

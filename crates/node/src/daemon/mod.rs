@@ -17,6 +17,7 @@
 //! | What does an application poll? | `descriptors.rs` |
 //! | What becomes of sockets that a forked child inherits? | `heritage.rs` |
 //! | What does an administrator see and change? | `manage/` |
+//! | What if the program owns the descriptor: passes it on, execs? | `keeping.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
 mod attachment;
@@ -32,6 +33,7 @@ mod entrance;
 mod handle;
 mod heritage;
 mod hub;
+mod keeping;
 mod lane_end;
 mod manage;
 mod node_lanes;

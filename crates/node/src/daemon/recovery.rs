@@ -50,7 +50,7 @@ impl Hub {
         }
         let mut ports: Vec<u32> = attachment.ports.into_iter().collect();
         // Sockets that others hold too live on.
-        ports.retain(|port| !self.release(*port, Holder::Process(id)));
+        ports.retain(|port| !self.release(now, *port, Holder::Process(id)));
         self.end_sockets(now, &ports);
         let pairs: Vec<PairId> = self.broker.pairs.of(id).collect();
         for pair in pairs {
