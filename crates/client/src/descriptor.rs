@@ -44,9 +44,10 @@ impl Descriptor {
         self.polled.store(true, Release);
     }
 
-    /// See [`Near::renumber`].
-    pub(crate) fn renumber(&self, number: Option<RawFd>) {
-        self.near.renumber(number);
+    /// See [`Near::renumber`]; without waiting for a use of the old number in a forked child (not `own`), where the thread
+    /// that used it does not live.
+    pub(crate) fn renumber(&self, number: Option<RawFd>, own: bool) {
+        if own { self.near.renumber(number) } else { self.near.renumber_at_once(number) }
     }
 
     /// The descriptor, unless it is the program's.

@@ -47,7 +47,7 @@ impl Node {
         let socket = Socket::new(attachment, port, kind, true, self.mode());
         socket.shared.hosted.store(true, Relaxed);
         socket.shared.shared.store(true, Relaxed);
-        socket.is_held_by(number);
+        socket.renumber(Some(number));
         // If nobody else has it, its data path is this process's.
         socket.attachment.unshare(&socket.shared)?;
         Ok(socket)
@@ -72,7 +72,7 @@ impl Attachment {
 
 impl Socket {
     /// The descriptor that stands for this socket, for the program to own: the socket lives until the last copy of it is
-    /// closed, in whatever process, and this value is dropped. The caller says by [`Socket::is_held_by`] which number it has.
+    /// closed, in whatever process, and this value is dropped. The caller says by [`Socket::renumber`] which number it has.
     ///
     /// # Errors
     /// [`Failure::Limit`]; [`Failure::State`] if the daemon is of an older release.
@@ -83,18 +83,16 @@ impl Socket {
         self.fetch_near(&Request::Keep { port: self.port() })
     }
 
-    /// The number of the program's descriptor.
-    pub fn is_held_by(&self, number: RawFd) {
-        match self.descriptor.get() {
-            Some(descriptor) => descriptor.renumber(Some(number)),
-            None => drop(self.descriptor.set(Descriptor::lent(number))),
+    /// The number that the program's descriptor has from now on. With `None` the program is about to close its last one; it is
+    /// not used any more when this returns.
+    pub fn renumber(&self, number: Option<RawFd>) {
+        if let Some(heir) = self.heir.get() {
+            return heir.renumber(number);
         }
-    }
-
-    /// The program is about to close its descriptor; it is not used any more when this returns.
-    pub fn is_not_held(&self) {
-        if let Some(descriptor) = self.descriptor.get() {
-            descriptor.renumber(None);
+        match (self.descriptor.get(), number) {
+            (Some(descriptor), number) => descriptor.renumber(number, self.attachment.is_own()),
+            (None, Some(number)) => drop(self.descriptor.set(Descriptor::lent(number))),
+            (None, None) => {}
         }
     }
 

@@ -30,7 +30,7 @@ pub struct Socket {
     pub(crate) low_water: AtomicU32,
     pub(crate) descriptor: OnceLock<Descriptor>,
     /// In a forked child: the same socket as the child holds it. Set while nobody forks only.
-    heir: OnceLock<Box<Socket>>,
+    pub(crate) heir: OnceLock<Box<Socket>>,
 }
 
 /// Times that a descriptor's state is looked at again because something has happened meanwhile.
@@ -264,7 +264,10 @@ impl Socket {
     }
 
     /// The error that ended the connection, once.
-    fn take_error(&self) -> Result<Option<ConnectError>, Error> {
+    ///
+    /// # Errors
+    /// As [`Socket::look`].
+    pub fn take_error(&self) -> Result<Option<ConnectError>, Error> {
         self.attachment.call(&Request::TakeError { port: self.port() }, &[], |reply, _| match reply {
             Reply::Error(error) => Some(error),
             _ => None,

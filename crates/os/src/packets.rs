@@ -56,6 +56,11 @@ impl Near {
     /// From now on it has this number (or none), and the old one is not used any more when this returns.
     pub fn renumber(&self, number: Option<RawFd>) {
         let _guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.renumber_at_once(number);
+    }
+
+    /// The same where nobody else can be using the old one.
+    pub fn renumber_at_once(&self, number: Option<RawFd>) {
         self.number.store(number.unwrap_or(NONE), Relaxed);
     }
 

@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod run;
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,9 @@ enum Command {
     Demo(demo::Options),
     /// Measure latency, throughput and more, beside TCP in the same run.
     Bench(Box<bench::Options>),
+    /// Run a program that was written for the kernel's TIPC, on utipc: its AF_TIPC sockets are the daemon's. Without a daemon
+    /// one is started for it.
+    Run(run::Options),
     /// Run a node for the programs of this host; the program `utipcd` does the same.
     Daemon(daemon::Options),
 }
@@ -69,6 +73,10 @@ fn run() -> ExitCode {
         Command::Demo(options) => demo::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Daemon(options) => daemon::run(&options),
+        Command::Run(options) => match run::run(&options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -58,7 +58,7 @@ pub(crate) fn notify(stage: Stage) {
 }
 
 /// As many descriptors as the system allows: each process and each polled socket takes some.
-pub(crate) fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // The limit that is there will do otherwise.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);

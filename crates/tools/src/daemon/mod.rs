@@ -5,13 +5,14 @@ mod file;
 mod life;
 mod users;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use utipc::daemon::Daemon;
 
 use file::File;
+pub use life::raise_descriptor_limit;
 use life::{Log, Signal, Stage};
 
 /// How to run the daemon.
@@ -77,6 +78,16 @@ pub fn run(options: &Options) -> Result<()> {
     life::notify(Stage::Stopping);
     running.daemon.stop();
     Ok(())
+}
+
+/// A daemon in this process, at a path of its own, that serves until it is stopped.
+///
+/// # Errors
+/// As [`run`].
+pub fn private(config: Option<&Path>, socket: &Path) -> Result<Daemon> {
+    let file = config.map_or_else(|| Ok(File::default()), File::read)?;
+    let config = build::config(&file, "private", Some(socket))?;
+    build::start(config, &file).context("cannot start a daemon for the program")
 }
 
 /// A daemon and the configuration that it runs with.

@@ -1,0 +1,215 @@
+//! `struct sockaddr_tipc`, in both directions. Spec: tipc.md §8.1.
+
+use std::mem::offset_of;
+
+use libc::{c_int, sockaddr, socklen_t};
+use utipc_core::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use utipc_core::socket::Destination;
+
+use crate::errno::Code;
+
+/// The address family.
+pub(crate) const AF_TIPC: c_int = 30;
+
+/// Types of address.
+const SERVICE_RANGE: u8 = 1;
+const SERVICE_ADDR: u8 = 2;
+const SOCKET_ADDR: u8 = 3;
+
+/// Scopes from which on a binding is for this node only; all below are for the cluster.
+const NODE_SCOPE: i8 = 3;
+
+/// Service types below it are the node's own.
+const RESERVED_TYPES: u32 = 64;
+
+/// As the header `linux/tipc.h` has it: 16 bytes in host order.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SockaddrTipc {
+    family: u16,
+    kind: u8,
+    scope: i8,
+    words: [u32; 3],
+}
+
+const _: () = assert!(size_of::<SockaddrTipc>() == 16 && offset_of!(SockaddrTipc, words) == 4);
+
+/// Bytes of an address.
+pub(crate) const LEN: socklen_t = size_of::<SockaddrTipc>() as socklen_t;
+
+/// What a bind asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Binding {
+    Bind(ServiceRange, Scope),
+    Unbind(ServiceRange, Scope),
+    UnbindAll,
+}
+
+/// What a connect asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connect {
+    To(Destination),
+    /// No default destination any more (AF_UNSPEC).
+    Nowhere,
+}
+
+impl SockaddrTipc {
+    /// The address that a program gave; `None` if it has too few bytes.
+    ///
+    /// # Safety
+    /// `len` bytes at `at` are readable.
+    unsafe fn read(at: *const sockaddr, len: socklen_t) -> Option<Self> {
+        if at.is_null() || len < LEN {
+            return None;
+        }
+        // SAFETY: there are 16 bytes by the caller's promise and the check above, for which every bit pattern is a value; they
+        // need not be aligned.
+        Some(unsafe { at.cast::<Self>().read_unaligned() })
+    }
+
+    fn range(&self) -> ServiceRange {
+        let [service, lower, upper] = self.words;
+        let upper = if self.kind == SERVICE_ADDR { lower } else { upper };
+        ServiceRange { service, lower, upper }
+    }
+
+    /// A known type of address of the family, and a range that is one.
+    fn is_valid(&self) -> bool {
+        c_int::from(self.family) == AF_TIPC
+            && match self.kind {
+                SERVICE_ADDR | SOCKET_ADDR => true,
+                SERVICE_RANGE => self.range().is_valid(),
+                _ => false,
+            }
+    }
+
+    fn destination(&self) -> Destination {
+        let [first, second, third] = self.words;
+        match self.kind {
+            SERVICE_ADDR => Destination::Service {
+                addr: ServiceAddr { service: first, instance: second },
+                domain: NodeAddr(third),
+            },
+            SERVICE_RANGE => Destination::Range(self.range()),
+            _ => Destination::Port(PortId { port: first, node: NodeAddr(second) }),
+        }
+    }
+}
+
+/// The address of a socket.
+impl From<PortId> for SockaddrTipc {
+    fn from(port: PortId) -> Self {
+        Self { family: AF_TIPC as u16, kind: SOCKET_ADDR, scope: 0, words: [port.port, port.node.0, 0] }
+    }
+}
+
+/// What a bind asks for.
+///
+/// # Safety
+/// `len` bytes at `at` are readable.
+pub(crate) unsafe fn binding(at: *const sockaddr, len: socklen_t) -> Result<Binding, Code> {
+    if len == 0 {
+        return Ok(Binding::UnbindAll);
+    }
+    // SAFETY: by the caller's promise.
+    let addr = unsafe { SockaddrTipc::read(at, len) }.ok_or(libc::EINVAL)?;
+    if !addr.is_valid() {
+        return Err(libc::EINVAL);
+    }
+    if addr.kind == SOCKET_ADDR {
+        return Err(libc::EAFNOSUPPORT);
+    }
+    let range = addr.range();
+    if range.service < RESERVED_TYPES {
+        return Err(libc::EACCES);
+    }
+    let scope =
+        if addr.scope.unsigned_abs() >= NODE_SCOPE.unsigned_abs() { Scope::Node } else { Scope::Cluster };
+    Ok(if addr.scope < 0 { Binding::Unbind(range, scope) } else { Binding::Bind(range, scope) })
+}
+
+/// What a connect asks for.
+///
+/// # Safety
+/// `len` bytes at `at` are readable.
+pub(crate) unsafe fn connect(at: *const sockaddr, len: socklen_t) -> Result<Connect, Code> {
+    if len != LEN {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: by the caller's promise.
+    let addr = unsafe { SockaddrTipc::read(at, len) }.ok_or(libc::EFAULT)?;
+    if c_int::from(addr.family) == libc::AF_UNSPEC {
+        return Ok(Connect::Nowhere);
+    }
+    let usable = matches!(addr.kind, SERVICE_ADDR | SOCKET_ADDR);
+    if usable && addr.is_valid() { Ok(Connect::To(addr.destination())) } else { Err(libc::EINVAL) }
+}
+
+/// Where a message goes; `None` if no address was given.
+///
+/// # Safety
+/// `len` bytes at `at` are readable.
+pub(crate) unsafe fn destination(at: *const sockaddr, len: socklen_t) -> Result<Option<Destination>, Code> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: by the caller's promise.
+    let addr = unsafe { SockaddrTipc::read(at, len) }.ok_or(libc::EINVAL)?;
+    if addr.is_valid() { Ok(Some(addr.destination())) } else { Err(libc::EINVAL) }
+}
+
+/// Tells a program an address: as much of it as it has room for, and how long it is.
+///
+/// # Safety
+/// `at` and `len` are null or writable, `at` for `*len` bytes.
+pub(crate) unsafe fn give(addr: SockaddrTipc, at: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
+    if at.is_null() || len.is_null() {
+        return Ok(());
+    }
+    // SAFETY: `len` is readable by the caller's promise.
+    let room = unsafe { len.read() };
+    if room > i32::MAX.cast_unsigned() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: at most `room` bytes are written, to where the caller promises as many; the address is plain bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const addr).cast::<u8>(), at.cast(), room.min(LEN) as usize);
+        len.write(LEN);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(kind: u8, scope: i8, words: [u32; 3]) -> Result<Binding, Code> {
+        let addr = SockaddrTipc { family: 30, kind, scope, words };
+        // SAFETY: the address is as long as it says.
+        unsafe { binding((&raw const addr).cast(), LEN) }
+    }
+
+    #[test]
+    fn bindings_by_scope_and_type() {
+        let range = ServiceRange { service: 100, lower: 1, upper: 9 };
+        assert_eq!(bound(1, 2, [100, 1, 9]), Ok(Binding::Bind(range, Scope::Cluster)));
+        assert_eq!(bound(1, 3, [100, 1, 9]), Ok(Binding::Bind(range, Scope::Node)));
+        assert_eq!(bound(1, -3, [100, 1, 9]), Ok(Binding::Unbind(range, Scope::Node)));
+        let one = ServiceRange { service: 100, lower: 7, upper: 7 };
+        assert_eq!(bound(2, 0, [100, 7, 0]), Ok(Binding::Bind(one, Scope::Cluster)));
+        assert_eq!(bound(1, 2, [100, 9, 1]), Err(libc::EINVAL));
+        assert_eq!(bound(3, 2, [100, 9, 1]), Err(libc::EAFNOSUPPORT));
+        assert_eq!(bound(1, 2, [63, 1, 9]), Err(libc::EACCES));
+        assert_eq!(bound(4, 2, [100, 1, 9]), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn an_address_is_cut_to_the_room_and_tells_its_length() {
+        let addr = SockaddrTipc::from(PortId { port: 7, node: NodeAddr(9) });
+        let mut room = [0xff_u8; 16];
+        let mut len: socklen_t = 8;
+        // SAFETY: 8 bytes of the 16 are offered.
+        unsafe { give(addr, room.as_mut_ptr().cast(), &raw mut len) }.unwrap();
+        assert_eq!((len, &room[4..12]), (16, &[7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff][..]));
+    }
+}

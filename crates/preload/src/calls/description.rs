@@ -1,0 +1,209 @@
+//! Descriptors: closing and copying them, their flags, `ioctl`.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use libc::{c_int, c_uint, c_ulong};
+use utipc_core::addr::NodeAddr;
+
+use super::replace;
+use crate::entry::{self, Entry};
+use crate::errno::{Code, answer, code};
+use crate::node::node;
+use crate::{real, table};
+
+/// `ioctl`s of TIPC sockets. Spec: tipc.md §8.9.
+const SIOCGETLINKNAME: c_ulong = 0x89E0;
+const SIOCGETNODEID: c_ulong = 0x89E1;
+/// Those of packet sockets that TIPC sockets do not know.
+const SIOCATMARK: c_ulong = 0x8905;
+
+/// Longest name of a link, with its terminator, bytes.
+const LINK_NAME: usize = 68;
+
+/// `struct tipc_sioc_ln_req`.
+#[repr(C)]
+struct LinkName {
+    peer: u32,
+    bearer: u32,
+    name: [u8; LINK_NAME],
+}
+
+/// `struct tipc_sioc_nodeid_req`.
+#[repr(C)]
+struct NodeId {
+    peer: u32,
+    id: [u8; 16],
+}
+
+/// A copy of a descriptor has come into being.
+fn copied(entry: Option<Arc<Entry>>, new: c_int) -> c_int {
+    if let Some(entry) = entry.filter(|_| new >= 0) {
+        drop(table::set(new, entry));
+    }
+    new
+}
+
+/// Copies onto a number that may be in use.
+fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
+    let entry = table::get(old);
+    // SAFETY: no pointers.
+    let is_open = old != new && unsafe { real::fcntl.get()(old, libc::F_GETFD, 0) } >= 0;
+    let left = if is_open { entry::leave(new) } else { None };
+    let done = copied(entry.filter(|_| is_open), copy());
+    drop(left);
+    done
+}
+
+/// All TIPC sockets in a range of numbers are about to be closed.
+fn leave_range(first: u32, last: u32) -> Vec<Arc<Entry>> {
+    let in_range = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd));
+    let numbers: Vec<RawFd> = table::all().map(|(fd, _)| fd).filter(in_range).collect();
+    numbers.into_iter().filter_map(entry::leave).collect()
+}
+
+fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
+    let links = node()?.links().map_err(|error| code(&error))?;
+    let found = links.iter().find(|link| {
+        link.peer == NodeAddr(request.peer) && u32::from(link.bearer) == request.bearer & 0xffff
+    });
+    let name = &found.ok_or(libc::EADDRNOTAVAIL)?.name;
+    request.name = [0; LINK_NAME];
+    for (to, from) in request.name.iter_mut().take(LINK_NAME - 1).zip(name.bytes()) {
+        *to = from;
+    }
+    Ok(0)
+}
+
+fn node_id(request: &mut NodeId) -> Result<c_int, Code> {
+    let peers = node()?.peers().map_err(|error| code(&error))?;
+    let found = peers.iter().find(|peer| peer.addr == NodeAddr(request.peer));
+    request.id = found.ok_or(libc::EADDRNOTAVAIL)?.id.0;
+    Ok(0)
+}
+
+/// # Safety
+/// `argument` is what the request wants.
+unsafe fn control(fd: RawFd, entry: &Entry, request: c_ulong, argument: usize) -> Result<c_int, Code> {
+    match request {
+        SIOCGETLINKNAME | SIOCGETNODEID if argument == 0 => Err(libc::EFAULT),
+        SIOCGETLINKNAME => {
+            // SAFETY: by the caller's promise a pointer to such a structure, which is integers and bytes.
+            let place = unsafe { &mut *std::ptr::with_exposed_provenance_mut::<LinkName>(argument) };
+            link_name(place)
+        }
+        SIOCGETNODEID => {
+            // SAFETY: as above.
+            let place = unsafe { &mut *std::ptr::with_exposed_provenance_mut::<NodeId>(argument) };
+            node_id(place)
+        }
+        libc::FIONREAD | libc::TIOCOUTQ | SIOCATMARK => Err(libc::ENOTTY),
+        _ => {
+            // SAFETY: by the caller's promise.
+            let done = unsafe { real::ioctl.get()(fd, request, argument) };
+            if done == 0 && request == libc::FIONBIO {
+                // SAFETY: the kernel has just read an integer there.
+                let on = unsafe { *std::ptr::with_exposed_provenance::<c_int>(argument) };
+                entry.set_nonblocking(on != 0);
+            }
+            Ok(done)
+        }
+    }
+}
+
+fn file_control(fd: c_int, command: c_int, argument: usize, real: impl FnOnce() -> c_int) -> c_int {
+    let Some(entry) = table::get(fd) else { return real() };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(Some(entry), real()),
+        libc::F_SETFL => {
+            let done = real();
+            if done == 0 {
+                entry.set_nonblocking(argument & libc::O_NONBLOCK as usize != 0);
+            }
+            done
+        }
+        _ => real(),
+    }
+}
+
+replace! {
+    /// Closes a descriptor.
+    fn close(fd: c_int) -> c_int {
+        let left = entry::leave(fd);
+        // SAFETY: as the caller's.
+        let done = unsafe { real::close.get()(fd) };
+        drop(left);
+        done
+    }
+
+    /// Closes what `fclose` closes behind the back of `close`.
+    fn fclose(file: *mut libc::FILE) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            let left = if file.is_null() { None } else { entry::leave(libc::fileno(file)) };
+            let done = real::fclose.get()(file);
+            drop(left);
+            done
+        }
+    }
+
+    /// Closes all descriptors in a range.
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        let closes = flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC == 0 && first <= last;
+        let left = if closes { leave_range(first, last) } else { Vec::new() };
+        // SAFETY: as the caller's.
+        let done = unsafe { real::close_range.get()(first, last, flags) };
+        drop(left);
+        done
+    }
+
+    /// Closes all descriptors from one on.
+    fn closefrom(first: c_int) -> () {
+        let left = leave_range(first.max(0).cast_unsigned(), u32::MAX);
+        // SAFETY: as the caller's.
+        unsafe { real::closefrom.get()(first) };
+        drop(left);
+    }
+
+    /// Copies a descriptor.
+    fn dup(fd: c_int) -> c_int {
+        let entry = table::get(fd);
+        // SAFETY: as the caller's.
+        copied(entry, unsafe { real::dup.get()(fd) })
+    }
+
+    /// Copies a descriptor onto a number.
+    fn dup2(old: c_int, new: c_int) -> c_int {
+        // SAFETY: as the caller's.
+        copy_onto(old, new, || unsafe { real::dup2.get()(old, new) })
+    }
+
+    /// Copies a descriptor onto a number, with flags.
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        // SAFETY: as the caller's.
+        copy_onto(old, new, || unsafe { real::dup3.get()(old, new, flags) })
+    }
+
+    /// Flags of a descriptor, and copies.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        // SAFETY: as the caller's.
+        file_control(fd, command, argument, || unsafe { real::fcntl.get()(fd, command, argument) })
+    }
+
+    /// The same, as programs with large files call it.
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        // SAFETY: as the caller's.
+        file_control(fd, command, argument, || unsafe { real::fcntl64.get()(fd, command, argument) })
+    }
+
+    /// Everything else that can be asked of a descriptor.
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd) {
+                Some(entry) => answer(control(fd, &entry, request, argument)),
+                None => real::ioctl.get()(fd, request, argument),
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The functions of the C library that this one takes the place of. Each looks whether it is about a TIPC socket, and calls
+//! the real one otherwise.
+
+mod description;
+mod files;
+mod options;
+mod poll;
+mod receive;
+mod send;
+mod setup;
+
+/// Declares functions that replace the C library's. In unit tests they have their names in this crate alone.
+macro_rules! replace {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As for the C library's function of this name.
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[expect(unreachable_pub, reason = "programs reach it by its C name")]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
+        )*
+    };
+}
+pub(crate) use replace;

@@ -1,0 +1,224 @@
+//! Options of sockets: those of TIPC, and those of all sockets that mean something else for a TIPC socket than for the
+//! packet socket whose descriptor it has. Spec: tipc.md §8.9.
+
+use libc::{c_int, c_void, socklen_t};
+use utipc_core::socket::{OptionValue, SocketKind, SocketOption, State};
+
+use super::replace;
+use crate::address::AF_TIPC;
+use crate::ancillary::SOL_TIPC;
+use crate::entry::Entry;
+use crate::errno::{Code, answer, code};
+use crate::{real, table};
+
+/// Bytes of the request to join a group: four words.
+const GROUP_REQUEST: socklen_t = 16;
+
+fn type_number(kind: SocketKind) -> c_int {
+    match kind {
+        SocketKind::Stream => libc::SOCK_STREAM,
+        SocketKind::SeqPacket => libc::SOCK_SEQPACKET,
+        SocketKind::Rdm => libc::SOCK_RDM,
+        SocketKind::Dgram => libc::SOCK_DGRAM,
+    }
+}
+
+/// The value of an option that every socket has; `None` if the descriptor's own is right.
+fn general(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
+    let socket = entry.socket()?;
+    let look = || socket.look().map_err(|error| code(&error));
+    Ok(Some(match name {
+        libc::SO_TYPE => type_number(socket.socket_kind()).cast_unsigned(),
+        libc::SO_DOMAIN => AF_TIPC.cast_unsigned(),
+        libc::SO_PROTOCOL => 0,
+        libc::SO_ACCEPTCONN => u32::from(look()?.state == State::Listen),
+        libc::SO_ERROR => {
+            let error = socket.take_error().map_err(|error| code(&error))?;
+            error.map_or(0, |error| error.errno().number().cast_unsigned())
+        }
+        libc::SO_RCVBUF => socket.option(SocketOption::ReceiveBuffer).map_err(|error| code(&error))?,
+        libc::SO_SNDBUF => entry.send_buffer(),
+        _ => return Ok(None),
+    }))
+}
+
+fn own(entry: &Entry, name: c_int) -> Result<u32, Code> {
+    let option = u32::try_from(name).ok().and_then(SocketOption::from_number).ok_or(libc::EINVAL)?;
+    entry.socket()?.option(option).map_err(|error| code(&error))
+}
+
+fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> Result<c_int, Code> {
+    let option = u32::try_from(name).ok().and_then(SocketOption::from_number);
+    let takes = match option {
+        Some(
+            SocketOption::Importance
+            | SocketOption::SourceDroppable
+            | SocketOption::DestDroppable
+            | SocketOption::ConnectTimeout
+            | SocketOption::NoDelay,
+        ) => 4,
+        Some(SocketOption::GroupJoin) => GROUP_REQUEST,
+        _ => 0,
+    };
+    if len < takes || takes == 0 && (len > 0 || !value.is_null()) {
+        return Err(libc::EINVAL);
+    }
+    let number = if takes == 0 {
+        OptionValue::None
+    } else if value.is_null() {
+        return Err(libc::EFAULT);
+    } else {
+        // SAFETY: the caller's value has at least four bytes, by the check above.
+        OptionValue::Number(unsafe { value.cast::<u32>().read_unaligned() })
+    };
+    let option = option.ok_or(libc::EINVAL)?;
+    entry.socket()?.set_option(option, number).map(|()| 0).map_err(|error| code(&error))
+}
+
+/// Sets an option of all sockets; `None` if the descriptor's own is to be set.
+fn set_general(
+    entry: &Entry,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<Option<c_int>, Code> {
+    if !matches!(name, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVLOWAT) {
+        return Ok(None);
+    }
+    if len < 4 {
+        return Err(libc::EINVAL);
+    }
+    if value.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller's value has at least four bytes, by the check above.
+    let number = unsafe { value.cast::<c_int>().read_unaligned() };
+    let number = u32::try_from(number).unwrap_or(u32::MAX / 2);
+    if name == libc::SO_SNDBUF {
+        entry.set_send_buffer(number);
+        return Ok(Some(0));
+    }
+    let option =
+        if name == libc::SO_RCVBUF { SocketOption::ReceiveBuffer } else { SocketOption::ReceiveLowWater };
+    // Linux doubles a buffer's size, for its own bookkeeping.
+    let number = if name == libc::SO_RCVBUF { number.saturating_mul(2) } else { number };
+    entry.socket()?.set_option(option, OptionValue::Number(number)).map_err(|error| code(&error))?;
+    // Who asks for the low-water mark asks the descriptor.
+    Ok((name == libc::SO_RCVBUF).then_some(0))
+}
+
+/// # Safety
+/// The places are null or writable, as for `getsockopt`.
+unsafe fn tell(value: u32, at: *mut c_void, len: *mut socklen_t, whole: bool) -> Result<c_int, Code> {
+    if len.is_null() || at.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by the caller's promise.
+    let room = unsafe { len.read() };
+    if room > i32::MAX.cast_unsigned() || whole && room < 4 {
+        return Err(libc::EINVAL);
+    }
+    let bytes = value.to_ne_bytes();
+    let fits = room.min(4);
+    // SAFETY: at most `room` bytes are written.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), fits as usize);
+        len.write(fits);
+    }
+    Ok(0)
+}
+
+/// # Safety
+/// As for `getsockopt`.
+unsafe fn get(
+    fd: c_int,
+    entry: &Entry,
+    level: c_int,
+    name: c_int,
+    at: *mut c_void,
+    len: *mut socklen_t,
+) -> Result<c_int, Code> {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match level {
+            libc::SOL_SOCKET if name == libc::SO_PEERCRED => {
+                // Nobody's, as for all sockets whose peer the kernel does not know.
+                let nobody = [0, u32::MAX, u32::MAX].map(u32::to_ne_bytes).concat();
+                if at.is_null() || len.is_null() {
+                    return Err(libc::EFAULT);
+                }
+                let fits = len.read().min(12);
+                std::ptr::copy_nonoverlapping(nobody.as_ptr(), at.cast(), fits as usize);
+                len.write(fits);
+                Ok(0)
+            }
+            libc::SOL_SOCKET => match general(entry, name)? {
+                Some(value) => tell(value, at, len, false),
+                None => Ok(real::getsockopt.get()(fd, level, name, at, len)),
+            },
+            SOL_TIPC => {
+                let value = own(entry, name)?;
+                tell(value, at, len, true)
+            }
+            libc::IPPROTO_TCP if entry.socket()?.socket_kind() == SocketKind::Stream => {
+                if !len.is_null() {
+                    len.write(0);
+                }
+                Ok(0)
+            }
+            _ => Err(libc::ENOPROTOOPT),
+        }
+    }
+}
+
+/// # Safety
+/// As for `setsockopt`.
+unsafe fn set(
+    fd: c_int,
+    entry: &Entry,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    len: socklen_t,
+) -> Result<c_int, Code> {
+    match level {
+        libc::SOL_SOCKET => {
+            if let Some(done) = set_general(entry, name, value, len)? {
+                return Ok(done);
+            }
+            // SAFETY: by the caller's promise.
+            let done = unsafe { real::setsockopt.get()(fd, level, name, value, len) };
+            if done == 0 && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
+                entry.learn_limit(name);
+            }
+            Ok(done)
+        }
+        SOL_TIPC => set_own(entry, name, value, len),
+        libc::IPPROTO_TCP if entry.socket()?.socket_kind() == SocketKind::Stream => Ok(0),
+        _ => Err(libc::ENOPROTOOPT),
+    }
+}
+
+replace! {
+    /// Reads an option.
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, at: *mut c_void, len: *mut socklen_t) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd) {
+                Some(entry) => answer(get(fd, &entry, level, name, at, len)),
+                None => real::getsockopt.get()(fd, level, name, at, len),
+            }
+        }
+    }
+
+    /// Sets an option.
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd) {
+                Some(entry) => answer(set(fd, &entry, level, name, value, len)),
+                None => real::setsockopt.get()(fd, level, name, value, len),
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Receiving.
+
+use std::ptr::null_mut;
+
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use utipc_client::Socket;
+use utipc_core::socket::{Received, RecvOptions, SocketKind};
+
+use super::replace;
+use crate::entry::Entry;
+use crate::errno::{Code, answer, code};
+use crate::{address, ancillary, parts, real, table};
+
+/// Most bytes that one call of several buffers takes from a stream.
+const STREAM_MOST: usize = 1 << 20;
+
+/// Not a flag of a call that programs make: recvmsg without a control buffer differs from one with it.
+fn options(flags: c_int, control: bool) -> RecvOptions {
+    RecvOptions {
+        peek: flags & libc::MSG_PEEK != 0,
+        wait_all: flags & libc::MSG_WAITALL != 0,
+        keep_remainder: flags & libc::MSG_EOR != 0,
+        control,
+    }
+}
+
+/// Receives into one buffer.
+#[inline]
+fn receive_bytes(
+    entry: &Entry,
+    socket: &Socket,
+    room: &mut [u8],
+    flags: c_int,
+    control: bool,
+) -> Result<Received, Code> {
+    loop {
+        let wait = entry.receive_wait(socket, flags);
+        let received = socket.receive(room, options(flags, control), wait).map_err(|error| code(&error))?;
+        let received = received.ok_or(libc::EAGAIN)?;
+        // Messages without data and without an error are passed over, as Linux does; a peek would find the same again.
+        let empty = received.len == 0 && received.returned.is_none() && received.source.port != 0;
+        if !empty || socket.socket_kind().is_connection_oriented() {
+            return Ok(received);
+        }
+        if flags & libc::MSG_PEEK != 0 {
+            socket.receive(room, RecvOptions::default(), wait).map_err(|error| code(&error))?;
+        }
+    }
+}
+
+/// The address of a message's sender.
+///
+/// # Safety
+/// `addr` and `len` are null or writable, `addr` for `*len` bytes.
+unsafe fn tell_source(received: &Received, addr: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
+    if received.source.port == 0 {
+        // The end of a connection has no sender.
+        if !len.is_null() && !addr.is_null() {
+            // SAFETY: by the caller's promise.
+            unsafe { len.write(0) };
+        }
+        return Ok(());
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { address::give(received.source.into(), addr, len) }
+}
+
+/// # Safety
+/// `len` bytes at `data` are writable, as is what `addr` and `addr_len` say.
+unsafe fn receive_one(
+    entry: &Entry,
+    data: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    addr: *mut sockaddr,
+    addr_len: *mut socklen_t,
+) -> Result<ssize_t, Code> {
+    let socket = entry.socket()?;
+    // SAFETY: by the caller's promise.
+    let room = unsafe { parts::room(data.cast(), len) }?;
+    let received = receive_bytes(entry, socket, room, flags, false)?;
+    if !addr.is_null() {
+        // SAFETY: by the caller's promise.
+        unsafe { tell_source(&received, addr, addr_len) }?;
+    }
+    Ok(received.len.cast_signed())
+}
+
+/// Receives into several buffers.
+///
+/// # Safety
+/// The buffers are writable.
+unsafe fn receive_parts(
+    entry: &Entry,
+    parts: &[iovec],
+    flags: c_int,
+    control: bool,
+) -> Result<Received, Code> {
+    let socket = entry.socket()?;
+    if let [part] = parts {
+        // SAFETY: by the caller's promise.
+        let room = unsafe { parts::room(part.iov_base.cast(), part.iov_len) }?;
+        return receive_bytes(entry, socket, room, flags, control);
+    }
+    let most = if socket.socket_kind() == SocketKind::Stream {
+        STREAM_MOST
+    } else {
+        utipc_core::limits::MAX_USER_DATA
+    };
+    let total = parts::total(parts)?;
+    let mut whole = vec![0; total.min(most)];
+    let received = receive_bytes(entry, socket, &mut whole, flags, control)?;
+    // SAFETY: by the caller's promise.
+    unsafe { parts::scatter(whole.get(..received.len).unwrap_or_default(), parts) }?;
+    Ok(received)
+}
+
+/// # Safety
+/// The message is one for `recvmsg`.
+unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> Result<ssize_t, Code> {
+    // SAFETY: by the caller's promise.
+    let Some(message) = (unsafe { message.as_mut() }) else { return Err(libc::EFAULT) };
+    let control = ancillary::is_wanted(message.msg_control, message.msg_controllen as usize);
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let parts = parts::list(message.msg_iov, message.msg_iovlen as usize)?;
+        let received = receive_parts(entry, parts, flags, control)?;
+        message.msg_flags = 0;
+        if message.msg_name.is_null() {
+            message.msg_namelen = 0;
+        } else {
+            tell_source(&received, message.msg_name.cast(), &raw mut message.msg_namelen)?;
+        }
+        if received.truncated {
+            message.msg_flags |= libc::MSG_TRUNC;
+        }
+        if received.end_of_record {
+            message.msg_flags |= libc::MSG_EOR;
+        }
+        ancillary::give(message, &received);
+        Ok(received.len.cast_signed())
+    }
+}
+
+replace! {
+    /// Receives.
+    fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffer.
+            return answer(unsafe { receive_one(&entry, data, len, flags, null_mut(), null_mut()) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::recv.get()(fd, data, len, flags) }
+    }
+
+    /// Receives, with the sender's address.
+    fn recvfrom(
+        fd: c_int,
+        data: *mut c_void,
+        len: size_t,
+        flags: c_int,
+        addr: *mut sockaddr,
+        addr_len: *mut socklen_t,
+    ) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffer, and room for an address.
+            return answer(unsafe { receive_one(&entry, data, len, flags, addr, addr_len) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::recvfrom.get()(fd, data, len, flags, addr, addr_len) }
+    }
+
+    /// Receives into several buffers, with the sender's address and ancillary data.
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's; of another socket's message what the kernel has written is looked at.
+        unsafe {
+            if let Some(entry) = table::get(fd) {
+                return answer(receive_message(&entry, message, flags));
+            }
+            let len = real::recvmsg.get()(fd, message, flags);
+            if len >= 0 && !(*message).msg_control.is_null() && (*message).msg_controllen > 0 {
+                ancillary::after_receiving(message);
+            }
+            len
+        }
+    }
+
+    /// Receives several messages; waits for the first one only, or with a time limit, or for all.
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, limit: *mut timespec) -> c_int {
+        let Some(entry) = table::get(fd) else {
+            // SAFETY: as the caller's.
+            return unsafe { real::recvmmsg.get()(fd, messages, count, flags, limit) };
+        };
+        let start = std::time::Instant::now();
+        // SAFETY: the caller's time limit, if there is one.
+        let limit = unsafe { limit.as_ref() }.map(|limit| {
+            let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
+            std::time::Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos)
+        });
+        let mut received: c_int = 0;
+        for at in 0..count as usize {
+            let more = if received > 0 && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
+            // SAFETY: the caller has `count` messages.
+            let done = unsafe {
+                let message = messages.add(at);
+                receive_message(&entry, &raw mut (*message).msg_hdr, flags & !libc::MSG_WAITFORONE | more)
+                    .map(|len| (*message).msg_len = len as c_uint)
+            };
+            match done {
+                Ok(()) => received += 1,
+                Err(_) if received > 0 => break,
+                Err(why) => return answer(Err(why)),
+            }
+            // As the kernel does: it looks at the clock after each message.
+            if limit.is_some_and(|limit| start.elapsed() >= limit) {
+                break;
+            }
+        }
+        received
+    }
+
+    /// Receives.
+    fn read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            if len == 0 {
+                return 0;
+            }
+            // SAFETY: the caller's buffer.
+            return answer(unsafe { receive_one(&entry, data, len, 0, null_mut(), null_mut()) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::read.get()(fd, data, len) }
+    }
+
+    /// Receives into several buffers.
+    fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffers.
+            let received = unsafe {
+                parts::counted(list, count).and_then(|list| match parts::total(list)? {
+                    0 => Ok(0),
+                    _ => receive_parts(&entry, list, 0, false).map(|received| received.len.cast_signed()),
+                })
+            };
+            return answer(received);
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::readv.get()(fd, list, count) }
+    }
+
+    /// `read` of a program that was built with checks of its buffers' sizes; so for the next ones.
+    fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, size: size_t) -> ssize_t {
+        // SAFETY: as the caller's. What does not fit is the real function's to complain about.
+        unsafe {
+            if len <= size && table::get(fd).is_some() {
+                return read(fd, data, len);
+            }
+            real::__read_chk.get()(fd, data, len, size)
+        }
+    }
+
+    /// See above.
+    fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, size: size_t, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's.
+        unsafe {
+            if len <= size && table::get(fd).is_some() {
+                return recv(fd, data, len, flags);
+            }
+            real::__recv_chk.get()(fd, data, len, size, flags)
+        }
+    }
+
+    /// See above.
+    fn __recvfrom_chk(
+        fd: c_int,
+        data: *mut c_void,
+        len: size_t,
+        size: size_t,
+        flags: c_int,
+        addr: *mut sockaddr,
+        addr_len: *mut socklen_t,
+    ) -> ssize_t {
+        // SAFETY: as the caller's.
+        unsafe {
+            if len <= size && table::get(fd).is_some() {
+                return recvfrom(fd, data, len, flags, addr, addr_len);
+            }
+            real::__recvfrom_chk.get()(fd, data, len, size, flags, addr, addr_len)
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Sending.
+
+use std::ops::ControlFlow;
+
+use libc::{
+    c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t,
+};
+use utipc_core::socket::{Destination, SocketKind};
+
+use super::replace;
+use crate::entry::Entry;
+use crate::errno::{Code, answer, code};
+use crate::{address, ancillary, parts, real, table};
+
+/// How much of a file one read of `sendfile` takes for a stream, and for a socket with messages (a page each, as Linux does).
+const STREAM_STEP: usize = 64 * 1024;
+const MESSAGE_STEP: usize = 4096;
+
+/// Sends one message, or all of a stream's bytes unless a time limit or a signal ends it.
+fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int) -> Result<usize, Code> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let socket = entry.socket()?;
+    let wait = entry.send_wait(socket, flags);
+    if socket.socket_kind() != SocketKind::Stream {
+        return socket.send(data, to, wait).map_err(|error| code(&error))?.ok_or(libc::EAGAIN);
+    }
+    let mut sent = 0;
+    loop {
+        let rest = data.get(sent..).unwrap_or_default();
+        let why = match socket.send(rest, to, wait) {
+            Ok(Some(bytes)) => {
+                sent += bytes;
+                if sent >= data.len() {
+                    return Ok(sent);
+                }
+                continue;
+            }
+            Ok(None) => libc::EAGAIN,
+            Err(error) => code(&error),
+        };
+        return if sent > 0 { Ok(sent) } else { Err(why) };
+    }
+}
+
+fn signed(sent: Result<usize, Code>) -> Result<ssize_t, Code> {
+    sent.map(usize::cast_signed)
+}
+
+/// # Safety
+/// `len` bytes at `data` are readable, as are `addr_len` at `addr`.
+unsafe fn send_one(
+    entry: &Entry,
+    data: *const c_void,
+    len: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    addr_len: socklen_t,
+) -> Result<ssize_t, Code> {
+    // SAFETY: by the caller's promise.
+    let (data, to) = unsafe { (parts::bytes(data.cast(), len)?, address::destination(addr, addr_len)?) };
+    signed(send_bytes(entry, data, to, flags))
+}
+
+/// # Safety
+/// The buffers are readable.
+unsafe fn send_parts(
+    entry: &Entry,
+    parts: &[iovec],
+    to: Option<Destination>,
+    flags: c_int,
+) -> Result<ssize_t, Code> {
+    if let [part] = parts {
+        // SAFETY: by the caller's promise.
+        let data = unsafe { parts::bytes(part.iov_base.cast(), part.iov_len) }?;
+        return signed(send_bytes(entry, data, to, flags));
+    }
+    // SAFETY: by the caller's promise.
+    let data = unsafe { parts::gather(parts) }?;
+    signed(send_bytes(entry, &data, to, flags))
+}
+
+/// # Safety
+/// The message is one for `sendmsg`.
+unsafe fn send_message(entry: &Entry, message: *const msghdr, flags: c_int) -> Result<ssize_t, Code> {
+    // SAFETY: by the caller's promise.
+    let Some(message) = (unsafe { message.as_ref() }) else { return Err(libc::EFAULT) };
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let parts = parts::list(message.msg_iov, message.msg_iovlen as usize)?;
+        // No address is as good as an empty one.
+        let name = if message.msg_namelen == 0 { std::ptr::null() } else { message.msg_name.cast() };
+        let to = address::destination(name, message.msg_namelen)?;
+        send_parts(entry, parts, to, flags)
+    }
+}
+
+/// Reads a file and sends it.
+fn send_file(
+    entry: &Entry,
+    mut read: impl FnMut(&mut [u8]) -> Result<usize, Code>,
+    count: usize,
+) -> Result<usize, Code> {
+    let stream = entry.socket()?.socket_kind() == SocketKind::Stream;
+    let mut buffer = vec![0; count.min(if stream { STREAM_STEP } else { MESSAGE_STEP })];
+    let mut sent = 0;
+    let mut step = || -> Result<ControlFlow<()>, Code> {
+        let most = buffer.len().min(count - sent);
+        let len = read(buffer.get_mut(..most).unwrap_or_default())?;
+        if len == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        let done = send_bytes(entry, buffer.get(..len).unwrap_or_default(), None, 0)?;
+        sent += done;
+        Ok(if done < len || sent == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    };
+    loop {
+        match step() {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => return Ok(sent),
+            Err(_) if sent > 0 => return Ok(sent),
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// `sendfile` to a TIPC socket; the position in the file moves by what was sent.
+///
+/// # Safety
+/// `offset` is null or points to a position.
+unsafe fn send_from(entry: &Entry, file: c_int, offset: *mut off64_t, count: usize) -> Result<ssize_t, Code> {
+    // SAFETY: by the caller's promise.
+    let start = unsafe { offset.as_ref().copied() };
+    // SAFETY: no pointers.
+    let begin = start.unwrap_or_else(|| unsafe { libc::lseek64(file, 0, libc::SEEK_CUR) });
+    let mut at = begin;
+    let read = |buffer: &mut [u8]| {
+        // SAFETY: the buffer is writable for its length.
+        let len = unsafe { libc::pread64(file, buffer.as_mut_ptr().cast(), buffer.len(), at) };
+        let len = usize::try_from(len)
+            .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))?;
+        at += len.cast_signed() as off64_t;
+        Ok(len)
+    };
+    let sent = send_file(entry, read, count)?;
+    let end = begin + sent.cast_signed() as off64_t;
+    // SAFETY: by the caller's promise; `lseek` has no pointers.
+    unsafe {
+        if start.is_some() {
+            offset.write(end);
+        } else {
+            libc::lseek64(file, end, libc::SEEK_SET);
+        }
+    }
+    Ok(sent.cast_signed())
+}
+
+replace! {
+    /// Sends on a connection.
+    fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffer.
+            return answer(unsafe { send_one(&entry, data, len, flags, std::ptr::null(), 0) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::send.get()(fd, data, len, flags) }
+    }
+
+    /// Sends to an address.
+    fn sendto(
+        fd: c_int,
+        data: *const c_void,
+        len: size_t,
+        flags: c_int,
+        addr: *const sockaddr,
+        addr_len: socklen_t,
+    ) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffer and address.
+            return answer(unsafe { send_one(&entry, data, len, flags, addr, addr_len) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::sendto.get()(fd, data, len, flags, addr, addr_len) }
+    }
+
+    /// Sends from several buffers.
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's; the message is looked at only as the kernel will.
+        unsafe {
+            if let Some(entry) = table::get(fd) {
+                return answer(send_message(&entry, message, flags));
+            }
+            if !message.is_null() && !(*message).msg_control.is_null() {
+                ancillary::before_passing(message);
+            }
+            real::sendmsg.get()(fd, message, flags)
+        }
+    }
+
+    /// Sends several messages.
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            let mut sent: c_int = 0;
+            for at in 0..count as usize {
+                // SAFETY: the caller has `count` messages.
+                let done = unsafe {
+                    let message = messages.add(at);
+                    send_message(&entry, &raw const (*message).msg_hdr, flags)
+                        .map(|len| (*message).msg_len = len as c_uint)
+                };
+                match done {
+                    Ok(()) => sent += 1,
+                    Err(_) if sent > 0 => break,
+                    Err(why) => return answer(Err(why)),
+                }
+            }
+            return sent;
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::sendmmsg.get()(fd, messages, count, flags) }
+    }
+
+    /// Sends on a connection.
+    fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffer.
+            return answer(unsafe { send_one(&entry, data, len, 0, std::ptr::null(), 0) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::write.get()(fd, data, len) }
+    }
+
+    /// Sends from several buffers.
+    fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's buffers.
+            return answer(unsafe { parts::counted(list, count).and_then(|list| send_parts(&entry, list, None, 0)) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::writev.get()(fd, list, count) }
+    }
+
+    /// Sends from a file.
+    fn sendfile(fd: c_int, file: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's position; both types have 64 bits on the systems that this library is for.
+            return answer(unsafe { send_from(&entry, file, offset.cast(), count) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::sendfile.get()(fd, file, offset, count) }
+    }
+
+    /// Sends from a file.
+    fn sendfile64(fd: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's position.
+            return answer(unsafe { send_from(&entry, file, offset, count) });
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::sendfile64.get()(fd, file, offset, count) }
+    }
+}

@@ -1,0 +1,244 @@
+//! Opening, naming, connecting and ending sockets.
+
+use libc::{c_int, sockaddr, socklen_t};
+use utipc_client::{Socket, Wait};
+use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::socket::{Destination, SocketKind, State};
+
+use super::replace;
+use crate::address::{self, AF_TIPC, Binding, Connect};
+use crate::entry::{self, Entry};
+use crate::errno::{Code, answer, code};
+use crate::node::node;
+use crate::{real, table};
+
+/// Types that the kernel knows and TIPC does not.
+const SOCK_PACKET: c_int = 10;
+
+/// The flags that come with a socket's type.
+const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+
+/// What the arguments of `socket` ask for. Spec: tipc.md §8.1.
+fn kind(of: c_int, protocol: c_int) -> Result<SocketKind, Code> {
+    if protocol != 0 {
+        return Err(libc::EPROTONOSUPPORT);
+    }
+    match of & !FLAGS {
+        libc::SOCK_STREAM => Ok(SocketKind::Stream),
+        libc::SOCK_SEQPACKET => Ok(SocketKind::SeqPacket),
+        libc::SOCK_RDM => Ok(SocketKind::Rdm),
+        libc::SOCK_DGRAM => Ok(SocketKind::Dgram),
+        libc::SOCK_RAW | libc::SOCK_DCCP | SOCK_PACKET => Err(libc::EPROTOTYPE),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// Two sockets that are connected to each other.
+fn pair(kind: SocketKind) -> Result<(Socket, Socket), utipc_client::Error> {
+    let node = node().map_err(|_| utipc_client::Error::Absent(Vec::new()))?;
+    let (one, other) = (node.open(kind)?, node.open(kind)?);
+    let at = |socket: &Socket| Destination::Port(PortId { port: socket.port(), node: NodeAddr::NONE });
+    if !kind.is_connection_oriented() {
+        one.connect(Some(at(&other)))?;
+        other.connect(Some(at(&one)))?;
+        return Ok((one, other));
+    }
+    other.listen()?;
+    one.connect(Some(at(&other)))?;
+    let accepted = other.accept(Wait::Forever)?;
+    one.wait_connected(Wait::Forever)?;
+    let (other, _) = accepted.ok_or(utipc_client::Error::Interrupted)?;
+    Ok((one, other))
+}
+
+fn socket_pair(of: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
+    let (one, other) = pair(kind(of, protocol)?).map_err(|error| code(&error))?;
+    let near = one.keep().map_err(|error| code(&error))?;
+    let far = other.keep().map_err(|error| code(&error))?;
+    Ok([entry::enter(one, near, of & FLAGS), entry::enter(other, far, of & FLAGS)])
+}
+
+fn bind_to(entry: &Entry, what: Binding) -> Result<c_int, Code> {
+    let socket = entry.socket()?;
+    let done = match what {
+        Binding::Bind(range, scope) => socket.bind(range, scope),
+        Binding::Unbind(range, scope) => socket.unbind(Some((range, scope))),
+        Binding::UnbindAll => socket.unbind(None),
+    };
+    done.map(|()| 0).map_err(|error| code(&error))
+}
+
+fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
+    let socket = entry.socket()?;
+    let connects = socket.socket_kind().is_connection_oriented();
+    let to = match to {
+        Connect::To(to) => Some(to),
+        Connect::Nowhere if connects => return Err(libc::EINVAL),
+        Connect::Nowhere => None,
+    };
+    let waits = !entry.is_nonblocking(socket);
+    if connects {
+        match socket.look().map_err(|error| code(&error))?.state {
+            State::Open => {}
+            // A second call waits for what the first one has begun.
+            State::Connecting if waits => return connected(socket),
+            State::Connecting => return Err(libc::EALREADY),
+            State::Established => return Err(libc::EISCONN),
+            State::Listen | State::Disconnecting => return Err(libc::EINVAL),
+        }
+    }
+    socket.connect(to).map_err(|error| code(&error))?;
+    match (connects, waits) {
+        (false, _) => Ok(0),
+        (true, true) => connected(socket),
+        (true, false) => Err(libc::EINPROGRESS),
+    }
+}
+
+fn connected(socket: &Socket) -> Result<c_int, Code> {
+    // The endpoint's own time limit ends it.
+    socket.wait_connected(Wait::Forever).map(|_| 0).map_err(|error| code(&error))
+}
+
+fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
+    if flags & !FLAGS != 0 {
+        return Err(libc::EINVAL);
+    }
+    let socket = entry.socket()?;
+    let accepted = socket.accept(entry.receive_wait(socket, 0)).map_err(|error| code(&error))?;
+    let (new, peer) = accepted.ok_or(libc::EAGAIN)?;
+    let near = new.keep().map_err(|error| code(&error))?;
+    Ok((entry::enter(new, near, flags), peer))
+}
+
+fn own_name(entry: &Entry) -> Result<PortId, Code> {
+    let port = entry.socket()?.port();
+    Ok(PortId { port, node: node()?.address() })
+}
+
+fn peer_name(entry: &Entry) -> Result<PortId, Code> {
+    let view = entry.socket()?.look().map_err(|error| code(&error))?;
+    let mut peer = view.peer.filter(|_| view.state == State::Established).ok_or(libc::ENOTCONN)?;
+    if peer.node.is_none() {
+        peer.node = node()?.address();
+    }
+    Ok(peer)
+}
+
+fn shut(entry: &Entry, how: c_int) -> Result<c_int, Code> {
+    if how != libc::SHUT_RDWR {
+        return Err(libc::EINVAL);
+    }
+    entry.socket()?.shutdown().map(|()| 0).map_err(|error| code(&error))
+}
+
+replace! {
+    /// Opens a socket.
+    fn socket(domain: c_int, of: c_int, protocol: c_int) -> c_int {
+        if domain == AF_TIPC {
+            return answer(kind(of, protocol).and_then(|kind| entry::open(kind, of & FLAGS)));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::socket.get()(domain, of, protocol) }
+    }
+
+    /// Two sockets that are connected.
+    fn socketpair(domain: c_int, of: c_int, protocol: c_int, fds: *mut c_int) -> c_int {
+        if domain == AF_TIPC {
+            return answer(socket_pair(of, protocol).map(|[one, other]| {
+                // SAFETY: the caller has room for two.
+                unsafe {
+                    fds.write(one);
+                    fds.add(1).write(other);
+                }
+                0
+            }));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::socketpair.get()(domain, of, protocol, fds) }
+    }
+
+    /// Binds, or withdraws with a negative scope or no address.
+    fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's address has that many bytes.
+            let what = unsafe { address::binding(addr, len) };
+            return answer(what.and_then(|what| bind_to(&entry, what)));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::bind.get()(fd, addr, len) }
+    }
+
+    /// Makes it a listener; the backlog is ignored.
+    fn listen(fd: c_int, backlog: c_int) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            let listen = |socket: &Socket| socket.listen().map(|()| 0).map_err(|error| code(&error));
+            return answer(entry.socket().and_then(listen));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::listen.get()(fd, backlog) }
+    }
+
+    /// The next connection.
+    fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            if table::get(fd).is_some() { accept4(fd, addr, len, 0) } else { real::accept.get()(fd, addr, len) }
+        }
+    }
+
+    /// The next connection, with flags for the new descriptor.
+    fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            return answer(accept_at(&entry, flags).map(|(new, peer)| {
+                // SAFETY: the caller's room for an address. A length that makes no sense leaves it as it is.
+                let _ = unsafe { address::give(peer.into(), addr, len) };
+                new
+            }));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::accept4.get()(fd, addr, len, flags) }
+    }
+
+    /// Connects, or sets the default destination.
+    fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's address has that many bytes.
+            let to = unsafe { address::connect(addr, len) };
+            return answer(to.and_then(|to| connect_to(&entry, to)));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::connect.get()(fd, addr, len) }
+    }
+
+    /// Ends the connection, in both directions only.
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            return answer(shut(&entry, how));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::shutdown.get()(fd, how) }
+    }
+
+    /// The port identity, whatever it is bound to.
+    fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's room for an address.
+            let give = |name: PortId| unsafe { address::give(name.into(), addr, len) };
+            return answer(own_name(&entry).and_then(give).map(|()| 0));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::getsockname.get()(fd, addr, len) }
+    }
+
+    /// The other end of the connection.
+    fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        if let Some(entry) = table::get(fd) {
+            // SAFETY: the caller's room for an address.
+            let give = |name: PortId| unsafe { address::give(name.into(), addr, len) };
+            return answer(peer_name(&entry).and_then(give).map(|()| 0));
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::getpeername.get()(fd, addr, len) }
+    }
+}

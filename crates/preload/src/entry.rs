@@ -1,0 +1,243 @@
+//! A TIPC socket of the program: the library's socket, and what the kernel keeps in a file beside it.
+
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use libc::c_int;
+use utipc_client::{Socket, Wait};
+use utipc_core::socket::SocketKind;
+
+use crate::errno::{Code, code};
+use crate::node::node;
+use crate::{real, table};
+
+/// One socket of this process, with however many numbers.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Made at the first use, if the descriptor was inherited by an exec or received from another process.
+    socket: OnceLock<Socket>,
+    /// The number by which the library finds the descriptor.
+    number: AtomicI32,
+    /// How many numbers the process has for it.
+    pub(crate) names: AtomicUsize,
+    /// O_NONBLOCK, as this process has set it. With several processes the descriptor itself is asked.
+    nonblocking: AtomicBool,
+    /// SO_RCVTIMEO and SO_SNDTIMEO, microseconds; 0 is without limit.
+    receive_limit: AtomicU64,
+    send_limit: AtomicU64,
+    /// SO_SNDBUF, bytes: remembered for who asks; what a sender may have under way is decided elsewhere.
+    send_buffer: AtomicU32,
+}
+
+/// SO_SNDBUF of a socket, and half the most that can be set, bytes: Linux's own defaults.
+const SEND_BUFFER: u32 = 212_992;
+
+impl Entry {
+    fn with(number: RawFd, socket: OnceLock<Socket>) -> Self {
+        Self {
+            socket,
+            number: AtomicI32::new(number),
+            names: AtomicUsize::new(0),
+            nonblocking: AtomicBool::new(false),
+            receive_limit: AtomicU64::new(0),
+            send_limit: AtomicU64::new(0),
+            send_buffer: AtomicU32::new(SEND_BUFFER),
+        }
+    }
+
+    /// A descriptor that has come from elsewhere.
+    pub(crate) fn unclaimed(number: RawFd) -> Self {
+        Self::with(number, OnceLock::new())
+    }
+
+    /// The socket. Every call begins with this one.
+    #[inline]
+    pub(crate) fn socket(&self) -> Result<&Socket, Code> {
+        match self.socket.get() {
+            Some(socket) => socket.live().map_err(|error| code(&error)),
+            None => self.claim(),
+        }
+    }
+
+    #[cold]
+    fn claim(&self) -> Result<&Socket, Code> {
+        let number = self.number.load(Relaxed);
+        // SAFETY: the program's call names the descriptor, which is thus open; should the program close it meanwhile, the
+        // claim fails or finds no socket.
+        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let socket = node()?.claim(number, fd).map_err(|error| code(&error))?;
+        socket.set_interruptible(true);
+        self.nonblocking.store(flags(number) & libc::O_NONBLOCK != 0, Relaxed);
+        self.receive_limit.store(time_limit(number, libc::SO_RCVTIMEO), Relaxed);
+        self.send_limit.store(time_limit(number, libc::SO_SNDTIMEO), Relaxed);
+        Ok(self.socket.get_or_init(|| socket))
+    }
+
+    pub(crate) fn set_nonblocking(&self, on: bool) {
+        self.nonblocking.store(on, Relaxed);
+    }
+
+    /// Whether calls may not wait.
+    #[inline]
+    pub(crate) fn is_nonblocking(&self, socket: &Socket) -> bool {
+        if socket.is_shared() {
+            // Another process may have changed it.
+            return flags(self.number.load(Relaxed)) & libc::O_NONBLOCK != 0;
+        }
+        self.nonblocking.load(Relaxed)
+    }
+
+    /// SO_RCVTIMEO or SO_SNDTIMEO was set at the descriptor.
+    pub(crate) fn learn_limit(&self, option: c_int) {
+        let limit = time_limit(self.number.load(Relaxed), option);
+        let place = if option == libc::SO_RCVTIMEO { &self.receive_limit } else { &self.send_limit };
+        place.store(limit, Relaxed);
+    }
+
+    pub(crate) fn send_buffer(&self) -> u32 {
+        self.send_buffer.load(Relaxed)
+    }
+
+    /// Linux takes twice the bytes that are asked for, within limits.
+    pub(crate) fn set_send_buffer(&self, bytes: u32) {
+        self.send_buffer.store(bytes.clamp(2304, SEND_BUFFER) * 2, Relaxed);
+    }
+
+    fn wait(&self, socket: &Socket, flags: c_int, limit: &AtomicU64) -> Wait {
+        if flags & libc::MSG_DONTWAIT != 0 || self.is_nonblocking(socket) {
+            return Wait::Never;
+        }
+        match limit.load(Relaxed) {
+            0 => Wait::Forever,
+            micros => Wait::AtMost(Duration::from_micros(micros)),
+        }
+    }
+
+    /// How long a receive, or an accept, with these flags may wait.
+    #[inline]
+    pub(crate) fn receive_wait(&self, socket: &Socket, flags: c_int) -> Wait {
+        self.wait(socket, flags, &self.receive_limit)
+    }
+
+    /// How long a send with these flags may wait.
+    #[inline]
+    pub(crate) fn send_wait(&self, socket: &Socket, flags: c_int) -> Wait {
+        self.wait(socket, flags, &self.send_limit)
+    }
+
+    /// The program is about to poll the descriptor.
+    pub(crate) fn begin_polling(&self) -> Result<(), Code> {
+        self.socket()?.begin_polling().map_err(|error| code(&error))
+    }
+
+    /// The program is about to pass the descriptor to another process.
+    pub(crate) fn before_passing(&self) {
+        // One that has come from elsewhere and was never used here has no data path to give back.
+        if let Some(socket) = self.socket.get().and_then(|socket| socket.live().ok()) {
+            // Without it the daemon does so when the other one claims it.
+            let _ = socket.before_passing();
+        }
+    }
+
+    /// One of its numbers is about to be closed.
+    fn renumber(self: &Arc<Self>, fd: RawFd, last: bool) {
+        if self.number.load(Relaxed) != fd {
+            return;
+        }
+        let other = if last { None } else { table::other_number(self) };
+        self.number.store(other.unwrap_or(-1), Relaxed);
+        if let Some(socket) = self.socket.get() {
+            socket.renumber(other);
+        }
+    }
+}
+
+/// Opens a socket of the daemon's node: its descriptor.
+pub(crate) fn open(kind: SocketKind, flags: c_int) -> Result<RawFd, Code> {
+    let (socket, near) = node()?.open_kept(kind).map_err(|error| code(&error))?;
+    Ok(enter(socket, near, flags))
+}
+
+/// A socket that has come into being: its descriptor, with the flags SOCK_NONBLOCK and SOCK_CLOEXEC as asked for.
+pub(crate) fn enter(socket: Socket, near: OwnedFd, flags: c_int) -> RawFd {
+    let fd = near.into_raw_fd();
+    if flags & libc::SOCK_CLOEXEC == 0 {
+        // SAFETY: no pointers; the descriptor is open.
+        unsafe { real::fcntl.get()(fd, libc::F_SETFD, 0) };
+    }
+    socket.set_interruptible(true);
+    socket.renumber(Some(fd));
+    let entry = Arc::new(Entry::with(fd, OnceLock::from(socket)));
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        set_nonblocking(fd);
+        entry.set_nonblocking(true);
+    }
+    is_own_memory();
+    drop(table::set(fd, entry));
+    fd
+}
+
+fn set_nonblocking(fd: RawFd) {
+    let flags = flags(fd) | libc::O_NONBLOCK;
+    // SAFETY: no pointers; the descriptor is open.
+    unsafe { real::fcntl.get()(fd, libc::F_SETFL, flags as usize) };
+}
+
+/// A descriptor that this process has got from elsewhere, if it is a TIPC socket.
+pub(crate) fn receive(fd: RawFd) {
+    // SAFETY: the program owns the descriptor and is in a call that has just given it to it.
+    let found = unsafe { BorrowedFd::borrow_raw(fd) };
+    if table::get(fd).is_none() && utipc_client::may_be_claimed(found) {
+        is_own_memory();
+        drop(table::set(fd, Arc::new(Entry::unclaimed(fd))));
+    }
+}
+
+/// `fd` is about to be closed, or to become another file. What is returned is to be dropped when that has happened.
+#[must_use = "the socket ends with it, after the descriptor"]
+pub(crate) fn leave(fd: RawFd) -> Option<Arc<Entry>> {
+    if table::get(fd).is_none() || !is_own_memory() {
+        return None;
+    }
+    let (entry, last) = table::take(fd)?;
+    entry.renumber(fd, last);
+    Some(entry)
+}
+
+/// Whether this process has the table for itself: a child of `vfork` runs in its parent's memory, and what it closes is its
+/// own copy.
+fn is_own_memory() -> bool {
+    static OWNER: AtomicI32 = AtomicI32::new(0);
+    static GENERATION: AtomicI32 = AtomicI32::new(-1);
+    let generation = utipc_os::fork::generation().cast_signed();
+    // SAFETY: no requirements.
+    let pid = unsafe { libc::getpid() };
+    if GENERATION.swap(generation, Relaxed) != generation {
+        OWNER.store(pid, Relaxed);
+    }
+    OWNER.load(Relaxed) == pid
+}
+
+/// The flags of an open file.
+fn flags(fd: RawFd) -> c_int {
+    // SAFETY: no pointers.
+    let flags = unsafe { real::fcntl.get()(fd, libc::F_GETFL, 0) };
+    flags.max(0)
+}
+
+/// The time limit that a descriptor keeps, microseconds, 0 for none.
+fn time_limit(fd: RawFd, option: c_int) -> u64 {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of::<libc::timeval>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `limit`, for which every bit pattern is a value.
+    let done = unsafe {
+        real::getsockopt.get()(fd, libc::SOL_SOCKET, option, (&raw mut limit).cast(), &raw mut len)
+    };
+    if done != 0 {
+        return 0;
+    }
+    limit.tv_sec.unsigned_abs().saturating_mul(1_000_000).saturating_add(limit.tv_usec.unsigned_abs())
+}

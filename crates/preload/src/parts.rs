@@ -1,0 +1,130 @@
+//! Lists of buffers (`struct iovec`) as one.
+
+use std::slice;
+
+use libc::{c_int, iovec};
+
+use crate::errno::Code;
+
+/// Most buffers of one call, as the kernel has it (UIO_MAXIOV).
+const MAX_PARTS: usize = 1024;
+
+/// The buffers that a program gave.
+///
+/// # Safety
+/// `count` entries at `parts` are readable, and live as long as the result is used.
+pub(crate) unsafe fn list<'a>(parts: *const iovec, count: usize) -> Result<&'a [iovec], Code> {
+    if count > MAX_PARTS {
+        return Err(libc::EMSGSIZE);
+    }
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if parts.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(parts, count) })
+}
+
+/// The same for `readv` and `writev`, which count by an `int`.
+///
+/// # Safety
+/// As [`list`].
+pub(crate) unsafe fn counted<'a>(parts: *const iovec, count: c_int) -> Result<&'a [iovec], Code> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= MAX_PARTS).ok_or(libc::EINVAL)?;
+    // SAFETY: by the caller's promise.
+    unsafe { list(parts, count) }
+}
+
+/// Bytes of all buffers together.
+pub(crate) fn total(parts: &[iovec]) -> Result<usize, Code> {
+    let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
+    sum.filter(|sum| isize::try_from(*sum).is_ok()).ok_or(libc::EINVAL)
+}
+
+/// A program's buffer to read from.
+///
+/// # Safety
+/// `len` bytes at `at` are readable, and nobody writes them while the result is used.
+pub(crate) unsafe fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Code> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if at.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by the caller's promise; no buffer is larger than half of the address space.
+    Ok(unsafe { slice::from_raw_parts(at, len.min(isize::MAX.cast_unsigned())) })
+}
+
+/// A program's buffer to write to. Nothing reads it before it was written.
+///
+/// # Safety
+/// `len` bytes at `at` are writable, and nobody uses them while the result is.
+pub(crate) unsafe fn room<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Code> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    if at.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by the caller's promise.
+    Ok(unsafe { slice::from_raw_parts_mut(at, len.min(isize::MAX.cast_unsigned())) })
+}
+
+/// All buffers in one.
+///
+/// # Safety
+/// All of them are readable.
+pub(crate) unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, Code> {
+    let mut all = Vec::with_capacity(total(parts)?);
+    for part in parts {
+        // SAFETY: by the caller's promise.
+        all.extend_from_slice(unsafe { bytes(part.iov_base.cast(), part.iov_len) }?);
+    }
+    Ok(all)
+}
+
+/// What was received, over all buffers.
+///
+/// # Safety
+/// All of them are writable.
+pub(crate) unsafe fn scatter(mut data: &[u8], parts: &[iovec]) -> Result<(), Code> {
+    for part in parts {
+        // SAFETY: by the caller's promise.
+        let room = unsafe { room(part.iov_base.cast(), part.iov_len) }?;
+        let (now, rest) = data.split_at(data.len().min(room.len()));
+        room[..now.len()].copy_from_slice(now);
+        data = rest;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gathered_can_be_scattered() {
+        let (mut one, mut two) = ([1_u8, 2], [3_u8, 4, 5]);
+        let parts = [
+            iovec { iov_base: one.as_mut_ptr().cast(), iov_len: 2 },
+            iovec { iov_base: std::ptr::null_mut(), iov_len: 0 },
+            iovec { iov_base: two.as_mut_ptr().cast(), iov_len: 3 },
+        ];
+        // SAFETY: the buffers are those of this function.
+        unsafe {
+            assert_eq!(gather(&parts).unwrap(), [1, 2, 3, 4, 5]);
+            scatter(&[9, 8, 7], &parts).unwrap();
+        }
+        assert_eq!((one, two), ([9, 8], [7, 4, 5]));
+        let huge = iovec { iov_base: std::ptr::null_mut(), iov_len: usize::MAX };
+        assert_eq!(total(&[huge, huge]), Err(libc::EINVAL));
+        // SAFETY: nothing is read at the null pointer.
+        assert_eq!(
+            unsafe { gather(&[iovec { iov_base: std::ptr::null_mut(), iov_len: 1 }]) },
+            Err(libc::EFAULT)
+        );
+    }
+}
