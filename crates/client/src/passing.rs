@@ -1,5 +1,5 @@
 //! Sockets that a program holds by a descriptor of its own: it may give it other numbers, pass it to other processes, keep
-//! it over an exec. Such a socket lives until the last copy is closed. DESIGN L1, docs/spec/attach.md §8.
+//! it over an exec. Such a socket lives until the last copy is closed. DESIGN L1, docs/spec/attach.md §9.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;

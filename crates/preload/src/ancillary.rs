@@ -42,7 +42,7 @@ impl Control {
         // The header's fields differ between C libraries; written whole by name.
         // SAFETY: all of `cmsghdr` is integers.
         let mut header: cmsghdr = unsafe { std::mem::zeroed() };
-        header.cmsg_len = (head + fits) as _;
+        header.cmsg_len = head + fits;
         header.cmsg_level = SOL_TIPC;
         header.cmsg_type = kind;
         // SAFETY: header and data fit between `used` and `room`; the header need not be aligned for this write.
@@ -64,7 +64,7 @@ fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
 /// # Safety
 /// The control buffer of `message` is writable.
 pub(crate) unsafe fn give(message: &mut msghdr, received: &Received) {
-    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen as usize };
+    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut control = Control { at: message.msg_control.cast(), room, used: 0, cut: false };
     // SAFETY: by the caller's promise.
     unsafe {
@@ -83,7 +83,7 @@ pub(crate) unsafe fn give(message: &mut msghdr, received: &Received) {
             control.put(DESTNAME, &words([range.service, range.lower, range.upper]));
         }
     }
-    message.msg_controllen = control.used as _;
+    message.msg_controllen = control.used;
     if control.cut {
         message.msg_flags |= libc::MSG_CTRUNC;
     }
@@ -99,12 +99,12 @@ unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
         return found;
     }
     let mut at = message.msg_control.cast::<u8>();
-    let mut left = message.msg_controllen as usize;
+    let mut left = message.msg_controllen;
     let head = aligned(size_of::<cmsghdr>());
     while left >= head {
         // SAFETY: a header's bytes are left; it need not be aligned.
         let header = unsafe { at.cast::<cmsghdr>().read_unaligned() };
-        let len = header.cmsg_len as usize;
+        let len = header.cmsg_len;
         if len < head || len > left {
             break;
         }
@@ -165,10 +165,10 @@ mod tests {
         // SAFETY: `msghdr` is pointers and integers, for which zero is a value.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_control = buffer.as_mut_ptr().cast();
-        message.msg_controllen = room as _;
+        message.msg_controllen = room;
         // SAFETY: the buffer has 256 bytes.
         unsafe { give(&mut message, received) };
-        buffer.truncate(message.msg_controllen as usize);
+        buffer.truncate(message.msg_controllen);
         (buffer, message.msg_flags)
     }
 

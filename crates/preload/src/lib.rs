@@ -1,7 +1,7 @@
 //! `libutipc_preload.so`: AF_TIPC sockets for programs that know nothing of utipc.
 //!
 //! Preloaded, it takes the place of the socket calls of the C library. A TIPC socket's descriptor is one end of a packet
-//! socket pair whose other end the daemon has (docs/spec/attach.md §5, §8), so poll loops, `dup`, fork, exec and passing it
+//! socket pair whose other end the daemon has (docs/spec/attach.md §5, §9), so poll loops, `dup`, fork, exec and passing it
 //! to another process are the kernel's own; what is read and written goes by the library `utipc-client`. A call on any
 //! other descriptor costs one look into a table.
 //!

@@ -121,10 +121,9 @@ mod tests {
         assert_eq!((one, two), ([9, 8], [7, 4, 5]));
         let huge = iovec { iov_base: std::ptr::null_mut(), iov_len: usize::MAX };
         assert_eq!(total(&[huge, huge]), Err(libc::EINVAL));
+        let missing = [iovec { iov_base: std::ptr::null_mut(), iov_len: 1 }];
         // SAFETY: nothing is read at the null pointer.
-        assert_eq!(
-            unsafe { gather(&[iovec { iov_base: std::ptr::null_mut(), iov_len: 1 }]) },
-            Err(libc::EFAULT)
-        );
+        let gathered = unsafe { gather(&missing) };
+        assert_eq!(gathered, Err(libc::EFAULT));
     }
 }

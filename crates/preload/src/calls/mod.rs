@@ -9,7 +9,7 @@ mod receive;
 mod send;
 mod setup;
 
-/// Declares functions that replace the C library's. In unit tests they have their names in this crate alone.
+/// Declares functions that replace the C library's. Unit tests keep the C library's.
 macro_rules! replace {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
         $(
@@ -18,6 +18,7 @@ macro_rules! replace {
             /// # Safety
             /// As for the C library's function of this name.
             #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[cfg_attr(test, unsafe(export_name = concat!("tested_", stringify!($name))))]
             #[expect(unreachable_pub, reason = "programs reach it by its C name")]
             pub unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
         )*

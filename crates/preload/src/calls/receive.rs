@@ -120,10 +120,10 @@ unsafe fn receive_parts(
 unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> Result<ssize_t, Code> {
     // SAFETY: by the caller's promise.
     let Some(message) = (unsafe { message.as_mut() }) else { return Err(libc::EFAULT) };
-    let control = ancillary::is_wanted(message.msg_control, message.msg_controllen as usize);
+    let control = ancillary::is_wanted(message.msg_control, message.msg_controllen);
     // SAFETY: by the caller's promise.
     unsafe {
-        let parts = parts::list(message.msg_iov, message.msg_iovlen as usize)?;
+        let parts = parts::list(message.msg_iov, message.msg_iovlen)?;
         let received = receive_parts(entry, parts, flags, control)?;
         message.msg_flags = 0;
         if message.msg_name.is_null() {

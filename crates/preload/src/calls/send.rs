@@ -88,7 +88,7 @@ unsafe fn send_message(entry: &Entry, message: *const msghdr, flags: c_int) -> R
     let Some(message) = (unsafe { message.as_ref() }) else { return Err(libc::EFAULT) };
     // SAFETY: by the caller's promise.
     unsafe {
-        let parts = parts::list(message.msg_iov, message.msg_iovlen as usize)?;
+        let parts = parts::list(message.msg_iov, message.msg_iovlen)?;
         // No address is as good as an empty one.
         let name = if message.msg_namelen == 0 { std::ptr::null() } else { message.msg_name.cast() };
         let to = address::destination(name, message.msg_namelen)?;
