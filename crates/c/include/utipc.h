@@ -118,9 +118,10 @@ int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst)
 
 /*
  * They yield the number of bytes received; 0 is the end of a connection. waitall: fill the buffer (SOCK_STREAM).
- * tipc_recvfrom says who sent it (socket), which service was addressed (member: else this socket), and in *err why an own
- * message came back: 1 nobody bound, 2 no such socket, 3 node lost, 4 queue full, 5 connection closed; its start is in buf
- * then. Each pointer but buf may be NULL; without err a message that came back yields 0.
+ * tipc_recvfrom says who sent it (socket), which service was addressed (member; of a multicast the range, as in tipc_mcast;
+ * if none was, this socket), and in *err why an own message came back: 1 nobody bound, 2 no such socket, 3 node lost, 4 queue
+ * full, 5 connection closed; its start is in buf then. Each pointer but buf may be NULL; without err a message that came
+ * back yields 0.
  */
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);
 int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err);
@@ -129,7 +130,7 @@ int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struc
 
 /* A connection to the topology server of a node, 0 for the own one: a socket that becomes readable with each event. */
 int tipc_topsrv_conn(uint32_t topsrv_node);
-/* all: every binding, else the first and the last of the range. expire: ms, for ever if negative. */
+/* all: every binding, else of each range the first and the last. expire: ms, for ever if negative. */
 int tipc_srv_subscr(int sd, uint32_t type, uint32_t lower, uint32_t upper, bool all, int expire);
 /* srv: service and its node, addr: the socket that bound it. Each pointer may be NULL. */
 int tipc_srv_evt(int sd, struct tipc_addr *srv, struct tipc_addr *addr, bool *up, bool *expired);

@@ -63,6 +63,11 @@ impl TipcAddr {
         Destination::Service { addr: ServiceAddress::new(self.kind, self.instance), domain }
     }
 
+    /// What the sender addressed: a service, or as in a multicast the first instance and the last.
+    pub(crate) fn addressed(range: ServiceRange) -> Self {
+        Self::new(range.service, range.lower, if range.upper == range.lower { 0 } else { range.upper })
+    }
+
     /// Who a multicast goes to: from `instance` to `node`, as in the newer API; to the one instance where `node` cannot be
     /// a last one, or is what programs of the older API put there.
     pub(crate) fn multicast(self, own: NodeAddr) -> ServiceRange {

@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
         let Received { len, source, destination, returned, .. } =
             entry.socket.receive_with(buffer, options)?;
         let own = TipcAddr::from(entry.socket.port());
-        let to = destination.map_or(own, |range| TipcAddr::new(range.service, range.lower, 0));
+        let to = destination.map_or(own, TipcAddr::addressed);
         let (from, len, code) = match &returned {
             None => (TipcAddr::from(source), len, 0),
             // It comes from this socket itself, as the original has it.

@@ -53,7 +53,7 @@ static void multicast(void)
 	CHECK(tipc_mcast(sender, "one", 3, &single) == 3);
 	for (i = 0; i < 3; i++) {
 		CHECK(tipc_recvfrom(stations[i], buffer, sizeof(buffer), NULL, &to, NULL) == 3);
-		CHECK(memcmp(buffer, "all", 3) == 0 && to.type == TYPE && to.instance == 0);
+		CHECK(memcmp(buffer, "all", 3) == 0 && to.type == TYPE && to.instance == 0 && to.node == 99);
 	}
 	CHECK(tipc_recv(stations[2], buffer, sizeof(buffer), false) == 3 && memcmp(buffer, "one", 3) == 0);
 	for (i = 0; i < 2; i++) {
