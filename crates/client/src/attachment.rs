@@ -18,6 +18,7 @@ use utipc_attach::{
 };
 use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
+use utipc_os::hidden::{Hiding, raise};
 use utipc_os::{OsError, fork, hangup, signals};
 
 use crate::bell::Bell;
@@ -53,6 +54,8 @@ pub(crate) struct Attachment {
     heritage: Mutex<Option<Heritage>>,
     /// In a forked child: its own attachment to the same daemon. Set while [`known`] is held only.
     heir: OnceLock<Arc<Attachment>>,
+    /// Before the channel, which it hides.
+    _hiding: Hiding,
     channel: Channel,
     wire: Mutex<Wire>,
     pub(crate) sockets: Mutex<HashMap<u32, Weak<Shared>>>,
@@ -171,7 +174,9 @@ impl Attachment {
         let welcome = answer.map_err(refused)?;
         let bell = Bell::open(wire.fds.first().ok_or_else(nonsense)?)?;
         wire.fds.clear();
+        let channel = Channel::from_fd(raise(channel.into_fd()));
         let attachment = Arc::new(Self {
+            _hiding: Hiding::of(&channel),
             path: path.to_owned(),
             version: welcome.version,
             generation: fork::generation(),
@@ -243,7 +248,7 @@ impl Attachment {
             let (heritage, more) =
                 self.round_trip_by(&mut wire, &Request::Fork, &[], &[], |reply, extra| match reply {
                     Reply::Number(number) => {
-                        extra.fds.pop().map(|descriptor| Heritage { number, descriptor })
+                        extra.fds.pop().map(|descriptor| Heritage::new(number, descriptor))
                     }
                     _ => None,
                 })?;
@@ -281,7 +286,9 @@ impl Attachment {
         }
         let heir = Self::open_patiently(&self.path)?.ok_or_else(|| self.died())?;
         known.add(&heir);
-        if let Some(Heritage { number, descriptor }) = lock(&self.heritage).take() {
+        if let Some(Heritage { number, descriptor, hiding }) = lock(&self.heritage).take() {
+            // It is used up with this call.
+            drop(hiding);
             let nonce = utipc_os::random::seed()?;
             let channel = Channel::from_fd(descriptor);
             channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true)?;
@@ -297,7 +304,11 @@ impl Attachment {
         let connection =
             connection.map_err(|cause| OsError::new("copy", "the connection's descriptor", cause))?;
         let life = Arc::clone(&self.life);
+        let connection = raise(connection);
+        let hiding = Hiding::of(&connection);
         let run = move || {
+            // Both go together, the list's entry first.
+            let (_connection, _hiding) = (&connection, &hiding);
             hangup::wait(&connection);
             life.end();
         };

@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use utipc_os::fork::{self, Hooks};
+use utipc_os::hidden::{Hiding, raise};
 
 use crate::Error;
 use crate::attachment::{Attachment, lock};
@@ -31,7 +32,16 @@ pub(crate) struct Known<'a>(MutexGuard<'a, Vec<Weak<Attachment>>>);
 #[derive(Debug)]
 pub(crate) struct Heritage {
     pub(crate) number: u32,
+    /// Before the descriptor, which it hides.
+    pub(crate) hiding: Hiding,
     pub(crate) descriptor: OwnedFd,
+}
+
+impl Heritage {
+    pub(crate) fn new(number: u32, descriptor: OwnedFd) -> Self {
+        let descriptor = raise(descriptor);
+        Self { number, hiding: Hiding::of(&descriptor), descriptor }
+    }
 }
 
 /// From now on forks are heeded.

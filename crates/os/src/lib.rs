@@ -13,6 +13,7 @@ pub mod file_lock;
 pub mod fork;
 pub mod futex;
 pub mod hangup;
+pub mod hidden;
 pub mod inotify;
 pub mod interface;
 pub mod mmsg;

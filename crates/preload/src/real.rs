@@ -100,7 +100,6 @@ real! {
     __recvfrom_chk: fn(c_int, *mut c_void, size_t, size_t, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t;
     close: fn(c_int) -> c_int;
     close_range: fn(c_uint, c_uint, c_int) -> c_int;
-    closefrom: fn(c_int) -> ();
     dup: fn(c_int) -> c_int;
     dup2: fn(c_int, c_int) -> c_int;
     dup3: fn(c_int, c_int, c_int) -> c_int;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use utipc_attach::{LaneId, PairId};
 use utipc_os::Result;
+use utipc_os::hidden::{Hiding, raise};
 use utipc_os::reactor::Waker;
 use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Ring, Side, Writer};
 
@@ -37,6 +38,21 @@ impl ReadyBox {
 }
 
 /// One side of an arena; there is one value of it in the process.
+/// What tells the daemon, hidden from the program.
+#[derive(Clone, Debug)]
+struct Knock {
+    /// Before the descriptor, which it hides.
+    _hiding: Arc<Hiding>,
+    waker: Waker,
+}
+
+impl Knock {
+    fn new(fd: OwnedFd) -> Self {
+        let fd = raise(fd);
+        Self { _hiding: Arc::new(Hiding::of(&fd)), waker: Waker::from_fd(fd) }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) id: PairId,
@@ -49,7 +65,7 @@ pub(crate) struct Pair {
     /// Wakes the other one.
     partner: Doorbell,
     /// The other one is the daemon, which is told by this that it was rung for.
-    knock: Option<Waker>,
+    knock: Option<Knock>,
     /// By slot; its lock is held while reports are handed out, so that whoever has held it has seen them all.
     readers: Mutex<Vec<Option<Arc<ReadyBox>>>>,
     /// Writers of sockets that are closed, until their lanes are.
@@ -60,10 +76,10 @@ impl Pair {
     /// `knock` tells the daemon, if that is the other side.
     pub(crate) fn open(id: PairId, side: u8, arena: &OwnedFd, knock: Option<OwnedFd>) -> Result<Self> {
         let side = if side == 0 { Side::Zero } else { Side::One };
-        Ok(Self::new(id, side, Arena::open(arena)?, knock.map(Waker::from_fd)))
+        Ok(Self::new(id, side, Arena::open(arena)?, knock.map(Knock::new)))
     }
 
-    fn new(id: PairId, side: Side, arena: Arena, knock: Option<Waker>) -> Self {
+    fn new(id: PairId, side: Side, arena: Arena, knock: Option<Knock>) -> Self {
         Self {
             id,
             side,
@@ -98,7 +114,7 @@ impl Pair {
     pub(crate) fn tell(&self, ring: Ring) -> Ring {
         match &self.knock {
             Some(knock) if ring == Ring::TellDaemon => {
-                knock.wake();
+                knock.waker.wake();
                 Ring::Quiet
             }
             _ => ring,

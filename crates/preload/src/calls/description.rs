@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use libc::{c_int, c_uint, c_ulong};
 use utipc_core::addr::NodeAddr;
+use utipc_os::hidden;
 
 use super::replace;
 use crate::entry::{self, Entry};
-use crate::errno::{Code, answer, code};
+use crate::errno::{Code, answer, code, fail};
 use crate::node::node;
 use crate::{real, table};
 
@@ -44,8 +45,36 @@ fn copied(entry: Option<Arc<Entry>>, new: c_int) -> c_int {
     new
 }
 
+/// As if the descriptor were not open.
+fn not_open() -> c_int {
+    fail(libc::EBADF)
+}
+
+/// The parts of a range of numbers between descriptors that the program does not know of.
+fn around_hidden(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uint)> {
+    let mut parts = Vec::new();
+    let mut from = first;
+    for number in hidden::all().into_iter().filter_map(|number| c_uint::try_from(number).ok()) {
+        if number < from || number > last {
+            continue;
+        }
+        if number > from {
+            parts.push((from, number - 1));
+        }
+        from = number + 1;
+    }
+    // A range that makes no sense is the kernel's to complain about.
+    if from <= last || from == first {
+        parts.push((from, last));
+    }
+    parts
+}
+
 /// Copies onto a number that may be in use.
 fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
+    if hidden::is_hidden(new) {
+        return not_open();
+    }
     let entry = table::get(old);
     // SAFETY: no pointers.
     let is_open = old != new && unsafe { real::fcntl.get()(old, libc::F_GETFD, 0) } >= 0;
@@ -129,6 +158,9 @@ fn file_control(fd: c_int, command: c_int, argument: usize, real: impl FnOnce() 
 replace! {
     /// Closes a descriptor.
     fn close(fd: c_int) -> c_int {
+        if hidden::is_hidden(fd) {
+            return not_open();
+        }
         let left = entry::leave(fd);
         // SAFETY: as the caller's.
         let done = unsafe { real::close.get()(fd) };
@@ -151,17 +183,23 @@ replace! {
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         let closes = flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC == 0 && first <= last;
         let left = if closes { leave_range(first, last) } else { Vec::new() };
-        // SAFETY: as the caller's.
-        let done = unsafe { real::close_range.get()(first, last, flags) };
+        let mut done = 0;
+        for (first, last) in around_hidden(first, last) {
+            // SAFETY: as the caller's.
+            done |= unsafe { real::close_range.get()(first, last, flags) };
+        }
         drop(left);
         done
     }
 
     /// Closes all descriptors from one on.
     fn closefrom(first: c_int) -> () {
-        let left = leave_range(first.max(0).cast_unsigned(), u32::MAX);
-        // SAFETY: as the caller's.
-        unsafe { real::closefrom.get()(first) };
+        let first = first.max(0).cast_unsigned();
+        let left = leave_range(first, u32::MAX);
+        for (first, last) in around_hidden(first, u32::MAX) {
+            // SAFETY: as the caller's.
+            unsafe { real::close_range.get()(first, last, 0) };
+        }
         drop(left);
     }
 
@@ -205,5 +243,25 @@ replace! {
                 None => real::ioctl.get()(fd, request, argument),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    #[test]
+    fn ranges_leave_out_what_is_hidden() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let fd = hidden::raise(OwnedFd::from(one));
+        let _hiding = hidden::Hiding::of(&fd);
+        let number = c_uint::try_from(fd.as_raw_fd()).unwrap();
+        assert_eq!(
+            around_hidden(number - 2, number + 3),
+            [(number - 2, number - 1), (number + 1, number + 3)]
+        );
+        assert_eq!(around_hidden(number, number), []);
+        assert_eq!(around_hidden(9, 3), [(9, 3)]);
     }
 }
