@@ -2,21 +2,24 @@
 
 mod bench;
 mod demo;
+mod manage;
 mod run;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use utipc_tools::daemon;
 
-/// TIPC in user space: demo and measurements.
+/// TIPC in user space: management, demo and measurements.
 #[derive(Debug, Parser)]
 #[command(
     name = "utipc",
     version,
-    after_help = "Set UTIPC_LOG=info (or debug) to see what the nodes report."
+    after_help = "Commands of the management tool may be cut to any beginning that fits one only, and take --help, --json, --pretty and \
+                  --engine daemon|kernel.\nSet UTIPC_LOG=info (or debug) to see what the nodes report."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -34,6 +37,22 @@ enum Command {
     Run(run::Options),
     /// Run a node for the programs of this host; the program `utipcd` does the same.
     Daemon(daemon::Options),
+    /// Write the completion of this command line for a shell.
+    Completion {
+        /// The shell.
+        shell: manage::Shell,
+    },
+    /// Make a link named `tipc` to this program: under that name it has the grammar of iproute2's `tipc`.
+    InstallTipc {
+        /// Where, a folder of your PATH.
+        folder: PathBuf,
+    },
+}
+
+/// The whole command line: what clap reads, and the management tool's commands, which read themselves.
+fn whole() -> clap::Command {
+    manage::names()
+        .fold(Cli::command(), |all, (name, about)| all.subcommand(clap::Command::new(name).about(about)))
 }
 
 /// Whoever reads the output has read enough, as in `utipc bench … | head`.
@@ -63,7 +82,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let own = Cli::command();
+    let others: Vec<&str> = own.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
+    if let Some(code) = manage::run(&args, &others) {
+        return code;
+    }
+    let cli = Cli::from_arg_matches(&whole().get_matches()).unwrap_or_else(|error| error.exit());
     if !matches!(cli.command, Command::Daemon(_)) {
         // The daemon has a log of its own, whose level may change.
         let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
@@ -77,6 +102,11 @@ fn run() -> ExitCode {
             Ok(code) => return code,
             Err(error) => Err(error),
         },
+        Command::Completion { shell } => {
+            manage::completion(shell, whole(), &mut std::io::stdout());
+            Ok(())
+        }
+        Command::InstallTipc { folder } => manage::install_tipc(&folder),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

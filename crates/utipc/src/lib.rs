@@ -52,6 +52,7 @@ pub mod daemon;
 mod engine;
 mod error;
 mod info;
+pub mod manage;
 mod node;
 mod socket;
 #[cfg(feature = "tokio")]

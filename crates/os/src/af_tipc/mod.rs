@@ -3,12 +3,14 @@
 mod address;
 mod identity;
 mod message;
+mod netlink;
 mod socket;
 mod table;
 
 pub use address::Address;
 pub use identity::{link_name, node_identity};
 pub use message::{Message, Origin, Receive};
+pub use netlink::Netlink;
 pub use rustix::event::PollFlags;
 pub use socket::{KernelOption, KernelSocket, Kind};
 pub use table::{KernelBinding, KernelLink, KernelProperty, bindings, links, set_link};

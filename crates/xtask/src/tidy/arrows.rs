@@ -45,7 +45,7 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-manage", &[], PURE),
     arrow("utipc-node", &["utipc-attach", "utipc-core", "utipc-manage", "utipc-os"], None),
     arrow("utipc-client", &["utipc-attach", "utipc-core", "utipc-os"], None),
-    arrow("utipc", &["utipc-client", "utipc-node", "utipc-core", "utipc-os"], None),
+    arrow("utipc", &["utipc-client", "utipc-node", "utipc-core", "utipc-manage", "utipc-os"], None),
     arrow("utipc-preload", &["utipc-client", "utipc-core", "utipc-manage", "utipc-os"], None),
     arrow("utipc-c", &["utipc"], None),
     arrow("utipc-python", &["utipc"], None),

@@ -1,0 +1,65 @@
+//! Generic netlink as it is: packets to the kernel and back.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// Options of a netlink socket: errors have words, and only the header of the request. Source: linux/netlink.h.
+const SOL_NETLINK: i32 = 270;
+const CAP_ACK: i32 = 10;
+const EXT_ACK: i32 = 11;
+
+/// Longest packet that the kernel sends, bytes.
+const MAX_PACKET: usize = 64 * 1024;
+
+/// A socket of generic netlink.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+}
+
+impl Netlink {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn open() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(netlink::GENERIC))?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        for option in [CAP_ACK, EXT_ACK] {
+            let on: i32 = 1;
+            let length = size_of::<i32>() as libc::socklen_t;
+            // SAFETY: the kernel reads one number, which lives.
+            let set = unsafe {
+                libc::setsockopt(socket.as_raw_fd(), SOL_NETLINK, option, (&raw const on).cast(), length)
+            };
+            // Older kernels do without.
+            let _ = set;
+        }
+        Ok(Self { socket })
+    }
+
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        rustix::net::send(&self.socket, packet, SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// Waits for the next packet.
+    ///
+    /// # Errors
+    /// What the kernel refuses, as ENOBUFS when it had more to say than there was room.
+    pub fn receive(&self) -> io::Result<Vec<u8>> {
+        let mut packet = vec![0; MAX_PACKET];
+        let (len, _) = rustix::net::recv(&self.socket, packet.as_mut_slice(), RecvFlags::empty())?;
+        packet.truncate(len);
+        Ok(packet)
+    }
+}

@@ -1,0 +1,221 @@
+//! `bearer list|enable|disable|add|get|set`.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use utipc_manage::{Bearer, Entry, Properties, Request, Udp};
+
+use super::call::{Call, Ended, Failure, needed, number};
+use super::words::{Given, Key};
+
+/// What names a bearer.
+pub(super) const KEYS: [Key; 3] = [("media", true), ("device", true), ("name", true)];
+
+/// The port of TIPC over UDP.
+const PORT: u16 = 6118;
+
+/// `media:name` from the keys.
+pub(super) fn name(keys: &Given) -> Result<String, Failure> {
+    let media = needed(keys.get("media"), "the medium")?;
+    let identifier = match media {
+        "udp" => "name",
+        "eth" | "ib" => "device",
+        other => return Err(Failure::Words(format!("there is no medium {other} (udp or eth)"))),
+    };
+    Ok(format!("{media}:{}", needed(keys.get(identifier), identifier)?))
+}
+
+pub(super) fn list(call: &mut Call) -> Ended {
+    for entry in call.ask(&Request::Bearers)? {
+        if let Entry::Bearer(bearer) = entry {
+            call.out.raw(&format!("{}\n", bearer.name));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn disable(call: &mut Call) -> Ended {
+    let name = name(&call.keys(&KEYS)?)?;
+    call.order(&Request::BearerDisable { name })
+}
+
+pub(super) fn enable(call: &mut Call) -> Ended {
+    const KEYS: [Key; 9] = [
+        ("device", true),
+        ("domain", true),
+        ("localip", true),
+        ("localport", true),
+        ("media", true),
+        ("name", true),
+        ("priority", true),
+        ("remoteip", true),
+        ("remoteport", true),
+    ];
+    let keys = call.keys(&KEYS)?;
+    let name = name(&keys)?;
+    let domain = keys.get("domain").map(number).transpose()?.unwrap_or(0);
+    let priority = keys.get("priority").map(number).transpose()?;
+    let udp = if name.starts_with("udp:") { Some(addresses(call, &keys)?) } else { None };
+    call.order(&Request::BearerEnable { name, domain, priority, udp })
+}
+
+fn port(keys: &Given, key: &str) -> Result<u16, Failure> {
+    let port = keys.get(key).map(|word| word.parse::<u16>());
+    port.transpose()
+        .map(|port| port.unwrap_or(PORT))
+        .map_err(|_| Failure::Words(format!("{key} is no port number")))
+}
+
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
+    let wrong =
+        || Failure::Words(format!("{host:?} is no address (write an IP address or a name that resolves)"));
+    (host, port).to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
+}
+
+fn addresses(call: &Call, keys: &Given) -> Result<Udp, Failure> {
+    let (local_port, remote_port) = (port(keys, "localport")?, port(keys, "remoteport")?);
+    let local = match (keys.get("device"), keys.get("localip")) {
+        (Some(device), _) => SocketAddr::new(address_of(device)?, local_port),
+        (None, Some(ip)) => resolve(ip, local_port)?,
+        (None, None) => return Err(Failure::Words("localip or device is missing".to_owned())),
+    };
+    let remote = match keys.get("remoteip") {
+        Some(ip) => resolve(ip, remote_port)?,
+        None => SocketAddr::new(group(call.net()?.id, local.is_ipv6())?, remote_port),
+    };
+    if local.is_ipv4() != remote.is_ipv4() {
+        return Err(Failure::Words("local and remote address are not of one IP version".to_owned()));
+    }
+    Ok(Udp { local, remote, replicast: false })
+}
+
+/// The group of a cluster. Spec: tipc.md §4.1.
+fn group(cluster: u32, v6: bool) -> Result<std::net::IpAddr, Failure> {
+    utipc::bearers::default_group(cluster, v6)
+        .ok_or_else(|| Failure::Words(format!("cluster {cluster} has no group of its own (give remoteip)")))
+}
+
+/// The first address of an interface.
+fn address_of(device: &str) -> Result<std::net::IpAddr, Failure> {
+    let none = || Failure::Words(format!("{device} is no device with an IP address (see `ip address`)"));
+    let all = nix::ifaddrs::getifaddrs().map_err(|_| none())?;
+    let mut found = all.filter(|it| it.interface_name == device).filter_map(|it| {
+        let address = it.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| std::net::IpAddr::V4(v4.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|v6| std::net::IpAddr::V6(v6.ip())))
+    });
+    found.next().ok_or_else(none)
+}
+
+const UDP_KEYS: [Key; 4] = [("remoteip", true), ("remoteport", true), ("name", true), ("media", true)];
+
+pub(super) fn add(call: &mut Call) -> Ended {
+    // The word `media` is a key too.
+    call.words.back();
+    let keys = call.keys(&UDP_KEYS)?;
+    let name = udp_name(&keys)?;
+    let remote = resolve(needed(keys.get("remoteip"), "remoteip")?, port(&keys, "remoteport")?)?;
+    call.order(&Request::BearerAdd { name, remote: Some(remote) })
+}
+
+fn udp_name(keys: &Given) -> Result<String, Failure> {
+    let media = needed(keys.get("media"), "the medium")?;
+    if media != "udp" {
+        return Err(Failure::Words(format!("medium {media} has no addresses (udp has)")));
+    }
+    name(keys)
+}
+
+pub(super) fn get_address(call: &mut Call) -> Ended {
+    const KEYS: [Key; 6] = [
+        ("localip", false),
+        ("localport", false),
+        ("remoteip", false),
+        ("remoteport", false),
+        ("name", true),
+        ("media", true),
+    ];
+    call.words.back();
+    let keys = call.keys(&KEYS)?;
+    let name = udp_name(&keys)?;
+    let bearer = bearer(call, name.clone())?;
+    let udp = needed(bearer.udp, "the address in the node's answer")?;
+    let text = if keys.get("localip").is_some() {
+        udp.local.ip().to_string()
+    } else if keys.get("localport").is_some() {
+        udp.local.port().to_string()
+    } else if keys.get("remoteip").is_some() && udp.replicast {
+        for entry in call.ask(&Request::Remotes { name })? {
+            if let Entry::Remote(remote) = entry {
+                call.out.raw(&format!("{}\n", remote.ip()));
+            }
+        }
+        return Ok(());
+    } else if keys.get("remoteip").is_some() {
+        udp.remote.ip().to_string()
+    } else if keys.get("remoteport").is_some() {
+        udp.remote.port().to_string()
+    } else {
+        return Err(Failure::Words("localip, localport, remoteip or remoteport is missing".to_owned()));
+    };
+    call.out.raw(&format!("{text}\n"));
+    Ok(())
+}
+
+fn bearer(call: &Call, name: String) -> Result<Bearer, Failure> {
+    let told = call.ask(&Request::BearerGet { name })?;
+    let found = told.into_iter().find_map(|e| if let Entry::Bearer(b) = e { Some(b) } else { None });
+    needed(found, "the bearer in the node's answer")
+}
+
+fn named(call: &mut Call, mtu: bool) -> Result<String, Failure> {
+    let keys = call.keys(&KEYS)?;
+    if mtu && keys.get("media").is_some_and(|media| media != "udp") {
+        return Err(Failure::Words("an MTU is a property of UDP bearers".to_owned()));
+    }
+    name(&keys)
+}
+
+fn get(call: &mut Call, mtu: bool, property: impl Fn(&Properties) -> Option<u32>) -> Ended {
+    let name = named(call, mtu)?;
+    let value = property(&bearer(call, name)?.properties);
+    call.out.raw(&format!("{}\n", needed(value, "the property in the node's answer")?));
+    Ok(())
+}
+
+fn set(call: &mut Call, mtu: bool, property: impl Fn(u32) -> Properties) -> Ended {
+    let properties = property(call.number()?);
+    let name = named(call, mtu)?;
+    call.order(&Request::BearerSet { name, properties })
+}
+
+pub(super) fn get_priority(call: &mut Call) -> Ended {
+    get(call, false, |p| p.priority)
+}
+
+pub(super) fn get_tolerance(call: &mut Call) -> Ended {
+    get(call, false, |p| p.tolerance)
+}
+
+pub(super) fn get_window(call: &mut Call) -> Ended {
+    get(call, false, |p| p.window)
+}
+
+pub(super) fn get_mtu(call: &mut Call) -> Ended {
+    get(call, true, |p| p.mtu)
+}
+
+pub(super) fn set_priority(call: &mut Call) -> Ended {
+    set(call, false, |v| Properties { priority: Some(v), ..Properties::default() })
+}
+
+pub(super) fn set_tolerance(call: &mut Call) -> Ended {
+    set(call, false, |v| Properties { tolerance: Some(v), ..Properties::default() })
+}
+
+pub(super) fn set_window(call: &mut Call) -> Ended {
+    set(call, false, |v| Properties { window: Some(v), ..Properties::default() })
+}
+
+pub(super) fn set_mtu(call: &mut Call) -> Ended {
+    set(call, true, |v| Properties { mtu: Some(v), ..Properties::default() })
+}

@@ -1,0 +1,178 @@
+//! One command under way: what it was told, whom it asks, what it prints, how it fails.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use utipc::manage::Management;
+use utipc::{Engine, NodeAddr};
+use utipc_manage::{Entry, Errno, Net, Refusal, Reply, Request, replies};
+
+use super::identity;
+use super::output::Output;
+use super::words::{Key, Options, Words};
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The command line is wrong.
+    Words(String),
+    /// The node refuses it.
+    Refused(Refusal),
+    /// Nobody can be asked.
+    Nobody(utipc::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(text) => f.write_str(text),
+            Self::Refused(refusal) => {
+                let text = refusal.to_string();
+                match remedy(refusal.errno).filter(|_| !text.contains('(') || refusal.text.is_empty()) {
+                    Some(remedy) => write!(f, "{text} ({remedy})"),
+                    None => f.write_str(&text),
+                }
+            }
+            Self::Nobody(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What to do about a refusal.
+const fn remedy(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::NOT_PERMITTED | Errno::NO_ACCESS => {
+            "be root, or whoever the daemon's policy lets manage; a node's name is set before its first bearer"
+        }
+        Errno::INVALID | Errno::RANGE => "see the lists for names, and `--help` for what may be set",
+        Errno::NO_DEVICE_OR_ADDRESS => "see `node list`",
+        Errno::BUSY => "a peer can be removed when it is down: see `node list`",
+        Errno::NO_DEVICE => "see `ip address` for the addresses and devices of this host",
+        Errno::ADDRESS_IN_USE => "another bearer or program has it: see `ss -uap`",
+        Errno::NOT_SUPPORTED => "this node has no such thing",
+        Errno::OWN_NODE => "name another node: see `node list`",
+        _ => return None,
+    })
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Words(text)
+    }
+}
+
+/// How a command ended.
+pub(super) type Ended = Result<(), Failure>;
+
+/// A command under way.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) options: Options,
+    pub(super) words: Words,
+    pub(super) out: Output,
+    asked: OnceCell<Management>,
+    identities: OnceCell<BTreeMap<u32, [u8; 16]>>,
+}
+
+impl Call {
+    pub(super) fn new(options: Options, words: Vec<String>) -> Self {
+        Self {
+            options,
+            words: Words::new(words),
+            out: Output::default(),
+            asked: OnceCell::new(),
+            identities: OnceCell::new(),
+        }
+    }
+
+    fn way(&self) -> Result<&Management, Failure> {
+        if let Some(way) = self.asked.get() {
+            return Ok(way);
+        }
+        let engine = self.options.engine.as_deref().map(str::parse::<Engine>).transpose();
+        let way = Management::open(engine.map_err(Failure::Nobody)?).map_err(Failure::Nobody)?;
+        Ok(self.asked.get_or_init(|| way))
+    }
+
+    /// Asks, and returns what the answer says.
+    pub(super) fn ask(&self, request: &Request) -> Result<Vec<Entry>, Failure> {
+        let answer = self.way()?.ask(request).map_err(Failure::Nobody)?;
+        let mut entries = Vec::new();
+        for reply in replies(&answer) {
+            match reply {
+                Ok(Reply::Entry(entry)) => entries.push(entry),
+                Ok(Reply::Done) => break,
+                Ok(Reply::Refused(refusal)) => return Err(Failure::Refused(refusal)),
+                Err(errno) => return Err(Failure::Refused(Refusal::new(errno, "the answer makes no sense"))),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Asks for what has no answer but done or not done.
+    pub(super) fn order(&self, request: &Request) -> Ended {
+        self.ask(request).map(drop)
+    }
+
+    /// The own node.
+    pub(super) fn net(&self) -> Result<Net, Failure> {
+        let told = self.ask(&Request::Net)?;
+        let mut net =
+            told.into_iter().find_map(|entry| if let Entry::Net(net) = entry { Some(net) } else { None });
+        if let Some(net) = net.as_mut().filter(|net| net.address.is_none()) {
+            net.address = Some(Management::kernel_address().0);
+        }
+        net.ok_or_else(|| {
+            Failure::Words("the node does not tell who it is (bring both to one release)".to_owned())
+        })
+    }
+
+    /// The identity of a node, by its address, as text; empty if it is not known.
+    pub(super) fn identity_of(&self, address: u32) -> Result<String, Failure> {
+        if self.way()?.is_kernel() {
+            let known = Management::kernel_identity(NodeAddr(address));
+            return Ok(known.map(|id| identity::show(&id.0)).unwrap_or_default());
+        }
+        if self.identities.get().is_none() {
+            let mut known = BTreeMap::new();
+            for entry in self.ask(&Request::Nodes)? {
+                if let Entry::Node(node) = entry {
+                    known.extend(node.identity.map(|identity| (node.address, identity)));
+                }
+            }
+            let own = self.net()?;
+            known.extend(own.address.map(|address| (address, own.identity)));
+            // Nobody else fills it meanwhile.
+            let _ = self.identities.set(known);
+        }
+        let known = self.identities.get().and_then(|known| known.get(&address));
+        Ok(known.map(identity::show).unwrap_or_default())
+    }
+
+    /// What follows the command, as keys.
+    pub(super) fn keys(&mut self, keys: &[Key]) -> Result<super::words::Given, Failure> {
+        self.words.keys(keys).map_err(Failure::Words)
+    }
+
+    /// The next word as a number.
+    pub(super) fn number(&mut self) -> Result<u32, Failure> {
+        let word =
+            self.words.next().ok_or("a value is missing (`--help` shows what belongs here)".to_owned())?;
+        number(&word)
+    }
+
+    /// From here to [`Output::end`] it is JSON if that was asked for.
+    pub(super) fn begin(&mut self) {
+        self.out.begin(self.options.json, self.options.pretty);
+    }
+}
+
+pub(super) fn number(word: &str) -> Result<u32, Failure> {
+    word.parse().map_err(|_| Failure::Words(format!("{word:?} is not a number")))
+}
+
+/// What has to be there.
+pub(super) fn needed<T>(value: Option<T>, what: &str) -> Result<T, Failure> {
+    value.ok_or_else(|| Failure::Words(format!("{what} is missing (`--help` shows what belongs here)")))
+}

@@ -1,0 +1,159 @@
+//! `link list|get|set|statistics`.
+
+use utipc_manage::family::BROADCAST_LINK;
+use utipc_manage::{Entry, Errno, Link, Properties, Refusal, Request};
+
+use super::call::{Call, Ended, Failure, needed, number};
+use super::statistics;
+use super::when::utc;
+use super::words::Key;
+
+const KEYS: [Key; 1] = [("link", true)];
+/// Methods of the broadcast link, by the kernel's number.
+const METHODS: [(&str, u32); 3] = [("BROADCAST", 1), ("REPLICAST", 2), ("AUTOSELECT", 4)];
+
+fn links(call: &Call, request: &Request) -> Result<Vec<Link>, Failure> {
+    let told = call.ask(request)?.into_iter();
+    Ok(told.filter_map(|e| if let Entry::Link(link) = e { Some(link) } else { None }).collect())
+}
+
+pub(super) fn list(call: &mut Call) -> Ended {
+    let told = links(call, &Request::Links { broadcast: false })?;
+    call.begin();
+    call.out.open_object("");
+    for link in &told {
+        let state = if link.up { "up" } else { "down" };
+        call.out.any(&link.name, state, &format!("{}: {state}\n", link.name));
+        if call.options.why
+            && let Some(down) = &link.down
+        {
+            call.out.text(&format!("  went down {}: {}\n", utc(down.time), down.reason));
+        }
+    }
+    call.out.close_object();
+    call.out.end();
+    if call.options.why && !call.options.json {
+        gone(call, &told)?;
+    }
+    Ok(())
+}
+
+/// Links that went down and are in the list no more.
+fn gone(call: &mut Call, listed: &[Link]) -> Ended {
+    let history = match call.ask(&Request::LinkHistory) {
+        Err(Failure::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => {
+            return Err(Failure::Words(
+                "this node does not tell why links went down (the kernel logs it: `dmesg`)".to_owned(),
+            ));
+        }
+        told => told?,
+    };
+    for entry in history {
+        if let Entry::History(Link { name, down: Some(down), .. }) = entry
+            && !listed.iter().any(|link| link.name == name)
+        {
+            call.out.raw(&format!("{name}: gone\n  went down {}: {}\n", utc(down.time), down.reason));
+        }
+    }
+    Ok(())
+}
+
+fn named(call: &mut Call) -> Result<String, Failure> {
+    Ok(needed(call.keys(&KEYS)?.get("link"), "the link")?.to_owned())
+}
+
+fn get(call: &mut Call, key: &str, property: impl Fn(&Properties) -> Option<u32>) -> Ended {
+    let name = named(call)?;
+    let told = links(call, &Request::LinkGet { name })?;
+    let value =
+        needed(told.first().and_then(|l| property(&l.properties)), "the property in the node's answer")?;
+    call.begin();
+    call.out.object("", |out| out.any(key, value, &format!("{value}\n")));
+    call.out.end();
+    Ok(())
+}
+
+pub(super) fn get_priority(call: &mut Call) -> Ended {
+    get(call, "priority", |p| p.priority)
+}
+
+pub(super) fn get_tolerance(call: &mut Call) -> Ended {
+    get(call, "tolerance", |p| p.tolerance)
+}
+
+pub(super) fn get_window(call: &mut Call) -> Ended {
+    get(call, "window", |p| p.window)
+}
+
+pub(super) fn get_broadcast(call: &mut Call) -> Ended {
+    let told = links(call, &Request::LinkGet { name: BROADCAST_LINK.to_owned() })?;
+    let properties = needed(told.first(), "the broadcast link in the node's answer")?.properties;
+    let method = METHODS.iter().find(|(_, number)| properties.broadcast == Some(*number));
+    let (method, number) = method.copied().unwrap_or(("UNKNOWN", 0));
+    call.begin();
+    if number == 4 {
+        let ratio = properties.ratio.unwrap_or(0);
+        call.out.object("", |out| out.any("method", method, method));
+        call.out.object("", |out| out.any("ratio", ratio, &format!(" ratio:{ratio}\n")));
+    } else {
+        call.out.object("", |out| out.any("method", method, &format!("{method}\n")));
+    }
+    call.out.end();
+    Ok(())
+}
+
+fn set(call: &mut Call, property: impl Fn(u32) -> Properties) -> Ended {
+    let properties = property(call.number()?);
+    let name = named(call)?;
+    call.order(&Request::LinkSet { name, properties })
+}
+
+pub(super) fn set_priority(call: &mut Call) -> Ended {
+    set(call, |v| Properties { priority: Some(v), ..Properties::default() })
+}
+
+pub(super) fn set_tolerance(call: &mut Call) -> Ended {
+    set(call, |v| Properties { tolerance: Some(v), ..Properties::default() })
+}
+
+pub(super) fn set_window(call: &mut Call) -> Ended {
+    set(call, |v| Properties { window: Some(v), ..Properties::default() })
+}
+
+pub(super) fn set_broadcast(call: &mut Call) -> Ended {
+    const KEYS: [Key; 4] =
+        [("BROADCAST", false), ("REPLICAST", false), ("AUTOSELECT", false), ("ratio", true)];
+    let keys = call.keys(&KEYS)?;
+    let broadcast = METHODS.iter().find(|(name, _)| keys.get(name).is_some()).map(|(_, number)| *number);
+    let ratio = keys.get("ratio").map(number).transpose()?;
+    if broadcast.is_none() && ratio.is_none() {
+        return Err(Failure::Words("BROADCAST, REPLICAST, AUTOSELECT or ratio is missing".to_owned()));
+    }
+    let properties = Properties { broadcast, ratio, ..Properties::default() };
+    call.order(&Request::LinkSet { name: BROADCAST_LINK.to_owned(), properties })
+}
+
+pub(super) fn reset(call: &mut Call) -> Ended {
+    let keys = call.keys(&KEYS)?;
+    if keys.len() != 1 {
+        return Err(Failure::Words("name one link (`link LINK`)".to_owned()));
+    }
+    let name = needed(keys.get("link"), "the link")?.to_owned();
+    call.order(&Request::LinkReset { name })
+}
+
+pub(super) fn statistics(call: &mut Call) -> Ended {
+    let keys = call.keys(&KEYS)?;
+    let part = keys.get("link").filter(|link| *link != "all");
+    let told = links(call, &Request::Links { broadcast: keys.get("link").is_some() })?;
+    call.begin();
+    for link in told.iter().filter(|link| part.is_none_or(|part| link.name.contains(part))) {
+        if link.broadcast {
+            statistics::broadcast(&mut call.out, link);
+        } else {
+            statistics::unicast(&mut call.out, link);
+        }
+    }
+    call.out.end();
+    Ok(())
+}

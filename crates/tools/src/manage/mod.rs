@@ -1,0 +1,190 @@
+//! The management tool: grammar and output of iproute2's `tipc`, for a daemon's node and the kernel's.
+//!
+//! `table.rs` is the one list of commands; each has a file. `call.rs` asks the node, `output.rs` lays out what is printed.
+
+mod bearer;
+mod call;
+mod complete;
+mod identity;
+mod link;
+mod media;
+mod monitor;
+mod nametable;
+mod node;
+mod output;
+mod peer;
+mod socket;
+mod statistics;
+mod table;
+mod when;
+mod words;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+
+use call::{Call, Failure};
+use table::{COMMANDS, Then, Word};
+use words::unique;
+
+pub(crate) use complete::{Shell, completion};
+
+/// The exit code of a command that failed, as `tipc` has it.
+const FAILED: u8 = 255;
+
+/// Names of the commands, with what they do.
+pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.iter().map(|word| (word.name, word.about))
+}
+
+/// Runs the command line if it is the management tool's: under the name `tipc` every one is, else those whose first word
+/// begins one of its commands and none of `others`.
+pub(crate) fn run(args: &[String], others: &[&str]) -> Option<ExitCode> {
+    let program = args.first().map(PathBuf::from).unwrap_or_default();
+    let as_tipc = program.file_name().is_some_and(|name| name == "tipc");
+    let rest = args.get(1..).unwrap_or_default();
+    let split = words::split(rest, !as_tipc);
+    if !as_tipc {
+        // Whatever is wrong with another command's options is not for us to say.
+        let first = match &split {
+            Ok((_, words)) => words.first(),
+            Err(_) => rest.iter().find(|arg| !arg.starts_with('-')),
+        };
+        let all = COMMANDS.iter().map(|word| word.name).chain(others.iter().copied());
+        let name = unique(all, first?)?;
+        COMMANDS.iter().find(|word| word.name == name)?;
+    }
+    let name = if as_tipc { "tipc" } else { "utipc" };
+    let (options, words) = match split {
+        Ok(split) => split,
+        Err(why) => {
+            eprintln!("{name}: {why}");
+            return Some(ExitCode::FAILURE);
+        }
+    };
+    let mut call = Call::new(options, words);
+    let mut path = name.to_owned();
+    let ended = descend(&mut call, COMMANDS, &mut path, None);
+    // Part of a list may be there before an error.
+    let printed = call.out.take();
+    let written = std::io::stdout().lock().write_all(printed.as_bytes());
+    Some(match ended {
+        Ok(()) if written.is_ok() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(FAILED),
+        Err(Failure::Words(help)) if help.starts_with("Usage:") => {
+            eprint!("{help}");
+            ExitCode::from(FAILED)
+        }
+        Err(failure) => {
+            let what = path.strip_prefix(name).unwrap_or_default().trim_start();
+            let colon = if what.is_empty() { "" } else { ": " };
+            eprintln!("{name}: {what}{colon}{failure}");
+            ExitCode::from(FAILED)
+        }
+    })
+}
+
+/// Follows the words to a command, and runs it.
+fn descend(call: &mut Call, words: &'static [Word], path: &mut String, at: Option<&Word>) -> call::Ended {
+    let Some(next) = call.words.next() else {
+        return Err(Failure::Words(usage(path, at, words)));
+    };
+    let name = unique(words.iter().map(|word| word.name), &next);
+    let Some(word) = words.iter().find(|word| Some(word.name) == name) else {
+        if call.options.help {
+            return Err(Failure::Words(usage(path, at, words)));
+        }
+        let known: Vec<&str> = words.iter().map(|word| word.name).collect();
+        return Err(Failure::Words(format!("there is no command {next:?} (there are {})", known.join(", "))));
+    };
+    path.push(' ');
+    path.push_str(word.name);
+    match word.then {
+        Then::Words(more) => descend(call, more, path, Some(word)),
+        Then::Run(_) if call.options.help => Err(Failure::Words(usage(path, Some(word), &[]))),
+        Then::Run(run) => run(call),
+    }
+}
+
+/// Help for a word: how it goes on.
+fn usage(path: &str, at: Option<&Word>, words: &[Word]) -> String {
+    let follows = at.map_or("[-j] [-p] [-h] COMMAND", |word| word.follows);
+    let mut text = format!("Usage: {path} {follows}\n");
+    if words.is_empty() {
+        if let Some(word) = at {
+            text.push_str(&format!("\n{}\n", word.about));
+        }
+    } else {
+        text.push_str("\nCommands:\n");
+    }
+    for word in words {
+        text.push_str(&format!(" {:<12} {}\n", word.name, word.about));
+    }
+    text
+}
+
+/// Makes a link named `tipc` to this program in `folder`.
+pub(crate) fn install_tipc(folder: &Path) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let link = folder.join("tipc");
+    if let Ok(found) = std::fs::read_link(&link) {
+        if found == program {
+            println!("{} leads to {} already", link.display(), program.display());
+            return Ok(());
+        }
+        bail!("{} exists and leads to {} (remove it first)", link.display(), found.display());
+    }
+    std::os::unix::fs::symlink(&program, &link).with_context(|| {
+        format!("cannot make {} (take a folder of your PATH that you may write)", link.display())
+    })?;
+    println!("{} leads to {}", link.display(), program.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(words: &'static [Word], path: &str, each: &mut dyn FnMut(String)) {
+        for word in words {
+            let path = format!("{path} {}", word.name);
+            match word.then {
+                Then::Words(more) => leaves(more, &path, each),
+                Then::Run(_) => each(path),
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_has_help_and_nobody_is_asked_for_it() {
+        let mut count = 0;
+        leaves(COMMANDS, "", &mut |path| {
+            count += 1;
+            let words = path.split_whitespace().map(str::to_owned).collect();
+            let mut call = Call::new(words::Options { help: true, ..words::Options::default() }, words);
+            let mut way = "utipc".to_owned();
+            let Err(Failure::Words(text)) = descend(&mut call, COMMANDS, &mut way, None) else {
+                panic!("{path} ran")
+            };
+            assert!(text.starts_with(&format!("Usage: utipc{path}")), "{text}");
+        });
+        assert_eq!(count, 56);
+    }
+
+    #[test]
+    fn words_are_found_by_any_prefix_that_fits_one() {
+        let names = |words: &'static [Word]| words.iter().map(|word| word.name);
+        assert_eq!(unique(names(COMMANDS), "l"), Some("link"));
+        assert_eq!(unique(names(COMMANDS), "n"), None);
+        assert_eq!(unique(names(COMMANDS), "no"), Some("node"));
+        let line = |words: &str| {
+            let mut all = vec!["utipc".to_owned()];
+            all.extend(words.split_whitespace().map(str::to_owned));
+            run(&all, &["bench", "demo", "daemon"]).is_some()
+        };
+        assert!(!line("b") && !line("bench") && !line("--version") && !line("d --help") && !line(""));
+        assert!(line("bea --help") && line("-j link statistics --help"));
+    }
+}

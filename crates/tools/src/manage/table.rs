@@ -1,0 +1,317 @@
+//! The one list of commands: for running, help, completion and the manual page.
+
+use super::call::{Call, Ended};
+use super::{bearer, link, media, monitor, nametable, node, peer, socket};
+
+/// A word of the command line.
+pub(super) struct Word {
+    pub(super) name: &'static str,
+    /// What it does, in a line.
+    pub(super) about: &'static str,
+    /// What follows it, for help.
+    pub(super) follows: &'static str,
+    pub(super) then: Then,
+    /// Words that may follow it, for completion.
+    pub(super) keys: &'static [&'static str],
+}
+
+/// What a word leads to.
+pub(super) enum Then {
+    Words(&'static [Word]),
+    Run(fn(&mut Call) -> Ended),
+}
+
+const fn branch(name: &'static str, about: &'static str, words: &'static [Word]) -> Word {
+    Word { name, about, follows: "COMMAND", then: Then::Words(words), keys: &[] }
+}
+
+const fn run(
+    name: &'static str,
+    about: &'static str,
+    follows: &'static str,
+    keys: &'static [&'static str],
+    run: fn(&mut Call) -> Ended,
+) -> Word {
+    Word { name, about, follows, then: Then::Run(run), keys }
+}
+
+const BEARER: &str = "media udp name NAME | media eth device DEVICE";
+const BEARER_KEYS: &[&str] = &["media", "name", "device"];
+const UDP_KEYS: &[&str] = &["udp", "name", "localip", "localport", "remoteip", "remoteport"];
+const ENABLE: &str = "media udp name NAME {localip IP | device DEVICE} [localport PORT] [remoteip IP] [remoteport PORT] \
+                      [domain DOMAIN] [priority PRIORITY]\n   or: bearer enable media eth device DEVICE [domain DOMAIN] \
+                      [priority PRIORITY]";
+
+/// The commands.
+pub(super) const COMMANDS: &[Word] = &[
+    branch(
+        "bearer",
+        "Show or modify bearers",
+        &[
+            branch(
+                "add",
+                "Add data to an existing bearer",
+                &[run(
+                    "media",
+                    "Copy the broadcasts of a UDP bearer to one more remote",
+                    "udp name NAME remoteip IP [remoteport PORT]",
+                    UDP_KEYS,
+                    bearer::add,
+                )],
+            ),
+            run("disable", "Disable a bearer", BEARER, BEARER_KEYS, bearer::disable),
+            run(
+                "enable",
+                "Enable a bearer",
+                ENABLE,
+                &[
+                    "media",
+                    "name",
+                    "device",
+                    "localip",
+                    "localport",
+                    "remoteip",
+                    "remoteport",
+                    "domain",
+                    "priority",
+                ],
+                bearer::enable,
+            ),
+            branch(
+                "get",
+                "Get bearer properties",
+                &[
+                    run("priority", "Priority of its links", BEARER, BEARER_KEYS, bearer::get_priority),
+                    run(
+                        "tolerance",
+                        "Tolerance of its links, ms",
+                        BEARER,
+                        BEARER_KEYS,
+                        bearer::get_tolerance,
+                    ),
+                    run("window", "Window of its links, packets", BEARER, BEARER_KEYS, bearer::get_window),
+                    run("mtu", "Largest packet, bytes (udp)", BEARER, BEARER_KEYS, bearer::get_mtu),
+                    run(
+                        "media",
+                        "An address of a UDP bearer",
+                        "udp name NAME {localip | localport | remoteip | remoteport}",
+                        UDP_KEYS,
+                        bearer::get_address,
+                    ),
+                ],
+            ),
+            run("list", "List bearers", "", &[], bearer::list),
+            branch(
+                "set",
+                "Set bearer properties",
+                &[
+                    run(
+                        "priority",
+                        "Priority of new links, 0 to 31",
+                        "PRIORITY BEARER",
+                        BEARER_KEYS,
+                        bearer::set_priority,
+                    ),
+                    run(
+                        "tolerance",
+                        "Tolerance, 50 to 30000 ms",
+                        "TOLERANCE BEARER",
+                        BEARER_KEYS,
+                        bearer::set_tolerance,
+                    ),
+                    run(
+                        "window",
+                        "Window of new links, packets",
+                        "WINDOW BEARER",
+                        BEARER_KEYS,
+                        bearer::set_window,
+                    ),
+                    run("mtu", "Largest packet, bytes (udp)", "MTU BEARER", BEARER_KEYS, bearer::set_mtu),
+                ],
+            ),
+        ],
+    ),
+    branch(
+        "link",
+        "Show or modify links",
+        &[
+            branch(
+                "get",
+                "Get link properties",
+                &[
+                    run("priority", "Priority", "link LINK", &["link"], link::get_priority),
+                    run("tolerance", "Tolerance, ms", "link LINK", &["link"], link::get_tolerance),
+                    run("window", "Window, packets", "link LINK", &["link"], link::get_window),
+                    run("broadcast", "How multicasts travel", "", &[], link::get_broadcast),
+                ],
+            ),
+            run(
+                "list",
+                "List links; with --why when and why each went down last",
+                "[--why]",
+                &["--why"],
+                link::list,
+            ),
+            branch(
+                "set",
+                "Set link properties",
+                &[
+                    run("priority", "Priority, 0 to 31", "PRIORITY link LINK", &["link"], link::set_priority),
+                    run(
+                        "tolerance",
+                        "Tolerance, 50 to 30000 ms",
+                        "TOLERANCE link LINK",
+                        &["link"],
+                        link::set_tolerance,
+                    ),
+                    run("window", "Window, packets", "WINDOW link LINK", &["link"], link::set_window),
+                    run(
+                        "broadcast",
+                        "How multicasts travel",
+                        "{BROADCAST | REPLICAST | AUTOSELECT} [ratio PERCENT]",
+                        &["BROADCAST", "REPLICAST", "AUTOSELECT", "ratio"],
+                        link::set_broadcast,
+                    ),
+                ],
+            ),
+            branch(
+                "statistics",
+                "Show or reset statistics",
+                &[
+                    run("reset", "Set the counters of a link to zero", "link LINK", &["link"], link::reset),
+                    run(
+                        "show",
+                        "Show the counters",
+                        "[link {LINK | PART | all}]",
+                        &["link"],
+                        link::statistics,
+                    ),
+                ],
+            ),
+            branch(
+                "monitor",
+                "Show or set link supervision",
+                &[
+                    branch(
+                        "set",
+                        "Set monitor properties",
+                        &[run(
+                            "threshold",
+                            "Nodes above which the ring is used",
+                            "NODES",
+                            &[],
+                            monitor::set_threshold,
+                        )],
+                    ),
+                    branch(
+                        "get",
+                        "Get monitor properties",
+                        &[run(
+                            "threshold",
+                            "Nodes above which the ring is used",
+                            "",
+                            &[],
+                            monitor::get_threshold,
+                        )],
+                    ),
+                    run("list", "List all nodes", "[media MEDIA name NAME]", BEARER_KEYS, monitor::list),
+                    run("summary", "Show the monitor of each bearer", "", &[], monitor::summary),
+                ],
+            ),
+        ],
+    ),
+    branch(
+        "media",
+        "Show or modify media",
+        &[
+            branch(
+                "get",
+                "Get what new bearers begin with",
+                &[
+                    run("priority", "Priority", "media MEDIA", &["media"], media::get_priority),
+                    run("tolerance", "Tolerance, ms", "media MEDIA", &["media"], media::get_tolerance),
+                    run("window", "Window, packets", "media MEDIA", &["media"], media::get_window),
+                    run("mtu", "Largest packet, bytes (udp)", "media udp", &["media"], media::get_mtu),
+                ],
+            ),
+            run("list", "List media", "", &[], media::list),
+            branch(
+                "set",
+                "Set what new bearers begin with",
+                &[
+                    run("priority", "Priority", "PRIORITY media MEDIA", &["media"], media::set_priority),
+                    run(
+                        "tolerance",
+                        "Tolerance, ms",
+                        "TOLERANCE media MEDIA",
+                        &["media"],
+                        media::set_tolerance,
+                    ),
+                    run("window", "Window, packets", "WINDOW media MEDIA", &["media"], media::set_window),
+                    run("mtu", "Largest packet, bytes (udp)", "MTU media udp", &["media"], media::set_mtu),
+                ],
+            ),
+        ],
+    ),
+    branch(
+        "nametable",
+        "Show the binding table",
+        &[run("show", "Show the binding table", "", &[], nametable::show)],
+    ),
+    branch(
+        "node",
+        "Show or modify node related parameters",
+        &[
+            run("list", "List remote nodes", "", &[], node::list),
+            branch(
+                "get",
+                "Get local node parameters",
+                &[
+                    run("address", "Address of the node", "", &[], node::get_address),
+                    run("identity", "Identity of the node", "", &[], node::get_identity),
+                    run("netid", "Number of the cluster", "", &[], node::get_cluster),
+                    run("clusterid", "Number of the cluster", "", &[], node::get_cluster),
+                ],
+            ),
+            branch(
+                "set",
+                "Set local node parameters, before the first bearer",
+                &[
+                    run("address", "An explicit address", "Z.C.N", &[], node::set_address),
+                    run("identity", "Identity of the node", "IDENTITY", &[], node::set_identity),
+                    run("netid", "Number of the cluster, 1 to 9999", "NUMBER", &[], node::set_cluster),
+                    run("clusterid", "Number of the cluster, 1 to 9999", "NUMBER", &[], node::set_cluster),
+                    run("key", "Key of the cluster", "KEY", &[], node::set_key),
+                ],
+            ),
+            branch(
+                "flush",
+                "Forget node parameters",
+                &[run("key", "Forget all keys", "", &[], node::flush_keys)],
+            ),
+        ],
+    ),
+    branch(
+        "peer",
+        "Peer related operations",
+        &[branch(
+            "remove",
+            "Forget a peer that is down",
+            &[
+                run("address", "By its address", "Z.C.N", &[], peer::remove_address),
+                run("identity", "By its identity", "IDENTITY", &[], peer::remove_identity),
+            ],
+        )],
+    ),
+    branch(
+        "socket",
+        "Show sockets",
+        &[run(
+            "list",
+            "List sockets; with --processes whose each is, and what it has done",
+            "[--processes]",
+            &["--processes"],
+            socket::list,
+        )],
+    ),
+];
