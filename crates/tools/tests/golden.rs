@@ -1,0 +1,190 @@
+//! The same state shown by iproute2's `tipc` on a kernel node (interop/manage/golden, recorded in the lab) and by `utipc` on a
+//! daemon: the same text, apart from what [`normalise`] says may differ.
+
+#[path = "golden/normalise.rs"]
+mod normalise;
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use normalise::normalise;
+use utipc::{Node, Scope, ServiceAddress, ServiceRange};
+
+/// Far beyond what anything takes on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A daemon of a test.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+    local: Ipv4Addr,
+}
+
+impl Daemon {
+    fn start(folder: &Path, name: &str, local: Ipv4Addr) -> Self {
+        let socket = folder.join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_utipcd"));
+        command.arg("--socket").arg(&socket).env_remove("UTIPC_LOG").env_remove("NOTIFY_SOCKET");
+        let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let daemon = Self { child, socket, local };
+        soon("the daemon answers", || daemon.utipc(&["node", "get", "clusterid"]).status.success());
+        daemon
+    }
+
+    fn utipc(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
+        command.args(args).env("UTIPC_SOCKET", &self.socket).env("UTIPC_ENGINE", "daemon");
+        command.output().unwrap()
+    }
+
+    fn text(&self, args: &[&str]) -> String {
+        String::from_utf8(self.utipc(args).stdout).unwrap()
+    }
+
+    fn done(&self, line: &str) {
+        let args: Vec<&str> = line.split_whitespace().collect();
+        let ended = self.utipc(&args);
+        assert!(ended.status.success(), "{line}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+
+    fn node(&self) -> Node {
+        Node::builder().daemon_at(&self.socket).start().unwrap()
+    }
+
+    /// Name and state of its links to peers.
+    fn links(&self) -> Vec<(String, String)> {
+        let text = self.text(&["link", "list"]);
+        let links = text.lines().filter(|line| !line.starts_with("broadcast-link"));
+        links.filter_map(|line| line.rsplit_once(": ")).map(|(n, s)| (n.to_owned(), s.to_owned())).collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn soon(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        std::thread::yield_now();
+    }
+}
+
+struct Stage {
+    a: Daemon,
+    b: Daemon,
+    link: String,
+    sockets: Vec<Box<dyn std::any::Any>>,
+}
+
+impl Stage {
+    fn new(folder: &Path) -> Self {
+        // Addresses of this process alone.
+        let pid = std::process::id();
+        let address = |last| {
+            Ipv4Addr::new(127, 100 + (pid >> 16 & 0x3f) as u8, (pid >> 8) as u8, (pid as u8) & 0xf8 | last)
+        };
+        let (a, b) = (Daemon::start(folder, "a", address(1)), Daemon::start(folder, "b", address(2)));
+        a.done("node set clusterid 4712");
+        a.done("node set identity alpha");
+        a.done(&format!("bearer enable media udp name U localip {} remoteip {}", a.local, b.local));
+        Self { a, b, link: String::new(), sockets: Vec::new() }
+    }
+
+    fn wait_for_link(&mut self, state: &str) {
+        soon(&format!("the link is {state}"), || self.b.links().iter().any(|(_, now)| now == state));
+        self.link = self.b.links().remove(0).0;
+    }
+
+    fn open_sockets(&mut self) {
+        let (far, near) = (self.a.node(), self.b.node());
+        let server = far.listen(utipc::SocketKind::SeqPacket, ServiceAddress::new(3000, 1)).unwrap();
+        let rdm = near.rdm().unwrap();
+        rdm.bind(ServiceRange::new(1000, 1, 10), Scope::Cluster).unwrap();
+        rdm.bind(ServiceRange::new(1000, 20, 20), Scope::Node).unwrap();
+        let listener = near.listen(utipc::SocketKind::Stream, ServiceAddress::new(2000, 5)).unwrap();
+        soon("the peer's service is known", || self.b.text(&["nametable", "show"]).contains("3000"));
+        let accepting = std::thread::spawn(move || {
+            let accepted = server.accept().unwrap();
+            (server, accepted)
+        });
+        let connection = near.connect(utipc::SocketKind::SeqPacket, ServiceAddress::new(3000, 1)).unwrap();
+        let accepted = accepting.join().unwrap();
+        self.sockets.push(Box::new((far, near, rdm, listener, connection, accepted)));
+    }
+
+    fn step(&mut self, step: &str) {
+        match step {
+            "@up" => self.wait_for_link("up"),
+            "@sockets" => self.open_sockets(),
+            "@peer-off" => {
+                self.sockets.clear();
+                self.a.done("bearer disable media udp name U");
+                self.wait_for_link("down");
+            }
+            other => panic!("no such step: {other}"),
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/manage")
+}
+
+#[test]
+fn utipc_shows_what_tipc_shows_on_a_kernel_node() {
+    let folder = std::env::temp_dir().join(format!("utipc-golden-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut stage = Stage::new(&folder);
+    let cases = std::fs::read_to_string(root().join("cases.txt")).unwrap();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for line in cases.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        if line.starts_with('@') {
+            stage.step(line);
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let (name, how) = (words.next().unwrap(), words.next().unwrap());
+        let (local, peer) = (stage.b.local.to_string(), stage.a.local.to_string());
+        let other = Ipv4Addr::from(u32::from(stage.b.local) + 1).to_string();
+        let link = stage.link.clone();
+        let mut args: Vec<&str> = words
+            .map(|word| match word {
+                "LOCAL" => local.as_str(),
+                "PEER" => peer.as_str(),
+                "OTHER" => other.as_str(),
+                "LINK" => link.as_str(),
+                word => word,
+            })
+            .collect();
+        if name == "bearer-enable" {
+            // Not by multicast: other tests of this machine would hear it.
+            args.extend(["remoteip", peer.as_str()]);
+        }
+        let ended = stage.b.utipc(&args);
+        let (ours, said) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        if ended.status.success() == (how == "fails") {
+            wrong.push(format!("{name}: exit code {:?}: {said}", ended.status.code()));
+            continue;
+        }
+        if how == "fails" {
+            assert!(said.starts_with("utipc: ") && said.contains('('), "no cause and remedy: {said}");
+        }
+        let golden = std::fs::read_to_string(root().join("golden").join(format!("{name}.txt"))).unwrap();
+        let (expected, got) = (normalise(how, &golden), normalise(how, &ours));
+        compared += 1;
+        if expected != got {
+            wrong.push(format!("{name} ({how}): tipc on a kernel node:\n{golden}utipc:\n{ours}--- expected\n{expected}--- got\n{got}"));
+        }
+    }
+    drop(stage);
+    let _ = std::fs::remove_dir_all(&folder);
+    assert!(wrong.is_empty(), "{} of {compared} differ\n{}", wrong.len(), wrong.join("\n\n"));
+    assert!(compared > 80, "{compared}");
+}
