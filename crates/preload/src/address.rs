@@ -88,7 +88,7 @@ impl SockaddrTipc {
         match self.kind {
             SERVICE_ADDR => Destination::Service {
                 addr: ServiceAddr { service: first, instance: second },
-                domain: NodeAddr(third),
+                domain: domain(third),
             },
             SERVICE_RANGE => Destination::Range(self.range()),
             _ => Destination::Port(PortId { port: first, node: NodeAddr(second) }),
@@ -101,6 +101,13 @@ impl From<PortId> for SockaddrTipc {
     fn from(port: PortId) -> Self {
         Self { family: AF_TIPC as u16, kind: SOCKET_ADDR, scope: 0, words: [port.port, port.node.0, 0] }
     }
+}
+
+/// Where to look for a service. ZeroMQ asks for zone 1, `<1.0.0>`, unless it is told otherwise; the clusters of today have no
+/// zones, so a zone or a cluster of one stands for all of it.
+fn domain(asked: u32) -> NodeAddr {
+    const NODE_OF_CLUSTER: u32 = 0xfff;
+    NodeAddr(if asked & NODE_OF_CLUSTER == 0 { 0 } else { asked })
 }
 
 /// What a bind asks for.
@@ -201,6 +208,13 @@ mod tests {
         assert_eq!(bound(3, 2, [100, 9, 1]), Err(libc::EAFNOSUPPORT));
         assert_eq!(bound(1, 2, [63, 1, 9]), Err(libc::EACCES));
         assert_eq!(bound(4, 2, [100, 1, 9]), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_zone_stands_for_the_cluster_and_a_node_for_itself() {
+        assert_eq!(domain(0x0100_0000), NodeAddr::NONE);
+        assert_eq!(domain(0x0100_1000), NodeAddr::NONE);
+        assert_eq!(domain(0x0100_1001), NodeAddr(0x0100_1001));
     }
 
     #[test]
