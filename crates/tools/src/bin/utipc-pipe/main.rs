@@ -1,0 +1,142 @@
+//! `utipc-pipe`: netcat for service addresses. It does what `tipc-pipe` does, and loses nothing at the end.
+
+mod args;
+mod check;
+mod drain;
+mod input;
+mod pipe;
+mod server;
+mod watch;
+
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Error, Result};
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing_subscriber::EnvFilter;
+use utipc::Node;
+
+use args::Args;
+
+/// The exit code of a program that ended because nobody reads its output, as shells count it.
+const SIGPIPE: i32 = 13;
+
+/// What ends a program, or a part of it.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// All input was sent, so many bytes.
+    InputEnded(u64),
+    /// The other side has closed the connection in good order, or enough was received.
+    Ended,
+    /// After the end of the input nothing has come for a while.
+    Quiet,
+    Failed(Error),
+    /// A signal to end, or (SIGPIPE) an output that nobody reads.
+    Signal(i32),
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Well,
+    BySignal(i32),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    if let Err(error) = args.check() {
+        eprintln!("utipc-pipe: {error}");
+        return ExitCode::from(2);
+    }
+    match run(&args) {
+        Ok(End::Well) => ExitCode::SUCCESS,
+        Ok(End::BySignal(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("utipc-pipe: {}", utipc_tools::one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<End> {
+    let (tell, events) = channel();
+    heed_signals(tell.clone())?;
+    let node = Node::start()?;
+    let task = Task { args, node: &node, tell, events };
+    if args.top {
+        return watch::run(task);
+    }
+    match args.services().filter(|_| args.wait != 0 && !args.is_server()) {
+        Some(services) => wait(task, services),
+        None => task.start(),
+    }
+}
+
+/// What every part needs.
+pub(crate) struct Task<'a> {
+    pub(crate) args: &'a Args,
+    pub(crate) node: &'a Node,
+    pub(crate) tell: Sender<Event>,
+    pub(crate) events: Receiver<Event>,
+}
+
+impl Task<'_> {
+    fn start(self) -> Result<End> {
+        match (self.args.kind().is_connection_oriented(), self.args.listen, self.args.single) {
+            (true, true, _) => server::many(self),
+            (true, _, true) => server::one(self),
+            (true, ..) => pipe::client(self),
+            (false, ..) => pipe::datagrams(self),
+        }
+    }
+}
+
+/// Waits for the service in pieces, between which a signal is heeded.
+fn wait(task: Task<'_>, services: utipc::ServiceRange) -> Result<End> {
+    const PIECE: Duration = Duration::from_millis(200);
+    let mut left = u64::try_from(task.args.wait).map(Duration::from_millis).ok();
+    let mut topology = task.node.topology()?;
+    topology.services(services)?;
+    loop {
+        if let Ok(Event::Signal(signal)) = task.events.try_recv() {
+            return Ok(End::BySignal(signal));
+        }
+        let piece = left.map_or(PIECE, |left| left.min(PIECE));
+        if topology.next(piece)?.is_some_and(|event| event.is_up()) {
+            return task.start();
+        }
+        left = left.map(|left| left - piece);
+        if left.is_some_and(|left| left.is_zero()) {
+            anyhow::bail!(
+                "nobody has bound {services} within {} ms (start the server, or wait longer: -w)",
+                task.args.wait
+            );
+        }
+    }
+}
+
+fn heed_signals(tell: Sender<Event>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot heed signals")?;
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            if tell.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// An output error as an event: one that nobody reads is as good as a signal.
+pub(crate) fn unwritten(error: std::io::Error) -> Event {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return Event::Signal(SIGPIPE);
+    }
+    Event::Failed(Error::new(error).context("cannot write to standard output"))
+}
