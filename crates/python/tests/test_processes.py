@@ -1,0 +1,110 @@
+"""Fork and multiprocessing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable
+
+import pytest
+import utipc
+
+from conftest import LIMIT
+from test_connections import connected
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What `work` returns in a forked child, or the exception it ends with."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            text = str(work())
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        text = answer.read()
+    assert os.waitpid(child, 0) == (child, 0)
+    return text
+
+
+def test_sockets_of_a_daemon_pass_to_a_child(daemon: Path, service: utipc.ServiceAddress) -> None:
+    with utipc.Node(daemon=daemon) as node, node.rdm() as server, node.rdm() as client:
+        server.bind(service)
+        client.send_to(b"for the child", service)
+
+        def work() -> str:
+            message = server.receive(timeout=LIMIT)
+            server.send_to(b"from the child", message.source)
+            return message.data.decode()
+
+        assert forked(work) == "for the child"
+        assert client.receive(timeout=LIMIT).data == b"from the child"
+
+
+def test_an_accepted_connection_is_served_by_a_child(daemon: Path, service: utipc.ServiceAddress) -> None:
+    with utipc.Node(daemon=daemon) as node, node.listen(service) as listener:
+        client, connection = connected(node, listener, service)
+
+        def work() -> str:
+            connection.send(connection.receive(timeout=LIMIT).data.upper())
+            return "served"
+
+        client.send(b"hello")
+        assert forked(work) == "served"
+        connection.close()
+        assert client.receive(timeout=LIMIT).data == b"HELLO"
+        client.close()
+
+
+def test_an_embedded_node_stays_with_its_process() -> None:
+    with utipc.Node(engine="embedded", isolated=True, address=1) as node, node.rdm() as socket:
+        text = forked(lambda: socket.send_to(b"", socket.port))
+        assert text.startswith("Error: [Errno 95]") and "start a node after the fork" in text
+        # A node of its own works there.
+        own = forked(lambda: utipc.Node(engine="embedded", isolated=True, address=2).rdm().port.node)
+        assert own == "2"
+        # And the parent's is untouched.
+        socket.send_to(b"still here", socket.port)
+        assert socket.receive(timeout=LIMIT).data == b"still here"
+
+
+def answer(daemon: str, service: utipc.ServiceAddress) -> None:
+    """A worker of multiprocessing, which starts with nothing but its arguments."""
+    with utipc.Node(daemon=daemon) as node, node.rdm() as socket:
+        socket.bind(service)
+        request = socket.receive(timeout=LIMIT)
+        socket.send_to(b"from %d" % os.getpid(), request.source)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_multiprocessing(daemon: Path, service: utipc.ServiceAddress, method: str) -> None:
+    multiprocessing.set_start_method(method, force=True)
+    worker = multiprocessing.Process(target=answer, args=(str(daemon), service))
+    with utipc.Node(daemon=daemon) as node, node.rdm() as client:
+        worker.start()
+        node.wait_for_service(service, LIMIT)
+        client.send_to(b"who are you?", service)
+        assert client.receive(timeout=LIMIT).data == b"from %d" % (worker.pid or 0)
+        worker.join(LIMIT)
+        assert worker.exitcode == 0
+
+
+def test_a_program_that_just_ends(tmp_path: Path) -> None:
+    """Nothing hangs and nothing is printed when the interpreter ends with nodes and waiting threads left."""
+    program = tmp_path / "leaves.py"
+    program.write_text(
+        "import threading, utipc\n"
+        "node = utipc.Node(engine='embedded', isolated=True, address=1)\n"
+        "socket, topology = node.rdm(), node.topology()\n"
+        "threading.Thread(target=socket.receive, daemon=True).start()\n"
+        "threading.Thread(target=topology.next, daemon=True).start()\n"
+    )
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, timeout=LIMIT, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

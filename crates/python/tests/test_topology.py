@@ -1,0 +1,86 @@
+"""Subscriptions."""
+
+from __future__ import annotations
+
+import threading
+
+import utipc
+
+from conftest import LIMIT
+
+
+def expect(topology: utipc.Topology) -> utipc.Event:
+    event = topology.next(LIMIT)
+    assert event is not None
+    return event
+
+
+def test_services_come_and_go(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    with node.topology() as topology:
+        number = topology.services(utipc.ServiceRange(service.service, 0, 99))
+        with node.rdm() as socket:
+            socket.bind(service)
+            up = expect(topology)
+            assert (up.change, up.is_up, up.port, up.node) == ("service_up", True, socket.port, None)
+            assert up.found == utipc.ServiceRange(service.service, 17, 17)
+            assert up.subscription == number
+        assert expect(topology).change == "service_down"
+        assert topology.next(0) is None
+        topology.cancel(number)
+
+
+def test_availability_is_told_once(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    with node.topology() as topology, node.rdm() as one, node.rdm() as other:
+        topology.availability(service)
+        one.bind(service)
+        other.bind(service)
+        one.close()
+        other.close()
+        assert [expect(topology).change for _ in range(2)] == ["service_up", "service_down"]
+
+
+def test_a_subscription_with_a_limit(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    with node.topology() as topology:
+        number = topology.subscribe(service, limit=0.05)
+        event = expect(topology)
+        assert (event.change, event.subscription, event.is_up) == ("expired", number, False)
+
+
+def test_the_own_node_is_there(node: utipc.Node) -> None:
+    with node.topology() as topology:
+        assert topology.server == node.address
+        topology.links()
+        topology.nodes()
+        assert node.peers() == [] and node.links() == []
+        event = topology.next(LIMIT if node.address else 0)
+        if event is not None:  # A kernel node without a bearer has no address.
+            assert (event.change, event.node) == ("node_up", node.address)
+
+
+def test_iterating_ends_with_a_close(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    topology = node.topology()
+    topology.services(service)
+    changes: list[str] = []
+    first = threading.Event()
+
+    def watch() -> None:
+        for event in topology:
+            changes.append(event.change)
+            first.set()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with node.rdm() as socket:
+        socket.bind(service)
+        assert first.wait(LIMIT)
+        topology.close()
+        watcher.join(LIMIT)
+    assert not watcher.is_alive() and changes == ["service_up"]
+
+
+def test_waiting_for_a_service(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    with node.rdm() as socket:
+        timer = threading.Timer(0.05, lambda: socket.bind(service))
+        timer.start()
+        assert node.wait_for_service(service, LIMIT) == socket.port
+        timer.join()
