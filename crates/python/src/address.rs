@@ -71,7 +71,7 @@ impl ServiceRange {
     const MATCH_ARGS: (&'static str, &'static str, &'static str) = ("service", "lower", "upper");
 
     #[new]
-    #[pyo3(signature = (service, lower = 0, upper = u32::MAX))]
+    #[pyo3(signature = (service, lower = 0, upper = 4294967295))]
     fn new(service: u32, lower: u32, upper: u32) -> PyResult<Self> {
         let range = utipc::ServiceRange::new(service, lower, upper);
         if range.is_valid() {

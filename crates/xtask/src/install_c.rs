@@ -26,6 +26,13 @@ pub(crate) struct Options {
     debug: bool,
 }
 
+impl Options {
+    /// A debug build, for programs of tests.
+    pub(crate) fn debug_below(prefix: &Path) -> Self {
+        Self { prefix: prefix.to_path_buf(), destdir: None, debug: true }
+    }
+}
+
 /// Builds and installs.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let built = build(root, options.debug)?;

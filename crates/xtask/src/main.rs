@@ -1,9 +1,11 @@
 //! Project chores: tests, tidy checks, interop lab.
 
+mod examples;
 mod install_c;
 mod interop;
 mod lab;
 mod process;
+mod python;
 mod sandbox;
 mod soak;
 mod suites;
@@ -11,10 +13,10 @@ mod tidy;
 mod wireshark;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
 /// Project chores. Nothing here changes the system: what is downloaded stays below `target/`.
@@ -40,6 +42,10 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Runs every example in every language and compares what it prints with examples/README.md
+    Examples,
+    /// Builds the wheel of the Python package, installs it into a clean environment and tests it there
+    Python,
     /// Demo and measurements in a sandbox like a container's
     Sandbox,
     /// Runs a program as containers do, in a sandbox that is there already
@@ -90,6 +96,25 @@ fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
+/// Where cargo puts what it builds.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// `cargo build` of the workspace's own cargo, with these words.
+fn cargo_build(root: &Path, words: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo).args(["build", "--quiet"]).args(words).current_dir(root).status();
+    if !status.context("run cargo build")?.success() {
+        bail!("cargo build {} failed (its message is above)", words.join(" "));
+    }
+    Ok(())
+}
+
+fn verdict(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn main() -> ExitCode {
     match chore(Args::parse().chore) {
         Ok(code) => code,
@@ -106,6 +131,8 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Soak { args } => return soak::run(&root(), &args),
         Chore::Sandbox => sandbox::run(&root())?,
         Chore::Sandboxed { command } => sandbox::enter(&command)?,
+        Chore::Examples => return Ok(verdict(examples::run(&root())?)),
+        Chore::Python => return Ok(verdict(python::run(&root())?)),
         Chore::Tidy => tidy::run(&root())?,
         Chore::InstallC(options) => install_c::run(&root(), &options)?,
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),

@@ -36,7 +36,7 @@ from ._errors import Closed, WouldBlock
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
-    from ._utipc import Destination, Kind, Services
+    from ._types import Destination, Kind, Services
 
 __all__ = ["Listener", "Socket", "Topology", "connect", "listen", "start", "topology", "wait_for_service"]
 

@@ -25,6 +25,8 @@ pub(crate) enum Judge {
     LastLine(&'static str),
     /// The last line of the interop matrix.
     Interop,
+    /// The last line of a chore of this name: `NAME: P passed, F failed`.
+    Total(&'static str),
     /// `seed S: …` lines of the simulator, one a run; a run that broke an invariant has a second one.
     Seeds,
 }
@@ -41,7 +43,8 @@ impl Judge {
                 Counts { passed, failed: 1 - passed }
             }
             Self::Seeds => seeds(output),
-            Self::Interop => output.lines().rev().find_map(interop).unwrap_or_default(),
+            Self::Interop => output.lines().rev().find_map(|line| total(line, "interop")).unwrap_or_default(),
+            Self::Total(name) => output.lines().rev().find_map(|line| total(line, name)).unwrap_or_default(),
         };
         if counts.failed == 0 && (!success || counts.passed == 0) {
             counts.failed = 1;
@@ -66,9 +69,9 @@ fn seeds(output: &str) -> Counts {
     Counts { passed: runs.saturating_sub(failed), failed }
 }
 
-/// `interop: P passed, F failed`
-fn interop(line: &str) -> Option<Counts> {
-    let line = line.strip_prefix("interop: ")?;
+/// `NAME: P passed, F failed`
+fn total(line: &str, name: &str) -> Option<Counts> {
+    let line = line.strip_prefix(name)?.strip_prefix(": ")?;
     Some(Counts { passed: before(line, "passed")?, failed: before(line, "failed")? })
 }
 
@@ -108,6 +111,8 @@ mod tests {
     fn interop_rows_are_counted() {
         let text = "ok row\ninterop: 7 passed, 3 failed\n";
         assert_eq!(Judge::Interop.counts(text, false), Counts { passed: 7, failed: 3 });
+        assert_eq!(Judge::Total("interop").counts(text, false), Counts { passed: 7, failed: 3 });
+        assert_eq!(Judge::Total("python").counts(text, true).failed, 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::judge::Judge;
-use crate::{lab, sandbox};
+use crate::{lab, python, sandbox};
 
 /// Why a suite cannot run here, and the one command that enables it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,13 @@ pub(crate) const SUITES: &[Suite] = &[
         Judge::CargoTest,
         &["cargo", "test", "-p", "utipc-tools", "--features", "iceoryx2", "--test", "bench"],
     ),
+    // Every example in Rust, C and Python prints what its page says.
+    suite("examples", minutes(20), Judge::Total("examples"), &["xtask", "examples"]),
+    // The wheel in a clean environment, on an embedded node and on the daemon.
+    Suite {
+        obstacle: no_python,
+        ..suite("python", minutes(20), Judge::Total("python"), &["xtask", "python"])
+    },
     // Each fault planted in the protocol must be caught by the simulator's invariants.
     suite(
         "planted",
@@ -251,6 +258,10 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
     }
     let reason = "this user may not make network namespaces".into();
     Some(Skip { reason, remedy: "sudo -E cargo test -p utipc-node --test bearers".into() })
+}
+
+fn no_python(root: &Path) -> Option<Skip> {
+    python::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
 }
 
 fn no_miri(_: &Path) -> Option<Skip> {

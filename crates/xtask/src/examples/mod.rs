@@ -1,0 +1,240 @@
+//! `cargo xtask examples`: every example in every language runs on each engine and prints what `examples/README.md` says.
+
+mod page;
+mod program;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::install_c;
+use crate::python::{self, Home};
+use page::{Names, Page};
+use program::Running;
+
+/// What stands behind the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Engine {
+    Embedded,
+    Daemon,
+}
+
+/// How to start the examples of one language.
+struct Language {
+    name: &'static str,
+    /// Words before the name of the program, which is put into the last one for `{}`.
+    command: Vec<String>,
+    /// The programs that it has.
+    programs: Vec<String>,
+}
+
+/// Where programs run: a runtime directory, and a daemon there.
+struct Site<'a> {
+    language: &'a Language,
+    engine: Engine,
+    home: &'a Path,
+    page: &'a Page,
+}
+
+/// What to do with a program, and its name on the page.
+type Scene = (&'static str, fn(&Site<'_>) -> Result<()>);
+
+const SCENES: [Scene; 6] = [
+    ("hello", hello),
+    ("connections", |site| alone(site, "connections")),
+    ("multicast", |site| alone(site, "multicast")),
+    ("service_watch", services),
+    ("topology_watch", topology),
+    ("async_echo", |site| alone(site, "async_echo")),
+];
+
+/// Runs all; true if each printed what the page says.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    let text = std::fs::read_to_string(root.join("examples/README.md")).context("read examples/README.md")?;
+    let page = Page::parse(&text);
+    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
+    let languages = [Some(rust(root)?), c(root)?, python(root)?];
+    let (mut passed, mut failed) = (0, 0);
+    for language in languages.into_iter().flatten() {
+        for engine in [Engine::Embedded, Engine::Daemon] {
+            let home = Home::new()?;
+            let _daemon = (engine == Engine::Daemon).then(|| Daemon::start(root, &home.0)).transpose()?;
+            let site = Site { language: &language, engine, home: &home.0, page: &page };
+            for (name, scene) in SCENES {
+                if name != "hello" && !language.programs.iter().any(|program| program == name) {
+                    continue;
+                }
+                let what = format!("{name} in {}, {engine:?}", language.name);
+                match scene(&site) {
+                    Ok(()) => {
+                        println!("ok {what}");
+                        passed += 1;
+                    }
+                    Err(error) => {
+                        println!("FAILED {what}: {error:#}");
+                        failed += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("examples: {passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+fn rust(root: &Path) -> Result<Language> {
+    crate::cargo_build(root, &["--package", "utipc", "--examples", "--features", "utipc/tokio"])?;
+    let program = crate::target(root).join("debug/examples/{}");
+    let programs = names(&root.join("examples/rust"), "rs")?;
+    Ok(Language { name: "Rust", command: vec![program.display().to_string()], programs })
+}
+
+/// The library is installed below `target`, and each program built as its users would.
+fn c(root: &Path) -> Result<Option<Language>> {
+    for (tool, package) in [("cc", "gcc"), ("pkg-config", "pkg-config")] {
+        if Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_err() {
+            println!("skipped: examples in C: there is no {tool} (sudo apt install {package})");
+            return Ok(None);
+        }
+    }
+    let folder = crate::target(root).join("examples-c");
+    let prefix = folder.join("prefix");
+    install_c::run(root, &install_c::Options::debug_below(&prefix))?;
+    let about = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "utipc"])
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .output()
+        .context("run pkg-config")?;
+    let flags = String::from_utf8_lossy(&about.stdout).into_owned();
+    let programs = names(&root.join("examples/c"), "c")?;
+    for name in &programs {
+        let source = root.join("examples/c").join(name).with_extension("c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).arg(source);
+        compiler.arg("-o").arg(folder.join(name)).args(flags.split_whitespace());
+        compiler.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
+        if !compiler.status().context("run cc")?.success() {
+            bail!("cc cannot build examples/c/{name}.c");
+        }
+    }
+    Ok(Some(Language { name: "C", command: vec![folder.join("{}").display().to_string()], programs }))
+}
+
+fn python(root: &Path) -> Result<Option<Language>> {
+    if let Some((reason, remedy)) = python::obstacle(root) {
+        println!("skipped: examples in Python: {reason} ({remedy})");
+        return Ok(None);
+    }
+    let interpreter = python::installed(root)?;
+    let program = root.join("examples/python/{}.py");
+    let programs = names(&root.join("examples/python"), "py")?;
+    let command = vec![interpreter.display().to_string(), program.display().to_string()];
+    Ok(Some(Language { name: "Python", command, programs }))
+}
+
+/// Names of the files of a folder that end so.
+fn names(folder: &Path, end: &str) -> Result<Vec<String>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let right = files.filter(|path| path.extension().is_some_and(|own| own == end));
+    Ok(right.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect())
+}
+
+impl Site<'_> {
+    fn start(&self, program: &str, arguments: &[&str]) -> Result<Running> {
+        let mut words = self.language.command.iter().map(|word| word.replace("{}", program));
+        let mut command = Command::new(words.next().context("a language has a command")?);
+        command.args(words).args(arguments);
+        command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_INSTANCE").env("XDG_RUNTIME_DIR", self.home);
+        match self.engine {
+            Engine::Embedded => command.env("UTIPC_ENGINE", "embedded"),
+            // What a program finds by itself.
+            Engine::Daemon => command.env_remove("UTIPC_ENGINE"),
+        };
+        Running::start(command).with_context(|| program.to_owned())
+    }
+}
+
+/// A program that needs no other one and ends.
+fn alone(site: &Site<'_>, program: &str) -> Result<()> {
+    let lines = site.start(program, &[])?.rest()?;
+    Names::default().compare(site.page.block(program, 0)?, &lines)
+}
+
+/// Server and client, the client first.
+fn hello(site: &Site<'_>) -> Result<()> {
+    let client = site.start("hello_client", &[])?;
+    let server = site.start("hello_server", &[])?;
+    let (mut at_client, mut at_server) = (Names::default(), Names::default());
+    at_client.compare(site.page.block("hello_client", 0)?, &client.rest().context("hello_client")?)?;
+    at_server.compare(site.page.block("hello_server", 0)?, &server.rest().context("hello_server")?)?;
+    // Each names the other.
+    if at_client.get("OTHER") != at_server.get("NODE") || at_client.get("NODE") != at_server.get("OTHER") {
+        bail!("client and server name others than each other: {at_client:?}, {at_server:?}");
+    }
+    Ok(())
+}
+
+/// As this node sees it, and as another one does.
+fn services(site: &Site<'_>) -> Result<()> {
+    alone(site, "service_watch").context("the view of this node")?;
+    let server = site.start("hello_server", &[])?;
+    let mut names = Names::default();
+    names.compare(&site.page.block("hello_server", 0)?[..1], &server.lines(1)?)?;
+    let node = names.get("NODE").context("hello_server names its node")?.to_owned();
+    let lines = site.start("service_watch", &[&node])?.rest().context("the view of another node")?;
+    let mut watched = Names::default();
+    watched.compare(site.page.block("service_watch", 0)?, &lines).context("the view of another node")?;
+    if watched.get("NODE") != Some(&*node) {
+        bail!("it shows the view of {watched:?} instead of {node}");
+    }
+    Ok(())
+}
+
+/// Another node comes and goes.
+fn topology(site: &Site<'_>) -> Result<()> {
+    let block = |number| site.page.block("topology_watch", number);
+    let watch = site.start("topology_watch", &[])?;
+    let mut names = Names::default();
+    names.compare(block(0)?, &watch.lines(block(0)?.len())?)?;
+    if site.engine == Engine::Daemon {
+        // All programs are on the daemon's node.
+        return Ok(());
+    }
+    let server = site.start("hello_server", &[])?;
+    names.compare_set(block(1)?, &watch.lines(block(1)?.len())?)?;
+    drop(server);
+    names.compare_set(block(2)?, &watch.lines(block(2)?.len())?)
+}
+
+/// A daemon where programs look for one; killed when the value goes.
+struct Daemon(std::process::Child);
+
+impl Daemon {
+    fn start(root: &Path, home: &Path) -> Result<Self> {
+        let folder = home.join("utipc");
+        std::fs::DirBuilder::new().mode(0o700).create(&folder).context("make a folder for utipcd")?;
+        let socket = folder.join("default.sock");
+        let mut command = Command::new(crate::target(root).join("debug/utipcd"));
+        command.arg("--socket").arg(&socket).env("XDG_RUNTIME_DIR", home);
+        let daemon = Self(command.stderr(Stdio::null()).spawn().context("start utipcd")?);
+        let end = Instant::now() + Duration::from_secs(60);
+        while !socket.exists() {
+            if Instant::now() > end {
+                bail!("utipcd does not open {}", socket.display());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

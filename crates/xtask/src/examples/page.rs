@@ -1,0 +1,160 @@
+//! What `examples/README.md` says that each example prints.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+/// Blocks of lines by the name of the program.
+#[derive(Debug)]
+pub(super) struct Page(BTreeMap<String, Vec<Vec<String>>>);
+
+impl Page {
+    /// Takes every block that is marked as `text` below a heading of level two.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut blocks: BTreeMap<String, Vec<Vec<String>>> = BTreeMap::new();
+        let mut name = String::new();
+        let mut inside = false;
+        for line in text.lines() {
+            if inside && line != "```" {
+                if let Some(block) = blocks.get_mut(&name).and_then(|all| all.last_mut()) {
+                    block.push(line.to_owned());
+                }
+            } else if let Some(heading) = line.strip_prefix("## ") {
+                heading.clone_into(&mut name);
+            } else if line == "```text" {
+                inside = true;
+                blocks.entry(name.clone()).or_default().push(Vec::new());
+            } else {
+                inside = false;
+            }
+        }
+        Self(blocks)
+    }
+
+    /// One block of a program.
+    pub(super) fn block(&self, program: &str, number: usize) -> Result<&[String]> {
+        match self.0.get(program).and_then(|blocks| blocks.get(number)) {
+            Some(block) => Ok(block),
+            None => bail!("examples/README.md does not say what {program} prints (block {})", number + 1),
+        }
+    }
+}
+
+/// Values of the placeholders `NODE` and `OTHER`, as far as they are known: the same throughout a program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names(BTreeMap<&'static str, String>);
+
+/// Names, and whether each stands for one value only.
+const PLACEHOLDERS: [(&str, bool); 3] = [("NODE", true), ("OTHER", true), ("PORT", false)];
+
+impl Names {
+    /// What a name stands for.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Whether the line is what the page says; what its placeholders stand for is remembered.
+    pub(super) fn fits(&mut self, pattern: &str, line: &str) -> bool {
+        let mut names = self.clone();
+        let fits = names.walk(pattern, line);
+        if fits {
+            *self = names;
+        }
+        fits
+    }
+
+    fn walk(&mut self, pattern: &str, line: &str) -> bool {
+        let first =
+            PLACEHOLDERS.iter().filter_map(|(name, one)| Some((pattern.find(name)?, *name, *one))).min();
+        let Some((at, name, one)) = first else { return pattern == line };
+        let (before, after) = (&pattern[..at], &pattern[at + name.len()..]);
+        let Some(rest) = line.strip_prefix(before) else { return false };
+        let digit = |c: char| if one { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
+        let len = rest.find(|c| !digit(c)).unwrap_or(rest.len());
+        let (value, rest) = rest.split_at(len);
+        if value.is_empty() {
+            return false;
+        }
+        if one && self.0.entry(name).or_insert_with(|| value.to_owned()) != value {
+            return false;
+        }
+        self.walk(after, rest)
+    }
+
+    /// Compares all lines; the first that differs.
+    pub(super) fn compare(&mut self, page: &[String], lines: &[String]) -> Result<()> {
+        for (number, pattern) in page.iter().enumerate() {
+            let line = lines.get(number).map_or("", String::as_str);
+            if !self.fits(pattern, line) {
+                bail!("line {}: the page says\n    {pattern}\nthe program says\n    {line}", number + 1);
+            }
+        }
+        if let Some(more) = lines.get(page.len()) {
+            bail!("the program says more than the page:\n    {more}");
+        }
+        Ok(())
+    }
+
+    /// The same in any order.
+    pub(super) fn compare_set(&mut self, page: &[String], lines: &[String]) -> Result<()> {
+        let mut lines = lines.to_vec();
+        for pattern in page {
+            match lines.iter().position(|line| self.clone().fits(pattern, line)) {
+                Some(place) => {
+                    let line = lines.remove(place);
+                    self.fits(pattern, &line);
+                }
+                None => bail!("the page says\n    {pattern}\nthe program says\n    {}", lines.join("\n    ")),
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { bail!("the program says more:\n    {}", lines.join("\n    ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# Examples\n```sh\ncargo\n```\n## one\nwords\n```text\nnode NODE is up\n```\nand\n```text\n\
+                        to OTHER:PORT\nback to OTHER:PORT\n```\n## two\n```text\nx\n```\n";
+
+    fn lines(text: &str) -> Vec<String> {
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn blocks_are_found_by_program() {
+        let page = Page::parse(TEXT);
+        assert_eq!(page.block("one", 0).unwrap(), ["node NODE is up"]);
+        assert_eq!(page.block("one", 1).unwrap(), ["to OTHER:PORT", "back to OTHER:PORT"]);
+        assert_eq!(page.block("two", 0).unwrap(), ["x"]);
+        assert!(page.block("two", 1).is_err() && page.block("Examples", 0).is_err());
+    }
+
+    #[test]
+    fn a_node_is_the_same_throughout_and_a_port_is_not() {
+        let page = Page::parse(TEXT);
+        let block = page.block("one", 1).unwrap();
+        let mut names = Names::default();
+        names.compare(block, &lines("to ab12:7\nback to ab12:8")).unwrap();
+        assert_eq!(names.get("OTHER"), Some("ab12"));
+        for wrong in [
+            "to ab12:7\nback to ab13:7",
+            "to ab12:7",
+            "to ab12:7\nback to ab12:7\nmore",
+            "to :7\nback to ab12:7",
+            "to ab12:a\nback to ab12:7",
+            "to ab12:7 \nback to ab12:7",
+        ] {
+            assert!(Names::default().compare(block, &lines(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn any_order_is_not_any_line() {
+        let block = lines("link to node OTHER is up\nnode OTHER is up");
+        Names::default().compare_set(&block, &lines("node a is up\nlink to node a is up")).unwrap();
+        assert!(Names::default().compare_set(&block, &lines("node a is up\nlink to node b is up")).is_err());
+        assert!(Names::default().compare_set(&block, &lines("node a is up")).is_err());
+    }
+}
