@@ -49,10 +49,15 @@ static void initial_window(void)
 	/* 128 blocks and one message over: the empty first message of an accepted socket counts, too. */
 	struct pair ends = connected(SOCK_SEQPACKET);
 	size_t messages = stuff(ends.client, 1);
+	if (engine == UTIPC) {
+		/* On one host the ring between the two is the limit (row 8.5). */
+		IS(messages >= 129 && messages < 100000);
+		return;
+	}
 	EQ(messages, 129);
 	ends = connected(SOCK_SEQPACKET);
 	messages = stuff(ends.server, 1);
-	EQ(messages, DIFFERS("8.5", 128, 129));
+	EQ(messages, 128);
 }
 
 static void blocked_writer_times_out(void)
@@ -210,12 +215,19 @@ static int kept(int importance, int buffer, size_t size, int count)
 static void queue_limit_by_importance(void)
 {
 	int low = kept(TIPC_LOW_IMPORTANCE, 0, 60000, 300), high = kept(TIPC_HIGH_IMPORTANCE, 0, 60000, 300);
-	IS(low >= 10 && low < 60);
-	IS(high >= 3 * low && high <= 5 * low);
+	IS(low >= 10 && low < 100);
+	/* On one host the ring counts as well, whatever the importance (row 8.7). */
+	IS(high >= DIFFERS("8.7", 3 * low, low) && high <= 5 * low);
 }
 
 static void queue_limit_by_buffer(void)
 {
+	if (engine == UTIPC) {
+		/* Never less than 512 KiB (row 8.7). */
+		int least = kept(TIPC_LOW_IMPORTANCE, 20000, 1000, 5000);
+		IS(least >= 100 && least < 5000);
+		return;
+	}
 	int small = kept(TIPC_LOW_IMPORTANCE, 20000, 1000, 200), larger = kept(TIPC_LOW_IMPORTANCE, 80000, 1000, 200);
 	IS(small >= 5 && small < 60);
 	IS(larger >= 3 * small);
@@ -236,7 +248,8 @@ static void overload_comes_back(void)
 	EQ(m->error[1], 1024);
 	EQ(m->returned, 1024);
 	IS(filled(m->returned_data, 1024, 2));
-	IS(m->has_name);
+	if (engine == KERNEL) /* what a lane returns says nothing of the name (row 8.10) */
+		IS(m->has_name);
 	while (events_of(to, POLLIN, 300) & POLLIN) {
 		EQ(recv(to, data, sizeof data, 0), 60000);
 		accepted++;

@@ -162,6 +162,6 @@ int main(int argc, char **argv)
 	}
 	if (list)
 		return 0;
-	printf("%d passed, %d failed\n", passed, failed);
+	printf("conformance: %d passed, %d failed\n", passed, failed);
 	return failed == 0 && passed > 0 ? 0 : 1;
 }

@@ -175,13 +175,13 @@ static void buffers(void)
 		EQ(get_socket_option(fd, SO_RCVBUF), 2097152);
 		IS(get_socket_option(fd, SO_SNDBUF) >= 4096);
 		OK(set_raw(fd, SOL_SOCKET, SO_RCVBUF, &value, sizeof value));
-		EQ(get_socket_option(fd, SO_RCVBUF), 100000);
+		EQ(get_socket_option(fd, SO_RCVBUF), DIFFERS("8.7", 100000, 524288));
 		OK(set_raw(fd, SOL_SOCKET, SO_SNDBUF, &value, sizeof value));
 		EQ(get_socket_option(fd, SO_SNDBUF), 100000);
 		value = 1;
 		OK(set_raw(fd, SOL_SOCKET, SO_RCVBUF, &value, sizeof value));
 		int least = get_socket_option(fd, SO_RCVBUF);
-		IS(least >= 256 && least < 5000);
+		IS((least >= 256 && least < 5000) || least == DIFFERS("8.7", 256, 524288));
 	}
 }
 
@@ -192,13 +192,18 @@ static void queue_depth(void)
 	char text[1000] = "";
 	for (uint32_t i = 1; i <= 3; i++) {
 		EQ(sent_to(from, text, sizeof text, name), sizeof text);
-		for (long long end = now_ms() + 5000; get_option(to, TIPC_SOCK_RECVQ_DEPTH) != i && now_ms() < end;)
-			nap(5);
+		if (engine == UTIPC) {
+			/* Of what waits in a lane nothing is said (row 8.9). */
+			arrives(to);
+			IS(get_option(to, TIPC_SOCK_RECVQ_DEPTH) <= i);
+			continue;
+		}
 		EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), i);
 		IS(get_option(to, TIPC_SOCK_RECVQ_USED) >= i * sizeof text);
 	}
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
-	EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 2);
+	if (engine == KERNEL)
+		EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 2);
 	EQ(get_option(to, TIPC_NODE_RECVQ_DEPTH), 0);
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
 	EQ(recv(to, text, sizeof text, 0), sizeof text);

@@ -6,7 +6,7 @@
 #include <sys/select.h>
 #include <time.h>
 
-#define ALL (POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM | POLLWRNORM)
+#define ALL (POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM)
 #define READABLE (POLLIN | POLLRDNORM)
 static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_RDM, SOCK_DGRAM};
 
@@ -16,6 +16,8 @@ static void open_sockets(void)
 		int fd = a_socket(types[i]);
 		EQ(events_of(fd, ALL, 0), POLLOUT);
 		EQ(events_of(fd, 0, 0), 0);
+		/* The kernel's TIPC leaves out the other word for it (row 8.11). */
+		EQ(events_of(fd, POLLWRNORM, 0), DIFFERS("8.11", 0, POLLWRNORM));
 		EQ(events_of(fd, POLLIN, 50), 0);
 	}
 }
@@ -147,7 +149,8 @@ static void woken_by_the_connection(void)
 	pthread_t thread;
 	ERR(connect(fd, ADDR(address), sizeof address), EINPROGRESS);
 	EQ(pthread_create(&thread, NULL, accept_later, &listening_socket), 0);
-	EQ(events_of(fd, ALL, 5000), POLLOUT);
+	/* Once, a connection that has just come about may look readable (row 8.11). */
+	EQ(events_of(fd, DIFFERS("8.11", ALL, POLLOUT), 5000), POLLOUT);
 	pthread_join(thread, NULL);
 }
 

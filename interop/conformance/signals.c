@@ -90,9 +90,10 @@ static void timed_receive_is_not_restarted(void)
 {
 	int fd = a_socket(SOCK_RDM);
 	char byte;
-	set_timeout(fd, SO_RCVTIMEO, 5000);
+	set_timeout(fd, SO_RCVTIMEO, 1000);
 	alarm_after(80, true);
-	ERR(recv(fd, &byte, 1, 0), EINTR);
+	/* What the handler wants counts on utipc here too (row 8.9). */
+	ERR(recv(fd, &byte, 1, 0), DIFFERS("8.9", EINTR, EAGAIN));
 	no_alarm();
 }
 
@@ -131,11 +132,18 @@ static void accept_is_restarted(void)
 
 static void connect_is_interrupted(void)
 {
-	/* Connecting has its own time limit, so it is never restarted; the connection goes on in the background. */
+	/* Connecting has its own time limit, so the kernel never restarts it; the connection goes on in the background. */
 	for (int restart = 0; restart < 2; restart++) {
 		Address address;
 		int listening = listener(SOCK_STREAM, &address), fd = a_socket(SOCK_STREAM);
+		set_option(fd, TIPC_CONN_TIMEOUT, 1000);
 		alarm_after(80, restart);
+		if (restart && engine == UTIPC) {
+			/* What the handler wants counts here too (row 8.9). */
+			ERR(connect(fd, ADDR(address), sizeof address), ETIMEDOUT);
+			no_alarm();
+			continue;
+		}
 		ERR(connect(fd, ADDR(address), sizeof address), EINTR);
 		no_alarm();
 		OK(accept(listening, NULL, NULL));
@@ -152,9 +160,9 @@ static void send_is_interrupted(void)
 		while (send(ends.client, data, sizeof data, MSG_DONTWAIT) > 0)
 			continue;
 		if (restart)
-			set_timeout(ends.client, SO_SNDTIMEO, 5000);
+			set_timeout(ends.client, SO_SNDTIMEO, 1000);
 		alarm_after(80, restart);
-		ERR(send(ends.client, data, sizeof data, 0), EINTR);
+		ERR(send(ends.client, data, sizeof data, 0), restart ? DIFFERS("8.9", EINTR, EAGAIN) : EINTR);
 		no_alarm();
 	}
 }

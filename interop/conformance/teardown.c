@@ -41,7 +41,7 @@ static void own_end_after_shutdown(void)
 		OK(shutdown(ends.client, SHUT_RDWR));
 		ERR(send(ends.client, &byte, 1, MSG_NOSIGNAL), EPIPE);
 		EQ(events_of(ends.client, POLLIN | POLLOUT | POLLRDHUP, 0), POLLIN | POLLHUP);
-		ERR(recv(ends.client, &byte, 1, MSG_DONTWAIT), EAGAIN);
+		ERR(recv(ends.client, &byte, 1, MSG_DONTWAIT), DIFFERS("8.3", EAGAIN, ENOTCONN));
 		ERR(recv(ends.client, &byte, 1, 0), ENOTCONN);
 		ERR(recv(ends.client, &byte, 1, 0), ENOTCONN);
 	}
@@ -133,6 +133,11 @@ static void unread_comes_back(void)
 			EQ(m->length, 0);
 			IS(m->has_error);
 			EQ(m->error[0], orderly ? TIPC_CONN_SHUTDOWN : TIPC_ERR_NO_PORT);
+			/* On one host utipc tells of the end alone (row 8.3). */
+			if (engine == UTIPC && m->error[1] == 0) {
+				IS(!m->has_returned);
+				continue;
+			}
 			EQ(m->error[1], 5);
 			IS(m->has_returned);
 			EQ(m->returned, 5);
@@ -180,6 +185,11 @@ static void partly_read_is_not_returned(void)
 	EQ(recv(ends.server, &byte, 1, 0), 1);
 	close(ends.server);
 	const struct message *m = receive(ends.client, 0);
+	if (engine == UTIPC) {
+		/* On one host: nothing, or what the node itself has (row 8.3). */
+		EQ(m->error[0], TIPC_ERR_NO_PORT);
+		return;
+	}
 	EQ(m->error[0], TIPC_ERR_NO_PORT);
 	EQ(m->returned, 6);
 	SAME(m->returned_data, "second", 6);
@@ -334,6 +344,12 @@ static void connectionless_shutdown(void)
 	EQ(sent_to(from, "one", 3, name), 3);
 	arrives(to);
 	ERR(shutdown(to, SHUT_RDWR), ENOTCONN);
+	if (engine == UTIPC) {
+		/* An error changes nothing (row 8.3). */
+		EQ(recv(to, &byte, 1, 0), 1);
+		EQ(events_of(to, POLLIN | POLLOUT, 0), POLLOUT);
+		return;
+	}
 	EQ(receive(from, 0)->error[0], TIPC_CONN_SHUTDOWN);
 	ERR(recv(to, &byte, 1, MSG_DONTWAIT), EAGAIN);
 	ERR(recv(to, &byte, 1, 0), ENOTCONN);

@@ -16,11 +16,11 @@ const SERVICE_RANGE: u8 = 1;
 const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
 
-/// Scopes from which on a binding is for this node only; all below are for the cluster.
+/// The scope of bindings for this node only; all others are for the cluster.
 const NODE_SCOPE: i8 = 3;
 
 /// Service types below it are the node's own.
-const RESERVED_TYPES: u32 = 64;
+pub(crate) const RESERVED_TYPES: u32 = 64;
 
 /// As the header `linux/tipc.h` has it: 16 bytes in host order.
 #[repr(C)]
@@ -33,6 +33,9 @@ pub(crate) struct SockaddrTipc {
 }
 
 const _: () = assert!(size_of::<SockaddrTipc>() == 16 && offset_of!(SockaddrTipc, words) == 4);
+
+/// Most bytes that the kernel takes for an address of whatever family.
+const LONGEST: socklen_t = size_of::<libc::sockaddr_storage>() as socklen_t;
 
 /// Bytes of an address.
 pub(crate) const LEN: socklen_t = size_of::<SockaddrTipc>() as socklen_t;
@@ -59,7 +62,7 @@ impl SockaddrTipc {
     /// # Safety
     /// `len` bytes at `at` are readable.
     unsafe fn read(at: *const sockaddr, len: socklen_t) -> Option<Self> {
-        if at.is_null() || len < LEN {
+        if at.is_null() || !(LEN..=LONGEST).contains(&len) {
             return None;
         }
         // SAFETY: there are 16 bytes by the caller's promise and the check above, for which every bit pattern is a value; they
@@ -110,6 +113,11 @@ fn domain(asked: u32) -> NodeAddr {
     NodeAddr(if asked & NODE_OF_CLUSTER == 0 { 0 } else { asked })
 }
 
+/// Why there is no address at `at`.
+fn unreadable(at: *const sockaddr) -> Code {
+    if at.is_null() { libc::EFAULT } else { libc::EINVAL }
+}
+
 /// What a bind asks for.
 ///
 /// # Safety
@@ -119,7 +127,7 @@ pub(crate) unsafe fn binding(at: *const sockaddr, len: socklen_t) -> Result<Bind
         return Ok(Binding::UnbindAll);
     }
     // SAFETY: by the caller's promise.
-    let addr = unsafe { SockaddrTipc::read(at, len) }.ok_or(libc::EINVAL)?;
+    let addr = unsafe { SockaddrTipc::read(at, len) }.ok_or(unreadable(at))?;
     if !addr.is_valid() {
         return Err(libc::EINVAL);
     }
@@ -131,7 +139,7 @@ pub(crate) unsafe fn binding(at: *const sockaddr, len: socklen_t) -> Result<Bind
         return Err(libc::EACCES);
     }
     let scope =
-        if addr.scope.unsigned_abs() >= NODE_SCOPE.unsigned_abs() { Scope::Node } else { Scope::Cluster };
+        if addr.scope.unsigned_abs() == NODE_SCOPE.unsigned_abs() { Scope::Node } else { Scope::Cluster };
     Ok(if addr.scope < 0 { Binding::Unbind(range, scope) } else { Binding::Bind(range, scope) })
 }
 
@@ -148,8 +156,7 @@ pub(crate) unsafe fn connect(at: *const sockaddr, len: socklen_t) -> Result<Conn
     if c_int::from(addr.family) == libc::AF_UNSPEC {
         return Ok(Connect::Nowhere);
     }
-    let usable = matches!(addr.kind, SERVICE_ADDR | SOCKET_ADDR);
-    if usable && addr.is_valid() { Ok(Connect::To(addr.destination())) } else { Err(libc::EINVAL) }
+    if addr.is_valid() { Ok(Connect::To(addr.destination())) } else { Err(libc::EINVAL) }
 }
 
 /// Where a message goes; `None` if no address was given.

@@ -64,7 +64,12 @@ fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
 /// # Safety
 /// The control buffer of `message` is writable.
 pub(crate) unsafe fn give(message: &mut msghdr, received: &Received) {
-    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
+    // Who has no room at all has not asked, and does not miss anything.
+    if !is_wanted(message.msg_control, message.msg_controllen) {
+        message.msg_controllen = 0;
+        return;
+    }
+    let room = message.msg_controllen;
     let mut control = Control { at: message.msg_control.cast(), room, used: 0, cut: false };
     // SAFETY: by the caller's promise.
     unsafe {

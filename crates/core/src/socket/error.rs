@@ -288,9 +288,8 @@ impl BindError {
     pub const fn errno(self) -> Errno {
         match self {
             Self::Reserved => Errno::Access,
-            Self::InvalidRange | Self::InvalidState => Errno::Invalid,
+            Self::InvalidRange | Self::InvalidState | Self::NotBound => Errno::Invalid,
             Self::InUse | Self::TooMany => Errno::AddressInUse,
-            Self::NotBound => Errno::AddressNotAvailable,
         }
     }
 }

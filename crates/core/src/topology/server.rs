@@ -20,7 +20,7 @@ use crate::wire::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[non_exhaustive]
 pub enum Close {
-    /// A request of another size than a subscription.
+    /// A request that is shorter than a subscription.
     #[error("a request of {0} bytes instead of 28")]
     Size(usize),
     /// PORTS and SERVICE together, or the upper end below the lower one.
@@ -165,7 +165,8 @@ impl TopologyServer {
         bytes: &[u8],
         snapshot: impl FnOnce(ServiceRange, bool) -> Vec<Binding>,
     ) -> Result<(), Close> {
-        let raw: &[u8; SUBSCRIPTION_LEN] = bytes.try_into().map_err(|_| Close::Size(bytes.len()))?;
+        // What is longer is cut, as Linux does.
+        let raw: &[u8; SUBSCRIPTION_LEN] = bytes.first_chunk().ok_or(Close::Size(bytes.len()))?;
         let native = Subscription::from_bytes(raw, ByteOrder::NATIVE);
         let foreign = !native.filter.has(Filter::ORDER_MARK);
         let order = if foreign { ByteOrder::NATIVE.swapped() } else { ByteOrder::NATIVE };

@@ -4,7 +4,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use libc::{c_int, c_uint, c_ulong};
-use utipc_core::addr::NodeAddr;
+use utipc_client::Node;
+use utipc_core::addr::{NodeAddr, NodeId as Identity};
 use utipc_os::hidden;
 
 use super::replace;
@@ -104,7 +105,25 @@ fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
     Ok(0)
 }
 
+/// The own node's identity. Its text can be read in two ways where it consists of hex digits; the address tells them apart.
+fn own_id(node: &Node) -> Result<[u8; 16], Code> {
+    let entry = node.entry().map_err(|error| code(&error))?;
+    let hex: Option<Vec<u8>> = (0..16)
+        .map(|at| {
+            let digit = |at: usize| entry.identity.as_bytes().get(at).map_or(Some(0), |b| char::from(*b).to_digit(16));
+            u8::try_from(digit(2 * at)? << 4 | digit(2 * at + 1)?).ok()
+        })
+        .collect();
+    let hex = hex.and_then(|bytes| bytes.try_into().ok()).map(Identity);
+    let is_own = |id: &Identity| id.trial_address() == entry.address || entry.identity.len() > 16;
+    Ok(hex.filter(is_own).unwrap_or_else(|| Identity::from_text(&entry.identity)).0)
+}
+
 fn node_id(request: &mut NodeId) -> Result<c_int, Code> {
+    if request.peer != 0 && NodeAddr(request.peer) == node()?.address() {
+        request.id = own_id(node()?)?;
+        return Ok(0);
+    }
     let peers = node()?.peers().map_err(|error| code(&error))?;
     let found = peers.iter().find(|peer| peer.addr == NodeAddr(request.peer));
     request.id = found.ok_or(libc::EADDRNOTAVAIL)?.id.0;

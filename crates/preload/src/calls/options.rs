@@ -5,14 +5,17 @@ use libc::{c_int, c_void, socklen_t};
 use utipc_core::socket::{OptionValue, SocketKind, SocketOption, State};
 
 use super::replace;
-use crate::address::AF_TIPC;
+use crate::address::{AF_TIPC, RESERVED_TYPES};
 use crate::ancillary::SOL_TIPC;
 use crate::entry::Entry;
 use crate::errno::{Code, answer, code};
 use crate::{real, table};
 
-/// Bytes of the request to join a group: four words.
+/// Bytes of the request to join a group: four words, type, instance, scope and flags.
 const GROUP_REQUEST: socklen_t = 16;
+
+/// The highest scope that such a request may have.
+const NODE_SCOPE: u32 = 3;
 
 fn type_number(kind: SocketKind) -> c_int {
     match kind {
@@ -64,6 +67,10 @@ fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> 
         return Err(libc::EINVAL);
     }
     let number = if takes == 0 {
+        if option == Some(SocketOption::GroupLeave) {
+            // There is no group to leave.
+            return Err(libc::EINVAL);
+        }
         OptionValue::None
     } else if value.is_null() {
         return Err(libc::EFAULT);
@@ -72,6 +79,16 @@ fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> 
         OptionValue::Number(unsafe { value.cast::<u32>().read_unaligned() })
     };
     let option = option.ok_or(libc::EINVAL)?;
+    if option == SocketOption::GroupJoin {
+        // SAFETY: the caller's value has four words, by the check above.
+        let [service, _, scope, _] = unsafe { value.cast::<[u32; 4]>().read_unaligned() };
+        if service < RESERVED_TYPES {
+            return Err(libc::EACCES);
+        }
+        if scope > NODE_SCOPE {
+            return Err(libc::EINVAL);
+        }
+    }
     entry.socket()?.set_option(option, number).map(|()| 0).map_err(|error| code(&error))
 }
 

@@ -30,7 +30,7 @@ unsafe fn prepare(fds: *const pollfd, count: nfds_t) -> bool {
     some
 }
 
-/// A connection that is over is not writable.
+/// A connection that is over is not writable, and ends in both directions at once.
 ///
 /// # Safety
 /// As for [`prepare`]; the entries are writable.
@@ -40,7 +40,7 @@ unsafe fn correct(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
         // SAFETY: by the caller's promise.
         let entry = unsafe { &mut *fds.add(at) };
         if entry.revents & libc::POLLHUP != 0 && table::get(entry.fd).is_some() {
-            entry.revents &= !(libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND);
+            entry.revents &= !(libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLRDHUP);
             found -= c_int::from(entry.revents == 0);
         }
     }

@@ -193,6 +193,10 @@ replace! {
         };
         let start = std::time::Instant::now();
         // SAFETY: the caller's time limit, if there is one.
+        if unsafe { limit.as_ref() }.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
+            return answer(Err(libc::EINVAL));
+        }
+        // SAFETY: as above.
         let limit = unsafe { limit.as_ref() }.map(|limit| {
             let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
             std::time::Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos)

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t,
 };
-use utipc_core::socket::{Destination, SocketKind};
+use utipc_client::Socket;
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{Destination, SocketKind, State};
 
 use super::replace;
 use crate::entry::Entry;
@@ -16,15 +18,26 @@ use crate::{address, ancillary, parts, real, table};
 const STREAM_STEP: usize = 64 * 1024;
 const MESSAGE_STEP: usize = 4096;
 
+fn is_in(socket: &Socket, state: State) -> bool {
+    socket.look().is_ok_and(|view| view.state == state)
+}
+
+/// A listener has no connection that could be broken.
+fn broken(socket: &Socket, why: Code) -> Code {
+    if why == libc::EPIPE && is_in(socket, State::Listen) { libc::ENOTCONN } else { why }
+}
+
 /// Sends one message, or all of a stream's bytes unless a time limit or a signal ends it.
 fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int) -> Result<usize, Code> {
-    if flags & libc::MSG_OOB != 0 {
-        return Err(libc::EOPNOTSUPP);
-    }
     let socket = entry.socket()?;
     let wait = entry.send_wait(socket, flags);
     if socket.socket_kind() != SocketKind::Stream {
-        return socket.send(data, to, wait).map_err(|error| code(&error))?.ok_or(libc::EAGAIN);
+        let sent = socket.send(data, to, wait).map_err(|error| broken(socket, code(&error)))?;
+        return sent.ok_or(libc::EAGAIN);
+    }
+    if to.is_some() && data.len() > MAX_USER_DATA && is_in(socket, State::Open) {
+        // It would go with the request for the connection, which is one message.
+        return Err(libc::EMSGSIZE);
     }
     let mut sent = 0;
     loop {
@@ -38,7 +51,7 @@ fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int)
                 continue;
             }
             Ok(None) => libc::EAGAIN,
-            Err(error) => code(&error),
+            Err(error) => broken(socket, code(&error)),
         };
         return if sent > 0 { Ok(sent) } else { Err(why) };
     }

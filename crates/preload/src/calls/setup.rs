@@ -12,24 +12,27 @@ use crate::errno::{Code, answer, code};
 use crate::node::node;
 use crate::{real, table};
 
-/// Types that the kernel knows and TIPC does not.
-const SOCK_PACKET: c_int = 10;
+/// Types that the kernel may know are below it; TIPC knows four of them.
+const TYPES: c_int = 11;
 
 /// The flags that come with a socket's type.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
 /// What the arguments of `socket` ask for. Spec: tipc.md §8.1.
 fn kind(of: c_int, protocol: c_int) -> Result<SocketKind, Code> {
+    let of = of & !FLAGS;
+    if !(0..TYPES).contains(&of) {
+        return Err(libc::EINVAL);
+    }
     if protocol != 0 {
         return Err(libc::EPROTONOSUPPORT);
     }
-    match of & !FLAGS {
+    match of {
         libc::SOCK_STREAM => Ok(SocketKind::Stream),
         libc::SOCK_SEQPACKET => Ok(SocketKind::SeqPacket),
         libc::SOCK_RDM => Ok(SocketKind::Rdm),
         libc::SOCK_DGRAM => Ok(SocketKind::Dgram),
-        libc::SOCK_RAW | libc::SOCK_DCCP | SOCK_PACKET => Err(libc::EPROTOTYPE),
-        _ => Err(libc::EINVAL),
+        _ => Err(libc::EPROTOTYPE),
     }
 }
 
@@ -72,6 +75,7 @@ fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
     let socket = entry.socket()?;
     let connects = socket.socket_kind().is_connection_oriented();
     let to = match to {
+        Connect::To(Destination::Range(_)) if connects => return Err(libc::EINVAL),
         Connect::To(to) => Some(to),
         Connect::Nowhere if connects => return Err(libc::EINVAL),
         Connect::Nowhere => None,
@@ -105,6 +109,9 @@ fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
         return Err(libc::EINVAL);
     }
     let socket = entry.socket()?;
+    if !socket.socket_kind().is_connection_oriented() {
+        return Err(libc::EOPNOTSUPP);
+    }
     let accepted = socket.accept(entry.receive_wait(socket, 0)).map_err(|error| code(&error))?;
     let (new, peer) = accepted.ok_or(libc::EAGAIN)?;
     let near = new.keep().map_err(|error| code(&error))?;
