@@ -110,7 +110,9 @@ fn own_id(node: &Node) -> Result<[u8; 16], Code> {
     let entry = node.entry().map_err(|error| code(&error))?;
     let hex: Option<Vec<u8>> = (0..16)
         .map(|at| {
-            let digit = |at: usize| entry.identity.as_bytes().get(at).map_or(Some(0), |b| char::from(*b).to_digit(16));
+            let digit = |at: usize| {
+                entry.identity.as_bytes().get(at).map_or(Some(0), |b| char::from(*b).to_digit(16))
+            };
             u8::try_from(digit(2 * at)? << 4 | digit(2 * at + 1)?).ok()
         })
         .collect();
