@@ -19,7 +19,7 @@ use utipc_attach::{
 use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::{Channel, Got, MAX_FDS, Put};
 use utipc_os::hidden::{Hiding, raise};
-use utipc_os::{OsError, fork, hangup, signals};
+use utipc_os::{OsError, fork, hangup};
 
 use crate::bell::Bell;
 use crate::error::Error;
@@ -300,21 +300,9 @@ impl Attachment {
 
     /// Starts the thread that notices the daemon's death.
     fn watch(&self) -> Result<(), Error> {
-        let connection = self.channel.as_fd().try_clone_to_owned();
-        let connection =
-            connection.map_err(|cause| OsError::new("copy", "the connection's descriptor", cause))?;
         let life = Arc::clone(&self.life);
-        let connection = raise(connection);
-        let hiding = Hiding::of(&connection);
-        let run = move || {
-            // Both go together, the list's entry first.
-            let (_connection, _hiding) = (&connection, &hiding);
-            hangup::wait(&connection);
-            life.end();
-        };
-        let thread = std::thread::Builder::new().name("utipc daemon".to_owned());
-        let started = signals::masked(|| thread.spawn(run));
-        started.map(drop).map_err(|cause| {
+        let started = hangup::watch("utipc daemon", self.channel.as_fd(), move || life.end());
+        started.map_err(|cause| {
             let error = OsError::new("start", "the thread that watches the daemon", cause);
             Error::System(error.with_remedy("raise the limit of threads, `ulimit -u`"))
         })

@@ -4,7 +4,8 @@
 //! to have it.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -16,7 +17,14 @@ const PART: usize = 1024;
 /// Parts: as many descriptors as Linux lets a process have unless the system was told otherwise.
 const PARTS: usize = 1024;
 
-type Part = Box<[ArcSwapOption<Entry>]>;
+/// What is behind a number.
+struct Place {
+    /// There is a socket: one load tells all other descriptors apart.
+    some: AtomicBool,
+    entry: ArcSwapOption<Entry>,
+}
+
+type Part = Box<[Place]>;
 
 /// Made when a descriptor in their part is first a TIPC socket.
 static TABLE: [OnceLock<Part>; PARTS] = [const { OnceLock::new() }; PARTS];
@@ -30,15 +38,20 @@ fn place(fd: RawFd) -> Option<(usize, usize)> {
 #[inline]
 pub(crate) fn get(fd: RawFd) -> Option<Arc<Entry>> {
     let (part, at) = place(fd)?;
-    TABLE.get(part)?.get()?.get(at)?.load_full()
+    let place = TABLE.get(part)?.get()?.get(at)?;
+    if place.some.load(Acquire) { place.entry.load_full() } else { None }
 }
 
 /// From now on `fd` is this socket. What it was before is returned: a descriptor that was closed behind our back.
 pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
     let (part, at) = place(fd)?;
-    let new = || (0..PART).map(|_| ArcSwapOption::const_empty()).collect();
+    let empty = || Place { some: AtomicBool::new(false), entry: ArcSwapOption::const_empty() };
+    let new = || (0..PART).map(|_| empty()).collect();
+    let place = TABLE.get(part)?.get_or_init(new).get(at)?;
     entry.names.fetch_add(1, AcqRel);
-    let before = TABLE.get(part)?.get_or_init(new).get(at)?.swap(Some(entry))?;
+    let before = place.entry.swap(Some(entry));
+    place.some.store(true, Release);
+    let before = before?;
     before.names.fetch_sub(1, AcqRel);
     Some(before)
 }
@@ -46,7 +59,9 @@ pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
 /// From now on `fd` is no TIPC socket: the one that it was, and whether that was its last number in this process.
 pub(crate) fn take(fd: RawFd) -> Option<(Arc<Entry>, bool)> {
     let (part, at) = place(fd)?;
-    let entry = TABLE.get(part)?.get()?.get(at)?.swap(None)?;
+    let place = TABLE.get(part)?.get()?.get(at)?;
+    place.some.store(false, Release);
+    let entry = place.entry.swap(None)?;
     let last = entry.names.fetch_sub(1, AcqRel) == 1;
     Some((entry, last))
 }
@@ -60,9 +75,9 @@ pub(crate) fn other_number(entry: &Arc<Entry>) -> Option<RawFd> {
 pub(crate) fn all() -> impl Iterator<Item = (RawFd, Arc<Entry>)> {
     TABLE.iter().enumerate().filter_map(|(part, slots)| Some((part, slots.get()?))).flat_map(
         |(part, slots)| {
-            slots.iter().enumerate().filter_map(move |(at, slot)| {
+            slots.iter().enumerate().filter_map(move |(at, place)| {
                 let fd = RawFd::try_from(part * PART + at).ok()?;
-                Some((fd, slot.load_full()?))
+                Some((fd, place.entry.load_full()?))
             })
         },
     )
