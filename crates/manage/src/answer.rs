@@ -112,6 +112,23 @@ pub fn replies(packet: &[u8]) -> impl Iterator<Item = Result<Reply, Errno>> {
     })
 }
 
+/// The same messages, errors without words: for who has not said that it understands them.
+#[must_use]
+pub fn without_words(packet: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(packet.len());
+    for message in Messages::new(packet) {
+        if message.header.family == kind::ERROR && message.header.flags & flag::ACK_ATTRIBUTES != 0 {
+            let header = Header { flags: message.header.flags & !flag::ACK_ATTRIBUTES, ..message.header };
+            let body = message.body.get(..4 + HEADER).unwrap_or(message.body);
+            netlink::put(&mut out, &header, |out| out.extend_from_slice(body));
+        } else {
+            out.extend_from_slice(message.bytes);
+            out.resize(out.len().div_ceil(4) * 4, 0);
+        }
+    }
+    out
+}
+
 /// The words of an error, if it has some.
 fn error_text(message: &netlink::Message<'_>) -> String {
     if message.header.flags & flag::ACK_ATTRIBUTES == 0 {

@@ -27,6 +27,12 @@ impl FamilyQuestion {
     /// The question for TIPC's, as one message.
     #[must_use]
     pub fn own(sequence: u32) -> Vec<u8> {
+        Self::of(NAME, sequence)
+    }
+
+    /// The question for a family, as one message.
+    #[must_use]
+    pub fn of(name: &str, sequence: u32) -> Vec<u8> {
         let header = Header {
             family: kind::CONTROL,
             flags: flag::REQUEST,
@@ -36,7 +42,7 @@ impl FamilyQuestion {
             version: 1,
         };
         let mut out = Vec::new();
-        netlink::put(&mut out, &header, |out| Writer(out).text(FAMILY_NAME, NAME));
+        netlink::put(&mut out, &header, |out| Writer(out).text(FAMILY_NAME, name));
         out
     }
 

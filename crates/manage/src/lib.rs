@@ -26,7 +26,7 @@ pub mod family;
 mod netlink;
 mod request;
 
-pub use answer::{Answer, Reply, replies};
+pub use answer::{Answer, Reply, replies, without_words};
 pub use attribute::{Attribute, Nest, Writer};
 pub use control::{Family, FamilyQuestion};
 pub use entry::{

@@ -193,6 +193,8 @@ fn an_error_has_errno_and_words() {
     let mut answer = Answer::new(HEADER);
     answer.refuse(&refusal);
     assert_eq!(replies(answer.bytes()).next(), Some(Ok(Reply::Refused(refusal))));
+    let plain = replies(&utipc_manage::without_words(answer.bytes())).next().unwrap().unwrap();
+    assert_eq!(plain, Reply::Refused(Errno::INVALID.into()));
     let mut answer = Answer::new(Header { flags: flag::ACK, ..HEADER });
     answer.done();
     assert_eq!(replies(answer.bytes()).next(), Some(Ok(Reply::Done)));

@@ -12,6 +12,7 @@
 //! | What does an address, an error, ancillary data look like in C? | `address.rs`, `errno.rs`, `ancillary.rs` |
 //! | What does a call do? | `calls/` |
 //! | What do programs look for under /proc? | `files.rs` |
+//! | Who answers the netlink family TIPCv2? | `netlink.rs` |
 
 mod address;
 mod ancillary;
@@ -19,6 +20,7 @@ mod calls;
 mod entry;
 mod errno;
 mod files;
+mod netlink;
 mod node;
 mod parts;
 mod real;

@@ -51,8 +51,6 @@ impl Management {
             netlink.send(&FamilyQuestion::own(1))?;
             let family = Family::from_bytes(&netlink.receive()?);
             let Family(family) = family.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
-            // The acknowledgement of the question.
-            netlink.receive()?;
             Ok(Self(Way::Kernel { netlink, family }))
         };
         open().map_err(|cause| {

@@ -9,7 +9,7 @@ use utipc_core::socket::{Received, RecvOptions, SocketKind};
 use super::replace;
 use crate::entry::Entry;
 use crate::errno::{Code, answer, code};
-use crate::{address, ancillary, parts, real, table};
+use crate::{address, ancillary, netlink, parts, real, table};
 
 /// Most bytes that one call of several buffers takes from a stream.
 const STREAM_MOST: usize = 1 << 20;
@@ -149,6 +149,12 @@ replace! {
             // SAFETY: the caller's buffer.
             return answer(unsafe { receive_one(&entry, data, len, flags, null_mut(), null_mut()) });
         }
+        if netlink::is_used()
+            // SAFETY: the caller's buffer, and room for an address.
+            && let Some(done) = unsafe { netlink::received_from(fd, data, len, flags, null_mut(), null_mut()) }
+        {
+            return answer(done.map(usize::cast_signed));
+        }
         // SAFETY: as the caller's.
         unsafe { real::recv.get()(fd, data, len, flags) }
     }
@@ -166,6 +172,12 @@ replace! {
             // SAFETY: the caller's buffer, and room for an address.
             return answer(unsafe { receive_one(&entry, data, len, flags, addr, addr_len) });
         }
+        if netlink::is_used()
+            // SAFETY: the caller's buffer, and room for an address.
+            && let Some(done) = unsafe { netlink::received_from(fd, data, len, flags, addr, addr_len) }
+        {
+            return answer(done.map(usize::cast_signed));
+        }
         // SAFETY: as the caller's.
         unsafe { real::recvfrom.get()(fd, data, len, flags, addr, addr_len) }
     }
@@ -176,6 +188,12 @@ replace! {
         unsafe {
             if let Some(entry) = table::get(fd) {
                 return answer(receive_message(&entry, message, flags));
+            }
+            if netlink::is_used()
+                && let Some(message) = message.as_mut()
+                && let Some(done) = netlink::received(fd, message, flags)
+            {
+                return answer(done.map(usize::cast_signed));
             }
             let len = real::recvmsg.get()(fd, message, flags);
             if len >= 0 && !(*message).msg_control.is_null() && (*message).msg_controllen > 0 {
@@ -232,6 +250,12 @@ replace! {
             // SAFETY: the caller's buffer.
             return answer(unsafe { receive_one(&entry, data, len, 0, null_mut(), null_mut()) });
         }
+        if netlink::is_used()
+            // SAFETY: the caller's buffer, and room for an address.
+            && let Some(done) = unsafe { netlink::received_from(fd, data, len, 0, null_mut(), null_mut()) }
+        {
+            return answer(done.map(usize::cast_signed));
+        }
         // SAFETY: as the caller's.
         unsafe { real::read.get()(fd, data, len) }
     }
@@ -256,7 +280,7 @@ replace! {
     fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, size: size_t) -> ssize_t {
         // SAFETY: as the caller's. What does not fit is the real function's to complain about.
         unsafe {
-            if len <= size && table::get(fd).is_some() {
+            if len <= size && (table::get(fd).is_some() || netlink::is_used()) {
                 return read(fd, data, len);
             }
             real::__read_chk.get()(fd, data, len, size)
@@ -267,7 +291,7 @@ replace! {
     fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, size: size_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
-            if len <= size && table::get(fd).is_some() {
+            if len <= size && (table::get(fd).is_some() || netlink::is_used()) {
                 return recv(fd, data, len, flags);
             }
             real::__recv_chk.get()(fd, data, len, size, flags)
@@ -286,7 +310,7 @@ replace! {
     ) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
-            if len <= size && table::get(fd).is_some() {
+            if len <= size && (table::get(fd).is_some() || netlink::is_used()) {
                 return recvfrom(fd, data, len, flags, addr, addr_len);
             }
             real::__recvfrom_chk.get()(fd, data, len, size, flags, addr, addr_len)

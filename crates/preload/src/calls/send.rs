@@ -12,7 +12,7 @@ use utipc_core::socket::{Destination, SocketKind, State};
 use super::replace;
 use crate::entry::Entry;
 use crate::errno::{Code, answer, code};
-use crate::{address, ancillary, parts, real, table};
+use crate::{address, ancillary, netlink, parts, real, table};
 
 /// How much of a file one read of `sendfile` takes for a stream, and for a socket with messages (a page each, as Linux does).
 const STREAM_STEP: usize = 64 * 1024;
@@ -74,6 +74,17 @@ unsafe fn send_one(
     // SAFETY: by the caller's promise.
     let (data, to) = unsafe { (parts::bytes(data.cast(), len)?, address::destination(addr, addr_len)?) };
     signed(send_bytes(entry, data, to, flags))
+}
+
+/// What becomes of `len` bytes for another socket if they are for the family TIPCv2.
+///
+/// # Safety
+/// They are readable.
+#[cold]
+unsafe fn sent_netlink(fd: c_int, data: *const c_void, len: size_t) -> Option<Result<ssize_t, Code>> {
+    // SAFETY: by the caller's promise.
+    let data = unsafe { parts::bytes(data.cast(), len) }.ok()?;
+    netlink::sent(fd, data).map(signed)
 }
 
 /// # Safety
@@ -176,6 +187,12 @@ replace! {
             // SAFETY: the caller's buffer.
             return answer(unsafe { send_one(&entry, data, len, flags, std::ptr::null(), 0) });
         }
+        if netlink::is_used()
+            // SAFETY: the caller's buffer.
+            && let Some(done) = unsafe { sent_netlink(fd, data, len) }
+        {
+            return answer(done);
+        }
         // SAFETY: as the caller's.
         unsafe { real::send.get()(fd, data, len, flags) }
     }
@@ -193,6 +210,12 @@ replace! {
             // SAFETY: the caller's buffer and address.
             return answer(unsafe { send_one(&entry, data, len, flags, addr, addr_len) });
         }
+        if netlink::is_used()
+            // SAFETY: the caller's buffer.
+            && let Some(done) = unsafe { sent_netlink(fd, data, len) }
+        {
+            return answer(done);
+        }
         // SAFETY: as the caller's.
         unsafe { real::sendto.get()(fd, data, len, flags, addr, addr_len) }
     }
@@ -203,6 +226,14 @@ replace! {
         unsafe {
             if let Some(entry) = table::get(fd) {
                 return answer(send_message(&entry, message, flags));
+            }
+            if netlink::is_used()
+                && let Some(message) = message.as_ref()
+                && let Ok(list) = parts::list(message.msg_iov, message.msg_iovlen)
+                && let Ok(data) = parts::gather(list)
+                && let Some(done) = netlink::sent(fd, &data)
+            {
+                return answer(signed(done));
             }
             if !message.is_null() && !(*message).msg_control.is_null() {
                 ancillary::before_passing(message);
@@ -239,6 +270,12 @@ replace! {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffer.
             return answer(unsafe { send_one(&entry, data, len, 0, std::ptr::null(), 0) });
+        }
+        if netlink::is_used()
+            // SAFETY: the caller's buffer.
+            && let Some(done) = unsafe { sent_netlink(fd, data, len) }
+        {
+            return answer(done);
         }
         // SAFETY: as the caller's.
         unsafe { real::write.get()(fd, data, len) }

@@ -10,7 +10,7 @@ use crate::address::{self, AF_TIPC, Binding, Connect};
 use crate::entry::{self, Entry};
 use crate::errno::{Code, answer, code};
 use crate::node::node;
-use crate::{real, table};
+use crate::{netlink, real, table};
 
 /// Types that the kernel may know are below it; TIPC knows four of them.
 const TYPES: c_int = 11;
@@ -145,6 +145,7 @@ replace! {
         if domain == AF_TIPC {
             return answer(kind(of, protocol).and_then(|kind| entry::open(kind, of & FLAGS)));
         }
+        netlink::opened(domain, protocol);
         // SAFETY: as the caller's.
         unsafe { real::socket.get()(domain, of, protocol) }
     }
