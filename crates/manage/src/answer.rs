@@ -48,7 +48,7 @@ impl Answer {
         let flags = if self.request.is_dump() { flag::MULTI } else { 0 };
         let header = Header { flags, command: entry.command(), version: VERSION, ..self.request };
         let extended = self.request.is_extended();
-        netlink::put(&mut self.bytes, &header, |out| entry.write(&mut Writer(out), extended));
+        netlink::put(&mut self.bytes, &header, |out| entry.write(&mut Writer::new(out), extended));
     }
 
     /// The end: of a list always, else an acknowledgement if one was asked for.
@@ -77,7 +77,7 @@ impl Answer {
             netlink::put(&mut head, &request, |_| {});
             out.extend_from_slice(head.get(..HEADER).unwrap_or_default());
             if !text.is_empty() {
-                Writer(out).text(ERROR_TEXT, text);
+                Writer::new(out).text(ERROR_TEXT, text);
             }
         });
     }

@@ -8,8 +8,9 @@ use crate::netlink::{padded, word16};
 
 /// Bytes of an attribute's head.
 const HEAD: usize = 4;
-/// Bits of the type that say "a nest" and "big-endian".
+/// The bits of the type that are its number; the others say "a nest" and "big-endian".
 const TYPE: u16 = 0x3fff;
+const NESTED: u16 = 0x8000;
 /// Address families as Linux numbers them.
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
@@ -112,16 +113,34 @@ impl<'a> Nest<'a> {
 
 /// Writes attributes behind what is there.
 #[derive(Debug)]
-pub struct Writer<'a>(pub &'a mut Vec<u8>);
+pub struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    /// What a nest's type has besides its number.
+    mark: u16,
+}
+
+impl<'a> Writer<'a> {
+    /// As the kernel writes answers: nests are not marked.
+    #[must_use]
+    pub const fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, mark: 0 }
+    }
+
+    /// As the kernel wants requests: nests are marked.
+    #[must_use]
+    pub const fn of_request(out: &'a mut Vec<u8>) -> Self {
+        Self { out, mark: NESTED }
+    }
+}
 
 impl Writer<'_> {
     /// Any value; nothing if it exceeds the 65531 bytes that an attribute takes.
     pub fn bytes(&mut self, kind: u16, value: &[u8]) {
         let Ok(len) = u16::try_from(HEAD + value.len()) else { return };
-        self.0.extend_from_slice(&len.to_ne_bytes());
-        self.0.extend_from_slice(&kind.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        self.0.resize(self.0.len() + padded(value.len()) - value.len(), 0);
+        self.out.extend_from_slice(&len.to_ne_bytes());
+        self.out.extend_from_slice(&kind.to_ne_bytes());
+        self.out.extend_from_slice(value);
+        self.out.resize(self.out.len() + padded(value.len()) - value.len(), 0);
     }
 
     /// Says yes by being there.
@@ -177,13 +196,13 @@ impl Writer<'_> {
 
     /// A nest that `fill` fills.
     pub fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Writer<'_>)) {
-        let start = self.0.len();
-        self.0.extend_from_slice(&[0; HEAD]);
-        fill(&mut Writer(self.0));
-        let len = u16::try_from(self.0.len() - start).unwrap_or(u16::MAX);
-        if let Some(head) = self.0.get_mut(start..start + HEAD) {
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; HEAD]);
+        fill(&mut Writer { out: &mut *self.out, mark: self.mark });
+        let len = u16::try_from(self.out.len() - start).unwrap_or(u16::MAX);
+        if let Some(head) = self.out.get_mut(start..start + HEAD) {
             head[..2].copy_from_slice(&len.to_ne_bytes());
-            head[2..].copy_from_slice(&kind.to_ne_bytes());
+            head[2..].copy_from_slice(&(kind | self.mark).to_ne_bytes());
         }
     }
 }
@@ -195,7 +214,7 @@ mod tests {
     #[test]
     fn values_come_back() {
         let mut bytes = Vec::new();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = Writer::new(&mut bytes);
         writer.u32(1, 5);
         writer.text(2, "udp:U");
         writer.flag(3, true);
@@ -205,7 +224,7 @@ mod tests {
         for address in ["10.0.0.1:6118", "[fe80::1%3]:7"] {
             let address: SocketAddr = address.parse().unwrap();
             let mut one = Vec::new();
-            Writer(&mut one).address(7, address);
+            Writer::new(&mut one).address(7, address);
             assert_eq!(Nest(&one).address(7), Ok(Some(address)));
         }
         let nest = Nest(&bytes);
@@ -220,7 +239,7 @@ mod tests {
     #[test]
     fn the_last_one_counts_and_nonsense_ends_the_list() {
         let mut bytes = Vec::new();
-        let mut writer = Writer(&mut bytes);
+        let mut writer = Writer::new(&mut bytes);
         writer.u32(1, 1);
         writer.u32(1, 2);
         assert_eq!(Nest(&bytes).u32(1), Ok(Some(2)));
@@ -233,14 +252,14 @@ mod tests {
     #[test]
     fn values_of_the_wrong_shape_are_refused() {
         let mut bytes = Vec::new();
-        Writer(&mut bytes).bytes(1, &[1, 2]);
+        Writer::new(&mut bytes).bytes(1, &[1, 2]);
         assert_eq!(Nest(&bytes).u32(1), Err(Errno::RANGE));
         assert_eq!(Nest(&bytes).address(1), Err(Errno::ADDRESS_NOT_AVAILABLE));
         let mut bytes = Vec::new();
-        Writer(&mut bytes).bytes(1, b"much too long for a name");
+        Writer::new(&mut bytes).bytes(1, b"much too long for a name");
         assert_eq!(Nest(&bytes).text(1, 8), Err(Errno::INVALID));
         let mut bytes = Vec::new();
-        Writer(&mut bytes).bytes(1, &[0xff, 0xfe]);
+        Writer::new(&mut bytes).bytes(1, &[0xff, 0xfe]);
         assert_eq!(Nest(&bytes).text(1, 8), Err(Errno::INVALID));
     }
 }

@@ -42,7 +42,7 @@ impl FamilyQuestion {
             version: 1,
         };
         let mut out = Vec::new();
-        netlink::put(&mut out, &header, |out| Writer(out).text(FAMILY_NAME, name));
+        netlink::put(&mut out, &header, |out| Writer::new(out).text(FAMILY_NAME, name));
         out
     }
 
@@ -70,7 +70,7 @@ impl Family {
         let mut out = Vec::new();
         let header = Header { flags: 0, command: NEW_FAMILY, version: 2, ..*question };
         netlink::put(&mut out, &header, |out| {
-            let mut out = Writer(out);
+            let mut out = Writer::new(out);
             out.text(FAMILY_NAME, NAME);
             out.bytes(FAMILY_ID, &self.0.to_ne_bytes());
             out.u32(FAMILY_VERSION, u32::from(VERSION));

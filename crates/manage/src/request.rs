@@ -210,7 +210,7 @@ impl Request {
         let version = if header.version == 0 { VERSION } else { header.version };
         let mut out = Vec::new();
         netlink::put(&mut out, &Header { flags, command, version, ..*header }, |out| {
-            self.write(&mut Writer(out));
+            self.write(&mut Writer::of_request(out));
         });
         out
     }

@@ -13,7 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, iovec, msghdr, sockaddr_nl, socklen_t};
-use utipc_manage::{Family, FamilyQuestion, Messages, family, kind, without_words};
+use utipc_manage::{
+    Entry, Family, FamilyQuestion, Header, Messages, Reply, Request, family, kind, replies, without_words,
+};
 
 use crate::errno::Code;
 use crate::node::node;
@@ -83,12 +85,22 @@ pub(crate) fn sent(fd: c_int, data: &[u8]) -> Option<Result<usize, Code>> {
     } else {
         // Without a daemon the kernel says what it has.
         node().ok()?;
-        Family(FAMILY).to_bytes(&utipc_manage::Header { port, ..header })
+        Family(FAMILY).to_bytes(&Header { port, ..header })
     };
     if !wants_words(fd) {
         answer = without_words(&answer);
     }
     Some(keep(fd, packets(&answer)).map(|()| data.len()))
+}
+
+/// Identity of the node itself.
+pub(crate) fn own_identity(node: &utipc_client::Node) -> Result<[u8; 16], utipc_client::Error> {
+    let answer = node.manage(&Request::Net.to_bytes(&Header { family: FAMILY, ..Header::default() }))?;
+    let told = replies(&answer).find_map(|reply| match reply {
+        Ok(Reply::Entry(Entry::Net(net))) => Some(net.identity),
+        _ => None,
+    });
+    Ok(told.unwrap_or_default())
 }
 
 /// The daemon's answer to a request of the socket with this number.
@@ -163,9 +175,8 @@ fn port_of(fd: c_int) -> Option<u32> {
 fn wants_words(fd: c_int) -> bool {
     let (mut on, mut length): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
     // SAFETY: room for one number, which the length says.
-    let done = unsafe {
-        real::getsockopt.get()(fd, SOL_NETLINK, EXT_ACK, (&raw mut on).cast(), &raw mut length)
-    };
+    let done =
+        unsafe { real::getsockopt.get()(fd, SOL_NETLINK, EXT_ACK, (&raw mut on).cast(), &raw mut length) };
     done == 0 && on != 0
 }
 
@@ -206,7 +217,8 @@ pub(crate) unsafe fn received(fd: c_int, message: &mut msghdr, flags: c_int) -> 
     message.msg_flags = real_message.msg_flags & !libc::MSG_TRUNC;
     let peeks = flags & libc::MSG_PEEK != 0;
     let packet = take(token, peeks);
-    if !peeks && waiting().answers.contains_key(&token)
+    if !peeks
+        && waiting().answers.contains_key(&token)
         && let Err(code) = announce(fd, token)
     {
         return Some(Err(code));
@@ -275,7 +287,7 @@ pub(crate) unsafe fn received_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use utipc_manage::{Answer, Entry, Header, Node, flag};
+    use utipc_manage::{Answer, Node, flag};
 
     #[test]
     fn answers_are_cut_between_messages() {

@@ -1,5 +1,5 @@
-//! The same state shown by iproute2's `tipc` on a kernel node (interop/manage/golden, recorded in the lab) and by `utipc` on a
-//! daemon: the same text, apart from what [`normalise`] says may differ.
+//! The same state shown by iproute2's `tipc` on a kernel node (interop/manage/golden, recorded in the lab) and on a daemon, by
+//! `utipc` and by Debian's own `tipc` under `utipc run`: the same text, apart from what [`normalise`] says may differ.
 
 #[path = "golden/normalise.rs"]
 mod normalise;
@@ -139,7 +139,26 @@ fn root() -> PathBuf {
 
 #[test]
 fn utipc_shows_what_tipc_shows_on_a_kernel_node() {
-    let folder = std::env::temp_dir().join(format!("utipc-golden-{}", std::process::id()));
+    compare("utipc", &|daemon, args| daemon.utipc(args));
+}
+
+/// `cargo xtask test stock-tipc`.
+#[test]
+#[ignore = "needs iproute2's `tipc`, and builds the preload library"]
+fn debians_tipc_under_utipc_run_shows_what_it_shows_on_a_kernel_node() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--quiet", "-p", "utipc-preload"]).status().unwrap();
+    assert!(built.success());
+    compare("tipc", &|daemon, args| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
+        command.args(["run", "--", "tipc"]).args(args).env("UTIPC_SOCKET", &daemon.socket);
+        command.output().unwrap()
+    });
+}
+
+/// Runs all cases by `tool` on the second of two daemons.
+fn compare(tool_name: &str, tool: &dyn Fn(&Daemon, &[&str]) -> Output) {
+    let folder = std::env::temp_dir().join(format!("utipc-golden-{tool_name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut stage = Stage::new(&folder);
     let cases = std::fs::read_to_string(root().join("cases.txt")).unwrap();
@@ -167,20 +186,20 @@ fn utipc_shows_what_tipc_shows_on_a_kernel_node() {
             // Not by multicast: other tests of this machine would hear it.
             args.extend(["remoteip", peer.as_str()]);
         }
-        let ended = stage.b.utipc(&args);
+        let ended = tool(&stage.b, &args);
         let (ours, said) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         if ended.status.success() == (how == "fails") {
             wrong.push(format!("{name}: exit code {:?}: {said}", ended.status.code()));
             continue;
         }
-        if how == "fails" {
+        if how == "fails" && tool_name == "utipc" {
             assert!(said.starts_with("utipc: ") && said.contains('('), "no cause and remedy: {said}");
         }
         let golden = std::fs::read_to_string(root().join("golden").join(format!("{name}.txt"))).unwrap();
         let (expected, got) = (normalise(how, &golden), normalise(how, &ours));
         compared += 1;
         if expected != got {
-            wrong.push(format!("{name} ({how}): tipc on a kernel node:\n{golden}utipc:\n{ours}--- expected\n{expected}--- got\n{got}"));
+            wrong.push(format!("{name} ({how}): tipc on a kernel node:\n{golden}{tool_name}:\n{ours}{said}--- expected\n{expected}--- got\n{got}"));
         }
     }
     drop(stage);

@@ -1,6 +1,7 @@
 //! Project chores: tests, tidy checks, interop lab.
 
 mod examples;
+mod golden;
 mod install_c;
 mod interop;
 mod lab;
@@ -60,6 +61,12 @@ enum Chore {
     Lab(LabChore),
     /// Builds and installs the C library: libutipc, headers, pkg-config file, manual pages
     InstallC(install_c::Options),
+    /// Shows kernel nodes by `tipc` and by `utipc` in the lab's machine, and compares both with interop/manage/golden
+    Golden {
+        /// Put what `tipc` shows into the tree instead
+        #[arg(long)]
+        write: bool,
+    },
     /// Runs the interop matrix against the Linux kernel in the lab's machine
     Interop(interop::Options),
 }
@@ -142,6 +149,7 @@ fn chore(chore: Chore) -> Result<ExitCode> {
             let code = lab::run(&lab, &script, &args, &out, limits, &mut |line| println!("{line}"))?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
+        Chore::Golden { write } => return golden::run(&root(), write),
         Chore::Interop(options) => {
             let outcome = interop::run(&root(), &options)?;
             return Ok(if outcome.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });

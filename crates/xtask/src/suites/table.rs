@@ -240,6 +240,21 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "interop", "--peer", "kernel-engine", "udp"],
         )
     },
+    // Debian's own `tipc`, unmodified, on a daemon.
+    Suite {
+        obstacle: no_tipc,
+        ..suite(
+            "stock-tipc",
+            minutes(12),
+            Judge::CargoTest,
+            &["cargo", "test", "-p", "utipc-tools", "--test", "golden", "--", "--ignored"],
+        )
+    },
+    // What `tipc` shows on a kernel node now is what the tree has of it, and `utipc` shows the same of that node.
+    Suite {
+        obstacle: no_lab,
+        ..suite("golden", minutes(15), Judge::LastLine("golden: ok"), &["xtask", "golden"])
+    },
     Suite {
         live: true,
         obstacle: no_lab,
@@ -312,6 +327,12 @@ fn no_thread_sanitizer(_: &Path) -> Option<Skip> {
 
 fn user_is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
+fn no_tipc(_: &Path) -> Option<Skip> {
+    let found = ["/usr/sbin/tipc", "/sbin/tipc", "/usr/bin/tipc"].iter().any(|path| Path::new(path).exists());
+    let reason = "this machine has no `tipc`".to_owned();
+    (!found).then(|| Skip { reason, remedy: "sudo apt-get install iproute2".into() })
 }
 
 fn no_lab(root: &Path) -> Option<Skip> {
