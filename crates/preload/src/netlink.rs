@@ -13,9 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, iovec, msghdr, sockaddr_nl, socklen_t};
-use utipc_manage::{
-    Entry, Family, FamilyQuestion, Header, Messages, Reply, Request, family, kind, replies, without_words,
-};
+use utipc_manage::{Family, FamilyQuestion, Header, Messages, family, kind, without_words};
 
 use crate::errno::Code;
 use crate::node::node;
@@ -91,16 +89,6 @@ pub(crate) fn sent(fd: c_int, data: &[u8]) -> Option<Result<usize, Code>> {
         answer = without_words(&answer);
     }
     Some(keep(fd, packets(&answer)).map(|()| data.len()))
-}
-
-/// Identity of the node itself.
-pub(crate) fn own_identity(node: &utipc_client::Node) -> Result<[u8; 16], utipc_client::Error> {
-    let answer = node.manage(&Request::Net.to_bytes(&Header { family: FAMILY, ..Header::default() }))?;
-    let told = replies(&answer).find_map(|reply| match reply {
-        Ok(Reply::Entry(Entry::Net(net))) => Some(net.identity),
-        _ => None,
-    });
-    Ok(told.unwrap_or_default())
 }
 
 /// The daemon's answer to a request of the socket with this number.
@@ -287,7 +275,7 @@ pub(crate) unsafe fn received_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use utipc_manage::{Answer, Node, flag};
+    use utipc_manage::{Answer, Entry, Node, flag};
 
     #[test]
     fn answers_are_cut_between_messages() {

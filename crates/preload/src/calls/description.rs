@@ -11,7 +11,6 @@ use utipc_os::hidden;
 use super::replace;
 use crate::entry::{self, Entry};
 use crate::errno::{Code, answer, code, fail};
-use crate::netlink;
 use crate::node::node;
 use crate::{real, table};
 
@@ -123,20 +122,11 @@ fn own_id(node: &Node) -> Result<[u8; 16], Code> {
 }
 
 fn node_id(request: &mut NodeId) -> Result<c_int, Code> {
-<<<<<<< HEAD
     if request.peer != 0 && NodeAddr(request.peer) == node()?.address() {
         request.id = own_id(node()?)?;
         return Ok(0);
     }
     let peers = node()?.peers().map_err(|error| code(&error))?;
-=======
-    let node = node()?;
-    if NodeAddr(request.peer) == node.address() {
-        request.id = netlink::own_identity(node).map_err(|error| code(&error))?;
-        return Ok(0);
-    }
-    let peers = node.peers().map_err(|error| code(&error))?;
->>>>>>> 648cdbe (Compare both tools on a kernel node in the lab, and the stock tipc on a daemon)
     let found = peers.iter().find(|peer| peer.addr == NodeAddr(request.peer));
     request.id = found.ok_or(libc::EADDRNOTAVAIL)?.id.0;
     Ok(0)
