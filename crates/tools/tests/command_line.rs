@@ -59,3 +59,44 @@ fn output_that_nobody_reads_ends_the_program_quietly() {
     assert_eq!(output.status.code(), Some(128 + 13), "as after SIGPIPE");
     assert_eq!(text(&output.stderr), "");
 }
+
+#[test]
+fn shells_complete_the_management_tool() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&utipc(&["completion", shell]).stdout);
+        // What stands at the third place and behind it fish is not told.
+        let words = ["nametable", "demo", "statistics", "localip", "AUTOSELECT"];
+        for word in words.iter().take(if shell == "fish" { 3 } else { words.len() }) {
+            assert!(script.contains(word), "{shell} does not complete {word}");
+        }
+    }
+}
+
+#[test]
+fn under_the_name_tipc_it_has_the_grammar_of_tipc_alone() {
+    let folder = std::env::temp_dir().join(format!("utipc-as-tipc-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let installed = utipc(&["install-tipc", folder.to_str().unwrap()]);
+    assert!(installed.status.success(), "{}", text(&installed.stderr));
+    let tipc = |arguments: &[&str]| Command::new(folder.join("tipc")).args(arguments).output().unwrap();
+    let demo = tipc(&["demo"]);
+    assert_eq!(demo.status.code(), Some(255));
+    assert!(text(&demo.stderr).starts_with("tipc: there is no command \"demo\" (there are bearer, "));
+    assert_eq!(tipc(&["link", "list", "--why"]).status.code(), Some(1));
+    let help = tipc(&["l", "stat", "sh", "-h"]);
+    assert!(
+        text(&help.stderr).starts_with("Usage: tipc link statistics show [link"),
+        "{}",
+        text(&help.stderr)
+    );
+    let absent = Command::new(folder.join("tipc"))
+        .args(["node", "list"])
+        .env("UTIPC_SOCKET", "/nonexistent/utipc.sock")
+        .env("UTIPC_ENGINE", "daemon")
+        .output()
+        .unwrap();
+    assert_eq!(absent.status.code(), Some(255));
+    let error = text(&absent.stderr);
+    assert!(error.starts_with("tipc: node list: no daemon answers at /nonexistent/utipc.sock ("), "{error}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
