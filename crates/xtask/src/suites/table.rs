@@ -247,7 +247,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "stock-tipc",
             minutes(12),
             Judge::CargoTest,
-            &["cargo", "test", "-p", "utipc-tools", "--test", "golden", "--", "--ignored"],
+            &["cargo", "test", "-p", "utipc-tools", "--features", "stock-tipc", "--test", "golden"],
         )
     },
     // What `tipc` shows on a kernel node now is what the tree has of it, and `utipc` shows the same of that node.
