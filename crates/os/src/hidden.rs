@@ -19,6 +19,9 @@ const NONE: RawFd = -1;
 
 static HIDDEN: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
 
+/// No number below it has ever been in the list: one load answers for most descriptors.
+static BELOW_ALL: AtomicI32 = AtomicI32::new(RawFd::MAX);
+
 /// Gives a descriptor a high number, if one is free.
 pub fn raise(fd: OwnedFd) -> OwnedFd {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -40,6 +43,7 @@ impl Hiding {
     pub fn of(fd: impl AsFd) -> Self {
         let number = fd.as_fd().as_raw_fd();
         let free = |place: &&AtomicI32| place.compare_exchange(NONE, number, Relaxed, Relaxed).is_ok();
+        BELOW_ALL.fetch_min(number, Relaxed);
         let _ = HIDDEN.iter().find(free);
         Self { number }
     }
@@ -56,8 +60,9 @@ impl Drop for Hiding {
 }
 
 /// Whether this is one of them.
+#[inline]
 pub fn is_hidden(number: RawFd) -> bool {
-    number != NONE && HIDDEN.iter().any(|place| place.load(Relaxed) == number)
+    number >= BELOW_ALL.load(Relaxed) && HIDDEN.iter().any(|place| place.load(Relaxed) == number)
 }
 
 /// All of them, lowest first.

@@ -4,8 +4,8 @@
 //! to have it.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -29,6 +29,15 @@ type Part = Box<[Place]>;
 /// Made when a descriptor in their part is first a TIPC socket.
 static TABLE: [OnceLock<Part>; PARTS] = [const { OnceLock::new() }; PARTS];
 
+/// TIPC sockets of this process, by their numbers.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are none: then no list of descriptors has to be looked through.
+#[inline]
+pub(crate) fn is_empty() -> bool {
+    COUNT.load(Relaxed) == 0
+}
+
 fn place(fd: RawFd) -> Option<(usize, usize)> {
     let fd = usize::try_from(fd).ok()?;
     Some((fd / PART, fd % PART))
@@ -51,7 +60,9 @@ pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
     entry.names.fetch_add(1, AcqRel);
     let before = place.entry.swap(Some(entry));
     place.some.store(true, Release);
+    COUNT.fetch_add(1, Relaxed);
     let before = before?;
+    COUNT.fetch_sub(1, Relaxed);
     before.names.fetch_sub(1, AcqRel);
     Some(before)
 }
@@ -62,6 +73,7 @@ pub(crate) fn take(fd: RawFd) -> Option<(Arc<Entry>, bool)> {
     let place = TABLE.get(part)?.get()?.get(at)?;
     place.some.store(false, Release);
     let entry = place.entry.swap(None)?;
+    COUNT.fetch_sub(1, Relaxed);
     let last = entry.names.fetch_sub(1, AcqRel) == 1;
     Some((entry, last))
 }

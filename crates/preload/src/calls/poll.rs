@@ -23,6 +23,9 @@ fn is_kept(fd: c_int) -> bool {
 /// `count` entries at `fds` are readable.
 unsafe fn prepare(fds: *const pollfd, count: nfds_t) -> bool {
     let mut some = false;
+    if table::is_empty() {
+        return some;
+    }
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: by the caller's promise.
         some |= is_kept(unsafe { (*fds.add(at)).fd });
@@ -52,6 +55,9 @@ unsafe fn correct(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
 /// # Safety
 /// The sets are null or readable for `count` bits.
 unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) {
+    if table::is_empty() {
+        return;
+    }
     let count = usize::try_from(count).unwrap_or(0);
     for set in sets.into_iter().filter(|set| !set.is_null()) {
         for at in 0..count.div_ceil(WORD) {
