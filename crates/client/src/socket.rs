@@ -282,6 +282,8 @@ impl Socket {
         // The daemon ends the lanes; what was not read is lost.
         self.command(&Request::Shutdown { port: self.port() })?;
         let mut receiver = lock(&self.shared.receiver);
+        // Nor is a lane opened that nobody has looked at yet: its reader would wait for an end that does not come.
+        drop(self.shared.to_receiver.take());
         for lane in receiver.ids() {
             drop(receiver.remove(lane));
         }

@@ -62,9 +62,14 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(params=ENGINES)
-def opener(request: pytest.FixtureRequest) -> Opener:
+def engine(request: pytest.FixtureRequest) -> str:
+    """What stands behind the node of this test."""
+    return str(request.param)
+
+
+@pytest.fixture
+def opener(request: pytest.FixtureRequest, engine: str) -> Opener:
     """Opens another handle on the node of this test."""
-    engine = request.param
     if engine == "daemon":
         socket = request.getfixturevalue("daemon")
         return lambda: utipc.Node(daemon=socket)

@@ -60,12 +60,12 @@ def test_receiving_into_memory(node: utipc.Node) -> None:
         assert other.recv(100, timeout=LIMIT) == b"not lost"
 
 
-def test_importance_and_what_comes_back(node: utipc.Node) -> None:
+def test_importance_and_what_comes_back(node: utipc.Node, engine: str) -> None:
     with node.rdm() as one, node.rdm() as other:
         one.set_importance("high")
         one.send_to(b"now", other.port)
         message = other.receive(timeout=LIMIT)
-        assert message.importance in ("high", "low")  # the kernel does not tell
+        assert message.importance == ("low" if engine == "kernel" else "high")  # The kernel does not tell.
         gone = other.port
         other.close()
         one.set_returned(True)
@@ -77,7 +77,7 @@ def test_importance_and_what_comes_back(node: utipc.Node) -> None:
         assert "came back" not in repr(back) and "no such socket" in repr(back)
 
 
-def test_bindings_are_listed_and_withdrawn(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_bindings_are_listed_and_withdrawn(node: utipc.Node, service: utipc.ServiceAddress, engine: str) -> None:
     with node.rdm() as socket:
         socket.bind(service)
         socket.bind(utipc.ServiceRange(service.service, 20, 30), scope="node")
@@ -89,8 +89,9 @@ def test_bindings_are_listed_and_withdrawn(node: utipc.Node, service: utipc.Serv
         assert node.lookup(service) is None
         socket.unbind()
         assert not [b for b in node.bindings() if b.port == socket.port]
-        with pytest.raises(utipc.Error):
-            socket.unbind(service)
+        if engine != "kernel":  # Linux takes it without a word.
+            with pytest.raises(utipc.Error):
+                socket.unbind(service)
 
 
 def test_timeouts(node: utipc.Node) -> None:

@@ -19,6 +19,7 @@ on_each_engine!(
     a_connection_breaks_when_the_other_node_leaves,
     a_stream_can_wait_for_a_full_buffer,
     a_bad_wire_loses_nothing,
+    after_the_own_shutdown_there_is_nothing_to_wait_for,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(2000, 1);
@@ -34,6 +35,20 @@ fn messages_keep_their_bounds_and_the_end_is_seen(engine: Engine) {
     client.shutdown().unwrap();
     assert!(server.receive().unwrap().data.is_empty());
     assert_eq!(red.seqpacket().unwrap().shutdown().unwrap_err().errno(), 107);
+}
+
+fn after_the_own_shutdown_there_is_nothing_to_wait_for(engine: Engine) {
+    let node = common::alone(engine);
+    for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
+        for sends in [false, true] {
+            let [client, _server] = connected(kind, SERVICE, &node, &node);
+            if sends {
+                client.send(b"last words").unwrap();
+            }
+            client.shutdown().unwrap();
+            assert_eq!(client.receive().unwrap_err().errno(), 107, "{kind:?}, sends: {sends}");
+        }
+    }
 }
 
 fn a_connection_is_set_up_by_its_first_data(engine: Engine) {
