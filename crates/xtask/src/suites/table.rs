@@ -44,8 +44,27 @@ pub(crate) const SUITES: &[Suite] = &[
         "tests",
         minutes(18),
         Judge::CargoTest,
-        &["cargo", "test", "--workspace", "--no-fail-fast", "--features", "utipc/tokio"],
+        &[
+            "cargo",
+            "test",
+            "--workspace",
+            "--exclude",
+            "utipc-c",
+            "--no-fail-fast",
+            "--features",
+            "utipc/tokio",
+        ],
     ),
+    // The C library as a C programmer has it: installed, compiled against, read about.
+    Suite {
+        obstacle: no_c_tools,
+        ..suite(
+            "c-library",
+            minutes(12),
+            Judge::CargoTest,
+            &["cargo", "test", "-p", "utipc-c", "--no-fail-fast"],
+        )
+    },
     Suite {
         obstacle: bearers_without_root,
         ..suite(
@@ -277,6 +296,13 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
 
 fn no_python(root: &Path) -> Option<Skip> {
     python::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
+}
+
+fn no_c_tools(_: &Path) -> Option<Skip> {
+    let missing = |tool: &&str| std::process::Command::new(tool).arg("--version").output().is_err();
+    let tool = ["cc", "make", "pkg-config", "readelf", "nm"].into_iter().find(missing)?;
+    let remedy = "apt-get install gcc make pkg-config binutils";
+    Some(Skip { reason: format!("no program {tool}"), remedy: remedy.into() })
 }
 
 fn no_miri(_: &Path) -> Option<Skip> {
