@@ -12,13 +12,15 @@ use utipc_core::socket::SocketKind;
 
 use crate::errno::{Code, code};
 use crate::node::node;
-use crate::{real, table};
+use crate::{real, stdio, table};
 
 /// One socket of this process, with however many numbers.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// Made at the first use, if the descriptor was inherited by an exec or received from another process.
     socket: OnceLock<Socket>,
+    /// What tells copies of its descriptor from all others.
+    inode: u64,
     /// The number by which the library finds the descriptor.
     number: AtomicI32,
     /// How many numbers the process has for it.
@@ -39,6 +41,7 @@ impl Entry {
     fn with(number: RawFd, socket: OnceLock<Socket>) -> Self {
         Self {
             socket,
+            inode: inode(number),
             number: AtomicI32::new(number),
             names: AtomicUsize::new(0),
             nonblocking: AtomicBool::new(false),
@@ -177,6 +180,7 @@ pub(crate) fn enter(socket: Socket, near: OwnedFd, flags: c_int) -> RawFd {
     }
     is_own_memory();
     drop(table::set(fd, entry));
+    stdio::is_tipc(fd);
     fd
 }
 
@@ -192,7 +196,12 @@ pub(crate) fn receive(fd: RawFd) {
     let found = unsafe { BorrowedFd::borrow_raw(fd) };
     if table::get(fd).is_none() && utipc_client::may_be_claimed(found) {
         is_own_memory();
-        drop(table::set(fd, Arc::new(Entry::unclaimed(fd))));
+        // It may be a copy of one that the process has: one socket, whatever its numbers.
+        let inode = inode(fd);
+        let same = table::all().find(|(_, other)| other.inode == inode).map(|(_, other)| other);
+        let entry = same.unwrap_or_else(|| Arc::new(Entry::unclaimed(fd)));
+        drop(table::set(fd, entry));
+        stdio::is_tipc(fd);
     }
 }
 
@@ -203,13 +212,14 @@ pub(crate) fn leave(fd: RawFd) -> Option<Arc<Entry>> {
         return None;
     }
     let (entry, last) = table::take(fd)?;
+    stdio::was_tipc(fd);
     entry.renumber(fd, last);
     Some(entry)
 }
 
 /// Whether this process has the table for itself: a child of `vfork` runs in its parent's memory, and what it closes is its
 /// own copy.
-fn is_own_memory() -> bool {
+pub(crate) fn is_own_memory() -> bool {
     static OWNER: AtomicI32 = AtomicI32::new(0);
     static GENERATION: AtomicI32 = AtomicI32::new(-1);
     let generation = utipc_os::fork::generation().cast_signed();
@@ -219,6 +229,13 @@ fn is_own_memory() -> bool {
         OWNER.store(pid, Relaxed);
     }
     OWNER.load(Relaxed) == pid
+}
+
+/// 0 for what is not open.
+fn inode(fd: RawFd) -> u64 {
+    // SAFETY: for the length of the call; what is not open is an error.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
+    utipc_os::packets::inode(fd).unwrap_or(0)
 }
 
 /// The flags of an open file.

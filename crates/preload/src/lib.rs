@@ -12,6 +12,7 @@
 //! | What does an address, an error, ancillary data look like in C? | `address.rs`, `errno.rs`, `ancillary.rs` |
 //! | What does a call do? | `calls/` |
 //! | What do programs look for under /proc? | `files.rs` |
+//! | How do `printf` and `fgets` get to a socket? | `stdio.rs` |
 //! | Who answers the netlink family TIPCv2? | `netlink.rs` |
 
 mod address;
@@ -25,4 +26,5 @@ mod node;
 mod parts;
 mod real;
 mod start;
+mod stdio;
 mod table;

@@ -120,6 +120,9 @@ real! {
     openat64: fn(c_int, *const c_char, c_int, mode_t) -> c_int;
     __open_2: fn(*const c_char, c_int) -> c_int;
     __open64_2: fn(*const c_char, c_int) -> c_int;
+    fdopen: fn(c_int, *const c_char) -> *mut libc::FILE;
+    fileno: fn(*mut libc::FILE) -> c_int;
+    fileno_unlocked: fn(*mut libc::FILE) -> c_int;
     fopen: fn(*const c_char, *const c_char) -> *mut libc::FILE;
     fopen64: fn(*const c_char, *const c_char) -> *mut libc::FILE;
 }

@@ -12,7 +12,7 @@ use super::replace;
 use crate::entry::{self, Entry};
 use crate::errno::{Code, answer, code, fail};
 use crate::node::node;
-use crate::{real, table};
+use crate::{real, stdio, table};
 
 /// `ioctl`s of TIPC sockets. Spec: tipc.md §8.9.
 const SIOCGETLINKNAME: c_ulong = 0x89E0;
@@ -40,8 +40,9 @@ struct NodeId {
 
 /// A copy of a descriptor has come into being.
 fn copied(entry: Option<Arc<Entry>>, new: c_int) -> c_int {
-    if let Some(entry) = entry.filter(|_| new >= 0) {
+    if let Some(entry) = entry.filter(|_| new >= 0 && entry::is_own_memory()) {
         drop(table::set(new, entry));
+        stdio::is_tipc(new);
     }
     new
 }
@@ -187,17 +188,6 @@ replace! {
         let done = unsafe { real::close.get()(fd) };
         drop(left);
         done
-    }
-
-    /// Closes what `fclose` closes behind the back of `close`.
-    fn fclose(file: *mut libc::FILE) -> c_int {
-        // SAFETY: as the caller's.
-        unsafe {
-            let left = if file.is_null() { None } else { entry::leave(libc::fileno(file)) };
-            let done = real::fclose.get()(file);
-            drop(left);
-            done
-        }
     }
 
     /// Closes all descriptors in a range.

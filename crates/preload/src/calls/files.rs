@@ -1,12 +1,13 @@
 //! Opening files: two of them are not the kernel's alone, see `crate::files`.
 
+use std::ffi::CStr;
 use std::os::fd::{IntoRawFd, OwnedFd};
 
 use libc::{FILE, c_char, c_int, mode_t};
 
 use super::replace;
 use crate::files::with_tipc;
-use crate::real;
+use crate::{entry, real, stdio, table};
 
 /// The descriptor with the flag that the program asked for.
 fn given(fd: OwnedFd, flags: c_int) -> c_int {
@@ -21,7 +22,7 @@ fn given(fd: OwnedFd, flags: c_int) -> c_int {
 /// A stream of such a file, to be read; null if there is none.
 fn stream(fd: OwnedFd) -> *mut FILE {
     // SAFETY: the mode is a C string, and the stream owns the descriptor from now on.
-    unsafe { libc::fdopen(fd.into_raw_fd(), c"r".as_ptr()) }
+    unsafe { real::fdopen.get()(fd.into_raw_fd(), c"r".as_ptr()) }
 }
 
 replace! {
@@ -71,5 +72,43 @@ replace! {
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
         // SAFETY: as the caller's.
         unsafe { with_tipc(path).map_or_else(|| real::fopen64.get()(path, mode), stream) }
+    }
+
+    /// Makes a stream of a descriptor.
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+        // SAFETY: as the caller's.
+        unsafe {
+            if table::get(fd).is_some() && !mode.is_null() {
+                return stdio::open(fd, CStr::from_ptr(mode));
+            }
+            real::fdopen.get()(fd, mode)
+        }
+    }
+
+    /// The descriptor of a stream.
+    fn fileno(file: *mut FILE) -> c_int {
+        // SAFETY: as the caller's.
+        stdio::descriptor(file).unwrap_or_else(|| unsafe { real::fileno.get()(file) })
+    }
+
+    /// The same without the stream's lock.
+    fn fileno_unlocked(file: *mut FILE) -> c_int {
+        // SAFETY: as the caller's.
+        stdio::descriptor(file).unwrap_or_else(|| unsafe { real::fileno_unlocked.get()(file) })
+    }
+
+    /// Closes a stream, and its descriptor behind the back of `close`.
+    fn fclose(file: *mut FILE) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            if stdio::forget(file) {
+                // It writes what is left, and then closes by `close`.
+                return real::fclose.get()(file);
+            }
+            let left = if file.is_null() { None } else { entry::leave(real::fileno.get()(file)) };
+            let done = real::fclose.get()(file);
+            drop(left);
+            done
+        }
     }
 }

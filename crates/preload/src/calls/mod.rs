@@ -9,6 +9,10 @@ mod receive;
 mod send;
 mod setup;
 
+pub(crate) use description::close;
+pub(crate) use receive::recv;
+pub(crate) use send::send;
+
 /// Declares functions that replace the C library's. Unit tests keep the C library's.
 macro_rules! replace {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
