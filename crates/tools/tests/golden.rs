@@ -144,14 +144,31 @@ fn utipc_shows_what_tipc_shows_on_a_kernel_node() {
 #[cfg(feature = "stock-tipc")]
 #[test]
 fn debians_tipc_under_utipc_run_shows_what_it_shows_on_a_kernel_node() {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "-p", "utipc-preload"]).status().unwrap();
-    assert!(built.success());
+    build_shim();
     compare("tipc", &|daemon, args| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
         command.args(["run", "--", "tipc"]).args(args).env("UTIPC_SOCKET", &daemon.socket);
         command.output().unwrap()
     });
+}
+
+/// A program with a netlink socket of its own.
+#[cfg(feature = "stock-tipc")]
+#[test]
+fn netlink_under_utipc_run_has_the_family_and_the_kernels() {
+    build_shim();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
+    command.args(["run", "--private", "--", "python3"]).arg(root().join("netlink.py"));
+    let ended = command.output().unwrap();
+    let said = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(said.0, "netlink: ok\n", "{}", said.1);
+}
+
+#[cfg(feature = "stock-tipc")]
+fn build_shim() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--quiet", "-p", "utipc-preload"]).status().unwrap();
+    assert!(built.success());
 }
 
 /// Runs all cases by `tool` on the second of two daemons.

@@ -1,0 +1,94 @@
+"""A program that speaks generic netlink by itself, under `utipc run`: the family TIPCv2 is the daemon's, all others are the kernel's.
+
+    utipc run --private -- python3 interop/manage/netlink.py
+"""
+
+import select
+import socket
+import struct
+
+CONTROL, DONE, ERROR = 16, 3, 2
+REQUEST, ACK, DUMP = 1, 4, 0x300
+NAME_TABLE_GET, MEDIA_GET, LINK_GET = 16, 11, 8
+
+
+def attribute(kind, value):
+    length = 4 + len(value)
+    return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
+
+
+def attributes(data):
+    found = {}
+    while len(data) >= 4:
+        length, kind = struct.unpack("=HH", data[:4])
+        found[kind] = data[4:length]
+        data = data[(length + 3) // 4 * 4:]
+    return found
+
+
+def message(family, flags, sequence, command, body=b""):
+    payload = struct.pack("=BBH", command, 1, 0) + body
+    return struct.pack("=IHHII", 16 + len(payload), family, flags, sequence, 0) + payload
+
+
+def messages(data):
+    """Family, sequence number, port and the rest of each."""
+    while len(data) >= 16:
+        length, family, _, sequence, port = struct.unpack("=IHHII", data[:16])
+        assert length >= 16
+        yield family, sequence, port, data[16:length]
+        data = data[(length + 3) // 4 * 4:]
+
+
+def heads(data):
+    return [(family, sequence) for family, sequence, _, _ in messages(data)]
+
+
+sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 16)
+sock.settimeout(30)
+sock.bind((0, 0))
+own = sock.getsockname()[0]
+
+# Another family is the kernel's affair.
+sock.send(message(CONTROL, REQUEST, 5, 3, attribute(2, b"nlctrl\0")))
+assert heads(sock.recv(8192)) == [(CONTROL, 5)]
+
+# The family; a poll loop sees the answer, and a peek leaves it.
+sock.sendto(message(CONTROL, REQUEST | ACK, 6, 3, attribute(2, b"TIPCv2\0")), (0, 0))
+poll = select.epoll()
+poll.register(sock, select.EPOLLIN)
+assert poll.poll(30)
+small = bytearray(16)
+length = sock.recv_into(small, 16, socket.MSG_PEEK | socket.MSG_TRUNC)
+assert length > 16 and struct.unpack("=HHI", small[4:12])[::2] == (CONTROL, 6)
+data, _, flags, sender = sock.recvmsg(8192)
+assert len(data) == length and flags == 0 and sender == (0, 0)
+(_, _, port, body), end = messages(data)
+assert port == own and end[:2] == (ERROR, 6) and end[3][:4] == b"\0\0\0\0"
+family = struct.unpack("=H", attributes(body[4:])[1])[0]
+
+# Three answers wait, the kernel's own in the middle; each comes whole, in its turn.
+sock.send(message(family, REQUEST | DUMP, 7, NAME_TABLE_GET))
+sock.send(message(CONTROL, REQUEST, 8, 3, attribute(2, b"nlctrl\0")))
+sock.send(message(family, REQUEST | DUMP, 9, MEDIA_GET))
+names, kernel, media = (heads(sock.recv(8192)) for _ in range(3))
+assert names[-1] == (DONE, 7) and set(names[:-1]) == {(family, 7)}
+assert kernel == [(CONTROL, 8)]
+assert media == [(family, 9), (family, 9), (DONE, 9)]
+
+# Who has not asked for words with an error gets none; who has gets them.
+unknown = attribute(4 | 0x8000, attribute(1, b"no-such-link\0"))
+sock.send(message(family, REQUEST | ACK, 10, LINK_GET, unknown))
+(kind, sequence, _, body), = messages(sock.recv(8192))
+assert (kind, sequence, len(body)) == (ERROR, 10, 20) and struct.unpack("=i", body[:4])[0] == -22
+sock.setsockopt(270, 11, 1)
+sock.send(message(family, REQUEST | ACK, 11, LINK_GET, unknown))
+(_, _, _, body), = messages(sock.recv(8192))
+assert b"no-such-link" in attributes(body[20:])[1]
+
+# A copy of the descriptor is the same socket, and nothing is left over.
+copy = sock.dup()
+copy.send(message(family, REQUEST | DUMP, 12, MEDIA_GET))
+assert heads(sock.recv(8192))[-1] == (DONE, 12)
+assert not poll.poll(0)
+print("netlink: ok")
