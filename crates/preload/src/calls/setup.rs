@@ -149,6 +149,7 @@ replace! {
                 return answer(opened);
             }
         }
+        netlink::opened(domain, protocol);
         // SAFETY: as the caller's.
         unsafe { real::socket.get()(domain, of, protocol) }
     }
