@@ -88,3 +88,16 @@ fn a_destdir_comes_before_the_prefix_but_not_in_the_files() {
     assert!(pc.starts_with("prefix=/usr\n") && !pc.contains('@'), "{pc}");
     assert!(staging.join("usr/include/tipcc.h").exists());
 }
+
+#[test]
+fn programs_run_under_valgrind() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("not run: no valgrind (apt install valgrind)");
+        return;
+    }
+    let program = compile(&example("multicast"));
+    let place = Place::new(Engine::Embedded);
+    let mut command = place.command("valgrind");
+    command.args(["-q", "--error-exitcode=77"]).arg(program).env("UTIPC_ENGINE", "embedded");
+    assert!(run(&mut command).ends_with("archive: sun everywhere (sent to {1000,0,99})\n"));
+}
