@@ -83,15 +83,15 @@ static void answer(int fd, int flags)
 	free(data);
 }
 
-/* Counts messages until the end, and tells the number. */
+/* Reads message by message until the end, and tells how many there were. */
 static void count_messages(int fd, int told)
 {
-	static char data[1 << 20];
-	uint64_t bytes = 0;
-	ssize_t n;
-	while ((n = recv(fd, data, sizeof data, 0)) > 0)
-		bytes += (uint64_t)n;
-	must(write(told, &bytes, sizeof bytes) == sizeof bytes, "tell");
+	char *data = malloc(size);
+	uint64_t count = 0;
+	while (whole(fd, data, 0))
+		count++;
+	must(write(told, &count, sizeof count) == sizeof count, "tell");
+	free(data);
 }
 
 enum kind { WAIT, BUSY, STREAM };
@@ -131,12 +131,12 @@ static double measure(int family, enum kind kind)
 	} while (now() < end);
 	if (kind == STREAM) {
 		/* Orderly, and measured until the last byte has arrived. */
-		uint64_t bytes;
+		uint64_t count;
 		must(shutdown(fd, family == AF_INET ? SHUT_WR : SHUT_RDWR) == 0, "shutdown");
-		must(read(told[0], &bytes, sizeof bytes) == sizeof bytes, "hear");
-		if (bytes != done * size)
-			printf("cost: %llu bytes sent, %llu arrived\n", (unsigned long long)(done * size), (unsigned long long)bytes);
-		must(bytes == done * size, "count");
+		must(read(told[0], &count, sizeof count) == sizeof count, "hear");
+		if (count != done)
+			printf("cost: %llu messages sent, %llu arrived\n", (unsigned long long)done, (unsigned long long)count);
+		must(count == done, "count");
 	}
 	result = (double)done / (now() - began);
 	close(fd);

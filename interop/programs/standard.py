@@ -259,7 +259,7 @@ def edge_epoll():
             sender.sendto(b"%d" % i, name(at, 1))
             assert epoll.poll(5) == [(fd.fileno(), select.EPOLLIN)]
             assert epoll.poll(0) == []
-        assert [fd.recv(10) for _ in range(10)] == [b"%d" % i for i in range(10)]
+            assert fd.recv(10) == b"%d" % i
 
 
 def threading_server():
