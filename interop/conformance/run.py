@@ -1,7 +1,7 @@
 """Runs the cases in the lab's machine, on two nodes: cargo xtask lab run -t 400 interop/conformance/run.py PROGRAM [OPTION...]
 
-Namespace a is a kernel node with the helper. In namespace b the cases run: on another kernel node, or, with --under COMMAND,
-under the shim (`--under "utipc run --bearer eth:w --"`). Other options and names are the program's.
+Namespace a is a kernel node with the helper. In namespace b the cases run: on another kernel node, or, with --under UTIPC (the
+path of that program), under the shim. Other options and names are the program's.
 """
 
 import os
@@ -12,6 +12,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from net import Network, until  # noqa: E402
 
 TYPE = "18999"
+CONFIG = """[[bearer]]
+media = "ethernet"
+name = "w"
+"""
 
 
 def node(name):
@@ -23,8 +27,11 @@ def main():
     under = []
     if "--under" in args:
         at = args.index("--under")
-        under = args[at + 1].split()
+        utipc = args[at + 1]
         del args[at:at + 2]
+        with open("/run/conformance.toml", "w", encoding="utf-8") as config:
+            config.write(CONFIG)
+        under = [utipc, "run", "--private", "--config", "/run/conformance.toml", "--"]
     program = os.path.abspath(args.pop(0))
     net = Network()
     subprocess.run(node(net.a) + ["tipc", "bearer", "enable", "media", "eth", "device", "w"], check=True)

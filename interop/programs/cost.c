@@ -117,7 +117,7 @@ static double measure(int family, enum kind kind)
 	}
 	int fd = socket(family, SOCK_STREAM, 0);
 	must(connect(fd, (struct sockaddr *)&address, length) == 0, "connect");
-	if (family == AF_INET && kind != STREAM)
+	if (family == AF_INET)
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	char *data = calloc(1, size);
 	double began = now(), end = began + (double)milliseconds * 1e-3, result;

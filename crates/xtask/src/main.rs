@@ -3,6 +3,7 @@
 mod examples;
 mod golden;
 mod install_c;
+mod conformance;
 mod interop;
 mod lab;
 mod process;
@@ -67,6 +68,10 @@ enum Chore {
         #[arg(long)]
         write: bool,
     },
+    /// Runs the C cases of interop/conformance: what AF_TIPC promises, rule by rule
+    Conformance(conformance::Options),
+    /// Runs programs that were not written for utipc, of interop/programs
+    Programs(conformance::Options),
     /// Runs the interop matrix against the Linux kernel in the lab's machine
     Interop(interop::Options),
 }
@@ -132,6 +137,10 @@ fn main() -> ExitCode {
     }
 }
 
+fn exit(passed: bool) -> ExitCode {
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn chore(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Test { suites } => return suites::run(&root(), &suites),
@@ -150,6 +159,8 @@ fn chore(chore: Chore) -> Result<ExitCode> {
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
         }
         Chore::Golden { write } => return golden::run(&root(), write),
+        Chore::Conformance(options) => return Ok(exit(conformance::run(&root(), &options)?)),
+        Chore::Programs(options) => return Ok(exit(conformance::programs(&root(), &options)?)),
         Chore::Interop(options) => {
             let outcome = interop::run(&root(), &options)?;
             return Ok(if outcome.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });

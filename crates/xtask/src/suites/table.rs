@@ -207,6 +207,16 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
+    // What AF_TIPC promises, rule by rule, under the shim.
+    Suite {
+        obstacle: no_make,
+        ..suite("conformance", minutes(12), Judge::Total("conformance"), &["xtask", "conformance", "-t", "60"])
+    },
+    // Programs that were not written for utipc, under the shim.
+    Suite {
+        obstacle: no_make,
+        ..suite("programs", minutes(10), Judge::Total("programs"), &["xtask", "programs"])
+    },
     suite(
         "sim",
         minutes(10),
@@ -248,6 +258,16 @@ pub(crate) const SUITES: &[Suite] = &[
             "60",
         ],
     ),
+    // The same cases where they were first run.
+    Suite {
+        obstacle: no_lab_or_make,
+        ..suite(
+            "conformance-kernel",
+            minutes(10),
+            Judge::Total("conformance"),
+            &["xtask", "conformance", "--kernel", "-t", "60"],
+        )
+    },
     // The library on the kernel's own TIPC.
     Suite {
         live: true,
@@ -349,6 +369,18 @@ fn no_thread_sanitizer(_: &Path) -> Option<Skip> {
         reason: "no nightly toolchain with the standard library's source".into(),
         remedy: remedy.into(),
     })
+}
+
+fn no_make(_: &Path) -> Option<Skip> {
+    let missing = ["cc", "make", "python3"].into_iter().find(|program| {
+        !std::process::Command::new(program).arg("--version").output().is_ok_and(|out| out.status.success())
+    })?;
+    let remedy = "sudo apt-get install gcc make linux-libc-dev python3-venv";
+    Some(Skip { reason: format!("no {missing} to build and run C programs with"), remedy: remedy.into() })
+}
+
+fn no_lab_or_make(root: &Path) -> Option<Skip> {
+    no_make(root).or_else(|| no_lab(root))
 }
 
 fn user_is_root() -> bool {

@@ -1,0 +1,104 @@
+//! The C cases of `interop/conformance` and the programs of `interop/programs`, under the shim and on the kernel.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::lab;
+
+/// What to run.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    /// In the lab's machine, on the kernel's own TIPC, instead of under the shim
+    #[arg(long, conflicts_with = "mixed")]
+    kernel: bool,
+    /// In the lab's machine, under the shim, with a kernel node as the other one
+    #[arg(long)]
+    mixed: bool,
+    /// Cases, topics and options of the program
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+/// For one boot of the lab's machine.
+const LIMITS: lab::Limits = lab::Limits { time: Duration::from_secs(600), memory: 2048, cpus: 2 };
+
+/// Builds the C program and runs the cases; whether all passed.
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
+    let program = make(root)?;
+    let program_text = program.display().to_string();
+    if options.kernel || options.mixed {
+        let mut args = vec![program_text];
+        if options.mixed {
+            args.extend(["--under".to_owned(), shim(root)?.display().to_string()]);
+        }
+        args.extend(options.args.iter().cloned());
+        return in_lab(root, "interop/conformance/run.py", &args);
+    }
+    let status = Command::new(shim(root)?)
+        .args(["run", "--private", "--", &program_text, "--engine", "utipc"])
+        .args(&options.args)
+        .current_dir(root)
+        .status()
+        .context("run the cases under the shim")?;
+    Ok(status.success())
+}
+
+/// Runs the foreign programs; whether all did what they should.
+pub(crate) fn programs(root: &Path, options: &Options) -> Result<bool> {
+    let script = root.join("interop/programs/run.py");
+    if options.kernel {
+        // The guest has no network: what is to be fetched is fetched here.
+        let fetched = Command::new("python3").arg(&script).arg("--prepare").status().context("run python3")?;
+        if !fetched.success() {
+            bail!("the programs cannot be built (interop/programs/run.py --prepare says why)");
+        }
+        let mut args = vec!["--kernel".to_owned(), "--count".to_owned(), "300".to_owned()];
+        args.extend(options.args.iter().cloned());
+        return in_lab(root, "interop/programs/run.py", &args);
+    }
+    let status = Command::new("python3")
+        .arg(&script)
+        .arg("--utipc")
+        .arg(shim(root)?)
+        .args(&options.args)
+        .current_dir(root)
+        .status()
+        .context("run python3")?;
+    Ok(status.success())
+}
+
+fn in_lab(root: &Path, script: &str, args: &[String]) -> Result<bool> {
+    let lab = lab::build(root)?;
+    let out = root.join("target/lab/out");
+    Ok(lab::run(&lab, &root.join(script), args, &out, LIMITS, &mut |line| println!("{line}"))? == 0)
+}
+
+fn make(root: &Path) -> Result<PathBuf> {
+    let out = root.join("target/conformance");
+    let made = Command::new("make")
+        .args(["--silent", "-C", "interop/conformance"])
+        .arg(format!("OUT={}", out.display()))
+        .current_dir(root)
+        .status()
+        .context("run make (apt-get install make gcc linux-libc-dev)")?;
+    if !made.success() {
+        bail!("the cases do not compile");
+    }
+    Ok(out.join("conformance"))
+}
+
+/// Builds `utipc` with the library that it preloads beside it: its path.
+fn shim(root: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    for what in [&["--package", "utipc-preload"][..], &["--package", "utipc-tools", "--bin", "utipc"]] {
+        let built = Command::new(&cargo).args(["build", "--quiet"]).args(what).current_dir(root).status();
+        if !built.context("run cargo build")?.success() {
+            bail!("cargo cannot build {}", what.join(" "));
+        }
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("debug/utipc"))
+}
