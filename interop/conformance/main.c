@@ -148,8 +148,13 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < COUNT(topics); i++) {
 		for (const struct test_case *test = topics[i]; test->name; test++) {
 			bool chosen = optind == argc || listed(test->name, argv + optind, argc - optind);
-			if (!chosen || listed(test->name, without, excluded))
+			if (!chosen)
 				continue;
+			if (listed(test->name, without, excluded)) {
+				if (!list)
+					printf("skipped: %s: left out by -x\n", test->name);
+				continue;
+			}
 			if (list)
 				printf("%-44s %s%s\n", test->name, test->rule, test->remote ? " (two nodes)" : "");
 			else if (test->remote && !peer_type)

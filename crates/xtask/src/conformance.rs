@@ -51,7 +51,8 @@ pub(crate) fn programs(root: &Path, options: &Options) -> Result<bool> {
     let script = root.join("interop/programs/run.py");
     if options.kernel {
         // The guest has no network: what is to be fetched is fetched here.
-        let fetched = Command::new("python3").arg(&script).arg("--prepare").status().context("run python3")?;
+        let fetched =
+            Command::new("python3").arg(&script).arg("--prepare").status().context("run python3")?;
         if !fetched.success() {
             bail!("the programs cannot be built (interop/programs/run.py --prepare says why)");
         }

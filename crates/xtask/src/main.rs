@@ -1,9 +1,9 @@
 //! Project chores: tests, tidy checks, interop lab.
 
+mod conformance;
 mod examples;
 mod golden;
 mod install_c;
-mod conformance;
 mod interop;
 mod lab;
 mod process;
