@@ -47,7 +47,14 @@ enum Chore {
     /// Runs every example in every language and compares what it prints with examples/README.md
     Examples,
     /// Builds the wheel of the Python package, installs it into a clean environment and tests it there
-    Python,
+    Python {
+        /// Instead: its tests and all examples on the kernel's own TIPC, in the lab's machine
+        #[arg(long)]
+        kernel: bool,
+        /// What that runs there, with the languages that were built
+        #[arg(long, hide = true, num_args = 1..)]
+        in_guest: Vec<String>,
+    },
     /// Demo and measurements in a sandbox like a container's
     Sandbox,
     /// Runs a program as containers do, in a sandbox that is there already
@@ -148,7 +155,11 @@ fn chore(chore: Chore) -> Result<ExitCode> {
         Chore::Sandbox => sandbox::run(&root())?,
         Chore::Sandboxed { command } => sandbox::enter(&command)?,
         Chore::Examples => return Ok(verdict(examples::run(&root())?)),
-        Chore::Python => return Ok(verdict(python::run(&root())?)),
+        Chore::Python { in_guest, .. } if !in_guest.is_empty() => {
+            return Ok(verdict(python::in_guest(&root(), &in_guest)?));
+        }
+        Chore::Python { kernel: true, .. } => return Ok(verdict(python::on_kernel(&root())?)),
+        Chore::Python { .. } => return Ok(verdict(python::run(&root())?)),
         Chore::Tidy => tidy::run(&root())?,
         Chore::InstallC(options) => install_c::run(&root(), &options)?,
         Chore::Lab(LabChore::Build) => drop(lab::build(&root())?),

@@ -20,6 +20,7 @@ use program::Running;
 enum Engine {
     Embedded,
     Daemon,
+    Kernel,
 }
 
 /// How to start the examples of one language.
@@ -53,18 +54,41 @@ const SCENES: [Scene; 6] = [
 
 /// Runs all; true if each printed what the page says.
 pub(crate) fn run(root: &Path) -> Result<bool> {
+    let languages = build(root)?;
+    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
+    let (passed, failed) = play(root, &languages, &[Engine::Embedded, Engine::Daemon])?;
+    println!("examples: {passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+/// The same for programs that are built already, on the kernel's own TIPC: passed and failed.
+pub(crate) fn run_on_kernel(root: &Path, names: &[String]) -> Result<(usize, usize)> {
+    let all = [rust_at(root)?, c_at(root)?, python_at(root)?];
+    let built: Vec<_> = all.into_iter().filter(|l| names.iter().any(|name| name == l.name)).collect();
+    play(root, &built, &[Engine::Kernel])
+}
+
+/// Builds the programs of every language that can be built here; their names.
+pub(crate) fn build_all(root: &Path) -> Result<Vec<String>> {
+    Ok(build(root)?.into_iter().map(|language| language.name.to_owned()).collect())
+}
+
+fn build(root: &Path) -> Result<Vec<Language>> {
+    Ok([Some(rust(root)?), c(root)?, python(root)?].into_iter().flatten().collect())
+}
+
+fn play(root: &Path, languages: &[Language], engines: &[Engine]) -> Result<(usize, usize)> {
     let text = std::fs::read_to_string(root.join("examples/README.md")).context("read examples/README.md")?;
     let page = Page::parse(&text);
-    crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
-    let languages = [Some(rust(root)?), c(root)?, python(root)?];
     let (mut passed, mut failed) = (0, 0);
-    for language in languages.into_iter().flatten() {
-        for engine in [Engine::Embedded, Engine::Daemon] {
+    for language in languages {
+        for engine in engines.iter().copied() {
             let home = Home::new()?;
             let _daemon = (engine == Engine::Daemon).then(|| Daemon::start(root, &home.0)).transpose()?;
-            let site = Site { language: &language, engine, home: &home.0, page: &page };
+            let site = Site { language, engine, home: &home.0, page: &page };
             for (name, scene) in SCENES {
-                if name != "hello" && !language.programs.iter().any(|program| program == name) {
+                // C has nothing like tasks.
+                if (language.name, name) == ("C", "async_echo") {
                     continue;
                 }
                 let what = format!("{name} in {}, {engine:?}", language.name);
@@ -81,12 +105,15 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
             }
         }
     }
-    println!("examples: {passed} passed, {failed} failed");
-    Ok(failed == 0)
+    Ok((passed, failed))
 }
 
 fn rust(root: &Path) -> Result<Language> {
     crate::cargo_build(root, &["--package", "utipc", "--examples", "--features", "utipc/tokio"])?;
+    rust_at(root)
+}
+
+fn rust_at(root: &Path) -> Result<Language> {
     let program = crate::target(root).join("debug/examples/{}");
     let programs = names(&root.join("examples/rust"), "rs")?;
     Ok(Language { name: "Rust", command: vec![program.display().to_string()], programs })
@@ -120,7 +147,13 @@ fn c(root: &Path) -> Result<Option<Language>> {
             bail!("cc cannot build examples/c/{name}.c");
         }
     }
-    Ok(Some(Language { name: "C", command: vec![folder.join("{}").display().to_string()], programs }))
+    c_at(root).map(Some)
+}
+
+fn c_at(root: &Path) -> Result<Language> {
+    let program = crate::target(root).join("examples-c/{}");
+    let programs = names(&root.join("examples/c"), "c")?;
+    Ok(Language { name: "C", command: vec![program.display().to_string()], programs })
 }
 
 fn python(root: &Path) -> Result<Option<Language>> {
@@ -128,11 +161,16 @@ fn python(root: &Path) -> Result<Option<Language>> {
         println!("skipped: examples in Python: {reason} ({remedy})");
         return Ok(None);
     }
-    let interpreter = python::installed(root)?;
+    python::install(root)?;
+    python_at(root).map(Some)
+}
+
+fn python_at(root: &Path) -> Result<Language> {
+    let interpreter = python::interpreter(root);
     let program = root.join("examples/python/{}.py");
     let programs = names(&root.join("examples/python"), "py")?;
     let command = vec![interpreter.display().to_string(), program.display().to_string()];
-    Ok(Some(Language { name: "Python", command, programs }))
+    Ok(Language { name: "Python", command, programs })
 }
 
 /// Names of the files of a folder that end so.
@@ -145,6 +183,9 @@ fn names(folder: &Path, end: &str) -> Result<Vec<String>> {
 
 impl Site<'_> {
     fn start(&self, program: &str, arguments: &[&str]) -> Result<Running> {
+        if !self.language.programs.iter().any(|known| known == program) {
+            bail!("there is no {program} in {}", self.language.name);
+        }
         let mut words = self.language.command.iter().map(|word| word.replace("{}", program));
         let mut command = Command::new(words.next().context("a language has a command")?);
         command.args(words).args(arguments);
@@ -153,6 +194,7 @@ impl Site<'_> {
             Engine::Embedded => command.env("UTIPC_ENGINE", "embedded"),
             // What a program finds by itself.
             Engine::Daemon => command.env_remove("UTIPC_ENGINE"),
+            Engine::Kernel => command.env("UTIPC_ENGINE", "kernel"),
         };
         Running::start(command).with_context(|| program.to_owned())
     }
@@ -200,8 +242,8 @@ fn topology(site: &Site<'_>) -> Result<()> {
     let watch = site.start("topology_watch", &[])?;
     let mut names = Names::default();
     names.compare(block(0)?, &watch.lines(block(0)?.len())?)?;
-    if site.engine == Engine::Daemon {
-        // All programs are on the daemon's node.
+    if site.engine != Engine::Embedded {
+        // All programs are on one node.
         return Ok(());
     }
     let server = site.start("hello_server", &[])?;

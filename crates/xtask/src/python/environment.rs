@@ -12,6 +12,11 @@ pub(super) struct Environment {
 }
 
 impl Environment {
+    /// One that is there.
+    pub(super) fn at(place: &Path) -> Self {
+        Self { place: place.to_path_buf() }
+    }
+
     /// A new one, with pip and nothing else.
     pub(super) fn fresh(place: &Path) -> Result<Self> {
         let out = Command::new("python3").args(["-m", "venv", "--clear"]).arg(place).output();
@@ -61,7 +66,7 @@ impl Environment {
 /// The environment with maturin, made once.
 pub(super) fn tools(root: &Path) -> Result<Environment> {
     let place = root.join("target/python/tools");
-    let ready = Environment { place: place.clone() };
+    let ready = Environment::at(&place);
     if ready.program("maturin").arg("--version").output().is_ok_and(|out| out.status.success()) {
         return Ok(ready);
     }

@@ -3,6 +3,7 @@
 //! Everything that is downloaded or built stays below `target/python`.
 
 mod environment;
+mod kernel;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 pub(crate) use environment::obstacle;
 use environment::{Environment, tools};
+pub(crate) use kernel::{in_guest, on_kernel};
 
 /// Passed and failed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,12 +68,20 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(counts.failed == 0)
 }
 
-/// A Python interpreter's path that can import the package, for the examples.
-pub(crate) fn installed(root: &Path) -> Result<PathBuf> {
+/// Builds the wheel and installs it for the examples.
+pub(crate) fn install(root: &Path) -> Result<()> {
     let wheel = wheel(root)?;
-    let environment = Environment::fresh(&root.join("target/python/examples"))?;
-    environment.pip(&["install", "--quiet", "--no-index"], &[&wheel])?;
-    Ok(environment.interpreter())
+    let environment = Environment::fresh(&examples(root))?;
+    environment.pip(&["install", "--quiet", "--no-index"], &[&wheel])
+}
+
+/// The interpreter that can import the package, once it is installed.
+pub(crate) fn interpreter(root: &Path) -> PathBuf {
+    examples(root).join("bin/python")
+}
+
+fn examples(root: &Path) -> PathBuf {
+    root.join("target/python/examples")
 }
 
 /// Builds the wheel.

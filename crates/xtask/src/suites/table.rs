@@ -300,6 +300,12 @@ pub(crate) const SUITES: &[Suite] = &[
         obstacle: no_lab,
         ..suite("golden", minutes(15), Judge::LastLine("golden: ok"), &["xtask", "golden"])
     },
+    // The Python package and every example on it.
+    Suite {
+        live: true,
+        obstacle: |root| no_python(root).or_else(|| no_lab(root)),
+        ..suite("python-kernel", minutes(20), Judge::Total("python-kernel"), &["xtask", "python", "--kernel"])
+    },
     Suite {
         live: true,
         obstacle: no_lab,
