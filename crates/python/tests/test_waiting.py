@@ -108,5 +108,7 @@ def test_descriptors_in_poll_loops(node: utipc.Node) -> None:
 
 def test_why_a_call_waits(node: utipc.Node, engine: str) -> None:
     with node.rdm() as socket:
+        with pytest.raises(utipc.WouldBlock):
+            socket.receive(timeout=0)
         reason = socket.wait_reason()
         assert reason is None if engine == "kernel" else "receive queue is empty" in str(reason)
