@@ -190,8 +190,6 @@ static void file_as_packets(void)
 
 static void stdio(void)
 {
-	if (engine == UTIPC)
-		return; /* not to be had (row stdio) */
 	struct pair ends = connected(SOCK_STREAM);
 	FILE *out = fdopen(ends.client, "w"), *in = fdopen(ends.server, "r");
 	IS(out && in);
@@ -210,7 +208,7 @@ static void stdio(void)
 static void descriptor_lines(void)
 {
 	if (engine == UTIPC)
-		return; /* not to be had (row stdio) */
+		return; /* not to be had (row dprintf) */
 	struct pair ends = connected(SOCK_STREAM);
 	EQ(dprintf(ends.client, "%s-%d", "number", 7), 8);
 	EQ(recv(ends.server, data, 8, MSG_WAITALL), 8);

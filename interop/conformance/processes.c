@@ -77,8 +77,6 @@ static void duplicate_over(void)
 static void standard_streams(void)
 {
 	/* As inetd does: the connection is standard input and output. */
-	if (engine == UTIPC)
-		return; /* not to be had (row stdio) */
 	struct pair ends = connected(SOCK_STREAM);
 	pid_t pid = fork();
 	if (pid == 0) {

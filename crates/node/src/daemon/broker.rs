@@ -11,7 +11,7 @@ use utipc_core::socket::{Endpoint, SocketOption, State};
 
 use super::attachment::AttachmentId;
 use super::hub::Hub;
-use super::pairs::{Pairs, side};
+use super::pairs::{DAEMON, Pairs, side};
 
 /// Lanes that the sockets of one process write, at most.
 pub(super) const MAX_LANES_OUT: usize = 16_384;
@@ -138,6 +138,18 @@ impl Hub {
         // A lane that the reader was not told of yet begins behind what is in the queue.
         let is_later = |id: &LaneId| self.broker.lanes.get(id).is_some_and(|lane| lane.from == from);
         self.sockets.get(&port).is_some_and(|h| !h.unopened.iter().any(|(_, id)| is_later(id)))
+    }
+
+    /// Whether what the node has for a connection comes behind what its reader has in a lane. The reader may have asked before
+    /// it knew of the lane: one that came and ended, with the connection, in the meantime.
+    pub(super) fn is_behind_a_lane(&self, port: u32) -> bool {
+        let Some(holding) = self.sockets.get(&port) else { return false };
+        let unread = |id: &LaneId| {
+            let lane = self.broker.lanes.get(id).filter(|lane| lane.to == port);
+            lane.is_some_and(|lane| lane.told && !lane.reader_done && lane.from_owner != DAEMON)
+        };
+        let connected = |endpoint: &Endpoint| endpoint.kind().is_connection_oriented();
+        holding.lanes.iter().any(unread) && self.engine.stack.endpoint(port).is_some_and(connected)
     }
 
     /// Lanes were read to their ends: who had to wait for that goes on.

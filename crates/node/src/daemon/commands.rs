@@ -328,7 +328,7 @@ impl Hub {
         if self.comes_by_lane(port) {
             return Err(Failure::Receive(RecvError::WouldBlock));
         }
-        if self.follows_a_lane(port) {
+        if self.follows_a_lane(port) || self.is_behind_a_lane(port) {
             self.holding(port, |h| h.seen.readable = false);
             return Err(Failure::Receive(RecvError::WouldBlock));
         }
