@@ -41,6 +41,15 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+def answers(socket: Path) -> bool:
+    """Whether a daemon takes programs in: its socket is there a moment before."""
+    try:
+        utipc.Node(daemon=socket).close()
+    except utipc.Unreachable:
+        return False
+    return True
+
+
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Path]:
     """The socket of a daemon of the test's own."""
@@ -51,7 +60,7 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
     running = subprocess.Popen([program, "--socket", str(socket)])
     try:
         end = time.monotonic() + LIMIT
-        while not socket.exists():
+        while not answers(socket):
             assert running.poll() is None, "the daemon has ended"
             assert time.monotonic() < end, "the daemon does not start"
             time.sleep(0.01)

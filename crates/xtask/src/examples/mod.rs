@@ -3,10 +3,10 @@
 mod page;
 mod program;
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -262,14 +262,17 @@ impl Daemon {
         let socket = folder.join("default.sock");
         let mut command = Command::new(crate::target(root).join("debug/utipcd"));
         command.arg("--socket").arg(&socket).env("XDG_RUNTIME_DIR", home);
-        let daemon = Self(command.stderr(Stdio::null()).spawn().context("start utipcd")?);
-        let end = Instant::now() + Duration::from_secs(60);
-        while !socket.exists() {
-            if Instant::now() > end {
-                bail!("utipcd does not open {}", socket.display());
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        // What it says when it listens; the socket is there a moment before.
+        let mut child =
+            command.env("UTIPC_LOG", "info").stderr(Stdio::piped()).spawn().context("start utipcd")?;
+        let log = child.stderr.take().context("utipcd has a log")?;
+        let daemon = Self(child);
+        let mut lines = BufReader::new(log).lines().map_while(std::result::Result::ok);
+        if !lines.any(|line| line.contains("programs may attach")) {
+            bail!("utipcd does not open {}", socket.display());
         }
+        // To its end, so that it never waits for room.
+        std::thread::spawn(move || lines.for_each(drop));
         Ok(daemon)
     }
 }
