@@ -47,6 +47,10 @@ impl Socket {
         let tell = sender.take_tell();
         drop(sender);
         self.tell(tell)?;
+        if self.shared.to_receiver.has_some() {
+            // The answer came with a lane to read: who polls is not told of what is in it before it is armed.
+            self.settle(true)?;
+        }
         sent
     }
 

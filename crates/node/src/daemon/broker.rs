@@ -276,7 +276,9 @@ impl Hub {
     /// A process is told something beside readiness.
     pub(super) fn tell(&mut self, id: AttachmentId, notice: Notice) {
         let about = match notice {
-            Notice::Lane { port, end, .. } | Notice::LaneOver { port, end, .. } => Some((port, end)),
+            Notice::Lane { port, end, .. }
+            | Notice::NodeLane { port, end, .. }
+            | Notice::LaneOver { port, end, .. } => Some((port, end)),
             _ => None,
         };
         if let Some(attachment) = self.attachments.get_mut(&id) {
