@@ -207,15 +207,14 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
-    // What AF_TIPC promises, rule by rule, under the shim. What is left out fails one time in five: a connection that a forked
-    // or executed process has inherited can lose what that process writes right before it ends.
+    // What AF_TIPC promises, rule by rule, under the shim.
     Suite {
         obstacle: no_make,
         ..suite(
             "conformance",
             minutes(12),
             Judge::Total("conformance"),
-            &["xtask", "conformance", "-t", "60", "-x", "fork/server", "-x", "exec/connection"],
+            &["xtask", "conformance", "-t", "60"],
         )
     },
     // Programs that were not written for utipc, under the shim.
