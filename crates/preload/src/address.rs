@@ -107,10 +107,11 @@ impl From<PortId> for SockaddrTipc {
 }
 
 /// Where to look for a service. ZeroMQ asks for zone 1, `<1.0.0>`, unless it is told otherwise; the clusters of today have no
-/// zones, so a zone or a cluster of one stands for all of it.
+/// zones, so that one stands for everywhere. All other numbers are nodes: addresses that were made from an identity may end in
+/// zeros.
 fn domain(asked: u32) -> NodeAddr {
-    const NODE_OF_CLUSTER: u32 = 0xfff;
-    NodeAddr(if asked & NODE_OF_CLUSTER == 0 { 0 } else { asked })
+    const ZONE_1: u32 = 0x0100_0000;
+    NodeAddr(if asked == ZONE_1 { 0 } else { asked })
 }
 
 /// Why there is no address at `at`.
@@ -218,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_stands_for_the_cluster_and_a_node_for_itself() {
+    fn zone_1_stands_for_the_cluster_and_a_node_for_itself() {
         assert_eq!(domain(0x0100_0000), NodeAddr::NONE);
-        assert_eq!(domain(0x0100_1000), NodeAddr::NONE);
+        assert_eq!(domain(0x020a_0000), NodeAddr(0x020a_0000));
         assert_eq!(domain(0x0100_1001), NodeAddr(0x0100_1001));
     }
 

@@ -273,6 +273,16 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "conformance", "--kernel", "-t", "60"],
         )
     },
+    // The same under the shim, with a kernel node as the other end.
+    Suite {
+        obstacle: no_lab_or_make,
+        ..suite(
+            "conformance-mixed",
+            minutes(10),
+            Judge::Total("conformance"),
+            &["xtask", "conformance", "--mixed", "-t", "60"],
+        )
+    },
     // The library on the kernel's own TIPC.
     Suite {
         live: true,
