@@ -170,7 +170,7 @@ mod tests {
             };
             assert!(text.starts_with(&format!("Usage: utipc{path}")), "{text}");
         });
-        assert_eq!(count, 56);
+        assert_eq!(count, 52);
     }
 
     #[test]
