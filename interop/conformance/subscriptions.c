@@ -119,10 +119,9 @@ static void cancelled_in_the_other_byte_order(void)
 	subscribe(fd, one);
 	cancel.filter |= TIPC_SUB_CANCEL;
 	subscribe(fd, cancel);
-	int to = bound(SOCK_RDM, service(type, 5));
-	/* The kernel does not find the subscription then (row 10.2). */
-	if (engine == KERNEL)
-		expect_event(fd, TIPC_PUBLISHED, 5, 5, to);
+	/* The kernel's server is a thread of its own: it has done so by then. */
+	IS(quiet(fd));
+	OK(bound(SOCK_RDM, service(type, 5)));
 	IS(quiet(fd));
 }
 
