@@ -27,6 +27,8 @@ pub(crate) struct Suite {
     pub(crate) obstacle: fn(&Path) -> Option<Skip>,
     /// Whether continuous integration must run it.
     pub(crate) required_in_ci: bool,
+    /// Too long for every run, which has an hour: it runs when it is named, and is listed as skipped otherwise.
+    pub(crate) by_name: bool,
 }
 
 const fn minutes(n: u64) -> Duration {
@@ -34,7 +36,16 @@ const fn minutes(n: u64) -> Duration {
 }
 
 const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'static [&'static str]) -> Suite {
-    Suite { name, command, judge, limit, live: false, obstacle: |_| None, required_in_ci: true }
+    Suite {
+        name,
+        command,
+        judge,
+        limit,
+        live: false,
+        obstacle: |_| None,
+        required_in_ci: true,
+        by_name: false,
+    }
 }
 
 /// All suites in the order in which they run: the quick and the telling first.
@@ -313,6 +324,8 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         live: true,
         obstacle: |root| no_python(root).or_else(|| no_lab(root)),
+        by_name: true,
+        required_in_ci: false,
         ..suite("python-kernel", minutes(20), Judge::Total("python-kernel"), &["xtask", "python", "--kernel"])
     },
     Suite {
