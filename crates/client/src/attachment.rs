@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use utipc_attach::{
@@ -28,6 +28,7 @@ use crate::lanes::pair::Pair;
 use crate::lanes::receive::Receiver;
 use crate::lanes::send::Sender;
 use crate::names::Names;
+use crate::residents::Residents;
 use crate::shared::Shared;
 
 /// The version from which on a daemon lets processes share sockets.
@@ -58,9 +59,7 @@ pub(crate) struct Attachment {
     _hiding: Hiding,
     channel: Channel,
     wire: Mutex<Wire>,
-    pub(crate) sockets: Mutex<HashMap<u32, Weak<Shared>>>,
-    /// Notices for the socket that the last accept made, which is not among the others yet.
-    early: Mutex<Vec<Notice>>,
+    pub(crate) residents: Mutex<Residents>,
     /// Arenas shared with other processes, by pair and own side: where sockets of this process talk to each other it has
     /// both. Its lock is taken before that of the wire, never after it.
     pairs: Mutex<HashMap<(PairId, u8), Arc<Pair>>>,
@@ -184,8 +183,7 @@ impl Attachment {
             heir: OnceLock::new(),
             channel,
             wire: Mutex::new(wire),
-            sockets: Mutex::default(),
-            early: Mutex::default(),
+            residents: Mutex::default(),
             pairs: Mutex::default(),
             names: Names::default(),
             chores: Mutex::default(),
@@ -219,8 +217,7 @@ impl Attachment {
         if self.version < SHARES {
             return Ok(());
         }
-        let open =
-            || -> Vec<Arc<Shared>> { lock(&self.sockets).values().filter_map(Weak::upgrade).collect() };
+        let open = || lock(&self.residents).all();
         let mut sockets = open();
         for _ in 0..SHARE_TRIES {
             if sockets.is_empty() {
@@ -235,8 +232,8 @@ impl Attachment {
                 }
             }
             let mut wire = lock(&self.wire);
-            // What an accepted socket that nobody has yet was told of its lanes is void.
-            lock(&self.early).clear();
+            // What a socket that nobody has yet was told of its lanes is void.
+            lock(&self.residents).forget_lanes();
             let now = open();
             let known: HashSet<_> = sockets.iter().map(Arc::as_ptr).collect();
             if !now.iter().all(|socket| known.contains(&Arc::as_ptr(socket))) {
@@ -504,13 +501,13 @@ impl Attachment {
                     self.retire(lane);
                 }
                 Chore::Share(port) => {
-                    let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
+                    let socket = lock(&self.residents).get(port);
                     if let Some(socket) = socket {
                         self.host_while_shared(&socket)?;
                     }
                 }
                 Chore::Alone(port) => {
-                    let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
+                    let socket = lock(&self.residents).get(port);
                     if let Some(socket) = socket {
                         self.unshare(&socket)?;
                     }
@@ -537,6 +534,9 @@ impl Attachment {
 
     /// Puts each notice where it belongs; false if some are left to be seen to without the wire.
     fn heed(&self, notices: &[Notice], reply: &Reply) -> bool {
+        if let Reply::Accepted { port, .. } | Reply::Claimed { port } = *reply {
+            lock(&self.residents).expect(port);
+        }
         let mut chores = Vec::new();
         for notice in notices {
             match *notice {
@@ -544,14 +544,7 @@ impl Attachment {
                 Notice::PairOver(pair) => chores.push(Chore::PairOver(pair)),
                 Notice::Share { port } => chores.push(Chore::Share(port)),
                 Notice::Alone { port } => chores.push(Chore::Alone(port)),
-                Notice::Readiness { port } => {
-                    self.deliver(port, *notice);
-                }
-                Notice::Lane { port, .. } if matches!(reply, Reply::Accepted { port: new, .. } if *new == port) =>
-                {
-                    lock(&self.early).push(*notice);
-                }
-                Notice::Lane { port, .. } | Notice::NodeLane { port, .. } => {
+                Notice::Readiness { port } | Notice::Lane { port, .. } | Notice::NodeLane { port, .. } => {
                     let _ = self.deliver(port, *notice);
                 }
                 // The socket is closed; the end of its lane is still to be answered.
@@ -569,29 +562,27 @@ impl Attachment {
         done
     }
 
-    /// Puts a notice into the letter box of its socket; false if there is no such socket.
+    /// Puts a notice into the letter box of its socket, or keeps it till that has one; false if there is no such socket.
     fn deliver(&self, port: u32, notice: Notice) -> bool {
-        let socket = lock(&self.sockets).get(&port).and_then(Weak::upgrade);
-        let Some(socket) = socket else { return false };
+        let mut residents = lock(&self.residents);
+        let Some(socket) = residents.get(port) else { return residents.keep(port, notice) };
+        drop(residents);
         socket.note(notice);
         true
     }
 
     /// A socket of this attachment: notices about it go to `socket`.
     pub(crate) fn enter(&self, socket: &Arc<Shared>) {
-        lock(&self.sockets).insert(socket.port, Arc::downgrade(socket));
-        lock(&self.early).retain(|notice| {
-            let mine = matches!(notice, Notice::Lane { port, .. } if *port == socket.port);
-            if mine {
-                socket.note(*notice);
-            }
-            !mine
-        });
+        let mut residents = lock(&self.residents);
+        // Nobody else puts a letter into its box before these.
+        for notice in residents.enter(socket) {
+            socket.note(notice);
+        }
     }
 
     /// The socket is closed.
     pub(crate) fn leave(&self, port: u32) {
-        lock(&self.sockets).remove(&port);
+        lock(&self.residents).leave(port);
     }
 
     /// The arena of a lane, from the side of its `end`.

@@ -1,7 +1,7 @@
 //! Lanes that are not used give the memory of large rings back.
 
 use std::sync::atomic::Ordering::{AcqRel, Release};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Attachment {
     fn rest_rings(&self) -> bool {
         // Who gets a large ring from here on starts a thread of its own, unless this one goes on.
         self.watches_rings.store(false, Release);
-        let sockets: Vec<Arc<Shared>> = lock(&self.sockets).values().filter_map(Weak::upgrade).collect();
+        let sockets = lock(&self.residents).all();
         // Each of them, also after the first with a large one.
         let large = sockets.iter().filter(|socket| self.rest_rings_of(socket)).count();
         large > 0 && !self.watches_rings.swap(true, AcqRel)

@@ -28,6 +28,7 @@ mod node;
 mod passing;
 mod place;
 mod receiving;
+mod residents;
 mod sending;
 mod shared;
 mod socket;

@@ -1,0 +1,58 @@
+//! The sockets of an attachment, to whom notices go.
+//!
+//! A socket is told of its lanes from the moment the daemon has made it: the reply that says so carries the first notice, and
+//! another thread's reply may carry the next before the one that asked has entered the socket. Till then they are kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use utipc_attach::Notice;
+
+use crate::shared::Shared;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Residents {
+    sockets: HashMap<u32, Weak<Shared>>,
+    /// What came for those that have not entered yet, oldest first.
+    expected: HashMap<u32, Vec<Notice>>,
+}
+
+impl Residents {
+    /// The daemon has made a socket, which will enter.
+    pub(crate) fn expect(&mut self, port: u32) {
+        self.expected.entry(port).or_default();
+    }
+
+    /// From now on notices about the socket go to it; what came before comes back, oldest first.
+    pub(crate) fn enter(&mut self, socket: &Arc<Shared>) -> Vec<Notice> {
+        self.sockets.insert(socket.port, Arc::downgrade(socket));
+        self.expected.remove(&socket.port).unwrap_or_default()
+    }
+
+    /// The socket is closed.
+    pub(crate) fn leave(&mut self, port: u32) {
+        self.sockets.remove(&port);
+    }
+
+    pub(crate) fn get(&self, port: u32) -> Option<Arc<Shared>> {
+        self.sockets.get(&port).and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Shared>> {
+        self.sockets.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Keeps a notice for a socket that has not entered yet; false if none of that port is to come.
+    pub(crate) fn keep(&mut self, port: u32, notice: Notice) -> bool {
+        let kept = self.expected.get_mut(&port).map(|notices| notices.push(notice));
+        kept.is_some()
+    }
+
+    /// Lanes of sockets that have not entered yet are no more.
+    pub(crate) fn forget_lanes(&mut self) {
+        for notices in self.expected.values_mut() {
+            notices.retain(|notice| !matches!(notice, Notice::Lane { .. } | Notice::NodeLane { .. }));
+        }
+    }
+}
