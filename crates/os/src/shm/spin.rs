@@ -5,7 +5,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Longest look of [`Mode::Adaptive`]: a few times what sleeping and being woken cost.
@@ -167,10 +168,18 @@ impl Load {
 /// Cores of the system: those that the count of runnable tasks is about. Who is pinned to one of them may well wait for a
 /// partner on another.
 fn cores() -> u32 {
-    static CORES: OnceLock<u32> = OnceLock::new();
-    // SAFETY: no pointer is involved.
-    let online = || unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    *CORES.get_or_init(|| u32::try_from(online()).unwrap_or(1))
+    // Nothing that one thread waits for while another one finds out: in a child that was forked then, that one is not there.
+    static CORES: AtomicU32 = AtomicU32::new(0);
+    match CORES.load(Relaxed) {
+        0 => {
+            // SAFETY: no pointer is involved.
+            let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+            let cores = u32::try_from(online).unwrap_or(1).max(1);
+            CORES.store(cores, Relaxed);
+            cores
+        }
+        cores => cores,
+    }
 }
 
 /// The count of runnable tasks in the text of /proc/loadavg: `0.20 0.18 0.12 1/80 11206`.
