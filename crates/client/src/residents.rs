@@ -56,3 +56,55 @@ impl Residents {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use utipc_attach::{LaneEnd, LaneId, PairId};
+    use utipc_core::socket::SocketKind;
+    use utipc_os::shm::Mode;
+
+    use super::*;
+
+    const PORT: u32 = 7;
+
+    fn lane() -> LaneId {
+        LaneId { pair: PairId(0), writer: 0, slot: 3 }
+    }
+
+    fn begins() -> Notice {
+        Notice::Lane { port: PORT, other: 8, lane: lane(), end: LaneEnd::Writer }
+    }
+
+    fn ends() -> Notice {
+        Notice::LaneOver { port: PORT, lane: lane(), end: LaneEnd::Writer, gone: false }
+    }
+
+    fn enter(residents: &mut Residents) -> Vec<Notice> {
+        residents.enter(&Arc::new(Shared::new(PORT, SocketKind::SeqPacket, true, Mode::Adaptive)))
+    }
+
+    #[test]
+    fn what_comes_before_a_socket_waits_for_it_in_order() {
+        let mut residents = Residents::default();
+        residents.expect(PORT);
+        assert!(residents.keep(PORT, begins()) && residents.keep(PORT, ends()));
+        assert_eq!(enter(&mut residents), [begins(), ends()]);
+        assert!(!residents.keep(PORT, ends()), "it is there now");
+    }
+
+    #[test]
+    fn nothing_is_kept_for_a_socket_that_is_not_to_come() {
+        let mut residents = Residents::default();
+        assert!(!residents.keep(PORT, begins()));
+        assert_eq!(enter(&mut residents), []);
+    }
+
+    #[test]
+    fn a_fork_leaves_the_ends_of_lanes_to_be_answered() {
+        let mut residents = Residents::default();
+        residents.expect(PORT);
+        assert!(residents.keep(PORT, begins()) && residents.keep(PORT, ends()));
+        residents.forget_lanes();
+        assert_eq!(enter(&mut residents), [ends()]);
+    }
+}
