@@ -1,7 +1,7 @@
 //! Lanes that are not used give the memory of large rings back.
 
-use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::thread;
 use std::time::Duration;
 
