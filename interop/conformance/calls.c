@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -207,12 +208,80 @@ static void stdio(void)
 
 static void descriptor_lines(void)
 {
-	if (engine == UTIPC)
-		return; /* not to be had (row dprintf) */
 	struct pair ends = connected(SOCK_STREAM);
 	EQ(dprintf(ends.client, "%s-%d", "number", 7), 8);
 	EQ(recv(ends.server, data, 8, MSG_WAITALL), 8);
 	SAME(data, "number-7", 8);
+	/* More than what goes in registers, of both kinds. */
+	int length = dprintf(ends.client, "%d %d %s %c %ld %d %x|%.1f %g %g %g %g %g %g %g %g %Lg", 1, 2, "three", '4', 5L, 6, 7, 0.5, 1.0, 2.0, 3.0,
+			     4.0, 5.0, 6.0, 7.0, 8.25, 9.5L);
+	EQ(length, 44);
+	EQ(recv(ends.server, data, (size_t)length, MSG_WAITALL), length);
+	SAME(data, "1 2 three 4 5 6 7|0.5 1 2 3 4 5 6 7 8.25 9.5", 44);
+	EQ(dprintf(ends.client, "%s", ""), 0);
+	EQ(dprintf(ends.client, "%*d", 100000, 1), 100000);
+	for (size_t i = 0; i < 100000 / 1000; i++)
+		EQ(recv(ends.server, data, 1000, MSG_WAITALL), 1000);
+	close(ends.server);
+	arrives(ends.client);
+	ERR(dprintf(ends.client, "late"), EPIPE);
+	int pipes[2];
+	OK(pipe(pipes));
+	EQ(dprintf(pipes[1], "%s %.2f", "elsewhere", 1.25), 14);
+	EQ(read(pipes[0], data, sizeof data), 14);
+	SAME(data, "elsewhere 1.25", 14);
+}
+
+static void places_and_flags(void)
+{
+	struct pair ends = connected(SOCK_STREAM);
+	struct iovec parts[] = {{(char *)"one", 3}, {(char *)"two", 3}}, room[] = {{data, 2}, {data + 2, 10}};
+	ERR(pread(ends.server, data, 1, 0), ESPIPE);
+	ERR(pwrite(ends.server, data, 1, 0), ESPIPE);
+	ERR(preadv(ends.server, room, 2, 0), ESPIPE);
+	ERR(pwritev(ends.server, parts, 2, 0), ESPIPE);
+	ERR(preadv2(ends.server, room, 2, 7, 0), ESPIPE);
+	ERR(lseek(ends.server, 0, SEEK_CUR), ESPIPE);
+	/* Without a place they are readv and writev. */
+	EQ(pwritev2(ends.client, parts, 2, -1, 0), 6);
+	EQ(preadv2(ends.server, room, 2, -1, 0), 6);
+	SAME(data, "onetwo", 6);
+	ERR(preadv2(ends.server, room, 2, -1, 1 << 20), EOPNOTSUPP);
+}
+
+/* What the C library's headers make of calls when a program is built with -D_FORTIFY_SOURCE, and its second names for them. */
+long __recv_chk(int, void *, size_t, size_t, int), __read_chk(int, void *, size_t, size_t);
+long __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+int __poll_chk(struct pollfd *, nfds_t, int, size_t), __dprintf_chk(int, int, const char *, ...);
+int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+long __read(int, void *, size_t), __write(int, const void *, size_t), __send(int, const void *, size_t, int);
+int __poll(struct pollfd *, nfds_t, int), __dup2(int, int), __close(int), __fcntl(int, int, ...);
+
+static void checked_variants(void)
+{
+	struct pair ends = connected(SOCK_SEQPACKET);
+	struct pollfd wait = {.fd = ends.server, .events = POLLIN | POLLOUT | POLLRDHUP};
+	EQ(__dprintf_chk(ends.client, 1, "%s %d %d %d %d %.1f", "text", 1, 2, 3, 4, 1.5), 16);
+	EQ(__poll_chk(&wait, 1, 5000, sizeof wait), 1);
+	EQ(__recv_chk(ends.server, data, 20, sizeof data, 0), 16);
+	SAME(data, "text 1 2 3 4 1.5", 16);
+	for (int i = 0; i < 3; i++)
+		EQ(__send(ends.client, "x", 1, 0), 1);
+	EQ(__ppoll_chk(&wait, 1, NULL, NULL, sizeof wait), 1);
+	EQ(__recvfrom_chk(ends.server, data, 20, sizeof data, 0, NULL, NULL), 1);
+	EQ(__read_chk(ends.server, data, 20, sizeof data), 1);
+	EQ(__read(ends.server, data, 20), 1);
+	EQ(__write(ends.server, "yz", 2), 2);
+	int copy = (int)OK(__fcntl(ends.client, F_DUPFD, 100));
+	EQ(recv(copy, data, 20, 0), 2);
+	OK(__dup2(ends.server, copy));
+	OK(__close(ends.server));
+	wait.fd = copy;
+	EQ(__poll(&wait, 1, 0), 1);
+	EQ(wait.revents, POLLOUT);
+	OK(__close(copy));
+	arrives(ends.client);
+	ERR(recv(ends.client, data, 1, 0), ECONNRESET);
 }
 
 static void other_controls(void)
@@ -264,6 +333,8 @@ const struct test_case call_cases[] = {
 	{"call/file-as-packets", "sendfile(2)", file_as_packets, false},
 	{"call/stdio", "fdopen(3)", stdio, false},
 	{"call/descriptor-lines", "dprintf(3)", descriptor_lines, false},
+	{"call/places-and-flags", "preadv2(2)", places_and_flags, false},
+	{"call/checked-variants", "feature_test_macros(7)", checked_variants, false},
 	{"ioctl/other", "8.9", other_controls, false},
 	{"ioctl/unknown-node", "8.9", node_identity, false},
 	{"ioctl/unknown-link", "8.9", link_name, false},

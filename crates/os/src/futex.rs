@@ -94,8 +94,8 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
     let Some(&(first, expected)) = words.first() else {
         return Err(invalid("no word of shared memory"));
     };
-    // With a time limit only the newer call goes on after a signal whose handler wants that.
-    if words.len() == 1 && timeout.is_none() {
+    // With a time limit this call ends after any signal, whatever its handler wants, as the kernel's socket calls do.
+    if words.len() == 1 {
         return wait(first, expected, timeout);
     }
     if words.len() > WAIT_ANY_MAX {

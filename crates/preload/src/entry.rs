@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use libc::c_int;
 use utipc_client::{Socket, Wait};
+use utipc_core::addr::PortId;
 use utipc_core::socket::SocketKind;
 
 use crate::errno::{Code, code};
@@ -32,10 +33,16 @@ pub(crate) struct Entry {
     send_limit: AtomicU64,
     /// SO_SNDBUF, bytes: remembered for who asks; what a sender may have under way is decided elsewhere.
     send_buffer: AtomicU32,
+    /// SO_RCVBUF as it was set, bytes; 0 if it was not. The node may keep more.
+    receive_buffer: AtomicU32,
+    /// The other end of a pair without a connection.
+    pub(crate) pair: OnceLock<PortId>,
 }
 
-/// SO_SNDBUF of a socket, and half the most that can be set, bytes: Linux's own defaults.
-const SEND_BUFFER: u32 = 212_992;
+/// SO_SNDBUF of a socket, and half the most that either buffer can be set to, bytes: Linux's own defaults.
+const BUFFER: u32 = 212_992;
+/// The least that SO_RCVBUF and half of SO_SNDBUF can be set to, bytes.
+const LEAST_BUFFER: u32 = 2304;
 
 impl Entry {
     fn with(number: RawFd, socket: OnceLock<Socket>) -> Self {
@@ -47,7 +54,9 @@ impl Entry {
             nonblocking: AtomicBool::new(false),
             receive_limit: AtomicU64::new(0),
             send_limit: AtomicU64::new(0),
-            send_buffer: AtomicU32::new(SEND_BUFFER),
+            send_buffer: AtomicU32::new(BUFFER),
+            receive_buffer: AtomicU32::new(0),
+            pair: OnceLock::new(),
         }
     }
 
@@ -104,9 +113,20 @@ impl Entry {
         self.send_buffer.load(Relaxed)
     }
 
-    /// Linux takes twice the bytes that are asked for, within limits.
-    pub(crate) fn set_send_buffer(&self, bytes: u32) {
-        self.send_buffer.store(bytes.clamp(2304, SEND_BUFFER) * 2, Relaxed);
+    /// Linux takes twice the bytes that are asked for, within limits; who may `force` it is held to the least only.
+    pub(crate) fn set_send_buffer(&self, bytes: u32, force: bool) {
+        let most = if force { u32::MAX / 4 } else { BUFFER };
+        self.send_buffer.store(bytes.clamp(LEAST_BUFFER, most) * 2, Relaxed);
+    }
+
+    pub(crate) fn receive_buffer(&self) -> Option<u32> {
+        Some(self.receive_buffer.load(Relaxed)).filter(|bytes| *bytes > 0)
+    }
+
+    /// The same for receiving.
+    pub(crate) fn set_receive_buffer(&self, bytes: u32, force: bool) {
+        let most = if force { u32::MAX / 4 } else { BUFFER };
+        self.receive_buffer.store((bytes.min(most) * 2).max(LEAST_BUFFER), Relaxed);
     }
 
     fn wait(&self, socket: &Socket, flags: c_int, limit: &AtomicU64) -> Wait {

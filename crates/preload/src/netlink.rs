@@ -58,6 +58,24 @@ pub(crate) fn opened(domain: c_int, protocol: c_int) {
     }
 }
 
+/// The program has inherited a descriptor by an exec.
+pub(crate) fn inherited(fd: c_int) {
+    let (mut protocol, mut length): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
+    // SAFETY: room for one number, which the length says.
+    let done = unsafe {
+        let at = (&raw mut protocol).cast();
+        real::getsockopt.get()(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, at, &raw mut length)
+    };
+    if done == 0 && protocol == libc::NETLINK_GENERIC && is_netlink(fd) {
+        USED.store(true, Relaxed);
+    }
+}
+
+/// Whether it is a netlink socket.
+pub(crate) fn is_netlink(fd: c_int) -> bool {
+    port_of(fd).is_some()
+}
+
 /// Whether a call on a descriptor that is no TIPC socket may be about the family.
 #[inline]
 pub(crate) fn is_used() -> bool {

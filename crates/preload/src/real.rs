@@ -6,6 +6,8 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::errno::Code;
+
 /// A function, looked up at its first call.
 pub(crate) struct Real<F> {
     name: &'static CStr,
@@ -44,6 +46,12 @@ impl<F: Copy> Real<F> {
         self.at.store(at, Relaxed);
         at
     }
+}
+
+/// What a real function has returned, with the error that it has left.
+pub(crate) fn done(result: ssize_t) -> Result<ssize_t, Code> {
+    // SAFETY: the C library's place for this thread's errno.
+    if result < 0 { Err(unsafe { *libc::__errno_location() }) } else { Ok(result) }
 }
 
 /// Declares the real functions and their signatures.
@@ -106,6 +114,16 @@ real! {
     fcntl: fn(c_int, c_int, usize) -> c_int;
     fcntl64: fn(c_int, c_int, usize) -> c_int;
     ioctl: fn(c_int, c_ulong, usize) -> c_int;
+    preadv2: fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
+    preadv64v2: fn(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t;
+    pwritev2: fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t;
+    pwritev64v2: fn(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t;
+    splice: fn(c_int, *mut off64_t, c_int, *mut off64_t, size_t, c_uint) -> ssize_t;
+    pidfd_getfd: fn(c_int, c_int, c_uint) -> c_int;
+    vdprintf: fn(c_int, *const c_char, *mut c_void) -> c_int;
+    vasprintf: fn(*mut *mut c_char, *const c_char, *mut c_void) -> c_int;
+    __vdprintf_chk: fn(c_int, c_int, *const c_char, *mut c_void) -> c_int;
+    __vasprintf_chk: fn(*mut *mut c_char, c_int, *const c_char, *mut c_void) -> c_int;
     fclose: fn(*mut libc::FILE) -> c_int;
     poll: fn(*mut pollfd, nfds_t, c_int) -> c_int;
     ppoll: fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
@@ -120,6 +138,8 @@ real! {
     openat64: fn(c_int, *const c_char, c_int, mode_t) -> c_int;
     __open_2: fn(*const c_char, c_int) -> c_int;
     __open64_2: fn(*const c_char, c_int) -> c_int;
+    __openat_2: fn(c_int, *const c_char, c_int) -> c_int;
+    __openat64_2: fn(c_int, *const c_char, c_int) -> c_int;
     fdopen: fn(c_int, *const c_char) -> *mut libc::FILE;
     fileno: fn(*mut libc::FILE) -> c_int;
     fileno_unlocked: fn(*mut libc::FILE) -> c_int;

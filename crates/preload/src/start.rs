@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use crate::entry;
+use crate::{entry, netlink};
 
 /// Called when the library is loaded.
 #[cfg(not(test))]
@@ -10,11 +10,14 @@ use crate::entry;
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;
 
-/// Looks at all descriptors: two system calls for each, at the start of a program that has few.
+/// Looks at all descriptors: three system calls for each, at the start of a program that has few.
 #[cfg_attr(test, expect(dead_code, reason = "a test is not preloaded"))]
 extern "C" fn loaded() {
     let Ok(list) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<RawFd> =
         list.flatten().filter_map(|item| item.file_name().to_str()?.parse().ok()).collect();
-    numbers.into_iter().for_each(entry::receive);
+    for number in numbers {
+        netlink::inherited(number);
+        entry::receive(number);
+    }
 }

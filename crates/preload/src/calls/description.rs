@@ -233,6 +233,16 @@ replace! {
         copy_onto(old, new, || unsafe { real::dup3.get()(old, new, flags) })
     }
 
+    /// Copies a descriptor of another process.
+    fn pidfd_getfd(process: c_int, fd: c_int, flags: c_uint) -> c_int {
+        // SAFETY: as the caller's.
+        let copy = unsafe { real::pidfd_getfd.get()(process, fd, flags) };
+        if copy >= 0 {
+            entry::receive(copy);
+        }
+        copy
+    }
+
     /// Flags of a descriptor, and copies.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         // SAFETY: as the caller's.

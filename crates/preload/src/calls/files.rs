@@ -62,6 +62,18 @@ replace! {
         unsafe { with_tipc(path).map_or_else(|| real::__open64_2.get()(path, flags), |fd| given(fd, flags)) }
     }
 
+    /// `openat` of such a program.
+    fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe { with_tipc(path).map_or_else(|| real::__openat_2.get()(at, path, flags), |fd| given(fd, flags)) }
+    }
+
+    /// `openat64` of such a program.
+    fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe { with_tipc(path).map_or_else(|| real::__openat64_2.get()(at, path, flags), |fd| given(fd, flags)) }
+    }
+
     /// Opens a stream.
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
         // SAFETY: as the caller's.

@@ -1,17 +1,19 @@
 //! The functions of the C library that this one takes the place of. Each looks whether it is about a TIPC socket, and calls
 //! the real one otherwise.
 
+mod aliases;
 mod description;
 mod files;
 mod options;
 mod poll;
+mod print;
 mod receive;
 mod send;
 mod setup;
 
 pub(crate) use description::close;
 pub(crate) use receive::recv;
-pub(crate) use send::send;
+pub(crate) use send::{send, write};
 
 /// Declares functions that replace the C library's. Unit tests keep the C library's.
 macro_rules! replace {

@@ -39,7 +39,10 @@ fn general(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
             let error = socket.take_error().map_err(|error| code(&error))?;
             error.map_or(0, |error| error.errno().number().cast_unsigned())
         }
-        libc::SO_RCVBUF => socket.option(SocketOption::ReceiveBuffer).map_err(|error| code(&error))?,
+        libc::SO_RCVBUF => match entry.receive_buffer() {
+            Some(bytes) => bytes,
+            None => socket.option(SocketOption::ReceiveBuffer).map_err(|error| code(&error))?,
+        },
         libc::SO_SNDBUF => entry.send_buffer(),
         _ => return Ok(None),
     }))
@@ -92,15 +95,30 @@ fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> 
     entry.socket()?.set_option(option, number).map(|()| 0).map_err(|error| code(&error))
 }
 
+/// Whether the process may exceed the limits of buffers: the kernel says so, of a buffer that the descriptor does not use.
+fn may_force(fd: c_int, value: *const c_void, len: socklen_t) -> bool {
+    // SAFETY: the caller's value has at least four bytes.
+    unsafe { real::setsockopt.get()(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, len) == 0 }
+}
+
 /// Sets an option of all sockets; `None` if the descriptor's own is to be set.
 fn set_general(
+    fd: c_int,
     entry: &Entry,
     name: c_int,
     value: *const c_void,
     len: socklen_t,
 ) -> Result<Option<c_int>, Code> {
-    if !matches!(name, libc::SO_RCVBUF | libc::SO_SNDBUF | libc::SO_RCVLOWAT) {
-        return Ok(None);
+    match name {
+        libc::SO_RCVBUF
+        | libc::SO_SNDBUF
+        | libc::SO_RCVLOWAT
+        | libc::SO_RCVBUFFORCE
+        | libc::SO_SNDBUFFORCE => {}
+        libc::SO_PEEK_OFF => return Err(libc::EOPNOTSUPP),
+        // Nothing of a TIPC socket passes filters, but what the descriptor says would.
+        libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF => return Ok(Some(0)),
+        _ => return Ok(None),
     }
     if len < 4 {
         return Err(libc::EINVAL);
@@ -111,17 +129,27 @@ fn set_general(
     // SAFETY: the caller's value has at least four bytes, by the check above.
     let number = unsafe { value.cast::<c_int>().read_unaligned() };
     let number = u32::try_from(number).unwrap_or(u32::MAX / 2);
-    if name == libc::SO_SNDBUF {
-        entry.set_send_buffer(number);
-        return Ok(Some(0));
+    let force = matches!(name, libc::SO_RCVBUFFORCE | libc::SO_SNDBUFFORCE);
+    if force && !may_force(fd, value, len) {
+        return Err(libc::EPERM);
     }
-    let option =
-        if name == libc::SO_RCVBUF { SocketOption::ReceiveBuffer } else { SocketOption::ReceiveLowWater };
-    // Linux doubles a buffer's size, for its own bookkeeping.
-    let number = if name == libc::SO_RCVBUF { number.saturating_mul(2) } else { number };
-    entry.socket()?.set_option(option, OptionValue::Number(number)).map_err(|error| code(&error))?;
-    // Who asks for the low-water mark asks the descriptor.
-    Ok((name == libc::SO_RCVBUF).then_some(0))
+    let set = |option, number| {
+        entry.socket()?.set_option(option, OptionValue::Number(number)).map_err(|error| code(&error))
+    };
+    match name {
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => entry.set_send_buffer(number, force),
+        libc::SO_RCVLOWAT => {
+            set(SocketOption::ReceiveLowWater, number)?;
+            // Who asks for it asks the descriptor.
+            return Ok(None);
+        }
+        _ => {
+            // Linux doubles a buffer's size, for its own bookkeeping.
+            set(SocketOption::ReceiveBuffer, number.saturating_mul(2))?;
+            entry.set_receive_buffer(number, force);
+        }
+    }
+    Ok(Some(0))
 }
 
 /// # Safety
@@ -169,6 +197,10 @@ unsafe fn get(
                 len.write(fits);
                 Ok(0)
             }
+            libc::SOL_SOCKET if matches!(name, libc::SO_PEERGROUPS | libc::SO_PEERPIDFD) => {
+                Err(libc::ENODATA)
+            }
+            libc::SOL_SOCKET if name == libc::SO_PEEK_OFF => Err(libc::EOPNOTSUPP),
             libc::SOL_SOCKET => match general(entry, name)? {
                 Some(value) => tell(value, at, len, false),
                 None => Ok(real::getsockopt.get()(fd, level, name, at, len)),
@@ -200,7 +232,7 @@ unsafe fn set(
 ) -> Result<c_int, Code> {
     match level {
         libc::SOL_SOCKET => {
-            if let Some(done) = set_general(entry, name, value, len)? {
+            if let Some(done) = set_general(fd, entry, name, value, len)? {
                 return Ok(done);
             }
             // SAFETY: by the caller's promise.

@@ -155,10 +155,15 @@ replace! {
 
     /// Adds a descriptor to a set that the kernel keeps.
     fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-        if what != libc::EPOLL_CTL_DEL {
-            is_kept(fd);
+        // SAFETY: as the caller's; the copy lives as long as the call.
+        unsafe {
+            if what == libc::EPOLL_CTL_DEL || !is_kept(fd) || event.is_null() {
+                return real::epoll_ctl.get()(set, what, fd, event);
+            }
+            // A connection of TIPC ends in both directions at once: nobody is told of half an end.
+            let mut asked = *event;
+            asked.events &= !libc::EPOLLRDHUP.cast_unsigned();
+            real::epoll_ctl.get()(set, what, fd, &raw mut asked)
         }
-        // SAFETY: as the caller's.
-        unsafe { real::epoll_ctl.get()(set, what, fd, event) }
     }
 }

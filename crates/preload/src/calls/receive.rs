@@ -1,10 +1,14 @@
 //! Receiving.
 
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
-use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use utipc_client::Socket;
-use utipc_core::socket::{Received, RecvOptions, SocketKind};
+use libc::{
+    c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, off64_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec,
+};
+use utipc_client::{Socket, Wait};
+use utipc_core::socket::{Received, RecvOptions, SocketKind, State};
 
 use super::replace;
 use crate::entry::Entry;
@@ -24,6 +28,30 @@ fn options(flags: c_int, control: bool) -> RecvOptions {
     }
 }
 
+/// What a receive says of which nothing will ever come: only one that may wait is told so. Spec: tipc.md §8.3.
+fn never(socket: &Socket, wait: Wait, why: Code) -> Code {
+    if why != libc::ENOTCONN || !socket.socket_kind().is_connection_oriented() {
+        return why;
+    }
+    match (socket.look().map(|view| view.state), wait) {
+        (Ok(State::Listen | State::Disconnecting), Wait::Never) => libc::EAGAIN,
+        // A listener is no connection that is over: there is nothing until the time is.
+        (Ok(State::Listen), Wait::AtMost(limit)) => nothing_for(limit),
+        _ => why,
+    }
+}
+
+/// Waits for nothing but a signal.
+fn nothing_for(limit: Duration) -> Code {
+    let limit = timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    // SAFETY: no descriptors, and a time limit that lives as long as the call.
+    let ended = unsafe { real::ppoll.get()(null_mut(), 0, &raw const limit, std::ptr::null()) };
+    if ended < 0 { libc::EINTR } else { libc::EAGAIN }
+}
+
 /// Receives into one buffer.
 #[inline]
 fn receive_bytes(
@@ -35,7 +63,8 @@ fn receive_bytes(
 ) -> Result<Received, Code> {
     loop {
         let wait = entry.receive_wait(socket, flags);
-        let received = socket.receive(room, options(flags, control), wait).map_err(|error| code(&error))?;
+        let received = socket.receive(room, options(flags, control), wait);
+        let received = received.map_err(|error| never(socket, wait, code(&error)))?;
         let received = received.ok_or(libc::EAGAIN)?;
         // Messages without data and without an error are passed over, as Linux does; a peek would find the same again.
         let empty = received.len == 0 && received.returned.is_none() && received.source.port != 0;
@@ -142,6 +171,74 @@ unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> 
     }
 }
 
+/// Receives into several buffers for `readv`, with the flags of `preadv2`.
+///
+/// # Safety
+/// The buffers are those of a call.
+unsafe fn receive_flagged(
+    entry: &Entry,
+    list: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Result<ssize_t, Code> {
+    if flags & !libc::RWF_NOWAIT != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let flags = if flags == 0 { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let list = parts::counted(list, count)?;
+        if parts::total(list)? == 0 {
+            return Ok(0);
+        }
+        receive_parts(entry, list, flags, false).map(|received| received.len.cast_signed())
+    }
+}
+
+/// Receives several messages by `one`, as `recvmmsg` does.
+///
+/// # Safety
+/// There are `count` messages.
+unsafe fn receive_several(
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    limit: Option<&timespec>,
+    mut one: impl FnMut(*mut msghdr, c_int) -> Result<ssize_t, Code>,
+) -> Result<c_int, Code> {
+    let start = Instant::now();
+    let limit = match limit {
+        Some(limit) if limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec) => {
+            return Err(libc::EINVAL);
+        }
+        Some(limit) => {
+            let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
+            Some(Duration::new(limit.tv_sec.unsigned_abs(), nanos))
+        }
+        None => None,
+    };
+    let mut received: c_int = 0;
+    for at in 0..count as usize {
+        let more = if received > 0 && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
+        // SAFETY: by the caller's promise.
+        let message = unsafe { messages.add(at) };
+        // SAFETY: as above; a place alone.
+        let header = unsafe { &raw mut (*message).msg_hdr };
+        match one(header, flags & !libc::MSG_WAITFORONE | more) {
+            // SAFETY: as above.
+            Ok(len) => unsafe { (*message).msg_len = len as c_uint },
+            Err(_) if received > 0 => break,
+            Err(why) => return Err(why),
+        }
+        received += 1;
+        // As the kernel does: it looks at the clock after each message.
+        if limit.is_some_and(|limit| start.elapsed() >= limit) {
+            break;
+        }
+    }
+    Ok(received)
+}
+
 replace! {
     /// Receives.
     fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -205,40 +302,22 @@ replace! {
 
     /// Receives several messages; waits for the first one only, or with a time limit, or for all.
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, limit: *mut timespec) -> c_int {
-        let Some(entry) = table::get(fd) else {
-            // SAFETY: as the caller's.
-            return unsafe { real::recvmmsg.get()(fd, messages, count, flags, limit) };
-        };
-        let start = std::time::Instant::now();
-        // SAFETY: the caller's time limit, if there is one.
-        if unsafe { limit.as_ref() }.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
-            return answer(Err(libc::EINVAL));
-        }
-        // SAFETY: as above.
-        let limit = unsafe { limit.as_ref() }.map(|limit| {
-            let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
-            std::time::Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos)
-        });
-        let mut received: c_int = 0;
-        for at in 0..count as usize {
-            let more = if received > 0 && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
-            // SAFETY: the caller has `count` messages.
-            let done = unsafe {
-                let message = messages.add(at);
-                receive_message(&entry, &raw mut (*message).msg_hdr, flags & !libc::MSG_WAITFORONE | more)
-                    .map(|len| (*message).msg_len = len as c_uint)
-            };
-            match done {
-                Ok(()) => received += 1,
-                Err(_) if received > 0 => break,
-                Err(why) => return answer(Err(why)),
+        // SAFETY: as the caller's.
+        unsafe {
+            if let Some(entry) = table::get(fd) {
+                let one = |message: *mut msghdr, flags| receive_message(&entry, message, flags);
+                return answer(receive_several(messages, count, flags, limit.as_ref(), one));
             }
-            // As the kernel does: it looks at the clock after each message.
-            if limit.is_some_and(|limit| start.elapsed() >= limit) {
-                break;
+            if netlink::is_used() && netlink::is_netlink(fd) {
+                let one = |message: *mut msghdr, flags| real::done(recvmsg(fd, message, flags));
+                return answer(receive_several(messages, count, flags, limit.as_ref(), one));
             }
+            let received = real::recvmmsg.get()(fd, messages, count, flags, limit);
+            for at in 0..usize::try_from(received).unwrap_or(0) {
+                ancillary::after_receiving(&raw const (*messages.add(at)).msg_hdr);
+            }
+            received
         }
-        received
     }
 
     /// Receives.
@@ -264,16 +343,44 @@ replace! {
     fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffers.
-            let received = unsafe {
-                parts::counted(list, count).and_then(|list| match parts::total(list)? {
-                    0 => Ok(0),
-                    _ => receive_parts(&entry, list, 0, false).map(|received| received.len.cast_signed()),
-                })
+            return answer(unsafe { receive_flagged(&entry, list, count, 0) });
+        }
+        if netlink::is_used() {
+            // SAFETY: the caller's buffers; zeros are an empty message.
+            let done = unsafe {
+                let mut message: msghdr = std::mem::zeroed();
+                message.msg_iov = list.cast_mut();
+                message.msg_iovlen = usize::try_from(count).unwrap_or(0);
+                netlink::received(fd, &mut message, 0)
             };
-            return answer(received);
+            if let Some(done) = done {
+                return answer(done.map(usize::cast_signed));
+            }
         }
         // SAFETY: as the caller's.
         unsafe { real::readv.get()(fd, list, count) }
+    }
+
+    /// `readv` from a place, which a socket does not have, or with flags.
+    fn preadv2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd).filter(|_| at == -1) {
+                Some(entry) => answer(receive_flagged(&entry, list, count, flags)),
+                None => real::preadv2.get()(fd, list, count, at, flags),
+            }
+        }
+    }
+
+    /// The same, as programs with large files call it.
+    fn preadv64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd).filter(|_| at == -1) {
+                Some(entry) => answer(receive_flagged(&entry, list, count, flags)),
+                None => real::preadv64v2.get()(fd, list, count, at, flags),
+            }
+        }
     }
 
     /// `read` of a program that was built with checks of its buffers' sizes; so for the next ones.

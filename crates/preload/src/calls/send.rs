@@ -11,7 +11,7 @@ use utipc_core::socket::{Destination, SocketKind, State};
 
 use super::replace;
 use crate::entry::Entry;
-use crate::errno::{Code, answer, code};
+use crate::errno::{Code, answer, code, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
 
 /// How much of a file one read of `sendfile` takes for a stream, and for a socket with messages (a page each, as Linux does).
@@ -180,6 +180,49 @@ unsafe fn send_from(entry: &Entry, file: c_int, offset: *mut off64_t, count: usi
     Ok(sent.cast_signed())
 }
 
+/// Sends from several buffers for `writev`, with the flags of `pwritev2`.
+///
+/// # Safety
+/// The buffers are those of a call.
+unsafe fn send_flagged(
+    entry: &Entry,
+    list: *const iovec,
+    count: c_int,
+    flags: c_int,
+) -> Result<ssize_t, Code> {
+    if flags & !libc::RWF_NOWAIT != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let flags = if flags == 0 { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: by the caller's promise.
+    unsafe { send_parts(entry, parts::counted(list, count)?, None, flags) }
+}
+
+/// Sends several messages by `one`, as `sendmmsg` does.
+///
+/// # Safety
+/// There are `count` messages.
+unsafe fn send_several(
+    messages: *mut mmsghdr,
+    count: c_uint,
+    mut one: impl FnMut(*const msghdr) -> Result<ssize_t, Code>,
+) -> Result<c_int, Code> {
+    let mut sent: c_int = 0;
+    for at in 0..count as usize {
+        // SAFETY: by the caller's promise.
+        let message = unsafe { messages.add(at) };
+        // SAFETY: as above; a place alone.
+        match one(unsafe { &raw const (*message).msg_hdr }) {
+            // SAFETY: as above.
+            Ok(len) => unsafe { (*message).msg_len = len as c_uint },
+            Err(_) if sent > 0 => break,
+            Err(why) => return Err(why),
+        }
+        sent += 1;
+    }
+    Ok(sent)
+}
+
 replace! {
     /// Sends on a connection.
     fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -244,25 +287,22 @@ replace! {
 
     /// Sends several messages.
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        if let Some(entry) = table::get(fd) {
-            let mut sent: c_int = 0;
+        // SAFETY: as the caller's.
+        unsafe {
+            if let Some(entry) = table::get(fd) {
+                return answer(send_several(messages, count, |message| send_message(&entry, message, flags)));
+            }
+            if netlink::is_used() && netlink::is_netlink(fd) {
+                return answer(send_several(messages, count, |message| real::done(sendmsg(fd, message, flags))));
+            }
             for at in 0..count as usize {
-                // SAFETY: the caller has `count` messages.
-                let done = unsafe {
-                    let message = messages.add(at);
-                    send_message(&entry, &raw const (*message).msg_hdr, flags)
-                        .map(|len| (*message).msg_len = len as c_uint)
-                };
-                match done {
-                    Ok(()) => sent += 1,
-                    Err(_) if sent > 0 => break,
-                    Err(why) => return answer(Err(why)),
+                let message = &raw const (*messages.add(at)).msg_hdr;
+                if !(*message).msg_control.is_null() {
+                    ancillary::before_passing(message);
                 }
             }
-            return sent;
+            real::sendmmsg.get()(fd, messages, count, flags)
         }
-        // SAFETY: as the caller's.
-        unsafe { real::sendmmsg.get()(fd, messages, count, flags) }
     }
 
     /// Sends on a connection.
@@ -285,10 +325,56 @@ replace! {
     fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffers.
-            return answer(unsafe { parts::counted(list, count).and_then(|list| send_parts(&entry, list, None, 0)) });
+            return answer(unsafe { send_flagged(&entry, list, count, 0) });
+        }
+        if netlink::is_used()
+            // SAFETY: the caller's buffers.
+            && let Ok(data) = unsafe { parts::counted(list, count).and_then(|list| parts::gather(list)) }
+            && let Some(done) = netlink::sent(fd, &data)
+        {
+            return answer(signed(done));
         }
         // SAFETY: as the caller's.
         unsafe { real::writev.get()(fd, list, count) }
+    }
+
+    /// `writev` to a place, which a socket does not have, or with flags.
+    fn pwritev2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd).filter(|_| at == -1) {
+                Some(entry) => answer(send_flagged(&entry, list, count, flags)),
+                None => real::pwritev2.get()(fd, list, count, at, flags),
+            }
+        }
+    }
+
+    /// The same, as programs with large files call it.
+    fn pwritev64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t {
+        // SAFETY: as the caller's.
+        unsafe {
+            match table::get(fd).filter(|_| at == -1) {
+                Some(entry) => answer(send_flagged(&entry, list, count, flags)),
+                None => real::pwritev64v2.get()(fd, list, count, at, flags),
+            }
+        }
+    }
+
+    /// Moves bytes between a pipe and something else. Of a TIPC socket the descriptor holds none: as with files that cannot do
+    /// it, the program has to read and write.
+    fn splice(
+        from: c_int,
+        from_at: *mut off64_t,
+        to: c_int,
+        to_at: *mut off64_t,
+        len: size_t,
+        flags: c_uint,
+    ) -> ssize_t {
+        if table::get(from).is_some() || table::get(to).is_some() {
+            return fail(libc::EINVAL);
+        }
+        // SAFETY: as the caller's.
+        unsafe { real::splice.get()(from, from_at, to, to_at, len, flags) }
     }
 
     /// Sends from a file.
@@ -296,6 +382,9 @@ replace! {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's position; both types have 64 bits on the systems that this library is for.
             return answer(unsafe { send_from(&entry, file, offset.cast(), count) });
+        }
+        if table::get(file).is_some() {
+            return fail(libc::EINVAL);
         }
         // SAFETY: as the caller's.
         unsafe { real::sendfile.get()(fd, file, offset, count) }
@@ -306,6 +395,9 @@ replace! {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's position.
             return answer(unsafe { send_from(&entry, file, offset, count) });
+        }
+        if table::get(file).is_some() {
+            return fail(libc::EINVAL);
         }
         // SAFETY: as the caller's.
         unsafe { real::sendfile64.get()(fd, file, offset, count) }

@@ -1,5 +1,7 @@
 //! Opening, naming, connecting and ending sockets.
 
+use std::time::Duration;
+
 use libc::{c_int, sockaddr, socklen_t};
 use utipc_client::{Socket, Wait};
 use utipc_core::addr::{NodeAddr, PortId};
@@ -14,6 +16,9 @@ use crate::{netlink, real, table};
 
 /// Types that the kernel may know are below it; TIPC knows four of them.
 const TYPES: c_int = 11;
+
+/// Longer than any connection takes to be set up.
+const LONG: Duration = Duration::from_secs(1 << 20);
 
 /// The flags that come with a socket's type.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -58,14 +63,36 @@ fn socket_pair(of: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
     let (one, other) = pair(kind(of, protocol)?).map_err(|error| code(&error))?;
     let near = one.keep().map_err(|error| code(&error))?;
     let far = other.keep().map_err(|error| code(&error))?;
-    Ok([entry::enter(one, near, of & FLAGS), entry::enter(other, far, of & FLAGS)])
+    let peers = [other.port(), one.port()];
+    let pair = [entry::enter(one, near, of & FLAGS), entry::enter(other, far, of & FLAGS)];
+    let node = node()?.address();
+    for (fd, port) in pair.into_iter().zip(peers) {
+        if let Some(entry) = table::get(fd) {
+            // Of a connection the node itself knows it.
+            let _ = entry.pair.set(PortId { port, node });
+        }
+    }
+    Ok(pair)
+}
+
+/// Whether a socket of this node has any binding.
+fn is_bound(port: u32) -> Result<bool, Code> {
+    let node = node()?;
+    let (own, all) = (node.address(), node.bindings().map_err(|error| code(&error))?);
+    Ok(all.iter().any(|binding| {
+        binding.port.port == port && (binding.port.node == own || binding.port.node.is_none())
+    }))
 }
 
 fn bind_to(entry: &Entry, what: Binding) -> Result<c_int, Code> {
     let socket = entry.socket()?;
     let done = match what {
         Binding::Bind(range, scope) => socket.bind(range, scope),
-        Binding::Unbind(range, scope) => socket.unbind(Some((range, scope))),
+        Binding::Unbind(range, scope) => match socket.unbind(Some((range, scope))) {
+            // Nothing is missing where nothing is bound at all. Spec: tipc.md §1.3.
+            Err(error) if code(&error) == libc::EINVAL && !is_bound(socket.port())? => Ok(()),
+            done => done,
+        },
         Binding::UnbindAll => socket.unbind(None),
     };
     done.map(|()| 0).map_err(|error| code(&error))
@@ -100,8 +127,8 @@ fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
 }
 
 fn connected(socket: &Socket) -> Result<c_int, Code> {
-    // The endpoint's own time limit ends it.
-    socket.wait_connected(Wait::Forever).map(|_| 0).map_err(|error| code(&error))
+    // The endpoint's own time limit ends it, or any signal, as it ends every call with a time limit.
+    socket.wait_connected(Wait::AtMost(LONG)).map(|_| 0).map_err(|error| code(&error))
 }
 
 fn accept_at(entry: &Entry, flags: c_int) -> Result<(c_int, PortId), Code> {
@@ -124,7 +151,11 @@ fn own_name(entry: &Entry) -> Result<PortId, Code> {
 }
 
 fn peer_name(entry: &Entry) -> Result<PortId, Code> {
-    let view = entry.socket()?.look().map_err(|error| code(&error))?;
+    let socket = entry.socket()?;
+    if let Some(peer) = entry.pair.get().filter(|_| !socket.socket_kind().is_connection_oriented()) {
+        return Ok(*peer);
+    }
+    let view = socket.look().map_err(|error| code(&error))?;
     let mut peer = view.peer.filter(|_| view.state == State::Established).ok_or(libc::ENOTCONN)?;
     if peer.node.is_none() {
         peer.node = node()?.address();

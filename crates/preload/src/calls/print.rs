@@ -1,0 +1,125 @@
+//! Text that is formatted into a descriptor: `dprintf` and its kin, which the C library writes behind the back of `write`.
+//!
+//! A function with a variable number of arguments cannot be written in Rust. What is written here by hand is what a C compiler
+//! makes of its beginning: the list of its arguments (`va_list`) as the System V interface of x86-64 has it. Elsewhere
+//! `vdprintf` alone is replaced, which takes such a list.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use libc::{c_char, c_int};
+
+use super::{replace, write};
+use crate::{real, table};
+
+/// Writes a text that `format` makes, and gives its memory back.
+///
+/// # Safety
+/// `format` yields the length of a text and, in its argument, memory of `malloc`; or less than 0.
+unsafe fn print(fd: c_int, format: impl FnOnce(*mut *mut c_char) -> c_int) -> c_int {
+    let mut text = null_mut();
+    let length = format(&raw mut text);
+    let Ok(whole) = usize::try_from(length) else { return length };
+    let mut done = 0;
+    // SAFETY: the text has that many bytes; it is given back once.
+    unsafe {
+        while done < whole {
+            match usize::try_from(write(fd, text.add(done).cast(), whole - done)) {
+                Ok(written) if written > 0 => done += written,
+                // What was written before is not told.
+                _ => break,
+            }
+        }
+        libc::free(text.cast());
+    }
+    if done == whole { length } else { -1 }
+}
+
+replace! {
+    /// Formats into a descriptor.
+    fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            if table::get(fd).is_none() {
+                return real::vdprintf.get()(fd, format, list);
+            }
+            print(fd, |text| real::vasprintf.get()(text, format, list))
+        }
+    }
+
+    /// The same of a program that was built with checks of its formats.
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int {
+        // SAFETY: as the caller's.
+        unsafe {
+            if table::get(fd).is_none() {
+                return real::__vdprintf_chk.get()(fd, flag, format, list);
+            }
+            print(fd, |text| real::__vasprintf_chk.get()(text, flag, format, list))
+        }
+    }
+}
+
+/// The beginning of a function of which `$fixed` bytes of integer arguments have names: its list of arguments is on the
+/// stack, with what came in registers before it, and the function `$next` is called with the list in `$list`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! with_list {
+    ($next:path, $list:literal, $fixed:literal) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "sub rsp, 216",
+            ".cfi_adjust_cfa_offset 216",
+            "mov [rsp + 16], rdx",
+            "mov [rsp + 24], rcx",
+            "mov [rsp + 32], r8",
+            "mov [rsp + 40], r9",
+            // Whether there are any numbers in the other registers.
+            "test al, al",
+            "je 2f",
+            "movaps [rsp + 48], xmm0",
+            "movaps [rsp + 64], xmm1",
+            "movaps [rsp + 80], xmm2",
+            "movaps [rsp + 96], xmm3",
+            "movaps [rsp + 112], xmm4",
+            "movaps [rsp + 128], xmm5",
+            "movaps [rsp + 144], xmm6",
+            "movaps [rsp + 160], xmm7",
+            "2:",
+            concat!("mov dword ptr [rsp + 176], ", $fixed),
+            "mov dword ptr [rsp + 180], 48",
+            "lea rax, [rsp + 224]",
+            "mov [rsp + 184], rax",
+            "mov [rsp + 192], rsp",
+            concat!("lea ", $list, ", [rsp + 176]"),
+            "call {next}",
+            "add rsp, 216",
+            ".cfi_adjust_cfa_offset -216",
+            "ret",
+            ".cfi_endproc",
+            next = sym $next,
+        )
+    };
+}
+
+/// Formats into a descriptor: `int dprintf(int fd, const char *format, ...)`.
+///
+/// # Safety
+/// As for the C library's function of this name.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "tested_dprintf"))]
+unsafe extern "C" fn dprintf() {
+    with_list!(vdprintf, "rdx", "16")
+}
+
+/// The same of a program that was built with checks: `int __dprintf_chk(int fd, int flag, const char *format, ...)`.
+///
+/// # Safety
+/// As for the C library's function of this name.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, unsafe(export_name = "tested___dprintf_chk"))]
+unsafe extern "C" fn __dprintf_chk() {
+    with_list!(__vdprintf_chk, "rcx", "24")
+}
