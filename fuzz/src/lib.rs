@@ -76,6 +76,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "names", run: targets::names::run, takes_packets: false },
     Target { name: "topology", run: targets::topology::run, takes_packets: false },
     Target { name: "monitor", run: targets::monitor::run, takes_packets: false },
+    Target { name: "manage", run: targets::manage::run, takes_packets: false },
     Target { name: "link", run: targets::link::run, takes_packets: false },
     Target { name: "stack", run: targets::stack::run, takes_packets: false },
 ];

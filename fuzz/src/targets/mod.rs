@@ -2,6 +2,7 @@
 
 pub(crate) mod discovery;
 pub(crate) mod link;
+pub(crate) mod manage;
 pub(crate) mod monitor;
 pub(crate) mod names;
 pub(crate) mod records;
