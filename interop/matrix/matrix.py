@@ -21,6 +21,7 @@ import rows_connections  # noqa: E402,F401 (declares rows)
 import rows_faults       # noqa: E402,F401
 import rows_messages     # noqa: E402,F401
 from cluster import Cluster, folder  # noqa: E402
+import programs          # noqa: E402
 from rows import ROWS    # noqa: E402
 
 
@@ -159,6 +160,7 @@ def main():
     options.add_argument("--keep", action="store_true")
     options.add_argument("--list", action="store_true")
     options.add_argument("--kernel-engine", action="store_true", help="the program uses the kernel's TIPC")
+    options.add_argument("--tool", help="the program utipc: its demo and its benchmark run too, on the kernel's TIPC")
     options.add_argument("--twice", action="store_true",
                          help="record rows of messages with two kernel nodes too, as ROW-MEDIA.kernel.pcap, to compare")
     options.add_argument("rows", nargs="*")
@@ -166,11 +168,14 @@ def main():
     pairs = chosen(options.rows, "kernel" if options.kernel_engine else options.peer)
     if options.kernel_engine:
         os.environ["UTIPC_ENGINE"] = "kernel"           # the program inherits it
+    alone = [name for name in programs.PROGRAMS if options.tool and (not options.rows or name in options.rows)]
     if options.list:
         for row, media in pairs:
             print("%s/%s" % (row.name, media))
+        for name in alone:
+            print(name)
         return 0
-    if not pairs:
+    if not pairs and not alone:
         print("no such row; --list names them")
         return 2
     faulthandler.enable()
@@ -185,7 +190,9 @@ def main():
     runner = Runner(options, options.peer)
     for row, media in pairs:
         runner.run(row, media)
-    return report(options, results + runner.finish())
+    results += runner.finish()
+    results += [programs.run(name, options.tool) for name in alone]
+    return report(options, results)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod manage;
+mod rooms;
 mod run;
 
 use std::path::PathBuf;

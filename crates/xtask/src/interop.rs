@@ -15,7 +15,8 @@ const PROGRAM: &str = "utipc-interop";
 /// What to run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); all if none is named
+    /// Rows (`message-sizes`), one medium of a row (`message-sizes/udp`) or a medium (`udp`); with the kernel-engine also `demo`
+    /// and `bench`; all if none is named
     rows: Vec<String>,
     /// `utipc`; `kernel` to prove the rows with a second kernel node; `kernel-engine`: the library on a second kernel node
     #[arg(long, default_value = "utipc")]
@@ -56,11 +57,14 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     }
     let program = match options.peer.as_str() {
         "kernel" => "kernel".to_owned(),
-        "utipc" | "kernel-engine" => peer_program(root)?.display().to_string(),
+        "utipc" | "kernel-engine" => release_program(root, PROGRAM)?.display().to_string(),
         other => bail!("no such peer: {other} (utipc, kernel or kernel-engine)"),
     };
     let mut args = vec!["--peer".to_owned(), program];
-    args.extend((options.peer == "kernel-engine").then(|| "--kernel-engine".to_owned()));
+    if options.peer == "kernel-engine" {
+        let tool = release_program(root, "utipc")?.display().to_string();
+        args.extend(["--kernel-engine".to_owned(), "--tool".to_owned(), tool]);
+    }
     args.extend(options.keep.then(|| "--keep".to_owned()));
     args.extend(options.wireshark.then(|| "--twice".to_owned()));
     args.extend(options.list.then(|| "--list".to_owned()));
@@ -110,19 +114,19 @@ fn count(results: &str) -> Option<Outcome> {
     Some(Outcome { passed: rows.len() - failed, failed })
 }
 
-/// Builds the program at utipc's end, optimised: an emulated CPU is slow enough.
-fn peer_program(root: &Path) -> Result<PathBuf> {
+/// Builds a program of utipc's end, optimised: an emulated CPU is slow enough.
+fn release_program(root: &Path, name: &str) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "utipc-tools", "--bin", PROGRAM])
+        .args(["build", "--quiet", "--release", "--package", "utipc-tools", "--bin", name])
         .current_dir(root)
         .status()
         .context("run cargo build")?;
     if !status.success() {
-        bail!("cargo cannot build {PROGRAM}");
+        bail!("cargo cannot build {name}");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release").join(PROGRAM))
+    Ok(target.join("release").join(name))
 }
 
 #[cfg(test)]

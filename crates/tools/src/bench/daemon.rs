@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::library;
-use super::place::Room;
+use crate::rooms::Room;
 
 /// How long a daemon may take until its socket is there.
 const START_LIMIT: Duration = Duration::from_secs(10);

@@ -23,12 +23,12 @@ mod targets;
 mod traffic;
 mod wire;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 
 use job::Test;
 use options::Traffic;
-use party::{Engine, Kind, Mode, Party, Scope};
+use party::{Engine, Kind, Mode, Party, Scope, Transport};
 use place::Place;
 use run::{Case, Line, Name};
 
@@ -95,7 +95,7 @@ fn place_for(scope: Option<Scope>, engine: Engine) -> Result<Place> {
 
 /// Measures and shows all that `options` name, one table for each of `names`.
 fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
-    let place = place_for(options.scope, options.engine)?;
+    let place = place_for(options.scope, Engine::chosen(options.engine)?)?;
     if options.no_offloads {
         place.offloads_off(&run::job(Test::OffloadsOff, Party::TCP, 1))?;
     }
@@ -126,7 +126,7 @@ fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
 
 /// The cases of a table: those of one group are compared with each other.
 fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>> {
-    let parties = parties(options, name, place.scope())?;
+    let parties = parties(options, name, place)?;
     let sizes = match (name, options.size.as_slice()) {
         (Name::Sizes, []) => options::write_sizes(fragment(options, place)?),
         (_, []) => options::sizes(name).to_vec(),
@@ -145,12 +145,16 @@ fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>
 }
 
 /// Who is compared. Who is not there is named on standard error, a line each; without a list, only who is there counts.
-fn parties(options: &Traffic, name: Name, scope: Scope) -> Result<Vec<Party>> {
-    let transports = options::transports(&options.transport, name);
+fn parties(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Party>> {
+    let transports = options::transports(&options.transport, name, place.engine());
     let mut present = Vec::new();
     for transport in transports {
-        match transport.obstacle(scope).or_else(|| options::unfit(transport, name)) {
+        let obstacle = transport.obstacle(place.scope()).or_else(|| options::unfit(transport, name));
+        let kernel = transport == Transport::KernelTipc;
+        match obstacle.or_else(|| if kernel { place.kernel_obstacle() } else { None }) {
             None => present.push(transport),
+            // Without it there is nothing that was asked for.
+            Some(why) if kernel && place.engine() == Engine::Kernel => bail!("kernel-tipc: {why}"),
             Some(why) => eprintln!("{}: not there: {why}", transport.name()),
         }
     }
@@ -170,5 +174,9 @@ fn fragment(options: &Traffic, place: &Place) -> Result<u32> {
     if let Some(bytes) = options.fragment {
         return Ok(bytes);
     }
+    ensure!(
+        place.engine() != Engine::Kernel || place.scope() == Scope::Inter,
+        "a kernel's node has no link to itself, so no packets (choose --scope inter, or give --fragment)"
+    );
     targets::fragment(place)
 }

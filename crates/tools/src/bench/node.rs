@@ -8,7 +8,7 @@ use serde_json::json;
 use utipc::{Change, Node, NodeAddr, Scope, ServiceAddress};
 
 use super::job::{Job, LIMIT, Meet, Part, Role, Test};
-use super::party::{self, Engine};
+use super::party::{self, Engine, Transport};
 use super::peer::{Parent, value_of};
 use super::place::Place;
 use super::stats::median;
@@ -26,6 +26,9 @@ pub(super) struct Options {
     /// Bindings in the table of the lookup time, half of them another node's; 131068 at most.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=131_068))]
     bindings: u32,
+    /// Whose node. Default: as UTIPC_ENGINE says, else embedded.
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -36,18 +39,38 @@ const LOOKUPS: u32 = 1_000_000;
 /// Service type of the bindings that are looked up.
 const MANY: u32 = 19_618;
 
-pub(super) fn run(options: &Options) -> Result<()> {
-    let place = super::place_for(options.scope, Engine::Embedded)?;
-    let show = |test: &str, unit: &str, value: f64, text: &str| {
-        if options.json {
-            println!(
-                "{}",
-                json!({ "test": test, unit: (value * 1000.0).round() / 1000.0, "runs": options.rounds })
-            );
+/// Bindings and lookups on the kernel, whose table takes 65,535 of a node, and is read as a whole for each lookup.
+const KERNEL: (u32, u32) = (10_000, 20);
+
+impl Options {
+    fn show(&self, test: &str, unit: &str, value: f64, text: &str) {
+        if self.json {
+            let value = (value * 1000.0).round() / 1000.0;
+            println!("{}", json!({ "test": test, unit: value, "runs": self.rounds }));
         } else {
             println!("{text:<60} {value:>10.3} {unit}");
         }
-    };
+    }
+
+    fn show_missing(&self, test: &str, why: &str) {
+        if self.json {
+            println!("{}", json!({ "test": test, "not_measured": why }));
+        } else {
+            println!("{test}: not measured: {why}");
+        }
+    }
+}
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    match Engine::chosen(options.engine)? {
+        Engine::Embedded => {}
+        Engine::Kernel => return run_on_kernel(options),
+        Engine::Daemon => {
+            bail!("a daemon's node is measured by `utipc bench targets` (choose embedded or kernel)")
+        }
+    }
+    let place = super::place_for(options.scope, Engine::Embedded)?;
+    let show = |test: &str, unit: &str, value: f64, text: &str| options.show(test, unit, value, text);
     let links = repeat(options.rounds, || measure_link_up(&place)).context("measure the time to a link")?;
     show("link-up", "ms", links, "from the start of a node to its link (explicit addresses)");
     let memory = repeat(options.rounds, || measure_memory(&place)).context("measure the memory of a node")?;
@@ -55,6 +78,25 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let lookup = repeat(options.rounds, || lookup(options.bindings)).context("measure the lookup time")?;
     let text = format!("one lookup among {} bindings of one service type", options.bindings);
     show("lookup", "ns", lookup, &text);
+    Ok(())
+}
+
+/// What applies to a node that is the kernel's.
+fn run_on_kernel(options: &Options) -> Result<()> {
+    options.show_missing(
+        "link-up",
+        "the kernel's node is there before the program, and its bearers are the system's",
+    );
+    options.show_missing("idle-memory", "the kernel's node is in no process");
+    let bindings = options.bindings.min(KERNEL.0);
+    let node = Node::builder().engine(utipc::Engine::Kernel).start().context("use the kernel's node")?;
+    let socket = node.rdm()?;
+    for instance in 0..bindings {
+        socket.bind(ServiceAddress::new(MANY, instance), Scope::Node)?;
+    }
+    let lookup = repeat(options.rounds, || look_up(&node, bindings, KERNEL.1));
+    let text = format!("one lookup among {bindings} bindings, by reading the kernel's table");
+    options.show("lookup", "ns", lookup.context("measure the lookup time")?, &text);
     Ok(())
 }
 
@@ -112,8 +154,11 @@ pub(super) fn link_mtu(job: &Job, parent: &Parent) -> Result<Part> {
     let node = library::node(job).context("start a node")?;
     if job.role == Role::Serve {
         parent.ready(Meet::default())?;
-        wait_for_link(&node)?;
-        outstay(&node);
+        // The kernel's node stays by itself.
+        if job.party.transport != Transport::KernelTipc {
+            wait_for_link(&node)?;
+            outstay(&node);
+        }
         return Ok(Part::default());
     }
     parent.ready_to_go()?;
@@ -148,6 +193,7 @@ fn lookup(bindings: u32) -> Result<f64> {
     let cluster = 5000 + std::process::id() % 4000;
     let begin = |number| {
         Node::builder()
+            .engine(utipc::Engine::Embedded)
             .cluster(cluster)
             .address(NodeAddr::legacy(1, 1, number))
             .start()
@@ -164,13 +210,18 @@ fn lookup(bindings: u32) -> Result<f64> {
         ensure!(Instant::now() < deadline, "the other node's bindings have not arrived within {LIMIT:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
+    look_up(&here, bindings, LOOKUPS)
+}
+
+/// Nanoseconds of one of so many lookups among `bindings`.
+fn look_up(node: &Node, bindings: u32, lookups: u32) -> Result<f64> {
     let mut instance = 1_u32;
     let start = Instant::now();
-    for _ in 0..LOOKUPS {
+    for _ in 0..lookups {
         // A full-period sequence: neighbours in time are no neighbours in the table.
         instance = instance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let found = here.lookup(ServiceAddress::new(MANY, instance % bindings));
+        let found = node.lookup(ServiceAddress::new(MANY, instance % bindings));
         ensure!(found.is_some(), "a binding is missing");
     }
-    Ok(start.elapsed().as_nanos() as f64 / f64::from(LOOKUPS))
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(lookups))
 }

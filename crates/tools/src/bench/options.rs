@@ -47,9 +47,9 @@ pub(super) struct Traffic {
     /// Seconds of a round.
     #[arg(long, default_value_t = 0.5)]
     pub(super) seconds: f64,
-    /// Where the nodes of utipc live.
-    #[arg(long, value_enum, default_value_t = Engine::Embedded)]
-    pub(super) engine: Engine,
+    /// Where the nodes of utipc live. Default: as UTIPC_ENGINE says, else embedded.
+    #[arg(long, value_enum)]
+    pub(super) engine: Option<Engine>,
     /// Let both ends run where the system likes, instead of each on a core of its own.
     #[arg(long)]
     pub(super) unpinned: bool,
@@ -130,12 +130,23 @@ pub(super) fn print_borders(lines: &[Line]) {
     }
 }
 
-/// Who takes part if nobody was named.
-pub(super) fn transports(given: &[Transport], name: Name) -> Vec<Transport> {
-    use Transport::{Iceoryx2, KernelTipc, Sctp, Tcp, TcpNagle, Udp, Uds, UdsStream, Utipc};
-    if !given.is_empty() {
-        return given.to_vec();
+/// Who takes part: those `given`, else all. On the kernel's engine utipc is `kernel-tipc`.
+pub(super) fn transports(given: &[Transport], name: Name, engine: Engine) -> Vec<Transport> {
+    let asked = if given.is_empty() { usual(name) } else { given.to_vec() };
+    let mut all = Vec::new();
+    for transport in asked {
+        let own = transport == Transport::Utipc && engine == Engine::Kernel;
+        let transport = if own { Transport::KernelTipc } else { transport };
+        if !all.contains(&transport) {
+            all.push(transport);
+        }
     }
+    all
+}
+
+/// Who takes part if nobody was named.
+fn usual(name: Name) -> Vec<Transport> {
+    use Transport::{Iceoryx2, KernelTipc, Sctp, Tcp, TcpNagle, Udp, Uds, UdsStream, Utipc};
     match name {
         Name::Latency => vec![Utipc, Tcp, Uds, UdsStream, Udp, Sctp, KernelTipc, Iceoryx2],
         Name::Throughput => vec![Utipc, Tcp, TcpNagle, Uds, UdsStream, Udp, Sctp, KernelTipc],
@@ -184,6 +195,16 @@ mod tests {
         assert!([1416, 1417, 2776, 2777, 20_977].iter().all(|size| sizes.contains(size)));
         assert!(sizes.is_sorted() && sizes.iter().all(|size| *size <= 66_000));
         assert!(write_sizes(60_000).contains(&60_017));
+    }
+
+    #[test]
+    fn on_the_kernels_engine_utipc_is_the_kernels() {
+        use Transport::{KernelTipc, Tcp, Utipc};
+        let all = transports(&[], Name::Latency, Engine::Kernel);
+        assert!(all.starts_with(&[KernelTipc, Tcp]) && !all.contains(&Utipc));
+        assert_eq!(all.iter().filter(|transport| **transport == KernelTipc).count(), 1);
+        assert_eq!(transports(&[Utipc, Tcp], Name::Cpu, Engine::Kernel), [KernelTipc, Tcp]);
+        assert_eq!(transports(&[Utipc, KernelTipc], Name::Cpu, Engine::Daemon), [Utipc, KernelTipc]);
     }
 
     #[test]

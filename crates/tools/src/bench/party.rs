@@ -1,5 +1,6 @@
 //! Who is compared: transports, kinds of sockets, ways of waiting, and where the two ends are.
 
+use anyhow::Result;
 use clap::ValueEnum;
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,8 @@ pub(crate) enum Engine {
     Embedded,
     /// In a daemon that the bench starts, one for each end's host; on this host in the one that $UTIPC_SOCKET names.
     Daemon,
+    /// The kernel's own: what is compared as utipc elsewhere is `kernel-tipc` then.
+    Kernel,
 }
 
 /// One column of a comparison.
@@ -96,6 +99,21 @@ impl Scope {
 }
 
 impl Engine {
+    /// What the command line says, else `UTIPC_ENGINE`, as for every program.
+    pub(crate) fn chosen(given: Option<Self>) -> Result<Self> {
+        if let Some(engine) = given {
+            return Ok(engine);
+        }
+        let name = std::env::var("UTIPC_ENGINE").unwrap_or_default();
+        // Not attached to whoever's daemon happens to run: its other programs would be measured too.
+        let engine = if name.is_empty() { utipc::Engine::Auto } else { name.parse()? };
+        Ok(match engine {
+            utipc::Engine::Daemon => Self::Daemon,
+            utipc::Engine::Kernel => Self::Kernel,
+            _ => Self::Embedded,
+        })
+    }
+
     pub(crate) fn name(self) -> String {
         word(&self)
     }

@@ -1,5 +1,6 @@
 //! Where measurements happen: two network namespaces joined by a virtual cable, or this host.
 
+use std::cell::OnceCell;
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,11 +12,7 @@ use super::job::{Job, Meet, Part, Role, Said, Site};
 use super::party::{Engine, Scope};
 use super::peer::GO;
 use super::{library, traffic};
-
-/// Addresses of the two ends between namespaces, server first.
-const INTER: [[u8; 4]; 2] = [[10, 96, 17, 1], [10, 96, 17, 2]];
-/// The interface at either end of the cable.
-pub(super) const INTERFACE: &str = "utipc0";
+use crate::rooms::{self, ADDRESSES, Room};
 
 /// A place; it vanishes with this value, or with this process.
 pub(super) struct Place {
@@ -23,14 +20,8 @@ pub(super) struct Place {
     rooms: Option<[Room; 2]>,
     engine: Engine,
     daemons: Option<Daemons>,
-}
-
-/// A network namespace that lives as long as a process in it: one that reads from us until we are gone.
-pub(super) struct Room {
-    keeper: Child,
-    /// Made by a user without privileges, in a user namespace of its own.
-    own_user: bool,
-    _life_line: Option<ChildStdin>,
+    /// Why the kernel has no nodes in the namespaces, once it was asked for some.
+    kernel: OnceCell<Option<String>>,
 }
 
 /// A process that does a job; it ends with this value.
@@ -46,14 +37,14 @@ impl Place {
     pub(super) fn new(scope: Scope, engine: Engine) -> Result<Self> {
         let rooms = match scope {
             Scope::Intra => None,
-            Scope::Inter => Some(namespaces()?),
+            Scope::Inter => Some(rooms::joined().context("make two namespaces (--scope intra needs none)")?),
         };
         let daemons = match engine {
-            Engine::Embedded => None,
+            Engine::Embedded | Engine::Kernel => None,
             Engine::Daemon if rooms.is_none() && daemon::is_named() => None,
-            Engine::Daemon => Some(Daemons::start(rooms.as_ref(), INTER)?),
+            Engine::Daemon => Some(Daemons::start(rooms.as_ref(), ADDRESSES)?),
         };
-        Ok(Self { rooms, engine, daemons })
+        Ok(Self { rooms, engine, daemons, kernel: OnceCell::new() })
     }
 
     pub(super) fn scope(&self) -> Scope {
@@ -62,6 +53,23 @@ impl Place {
 
     pub(super) fn engine(&self) -> Engine {
         self.engine
+    }
+
+    /// Makes the kernel's nodes in the namespaces, joined by the cable. Why there are none, if so; on this host the kernel has
+    /// its node anyway.
+    pub(super) fn kernel_obstacle(&self) -> Option<String> {
+        let rooms = self.rooms.as_ref()?;
+        let make = || {
+            let made = (1..).zip(rooms).try_for_each(|(number, room)| room.kernel_node(number));
+            if made.is_ok() {
+                eprintln!(
+                    "kernel-tipc: both namespaces are one kernel's, which hands messages from socket to socket: no packet \
+                     crosses the cable"
+                );
+            }
+            made.err().map(|why| format!("{why:#}"))
+        };
+        self.kernel.get_or_init(make).clone()
     }
 
     /// Switches the segmentation and coalescing of the cable off, at both ends.
@@ -90,7 +98,7 @@ impl Place {
         match &self.rooms {
             Some(_) => {
                 let (own, other) = if role == Role::Serve { (0, 1) } else { (1, 0) };
-                let (local, remote) = (INTER[own].into(), INTER[other].into());
+                let (local, remote) = (ADDRESSES[own].into(), ADDRESSES[other].into());
                 Site { local, remote, private: true }
             }
             None => {
@@ -116,92 +124,11 @@ impl Place {
         command.envs(library::environment(&job));
         match &self.daemons {
             Some(daemons) => daemons.lead(side, &mut command),
-            // One that was there before leads by the environment too.
-            None if self.engine == Engine::Daemon => _ = command.env("UTIPC_ENGINE", "daemon"),
-            None => _ = command.env("UTIPC_ENGINE", "embedded"),
+            // A daemon that was there before leads by the environment too.
+            None => _ = command.env("UTIPC_ENGINE", self.engine.name()),
         }
         let what = if job.role == Role::Serve { "server" } else { "client" };
         Peer::spawn(command, what)
-    }
-}
-
-fn namespaces() -> Result<[Room; 2]> {
-    let server = Room::new(None)?;
-    let client = Room::new(Some(&server))?;
-    let rooms = [server, client];
-    let [server, client] = &rooms;
-    let (a, b) = (server.keeper.id().to_string(), client.keeper.id().to_string());
-    let cable =
-        ["link", "add", INTERFACE, "mtu", "1500", "type", "veth", "peer", "name", INTERFACE, "netns", &b];
-    server.run("ip", &cable).with_context(|| format!("join the namespaces of processes {a} and {b}"))?;
-    for (room, address) in rooms.iter().zip(INTER) {
-        let address = format!("{}/24", IpAddr::from(address));
-        room.run("ip", &["addr", "add", &address, "dev", INTERFACE])?;
-        room.run("ip", &["link", "set", INTERFACE, "mtu", "1500", "up"])?;
-        room.run("ip", &["link", "set", "lo", "up"])?;
-    }
-    Ok(rooms)
-}
-
-impl Room {
-    /// A namespace; `beside`: one whose owner may join a cable to it.
-    fn new(beside: Option<&Self>) -> Result<Self> {
-        // Ends at end of file, that is when we do, however we end.
-        let keep = ["--net", "sh", "-c", "echo; exec cat >/dev/null"];
-        let with_privileges = || {
-            let mut command = beside.map_or_else(|| Command::new("unshare"), |room| room.enter("unshare"));
-            command.args(keep);
-            command
-        };
-        if let Some(room) = Self::keep(with_privileges(), beside.is_some_and(|room| room.own_user))? {
-            return Ok(room);
-        }
-        // A user without them may have a user namespace in which they hold.
-        let mut command = Command::new("unshare");
-        command.arg("--map-root-user").args(keep);
-        let room = if beside.is_none() { Self::keep(command, true)? } else { None };
-        room.context("create a network namespace: not permitted (run as root, or use --scope intra)")
-    }
-
-    fn keep(mut command: Command, own_user: bool) -> Result<Option<Self>> {
-        let mut keeper =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context(
-                "create a network namespace: start `unshare` (install util-linux, or use --scope intra)",
-            )?;
-        let life_line = keeper.stdin.take();
-        let out = keeper.stdout.take().context("create a network namespace: `unshare` has no output")?;
-        let mut room = Self { keeper, own_user, _life_line: life_line };
-        let mut line = String::new();
-        if BufReader::new(out).read_line(&mut line).is_ok_and(|n| n > 0) {
-            return Ok(Some(room));
-        }
-        let _ = room.keeper.wait();
-        Ok(None)
-    }
-
-    /// A command that runs `program` in the namespace.
-    pub(super) fn enter(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        let id = self.keeper.id();
-        if self.own_user {
-            command.arg("--preserve-credentials").arg(format!("--user=/proc/{id}/ns/user"));
-        }
-        command.arg(format!("--net=/proc/{id}/ns/net")).arg(program);
-        command
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) -> Result<()> {
-        let what = || format!("run `{program} {}` in a network namespace", arguments.join(" "));
-        let output = self.enter(program).args(arguments).output().with_context(what)?;
-        ensure!(output.status.success(), "{}: {}", what(), String::from_utf8_lossy(&output.stderr).trim());
-        Ok(())
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
     }
 }
 

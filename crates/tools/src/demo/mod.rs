@@ -1,6 +1,8 @@
 //! `utipc demo`: the demo of TIPC's own slides, told as a story. Two nodes live in this process, as separate as two
-//! machines: all that they know of each other has come through UDP sockets on the loopback interface.
+//! machines: all that they know of each other has come through UDP sockets on the loopback interface. On the kernel's engine
+//! they are the kernel's, in two network namespaces.
 
+mod host;
 mod narrator;
 mod watch;
 
@@ -8,9 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use utipc::{
-    Change, Connection, Destination, Listener, Node, Scope, ServiceAddress, ServiceRange, SocketKind,
+    Change, Connection, Destination, Engine, Listener, Node, Scope, ServiceAddress, ServiceRange, SocketKind,
 };
 
+use host::Host;
 use narrator::Narrator;
 use watch::Watch;
 
@@ -29,17 +32,26 @@ pub(crate) struct Options {
     /// Number of the cluster that the two nodes form; by default one that other programs hardly use.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9999))]
     cluster: Option<u32>,
+    /// `embedded`, or `kernel` (as root). Default: `kernel` if UTIPC_ENGINE says so, else `embedded`.
+    #[arg(long, value_parser = ["embedded", "kernel"])]
+    engine: Option<String>,
 }
 
 /// Tells the story; fails at the first thing that is not as it should be.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let named = std::env::var("UTIPC_ENGINE").ok().filter(|name| *name == Engine::Kernel.to_string());
+    let engine = options.engine.clone().or(named).map_or(Ok(Engine::Embedded), |name| name.parse())?;
     let cluster = options.cluster.unwrap_or_else(|| 5000 + std::process::id() % 4000);
     let mut out = Narrator::new();
-    out.line(
-        "Two TIPC nodes, red and blue, on this machine. No kernel module, no privileges, no configuration.",
-    );
+    out.line(if engine == Engine::Kernel {
+        "Two TIPC nodes, red and blue, on this machine: the same program on the kernel's own TIPC."
+    } else {
+        "Two TIPC nodes, red and blue, on this machine. No kernel module, no privileges, no configuration."
+    });
 
-    let (red, blue) = start(&mut out, cluster)?;
+    out.chapter("The nodes start");
+    let (red, blue) =
+        if engine == Engine::Kernel { host::kernel(&out)? } else { host::embedded(&out, cluster)? };
     let mut watch = meet(&mut out, &red, &blue)?;
     datagrams(&mut out, &red, &blue, &mut watch)?;
     stream(&mut out, &red, &blue, &mut watch)?;
@@ -56,47 +68,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn start(out: &mut Narrator, cluster: u32) -> Result<(Node, Node)> {
-    out.chapter("The nodes start");
-    out.line(
-        "Each takes an address of 127.0.0.0/8, tries its node address for a second in case another node",
-    );
-    out.line("has it, and looks for neighbours.");
-    let begin = |name: &'static str| {
-        std::thread::spawn(move || {
-            let identity = format!("{name}-{:x}", std::process::id());
-            Node::builder().identity(&identity).label(name).cluster(cluster).start()
-        })
-    };
-    let (red, blue) = (begin("red"), begin("blue"));
-    let end = |name: &str, thread: std::thread::JoinHandle<utipc::Result<Node>>| match thread.join() {
-        Ok(node) => node.with_context(|| format!("start node {name}")),
-        Err(_) => bail!("start node {name}: its thread panicked (please report this)"),
-    };
-    let (red, blue) = (end("red", red)?, end("blue", blue)?);
-    out.say("red", format_args!("I am node {} of cluster {cluster}", red.address()));
-    out.say("blue", format_args!("I am node {} of cluster {cluster}", blue.address()));
-    Ok((red, blue))
-}
-
-fn meet(out: &mut Narrator, red: &Node, blue: &Node) -> Result<Watch> {
+fn meet(out: &mut Narrator, red: &Host, blue: &Host) -> Result<Watch> {
     out.chapter("Topology: red subscribes to nodes, links, and services of type 18888");
-    let mut watch = Watch::new("red", red.topology().context("subscribe to red's topology server")?);
+    let mut watch = Watch::new("red", red.at(Node::topology)?.context("subscribe to red's topology server")?);
     watch.topology.nodes()?;
     watch.topology.links()?;
     watch.topology.services(ServiceRange::new(HELLO, 0, u32::MAX))?;
     let neighbour = blue.address();
     watch.until(out, LIMIT, &[Change::NodeUp(neighbour), Change::LinkUp(neighbour)])?;
-    for link in red.links() {
+    for link in red.at(Node::links)? {
         out.say("red", format_args!("my link is called {}", link.name));
     }
     Ok(watch)
 }
 
-fn datagrams(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> Result<()> {
+fn datagrams(out: &mut Narrator, red: &Host, blue: &Host, watch: &mut Watch) -> Result<()> {
     out.chapter("Hello World by reliable datagram, to a service address");
     out.say("blue", format_args!("server: I bind a socket to {HELLO_WORLD}"));
-    let server = blue.rdm()?;
+    let server = blue.at(Node::rdm)??;
     server.bind(HELLO_WORLD, Scope::Cluster)?;
     watch.until(out, LIMIT, &[Change::ServiceUp])?;
     hello(out, ("red", red), ("blue", server))?;
@@ -105,17 +94,17 @@ fn datagrams(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> 
 
     out.line("And the other way round:");
     out.say("red", format_args!("server: I bind a socket to {HELLO_WORLD}"));
-    let server = red.rdm()?;
+    let server = red.at(Node::rdm)??;
     server.bind(HELLO_WORLD, Scope::Cluster)?;
     watch.until(out, LIMIT, &[Change::ServiceUp])?;
-    blue.wait_for_service(HELLO_WORLD, LIMIT).context("blue waits for the server on red")?;
+    blue.at(|node| node.wait_for_service(HELLO_WORLD, LIMIT))?.context("blue waits for the server on red")?;
     hello(out, ("blue", blue), ("red", server))?;
     watch.until(out, LIMIT, &[Change::ServiceDown])
 }
 
-fn hello(out: &mut Narrator, client: (&str, &Node), server: (&str, utipc::Socket)) -> Result<()> {
+fn hello(out: &mut Narrator, client: (&str, &Host), server: (&str, utipc::Socket)) -> Result<()> {
     let ((client_name, client), (server_name, server)) = (client, server);
-    let socket = client.rdm()?;
+    let socket = client.at(Node::rdm)??;
     server.set_receive_timeout(Some(LIMIT));
     socket.set_receive_timeout(Some(LIMIT));
     out.say(client_name, format_args!("client: \"Hello World!!!\" to {HELLO_WORLD}, wherever that is"));
@@ -130,31 +119,33 @@ fn hello(out: &mut Narrator, client: (&str, &Node), server: (&str, utipc::Socket
     Ok(())
 }
 
-fn stream(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> Result<()> {
+fn stream(out: &mut Narrator, red: &Host, blue: &Host, watch: &mut Watch) -> Result<()> {
     out.chapter("STREAM: a connection set up by its first data");
     let listener = listen(out, blue, SocketKind::Stream, STREAM_SERVER)?;
     watch.until(out, LIMIT, &[Change::ServiceUp])?;
-    red.wait_for_service(STREAM_SERVER, LIMIT).context("red waits for the stream server")?;
+    red.at(|node| node.wait_for_service(STREAM_SERVER, LIMIT))?.context("red waits for the stream server")?;
     out.say(
         "red",
         format_args!("client: \"Hello World\" to {STREAM_SERVER}: request and data in one message"),
     );
-    let client =
-        Connection::open_with(red.stream()?, STREAM_SERVER, b"Hello World").context("set the stream up")?;
+    let socket = red.at(Node::stream)??;
+    let client = Connection::open_with(socket, STREAM_SERVER, b"Hello World").context("set the stream up")?;
     let server = listener.accept().context("accept the stream")?;
     exchange(out, &client, &server, "Hello World", "Hello yourself")?;
     drop(listener);
     watch.until(out, LIMIT, &[Change::ServiceDown])
 }
 
-fn packets(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> Result<()> {
+fn packets(out: &mut Narrator, red: &Host, blue: &Host, watch: &mut Watch) -> Result<()> {
     out.chapter("SEQPACKET: connect and accept");
     let listener = listen(out, blue, SocketKind::SeqPacket, PACKET_SERVER)?;
     watch.until(out, LIMIT, &[Change::ServiceUp])?;
-    red.wait_for_service(PACKET_SERVER, LIMIT).context("red waits for the packet server")?;
+    red.at(|node| node.wait_for_service(PACKET_SERVER, LIMIT))?.context("red waits for the packet server")?;
     let acceptor = std::thread::spawn(move || listener.accept());
     out.say("red", format_args!("client: connect to {PACKET_SERVER}"));
-    let client = red.connect(SocketKind::SeqPacket, PACKET_SERVER).context("connect to the packet server")?;
+    let client = red
+        .at(|node| node.connect(SocketKind::SeqPacket, PACKET_SERVER))?
+        .context("connect to the packet server")?;
     let Ok(server) = acceptor.join() else {
         bail!("accept a connection: the thread panicked (please report this)")
     };
@@ -172,8 +163,9 @@ fn packets(out: &mut Narrator, red: &Node, blue: &Node, watch: &mut Watch) -> Re
     watch.until(out, LIMIT, &[Change::ServiceDown])
 }
 
-fn listen(out: &mut Narrator, node: &Node, kind: SocketKind, service: ServiceAddress) -> Result<Listener> {
-    let listener = node.listen(kind, service).with_context(|| format!("listen on {service}"))?;
+fn listen(out: &mut Narrator, node: &Host, kind: SocketKind, service: ServiceAddress) -> Result<Listener> {
+    let listener =
+        node.at(|node| node.listen(kind, service))?.with_context(|| format!("listen on {service}"))?;
     listener.socket().set_receive_timeout(Some(LIMIT));
     out.say("blue", format_args!("server: I listen on {service}"));
     Ok(listener)
@@ -204,14 +196,14 @@ fn exchange(
     Ok(())
 }
 
-fn remote_view(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
+fn remote_view(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     out.chapter("The other node's view: red asks blue's topology server");
+    let own = blue.address();
     let mut watch =
-        Watch::new("blue's server", red.topology_of(blue.address()).context("subscribe at blue")?);
+        Watch::new("blue's server", red.at(|node| node.topology_of(own))?.context("subscribe at blue")?);
     watch.topology.nodes()?;
     watch.topology.links()?;
     watch.topology.services(ServiceRange::new(HELLO, 0, u32::MAX))?;
-    let (red, own) = (red, blue.address());
     watch.until(
         out,
         LIMIT,
@@ -221,23 +213,23 @@ fn remote_view(out: &mut Narrator, red: &Node, blue: &Node) -> Result<()> {
         "red",
         format_args!("I bind a socket to {HELLO_WORLD} on my node only, then one in the whole cluster"),
     );
-    let hidden = red.rdm()?;
+    let hidden = red.at(Node::rdm)??;
     hidden.bind(HELLO_WORLD, Scope::Node)?;
-    let visible = red.rdm()?;
+    let visible = red.at(Node::rdm)??;
     visible.bind(HELLO_WORLD, Scope::Cluster)?;
     let event = watch.until_service_up(out, LIMIT)?;
     ensure!(event.port == visible.port(), "watch from blue: a binding of node scope has left its node");
     let to_blue = Destination::from(HELLO_WORLD).on(own);
-    red.rdm()?.send_to(b"is anybody there?", to_blue)?;
+    red.at(Node::rdm)??.send_to(b"is anybody there?", to_blue)?;
     Ok(())
 }
 
-fn farewell(out: &mut Narrator, red: &Node, blue: Node, watch: &mut Watch) -> Result<()> {
+fn farewell(out: &mut Narrator, red: &Host, blue: Host, watch: &mut Watch) -> Result<()> {
     out.chapter("Blue leaves the cluster");
     let gone = blue.address();
-    drop(blue);
+    let _room = blue.leave()?;
     watch.until(out, LIMIT, &[Change::LinkDown(gone), Change::NodeDown(gone)])?;
-    ensure!(red.peers().iter().all(|peer| !peer.up), "look for neighbours: one is still up");
+    ensure!(red.at(Node::peers)?.iter().all(|peer| !peer.up), "look for neighbours: one is still up");
     out.say("red", format_args!("I am alone"));
     Ok(())
 }

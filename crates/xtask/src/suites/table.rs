@@ -294,7 +294,7 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "conformance", "--mixed", "-t", "60"],
         )
     },
-    // The library on the kernel's own TIPC.
+    // The library, the demo and the benchmark on the kernel's own TIPC.
     Suite {
         live: true,
         obstacle: no_lab,
@@ -302,7 +302,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "kernel-engine",
             minutes(10),
             Judge::Interop,
-            &["xtask", "interop", "--peer", "kernel-engine", "udp"],
+            &["xtask", "interop", "--peer", "kernel-engine", "udp", "demo", "bench"],
         )
     },
     // Debian's own `tipc`, unmodified, on a daemon.

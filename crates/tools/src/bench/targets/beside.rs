@@ -289,7 +289,8 @@ pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
 
 /// Bytes of a message in a fragment on the link between the two ends of `place`.
 pub(in super::super) fn fragment(place: &Place) -> Result<u32> {
-    let job = run::job(Test::LinkMtu, utipc(Mode::Parked, Kind::Stream), 1);
+    let own = if place.engine() == Engine::Kernel { Transport::KernelTipc } else { Transport::Utipc };
+    let job = run::job(Test::LinkMtu, Party::new(own, Mode::Parked, Kind::Stream), 1);
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     server.wait_ready()?;
     let mut client = place.start(&job)?;

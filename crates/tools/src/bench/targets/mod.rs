@@ -261,6 +261,10 @@ pub(super) fn run(options: &Options) -> Result<()> {
     for name in &options.row {
         ensure!(ROWS.iter().any(|row| row.name == *name), "there is no row {name} (--list names them)");
     }
+    ensure!(
+        options.engine != Some(Engine::Kernel),
+        "the targets are utipc's own (choose embedded or daemon)"
+    );
     let engine = options.engine.unwrap_or(if daemon::is_there() { Engine::Daemon } else { Engine::Embedded });
     let bench =
         Bench { rounds: options.rounds, seconds: options.seconds, messages: options.messages, engine };

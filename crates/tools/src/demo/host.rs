@@ -1,0 +1,76 @@
+//! The two nodes of the demo, and where they are.
+
+use anyhow::{Context, Result, bail};
+use utipc::{Engine, Node, NodeAddr};
+
+use super::narrator::Narrator;
+use crate::rooms::{self, Room};
+
+/// A node: embedded, or the kernel's in a network namespace of its own.
+pub(super) struct Host {
+    node: Node,
+    room: Option<Room>,
+}
+
+impl Host {
+    /// Opens a socket, or asks something, where the node is.
+    pub(super) fn at<T: Send>(&self, ask: impl FnOnce(&Node) -> T + Send) -> Result<T> {
+        match &self.room {
+            None => Ok(ask(&self.node)),
+            Some(room) => room.with(|| ask(&self.node)),
+        }
+    }
+
+    pub(super) fn address(&self) -> NodeAddr {
+        self.node.address()
+    }
+
+    /// The node leaves the cluster. A namespace lives until its value goes.
+    pub(super) fn leave(self) -> Result<Option<Room>> {
+        if let Some(room) = &self.room {
+            room.kernel_leaves().context("take the kernel's node off the cable")?;
+        }
+        Ok(self.room)
+    }
+}
+
+/// Two embedded nodes in this process, as separate as two machines.
+pub(super) fn embedded(out: &Narrator, cluster: u32) -> Result<(Host, Host)> {
+    out.line(
+        "Each takes an address of 127.0.0.0/8, tries its node address for a second in case another node",
+    );
+    out.line("has it, and looks for neighbours.");
+    let begin = |name: &'static str| {
+        std::thread::spawn(move || {
+            let identity = format!("{name}-{:x}", std::process::id());
+            let node = Node::builder().engine(Engine::Embedded).identity(&identity).label(name);
+            node.cluster(cluster).start()
+        })
+    };
+    let (red, blue) = (begin("red"), begin("blue"));
+    let end = |name: &str, thread: std::thread::JoinHandle<utipc::Result<Node>>| match thread.join() {
+        Ok(node) => node.map(|node| Host { node, room: None }).with_context(|| format!("start node {name}")),
+        Err(_) => bail!("start node {name}: its thread panicked (please report this)"),
+    };
+    let (red, blue) = (end("red", red)?, end("blue", blue)?);
+    out.say("red", format_args!("I am node {} of cluster {cluster}", red.address()));
+    out.say("blue", format_args!("I am node {} of cluster {cluster}", blue.address()));
+    Ok((red, blue))
+}
+
+/// Two nodes of the kernel's, in two network namespaces with a cable between them.
+pub(super) fn kernel(out: &Narrator) -> Result<(Host, Host)> {
+    out.line("Each is the kernel's own, in a network namespace with one end of a virtual cable, and gets a");
+    out.line("bearer on it, as `tipc bearer enable media eth device DEVICE` would do.");
+    let start = |name: &str, number: u32, room: Room| -> Result<Host> {
+        let probe = room.with(|| Node::builder().engine(Engine::Kernel).start())?;
+        let node = probe.with_context(|| format!("start node {name}"))?;
+        room.kernel_node(number).with_context(|| format!("configure node {name}"))?;
+        Ok(Host { node, room: Some(room) })
+    };
+    let [red, blue] = rooms::joined()?;
+    let (red, blue) = (start("red", 1, red)?, start("blue", 2, blue)?);
+    out.say("red", format_args!("I am the kernel's node {} in one namespace", red.address()));
+    out.say("blue", format_args!("I am the kernel's node {} in the other", blue.address()));
+    Ok((red, blue))
+}
