@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use utipc_manage::{Bearer, Entry, Properties, Request, Udp};
 
 use super::call::{Call, Ended, Failure, needed, number};
+use super::property::Subject;
 use super::words::{Given, Key};
 
 /// What names a bearer.
@@ -167,55 +168,27 @@ fn bearer(call: &Call, name: String) -> Result<Bearer, Failure> {
     needed(found, "the bearer in the node's answer")
 }
 
-fn named(call: &mut Call, mtu: bool) -> Result<String, Failure> {
-    let keys = call.keys(&KEYS)?;
-    if mtu && keys.get("media").is_some_and(|media| media != "udp") {
-        return Err(Failure::Words("an MTU is a property of UDP bearers".to_owned()));
+/// Bearers, as what has properties.
+pub(super) struct Bearers;
+
+impl Subject for Bearers {
+    fn name(call: &mut Call, udp_only: bool) -> Result<String, Failure> {
+        let keys = call.keys(&KEYS)?;
+        if udp_only && keys.get("media").is_some_and(|media| media != "udp") {
+            return Err(Failure::Words("an MTU is a property of UDP bearers".to_owned()));
+        }
+        name(&keys)
     }
-    name(&keys)
-}
 
-fn get(call: &mut Call, mtu: bool, property: impl Fn(&Properties) -> Option<u32>) -> Ended {
-    let name = named(call, mtu)?;
-    let value = property(&bearer(call, name)?.properties);
-    call.out.raw(&format!("{}\n", needed(value, "the property in the node's answer")?));
-    Ok(())
-}
+    fn properties(call: &Call, name: String) -> Result<Properties, Failure> {
+        Ok(bearer(call, name)?.properties)
+    }
 
-fn set(call: &mut Call, mtu: bool, property: impl Fn(u32) -> Properties) -> Ended {
-    let properties = property(call.number()?);
-    let name = named(call, mtu)?;
-    call.order(&Request::BearerSet { name, properties })
-}
+    fn change(name: String, properties: Properties) -> Request {
+        Request::BearerSet { name, properties }
+    }
 
-pub(super) fn get_priority(call: &mut Call) -> Ended {
-    get(call, false, |p| p.priority)
-}
-
-pub(super) fn get_tolerance(call: &mut Call) -> Ended {
-    get(call, false, |p| p.tolerance)
-}
-
-pub(super) fn get_window(call: &mut Call) -> Ended {
-    get(call, false, |p| p.window)
-}
-
-pub(super) fn get_mtu(call: &mut Call) -> Ended {
-    get(call, true, |p| p.mtu)
-}
-
-pub(super) fn set_priority(call: &mut Call) -> Ended {
-    set(call, false, |v| Properties { priority: Some(v), ..Properties::default() })
-}
-
-pub(super) fn set_tolerance(call: &mut Call) -> Ended {
-    set(call, false, |v| Properties { tolerance: Some(v), ..Properties::default() })
-}
-
-pub(super) fn set_window(call: &mut Call) -> Ended {
-    set(call, false, |v| Properties { window: Some(v), ..Properties::default() })
-}
-
-pub(super) fn set_mtu(call: &mut Call) -> Ended {
-    set(call, true, |v| Properties { mtu: Some(v), ..Properties::default() })
+    fn print(call: &mut Call, _: &str, value: u32) {
+        call.out.raw(&format!("{value}\n"));
+    }
 }

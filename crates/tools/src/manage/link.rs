@@ -4,6 +4,7 @@ use utipc_manage::family::BROADCAST_LINK;
 use utipc_manage::{Entry, Errno, Link, Properties, Refusal, Request};
 
 use super::call::{Call, Ended, Failure, needed, number};
+use super::property::Subject;
 use super::statistics;
 use super::when::utc;
 use super::words::Key;
@@ -58,31 +59,32 @@ fn gone(call: &mut Call, listed: &[Link]) -> Ended {
     Ok(())
 }
 
+/// Links, as what has properties.
+pub(super) struct Links;
+
+impl Subject for Links {
+    fn name(call: &mut Call, _: bool) -> Result<String, Failure> {
+        named(call)
+    }
+
+    fn properties(call: &Call, name: String) -> Result<Properties, Failure> {
+        let told = links(call, &Request::LinkGet { name })?;
+        Ok(needed(told.first(), "the link in the node's answer")?.properties)
+    }
+
+    fn change(name: String, properties: Properties) -> Request {
+        Request::LinkSet { name, properties }
+    }
+
+    fn print(call: &mut Call, property: &str, value: u32) {
+        call.begin();
+        call.out.object("", |out| out.any(property, value, &format!("{value}\n")));
+        call.out.end();
+    }
+}
+
 fn named(call: &mut Call) -> Result<String, Failure> {
     Ok(needed(call.keys(&KEYS)?.get("link"), "the link")?.to_owned())
-}
-
-fn get(call: &mut Call, key: &str, property: impl Fn(&Properties) -> Option<u32>) -> Ended {
-    let name = named(call)?;
-    let told = links(call, &Request::LinkGet { name })?;
-    let value =
-        needed(told.first().and_then(|l| property(&l.properties)), "the property in the node's answer")?;
-    call.begin();
-    call.out.object("", |out| out.any(key, value, &format!("{value}\n")));
-    call.out.end();
-    Ok(())
-}
-
-pub(super) fn get_priority(call: &mut Call) -> Ended {
-    get(call, "priority", |p| p.priority)
-}
-
-pub(super) fn get_tolerance(call: &mut Call) -> Ended {
-    get(call, "tolerance", |p| p.tolerance)
-}
-
-pub(super) fn get_window(call: &mut Call) -> Ended {
-    get(call, "window", |p| p.window)
 }
 
 pub(super) fn get_broadcast(call: &mut Call) -> Ended {
@@ -100,24 +102,6 @@ pub(super) fn get_broadcast(call: &mut Call) -> Ended {
     }
     call.out.end();
     Ok(())
-}
-
-fn set(call: &mut Call, property: impl Fn(u32) -> Properties) -> Ended {
-    let properties = property(call.number()?);
-    let name = named(call)?;
-    call.order(&Request::LinkSet { name, properties })
-}
-
-pub(super) fn set_priority(call: &mut Call) -> Ended {
-    set(call, |v| Properties { priority: Some(v), ..Properties::default() })
-}
-
-pub(super) fn set_tolerance(call: &mut Call) -> Ended {
-    set(call, |v| Properties { tolerance: Some(v), ..Properties::default() })
-}
-
-pub(super) fn set_window(call: &mut Call) -> Ended {
-    set(call, |v| Properties { window: Some(v), ..Properties::default() })
 }
 
 pub(super) fn set_broadcast(call: &mut Call) -> Ended {

@@ -13,6 +13,7 @@ mod nametable;
 mod node;
 mod output;
 mod peer;
+mod property;
 mod socket;
 mod statistics;
 mod table;

@@ -1,6 +1,10 @@
 //! The one list of commands: for running, help, completion and the manual page.
 
+use super::bearer::Bearers;
 use super::call::{Call, Ended};
+use super::link::Links;
+use super::media::Media;
+use super::property::{Mtu, Priority, Tolerance, Window, get, set};
 use super::{bearer, link, media, monitor, nametable, node, peer, socket};
 
 /// A word of the command line.
@@ -81,16 +85,22 @@ pub(super) const COMMANDS: &[Word] = &[
                 "get",
                 "Get bearer properties",
                 &[
-                    run("priority", "Priority of its links", BEARER, BEARER_KEYS, bearer::get_priority),
+                    run("priority", "Priority of its links", BEARER, BEARER_KEYS, get::<Bearers, Priority>),
                     run(
                         "tolerance",
                         "Tolerance of its links, ms",
                         BEARER,
                         BEARER_KEYS,
-                        bearer::get_tolerance,
+                        get::<Bearers, Tolerance>,
                     ),
-                    run("window", "Window of its links, packets", BEARER, BEARER_KEYS, bearer::get_window),
-                    run("mtu", "Largest packet, bytes (udp)", BEARER, BEARER_KEYS, bearer::get_mtu),
+                    run(
+                        "window",
+                        "Window of its links, packets",
+                        BEARER,
+                        BEARER_KEYS,
+                        get::<Bearers, Window>,
+                    ),
+                    run("mtu", "Largest packet, bytes (udp)", BEARER, BEARER_KEYS, get::<Bearers, Mtu>),
                     run(
                         "media",
                         "An address of a UDP bearer",
@@ -110,23 +120,23 @@ pub(super) const COMMANDS: &[Word] = &[
                         "Priority of new links, 0 to 31",
                         "PRIORITY BEARER",
                         BEARER_KEYS,
-                        bearer::set_priority,
+                        set::<Bearers, Priority>,
                     ),
                     run(
                         "tolerance",
                         "Tolerance, 50 to 30000 ms",
                         "TOLERANCE BEARER",
                         BEARER_KEYS,
-                        bearer::set_tolerance,
+                        set::<Bearers, Tolerance>,
                     ),
                     run(
                         "window",
                         "Window of new links, packets",
                         "WINDOW BEARER",
                         BEARER_KEYS,
-                        bearer::set_window,
+                        set::<Bearers, Window>,
                     ),
-                    run("mtu", "Largest packet, bytes (udp)", "MTU BEARER", BEARER_KEYS, bearer::set_mtu),
+                    run("mtu", "Largest packet, bytes (udp)", "MTU BEARER", BEARER_KEYS, set::<Bearers, Mtu>),
                 ],
             ),
         ],
@@ -139,9 +149,9 @@ pub(super) const COMMANDS: &[Word] = &[
                 "get",
                 "Get link properties",
                 &[
-                    run("priority", "Priority", "link LINK", &["link"], link::get_priority),
-                    run("tolerance", "Tolerance, ms", "link LINK", &["link"], link::get_tolerance),
-                    run("window", "Window, packets", "link LINK", &["link"], link::get_window),
+                    run("priority", "Priority", "link LINK", &["link"], get::<Links, Priority>),
+                    run("tolerance", "Tolerance, ms", "link LINK", &["link"], get::<Links, Tolerance>),
+                    run("window", "Window, packets", "link LINK", &["link"], get::<Links, Window>),
                     run("broadcast", "How multicasts travel", "", &[], link::get_broadcast),
                 ],
             ),
@@ -156,15 +166,21 @@ pub(super) const COMMANDS: &[Word] = &[
                 "set",
                 "Set link properties",
                 &[
-                    run("priority", "Priority, 0 to 31", "PRIORITY link LINK", &["link"], link::set_priority),
+                    run(
+                        "priority",
+                        "Priority, 0 to 31",
+                        "PRIORITY link LINK",
+                        &["link"],
+                        set::<Links, Priority>,
+                    ),
                     run(
                         "tolerance",
                         "Tolerance, 50 to 30000 ms",
                         "TOLERANCE link LINK",
                         &["link"],
-                        link::set_tolerance,
+                        set::<Links, Tolerance>,
                     ),
-                    run("window", "Window, packets", "WINDOW link LINK", &["link"], link::set_window),
+                    run("window", "Window, packets", "WINDOW link LINK", &["link"], set::<Links, Window>),
                     run(
                         "broadcast",
                         "How multicasts travel",
@@ -228,10 +244,10 @@ pub(super) const COMMANDS: &[Word] = &[
                 "get",
                 "Get what new bearers begin with",
                 &[
-                    run("priority", "Priority", "media MEDIA", &["media"], media::get_priority),
-                    run("tolerance", "Tolerance, ms", "media MEDIA", &["media"], media::get_tolerance),
-                    run("window", "Window, packets", "media MEDIA", &["media"], media::get_window),
-                    run("mtu", "Largest packet, bytes (udp)", "media udp", &["media"], media::get_mtu),
+                    run("priority", "Priority", "media MEDIA", &["media"], get::<Media, Priority>),
+                    run("tolerance", "Tolerance, ms", "media MEDIA", &["media"], get::<Media, Tolerance>),
+                    run("window", "Window, packets", "media MEDIA", &["media"], get::<Media, Window>),
+                    run("mtu", "Largest packet, bytes (udp)", "media udp", &["media"], get::<Media, Mtu>),
                 ],
             ),
             run("list", "List media", "", &[], media::list),
@@ -239,16 +255,16 @@ pub(super) const COMMANDS: &[Word] = &[
                 "set",
                 "Set what new bearers begin with",
                 &[
-                    run("priority", "Priority", "PRIORITY media MEDIA", &["media"], media::set_priority),
+                    run("priority", "Priority", "PRIORITY media MEDIA", &["media"], set::<Media, Priority>),
                     run(
                         "tolerance",
                         "Tolerance, ms",
                         "TOLERANCE media MEDIA",
                         &["media"],
-                        media::set_tolerance,
+                        set::<Media, Tolerance>,
                     ),
-                    run("window", "Window, packets", "WINDOW media MEDIA", &["media"], media::set_window),
-                    run("mtu", "Largest packet, bytes (udp)", "MTU media udp", &["media"], media::set_mtu),
+                    run("window", "Window, packets", "WINDOW media MEDIA", &["media"], set::<Media, Window>),
+                    run("mtu", "Largest packet, bytes (udp)", "MTU media udp", &["media"], set::<Media, Mtu>),
                 ],
             ),
         ],
