@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Literal, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generic, Literal, Optional, TypeVar
 
 import utipc
 
@@ -97,7 +97,41 @@ class _Watch:
                 self._wake(direction)
 
 
-class Socket:
+class _Closing:
+    """What a `with` closes."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+class _Series(_Closing, Generic[T]):
+    """What an `async for` goes through until it is closed."""
+
+    async def _following(self) -> T:
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self._following()
+        except Closed:
+            raise StopAsyncIteration from None
+
+
+class Socket(_Closing):
     """A `utipc.Socket` whose calls let the task wait instead of the thread."""
 
     def __init__(self, socket: utipc.Socket) -> None:
@@ -189,22 +223,11 @@ class Socket:
         self._watch.close()
         self._socket.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<utipc.aio.Socket of {self._socket!r}>"
 
 
-class Listener:
+class Listener(_Series[Socket]):
     """A `utipc.Listener` for tasks: `async for connection in listener`, until it is closed."""
 
     def __init__(self, listener: utipc.Listener) -> None:
@@ -225,28 +248,11 @@ class Listener:
         """Closes it; clients that wait are refused, connections stay."""
         self._socket.close()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Socket:
-        try:
-            return await self.accept()
-        except Closed:
-            raise StopAsyncIteration from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
+    async def _following(self) -> Socket:
+        return await self.accept()
 
 
-class Topology:
+class Topology(_Series[utipc.Event]):
     """A `utipc.Topology` for tasks: `async for event in topology`, until it is closed."""
 
     def __init__(self, topology: utipc.Topology) -> None:
@@ -272,25 +278,8 @@ class Topology:
         self._watch.close()
         self._topology.close()
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> utipc.Event:
-        try:
-            return await self.next()
-        except Closed:
-            raise StopAsyncIteration from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
+    async def _following(self) -> utipc.Event:
+        return await self.next()
 
 
 async def start(**options: Any) -> utipc.Node:
