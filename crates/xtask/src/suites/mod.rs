@@ -29,6 +29,16 @@ struct Site<'a> {
     xtask: PathBuf,
 }
 
+/// How much of the cores a suite may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Whole,
+    /// What it wants, beside others.
+    First,
+    /// What those leave that come first: a guest whose cores stand still loses its links.
+    Rest,
+}
+
 /// A suite that ran.
 struct Ran {
     name: &'static str,
@@ -48,7 +58,7 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
     let logs = root.join("target/test-logs");
     std::fs::create_dir_all(&logs).context("make target/test-logs")?;
     let site = Site { root, logs, xtask: std::env::current_exe().context("find this program")? };
-    let mut ran = Vec::new();
+    let mut can_run = Vec::new();
     let mut skipped = Vec::new();
     for suite in SUITES.iter().filter(|s| only.is_empty() || only.iter().any(|name| name == s.name)) {
         let obstacle = if suite.by_name && only.is_empty() {
@@ -61,17 +71,39 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
             // Nothing to enable: another suite covers it on this machine.
             Some(skip) if skip.remedy.is_empty() => println!("{}: {}", suite.name, skip.reason),
             Some(skip) => skipped.push((suite, skip)),
-            None => ran.push(run_one(&site, suite)?),
+            None => can_run.push(suite),
         }
     }
+    let ran = run_all(&site, &can_run)?;
     Ok(report(root, &ran, &skipped, ci))
 }
 
-fn run_one(site: &Site<'_>, suite: &Suite) -> Result<Ran> {
+/// Runs suites in order. From the first one of the virtual machine on, those run in a line of their own beside the others: the
+/// machine leaves most of two cores idle.
+fn run_all(site: &Site<'_>, suites: &[&Suite]) -> Result<Vec<Ran>> {
+    let fork = suites.iter().position(|suite| suite.beside).unwrap_or(suites.len());
+    let (first, rest) = suites.split_at(fork);
+    let (machine, others): (Vec<&Suite>, Vec<&Suite>) = rest.iter().partition(|suite| suite.beside);
+    let mut ran = first.iter().map(|suite| run_one(site, suite, Share::Whole)).collect::<Result<Vec<_>>>()?;
+    let (beside, after) = std::thread::scope(|threads| {
+        let share = if others.is_empty() { Share::Whole } else { Share::First };
+        let run_machine =
+            move || machine.iter().map(|suite| run_one(site, suite, share)).collect::<Result<Vec<_>>>();
+        let line = threads.spawn(run_machine);
+        let share = if share == Share::First { Share::Rest } else { Share::Whole };
+        let after: Result<Vec<_>> = others.iter().map(|suite| run_one(site, suite, share)).collect();
+        (line.join().map_err(|_| anyhow::anyhow!("the thread of the machine's suites panicked")), after)
+    });
+    ran.extend(after?);
+    ran.extend(beside??);
+    Ok(ran)
+}
+
+fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
     println!("{}: {}", suite.name, suite.command.join(" "));
     let path = site.logs.join(format!("{}.log", suite.name));
     let began = Instant::now();
-    let (end, output) = capture(site, suite, &path)?;
+    let (end, output) = capture(site, suite, share, &path)?;
     let took = began.elapsed();
     let success = matches!(end, End::Exit(status) if status.success());
     let counts = suite.judge.counts(&output, success);
@@ -93,25 +125,32 @@ fn run_one(site: &Site<'_>, suite: &Suite) -> Result<Ran> {
 }
 
 /// Runs the suite's command, its output into `log`.
-fn capture(site: &Site<'_>, suite: &Suite, log: &PathBuf) -> Result<(End, String)> {
+fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Result<(End, String)> {
     let mut file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     let (read, write) = std::io::pipe().context("make a pipe")?;
     let mut words = suite.command.iter();
     let program = words.next().context("a suite without a command")?;
-    let mut command = Command::new(resolve(site, program));
+    let program = resolve(site, program);
+    let mut command = match share {
+        Share::Rest => Command::new("nice"),
+        Share::Whole | Share::First => Command::new(&program),
+    };
+    if share == Share::Rest {
+        command.args(["-n", "10"]).arg(&program);
+    }
     command.args(words).current_dir(site.root).stdin(Stdio::null());
     command.stdout(write.try_clone().context("copy a pipe")?).stderr(write);
     let mut child = command.spawn().with_context(|| format!("start {}", suite.command.join(" ")))?;
     drop(command); // its ends of the pipe, so that the pipe ends with the child
-    let live = suite.live;
+    let live = suite.live.then_some(suite.name);
     let reader = std::thread::spawn(move || {
         let mut output = String::new();
         for line in BufReader::new(read).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
             // A full disk costs the log, not the run.
             let _ = writeln!(file, "{line}");
-            if live {
-                println!("  {line}");
+            if let Some(name) = live {
+                println!("  {name}: {line}");
             }
             output.push_str(&line);
             output.push('\n');

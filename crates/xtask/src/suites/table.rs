@@ -29,6 +29,8 @@ pub(crate) struct Suite {
     pub(crate) required_in_ci: bool,
     /// Too long for every run, which has an hour: it runs when it is named, and is listed as skipped otherwise.
     pub(crate) by_name: bool,
+    /// It runs in the lab's machine, beside those that do not.
+    pub(crate) beside: bool,
 }
 
 const fn minutes(n: u64) -> Duration {
@@ -45,10 +47,12 @@ const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'sta
         obstacle: |_| None,
         required_in_ci: true,
         by_name: false,
+        beside: false,
     }
 }
 
-/// All suites in the order in which they run: the quick and the telling first.
+/// All suites in the order in which they run: the quick and the telling first. From the first of the lab's machine on, those
+/// after it run beside it, so what prepares anything for it comes before.
 pub(crate) const SUITES: &[Suite] = &[
     // Unit tests, vectors, replay of the fuzz corpora, scenarios, documentation examples.
     suite(
@@ -114,6 +118,67 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         obstacle: no_python,
         ..suite("python", minutes(20), Judge::Total("python"), &["xtask", "python"])
+    },
+    // What AF_TIPC promises, rule by rule, under the shim.
+    Suite {
+        obstacle: no_make,
+        ..suite(
+            "conformance",
+            minutes(12),
+            Judge::Total("conformance"),
+            &["xtask", "conformance", "-t", "60"],
+        )
+    },
+    // Programs that were not written for utipc, under the shim.
+    Suite {
+        obstacle: no_make,
+        ..suite("programs", minutes(10), Judge::Total("programs"), &["xtask", "programs"])
+    },
+    // The same cases where they were first run.
+    Suite {
+        beside: true,
+        obstacle: no_lab_or_make,
+        ..suite(
+            "conformance-kernel",
+            minutes(10),
+            Judge::Total("conformance"),
+            &["xtask", "conformance", "--kernel", "-t", "60"],
+        )
+    },
+    // The same under the shim, with a kernel node as the other end.
+    Suite {
+        beside: true,
+        obstacle: no_lab_or_make,
+        ..suite(
+            "conformance-mixed",
+            minutes(10),
+            Judge::Total("conformance"),
+            &["xtask", "conformance", "--mixed", "-t", "60"],
+        )
+    },
+    // The library, the demo and the benchmark on the kernel's own TIPC.
+    Suite {
+        beside: true,
+        live: true,
+        obstacle: no_lab,
+        ..suite(
+            "kernel-engine",
+            minutes(10),
+            Judge::Interop,
+            &["xtask", "interop", "--peer", "kernel-engine", "udp", "demo", "bench"],
+        )
+    },
+    // What `tipc` shows on a kernel node now is what the tree has of it, and `utipc` shows the same of that node.
+    Suite {
+        beside: true,
+        obstacle: no_lab,
+        ..suite("golden", minutes(15), Judge::LastLine("golden: ok"), &["xtask", "golden"])
+    },
+    Suite {
+        beside: true,
+        live: true,
+        obstacle: no_lab,
+        ..suite("interop", minutes(22), Judge::Interop, &["xtask", "interop", "--wireshark"])
     },
     // Each fault planted in the protocol must be caught by the simulator's invariants.
     suite(
@@ -218,21 +283,6 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
-    // What AF_TIPC promises, rule by rule, under the shim.
-    Suite {
-        obstacle: no_make,
-        ..suite(
-            "conformance",
-            minutes(12),
-            Judge::Total("conformance"),
-            &["xtask", "conformance", "-t", "60"],
-        )
-    },
-    // Programs that were not written for utipc, under the shim.
-    Suite {
-        obstacle: no_make,
-        ..suite("programs", minutes(10), Judge::Total("programs"), &["xtask", "programs"])
-    },
     suite(
         "sim",
         minutes(10),
@@ -274,37 +324,6 @@ pub(crate) const SUITES: &[Suite] = &[
             "60",
         ],
     ),
-    // The same cases where they were first run.
-    Suite {
-        obstacle: no_lab_or_make,
-        ..suite(
-            "conformance-kernel",
-            minutes(10),
-            Judge::Total("conformance"),
-            &["xtask", "conformance", "--kernel", "-t", "60"],
-        )
-    },
-    // The same under the shim, with a kernel node as the other end.
-    Suite {
-        obstacle: no_lab_or_make,
-        ..suite(
-            "conformance-mixed",
-            minutes(10),
-            Judge::Total("conformance"),
-            &["xtask", "conformance", "--mixed", "-t", "60"],
-        )
-    },
-    // The library, the demo and the benchmark on the kernel's own TIPC.
-    Suite {
-        live: true,
-        obstacle: no_lab,
-        ..suite(
-            "kernel-engine",
-            minutes(10),
-            Judge::Interop,
-            &["xtask", "interop", "--peer", "kernel-engine", "udp", "demo", "bench"],
-        )
-    },
     // Debian's own `tipc`, unmodified, on a daemon.
     Suite {
         obstacle: no_tipc,
@@ -315,11 +334,6 @@ pub(crate) const SUITES: &[Suite] = &[
             &["cargo", "test", "-p", "utipc-tools", "--features", "stock-tipc", "--test", "golden"],
         )
     },
-    // What `tipc` shows on a kernel node now is what the tree has of it, and `utipc` shows the same of that node.
-    Suite {
-        obstacle: no_lab,
-        ..suite("golden", minutes(15), Judge::LastLine("golden: ok"), &["xtask", "golden"])
-    },
     // The Python package and every example on it.
     Suite {
         live: true,
@@ -327,11 +341,6 @@ pub(crate) const SUITES: &[Suite] = &[
         by_name: true,
         required_in_ci: false,
         ..suite("python-kernel", minutes(20), Judge::Total("python-kernel"), &["xtask", "python", "--kernel"])
-    },
-    Suite {
-        live: true,
-        obstacle: no_lab,
-        ..suite("interop", minutes(22), Judge::Interop, &["xtask", "interop", "--wireshark"])
     },
 ];
 
