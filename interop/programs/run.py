@@ -2,6 +2,7 @@
 
     python3 interop/programs/run.py [--utipc PATH] [--count MESSAGES] [--cost RATIO]     under `utipc run --private`
     cargo xtask lab run -t 400 interop/programs/run.py --kernel [--count MESSAGES]       on the kernel's AF_TIPC
+    cargo xtask programs --mixed [--count MESSAGES]                                      between a kernel node and one of utipc
 
 C programs are built into target/programs, pyzmq's wheel is installed there and Debian's python3-zmq unpacked there; what cannot be
 had is reported as `skipped: WHAT: WHY`. One line a program, then `programs: P passed, F failed`.
@@ -14,10 +15,13 @@ import subprocess
 import sys
 import time
 
+import mixed
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 MADE = os.path.join(ROOT, "target", "programs")
 DEBS = ["libzmq5", "libnorm1", "libpgm-5.3-0", "libsodium23", "python3-zmq"]
+SERVERS = {"fork": 20, "threads": 50, "select": 200, "epoll": 1000}  # connections
 # The machine's own: a version manager's python has no Debian packages.
 PYTHON = "/usr/bin/python3"
 
@@ -77,8 +81,8 @@ def cpython():
 
 
 class Runs:
-    def __init__(self, under):
-        self.under, self.passed, self.failed = under, 0, 0
+    def __init__(self, under, verbose):
+        self.under, self.verbose, self.passed, self.failed = under, verbose, 0, 0
 
     def run(self, name, command, limit, environment=None):
         began = time.monotonic()
@@ -127,42 +131,75 @@ def foreign(runs, library):
         print("ok foreign: at most %.0f ns a call" % worst, flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kernel", action="store_true", help="on the kernel's AF_TIPC, without the shim")
-    parser.add_argument("--utipc", default=os.path.join(ROOT, "target", "debug", "utipc"))
-    parser.add_argument("--count", type=int, default=100_000, help="messages of each pattern of ZeroMQ")
-    parser.add_argument("--cost", type=float, help="demand that TIPC be so many times better than TCP (give the machine's quiet)")
-    parser.add_argument("--prepare", action="store_true", help="only build and fetch")
-    args = parser.parse_args()
-    under = [] if args.kernel else [args.utipc, "run", "--private", "--"]
-    runs = Runs(under)
-    servers, cost = built("servers"), built("cost")
-    python, no_wheel = wheel()
-    environment, no_debian = debian()
-    if args.prepare:
-        built("foreign")
-        sys.exit(0)
+def script(name):
+    return os.path.join(HERE, name + ".py")
+
+
+def on_one_node(args, runs, servers, interpreters):
     slow = 6 if args.kernel else 1
-    runs.run("python standard library", [PYTHON, os.path.join(HERE, "standard.py")], 60 * slow)
+    runs.run("python standard library", [PYTHON, script("standard")], 60 * slow)
     tester = cpython()
     if tester:
         runs.run("python's own tests", [tester, "-m", "unittest", "test.test_socket.TIPCTest", "test.test_socket.TIPCThreadableTest"], 30 * slow)
     else:
         runs.skip("python's own tests", "no python here has its test package (apt-get install libpython3-testsuite)")
-    zeromq = [os.path.join(HERE, "zeromq.py"), "--count", str(args.count)]
-    for what, interpreter, extra, why in (("pyzmq's wheel", python, None, no_wheel), ("Debian's python3-zmq", PYTHON, environment, no_debian)):
+    for what, interpreter, extra, why in interpreters:
         if why:
             runs.skip(what, why)
         else:
-            runs.run(what, [interpreter, *zeromq], 150 * slow, extra)
-    for kind in ("fork", "threads", "select", "epoll"):
+            runs.run(what, [interpreter, script("zeromq"), "--count", str(args.count)], 150 * slow, extra)
+    for kind in SERVERS:
         runs.run("server: " + kind, [servers, kind], 60 * slow)
+    cost = built("cost")
     if args.cost:
         print(runs.run("cost", [cost, "--demand", str(args.cost)], 120))
         foreign(runs, os.path.join(os.path.dirname(args.utipc), "libutipc_preload.so"))
     else:
         print(runs.run("cost", [cost, "-t", "100", "-r", "1"], 60 * slow))
+
+
+def on_two_nodes(args, runs, servers, interpreters):
+    nodes = mixed.Nodes(args.utipc)
+
+    def between(name, *how):
+        if not args.only or args.only in name:
+            mixed.between(nodes, runs, name, *how)
+    between("python standard library", [PYTHON, script("across")], args.limit)
+    for what, interpreter, extra, why in interpreters:
+        if why:
+            runs.skip(what, why)
+        else:
+            between(what, [interpreter, script("zeromq")], args.limit, ["--count", str(args.count)], extra)
+    for kind, connections in SERVERS.items():
+        between("server: " + kind, [servers], args.limit, [kind, str(max(connections // args.part, 2))])
+    if nodes.stop():
+        runs.failed += 1
+        print("FAILED daemon: exit code %d" % nodes.daemon.returncode)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kernel", action="store_true", help="on the kernel's AF_TIPC, without the shim")
+    parser.add_argument("--mixed", action="store_true", help="in the lab's machine: between a kernel node and one of utipc, each way round")
+    parser.add_argument("--utipc", default=os.path.join(ROOT, "target", "debug", "utipc"))
+    parser.add_argument("--count", type=int, default=100_000, help="messages of each pattern of ZeroMQ")
+    parser.add_argument("--cost", type=float, help="demand that TIPC be so many times better than TCP (give the machine's quiet)")
+    parser.add_argument("--part", type=int, default=1, help="with --mixed: the servers get only the PART-th part of their connections")
+    parser.add_argument("--limit", type=int, default=120, help="with --mixed: seconds for one program one way round")
+    parser.add_argument("--only", help="with --mixed: only programs in whose name this is")
+    parser.add_argument("--verbose", action="store_true", help="with --mixed: what the clients print")
+    parser.add_argument("--prepare", action="store_true", help="only build and fetch")
+    args = parser.parse_args()
+    runs = Runs([] if args.kernel else [args.utipc, "run", "--private", "--"], args.verbose)
+    servers = built("servers")
+    python, no_wheel = wheel()
+    environment, no_debian = debian()
+    if args.prepare:
+        built("cost")
+        built("foreign")
+        sys.exit(0)
+    interpreters = (("pyzmq's wheel", python, None, no_wheel), ("Debian's python3-zmq", PYTHON, environment, no_debian))
+    (on_two_nodes if args.mixed else on_one_node)(args, runs, servers, interpreters)
     print("programs: %d passed, %d failed" % (runs.passed, runs.failed))
     sys.exit(1 if runs.failed else 0)
 

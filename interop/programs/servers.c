@@ -1,5 +1,6 @@
 /* Servers as they are written: servers fork|threads|select|epoll [CONNECTIONS]. The program is its own client; it prints
- * `ok KIND CONNECTIONS` or what went wrong. `epoll` is edge-triggered, with all connections open at once. */
+ * `ok KIND CONNECTIONS` or what went wrong. `epoll` is edge-triggered, with all connections open at once.
+ * With two nodes: servers --serve TYPE KIND [CONNECTIONS] on one of them, servers --peer TYPE KIND [CONNECTIONS] on the other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tipc.h>
@@ -207,6 +208,32 @@ static void ask_all(int connections)
 	free(clients);
 }
 
+/* Until somebody serves the address. */
+static void wait_for_server(void)
+{
+	struct sockaddr_tipc server = {.family = AF_TIPC, .addrtype = TIPC_SERVICE_ADDR};
+	struct tipc_subscr wanted = {.timeout = 60000, .filter = TIPC_SUB_SERVICE};
+	struct tipc_event event;
+	server.addr.name.name.type = server.addr.name.name.instance = TIPC_TOP_SRV;
+	wanted.seq.type = address.addr.name.name.type;
+	int fd = socket(AF_TIPC, SOCK_SEQPACKET, 0);
+	must(fd >= 0, "socket");
+	must(connect(fd, (struct sockaddr *)&server, sizeof server) == 0, "connect to the topology server");
+	must(send(fd, &wanted, sizeof wanted, 0) == sizeof wanted, "subscribe");
+	must(recv(fd, &event, sizeof event, 0) == sizeof event, "an event");
+	must(event.event == TIPC_PUBLISHED, "a server within a minute");
+	close(fd);
+}
+
+static int listener(void)
+{
+	int listening = socket(AF_TIPC, SOCK_STREAM, 0);
+	must(listening >= 0, "socket");
+	must(listen(listening, 128) == 0, "listen");
+	must(bind(listening, (struct sockaddr *)&address, sizeof address) == 0, "bind");
+	return listening;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -216,27 +243,32 @@ int main(int argc, char **argv)
 	} kinds[] = {{"fork", serve_by_fork, 20}, {"threads", serve_by_threads, 50}, {"select", serve_by_select, 200}, {"epoll", serve_by_epoll, 1000}};
 	struct rlimit limit = {4096, 4096};
 	must(setrlimit(RLIMIT_NOFILE, &limit) == 0 || getrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
-	for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof kinds[0]; i++) {
-		if (strcmp(argv[1], kinds[i].name) != 0)
+	int serving = argc > 2 && strcmp(argv[1], "--serve") == 0, asking = argc > 2 && strcmp(argv[1], "--peer") == 0;
+	address.addr.name.name.type = serving || asking ? (uint32_t)atoi(argv[2]) : 0x40000000u + (uint32_t)getpid();
+	char **words = serving || asking ? argv + 3 : argv + 1;
+	for (size_t i = 0; words[0] && i < sizeof kinds / sizeof kinds[0]; i++) {
+		if (strcmp(words[0], kinds[i].name) != 0)
 			continue;
-		int connections = argc > 2 ? atoi(argv[2]) : kinds[i].connections;
-		address.addr.name.name.type = 0x40000000u + (uint32_t)getpid();
-		int listening = socket(AF_TIPC, SOCK_STREAM, 0);
-		must(listening >= 0, "socket");
-		must(bind(listening, (struct sockaddr *)&address, sizeof address) == 0, "bind");
-		must(listen(listening, 128) == 0, "listen");
-		pid_t pid = fork();
-		if (pid == 0) {
-			kinds[i].serve(listening, connections);
-			exit(0);
+		int connections = words[1] ? atoi(words[1]) : kinds[i].connections, status = 0;
+		if (asking) {
+			wait_for_server();
+			ask_all(connections);
+		} else if (serving) {
+			kinds[i].serve(listener(), connections);
+		} else {
+			int listening = listener();
+			pid_t pid = fork();
+			if (pid == 0) {
+				kinds[i].serve(listening, connections);
+				exit(0);
+			}
+			close(listening);
+			ask_all(connections);
+			must(waitpid(pid, &status, 0) == pid && status == 0, "the server");
 		}
-		close(listening);
-		ask_all(connections);
-		int status;
-		must(waitpid(pid, &status, 0) == pid && status == 0, "the server");
 		printf("ok %s %d\n", kinds[i].name, connections);
 		return 0;
 	}
-	fprintf(stderr, "usage: %s fork|threads|select|epoll [CONNECTIONS]\n", argv[0]);
+	fprintf(stderr, "usage: %s [--serve TYPE | --peer TYPE] fork|threads|select|epoll [CONNECTIONS]\n", argv[0]);
 	return 2;
 }

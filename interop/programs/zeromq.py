@@ -1,23 +1,28 @@
 """ZeroMQ over tipc://: every pattern between two processes, and a server that comes back. Prints one line a test and a summary.
 
-    python3 zeromq.py [--count MESSAGES] [NAME...]
+    python3 zeromq.py [--count MESSAGES] [NAME...]                  both ends on this node
+    python3 zeromq.py --serve TYPE [--count MESSAGES] [NAME...]     the ends that bind, at service types from TYPE on
+    python3 zeromq.py --peer TYPE [--count MESSAGES] [NAME...]      the ends that connect, on another node
 """
 
+import argparse
 import os
+import signal
 import sys
 import time
 
 import zmq
 
 COUNT = 100_000
-TYPE = [0x10000 + os.getpid() % 0x10000 * 16]
 LIMIT_MS = 60_000  # for one message
+WINDOW = 100  # questions on their way
+DEALERS = 4
+RESTARTS = 3
 
 
-def endpoint():
+def endpoint(kind):
     """(for bind, for connect). Without `@0.0.0` libzmq asks for the domain 1.0.0 of nodes that had addresses <Z.C.N>."""
-    TYPE[0] += 1
-    return "tipc://{%d,0,0}" % TYPE[0], "tipc://{%d,0}@0.0.0" % TYPE[0]
+    return "tipc://{%d,0,0}" % kind, "tipc://{%d,0}@0.0.0" % kind
 
 
 def child(run, *args):
@@ -37,257 +42,240 @@ def ended(pid):
     assert os.waitpid(pid, 0)[1] == 0, "the other process failed"
 
 
-def a_socket(context, kind):
-    fd = context.socket(kind)
-    fd.setsockopt(zmq.RCVTIMEO, LIMIT_MS)
-    fd.setsockopt(zmq.SNDTIMEO, LIMIT_MS)
-    fd.setsockopt(zmq.SNDHWM, 0)
-    fd.setsockopt(zmq.RCVHWM, 0)
-    fd.setsockopt(zmq.LINGER, LIMIT_MS)
-    return fd
+class End:
+    """A context with one socket, gone when all has been sent."""
 
+    def __init__(self, kind, identity=None):
+        self.context = zmq.Context()
+        self.fd = self.context.socket(kind)
+        for option in (zmq.RCVTIMEO, zmq.SNDTIMEO):
+            self.fd.setsockopt(option, LIMIT_MS)
+        # A subscriber's end would wait to tell a publisher that may have ended before it.
+        self.fd.setsockopt(zmq.LINGER, 0 if kind == zmq.SUB else LIMIT_MS)
+        for option in (zmq.SNDHWM, zmq.RCVHWM):
+            self.fd.setsockopt(option, 0)
+        if identity:
+            self.fd.setsockopt(zmq.IDENTITY, identity)
 
-def bound(context, kind, where):
-    fd = a_socket(context, kind)
-    fd.bind(where)
-    return fd
+    def bound(self, where):
+        self.fd.bind(where)
+        return self
 
+    def connected(self, where):
+        """libzmq does not retry a name that nobody has bound yet: ask until somebody has."""
+        end = time.monotonic() + LIMIT_MS / 1000
+        while True:
+            try:
+                self.fd.connect(where)
+                return self
+            except zmq.ZMQError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
 
-def connected(context, kind, where):
-    """libzmq does not retry a name that nobody has bound yet: ask until somebody has."""
-    fd = a_socket(context, kind)
-    end = time.monotonic() + 20
-    while True:
-        try:
-            fd.connect(where)
-            return fd
-        except zmq.ZMQError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.02)
+    def __enter__(self):
+        return self.fd
+
+    def __exit__(self, kind, error, trace):
+        self.fd.close(linger=0 if kind else None)
+        self.context.term()
 
 
 def body(i):
     return b"%08d" % i + b"." * (i % 50)
 
 
-def req_rep():
-    """Asks and answers, COUNT / 10 times: each waits for the one before."""
-    here, there = endpoint()
-    count = max(COUNT // 10, 1)
+# ---- the patterns: the end that binds, and the ends that connect ----
 
-    def serve():
-        context = zmq.Context()
-        fd = bound(context, zmq.REP, here)
-        for i in range(count):
+def reply(where):
+    with End(zmq.REP).bound(where) as fd:
+        for i in range(COUNT // 2):
             assert fd.recv() == body(i)
             fd.send(body(i + 1))
-        fd.close()
-        context.term()
-    pid = child(serve)
-    context = zmq.Context()
-    fd = connected(context, zmq.REQ, there)
-    for i in range(count):
-        fd.send(body(i))
-        assert fd.recv() == body(i + 1)
-    ended(pid)
-    fd.close()
-    context.term()
 
 
-def push_pull():
-    here, there = endpoint()
+def request(where):
+    """Each waits for the one before: COUNT messages, half of them questions."""
+    with End(zmq.REQ).connected(where) as fd:
+        for i in range(COUNT // 2):
+            fd.send(body(i))
+            assert fd.recv() == body(i + 1)
 
-    def push():
-        context = zmq.Context()
-        fd = connected(context, zmq.PUSH, there)
+
+def pull(where):
+    with End(zmq.PULL).bound(where) as fd:
+        for i in range(COUNT):
+            got = fd.recv()
+            assert got == body(i), (i, got)
+
+
+def push(where):
+    with End(zmq.PUSH).connected(where) as fd:
         for i in range(COUNT):
             fd.send(body(i))
-        fd.close()
-        context.term()
-    pid = child(push)
-    context = zmq.Context()
-    fd = bound(context, zmq.PULL, here)
-    for i in range(COUNT):
-        got = fd.recv()
-        assert got == body(i), (i, got)
-    ended(pid)
-    fd.close()
-    context.term()
 
 
-def pub_sub():
-    """Two subscribers; the publisher waits until both have subscribed."""
-    here, there = endpoint()
+def publish(where):
+    """Waits until both have subscribed."""
+    with End(zmq.XPUB).bound(where) as fd:
+        wanted = {fd.recv(), fd.recv()}
+        assert wanted == {b"\x01a", b"\x01b"}, wanted
+        for i in range(COUNT):
+            fd.send(b"a" + body(i))
+            fd.send(b"b" + body(i))
+            fd.send(b"c nobody wants this")
 
-    def subscribe(prefix):
-        context = zmq.Context()
-        fd = connected(context, zmq.SUB, there)
+
+def subscribe(where, prefix):
+    with End(zmq.SUB).connected(where) as fd:
         fd.setsockopt(zmq.SUBSCRIBE, prefix)
         for i in range(COUNT):
             got = fd.recv()
             assert got == prefix + body(i), (i, got)
-        fd.close()
-        context.term()
-    pids = [child(subscribe, prefix) for prefix in (b"a", b"b")]
-    context = zmq.Context()
-    fd = bound(context, zmq.XPUB, here)
-    wanted = {fd.recv(), fd.recv()}
-    assert wanted == {b"\x01a", b"\x01b"}, wanted
-    for i in range(COUNT):
-        fd.send(b"a" + body(i))
-        fd.send(b"b" + body(i))
-        fd.send(b"c nobody wants this")
-    for pid in pids:
-        ended(pid)
-    fd.close()
-    context.term()
 
 
-def router_dealer():
-    here, there = endpoint()
-    dealers, each = 4, max(COUNT // 4, 1)
-
-    def deal(k):
-        context = zmq.Context()
-        fd = a_socket(context, zmq.DEALER)
-        fd.setsockopt(zmq.IDENTITY, b"dealer%d" % k)
-        end = time.monotonic() + 20
-        while True:
-            try:
-                fd.connect(there)
-                break
-            except zmq.ZMQError:
-                assert time.monotonic() < end
-                time.sleep(0.02)
-        for i in range(each):
-            fd.send_multipart([b"", body(i)])
-            if i % 100 == 99 or i == each - 1:
-                for n in range(i - i % 100, i + 1):
-                    assert fd.recv_multipart() == [b"", body(n) + b"%d" % k]
-        fd.close()
-        context.term()
-    context = zmq.Context()
-    pids = [child(deal, k) for k in range(dealers)]
-    fd = bound(context, zmq.ROUTER, here)
-    for _ in range(dealers * each):
-        who, empty, what = fd.recv_multipart()
-        fd.send_multipart([who, empty, what + who[-1:]])
-    for pid in pids:
-        ended(pid)
-    fd.close()
-    context.term()
+def route(where):
+    with End(zmq.ROUTER).bound(where) as fd:
+        for _ in range(COUNT // DEALERS * DEALERS):
+            who, empty, what = fd.recv_multipart()
+            fd.send_multipart([who, empty, what + who[-1:]])
 
 
-def pair():
-    here, there = endpoint()
+def windows(total):
+    return ((first, min(first + WINDOW, total)) for first in range(0, total, WINDOW))
 
-    def other():
-        context = zmq.Context()
-        fd = connected(context, zmq.PAIR, there)
-        for i in range(COUNT):
+
+def deal(where, k):
+    with End(zmq.DEALER, b"dealer%d" % k).connected(where) as fd:
+        for first, end in windows(COUNT // DEALERS):
+            for i in range(first, end):
+                fd.send_multipart([b"", body(i)])
+            for i in range(first, end):
+                assert fd.recv_multipart() == [b"", body(i) + b"%d" % k]
+
+
+def ping(where):
+    with End(zmq.PAIR).bound(where) as fd:
+        for first, end in windows(COUNT):
+            for i in range(first, end):
+                fd.send(body(i))
+            for i in range(first, end):
+                assert fd.recv() == body(i)
+
+
+def pong(where):
+    with End(zmq.PAIR).connected(where) as fd:
+        for _ in range(COUNT):
             fd.send(fd.recv())
-        fd.close()
-        context.term()
-    pid = child(other)
-    context = zmq.Context()
-    fd = bound(context, zmq.PAIR, here)
-    for i in range(COUNT):
-        fd.send(body(i))
-        if i % 100 == 99 or i == COUNT - 1:
-            for n in range(i - i % 100, i + 1):
-                assert fd.recv() == body(n)
-    ended(pid)
-    fd.close()
-    context.term()
 
 
-def large():
+def pull_large(where):
     """Messages larger than any of TIPC's."""
-    here, there = endpoint()
+    with End(zmq.PULL).bound(where) as fd:
+        for i in range(10):
+            assert fd.recv() == bytes([i]) * (1 << 20)
 
-    def push():
-        context = zmq.Context()
-        fd = connected(context, zmq.PUSH, there)
+
+def push_large(where):
+    with End(zmq.PUSH).connected(where) as fd:
         for i in range(10):
             fd.send(bytes([i]) * (1 << 20))
-        fd.close()
-        context.term()
-    pid = child(push)
-    context = zmq.Context()
-    fd = bound(context, zmq.PULL, here)
-    for i in range(10):
-        assert fd.recv() == bytes([i]) * (1 << 20)
-    ended(pid)
-    fd.close()
-    context.term()
 
 
-def reconnect():
-    """The server is killed and started again, three times; the client notices nothing but the wait."""
-    here, there = endpoint()
-
-    def serve():
-        context = zmq.Context()
-        fd = bound(context, zmq.ROUTER, here)
-        fd.setsockopt(zmq.RCVTIMEO, -1)
+def mortal(where):
+    """Echoes until it is told to end, or to be killed."""
+    with End(zmq.ROUTER).bound(where) as fd:
         while True:
             who, what = fd.recv_multipart()
-            fd.send_multipart([who, what])
-    pid = child(serve)
-    context = zmq.Context()
-    fd = connected(context, zmq.DEALER, there)
-    fd.setsockopt(zmq.RCVTIMEO, 200)
-    asked = 0
-
-    def answered():
-        """Asks until an answer to this very question comes: those before it died with the server."""
-        nonlocal asked
-        end = time.monotonic() + 30
-        while True:
-            asked += 1
-            fd.send(body(asked))
-            try:
-                while fd.recv() != body(asked):
-                    pass
+            if what == b"die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if what == b"end":
                 return
-            except zmq.Again:
-                assert time.monotonic() < end, "no answer within 30 s of a restart"
-    for _ in range(3):
-        for _ in range(20):
-            answered()
-        os.kill(pid, 9)
-        os.waitpid(pid, 0)
-        pid = child(serve)
-        answered()
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    fd.close(linger=0)
-    context.term()
+            fd.send_multipart([who, what])
 
 
-TESTS = [req_rep, push_pull, pub_sub, router_dealer, pair, large, reconnect]
+def restarted(where):
+    """A server that is started again whenever it has been killed."""
+    for life in range(RESTARTS + 1):
+        pid = child(mortal, where)
+        status = os.waitpid(pid, 0)[1]
+        assert status == (signal.SIGKILL if life < RESTARTS else 0), (life, status)
+
+
+def persist(where):
+    """The server is killed and started again; the client notices nothing but the wait. COUNT messages, half of them questions."""
+    with End(zmq.DEALER).connected(where) as fd:
+        asked = 0
+        each = COUNT // 2 // (RESTARTS + 1)
+        for life in range(RESTARTS + 1):
+            # Asks until an answer to this very question comes: those before it died with the server.
+            fd.setsockopt(zmq.RCVTIMEO, 200)
+            end = time.monotonic() + 30
+            while True:
+                asked += 1
+                fd.send(body(asked))
+                try:
+                    while fd.recv() != body(asked):
+                        pass
+                    break
+                except zmq.Again:
+                    assert time.monotonic() < end, "no answer within 30 s of a restart"
+            fd.setsockopt(zmq.RCVTIMEO, LIMIT_MS)
+            for first, last in windows(each):
+                for i in range(first, last):
+                    fd.send(body(i))
+                for i in range(first, last):
+                    assert fd.recv() == body(i)
+            fd.send(b"die" if life < RESTARTS else b"end")
+
+
+PATTERNS = {
+    "req_rep": (reply, [(request,)]),
+    "push_pull": (pull, [(push,)]),
+    "pub_sub": (publish, [(subscribe, b"a"), (subscribe, b"b")]),
+    "router_dealer": (route, [(deal, k) for k in range(DEALERS)]),
+    "pair": (ping, [(pong,)]),
+    "large": (pull_large, [(push_large,)]),
+    "reconnect": (restarted, [(persist,)]),
+}
+
+
+def run(pattern, kind, binds, connects):
+    here, there = endpoint(kind)
+    binder, connectors = PATTERNS[pattern]
+    pids = [child(connector, there, *args) for connector, *args in connectors] if connects else []
+    if binds:
+        binder(here)
+    for pid in pids:
+        ended(pid)
 
 
 def main():
     global COUNT
-    args = sys.argv[1:]
-    if args[:1] == ["--count"]:
-        COUNT = int(args[1])
-        args = args[2:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=COUNT)
+    parser.add_argument("--serve", type=int, metavar="TYPE")
+    parser.add_argument("--peer", type=int, metavar="TYPE")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    COUNT = args.count
+    both = args.serve is None and args.peer is None
+    kind = 0x10000 + os.getpid() % 0x10000 * 16 if both else args.serve or args.peer
     print("libzmq %s, pyzmq %s, %d messages" % (zmq.zmq_version(), zmq.__version__, COUNT), flush=True)
-    chosen = [t for t in TESTS if not args or t.__name__ in args]
+    chosen = [p for p in PATTERNS if not args.names or p in args.names]
     failed = 0
-    for test in chosen:
+    for number, pattern in enumerate(chosen, 1):
         began = time.monotonic()
         try:
-            test()
-            print("ok %s, %.1f s" % (test.__name__, time.monotonic() - began), flush=True)
-        except Exception as error:  # each test tells its own failure
+            run(pattern, kind + number, both or args.serve is not None, both or args.peer is not None)
+            print("ok %s, %.1f s" % (pattern, time.monotonic() - began), flush=True)
+        except Exception as error:  # each pattern tells its own failure
             failed += 1
             import traceback
             traceback.print_exc()
-            print("FAILED %s: %r" % (test.__name__, error), flush=True)
+            print("FAILED %s: %r" % (pattern, error), flush=True)
+            if not both:
+                break  # the two ends are no longer in step
     print("zeromq: %d passed, %d failed" % (len(chosen) - failed, failed))
     sys.stdout.flush()
     os._exit(1 if failed or not chosen else 0)  # contexts of failed tests may still wait

@@ -49,14 +49,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 /// Runs the foreign programs; whether all did what they should.
 pub(crate) fn programs(root: &Path, options: &Options) -> Result<bool> {
     let script = root.join("interop/programs/run.py");
-    if options.kernel {
+    if options.kernel || options.mixed {
         // The guest has no network: what is to be fetched is fetched here.
         let fetched =
             Command::new("python3").arg(&script).arg("--prepare").status().context("run python3")?;
         if !fetched.success() {
             bail!("the programs cannot be built (interop/programs/run.py --prepare says why)");
         }
-        let mut args = vec!["--kernel".to_owned(), "--count".to_owned(), "300".to_owned()];
+        let shim_text = shim(root)?.display().to_string();
+        let mixed = ["--mixed", "--utipc", &shim_text, "--part", "20"];
+        let how: &[&str] = if options.mixed { &mixed } else { &["--kernel"] };
+        let mut args: Vec<String> =
+            how.iter().chain(&["--count", "300"]).map(|word| (*word).to_owned()).collect();
         args.extend(options.args.iter().cloned());
         return in_lab(root, "interop/programs/run.py", &args);
     }

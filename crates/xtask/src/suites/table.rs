@@ -156,6 +156,12 @@ pub(crate) const SUITES: &[Suite] = &[
             &["xtask", "conformance", "--mixed", "-t", "60"],
         )
     },
+    // Programs that were not written for utipc, between a kernel node and the shim, each way round.
+    Suite {
+        beside: true,
+        obstacle: no_lab_or_make,
+        ..suite("programs-mixed", minutes(10), Judge::Total("programs"), &["xtask", "programs", "--mixed"])
+    },
     // The library, the demo and the benchmark on the kernel's own TIPC.
     Suite {
         beside: true,
