@@ -171,7 +171,10 @@ static void ask_all(int connections)
 	for (int i = 0; i < connections; i++) {
 		clients[i].fd = socket(AF_TIPC, SOCK_STREAM, 0);
 		must(clients[i].fd >= 0, "socket");
-		must(connect(clients[i].fd, (struct sockaddr *)&address, sizeof address) == 0, "connect");
+		if (connect(clients[i].fd, (struct sockaddr *)&address, sizeof address) != 0) {
+			printf("FAILED: connection %d of %d: %s\n", i + 1, connections, strerror(errno));
+			exit(1);
+		}
 		must(fcntl(clients[i].fd, F_SETFL, O_NONBLOCK) == 0, "fcntl");
 		struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
 		must(epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) == 0, "epoll_ctl");
