@@ -186,6 +186,7 @@ impl Hub {
         if !matches!(opened, Some(Ok(()))) {
             return false;
         }
+        self.arm_for_descriptor(id, to);
         let lane = Lane {
             from,
             to,
@@ -219,6 +220,22 @@ impl Hub {
         }
         self.open_lanes(to);
         true
+    }
+
+    /// The reader of a new lane may be polled: its writer tells of the first message. So the reader need not look before.
+    pub(super) fn arm_for_descriptor(&self, id: LaneId, reader: u32) {
+        if self.fars.contains_key(&reader)
+            && let Some(pair) = self.broker.pairs.get(id.pair)
+        {
+            // Refused for a slot that does not exist only.
+            let _ = pair.arena.arm_slot(side(id.writer), id.slot.into());
+        }
+    }
+
+    /// Whether its writer will tell of the next message in a lane.
+    fn is_armed(&self, id: LaneId) -> bool {
+        let pair = self.broker.pairs.get(id.pair);
+        pair.is_some_and(|pair| pair.arena.is_armed(side(id.writer), id.slot.into()))
     }
 
     /// Tells a reader of the lanes that it may read now.
@@ -276,6 +293,13 @@ impl Hub {
     /// A process is told something beside readiness.
     pub(super) fn tell(&mut self, id: AttachmentId, notice: Notice) {
         let about = match notice {
+            // Nothing to be read, as long as nobody has said so.
+            Notice::Lane { lane, end: LaneEnd::Reader, .. }
+            | Notice::NodeLane { lane, end: LaneEnd::Reader, .. }
+                if self.is_armed(lane) =>
+            {
+                None
+            }
             Notice::Lane { port, end, .. }
             | Notice::NodeLane { port, end, .. }
             | Notice::LaneOver { port, end, .. } => Some((port, end)),

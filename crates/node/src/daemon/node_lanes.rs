@@ -296,6 +296,9 @@ impl Hub {
             return None;
         }
         let outbound = to == DAEMON;
+        if !outbound {
+            self.arm_for_descriptor(id, port);
+        }
         let lane = Lane {
             from: if outbound { port } else { 0 },
             to: if outbound { 0 } else { port },

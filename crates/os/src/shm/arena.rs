@@ -5,7 +5,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::io::Errno;
 
@@ -136,6 +136,20 @@ impl<M: Memory> Arena<M> {
         }
         self.memory.store32(at + slot::FLAGS, flag::OPEN, Release);
         Ok(())
+    }
+
+    /// Daemon: the reader of a lane that nobody writes yet may wait for its descriptor, so its first message is told of.
+    pub fn arm_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
+        self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::WANT | flag::TELL);
+        Ok(())
+    }
+
+    /// Daemon: whether [`Arena::arm_slot`] still holds, so that its writer will tell of the next message.
+    #[must_use]
+    pub fn is_armed(&self, writer: Side, number: u32) -> bool {
+        let armed = flag::WANT | flag::TELL;
+        self.slot(writer, number)
+            .is_ok_and(|at| self.memory.load32(at + slot::FLAGS, Acquire) & armed == armed)
     }
 
     /// Daemon: ends a lane once neither side uses it any more. The slot may be opened again.
