@@ -248,8 +248,10 @@ static void overload_comes_back(void)
 	EQ(m->error[1], 1024);
 	EQ(m->returned, 1024);
 	IS(filled(m->returned_data, 1024, 2));
-	if (engine == KERNEL) /* what a lane returns says nothing of the name (row 8.10) */
-		IS(m->has_name);
+	IS(m->has_name);
+	EQ(m->name[0], name.addr.name.name.type);
+	EQ(m->name[1], 1);
+	EQ(m->name[2], 1);
 	while (events_of(to, POLLIN, 300) & POLLIN) {
 		EQ(recv(to, data, sizeof data, 0), 60000);
 		accepted++;

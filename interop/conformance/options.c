@@ -208,23 +208,31 @@ static void queue_depth(void)
 	char text[1000] = "";
 	for (uint32_t i = 1; i <= 3; i++) {
 		EQ(sent_to(from, text, sizeof text, name), sizeof text);
-		if (engine == UTIPC) {
-			/* Of what waits in a lane nothing is said (row 8.9). */
-			arrives(to);
-			IS(get_option(to, TIPC_SOCK_RECVQ_DEPTH) <= i);
-			continue;
-		}
 		EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), i);
 		IS(get_option(to, TIPC_SOCK_RECVQ_USED) >= i * sizeof text);
 	}
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
-	if (engine == KERNEL)
-		EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 2);
+	EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 2);
 	EQ(get_option(to, TIPC_NODE_RECVQ_DEPTH), 0);
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
 	EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 0);
 	EQ(get_option(to, TIPC_SOCK_RECVQ_USED), 0);
+	/* Large ones, so that rings change under way. */
+	static char large[20000];
+	for (uint32_t i = 1; i <= 10; i++) {
+		EQ(sent_to(from, large, i * 2000, name), i * 2000);
+		EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), i);
+	}
+	IS(get_option(to, TIPC_SOCK_RECVQ_USED) >= 110000);
+	for (uint32_t i = 1; i <= 10; i++) {
+		EQ(recv(to, large, sizeof large, 0), i * 2000);
+		EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 10 - i);
+	}
+	struct pair ends = connected(SOCK_SEQPACKET);
+	for (uint32_t i = 1; i <= 3; i++)
+		EQ(send(ends.client, text, sizeof text, 0), sizeof text);
+	EQ(get_option(ends.server, TIPC_SOCK_RECVQ_DEPTH), 3);
 }
 
 static void timeouts(void)

@@ -87,6 +87,23 @@ impl Socket {
         self.one(Call::new(Sink::Whole(data), RecvOptions::default()), wait)
     }
 
+    /// What waits in lanes, where the node cannot see it: messages, and their bytes with their headers.
+    ///
+    /// # Errors
+    /// [`Error::Died`].
+    pub fn waiting(&self) -> Result<(u32, u64), Error> {
+        if self.attachment.has_news() {
+            self.attachment.fetch_news()?;
+        }
+        let mut receiver = lock(&self.shared.receiver);
+        self.read_letters_to_receiver(&mut receiver)?;
+        let waiting = receiver.waiting();
+        let tell = receiver.take_tell();
+        drop(receiver);
+        self.tell(tell)?;
+        Ok(waiting)
+    }
+
     /// Bytes that a blocking receive collects.
     fn goal(&self, buffer: usize, options: RecvOptions) -> usize {
         match self.kind() {
@@ -175,8 +192,8 @@ impl Socket {
 
     #[cold]
     pub(crate) fn read_letters_to_receiver(&self, receiver: &mut Receiver) -> Result<(), Error> {
-        for (source, returned) in self.shared.take_returned() {
-            receiver.give_back(source, returned);
+        for returned in self.shared.take_returned() {
+            receiver.give_back(returned);
         }
         for letter in self.shared.to_receiver.take() {
             match letter {

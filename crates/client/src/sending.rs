@@ -6,7 +6,7 @@ use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
 use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
 use utipc_core::names::Lookup;
-use utipc_core::socket::{Destination, Returned, SendError, SocketKind, SocketOption};
+use utipc_core::socket::{Destination, Received, Returned, SendError, SocketKind, SocketOption};
 use utipc_core::stack::Stack;
 use utipc_core::wire::ErrorCode;
 
@@ -264,7 +264,7 @@ impl Socket {
                 Step::Grow(growth) => drop(self.grow(sender, growth)?),
                 Step::Corrupt(lane) => self.report_written(sender, lane)?,
                 Step::Overload => {
-                    self.overloaded(other, data);
+                    self.overloaded(other, address, data);
                     return Ok(true);
                 }
                 Step::Blocked | Step::Node => return Ok(false),
@@ -288,12 +288,17 @@ impl Socket {
 
     /// The receiver takes no more: its sender gets the message back, unless it does not want it.
     #[cold]
-    fn overloaded(&self, other: u32, data: &[u8]) {
+    fn overloaded(&self, other: u32, address: Address, data: &[u8]) {
         if !self.shared.style().dest_droppable {
             let port = PortId { port: other, node: self.attachment.address() };
             let data = data.get(..MAX_RETURNED_DATA).unwrap_or(data).to_vec();
-            let returned = Returned { code: ErrorCode::Overload, data };
-            self.shared.give_back(port, returned);
+            let returned = Some(Returned { code: ErrorCode::Overload, data });
+            let destination = match address {
+                Address::Named(service, _) => Some(service.into()),
+                Address::Multicast(range) => Some(range),
+                Address::Connection | Address::Direct => None,
+            };
+            self.shared.give_back(Received { source: port, returned, destination, ..Received::default() });
             self.attachment.ring();
         }
     }

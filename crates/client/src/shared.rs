@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
-use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceRange};
-use utipc_core::socket::{Returned, SocketKind};
+use utipc_core::addr::{Importance, NodeAddr, ServiceRange};
+use utipc_core::socket::{Received, SocketKind};
 use utipc_os::shm::{Mode, Spin};
 
 use crate::attachment::lock;
@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     /// The half whose last call had to wait, or 0.
     waited: AtomicU8,
     /// Own messages that came back without leaving this process, for the receiver.
-    returned: Mutex<Vec<(PortId, Returned)>>,
+    returned: Mutex<Vec<Received>>,
     /// The service by which this process has connected it.
     pub(crate) service: Mutex<Option<ServiceRange>>,
     /// It takes lanes no more: all of its messages go by the node.
@@ -161,17 +161,17 @@ impl Shared {
         }
     }
 
-    /// A message to `to` comes back; a bounded number waits.
-    pub(crate) fn give_back(&self, to: PortId, returned: Returned) {
+    /// A message comes back; a bounded number waits.
+    pub(crate) fn give_back(&self, returned: Received) {
         let mut waiting = lock(&self.returned);
         if waiting.len() < RETURNED_MAX {
-            waiting.push((to, returned));
+            waiting.push(returned);
         }
         drop(waiting);
         self.to_receiver.announce();
     }
 
-    pub(crate) fn take_returned(&self) -> Vec<(PortId, Returned)> {
+    pub(crate) fn take_returned(&self) -> Vec<Received> {
         core::mem::take(&mut *lock(&self.returned))
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use utipc_attach::LaneId;
 use utipc_core::addr::{NodeAddr, PortId, ServiceRange};
-use utipc_core::socket::{Received, RecvOptions, Returned, SocketKind};
+use utipc_core::socket::{Received, RecvOptions, SocketKind};
 use utipc_os::shm::{Peek, Record, Ring, prefetch};
 
 use super::head::{Arrived, Expected};
@@ -209,6 +209,16 @@ impl Receiver {
         self.pairs.iter().map(|(pair, _)| Arc::clone(pair)).collect()
     }
 
+    /// What waits in its lanes, and what came back: messages, and the bytes of those in lanes with their headers.
+    pub(crate) fn waiting(&self) -> (u32, u64) {
+        let returned = u32::try_from(self.returned.len()).unwrap_or(u32::MAX);
+        self.lanes
+            .iter()
+            .flatten()
+            .map(|lane| lane.reader.waiting())
+            .fold((returned, 0), |sum, lane| (sum.0.saturating_add(lane.0), sum.1.saturating_add(lane.1)))
+    }
+
     /// Whether a writer was awake when it was last seen.
     pub(crate) fn some_partner_is_awake(&self) -> bool {
         self.pairs.iter().any(|(pair, _)| pair.partner_is_awake())
@@ -240,11 +250,11 @@ impl Receiver {
     }
 
     /// An own message that comes back.
-    pub(crate) fn give_back(&mut self, source: PortId, returned: Returned) {
+    pub(crate) fn give_back(&mut self, returned: Received) {
         if self.returned.len() >= RETURNED_MAX {
             self.returned.pop_front();
         }
-        self.returned.push_back(Received { source, returned: Some(returned), ..Received::default() });
+        self.returned.push_back(returned);
     }
 
     /// Lanes about which the daemon has to tell their writer's process.

@@ -23,6 +23,8 @@ pub(super) const MAX_LANES_IN: usize = 65_536;
 const FIRST_RING: u8 = 12;
 /// The largest one.
 const LAST_RING: u8 = 20;
+/// What a message in a queue costs beside its bytes. Spec: tipc.md §8.7, sockets.md.
+const MESSAGE_COST: u32 = 128;
 /// The largest one of a lane to the node where a process has many.
 const LAST_RING_OF_MANY: u8 = 18;
 
@@ -220,6 +222,24 @@ impl Hub {
         }
         self.open_lanes(to);
         true
+    }
+
+    /// What an option that counts what waits (tipc.md §8.9) says of lanes of which the reader was not told yet.
+    pub(super) fn unopened(&self, port: u32, option: SocketOption) -> u32 {
+        let Some(holding) = self.sockets.get(&port) else { return 0 };
+        let waiting = |(_, id): &(u64, LaneId)| {
+            let pair = self.broker.pairs.get(id.pair)?;
+            let reader = pair.arena.incoming(side(id.writer).other()).reader(id.slot.into()).ok()?;
+            let (messages, bytes) = reader.waiting();
+            match option {
+                SocketOption::ReceiveQueueDepth => Some(messages),
+                SocketOption::ReceiveQueueUsed => {
+                    u32::try_from(bytes).ok()?.checked_add(messages.checked_mul(MESSAGE_COST)?)
+                }
+                _ => None,
+            }
+        };
+        holding.unopened.iter().filter_map(waiting).fold(0, u32::saturating_add)
     }
 
     /// The reader of a new lane may be polled: its writer tells of the first message. So the reader need not look before.

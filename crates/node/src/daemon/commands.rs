@@ -88,7 +88,8 @@ impl Hub {
             }
             Request::GetOption { port, option } => {
                 let endpoint = self.endpoint(id, port, Failure::Option(OptionError::NoSuchOption))?;
-                endpoint.option(option).map_err(Failure::Option).map(Reply::Number)
+                let value = endpoint.option(option).map_err(Failure::Option)?;
+                Ok(Reply::Number(value.saturating_add(self.unopened(port, option))))
             }
             Request::Send { port, to } => self.send(now, id, port, to, payload),
             Request::SendFound { port, to, found } => {

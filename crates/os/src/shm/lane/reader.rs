@@ -15,6 +15,9 @@ use crate::shm::segment::Segment;
 /// Pads, voids and jumps that one look skips; an honest writer makes far fewer in a row.
 const HOPS_MAX: u32 = 4096;
 
+/// Records that [`Reader::waiting`] counts at most: more than fit the largest ring, and the hops of one look.
+const COUNTED_MAX: u32 = 32_768;
+
 /// Room is given back once it is this part of the ring,
 const RELEASE_PART: u64 = 8;
 /// or once what was consumed since cost this much,
@@ -176,6 +179,43 @@ impl<M: Memory> Reader<M> {
         Err(self.corrupt("too many records that carry nothing"))
     }
 
+    /// What waits: data records, and the bytes of their bodies. Nothing is taken out. What is written meanwhile may be missing,
+    /// and nothing behind nonsense is counted, which [`Reader::peek`] will report.
+    #[must_use]
+    pub fn waiting(&self) -> (u32, u64) {
+        let (mut ring, mut position, mut found) = (self.ring, self.position, (0, 0));
+        if ring.is_none() {
+            let start = Place::unpack(self.memory.load64(self.at + slot::START, Acquire));
+            ring = start.and_then(|start| self.own(start));
+        }
+        // As many as the smallest records of the largest ring, and as a look may skip.
+        for _ in 0..COUNTED_MAX {
+            let Some(own) = ring.filter(|_| !self.ended) else { return found };
+            let at = own.at(position);
+            let Some(Commit { code, len }) = Commit::unpack(self.memory.load64(at, Acquire), position) else {
+                return found;
+            };
+            let bytes = span(len as usize) as u64;
+            if bytes > own.size - (position & (own.size - 1)) {
+                return found;
+            }
+            match code {
+                Code::Mark(Kind::End) => return found,
+                Code::Mark(Kind::Data) => found = (found.0 + 1, found.1 + u64::from(len)),
+                Code::Mark(_) | Code::Pad | Code::Void => {}
+                Code::Jump => {
+                    let mut word = [0; 8];
+                    self.memory.read(at + WORD, &mut word);
+                    ring = Place::unpack(u64::from_le_bytes(word)).and_then(|place| self.own(place));
+                    position += LINE as u64;
+                    continue;
+                }
+            }
+            position += bytes;
+        }
+        found
+    }
+
     /// Says that this reader is going to be asked soon, so that what it touches may be fetched meanwhile: for one of many
     /// lanes, whose lines and pages have been forgotten since its last turn.
     #[inline]
@@ -303,10 +343,14 @@ impl<M: Memory> Reader<M> {
     }
 
     pub(super) fn enter(&mut self, to: Place) -> Result<(), Corrupt> {
-        let found = self.layout.ring(self.side, to);
-        let (base, size) = found.ok_or(self.corrupt("a ring lies outside the region"))?;
-        self.ring = Some(Own { place: to, base, size: size as u64 });
+        self.ring = Some(self.own(to).ok_or(self.corrupt("a ring lies outside the region"))?);
         Ok(())
+    }
+
+    /// A ring, if it lies in the region.
+    fn own(&self, to: Place) -> Option<Own> {
+        let (base, size) = self.layout.ring(self.side, to)?;
+        Some(Own { place: to, base, size: size as u64 })
     }
 }
 

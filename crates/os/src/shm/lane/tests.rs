@@ -47,6 +47,30 @@ fn message(n: usize, len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn what_waits_is_counted_through_larger_rings() {
+    let pair = pair(SMALL);
+    let (mut writer, mut reader) = pair.ends();
+    assert_eq!(reader.waiting(), (0, 0));
+    let (mut sent, mut bytes) = (0, 0);
+    for class in [0, 1, 2] {
+        if class > 0 {
+            writer.grow(class).unwrap();
+        }
+        while writer.send(&message(1, 24), &[&message(2, 76)], 1).is_ok() && sent < 20 * u32::from(class + 1)
+        {
+            (sent, bytes) = (sent + 1, bytes + 100);
+            assert_eq!(reader.waiting(), (sent, bytes));
+        }
+    }
+    while reader.waiting().0 > 0 {
+        let before = reader.waiting();
+        receive(&mut reader);
+        assert_eq!(reader.waiting(), (before.0 - 1, before.1 - 100));
+    }
+    assert_eq!(reader.peek(), Ok(Peek::Empty));
+}
+
+#[test]
 fn messages_of_all_sizes_arrive_in_order_through_laps_and_larger_rings() {
     let pair = pair(SMALL);
     let (mut writer, mut reader) = pair.ends();
