@@ -31,6 +31,11 @@ impl Options {
     pub(crate) fn debug_below(prefix: &Path) -> Self {
         Self { prefix: prefix.to_path_buf(), destdir: None, debug: true }
     }
+
+    /// The same for /usr/local, put below another folder first.
+    pub(crate) fn debug_staged(before: &Path) -> Self {
+        Self { prefix: "/usr/local".into(), destdir: Some(before.to_path_buf()), debug: true }
+    }
 }
 
 /// Builds and installs.
@@ -56,6 +61,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         "install-c: libutipc {VERSION}, headers, utipc.pc and {pages} manual pages are below {}",
         to.display()
     );
+    if options.destdir.is_none() {
+        println!(
+            "install-c: `sudo ldconfig` lets programs find the library, where {} is one of its folders",
+            to.join("lib").display()
+        );
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Project chores: tests, tidy checks, interop lab.
 
+mod clean_root;
 mod conformance;
 mod examples;
 mod golden;
@@ -55,6 +56,8 @@ enum Chore {
         #[arg(long, hide = true, num_args = 1..)]
         in_guest: Vec<String>,
     },
+    /// Installs the wheel and the C library in a Debian root that has never seen the project, and runs programs there
+    CleanRoot,
     /// Demo and measurements in a sandbox like a container's
     Sandbox,
     /// Runs a program as containers do, in a sandbox that is there already
@@ -152,6 +155,7 @@ fn chore(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Test { suites } => return suites::run(&root(), &suites),
         Chore::Soak { args } => return soak::run(&root(), &args),
+        Chore::CleanRoot => return Ok(verdict(clean_root::run(&root())?)),
         Chore::Sandbox => sandbox::run(&root())?,
         Chore::Sandboxed { command } => sandbox::enter(&command)?,
         Chore::Examples => return Ok(verdict(examples::run(&root())?)),

@@ -85,7 +85,7 @@ fn examples(root: &Path) -> PathBuf {
 }
 
 /// Builds the wheel.
-fn wheel(root: &Path) -> Result<PathBuf> {
+pub(crate) fn wheel(root: &Path) -> Result<PathBuf> {
     let tools = tools(root)?;
     let wheels = root.join("target/python/wheels");
     if wheels.exists() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::judge::Judge;
-use crate::{lab, python, sandbox};
+use crate::{clean_root, lab, python, sandbox};
 
 /// Why a suite cannot run here, and the one command that enables it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +118,12 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         obstacle: no_python,
         ..suite("python", minutes(20), Judge::Total("python"), &["xtask", "python"])
+    },
+    // Wheel and C library as a new user installs them, where nothing else of the project is.
+    Suite {
+        obstacle: no_clean_root,
+        required_in_ci: false,
+        ..suite("clean-root", minutes(10), Judge::Total("clean-root"), &["xtask", "clean-root"])
     },
     // What AF_TIPC promises, rule by rule, under the shim.
     Suite {
@@ -365,6 +371,10 @@ fn bearers_without_root(_: &Path) -> Option<Skip> {
 
 fn no_python(root: &Path) -> Option<Skip> {
     python::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
+}
+
+fn no_clean_root(root: &Path) -> Option<Skip> {
+    clean_root::obstacle(root).map(|(reason, remedy)| Skip { reason, remedy })
 }
 
 fn no_c_tools(_: &Path) -> Option<Skip> {
