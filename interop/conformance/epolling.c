@@ -45,7 +45,9 @@ static void level(void)
 		EQ(next(epoll, to, 5000), EPOLLIN);
 	EQ(recv(to, &byte, 1, 0), 1);
 	EQ(next(epoll, to, 0), 0);
-	modify(epoll, to, EPOLLIN | EPOLLOUT);
+	modify(epoll, to, EPOLLIN | EPOLLWRNORM | EPOLLWRBAND);
+	EQ(next(epoll, to, 0), 0);
+	modify(epoll, to, EPOLLIN | EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND);
 	EQ(next(epoll, to, 0), EPOLLOUT);
 	OK(epoll_ctl(epoll, EPOLL_CTL_DEL, to, NULL));
 	EQ(next(epoll, to, 0), 0);

@@ -1,7 +1,7 @@
 //! Waiting for descriptors: the kernel does it. A TIPC socket only has to be told that somebody waits, so that the level of
 //! its descriptor is its readiness from then on. Spec: tipc.md §8.11.
 
-use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+use libc::{c_int, c_short, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::replace;
 use crate::{real, table};
@@ -17,26 +17,50 @@ fn is_kept(fd: c_int) -> bool {
     true
 }
 
-/// Whether there are TIPC sockets among the descriptors.
+/// Bits that the descriptors of TIPC sockets have, being of another family, and TIPC sockets never: who asks for everything
+/// would be told at once.
+const STRAY: c_short = libc::POLLWRNORM | libc::POLLWRBAND;
+
+/// Waits by `wait`, the library's own call, for descriptors some of which may be TIPC sockets.
 ///
 /// # Safety
-/// `count` entries at `fds` are readable.
-unsafe fn prepare(fds: *const pollfd, count: nfds_t) -> bool {
-    let mut some = false;
-    if table::is_empty() {
-        return some;
+/// `count` entries at `fds` are readable and writable; `wait` takes any array of so many.
+unsafe fn wait_for(fds: *mut pollfd, count: nfds_t, wait: impl FnOnce(*mut pollfd) -> c_int) -> c_int {
+    let entries = usize::try_from(count).unwrap_or(0);
+    let (mut some, mut stray) = (false, false);
+    if !table::is_empty() {
+        for at in 0..entries {
+            // SAFETY: by the caller's promise.
+            let entry = unsafe { &*fds.add(at) };
+            let kept = is_kept(entry.fd);
+            some |= kept;
+            stray |= kept && entry.events & STRAY != 0;
+        }
     }
-    for at in 0..usize::try_from(count).unwrap_or(0) {
+    let found = if stray {
+        // What the program asks for is its own: it reads the same after the call.
         // SAFETY: by the caller's promise.
-        some |= is_kept(unsafe { (*fds.add(at)).fd });
-    }
-    some
+        let asked = unsafe { std::slice::from_raw_parts_mut(fds, entries) };
+        let mut copy = asked.to_vec();
+        for entry in copy.iter_mut().filter(|entry| table::get(entry.fd).is_some()) {
+            entry.events &= !STRAY;
+        }
+        let found = wait(copy.as_mut_ptr());
+        if found >= 0 {
+            asked.iter_mut().zip(&copy).for_each(|(entry, copy)| entry.revents = copy.revents);
+        }
+        found
+    } else {
+        wait(fds)
+    };
+    // SAFETY: as above.
+    if some && found > 0 { unsafe { correct(fds, count, found) } } else { found }
 }
 
 /// A connection that is over is not writable, and ends in both directions at once.
 ///
 /// # Safety
-/// As for [`prepare`]; the entries are writable.
+/// As for [`wait_for`].
 unsafe fn correct(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     let mut found = found;
     for at in 0..usize::try_from(count).unwrap_or(0) {
@@ -80,9 +104,7 @@ replace! {
     fn poll(fds: *mut pollfd, count: nfds_t, limit: c_int) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            let some = prepare(fds, count);
-            let found = real::poll.get()(fds, count, limit);
-            if some && found > 0 { correct(fds, count, found) } else { found }
+            wait_for(fds, count, |fds| real::poll.get()(fds, count, limit))
         }
     }
 
@@ -90,9 +112,7 @@ replace! {
     fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            let some = prepare(fds, count);
-            let found = real::ppoll.get()(fds, count, limit, mask);
-            if some && found > 0 { correct(fds, count, found) } else { found }
+            wait_for(fds, count, |fds| real::ppoll.get()(fds, count, limit, mask))
         }
     }
 
@@ -100,9 +120,8 @@ replace! {
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, limit: c_int, size: size_t) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            let some = prepare(fds, count.min((size / size_of::<pollfd>()) as nfds_t));
-            let found = real::__poll_chk.get()(fds, count, limit, size);
-            if some && found > 0 { correct(fds, count, found) } else { found }
+            let held = count.min((size / size_of::<pollfd>()) as nfds_t);
+            wait_for(fds, held, |fds| real::__poll_chk.get()(fds, count, limit, size))
         }
     }
 
@@ -116,9 +135,8 @@ replace! {
     ) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
-            let some = prepare(fds, count.min((size / size_of::<pollfd>()) as nfds_t));
-            let found = real::__ppoll_chk.get()(fds, count, limit, mask, size);
-            if some && found > 0 { correct(fds, count, found) } else { found }
+            let held = count.min((size / size_of::<pollfd>()) as nfds_t);
+            wait_for(fds, held, |fds| real::__ppoll_chk.get()(fds, count, limit, mask, size))
         }
     }
 
@@ -162,7 +180,7 @@ replace! {
             }
             // A connection of TIPC ends in both directions at once: nobody is told of half an end.
             let mut asked = *event;
-            asked.events &= !libc::EPOLLRDHUP.cast_unsigned();
+            asked.events &= !(libc::EPOLLRDHUP | c_int::from(STRAY)).cast_unsigned();
             real::epoll_ctl.get()(set, what, fd, &raw mut asked)
         }
     }
