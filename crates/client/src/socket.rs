@@ -80,11 +80,12 @@ impl Socket {
     /// [`Error::Died`], [`Error::NotShared`].
     #[inline]
     pub fn live(&self) -> Result<&Self, Error> {
-        if self.attachment.is_own() { Ok(self) } else { self.inherited() }
+        if self.attachment.is_own() { Ok(self) } else { self.inherited(true) }
     }
 
+    /// `used`: it is more than let go of.
     #[cold]
-    fn inherited(&self) -> Result<&Self, Error> {
+    fn inherited(&self, used: bool) -> Result<&Self, Error> {
         if let Some(heir) = self.heir.get() {
             return heir.live();
         }
@@ -109,7 +110,13 @@ impl Socket {
                 Err(Error::NotShared(self.attachment.path().to_owned()))
             }
             Err(error) => Err(error),
-            Ok(_) => Ok(heir),
+            Ok(_) => {
+                if used {
+                    // The parent may have let go of it before, and nobody was there to be told.
+                    heir.attachment.unshare(&heir.shared)?;
+                }
+                Ok(heir)
+            }
         }
     }
 
@@ -540,7 +547,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         if !self.attachment.is_own() {
             // What the child has of it, if anything, is claimed, and let go with `heir`; the parent's is left alone.
-            let _ = self.live();
+            let _ = self.inherited(false);
             return;
         }
         let written = lock(&self.shared.sender).take_all();
