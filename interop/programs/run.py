@@ -135,6 +135,10 @@ def script(name):
     return os.path.join(HERE, name + ".py")
 
 
+def zeromq_options(args):
+    return ["--count", str(args.count), *(args.pattern or [])]
+
+
 def on_one_node(args, runs, servers, interpreters):
     slow = 6 if args.kernel else 1
     runs.run("python standard library", [PYTHON, script("standard")], 60 * slow)
@@ -147,7 +151,7 @@ def on_one_node(args, runs, servers, interpreters):
         if why:
             runs.skip(what, why)
         else:
-            runs.run(what, [interpreter, script("zeromq"), "--count", str(args.count)], 150 * slow, extra)
+            runs.run(what, [interpreter, script("zeromq"), *zeromq_options(args)], 150 * slow, extra)
     for kind in SERVERS:
         runs.run("server: " + kind, [servers, kind], 60 * slow)
     cost = built("cost")
@@ -169,7 +173,7 @@ def on_two_nodes(args, runs, servers, interpreters):
         if why:
             runs.skip(what, why)
         else:
-            between(what, [interpreter, script("zeromq")], args.limit, ["--count", str(args.count)], extra)
+            between(what, [interpreter, script("zeromq")], args.limit, zeromq_options(args), extra)
     for kind, connections in SERVERS.items():
         between("server: " + kind, [servers], args.limit, [kind, str(max(connections // args.part, 2))])
     if nodes.stop():
@@ -183,6 +187,7 @@ def main():
     parser.add_argument("--mixed", action="store_true", help="in the lab's machine: between a kernel node and one of utipc, each way round")
     parser.add_argument("--utipc", default=os.path.join(ROOT, "target", "debug", "utipc"))
     parser.add_argument("--count", type=int, default=100_000, help="messages of each pattern of ZeroMQ")
+    parser.add_argument("--pattern", action="append", help="only this pattern of ZeroMQ (req_rep, router_dealer, ...); may be said several times")
     parser.add_argument("--cost", type=float, help="demand that TIPC be so many times better than TCP (give the machine's quiet)")
     parser.add_argument("--part", type=int, default=1, help="with --mixed: the servers get only the PART-th part of their connections")
     parser.add_argument("--limit", type=int, default=120, help="with --mixed: seconds for one program one way round")
