@@ -114,7 +114,8 @@ def foreign(runs, library):
     def figures(environment, *args):
         lines = quietly(program, *args, env=environment).stdout.split("\n")
         return {line.split()[0]: float(line.split()[1]) for line in lines if line}
-    rounds = [(figures(os.environ), figures(preloaded)) for _ in range(7)]
+    # A core has a fast and a slow pace, and stays at one for seconds: with few rounds one side may see the slow one only.
+    rounds = [(figures(os.environ), figures(preloaded)) for _ in range(21)]
     counted = figures(os.environ, "-i"), figures(preloaded, "-i")
     worst = 0.0
     for call in rounds[0][0]:
