@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use utipc_attach::{Failure, LaneEnd, Reply, Request};
+use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
 
@@ -143,11 +143,7 @@ impl Socket {
                     }
                     None => receiver.node_is_empty(),
                 },
-                Next::Ended(lane) => {
-                    drop(receiver.remove(lane));
-                    receiver.node_is_ready();
-                    self.attachment.lane_done(lane, LaneEnd::Reader)?;
-                }
+                Next::Ended(lane) => self.leave(receiver, lane)?,
                 Next::Corrupt(lane) => {
                     drop(receiver.remove(lane));
                     receiver.node_is_ready();
@@ -155,6 +151,13 @@ impl Socket {
                 }
             }
         }
+    }
+
+    /// A lane is over: what comes next is at the node.
+    pub(crate) fn leave(&self, receiver: &mut Receiver, lane: LaneId) -> Result<(), Error> {
+        drop(receiver.remove(lane));
+        receiver.node_is_ready();
+        self.attachment.lane_done(lane, LaneEnd::Reader)
     }
 
     /// A message was fetched from the node: those of other nodes come by a lane the next time.

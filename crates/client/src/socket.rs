@@ -394,8 +394,13 @@ impl Socket {
         let Shared { to_receiver, ready, .. } = &*self.shared;
         // Whoever adds a byte has done before what the looks after its removal find.
         for _ in 0..SETTLE_MAX {
-            if to_receiver.has_some() {
-                self.read_letters_to_receiver(receiver)?;
+            loop {
+                if to_receiver.has_some() {
+                    self.read_letters_to_receiver(receiver)?;
+                }
+                // Who is told of an end as of something to read may read for ever.
+                let Some(lane) = receiver.lane_at_end() else { break };
+                self.leave(receiver, lane)?;
             }
             if receiver.has_something_here(ready) {
                 if drained {

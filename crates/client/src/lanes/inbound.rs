@@ -107,6 +107,18 @@ impl InLane {
         }
     }
 
+    /// Whether it is over and read to its end.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        loop {
+            match self.reader.peek() {
+                Ok(Peek::Record(record)) if record.kind() != Kind::Data => self.reader.consume(record, 0),
+                Ok(Peek::Ended) => return true,
+                // Nonsense is for the receive to report.
+                Ok(Peek::Record(_) | Peek::Empty) | Err(_) => return false,
+            }
+        }
+    }
+
     /// Copies data from `offset` on; how many bytes.
     #[inline]
     pub(crate) fn copy(&self, record: &Record, arrived: &Arrived, offset: usize, into: &mut [u8]) -> usize {

@@ -407,6 +407,14 @@ impl Receiver {
         }
     }
 
+    /// A lane that was read to its end: nothing to receive, and to be left.
+    pub(crate) fn lane_at_end(&mut self) -> Option<LaneId> {
+        let Self { lanes, polled, .. } = self;
+        polled
+            .iter()
+            .find_map(|place| lanes[*place].as_mut().and_then(|lane| lane.is_at_end().then_some(lane.id)))
+    }
+
     /// Whether a receive finds something without the node, or nonsense. Nothing is armed.
     pub(crate) fn has_something_here(&mut self, ready: &ReadyBox) -> bool {
         if self.places.len() > self.polled.len() {

@@ -316,6 +316,7 @@ impl Hub {
             // Nothing to be read, as long as nobody has said so.
             Notice::Lane { lane, end: LaneEnd::Reader, .. }
             | Notice::NodeLane { lane, end: LaneEnd::Reader, .. }
+            | Notice::LaneOver { lane, end: LaneEnd::Reader, .. }
                 if self.is_armed(lane) =>
             {
                 None

@@ -163,7 +163,10 @@ impl Hub {
     }
 
     /// Brings a descriptor up to date.
-    pub(super) fn level_far(&mut self, port: u32, readiness: utipc_core::socket::Readiness) {
+    pub(super) fn level_far(&mut self, port: u32, mut readiness: utipc_core::socket::Readiness) {
+        // What waits behind a lane that is over is found by who looks at that one first.
+        let waits = self.engine.stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
+        readiness.readable |= waits && self.follows_a_lane(port);
         let Some(far) = self.fars.get_mut(&port) else { return };
         far.level(readiness);
         if far.is_kept() && far.is_hung_up() {
