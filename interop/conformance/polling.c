@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 #include <time.h>
 
 /* Some programs ask for everything but what they do not want. */
@@ -179,6 +180,46 @@ static void no_false_alarm(void)
 	}
 }
 
+/* A client that polls; 0 if its socket was readable only when there was something to read. */
+static int polling_client(Address address, int type)
+{
+	int fd = socket(AF_TIPC, type, 0);
+	if (fd < 0 || connect(fd, ADDR(address), sizeof address))
+		return 1;
+	for (int i = 0; i < 20; i++) {
+		if (events_of(fd, POLLIN, 3) || send(fd, "x", 1, 0) != 1)
+			return 2;
+	}
+	shutdown(fd, SHUT_RDWR);
+	return 0;
+}
+
+static void no_false_alarm_when_the_server_forks(void)
+{
+	/* The parent accepts, a child serves: that is nothing for the client to read. */
+	for (size_t i = 0; i < 2; i++) {
+		Address address;
+		int fd = listener(types[i], &address), status;
+		pid_t client = fork();
+		if (client == 0)
+			_exit(polling_client(address, types[i]));
+		int accepted = (int)OK(accept(fd, NULL, NULL));
+		pid_t server = fork();
+		if (server == 0) {
+			char byte;
+			while (recv(accepted, &byte, 1, 0) == 1)
+				continue;
+			_exit(0);
+		}
+		close(accepted);
+		EQ(waitpid(client, &status, 0), client);
+		EQ(status, 0);
+		EQ(waitpid(server, &status, 0), server);
+		EQ(status, 0);
+		close(fd);
+	}
+}
+
 static void several(void)
 {
 	Address name = service(a_type(), 1);
@@ -280,6 +321,7 @@ const struct test_case poll_cases[] = {
 	{"poll/woken-by-the-end", "8.11", woken_by_the_end, false},
 	{"poll/woken-by-the-connection", "8.11", woken_by_the_connection, false},
 	{"poll/no-false-alarm", "8.11", no_false_alarm, false},
+	{"poll/no-false-alarm-when-the-server-forks", "8.11", no_false_alarm_when_the_server_forks, false},
 	{"poll/several", "poll(2), ppoll(2)", several, false},
 	{"poll/select", "select(2)", selecting, false},
 	{"poll/pselect", "pselect(2)", pselect_wakes, false},
