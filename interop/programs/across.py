@@ -17,6 +17,8 @@ import sys
 import threading
 import time
 
+import echo
+
 # Instances of the service type, one for each kind of server.
 CONTROL, DATAGRAM, RELIABLE, STREAM, PACKET, SELECT, POLL, EPOLL, ASYNC, FORKING = range(1, 11)
 MEMBERS = 100  # instances from here on are bound and unbound during the tests
@@ -76,26 +78,6 @@ def echo_connections(listening):
         threading.Thread(target=one, args=(listening.accept()[0],), daemon=True).start()
 
 
-def echo_selected(listening, selector):
-    selector.register(listening, selectors.EVENT_READ)
-    while True:
-        for key, _ in selector.select():
-            if key.fileobj is listening:
-                peer, _ = listening.accept()
-                peer.setblocking(False)
-                selector.register(peer, selectors.EVENT_READ)
-                continue
-            try:
-                data = key.fileobj.recv(1000)
-            except ConnectionResetError:
-                data = b""
-            if data:
-                key.fileobj.send(data)
-            else:
-                selector.unregister(key.fileobj)
-                key.fileobj.close()
-
-
 def title_lines(ready):
     async def handle(reader, writer):
         while line := await reader.readline():
@@ -139,7 +121,7 @@ def serve():
     for instance, selector in SELECTORS.items():
         listening = bound(socket.SOCK_STREAM, instance)
         listening.setblocking(False)
-        parts.append((echo_selected, (listening, selector())))
+        parts.append((echo.selected, (listening, selector())))
     forking = bound(socket.SOCK_STREAM, FORKING)
     child = os.fork()
     if child == 0:

@@ -12,6 +12,8 @@ import socketserver
 import sys
 import threading
 
+import echo
+
 LOCK = threading.Lock()
 NEXT = [0x20000000 + (os.getpid() << 8 & 0xFFFFF00)]
 
@@ -200,23 +202,7 @@ def echo_loop(selector_class, clients=20, rounds=5):
 
     def serve():
         with selector_class() as selector:
-            selector.register(server, selectors.EVENT_READ)
-            while not done.is_set():
-                for key, _ in selector.select(0.2):
-                    if key.fileobj is server:
-                        peer, _ = server.accept()
-                        peer.setblocking(False)
-                        selector.register(peer, selectors.EVENT_READ)
-                        continue
-                    try:
-                        data = key.fileobj.recv(1000)
-                    except ConnectionResetError:
-                        data = b""
-                    if data:
-                        key.fileobj.send(data)
-                    else:
-                        selector.unregister(key.fileobj)
-                        key.fileobj.close()
+            echo.selected(server, selector, done.is_set, 0.2)
     thread = threading.Thread(target=serve)
     thread.start()
     fds = []

@@ -5,7 +5,7 @@
 # Each check ends with a line `ok NAME` or `failed NAME`.
 set -u
 parcel=$1 project=$2 promised=$3
-work=/opt/work said=/opt/work/said
+work=/opt/trial said=/opt/trial/said
 mkdir -p "$work"
 cd "$work" || exit 1
 
@@ -66,7 +66,7 @@ the_wheel_is_installed() {
 	python3 -m venv "$work/venv"
 	"$work/venv/bin/pip" install --no-index --disable-pip-version-check "$parcel"/wheel/*.whl
 	"$work/venv/bin/pip" check
-	python -c 'import utipc, sys; assert utipc.__file__.startswith("/opt/work/venv/"), utipc.__file__'
+	python -c 'import utipc, sys; assert utipc.__file__.startswith("/opt/trial/venv/"), utipc.__file__'
 }
 
 python_talks() {

@@ -88,10 +88,7 @@ impl Socket {
     }
 
     /// What waits in lanes, where the node cannot see it: messages, and their bytes with their headers.
-    ///
-    /// # Errors
-    /// [`Error::Died`].
-    pub fn waiting(&self) -> Result<(u32, u64), Error> {
+    pub(crate) fn waiting(&self) -> Result<(u32, u64), Error> {
         if self.attachment.has_news() {
             self.attachment.fetch_news()?;
         }

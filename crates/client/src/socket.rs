@@ -7,6 +7,7 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 
 use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
 use utipc_core::addr::{PortId, Scope, ServiceRange};
+use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{
     AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
     SocketOption, State, WaitReason,
@@ -316,11 +317,24 @@ impl Socket {
         Ok(())
     }
 
-    /// Reads an option.
+    /// Reads an option. What counts messages that wait counts those in lanes too.
     ///
     /// # Errors
     /// [`Failure::Option`].
     pub fn option(&self, option: SocketOption) -> Result<u32, Error> {
+        let at_node = self.option_at_node(option)?;
+        let in_lanes = match option {
+            SocketOption::ReceiveQueueDepth => self.waiting()?.0,
+            SocketOption::ReceiveQueueUsed => {
+                let (messages, bytes) = self.waiting()?;
+                u32::try_from(bytes + u64::from(messages) * MESSAGE_OVERHEAD as u64).unwrap_or(u32::MAX)
+            }
+            _ => 0,
+        };
+        Ok(at_node.saturating_add(in_lanes))
+    }
+
+    fn option_at_node(&self, option: SocketOption) -> Result<u32, Error> {
         self.attachment.call(&Request::GetOption { port: self.port(), option }, &[], |reply, _| match reply {
             Reply::Number(value) => Some(value),
             _ => None,

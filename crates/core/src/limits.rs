@@ -6,6 +6,8 @@ pub const MAX_USER_DATA: usize = 66_000;
 pub const MAX_HEADER: usize = 60;
 /// The largest message, bytes.
 pub const MAX_MESSAGE: usize = MAX_USER_DATA + MAX_HEADER;
+/// What a message in a receive queue costs beside its bytes: allocation and bookkeeping, bytes. Spec: tipc.md §8.7.
+pub const MESSAGE_OVERHEAD: usize = 128;
 /// Data kept in a returned message, bytes. Spec: tipc.md §2.5.
 pub const MAX_RETURNED_DATA: usize = 1024;
 /// Bearers on one node. Spec: tipc.md §4.1.

@@ -44,6 +44,11 @@ const BUFFER: u32 = 212_992;
 /// The least that SO_RCVBUF and half of SO_SNDBUF can be set to, bytes.
 const LEAST_BUFFER: u32 = 2304;
 
+/// The most that may be asked for, bytes.
+fn most_buffer(force: bool) -> u32 {
+    if force { u32::MAX / 4 } else { BUFFER }
+}
+
 impl Entry {
     fn with(number: RawFd, socket: OnceLock<Socket>) -> Self {
         Self {
@@ -115,8 +120,7 @@ impl Entry {
 
     /// Linux takes twice the bytes that are asked for, within limits; who may `force` it is held to the least only.
     pub(crate) fn set_send_buffer(&self, bytes: u32, force: bool) {
-        let most = if force { u32::MAX / 4 } else { BUFFER };
-        self.send_buffer.store(bytes.clamp(LEAST_BUFFER, most) * 2, Relaxed);
+        self.send_buffer.store(bytes.clamp(LEAST_BUFFER, most_buffer(force)) * 2, Relaxed);
     }
 
     pub(crate) fn receive_buffer(&self) -> Option<u32> {
@@ -125,8 +129,7 @@ impl Entry {
 
     /// The same for receiving.
     pub(crate) fn set_receive_buffer(&self, bytes: u32, force: bool) {
-        let most = if force { u32::MAX / 4 } else { BUFFER };
-        self.receive_buffer.store((bytes.min(most) * 2).max(LEAST_BUFFER), Relaxed);
+        self.receive_buffer.store((bytes.min(most_buffer(force)) * 2).max(LEAST_BUFFER), Relaxed);
     }
 
     fn wait(&self, socket: &Socket, flags: c_int, limit: &AtomicU64) -> Wait {

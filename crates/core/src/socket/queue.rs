@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 
 use super::flow::LEGACY_WINDOW;
-use crate::limits::MAX_MESSAGE;
+use crate::limits::{MAX_MESSAGE, MESSAGE_OVERHEAD};
 use crate::wire::{ErrorCode, Message, MessageType};
 
-/// What a queued message costs beside its bytes: allocation and bookkeeping, bytes.
-const MESSAGE_OVERHEAD: usize = 128;
 /// Importance level of messages that came back. Spec: tipc.md §2.4.
 const SYSTEM_LEVEL: u32 = 4;
 /// Queue limit of connections to peers that count messages, bytes.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
 use utipc_core::Time;
+use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{Endpoint, SocketOption, State};
 
 use super::attachment::AttachmentId;
@@ -23,8 +24,6 @@ pub(super) const MAX_LANES_IN: usize = 65_536;
 const FIRST_RING: u8 = 12;
 /// The largest one.
 const LAST_RING: u8 = 20;
-/// What a message in a queue costs beside its bytes. Spec: tipc.md §8.7, sockets.md.
-const MESSAGE_COST: u32 = 128;
 /// The largest one of a lane to the node where a process has many.
 const LAST_RING_OF_MANY: u8 = 18;
 
@@ -234,7 +233,7 @@ impl Hub {
             match option {
                 SocketOption::ReceiveQueueDepth => Some(messages),
                 SocketOption::ReceiveQueueUsed => {
-                    u32::try_from(bytes).ok()?.checked_add(messages.checked_mul(MESSAGE_COST)?)
+                    u32::try_from(bytes + u64::from(messages) * MESSAGE_OVERHEAD as u64).ok()
                 }
                 _ => None,
             }

@@ -164,9 +164,12 @@ impl Hub {
 
     /// Brings a descriptor up to date.
     pub(super) fn level_far(&mut self, port: u32, mut readiness: utipc_core::socket::Readiness) {
+        if !self.fars.contains_key(&port) {
+            return;
+        }
         // What waits behind a lane that is over is found by who looks at that one first.
-        let waits = self.engine.stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
-        readiness.readable |= waits && self.follows_a_lane(port);
+        let waits = || self.engine.stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
+        readiness.readable |= self.follows_a_lane(port) && waits();
         let Some(far) = self.fars.get_mut(&port) else { return };
         far.level(readiness);
         if far.is_kept() && far.is_hung_up() {

@@ -11,6 +11,12 @@ mod receive;
 mod send;
 mod setup;
 
+use libc::{c_int, ssize_t};
+
+use crate::entry::Entry;
+use crate::errno::{Code, answer};
+use crate::table;
+
 pub(crate) use description::close;
 pub(crate) use receive::recv;
 pub(crate) use send::{send, write};
@@ -26,8 +32,22 @@ macro_rules! replace {
             #[cfg_attr(not(test), unsafe(no_mangle))]
             #[cfg_attr(test, unsafe(export_name = concat!("tested_", stringify!($name))))]
             #[expect(unreachable_pub, reason = "programs reach it by its C name")]
+            // SAFETY: name and signature are the C library's, in whose place it is called.
             pub unsafe extern "C" fn $name($($arg: $type),*) -> $result $body
         )*
     };
 }
 pub(crate) use replace;
+
+/// A call that names a place, which a socket does not have: `own` if it is about a TIPC socket and names none, else `other`.
+fn without_place(
+    fd: c_int,
+    no_place: bool,
+    own: impl FnOnce(&Entry) -> Result<ssize_t, Code>,
+    other: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    match table::get(fd).filter(|_| no_place) {
+        Some(entry) => answer(own(&entry)),
+        None => other(),
+    }
+}

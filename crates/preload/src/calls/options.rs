@@ -14,9 +14,6 @@ use crate::{real, table};
 /// Bytes of the request to join a group: four words, type, instance, scope and flags.
 const GROUP_REQUEST: socklen_t = 16;
 
-/// What a message in a queue costs beside its bytes. Spec: tipc.md §8.7, sockets.md.
-const MESSAGE_COST: u64 = 128;
-
 /// The highest scope that such a request may have.
 const NODE_SCOPE: u32 = 3;
 
@@ -53,18 +50,7 @@ fn general(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
 
 fn own(entry: &Entry, name: c_int) -> Result<u32, Code> {
     let option = u32::try_from(name).ok().and_then(SocketOption::from_number).ok_or(libc::EINVAL)?;
-    let socket = entry.socket()?;
-    let value = socket.option(option).map_err(|error| code(&error))?;
-    let in_lanes = || socket.waiting().map_err(|error| code(&error));
-    Ok(match option {
-        SocketOption::ReceiveQueueDepth => value.saturating_add(in_lanes()?.0),
-        SocketOption::ReceiveQueueUsed => {
-            let (messages, bytes) = in_lanes()?;
-            let used = bytes + u64::from(messages) * MESSAGE_COST;
-            value.saturating_add(u32::try_from(used).unwrap_or(u32::MAX))
-        }
-        _ => value,
-    })
+    entry.socket()?.option(option).map_err(|error| code(&error))
 }
 
 fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> Result<c_int, Code> {

@@ -108,6 +108,7 @@ macro_rules! with_list {
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "tested_dprintf"))]
+// SAFETY: the body passes on what the caller has passed, as the interface has it.
 unsafe extern "C" fn dprintf() {
     with_list!(vdprintf, "rdx", "16")
 }
@@ -120,6 +121,7 @@ unsafe extern "C" fn dprintf() {
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "tested___dprintf_chk"))]
+// SAFETY: the body passes on what the caller has passed, as the interface has it.
 unsafe extern "C" fn __dprintf_chk() {
     with_list!(__vdprintf_chk, "rcx", "24")
 }

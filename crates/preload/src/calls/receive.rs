@@ -10,7 +10,7 @@ use libc::{
 use utipc_client::{Socket, Wait};
 use utipc_core::socket::{Received, RecvOptions, SocketKind, State};
 
-use super::replace;
+use super::{replace, without_place};
 use crate::entry::Entry;
 use crate::errno::{Code, answer, code};
 use crate::{address, ancillary, netlink, parts, real, table};
@@ -365,10 +365,8 @@ replace! {
     fn preadv2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
-            match table::get(fd).filter(|_| at == -1) {
-                Some(entry) => answer(receive_flagged(&entry, list, count, flags)),
-                None => real::preadv2.get()(fd, list, count, at, flags),
-            }
+            let own = |entry: &Entry| receive_flagged(entry, list, count, flags);
+            without_place(fd, at == -1, own, || real::preadv2.get()(fd, list, count, at, flags))
         }
     }
 
@@ -376,10 +374,8 @@ replace! {
     fn preadv64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
-            match table::get(fd).filter(|_| at == -1) {
-                Some(entry) => answer(receive_flagged(&entry, list, count, flags)),
-                None => real::preadv64v2.get()(fd, list, count, at, flags),
-            }
+            let own = |entry: &Entry| receive_flagged(entry, list, count, flags);
+            without_place(fd, at == -1, own, || real::preadv64v2.get()(fd, list, count, at, flags))
         }
     }
 

@@ -9,7 +9,7 @@ use utipc_client::Socket;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Destination, SocketKind, State};
 
-use super::replace;
+use super::{replace, without_place};
 use crate::entry::Entry;
 use crate::errno::{Code, answer, code, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
@@ -342,10 +342,8 @@ replace! {
     fn pwritev2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
-            match table::get(fd).filter(|_| at == -1) {
-                Some(entry) => answer(send_flagged(&entry, list, count, flags)),
-                None => real::pwritev2.get()(fd, list, count, at, flags),
-            }
+            let own = |entry: &Entry| send_flagged(entry, list, count, flags);
+            without_place(fd, at == -1, own, || real::pwritev2.get()(fd, list, count, at, flags))
         }
     }
 
@@ -353,10 +351,8 @@ replace! {
     fn pwritev64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
-            match table::get(fd).filter(|_| at == -1) {
-                Some(entry) => answer(send_flagged(&entry, list, count, flags)),
-                None => real::pwritev64v2.get()(fd, list, count, at, flags),
-            }
+            let own = |entry: &Entry| send_flagged(entry, list, count, flags);
+            without_place(fd, at == -1, own, || real::pwritev64v2.get()(fd, list, count, at, flags))
         }
     }
 
