@@ -39,7 +39,7 @@ const PURE: Option<&[&str]> = Some(&["serde", "thiserror"]);
 
 const ARROWS: &[Arrow] = &[
     arrow("utipc-core", &[], PURE),
-    arrow("rssl", &[], PURE),
+    arrow("rssl", &[], Some(&["flate2", "lz4_flex", "thiserror"])),
     arrow("utipc-os", &[], None),
     arrow("utipc-attach", &["utipc-core"], Some(&["postcard", "serde", "thiserror"])),
     arrow("utipc-manage", &[], PURE),

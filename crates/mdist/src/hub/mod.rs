@@ -1,0 +1,1 @@
+//! Items and services between upstreams and sides: one upstream stream for any number of subscribers.

@@ -1,0 +1,1 @@
+//! The load tools: item lists, message data, pacing, statistics, plots.

@@ -1,0 +1,1 @@
+//! Counters and gauges of every component, in the open format.

@@ -1,0 +1,1 @@
+//! Descriptors and threads.

@@ -1,0 +1,1 @@
+//! What the programs run: hub, sides and upstreams wired together.

@@ -1,0 +1,1 @@
+//! Sessions towards what supplies data: providers, point-to-point servers, publishers that dialled us.

@@ -1,0 +1,4 @@
+//! RSSL transport and RWF messages: the wire that market-data applications speak, as pure values.
+//!
+//! No I/O, no clock, no thread, no `unsafe`: bytes and time in, bytes and messages out. Decoders borrow from the
+//! bytes they are given; encoders write into a caller's buffer.
