@@ -1,1 +1,13 @@
-//! Descriptors and threads.
+//! Descriptors and threads: the only place of mdist that asks the system for anything but the backbone.
+
+mod address;
+mod clock;
+mod poller;
+mod tcp;
+mod threads;
+
+pub use address::resolve;
+pub use clock::{Now, now};
+pub use poller::{Event, Interest, Poller, Waker};
+pub use tcp::{Socket, SocketOptions, connect, listen};
+pub use threads::{Role, Scheduler, ThreadSettings, spawn};

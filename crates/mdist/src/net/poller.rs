@@ -1,0 +1,178 @@
+//! Waiting for many descriptors at once.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+
+/// Most events that one wait reports; the rest is reported by the next.
+const EVENTS_MAX: usize = 256;
+/// The token of the waker.
+const WAKER: u64 = u64::MAX;
+
+/// What to wait for on a descriptor; its end and errors are always reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Data, or a connection, to take.
+    Read,
+    /// Data to take and room to write.
+    Both,
+    /// Room to write alone: what arrives waits in the kernel.
+    Write,
+    /// Neither: the end alone.
+    End,
+}
+
+impl Interest {
+    fn flags(self) -> EventFlags {
+        match self {
+            Self::Read => EventFlags::IN | EventFlags::RDHUP,
+            Self::Both => EventFlags::IN | EventFlags::RDHUP | EventFlags::OUT,
+            Self::Write => EventFlags::OUT,
+            Self::End => EventFlags::empty(),
+        }
+    }
+}
+
+/// One ready descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What it was added with.
+    pub token: u64,
+    /// A read will not block: data, the end, or an error.
+    pub readable: bool,
+    /// A write will not block.
+    pub writable: bool,
+}
+
+/// A set of descriptors, level-triggered.
+pub struct Poller {
+    epoll: OwnedFd,
+    waker: Waker,
+    ready: Vec<epoll::Event>,
+}
+
+/// Ends the wait of its poller from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Ends the present wait, or else the next.
+    pub fn wake(&self) {
+        // A counter that is full wakes as well.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
+    }
+}
+
+impl Poller {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
+        epoll::add(&epoll, &*waker.0, EventData::new_u64(WAKER), EventFlags::IN)?;
+        Ok(Self { epoll, waker, ready: Vec::with_capacity(EVENTS_MAX) })
+    }
+
+    /// What ends a wait from elsewhere.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Adds a descriptor; `token` comes back with its events. Any but `u64::MAX`.
+    ///
+    /// # Errors
+    /// It is there already, or the system's limit of watches is reached.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Waits for something else on a descriptor from now on.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn change(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Waits until something is ready, woken or `timeout` over (`None`: for ever), and appends what is ready.
+    ///
+    /// # Errors
+    /// What the system says; a signal is not an error.
+    pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let timeout = timeout.map(|t| Timespec {
+            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: t.subsec_nanos().into(),
+        });
+        self.ready.clear();
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        for event in &self.ready {
+            let (flags, token) = (event.flags, event.data.u64());
+            if token == WAKER {
+                let _ = rustix::io::read(&*self.waker.0, &mut [0u8; 8]);
+                continue;
+            }
+            let over = flags.intersects(EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
+            events.push(Event {
+                token,
+                readable: over || flags.contains(EventFlags::IN),
+                writable: over || flags.contains(EventFlags::OUT),
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::{Interest, Poller};
+
+    #[test]
+    fn reports_what_is_ready_and_nothing_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let mut poller = Poller::new().unwrap();
+        poller.add(&far, 7, Interest::Read).unwrap();
+        let mut events = Vec::new();
+        poller.wait(Some(Duration::ZERO), &mut events).unwrap();
+        assert!(events.is_empty());
+
+        near.write_all(b"x").unwrap();
+        poller.wait(None, &mut events).unwrap();
+        assert!(events[0].token == 7 && events[0].readable && !events[0].writable);
+
+        poller.change(&far, 8, Interest::Both).unwrap();
+        events.clear();
+        poller.wait(None, &mut events).unwrap();
+        assert!(events[0].token == 8 && events[0].writable);
+    }
+
+    #[test]
+    fn a_wake_before_the_wait_counts() {
+        let mut poller = Poller::new().unwrap();
+        poller.waker().wake();
+        let mut events = Vec::new();
+        poller.wait(None, &mut events).unwrap();
+        assert!(events.is_empty());
+    }
+}
