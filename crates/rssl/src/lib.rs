@@ -2,3 +2,10 @@
 //!
 //! No I/O, no clock, no thread, no `unsafe`: bytes and time in, bytes and messages out. Decoders borrow from the
 //! bytes they are given; encoders write into a caller's buffer.
+
+mod error;
+pub mod limits;
+pub mod rwf;
+pub mod wire;
+
+pub use error::{Error, Named, Result};

@@ -1,0 +1,68 @@
+//! What a distributor needs of a message it only passes on, at constant offsets.
+
+use super::Class;
+use crate::rwf::{DataType, Domain};
+use crate::wire::Reader;
+use crate::{Error, Named, Result};
+
+/// Class, domain and stream of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// Class.
+    pub class: Class,
+    /// Domain.
+    pub domain: Domain,
+    /// Stream id: positive if the consumer opened the stream, negative if the provider did.
+    pub stream: i32,
+}
+
+/// Reads [`Head`] from the front of a message, and nothing else of it.
+///
+/// # Errors
+/// Fewer than eight bytes, or a class that does not exist.
+#[inline]
+pub const fn peek(message: &[u8]) -> Result<Head> {
+    match message.first_chunk::<8>() {
+        Some(&[_, _, class, domain, a, b, c, d]) => match Class::from_byte(class) {
+            Ok(class) => Ok(Head { class, domain: Domain(domain), stream: i32::from_be_bytes([a, b, c, d]) }),
+            Err(e) => Err(e),
+        },
+        None => Err(short(message)),
+    }
+}
+
+/// Type and bytes of the payload; of the header only what is before and its size are read.
+///
+/// # Errors
+/// A header that is cut short, or a payload type that does not exist.
+#[inline]
+pub fn peek_payload(message: &[u8]) -> Result<(DataType, &[u8])> {
+    let mut whole = Reader::new(message);
+    let size = whole.u16().named("header size")?;
+    let mut header = whole.inner(usize::from(size)).named("header")?;
+    header.bytes(6).named("header")?;
+    header.rb15().named("message flags")?;
+    let bad = header.malformed("container type");
+    let container = DataType::from_container_byte(header.u8().named("container type")?).ok_or(bad)?;
+    Ok((container, whole.rest()))
+}
+
+/// Gives a message another stream id.
+///
+/// # Errors
+/// Fewer than eight bytes.
+#[inline]
+pub fn set_stream(message: &mut [u8], stream: i32) -> Result<()> {
+    match message.first_chunk_mut::<8>() {
+        Some([_, _, _, _, a, b, c, d]) => {
+            [*a, *b, *c, *d] = stream.to_be_bytes();
+            Ok(())
+        }
+        None => Err(short(message)),
+    }
+}
+
+#[cold]
+const fn short(message: &[u8]) -> Error {
+    Error::Short { what: "message", at: 0, need: 8, have: message.len() }
+}
