@@ -6,6 +6,7 @@
 mod error;
 pub mod limits;
 pub mod rwf;
+pub mod transport;
 pub mod wire;
 
 pub use error::{Error, Named, Result};

@@ -1,0 +1,508 @@
+//! One connection, either role.
+
+use std::time::Duration;
+
+use super::assemble::Assembler;
+use super::compress::{Compressor, Expander};
+use super::frame::{self, Part};
+use super::handshake::{self, Answer, ClientOptions, Opened, ServerOptions, Verdict};
+use super::ping::Pings;
+use super::{Error, FRAME_HEADER, PING_FRAME, Packer, Result, Tick};
+
+/// Longest message that `Channel::write` takes, in bytes: the length of a fragmented message has 32 bits, and
+/// stock receivers keep it in signed ones.
+const MAX_WRITE: usize = i32::MAX as usize;
+
+/// What the bytes at the front of the input were.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Pulled<'x> {
+    /// The front of something: nothing was used up.
+    NeedMore,
+    /// The connection is open from here on. A client may have to send its key first: see `Channel::take_output`.
+    Opened(&'x Opened),
+    /// One message, whole and expanded.
+    Message(&'x [u8]),
+    /// The peer is alive.
+    Ping,
+    /// Bytes were used up without giving anything: a step of the handshake (look at `Channel::take_output`) or a
+    /// piece of a message that is not complete.
+    Handshake,
+    /// The peer refused the connection (at a client), or was refused (at a server: send what
+    /// `Channel::take_output` gives, then close).
+    Refused {
+        /// The reason.
+        text: &'x str,
+    },
+}
+
+/// What a channel had to skip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Fragments without a beginning, and messages that were too long to put together or were begun again.
+    pub fragments_dropped: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    /// The client waits for the server's answer.
+    Answer,
+    /// The server waits for the client's request.
+    Request,
+    /// The server waits for the client's key.
+    Key,
+    Open,
+    Over,
+}
+
+enum Role {
+    Client(ClientOptions),
+    Server(ServerOptions),
+}
+
+/// One TCP connection as a state machine. The owner of the socket
+/// 1. gives received bytes to `pull` until it says `NeedMore`, keeping what was not used up;
+/// 2. sends what `take_output`, `write` and `ping` append, and says so with `sent`;
+/// 3. says with `received` that bytes came, and acts on `tick` when `deadline` has come.
+///
+/// After an error the connection is to be closed.
+pub struct Channel {
+    /// Open, and nothing of a packed frame left to deliver: the next bytes are a frame header.
+    at_frame: bool,
+    phase: Phase,
+    wide_ids: bool,
+    /// Longest frame accepted.
+    frame_limit: usize,
+    /// Payload bytes of a packed frame that are still at the front of the input.
+    list_left: usize,
+    /// The last expanded payload, and where the rest of a packed list in it begins.
+    expanded: Vec<u8>,
+    expanded_at: usize,
+    assembler: Assembler,
+    assembled: Vec<u8>,
+    expander: Option<Expander>,
+    compressor: Option<Compressor>,
+    next_fragment_id: u16,
+    pings: Pings,
+    output: Vec<u8>,
+    opened: Option<Box<Opened>>,
+    refusal: String,
+    role: Role,
+}
+
+impl Channel {
+    /// The client's side of a new connection; its request is in `take_output` at once.
+    #[must_use]
+    pub fn client(options: ClientOptions) -> Self {
+        let request = handshake::connect_request(&options);
+        let (ping, limit) = (options.ping_timeout, options.max_assembled);
+        let mut channel = Channel::new(Role::Client(options), Phase::Answer, ping, limit);
+        channel.output = request;
+        channel
+    }
+
+    /// The server's side of an accepted connection.
+    #[must_use]
+    pub fn server(options: ServerOptions) -> Self {
+        let (ping, limit) = (options.ping_timeout.1, options.max_assembled);
+        Channel::new(Role::Server(options), Phase::Request, ping, limit)
+    }
+
+    fn new(role: Role, phase: Phase, ping_timeout: u8, max_assembled: usize) -> Self {
+        Channel {
+            at_frame: false,
+            phase,
+            wide_ids: true,
+            frame_limit: 0,
+            list_left: 0,
+            expanded: Vec::new(),
+            expanded_at: 0,
+            assembler: Assembler::new(max_assembled),
+            assembled: Vec::new(),
+            expander: None,
+            compressor: None,
+            next_fragment_id: 1,
+            pings: Pings::new(ping_timeout),
+            output: Vec::new(),
+            opened: None,
+            refusal: String::new(),
+            role,
+        }
+    }
+
+    /// What was agreed, once the connection is open.
+    #[must_use]
+    pub fn opened(&self) -> Option<&Opened> {
+        self.opened.as_deref()
+    }
+
+    /// What had to be skipped so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts { fragments_dropped: self.assembler.dropped }
+    }
+
+    /// Takes the next thing from received bytes: how many bytes of `input` it used up, and what it was. To be called
+    /// again with the rest until `NeedMore` (which uses up nothing); also with an empty rest, because one frame can
+    /// hold many messages.
+    ///
+    /// # Errors
+    /// The peer broke the protocol; the channel is unusable from then on.
+    #[inline]
+    pub fn pull<'x>(&'x mut self, input: &'x [u8]) -> Result<(usize, Pulled<'x>)> {
+        if self.at_frame
+            && let [hi, lo, frame::DATA, ..] = *input
+        {
+            let len = usize::from(u16::from_be_bytes([hi, lo]));
+            if len > FRAME_HEADER && len <= self.frame_limit {
+                return Ok(match input.get(FRAME_HEADER..len) {
+                    Some(message) => (len, Pulled::Message(message)),
+                    None => (0, Pulled::NeedMore),
+                });
+            }
+        }
+        self.pull_other(input)
+    }
+
+    /// Everything but a plain frame.
+    #[inline(never)]
+    fn pull_other<'x>(&'x mut self, input: &'x [u8]) -> Result<(usize, Pulled<'x>)> {
+        let step = match self.phase {
+            Phase::Open if self.list_left > 0 => self.list_entry(input),
+            Phase::Open if self.expanded_at > 0 => self.expanded_entry(),
+            Phase::Open => self.frame(input),
+            Phase::Over => Err(Error::NotOpen),
+            Phase::Request | Phase::Key | Phase::Answer => self.handshake(input),
+        };
+        match step {
+            Ok((used, step)) => Ok((used, self.deliver(input, step))),
+            Err(error) => {
+                self.at_frame = false;
+                self.phase = Phase::Over;
+                Err(error)
+            }
+        }
+    }
+
+    fn deliver<'x>(&'x self, input: &'x [u8], step: Step) -> Pulled<'x> {
+        let message = |bytes: Option<&'x [u8]>| match bytes {
+            Some(bytes) if !bytes.is_empty() => Pulled::Message(bytes),
+            _ => Pulled::Ping,
+        };
+        match step {
+            Step::NeedMore => Pulled::NeedMore,
+            Step::Ping => Pulled::Ping,
+            Step::Progress => Pulled::Handshake,
+            Step::Input { from, to } => message(input.get(from..to)),
+            Step::Expanded { from, to } => message(self.expanded.get(from..to)),
+            Step::Assembled => message(Some(&self.assembled)),
+            Step::Refused => Pulled::Refused { text: &self.refusal },
+            Step::Opened => match &self.opened {
+                Some(opened) => Pulled::Opened(opened),
+                None => Pulled::Handshake,
+            },
+        }
+    }
+
+    /// The next entry of a packed list that lies in the input.
+    fn list_entry(&mut self, input: &[u8]) -> Result<(usize, Step)> {
+        let Some(len) = input.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))) else {
+            return Ok((0, Step::NeedMore));
+        };
+        let used = 2 + len;
+        if used > self.list_left {
+            return Err(LIST_OVERRUN);
+        }
+        if input.len() < used {
+            return Ok((0, Step::NeedMore));
+        }
+        self.list_left -= used;
+        if self.list_left == 1 {
+            return Err(LIST_OVERRUN);
+        }
+        self.at_frame = self.list_left == 0;
+        Ok((used, Step::Input { from: 2, to: used }))
+    }
+
+    /// The next entry of a packed list that was compressed.
+    fn expanded_entry(&mut self) -> Result<(usize, Step)> {
+        let list = self.expanded.get(self.expanded_at - 1..).unwrap_or_default();
+        let len = list.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))).ok_or(LIST_OVERRUN)?;
+        if 2 + len > list.len() {
+            return Err(LIST_OVERRUN);
+        }
+        let from = self.expanded_at - 1 + 2;
+        let to = from + len;
+        let over = to == self.expanded.len();
+        self.expanded_at = if over { 0 } else { to + 1 };
+        self.at_frame = over;
+        Ok((0, Step::Expanded { from, to }))
+    }
+
+    /// A frame that is not plain, or not whole.
+    fn frame(&mut self, input: &[u8]) -> Result<(usize, Step)> {
+        let [hi, lo, flags, ..] = *input else { return Ok((0, Step::NeedMore)) };
+        let len = usize::from(u16::from_be_bytes([hi, lo]));
+        if len > self.frame_limit {
+            return Err(Error::FrameTooLong { len, max: self.frame_limit });
+        }
+        if len < FRAME_HEADER {
+            return Err(Error::Frame { flags, what: "its length is less than its header" });
+        }
+        let Some(body) = input.get(FRAME_HEADER..len) else { return Ok((0, Step::NeedMore)) };
+        if body.is_empty() {
+            return Ok((len, Step::Ping));
+        }
+        if flags & frame::COMPRESSED != 0 {
+            return Ok((len, self.compressed(flags, body)?));
+        }
+        let (part, payload) = frame::extended(flags, body, self.wide_ids)?;
+        if part != Part::Whole {
+            return Ok((len, self.fragment(part, payload)));
+        }
+        if flags & frame::PACKED == 0 {
+            return Ok((len, Step::Input { from: FRAME_HEADER, to: len }));
+        }
+        // The whole list is at hand, so its first entry can be delivered with the header.
+        self.list_left = body.len();
+        self.at_frame = false;
+        match self.list_entry(body)? {
+            (used, Step::Input { from, to }) => {
+                Ok((FRAME_HEADER + used, Step::Input { from: FRAME_HEADER + from, to: FRAME_HEADER + to }))
+            }
+            _ => Err(LIST_OVERRUN),
+        }
+    }
+
+    fn compressed(&mut self, flags: u8, body: &[u8]) -> Result<Step> {
+        let expander = self
+            .expander
+            .as_mut()
+            .ok_or(Error::Compressed("no compression was agreed for this connection"))?;
+        let (part, payload) = frame::extended(flags, body, self.wide_ids)?;
+        let (part, first_flags) = expander.begun().unwrap_or((part, flags));
+        if flags & frame::COMPRESSED_MORE != 0 {
+            expander.hold(part, first_flags, payload)?;
+            return Ok(Step::Progress);
+        }
+        expander.expand(payload, &mut self.expanded)?;
+        if part != Part::Whole {
+            let payload = std::mem::take(&mut self.expanded);
+            let step = self.fragment(part, &payload);
+            self.expanded = payload;
+            return Ok(step);
+        }
+        if first_flags & frame::PACKED != 0 && !self.expanded.is_empty() {
+            self.expanded_at = 1;
+            self.at_frame = false;
+            return self.expanded_entry().map(|(_, step)| step);
+        }
+        Ok(Step::Expanded { from: 0, to: self.expanded.len() })
+    }
+
+    fn fragment(&mut self, part: Part, payload: &[u8]) -> Step {
+        if self.assembler.take(part, payload, &mut self.assembled) { Step::Assembled } else { Step::Progress }
+    }
+
+    fn handshake(&mut self, input: &[u8]) -> Result<(usize, Step)> {
+        let Some(message) = handshake::whole(input)? else { return Ok((0, Step::NeedMore)) };
+        let step = match (&self.role, &self.phase) {
+            (Role::Server(_), Phase::Key) => {
+                handshake::key(message)?;
+                self.open()
+            }
+            (Role::Server(options), _) => match handshake::answer(message, options)? {
+                Answer::Accept { opened, ack, key_follows } => {
+                    self.output.extend_from_slice(&ack);
+                    self.opened = Some(Box::new(opened));
+                    if key_follows {
+                        self.phase = Phase::Key;
+                        Step::Progress
+                    } else {
+                        self.open()
+                    }
+                }
+                Answer::Refuse { text, nak } => {
+                    self.output.extend_from_slice(&nak);
+                    self.refuse(text.to_owned())
+                }
+            },
+            (Role::Client(options), _) => match handshake::verdict(message, options)? {
+                Verdict::Accepted { opened, key } => {
+                    self.output.extend_from_slice(&key);
+                    self.opened = Some(Box::new(opened));
+                    self.open()
+                }
+                Verdict::Refused { text } => self.refuse(text),
+            },
+        };
+        Ok((message.len(), step))
+    }
+
+    fn refuse(&mut self, text: String) -> Step {
+        self.refusal = text;
+        self.phase = Phase::Over;
+        Step::Refused
+    }
+
+    /// From here on frames follow.
+    fn open(&mut self) -> Step {
+        if let Some(opened) = &self.opened {
+            self.wide_ids = opened.version >= 13;
+            self.frame_limit = usize::from(opened.max_message) + frame::HEADER_SLACK;
+            if let Some(kind) = opened.compression {
+                self.expander = Some(Expander::new(kind, self.frame_limit));
+                self.compressor = opened.compress_sent.then(|| Compressor::new(kind, opened.zlib_level));
+            }
+            let timeout = opened.ping_timeout.as_secs().min(255) as u8;
+            self.pings.agree(timeout, opened.we_ping, opened.peer_pings);
+        }
+        self.phase = Phase::Open;
+        self.at_frame = true;
+        Step::Opened
+    }
+
+    /// Appends what the channel itself has to send: handshake messages.
+    pub fn take_output(&mut self, out: &mut Vec<u8>) {
+        out.append(&mut self.output);
+    }
+
+    /// Appends one message as frames: plain, compressed or in fragments.
+    ///
+    /// # Errors
+    /// The connection is not open, or the message is empty or longer than 2 GiB.
+    pub fn write(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        if self.phase != Phase::Open {
+            return Err(Error::NotOpen);
+        }
+        let max = self.max_payload();
+        if message.is_empty() || message.len() > MAX_WRITE {
+            return Err(Error::MessageLength { len: message.len(), max: MAX_WRITE });
+        }
+        if message.len() <= max {
+            return self.put(Part::Whole, 0, message, out);
+        }
+        let id = self.next_fragment_id;
+        let last = if self.wide_ids { u16::MAX } else { u16::from(u8::MAX) };
+        self.next_fragment_id = if id >= last { 1 } else { id + 1 };
+        let mut part = Part::First { id, total: message.len() as u32 };
+        let mut left = message;
+        while !left.is_empty() {
+            let header = frame::fragment_header(matches!(part, Part::First { .. }), self.wide_ids);
+            let room = (max + FRAME_HEADER).saturating_sub(header).max(1).min(left.len());
+            let (piece, rest) = left.split_at(room);
+            self.put(part, 0, piece, out)?;
+            part = Part::Next { id };
+            left = rest;
+        }
+        Ok(())
+    }
+
+    /// Appends the packer's messages as one frame, compressed if that was agreed, and empties it.
+    ///
+    /// # Errors
+    /// The connection is not open, or the packer was made for larger frames than this connection has.
+    pub fn write_packed(&mut self, packer: &mut Packer, out: &mut Vec<u8>) -> Result<()> {
+        if self.phase != Phase::Open {
+            return Err(Error::NotOpen);
+        }
+        let (len, max) = (packer.list().len(), self.max_payload());
+        if len > max {
+            return Err(Error::MessageLength { len, max });
+        }
+        if self.compressor.is_none() || packer.count() < 2 {
+            let start = out.len();
+            packer.finish(out);
+            // A single message is a plain frame by now, which may be worth compressing on its own.
+            if self.compressor.is_some() && out.len() > start {
+                let message = out.split_off(start);
+                return self.put(Part::Whole, 0, message.get(FRAME_HEADER..).unwrap_or_default(), out);
+            }
+            return Ok(());
+        }
+        let done = self.put(Part::Whole, frame::PACKED, packer.list(), out);
+        packer.clear();
+        done
+    }
+
+    /// Appends one frame with this payload; two if compression made it larger than a frame.
+    fn put(&mut self, part: Part, flags: u8, payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let (max, wide) = (self.max_payload(), self.wide_ids);
+        if let Some(compressor) = &mut self.compressor
+            && let Some(packed) = compressor.compress(payload)?
+        {
+            let header = match part {
+                Part::Whole => FRAME_HEADER,
+                Part::First { .. } => frame::fragment_header(true, wide),
+                Part::Next { .. } => frame::fragment_header(false, wide),
+            };
+            let room = (max + FRAME_HEADER).saturating_sub(header);
+            if packed.len() <= room {
+                put_frame(out, part, flags | frame::COMPRESSED, packed, wide);
+            } else {
+                let (first, rest) = packed.split_at(room);
+                put_frame(out, part, flags | frame::COMPRESSED | frame::COMPRESSED_MORE, first, wide);
+                put_frame(out, Part::Whole, frame::COMPRESSED, rest, wide);
+            }
+            return Ok(());
+        }
+        put_frame(out, part, flags | frame::DATA, payload, wide);
+        Ok(())
+    }
+
+    fn max_payload(&self) -> usize {
+        self.opened.as_ref().map_or(0, |opened| usize::from(opened.max_message))
+    }
+
+    /// Appends a ping.
+    pub fn ping(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&PING_FRAME);
+    }
+
+    /// Bytes were sent to the peer.
+    #[inline]
+    pub fn sent(&mut self, now: Duration) {
+        self.pings.sent(now);
+    }
+
+    /// Bytes were received from the peer.
+    #[inline]
+    pub fn received(&mut self, now: Duration) {
+        self.pings.received(now);
+    }
+
+    /// What has to be done at this time. The first call starts the timers, if nothing was sent or received before.
+    pub fn tick(&mut self, now: Duration) -> Tick {
+        self.pings.tick(now)
+    }
+
+    /// When `tick` is due next; none before the timers have started.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.pings.deadline()
+    }
+}
+
+/// What a step found, without borrowing it.
+enum Step {
+    NeedMore,
+    Ping,
+    Progress,
+    Input { from: usize, to: usize },
+    Expanded { from: usize, to: usize },
+    Assembled,
+    Refused,
+    Opened,
+}
+
+const LIST_OVERRUN: Error =
+    Error::Frame { flags: frame::PACKED, what: "an entry of its packed list goes beyond the frame" };
+
+fn put_frame(out: &mut Vec<u8>, part: Part, flags: u8, payload: &[u8], wide_ids: bool) {
+    if part == Part::Whole {
+        out.extend_from_slice(&((FRAME_HEADER + payload.len()) as u16).to_be_bytes());
+        out.push(flags);
+    } else {
+        frame::put_fragment_header(out, part, flags, payload.len(), wide_ids);
+    }
+    out.extend_from_slice(payload);
+}

@@ -1,0 +1,68 @@
+//! When to ping, and when to give a peer up. Spec: rssl.md §1.8
+
+use std::time::Duration;
+
+/// What the time that has passed asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// Nothing.
+    None,
+    /// Nothing was sent for a third of the ping timeout: send `Channel::ping`.
+    SendPing,
+    /// Nothing was received for the whole ping timeout: close the connection.
+    PeerSilent,
+}
+
+/// The two timers of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Pings {
+    timeout: Duration,
+    sends: bool,
+    expects: bool,
+    sent: Option<Duration>,
+    received: Option<Duration>,
+}
+
+impl Pings {
+    pub(super) fn new(timeout: u8) -> Self {
+        Pings { timeout: seconds(timeout), sends: false, expects: true, sent: None, received: None }
+    }
+
+    /// The handshake is over: what was agreed holds from here on.
+    pub(super) fn agree(&mut self, timeout: u8, sends: bool, expects: bool) {
+        self.timeout = seconds(timeout);
+        self.sends = sends;
+        self.expects = expects;
+    }
+
+    pub(super) fn sent(&mut self, now: Duration) {
+        self.sent = Some(now);
+    }
+
+    pub(super) fn received(&mut self, now: Duration) {
+        self.received = Some(now);
+    }
+
+    pub(super) fn tick(&mut self, now: Duration) -> Tick {
+        let received = *self.received.get_or_insert(now);
+        let sent = *self.sent.get_or_insert(now);
+        if self.expects && now.saturating_sub(received) >= self.timeout {
+            Tick::PeerSilent
+        } else if self.sends && now.saturating_sub(sent) >= self.timeout / 3 {
+            Tick::SendPing
+        } else {
+            Tick::None
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let silent = self.received.filter(|_| self.expects).map(|at| at + self.timeout);
+        let ping = self.sent.filter(|_| self.sends).map(|at| at + self.timeout / 3);
+        [silent, ping].into_iter().flatten().min()
+    }
+}
+
+/// A timeout of 0 would cut every peer at once; the shortest is a second.
+fn seconds(timeout: u8) -> Duration {
+    Duration::from_secs(u64::from(timeout.max(1)))
+}
