@@ -1,1 +1,171 @@
-//! Settings: defaults, one TOML file, and files in the style of `rmds.cnf`.
+//! Settings of the programs: every one has a default, one small TOML file changes them, and files in the style of
+//! `rmds.cnf` are read as well ([`cnf`]). What each setting means: docs/operating/mdist-config.md.
+
+pub mod cnf;
+mod load;
+mod p2ps;
+mod rrcp;
+mod src_dist;
+
+pub use load::{Args, Error, Loaded};
+pub use p2ps::{Compression, LatencyCalc, P2ps, P2psService, Upstream, UpstreamKind};
+pub use rrcp::Rrcp;
+pub use src_dist::{OnFull, Provider, SourceService, SourceServiceSettings, SrcDist};
+
+use crate::net::ThreadSettings;
+use serde::{Deserialize, Serialize};
+
+/// All settings. Every program reads the same file and takes its own part of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    /// The point-to-point server.
+    pub p2ps: P2ps,
+    /// The source distributor.
+    pub src_dist: SrcDist,
+    /// What lies between the two.
+    pub backbone: Backbone,
+    /// Field and enumeration dictionaries.
+    pub dictionary: Dictionary,
+    /// Who we say we are towards what we dial.
+    pub login: Login,
+    /// Limits of a cached item.
+    pub cache: CacheLimits,
+    /// Cores and schedulers by role.
+    pub threads: Threads,
+    /// Counters for others to read.
+    pub metrics: Metrics,
+}
+
+/// The network between source distributors and point-to-point servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Backbone {
+    /// Service type at which source distributors are found.
+    pub source_type: u32,
+    /// Service type of the multicast feeds.
+    pub feed_type: u32,
+    /// Socket buffer for what is received; unset: the system's.
+    pub receive_buffer_kib: Option<u32>,
+    /// Socket buffer for what is sent; unset: the system's.
+    pub send_buffer_kib: Option<u32>,
+    /// Recent multicasts that a sink keeps to bring an image up to date, in MiB per feed.
+    pub history_mib: u32,
+    /// Parameters of the vendor's protocol, as read from `rmds.cnf`-style files.
+    pub rrcp: Rrcp,
+}
+
+impl Default for Backbone {
+    fn default() -> Self {
+        Self {
+            source_type: 18_500,
+            feed_type: 18_501,
+            receive_buffer_kib: None,
+            send_buffer_kib: None,
+            history_mib: 16,
+            rrcp: Rrcp::default(),
+        }
+    }
+}
+
+/// Where field types and enumerated values come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dictionary {
+    /// File in the format of RDMFieldDictionary. Unset: from a source, or our own small one.
+    pub fields: Option<String>,
+    /// File in the format of enumtype.def. Unset: from a source, or our own small one.
+    pub enums: Option<String>,
+}
+
+/// What our logins towards providers and other servers say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Login {
+    /// User name.
+    pub user: String,
+    /// Position, `address/host name`. Unset: 127.0.0.1 and this host's name.
+    pub position: Option<String>,
+    /// Application id, a number in text form.
+    pub application_id: String,
+    /// Application name. Unset: the program's.
+    pub application_name: Option<String>,
+}
+
+impl Default for Login {
+    fn default() -> Self {
+        Self { user: "mdist".into(), position: None, application_id: "256".into(), application_name: None }
+    }
+}
+
+/// Limits of one cached item; beyond them it is passed through uncached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct CacheLimits {
+    /// KiB of payload of one item.
+    pub item_kib: u32,
+    /// Entries of one item's maps, vectors and the like.
+    pub item_entries: u32,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { item_kib: 8 * 1024, item_entries: 1 << 18 }
+    }
+}
+
+/// Settings of threads by what they do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Threads {
+    /// Accepts, reads requests, dials upstreams, keeps time.
+    pub main: ThreadSettings,
+    /// Receives the backbone's feeds.
+    pub feed: ThreadSettings,
+    /// Serve the mounts. One entry: for all of them; several: one after the other, again from the front.
+    pub mounts: Vec<ThreadSettings>,
+}
+
+impl Threads {
+    /// The settings of a thread that serves mounts.
+    #[must_use]
+    pub fn mounts(&self, number: u16) -> ThreadSettings {
+        let index = usize::from(number).checked_rem(self.mounts.len()).unwrap_or(0);
+        self.mounts.get(index).cloned().unwrap_or_default()
+    }
+}
+
+/// What others can read of a program while it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Metrics {
+    /// `address:port` of the HTTP listener for counters, mounts and disconnects. Unset: none.
+    pub listen: Option<String>,
+    /// Seconds between two lines of statistics on standard output; 0: none.
+    pub stats_interval_s: u32,
+}
+
+impl Config {
+    /// All settings as a TOML file.
+    #[must_use]
+    pub fn print(&self) -> String {
+        toml::to_string(self).unwrap_or_else(|why| format!("# the settings cannot be written: {why}\n"))
+    }
+
+    /// Combinations that no program can run with.
+    ///
+    /// # Errors
+    /// [`Error::Value`] says which setting, and what it may be.
+    pub fn check(&self) -> Result<(), Error> {
+        self.p2ps.check()?;
+        self.src_dist.check()?;
+        let no = |what: &str, may: &str| Err(Error::Value { setting: what.into(), may: may.into() });
+        if self.cache.item_kib == 0 || self.cache.item_entries == 0 {
+            return no("cache.item-kib and cache.item-entries", "above 0");
+        }
+        if self.login.user.is_empty() {
+            return no("login.user", "a name");
+        }
+        Ok(())
+    }
+}

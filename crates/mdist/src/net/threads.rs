@@ -4,7 +4,7 @@ use std::io;
 use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
@@ -37,7 +37,7 @@ impl Role {
 }
 
 /// Who decides when a thread runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
     /// The system's ordinary one.
@@ -50,7 +50,7 @@ pub enum Scheduler {
 }
 
 /// Where and how a thread runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ThreadSettings {
     /// Cores by number; none: any.

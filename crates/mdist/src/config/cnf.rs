@@ -1,0 +1,278 @@
+//! Files in the style of `rmds.cnf`: lines `*component*parameter value`.
+//!
+//! A line names as many components as it likes (a program, a service, a protocol) and one parameter. Of the lines that
+//! fit, the one with more components wins, then the later one; what is said of a service goes before what is said of a
+//! program (our inference). `!` and `#` begin comments; a colon after the parameter, as in X resources, is allowed.
+//! Unknown parameters are listed, never an error.
+
+use super::{Config, Error};
+
+/// One line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its number, from 1.
+    pub number: usize,
+    /// Components as written.
+    pub components: Vec<String>,
+    /// The parameter as written.
+    pub parameter: String,
+    /// The value, without spaces around it.
+    pub value: String,
+}
+
+/// A line that changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ignored {
+    /// Its number, from 1.
+    pub number: usize,
+    /// The line.
+    pub text: String,
+    /// Why.
+    pub why: &'static str,
+}
+
+impl std::fmt::Display for Ignored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: `{}` is ignored: {}", self.number, self.text, self.why)
+    }
+}
+
+/// Splits a file into its lines; what is no such line is in the second list.
+#[must_use]
+pub fn parse(text: &str) -> (Vec<Line>, Vec<Ignored>) {
+    let (mut lines, mut ignored) = (Vec::new(), Vec::new());
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['!', '#']) {
+            continue;
+        }
+        let (path, value) = line.split_once([' ', '\t', ':']).unwrap_or((line, ""));
+        let value = value.trim_start_matches([' ', '\t', ':']).trim_end();
+        let mut components: Vec<String> =
+            path.split('*').filter(|c| !c.is_empty()).map(str::to_owned).collect();
+        match components.pop() {
+            Some(parameter) if path.starts_with('*') && !value.is_empty() => {
+                lines.push(Line { number, components, parameter, value: value.to_owned() });
+            }
+            _ => ignored.push(Ignored { number, text: line.to_owned(), why: "it is not `*component*parameter value`" }),
+        }
+    }
+    (lines, ignored)
+}
+
+/// Applies a file to settings. Returns the lines that changed nothing.
+///
+/// # Errors
+/// [`Error::Cnf`]: a known parameter has a value that it cannot have.
+pub fn apply(config: &mut Config, text: &str) -> Result<Vec<Ignored>, Error> {
+    let (mut lines, mut ignored) = parse(text);
+    // The sort is stable: of equals the later line is applied later and wins.
+    lines.sort_by_key(|line| line.components.len());
+    for line in &lines {
+        if let Err(why) = set(config, line)? {
+            let text = format!("{}*{} {}", line.components.iter().fold(String::new(), |t, c| t + "*" + c), line.parameter, line.value);
+            ignored.push(Ignored { number: line.number, text, why });
+        }
+    }
+    ignored.sort_by_key(|i| i.number);
+    Ok(ignored)
+}
+
+/// Names of programs and protocols as components are compared without case.
+fn is(component: &str, name: &str) -> bool {
+    component.eq_ignore_ascii_case(name)
+}
+
+const PROGRAMS: [&str; 3] = ["p2ps", "src_dist", "RRCP"];
+
+/// The service that a line is about: the one component that is no program.
+fn service_of(line: &Line) -> Option<&str> {
+    line.components.iter().map(String::as_str).find(|c| !PROGRAMS.iter().any(|p| is(c, p)))
+}
+
+type Outcome = Result<Result<(), &'static str>, Error>;
+
+const UNKNOWN: &str = "the parameter is not known";
+const ELSEWHERE: &str = "the parameter does not belong to this component";
+
+fn set(config: &mut Config, line: &Line) -> Outcome {
+    let program = |name: &str| line.components.iter().any(|c| is(c, name));
+    // A line without components, or with a service alone, holds for every program that has the parameter.
+    let any = !PROGRAMS.iter().any(|p| program(p));
+    let service = service_of(line);
+    let mut outcome = Err(UNKNOWN);
+    for (name, apply) in [
+        ("p2ps", p2ps as fn(&mut Config, &Line, Option<&str>) -> Outcome),
+        ("src_dist", src_dist),
+        ("RRCP", |config, line, _| rrcp(config, line)),
+    ] {
+        let known = if any || program(name) {
+            apply(config, line, service)?
+        } else {
+            // Only to tell a parameter of another component from one that nobody knows.
+            apply(&mut Config::default(), line, service).map_or(Err(ELSEWHERE), |known| known.and(Err(ELSEWHERE)))
+        };
+        match known {
+            Ok(()) => outcome = Ok(()),
+            Err(why) if outcome == Err(UNKNOWN) => outcome = Err(why),
+            Err(_) => {}
+        }
+    }
+    Ok(outcome)
+}
+
+fn p2ps(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome {
+    let p2ps = &mut config.p2ps;
+    match (line.parameter.as_str(), service) {
+        ("readBias", Some(service)) => {
+            p2ps.service.entry(service.into()).or_default().read_bias = Some(number(line, 1, 1_000)?);
+        }
+        (_, Some(_)) => return Ok(Err(UNKNOWN)),
+        ("tcpNoDelay", _) => p2ps.tcp_no_delay = truth(line)?,
+        ("timedWrites", _) => p2ps.timed_writes = truth(line)?,
+        ("flushInterval", _) => p2ps.flush_interval_ms = number(line, 0, 1_000)?,
+        ("maxOutputBuffers", _) => p2ps.max_output_buffers = number(line, 1, 10_000_000)?,
+        ("guaranteedOutputBuffers", _) => p2ps.guaranteed_output_buffers = number(line, 1, 10_000_000)?,
+        ("poolSize", _) => p2ps.pool_size = number(line, 0, 10_000_000)?,
+        ("latencyCalcEnabled", _) => p2ps.latency_calc.enabled = truth(line)?,
+        ("latencyCalcMountBased", _) => p2ps.latency_calc.per_connection = truth(line)?,
+        _ => return Ok(Err(UNKNOWN)),
+    }
+    Ok(Ok(()))
+}
+
+fn src_dist(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome {
+    let src_dist = &mut config.src_dist;
+    match (line.parameter.as_str(), service) {
+        ("rrmpFlushInterval", Some(service)) => {
+            src_dist.service.entry(service.into()).or_default().flush_interval_ms = Some(number(line, 0, 1_000)?);
+        }
+        (_, Some(_)) => return Ok(Err(UNKNOWN)),
+        ("rrmpFlushInterval", None) => src_dist.defaults.flush_interval_ms = number(line, 0, 1_000)?,
+        ("tcpNoDelay", _) => src_dist.tcp_no_delay = truth(line)?,
+        ("latencyCalcEnabled", _) => src_dist.latency_calc.enabled = truth(line)?,
+        ("latencyCalcServerBased", _) => src_dist.latency_calc.per_connection = truth(line)?,
+        _ => return Ok(Err(UNKNOWN)),
+    }
+    Ok(Ok(()))
+}
+
+fn rrcp(config: &mut Config, line: &Line) -> Outcome {
+    let rrcp = &mut config.backbone.rrcp;
+    let any = || number(line, 0, u32::MAX);
+    match line.parameter.as_str() {
+        "udpRecvBufSize" => config.backbone.receive_buffer_kib = Some(number(line, 1, 1 << 20)?),
+        "udpSendBufSize" => config.backbone.send_buffer_kib = Some(number(line, 1, 1 << 20)?),
+        "maxPktPoolSize" => rrcp.max_pkt_pool_size = any()?,
+        "pktPoolLimitHigh" => rrcp.pkt_pool_limit_high = any()?,
+        "pktPoolLimitLow" => rrcp.pkt_pool_limit_low = any()?,
+        "packetTTL" => rrcp.packet_ttl = any()?,
+        "ndata" => rrcp.ndata = any()?,
+        "nrreq" => rrcp.nrreq = any()?,
+        "tdata" => rrcp.tdata = any()?,
+        "trreq" => rrcp.trreq = any()?,
+        "twait" => rrcp.twait = any()?,
+        "tbchold" => rrcp.tbchold = any()?,
+        "tpphold" => rrcp.tpphold = any()?,
+        "userQLimit" => rrcp.user_q_limit = any()?,
+        "nmissing" => rrcp.nmissing = any()?,
+        "disconnectOnGaps" => rrcp.disconnect_on_gaps = truth(line)?,
+        "tcpControlPort" => rrcp.tcp_control_port = Some(line.value.clone()),
+        "portRoamRange" => rrcp.port_roam_range = any()?,
+        "hsmInterval" => rrcp.hsm_interval = any()?,
+        "hsmInterface" => rrcp.hsm_interface = Some(line.value.clone()),
+        "hsmMultAddress" => rrcp.hsm_mult_address = Some(line.value.clone()),
+        "hsmPort" => rrcp.hsm_port = Some(line.value.clone()),
+        "hashFiltering" => rrcp.hash_filtering = truth(line)?,
+        _ => return Ok(Err(UNKNOWN)),
+    }
+    Ok(Ok(()))
+}
+
+fn number(line: &Line, least: u32, most: u32) -> Result<u32, Error> {
+    line.value.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| {
+        let may = if most == u32::MAX { "a whole number".into() } else { format!("a whole number, {least} to {most}") };
+        bad(line, may)
+    })
+}
+
+fn truth(line: &Line) -> Result<bool, Error> {
+    match line.value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err(bad(line, "True or False".into())),
+    }
+}
+
+fn bad(line: &Line, may: String) -> Error {
+    Error::Cnf { line: line.number, parameter: line.parameter.clone(), value: line.value.clone(), may }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parameters of the report, for throughput.
+    const REPORT: &str = "\
+! as in the report
+*IDN_RDF*rrmpFlushInterval       20
+*p2ps*tcpNoDelay                 False
+*p2ps*timedWrites                True
+*p2ps*flushInterval              20
+*p2ps*maxOutputBuffers           32000
+*p2ps*guaranteedOutputBuffers    800
+*p2ps*poolSize                   32000
+*p2ps*latencyCalcMountBased      False
+*p2ps*latencyCalcEnabled         False
+*src_dist*latencyCalcServerBased False
+*src_dist*latencyCalcEnabled     False
+*RRCP*udpRecvBufSize             8192
+*RRCP*maxPktPoolSize             200000
+*RRCP*pktPoolLimitHigh           190000
+*RRCP*pktPoolLimitLow            180000
+*DF_RMDS*readBias                60
+";
+
+    #[test]
+    fn every_parameter_of_the_report_is_taken() {
+        let mut config = Config::default();
+        assert_eq!(apply(&mut config, REPORT).unwrap(), []);
+        config.check().unwrap();
+        assert_eq!(config.src_dist.service("IDN_RDF").flush_interval_ms, 20);
+        assert_eq!(config.src_dist.service("OTHER").flush_interval_ms, 0);
+        assert!(!config.p2ps.tcp_no_delay && config.p2ps.timed_writes && config.src_dist.tcp_no_delay);
+        assert_eq!(config.p2ps.flush_timer(), Some(std::time::Duration::from_millis(20)));
+        assert_eq!(config.backbone.receive_buffer_kib, Some(8192));
+        assert_eq!((config.p2ps.read_bias("DF_RMDS"), config.p2ps.read_bias("IDN_RDF")), (60, 8));
+    }
+
+    #[test]
+    fn the_more_specific_entry_wins_and_then_the_later_one() {
+        let mut config = Config::default();
+        let text = "*p2ps*tcpNoDelay True\n*tcpNoDelay: False\n*src_dist*IDN*rrmpFlushInterval 7\n\
+                    *IDN*rrmpFlushInterval 8\n*rrmpFlushInterval 3\n*RRCP*ndata 1\n*rrcp*ndata 2\n";
+        assert_eq!(apply(&mut config, text).unwrap(), []);
+        assert!(config.p2ps.tcp_no_delay && !config.src_dist.tcp_no_delay);
+        assert_eq!(config.src_dist.service("IDN").flush_interval_ms, 7);
+        assert_eq!(config.src_dist.service("OTHER").flush_interval_ms, 3);
+        assert_eq!(config.backbone.rrcp.ndata, 2);
+    }
+
+    #[test]
+    fn what_is_unknown_is_listed_with_its_line() {
+        let mut config = Config::default();
+        let text = "*p2ps*noSuchThing 5\nno star 1\n*p2ps*udpRecvBufSize 1\n*p2ps*poolSize\n\n# comment\n*RRCP*twait 9";
+        let ignored = apply(&mut config, text).unwrap();
+        let whys: Vec<(usize, &str)> = ignored.iter().map(|i| (i.number, i.why)).collect();
+        let form = "it is not `*component*parameter value`";
+        assert_eq!(whys, [(1, UNKNOWN), (2, form), (3, ELSEWHERE), (4, form)]);
+        assert_eq!(config.backbone.rrcp.twait, 9);
+        assert_eq!(config.backbone.receive_buffer_kib, None);
+    }
+
+    #[test]
+    fn a_bad_value_names_line_and_remedy() {
+        let error = apply(&mut Config::default(), "\n*p2ps*timedWrites maybe\n").unwrap_err().to_string();
+        assert_eq!(error, "line 2: timedWrites cannot be `maybe`: it is True or False");
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading of settings from files and the command line.
+
+use super::{Config, cnf};
+use std::path::{Path, PathBuf};
+
+/// Why settings cannot be used. Every error says which setting, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that cannot be read.
+    #[error("cannot read the settings {path}: {why}")]
+    Read {
+        /// Its name.
+        path: PathBuf,
+        /// What the system says.
+        why: std::io::Error,
+    },
+    /// A TOML file that is not understood.
+    #[error("{path}, line {line}: {why}")]
+    Toml {
+        /// Its name.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A known parameter of a `rmds.cnf`-style file with an impossible value.
+    #[error("line {line}: {parameter} cannot be `{value}`: it is {may}")]
+    Cnf {
+        /// From 1.
+        line: usize,
+        /// The parameter.
+        parameter: String,
+        /// The value.
+        value: String,
+        /// What it may be.
+        may: String,
+    },
+    /// The same, with the name of the file.
+    #[error("{path}, {why}")]
+    In {
+        /// Its name.
+        path: PathBuf,
+        /// What is wrong.
+        why: Box<Error>,
+    },
+    /// Settings that do not go together.
+    #[error("{setting} must be {may}")]
+    Value {
+        /// The setting.
+        setting: String,
+        /// What it may be.
+        may: String,
+    },
+}
+
+/// The part of a command line that is about settings.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Args {
+    /// Settings: a TOML file, or a file in the style of rmds.cnf (recognised by its name's end, .cnf). May be given
+    /// several times; what is in a later file goes before what is in an earlier one.
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// Print all settings as they are now, as a TOML file, and end.
+    #[arg(long)]
+    pub print_config: bool,
+}
+
+/// Settings, and the lines of `.cnf` files that changed nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// One text each, with file and line.
+    pub ignored: Vec<String>,
+}
+
+impl Args {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn load(&self) -> Result<Loaded, Error> {
+        let mut loaded = Loaded::default();
+        for path in &self.config {
+            let text = std::fs::read_to_string(path).map_err(|why| Error::Read { path: path.clone(), why })?;
+            if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("cnf")) {
+                let ignored = cnf::apply(&mut loaded.config, &text)
+                    .map_err(|why| Error::In { path: path.clone(), why: Box::new(why) })?;
+                loaded.ignored.extend(ignored.iter().map(|i| format!("{}, {i}", path.display())));
+            } else {
+                loaded.config = over(&loaded.config, &text, path)?;
+            }
+        }
+        loaded.config.check()?;
+        Ok(loaded)
+    }
+}
+
+/// `base` with everything that the TOML `text` says.
+fn over(base: &Config, text: &str, path: &Path) -> Result<Config, Error> {
+    let fail = |why: toml::de::Error| {
+        let at = why.span().map_or(0, |s| s.start);
+        let line = 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
+        Error::Toml { path: path.to_owned(), line, why: with_near_name(why.message()) }
+    };
+    // Alone first: only so an error knows its line.
+    let config: Config = toml::from_str(text).map_err(fail)?;
+    if *base == Config::default() {
+        return Ok(config);
+    }
+    let mut table = toml::Table::try_from(base).map_err(|why| Error::Toml {
+        path: path.to_owned(),
+        line: 1,
+        why: why.to_string(),
+    })?;
+    merge(&mut table, toml::from_str(text).map_err(fail)?);
+    table.try_into().map_err(fail)
+}
+
+fn merge(base: &mut toml::Table, over: toml::Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(base)), toml::Value::Table(over)) => merge(base, over),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}
+
+/// Adds the nearest of the names that are possible to "unknown field".
+fn with_near_name(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let (true, Some(unknown)) = (message.starts_with("unknown"), names.next()) else { return message.into() };
+    let names: Vec<&str> = names.collect();
+    let near = names.iter().map(|n| (strsim::damerau_levenshtein(unknown, n), *n)).min();
+    match near {
+        Some((steps, near)) if steps <= unknown.len().max(near.len()) / 2 => {
+            format!("there is no setting `{unknown}`; did you mean `{near}`?")
+        }
+        _ => format!("there is no setting `{unknown}`; there are: {}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{OnFull, UpstreamKind};
+
+    fn toml(text: &str) -> Result<Config, Error> {
+        over(&Config::default(), text, Path::new("x.toml"))
+    }
+
+    #[test]
+    fn defaults_are_valid_and_print_as_themselves() {
+        let config = Config::default();
+        config.check().unwrap();
+        let text = config.print();
+        assert_eq!(toml(&text).unwrap(), config, "{text}");
+        assert!(text.contains("max-output-buffers = 32000"));
+    }
+
+    #[test]
+    fn a_file_changes_what_it_names() {
+        let config = toml(
+            r#"
+            [p2ps]
+            listen = ["127.0.0.1:0"]
+            cache = false
+            [[p2ps.upstream]]
+            kind = "provider"
+            hosts = ["a:14002", "b:14002"]
+            [p2ps.service.DIRECT_FEED]
+            cache = true
+            [src-dist.defaults]
+            window-kib = 4096
+            [src-dist.service.X]
+            on-full = "cut"
+            [threads]
+            mounts = [{ cpus = [1], busy-poll = true }]
+            "#,
+        )
+        .unwrap();
+        config.check().unwrap();
+        assert!(config.p2ps.caches("DIRECT_FEED") && !config.p2ps.caches("OTHER"));
+        assert_eq!(config.p2ps.upstream[0].kind, UpstreamKind::Provider);
+        assert_eq!((config.src_dist.service("X").on_full, config.src_dist.service("X").window_kib), (OnFull::Cut, 4096));
+        assert!(config.threads.mounts(7).busy_poll);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_line_and_near_name() {
+        let error = toml("[p2ps]\nworkers = 2\ntcp-nodelay = true\n").unwrap_err().to_string();
+        assert_eq!(error, "x.toml, line 3: there is no setting `tcp-nodelay`; did you mean `tcp-no-delay`?");
+        let error = toml("[metrics]\nfrobnicate = 1\n").unwrap_err().to_string();
+        assert_eq!(error, "x.toml, line 2: there is no setting `frobnicate`; there are: listen, stats-interval-s");
+        let error = toml("[p2ps]\nworkers = -1\n").unwrap_err().to_string();
+        assert!(error.starts_with("x.toml, line 2: invalid value"), "{error}");
+    }
+
+    #[test]
+    fn later_files_go_before_earlier_ones() {
+        let dir = std::env::temp_dir().join(format!("mdist-config-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (cnf, toml) = (dir.join("rmds.CNF"), dir.join("mine.toml"));
+        std::fs::write(&cnf, "*p2ps*poolSize 16000\n*p2ps*tcpNoDelay False\n*p2ps*what 1\n").unwrap();
+        std::fs::write(&toml, "[p2ps]\npool-size = 5\n").unwrap();
+        let args = Args { config: vec![cnf.clone(), toml], print_config: false };
+        let loaded = args.load().unwrap();
+        assert_eq!((loaded.config.p2ps.pool_size, loaded.config.p2ps.tcp_no_delay), (5, false));
+        assert_eq!(
+            loaded.ignored,
+            [format!("{}, line 3: `*p2ps*what 1` is ignored: the parameter is not known", cnf.display())]
+        );
+        std::fs::write(&cnf, "\n*p2ps*poolSize many\n").unwrap();
+        let error = args.load().unwrap_err().to_string();
+        assert!(error.ends_with("line 2: poolSize cannot be `many`: it is a whole number, 0 to 10000000"), "{error}");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

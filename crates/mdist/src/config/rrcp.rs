@@ -1,0 +1,80 @@
+//! Parameters of the vendor's reliable multicast (RRCP), which are accepted so that existing files can be used.
+
+use serde::{Deserialize, Serialize};
+
+/// As in `rmds.cnf`-style files; times are in units of 100 ms as there. TIPC retransmits, orders and detects failures
+/// by itself: what only steered that is kept and shown, but steers nothing. docs/operating/mdist-config.md says which.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Rrcp {
+    /// Hops of a packet.
+    pub packet_ttl: u32,
+    /// Retransmissions of what was not acknowledged.
+    pub ndata: u32,
+    /// Requests for one missing packet.
+    pub nrreq: u32,
+    /// Time between retransmissions.
+    pub tdata: u32,
+    /// Time between requests.
+    pub trreq: u32,
+    /// Time before a missing packet is asked for.
+    pub twait: u32,
+    /// Time for which sent broadcasts are kept.
+    pub tbchold: u32,
+    /// Time for which sent point-to-point packets are kept.
+    pub tpphold: u32,
+    /// Packets that wait for one application at most.
+    pub user_q_limit: u32,
+    /// Missing packets of one sender at most.
+    pub nmissing: u32,
+    /// Packets in total.
+    pub max_pkt_pool_size: u32,
+    /// Packets above which the application is made to wait.
+    pub pkt_pool_limit_high: u32,
+    /// Packets below which it goes on.
+    pub pkt_pool_limit_low: u32,
+    /// A gap ends the connection instead of making items stale.
+    pub disconnect_on_gaps: bool,
+    /// Port of the tool that shows counters.
+    pub tcp_control_port: Option<String>,
+    /// Further ports to try.
+    pub port_roam_range: u32,
+    /// Time between host status messages; 0: none.
+    pub hsm_interval: u32,
+    /// Interface of host status messages.
+    pub hsm_interface: Option<String>,
+    /// Address of host status messages.
+    pub hsm_mult_address: Option<String>,
+    /// Port of host status messages.
+    pub hsm_port: Option<String>,
+    /// Receivers drop by a hash of the item what they did not ask for.
+    pub hash_filtering: bool,
+}
+
+impl Default for Rrcp {
+    fn default() -> Self {
+        Self {
+            packet_ttl: 5,
+            ndata: 7,
+            nrreq: 3,
+            tdata: 1,
+            trreq: 4,
+            twait: 3,
+            tbchold: 3,
+            tpphold: 3,
+            user_q_limit: 65_535,
+            nmissing: 128,
+            max_pkt_pool_size: 200_000,
+            pkt_pool_limit_high: 190_000,
+            pkt_pool_limit_low: 180_000,
+            disconnect_on_gaps: false,
+            tcp_control_port: None,
+            port_roam_range: 0,
+            hsm_interval: 0,
+            hsm_interface: None,
+            hsm_mult_address: None,
+            hsm_port: None,
+            hash_filtering: false,
+        }
+    }
+}
