@@ -54,7 +54,11 @@ pub fn parse(text: &str) -> (Vec<Line>, Vec<Ignored>) {
             Some(parameter) if path.starts_with('*') && !value.is_empty() => {
                 lines.push(Line { number, components, parameter, value: value.to_owned() });
             }
-            _ => ignored.push(Ignored { number, text: line.to_owned(), why: "it is not `*component*parameter value`" }),
+            _ => ignored.push(Ignored {
+                number,
+                text: line.to_owned(),
+                why: "it is not `*component*parameter value`",
+            }),
         }
     }
     (lines, ignored)
@@ -70,7 +74,12 @@ pub fn apply(config: &mut Config, text: &str) -> Result<Vec<Ignored>, Error> {
     lines.sort_by_key(|line| line.components.len());
     for line in &lines {
         if let Err(why) = set(config, line)? {
-            let text = format!("{}*{} {}", line.components.iter().fold(String::new(), |t, c| t + "*" + c), line.parameter, line.value);
+            let text = format!(
+                "{}*{} {}",
+                line.components.iter().fold(String::new(), |t, c| t + "*" + c),
+                line.parameter,
+                line.value
+            );
             ignored.push(Ignored { number: line.number, text, why });
         }
     }
@@ -110,7 +119,8 @@ fn set(config: &mut Config, line: &Line) -> Outcome {
             apply(config, line, service)?
         } else {
             // Only to tell a parameter of another component from one that nobody knows.
-            apply(&mut Config::default(), line, service).map_or(Err(ELSEWHERE), |known| known.and(Err(ELSEWHERE)))
+            apply(&mut Config::default(), line, service)
+                .map_or(Err(ELSEWHERE), |known| known.and(Err(ELSEWHERE)))
         };
         match known {
             Ok(()) => outcome = Ok(()),
@@ -145,7 +155,8 @@ fn src_dist(config: &mut Config, line: &Line, service: Option<&str>) -> Outcome 
     let src_dist = &mut config.src_dist;
     match (line.parameter.as_str(), service) {
         ("rrmpFlushInterval", Some(service)) => {
-            src_dist.service.entry(service.into()).or_default().flush_interval_ms = Some(number(line, 0, 1_000)?);
+            src_dist.service.entry(service.into()).or_default().flush_interval_ms =
+                Some(number(line, 0, 1_000)?);
         }
         (_, Some(_)) => return Ok(Err(UNKNOWN)),
         ("rrmpFlushInterval", None) => src_dist.defaults.flush_interval_ms = number(line, 0, 1_000)?,
@@ -191,7 +202,11 @@ fn rrcp(config: &mut Config, line: &Line) -> Outcome {
 
 fn number(line: &Line, least: u32, most: u32) -> Result<u32, Error> {
     line.value.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| {
-        let may = if most == u32::MAX { "a whole number".into() } else { format!("a whole number, {least} to {most}") };
+        let may = if most == u32::MAX {
+            "a whole number".into()
+        } else {
+            format!("a whole number, {least} to {most}")
+        };
         bad(line, may)
     })
 }

@@ -83,7 +83,8 @@ impl Args {
     pub fn load(&self) -> Result<Loaded, Error> {
         let mut loaded = Loaded::default();
         for path in &self.config {
-            let text = std::fs::read_to_string(path).map_err(|why| Error::Read { path: path.clone(), why })?;
+            let text =
+                std::fs::read_to_string(path).map_err(|why| Error::Read { path: path.clone(), why })?;
             if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("cnf")) {
                 let ignored = cnf::apply(&mut loaded.config, &text)
                     .map_err(|why| Error::In { path: path.clone(), why: Box::new(why) })?;
@@ -183,7 +184,10 @@ mod tests {
         config.check().unwrap();
         assert!(config.p2ps.caches("DIRECT_FEED") && !config.p2ps.caches("OTHER"));
         assert_eq!(config.p2ps.upstream[0].kind, UpstreamKind::Provider);
-        assert_eq!((config.src_dist.service("X").on_full, config.src_dist.service("X").window_kib), (OnFull::Cut, 4096));
+        assert_eq!(
+            (config.src_dist.service("X").on_full, config.src_dist.service("X").window_kib),
+            (OnFull::Cut, 4096)
+        );
         assert!(config.threads.mounts(7).busy_poll);
     }
 
@@ -192,7 +196,10 @@ mod tests {
         let error = toml("[p2ps]\nworkers = 2\ntcp-nodelay = true\n").unwrap_err().to_string();
         assert_eq!(error, "x.toml, line 3: there is no setting `tcp-nodelay`; did you mean `tcp-no-delay`?");
         let error = toml("[metrics]\nfrobnicate = 1\n").unwrap_err().to_string();
-        assert_eq!(error, "x.toml, line 2: there is no setting `frobnicate`; there are: listen, stats-interval-s");
+        assert_eq!(
+            error,
+            "x.toml, line 2: there is no setting `frobnicate`; there are: listen, stats-interval-s"
+        );
         let error = toml("[p2ps]\nworkers = -1\n").unwrap_err().to_string();
         assert!(error.starts_with("x.toml, line 2: invalid value"), "{error}");
     }
@@ -213,7 +220,10 @@ mod tests {
         );
         std::fs::write(&cnf, "\n*p2ps*poolSize many\n").unwrap();
         let error = args.load().unwrap_err().to_string();
-        assert!(error.ends_with("line 2: poolSize cannot be `many`: it is a whole number, 0 to 10000000"), "{error}");
+        assert!(
+            error.ends_with("line 2: poolSize cannot be `many`: it is a whole number, 0 to 10000000"),
+            "{error}"
+        );
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -175,7 +175,8 @@ impl P2ps {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        let no = |what: &str, may: &str| Err(Error::Value { setting: format!("p2ps.{what}"), may: may.into() });
+        let no =
+            |what: &str, may: &str| Err(Error::Value { setting: format!("p2ps.{what}"), may: may.into() });
         if self.listen.is_empty() {
             return no("listen", "at least one address:port");
         }
@@ -185,7 +186,10 @@ impl P2ps {
         for (n, upstream) in self.upstream.iter().enumerate() {
             match upstream.kind {
                 UpstreamKind::Backbone if !upstream.hosts.is_empty() => {
-                    return no(&format!("upstream[{n}].hosts"), "empty for the backbone, whose sources find themselves");
+                    return no(
+                        &format!("upstream[{n}].hosts"),
+                        "empty for the backbone, whose sources find themselves",
+                    );
                 }
                 UpstreamKind::Provider | UpstreamKind::P2ps if upstream.hosts.is_empty() => {
                     return no(&format!("upstream[{n}].hosts"), "at least one host:port");

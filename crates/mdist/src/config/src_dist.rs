@@ -128,7 +128,9 @@ impl SrcDist {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        let no = |what: &str, may: &str| Err(Error::Value { setting: format!("src-dist.{what}"), may: may.into() });
+        let no = |what: &str, may: &str| {
+            Err(Error::Value { setting: format!("src-dist.{what}"), may: may.into() })
+        };
         if let Some(n) = self.provider.iter().position(|p| p.hosts.is_empty()) {
             return no(&format!("provider[{n}].hosts"), "at least one host:port");
         }
