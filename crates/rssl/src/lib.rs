@@ -3,6 +3,7 @@
 //! No I/O, no clock, no thread, no `unsafe`: bytes and time in, bytes and messages out. Decoders borrow from the
 //! bytes they are given; encoders write into a caller's buffer.
 
+pub mod dictionary;
 mod error;
 pub mod limits;
 pub mod rwf;
