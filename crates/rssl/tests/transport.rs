@@ -3,10 +3,14 @@
 
 use std::time::Duration;
 
+use common::pulling::{Seen, feed, pull_all};
 use rssl::transport::{
-    Channel, ClientOptions, Compression, Error, Opened, PING_FRAME, Packer, Pulled, ServerOptions, Tick,
-    frame_header,
+    Channel, ClientOptions, Compression, Error, PING_FRAME, Packer, ServerOptions, Tick, frame_header,
 };
+
+mod common {
+    pub(crate) mod pulling;
+}
 
 fn hex(text: &str) -> Vec<u8> {
     text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
@@ -19,51 +23,6 @@ const CONNECT_ACK: &str = "00 37 01 01 0a 00 00 00 00 09 18 00 03 3c 0e 01 00 00
 const CLIENT_KEY: &str = "00 04 08 00";
 const TWO_UPDATES: &str = "00 2f 12 00 14 00 09 04 06 00 00 00 05 00 04 01 08 00 01 00 16 03 0c 0f 97 00 14 00 09 \
     04 06 00 00 00 05 00 04 01 08 00 01 00 16 03 0c 0f 97";
-
-/// What a channel made of some bytes.
-#[derive(Debug, Default, PartialEq)]
-struct Seen {
-    messages: Vec<Vec<u8>>,
-    pings: usize,
-    opened: Option<Opened>,
-    refused: Option<String>,
-}
-
-/// Pulls until more is needed, and drops what was used up from `input`.
-fn pull_all(channel: &mut Channel, input: &mut Vec<u8>, seen: &mut Seen) -> Result<(), Error> {
-    let mut at = 0;
-    loop {
-        let (used, pulled) = channel.pull(&input[at..])?;
-        at += used;
-        match pulled {
-            Pulled::NeedMore => {
-                assert_eq!(used, 0);
-                input.drain(..at);
-                return Ok(());
-            }
-            Pulled::Message(message) => seen.messages.push(message.to_vec()),
-            Pulled::Ping => seen.pings += 1,
-            Pulled::Opened(opened) => seen.opened = Some(opened.clone()),
-            Pulled::Handshake => assert!(used > 0),
-            Pulled::Refused { text } => {
-                seen.refused = Some(text.to_owned());
-                input.drain(..at);
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Gives `bytes` in pieces of `step`.
-fn feed(channel: &mut Channel, bytes: &[u8], step: usize) -> Result<Seen, Error> {
-    let (mut seen, mut input) = (Seen::default(), Vec::new());
-    for piece in bytes.chunks(step) {
-        input.extend_from_slice(piece);
-        pull_all(channel, &mut input, &mut seen)?;
-    }
-    assert!(input.is_empty(), "{} bytes were left over", input.len());
-    Ok(seen)
-}
 
 fn output(channel: &mut Channel) -> Vec<u8> {
     let mut out = Vec::new();
