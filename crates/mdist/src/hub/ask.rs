@@ -1,20 +1,42 @@
 //! What a side asks of the hub.
 
 use super::ids::{ItemId, SideId, Token};
+use rssl::rwf::{Domain, Key, Qos, name_type};
+use rssl::wire::to_vec;
 
 /// What makes two requests the same item (Spec: rssl.md §2.9).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ItemSpec {
     /// The hub's own id of the service, as its directory shows it.
     pub service: u16,
-    /// RWF domain number.
-    pub domain: u8,
+    /// What kind of data.
+    pub domain: Domain,
     /// Message key without service id and without a name type of 1 (RIC), so that equal items have equal bytes.
     pub key: Box<[u8]>,
-    /// QoS that was asked for, as on the wire and padded with zeros. `None`: whatever the service offers first.
-    pub qos: Option<[u8; 5]>,
+    /// QoS that was asked for. `None`: the best that the service offers; the hub makes equal what means the same.
+    pub qos: Option<Qos>,
     /// A private stream is never shared and never cached.
     pub private: bool,
+}
+
+impl ItemSpec {
+    /// The item that a message key means in the service with the hub's id `service`; the key's own service id is ignored.
+    ///
+    /// # Errors
+    /// A key that has no encoding (a name or attributes too long).
+    pub fn new(service: u16, domain: Domain, key: &Key<'_>, qos: Option<Qos>, private: bool) -> rssl::Result<Self> {
+        let name_type = key.name_type.filter(|t| *t != name_type::RIC);
+        let key = Key { service: None, name_type, ..*key };
+        Ok(Self { service, domain, key: to_vec(|w| key.encode(w))?.into(), qos, private })
+    }
+
+    /// The key with `service` as its service id and with the name type said.
+    #[must_use]
+    pub fn key(&self, service: u16) -> Key<'_> {
+        let key = Key::decode(&self.key).unwrap_or_default();
+        let name_type = key.name.map(|_| key.effective_name_type());
+        Key { service: Some(service), name_type, ..key }
+    }
 }
 
 /// Where a message towards the source goes.
@@ -42,8 +64,8 @@ pub enum Ask {
         token: Token,
         /// The item wanted.
         spec: ItemSpec,
-        /// Worst QoS that will do, as on the wire; `None`: only `spec.qos` will do.
-        worst_qos: Option<[u8; 5]>,
+        /// Worst QoS that will do; `None`: only `spec.qos` will do.
+        worst_qos: Option<Qos>,
         /// Updates are wanted too, not only an image.
         streaming: bool,
     },
