@@ -24,7 +24,13 @@ impl ItemSpec {
     ///
     /// # Errors
     /// A key that has no encoding (a name or attributes too long).
-    pub fn new(service: u16, domain: Domain, key: &Key<'_>, qos: Option<Qos>, private: bool) -> rssl::Result<Self> {
+    pub fn new(
+        service: u16,
+        domain: Domain,
+        key: &Key<'_>,
+        qos: Option<Qos>,
+        private: bool,
+    ) -> rssl::Result<Self> {
         let name_type = key.name_type.filter(|t| *t != name_type::RIC);
         let key = Key { service: None, name_type, ..*key };
         Ok(Self { service, domain, key: to_vec(|w| key.encode(w))?.into(), qos, private })
