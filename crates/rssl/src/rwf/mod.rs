@@ -2,21 +2,39 @@
 //!
 //! Decoding borrows and does not allocate; encoding writes into a [`crate::wire::Writer`]. Spec: rssl.md §2 to §4.
 
+pub mod array;
 mod data_type;
 mod domain;
+mod element_list;
+mod field_list;
+mod filter_list;
 mod flags;
+mod header;
 mod key;
+mod map;
 mod message;
+mod primitive;
 mod qos;
+mod rmtes;
+pub mod sets;
 mod state;
 
+pub use array::{Array, ArrayWriter};
 pub use data_type::DataType;
 pub use domain::Domain;
+pub use element_list::{Element, ElementList, ElementListWriter, Elements};
+pub use field_list::{Field, FieldList, FieldListInfo, FieldListWriter, Fields};
+pub use filter_list::{
+    FilterAction, FilterEntries, FilterEntry, FilterList, FilterListFlags, FilterListWriter,
+};
 pub use key::{Attrib, Key, name_type};
+pub use map::{Map, MapAction, MapEntries, MapEntry, MapFlags, MapWriter};
 pub use message::{
     Ack, AckFlags, Class, Close, CloseFlags, Conflation, Generic, GenericFlags, Head, Message, Post,
     PostFlags, PostUser, Priority, Refresh, RefreshFlags, Request, RequestFlags, Status, StatusFlags, Update,
     UpdateFlags, nak, peek, peek_payload, rights, set_stream, update_kind,
 };
+pub use primitive::{Date, DateTime, Enum, Real, Short, Time, Value, double, float, hint, int, uint};
 pub use qos::{Qos, Rate, Timeliness};
+pub use sets::{ElementSets, FieldSets, GlobalSets};
 pub use state::{DataState, OwnedState, State, StreamState, code};

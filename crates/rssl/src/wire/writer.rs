@@ -101,6 +101,22 @@ impl<'b> Writer<'b> {
         }
     }
 
+    /// The `n` low bytes of `value`, big-endian; `n` is 1 to 8.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    #[inline]
+    pub(crate) fn low_bytes(&mut self, value: u64, n: usize) -> Result<()> {
+        let bytes = (value << ((64 - 8 * n) & 63)).to_be_bytes();
+        // Where there is room for all eight they are one store; what is beyond `n` is written over.
+        if let Some(place) = self.buf.get_mut(self.len..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = bytes;
+            self.len += n;
+            return Ok(());
+        }
+        self.bytes(bytes.get(..n).unwrap_or(&bytes))
+    }
+
     /// One byte below 128, else two with the top bit set.
     ///
     /// # Errors

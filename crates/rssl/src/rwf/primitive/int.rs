@@ -1,0 +1,58 @@
+//! INT: one to eight bytes, two's complement.
+
+use super::Short;
+use crate::{Error, Result};
+
+/// Reads it; `None` is blank.
+///
+/// # Errors
+/// More than eight bytes.
+#[inline]
+pub fn decode(bytes: &[u8]) -> Result<Option<i64>> {
+    match bytes {
+        [] => Ok(None),
+        [first, rest @ ..] if rest.len() < 8 => {
+            let first = i64::from(first.cast_signed());
+            Ok(Some(rest.iter().fold(first, |v, &b| v << 8 | i64::from(b))))
+        }
+        _ => Err(Error::Malformed { what: "INT", at: 0 }),
+    }
+}
+
+/// Bytes of the shortest form: 1 to 8.
+#[inline]
+#[must_use]
+pub const fn size(value: i64) -> usize {
+    (64 - (value ^ (value >> 63)).leading_zeros() as usize) / 8 + 1
+}
+
+/// The shortest form.
+#[inline]
+#[must_use]
+pub fn to_bytes(value: i64) -> Short {
+    Short::integer(value.cast_unsigned(), size(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortest_forms_come_back() {
+        for (value, bytes) in [
+            (0, &[0][..]),
+            (127, &[0x7F]),
+            (128, &[0, 0x80]),
+            (-1, &[0xFF]),
+            (-128, &[0x80]),
+            (-129, &[0xFF, 0x7F]),
+            (i64::MAX, &[0x7F, 255, 255, 255, 255, 255, 255, 255]),
+            (i64::MIN, &[0x80, 0, 0, 0, 0, 0, 0, 0]),
+        ] {
+            assert_eq!((&*to_bytes(value), decode(bytes)), (bytes, Ok(Some(value))));
+        }
+        assert_eq!(decode(&[]), Ok(None));
+        assert_eq!(decode(&[0xFF, 0xFF, 0xFE]), Ok(Some(-2)));
+        assert!(decode(&[0; 9]).is_err());
+    }
+}
