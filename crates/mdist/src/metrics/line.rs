@@ -1,0 +1,164 @@
+//! A line of statistics now and then.
+
+use super::published::{Cell, Definition};
+use super::{Metrics, held, process};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What one component publishes.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) definitions: &'static [Definition],
+    pub(super) cells: Arc<[Cell]>,
+}
+
+/// The numbers of a line: now, and what was counted since the last one.
+#[derive(Clone, Debug)]
+pub struct Line {
+    metrics: Metrics,
+    last: Seen,
+    at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    updates_in: u64,
+    updates_out: u64,
+    bytes_out: u64,
+    multicast: u64,
+    cpu_s: f64,
+}
+
+impl Line {
+    /// Counts from now on.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        let mut line = Self { metrics: metrics.clone(), last: Seen::default(), at: Instant::now() };
+        line.last = line.see();
+        line
+    }
+
+    /// Sum over all components of the metric `name`; `None` if no component has it.
+    fn sum(&self, name: &str) -> Option<u64> {
+        let components = held(&self.metrics.inner.components);
+        let mut values = components
+            .iter()
+            .flat_map(|c| c.definitions.iter().zip(c.cells.iter()))
+            .filter(|(definition, _)| definition.name == name)
+            .map(|(_, cell)| cell.get())
+            .peekable();
+        values.peek()?;
+        Some(values.sum())
+    }
+
+    fn see(&self) -> Seen {
+        Seen {
+            updates_in: self.sum("hub_updates_in").unwrap_or(0),
+            updates_out: self.sum("mounts_updates_out").unwrap_or(0),
+            bytes_out: self.sum("mounts_bytes_out").unwrap_or(0),
+            multicast: self.sum("backbone_messages_out").unwrap_or(0),
+            cpu_s: process::cpu_seconds(),
+        }
+    }
+
+    /// The next line. Rates are over the time since the last one.
+    pub fn next(&mut self) -> String {
+        let (now, seen) = (Instant::now(), self.see());
+        let seconds = now.duration_since(self.at).as_secs_f64().max(1e-6);
+        let last = std::mem::replace(&mut self.last, seen);
+        self.at = now;
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        let mut line = format!(
+            "items {} updates/s in {:.0}",
+            self.sum("hub_items").unwrap_or(0),
+            rate(seen.updates_in, last.updates_in)
+        );
+        if let Some(mounts) = self.sum("mounts_open") {
+            line += &format!(
+                " out {:.0} MB/s {:.1} mounts {mounts} buffers {}",
+                rate(seen.updates_out, last.updates_out),
+                rate(seen.bytes_out, last.bytes_out) / 1e6,
+                self.sum("mounts_output_buffers").unwrap_or(0)
+            );
+        }
+        if let Some(sinks) = self.sum("backbone_sinks") {
+            line += &format!(" backbone/s {:.0} sinks {sinks}", rate(seen.multicast, last.multicast));
+        }
+        if let Some(suspect) = self.sum("hub_items_suspect").filter(|n| *n > 0) {
+            line += &format!(" suspect {suspect}");
+        }
+        line + &format!(" cpu {:.0} %", (seen.cpu_s - last.cpu_s) * 100.0 / seconds)
+    }
+}
+
+/// Prints a line at every interval, until dropped.
+#[derive(Debug)]
+pub struct Lines {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lines {
+    /// Starts; `print` gets every line.
+    ///
+    /// # Errors
+    /// The system has no room for another thread.
+    pub fn start(
+        metrics: &Metrics,
+        interval: Duration,
+        mut print: impl FnMut(String) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let mut line = Line::new(metrics);
+        let (stop, stopped) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("statistics".into()).spawn(move || {
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                print(line.next());
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::components::{Hub, Mounts, Source as BackboneSource};
+
+    #[test]
+    fn a_line_shows_what_there_is() {
+        let metrics = Metrics::new("src_dist");
+        let hub = metrics.component::<Hub>("h");
+        let mut line = Line::new(&metrics);
+        hub.publish(&Hub { items: 100, updates_in: 5_000, items_suspect: 2, ..Hub::default() });
+        let text = line.next();
+        assert!(text.starts_with("items 100 updates/s in ") && text.contains(" suspect 2 cpu "), "{text}");
+        assert!(!text.contains("mounts") && !text.contains("sinks"), "{text}");
+        let mounts = metrics.component::<Mounts>("0");
+        mounts.publish(&Mounts { mounts: 3, ..Mounts::default() });
+        metrics.component::<BackboneSource>("0").publish(&BackboneSource { sinks: 4, ..Default::default() });
+        let text = line.next();
+        assert!(text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains("sinks 4"), "{text}");
+    }
+
+    #[test]
+    fn lines_come_until_they_are_stopped() {
+        let (tx, rx) = mpsc::channel();
+        let lines = Lines::start(&Metrics::new("x"), Duration::from_millis(1), move |line| {
+            let _ = tx.send(line);
+        });
+        assert!(rx.recv().unwrap().starts_with("items 0"));
+        drop(lines.unwrap());
+        while rx.recv().is_ok() {}
+    }
+}
