@@ -28,7 +28,8 @@ impl Server {
     /// # Errors
     /// The address is no address, or is taken.
     pub fn start(address: &str, metrics: &Metrics) -> io::Result<Self> {
-        let why = |why: io::Error| io::Error::new(why.kind(), format!("cannot serve metrics on {address}: {why}"));
+        let why =
+            |why: io::Error| io::Error::new(why.kind(), format!("cannot serve metrics on {address}: {why}"));
         let resolved = address.to_socket_addrs().map_err(why)?.collect::<Vec<_>>();
         let listener = TcpListener::bind(resolved.as_slice()).map_err(why)?;
         let address = listener.local_addr()?;
@@ -97,7 +98,9 @@ fn answer(mut stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
         }
         ("GET", "/mounts") => ("200 OK", json, metrics.mounts_json()),
         ("GET", "/disconnects") => ("200 OK", json, metrics.disconnects_json()),
-        ("GET", _) => ("404 Not Found", "text/plain", "there are /metrics, /mounts and /disconnects\n".into()),
+        ("GET", _) => {
+            ("404 Not Found", "text/plain", "there are /metrics, /mounts and /disconnects\n".into())
+        }
         _ => ("405 Method Not Allowed", "text/plain", "only GET is answered\n".into()),
     };
     let length = body.len();
@@ -125,7 +128,10 @@ mod tests {
         metrics.disconnect("mount", "silent", "x");
         let server = Server::start("127.0.0.1:0", &metrics).unwrap();
         let answer = get(&server, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("mdist_disconnects_total"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("mdist_disconnects_total"),
+            "{answer}"
+        );
         let answer = get(&server, "GET /disconnects?x=1 HTTP/1.0\r\n\r\n");
         assert!(answer.contains("\"reason\": \"silent\""), "{answer}");
         assert!(get(&server, "GET /mounts HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n[]"));

@@ -148,7 +148,10 @@ mod tests {
         mounts.publish(&Mounts { mounts: 3, ..Mounts::default() });
         metrics.component::<BackboneSource>("0").publish(&BackboneSource { sinks: 4, ..Default::default() });
         let text = line.next();
-        assert!(text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains("sinks 4"), "{text}");
+        assert!(
+            text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains("sinks 4"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -105,7 +105,8 @@ impl Metrics {
         let at_unix_s = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0.0, |since| (since.as_secs_f64() * 1e3).round() / 1e3);
-        let entry = serde_json::json!({ "at_unix_s": at_unix_s, "kind": kind, "reason": reason, "what": what });
+        let entry =
+            serde_json::json!({ "at_unix_s": at_unix_s, "kind": kind, "reason": reason, "what": what });
         let mut disconnects = held(&self.inner.disconnects);
         if disconnects.len() >= DISCONNECTS {
             disconnects.pop_front();
