@@ -79,6 +79,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "manage", run: targets::manage::run, takes_packets: false },
     Target { name: "link", run: targets::link::run, takes_packets: false },
     Target { name: "stack", run: targets::stack::run, takes_packets: false },
+    Target { name: "rssl_channel", run: targets::rssl_channel::run, takes_packets: false },
 ];
 
 /// The target of this name.

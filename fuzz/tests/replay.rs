@@ -68,3 +68,16 @@ fn what_the_stack_starts_from_does_what_its_names_say() {
     }
     assert!(run("connection").has(("shutdown", true)));
 }
+
+/// Else the fuzzer would only ever see frames that are refused.
+#[test]
+fn what_rssl_channels_start_from_gives_messages() {
+    let target = utipc_fuzz::target("rssl_channel").unwrap();
+    let corpus = seeds::corpus(target).unwrap();
+    for name in ["request", "request-pieces", "answer", "frames", "fragments-old", "zlib"] {
+        let input = corpus.iter().find(|(path, _)| path.ends_with(name)).expect(name);
+        let mut seen = Seen::default();
+        assert!(engine::survives(target, &input.1, &mut seen));
+        assert!((1..16).any(|bits: u32| seen.has(("message", bits))), "{name} gives no message");
+    }
+}

@@ -6,6 +6,7 @@ pub(crate) mod manage;
 pub(crate) mod monitor;
 pub(crate) mod names;
 pub(crate) mod records;
+pub(crate) mod rssl_channel;
 pub(crate) mod stack;
 pub(crate) mod topology;
 pub(crate) mod wire;
