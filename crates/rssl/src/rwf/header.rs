@@ -83,6 +83,17 @@ impl<'w, 'b> Optional<'w, 'b> {
         Ok(self.w)
     }
 
+    /// Entries so far.
+    pub(super) const fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// Bytes in the writer.
+    pub(super) const fn written(&self) -> usize {
+        self.w.len()
+    }
+
+    /// Fills in the count.
     pub(super) fn finish(mut self) -> Result<()> {
         let at = self.begin()?;
         if self.wide { self.w.set_u16(at, self.count) } else { self.w.set_u8(at, self.count as u8) }

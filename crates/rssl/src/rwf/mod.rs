@@ -16,8 +16,10 @@ mod message;
 mod primitive;
 mod qos;
 mod rmtes;
+mod series;
 pub mod sets;
 mod state;
+mod vector;
 
 pub use array::{Array, ArrayWriter};
 pub use data_type::DataType;
@@ -36,5 +38,7 @@ pub use message::{
 };
 pub use primitive::{Date, DateTime, Enum, Real, Short, Time, Value, double, float, hint, int, uint};
 pub use qos::{Qos, Rate, Timeliness};
+pub use series::{Series, SeriesEntries, SeriesFlags, SeriesWriter};
 pub use sets::{ElementSets, FieldSets, GlobalSets};
 pub use state::{DataState, OwnedState, State, StreamState, code};
+pub use vector::{Vector, VectorAction, VectorEntries, VectorEntry, VectorFlags, VectorWriter};
