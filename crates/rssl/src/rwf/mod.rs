@@ -15,7 +15,7 @@ mod map;
 mod message;
 mod primitive;
 mod qos;
-mod rmtes;
+pub mod rmtes;
 mod series;
 pub mod sets;
 mod state;

@@ -83,7 +83,7 @@ impl fmt::Display for Value<'_> {
             Self::Array(v) => v.fmt(f),
             Self::Ascii(v) => write!(f, "\"{}\"", v.escape_ascii()),
             Self::Utf8(v) => write!(f, "\"{}\"", crate::rwf::rmtes::Utf8(v)),
-            Self::Rmtes(v) => write!(f, "\"{}\"", crate::rwf::rmtes::Utf8(v)),
+            Self::Rmtes(v) => write!(f, "\"{}\"", crate::rwf::rmtes::Text(v)),
             Self::Buffer(v) | Self::Other(_, v) => {
                 f.write_str("0x")?;
                 v.iter().try_for_each(|b| write!(f, "{b:02x}"))

@@ -1,0 +1,10 @@
+//! RMTES: text of several character sets, with edits of cached text. Spec: rssl.md §3.2.
+//!
+//! A cache keeps the raw bytes and applies edits to them ([`apply`]); [`Text`] shows them.
+
+mod partial;
+mod text;
+
+pub use partial::{apply, apply_to_vec, is_partial};
+pub use text::Text;
+pub(super) use text::Utf8;
