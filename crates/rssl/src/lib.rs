@@ -6,6 +6,7 @@
 pub mod dictionary;
 mod error;
 pub mod limits;
+pub mod rdm;
 pub mod rwf;
 pub mod transport;
 pub mod wire;

@@ -1,0 +1,464 @@
+//! The login domain. Spec: rssl.md §5.1
+//!
+//! Unknown elements are skipped and absent ones have the domain's defaults, as stock programs of many versions need.
+
+use super::elements;
+use crate::Result;
+use crate::rwf::{
+    Attrib, DataState, DataType, Domain, ElementListWriter, Generic, GenericFlags, Key, Map, MapAction,
+    MapWriter, Refresh, RefreshFlags, Request as RequestMessage, RequestFlags, State, Status, StreamState,
+    name_type,
+};
+use crate::wire::{Writer, to_vec};
+
+/// `Attributes::role` of a consumer.
+pub const CONSUMER: u64 = 0;
+/// `Attributes::role` of a provider that dials a distributor.
+pub const PROVIDER: u64 = 1;
+
+/// What a client tells about itself, and a server repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attributes<'a> {
+    /// Number of the application, as text.
+    pub application_id: Option<&'a [u8]>,
+    /// Its name.
+    pub application_name: Option<&'a [u8]>,
+    /// Where its user sits: "address/net".
+    pub position: Option<&'a [u8]>,
+    /// Password.
+    pub password: Option<&'a [u8]>,
+    /// Distinguishes applications of one name at one position.
+    pub instance_id: Option<&'a [u8]>,
+    /// [`CONSUMER`] or [`PROVIDER`].
+    pub role: u64,
+    /// The server recovers items of this client, instead of the client.
+    pub single_open: bool,
+    /// The client wants items whose data are suspect.
+    pub allow_suspect: bool,
+    /// The client wants the permission profile.
+    pub permission_profile: bool,
+    /// The client wants permission expressions.
+    pub permission_expressions: bool,
+    /// A provider wants to download the dictionary from the distributor.
+    pub dictionary_download: bool,
+    /// The client wants the list of standby servers.
+    pub connection_config: bool,
+    /// Authentication token.
+    pub authentication_token: Option<&'a [u8]>,
+    /// More for the authentication.
+    pub authentication_extended: Option<&'a [u8]>,
+    /// Token that authorizes the application.
+    pub application_token: Option<&'a [u8]>,
+    /// 2: the client answers round-trip probes.
+    pub round_trip_latency: Option<u64>,
+    /// Bits of the update types that the client wants.
+    pub update_types: Option<u64>,
+    /// Bits of the update types that it does not want.
+    pub unwanted_update_types: Option<u64>,
+}
+
+impl Default for Attributes<'_> {
+    fn default() -> Self {
+        Attributes {
+            application_id: None,
+            application_name: None,
+            position: None,
+            password: None,
+            instance_id: None,
+            role: CONSUMER,
+            single_open: true,
+            allow_suspect: true,
+            permission_profile: true,
+            permission_expressions: true,
+            dictionary_download: false,
+            connection_config: false,
+            authentication_token: None,
+            authentication_extended: None,
+            application_token: None,
+            round_trip_latency: None,
+            update_types: None,
+            unwanted_update_types: None,
+        }
+    }
+}
+
+impl<'a> Attributes<'a> {
+    /// Takes one element; false if it is none of these.
+    fn take(&mut self, name: &[u8], data: &'a [u8], number: Option<u64>) -> bool {
+        let flag = |place: &mut bool| *place = number.map_or(*place, |n| n != 0);
+        match name {
+            b"ApplicationId" => self.application_id = Some(data),
+            b"ApplicationName" => self.application_name = Some(data),
+            b"Position" => self.position = Some(data),
+            b"Password" => self.password = Some(data),
+            b"InstanceId" => self.instance_id = Some(data),
+            b"Role" => self.role = number.unwrap_or(CONSUMER),
+            b"SingleOpen" => flag(&mut self.single_open),
+            b"AllowSuspectData" => flag(&mut self.allow_suspect),
+            b"ProvidePermissionProfile" => flag(&mut self.permission_profile),
+            b"ProvidePermissionExpressions" => flag(&mut self.permission_expressions),
+            b"SupportProviderDictionaryDownload" => flag(&mut self.dictionary_download),
+            b"DownloadConnectionConfig" => flag(&mut self.connection_config),
+            b"AuthenticationToken" => self.authentication_token = Some(data),
+            b"AuthenticationExtended" => self.authentication_extended = Some(data),
+            b"ApplicationAuthorizationToken" => self.application_token = Some(data),
+            b"RoundTripLatency" => self.round_trip_latency = number,
+            b"UpdateTypeFilter" => self.update_types = number,
+            b"NegativeUpdateTypeFilter" => self.unwanted_update_types = number,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Writes what differs from the defaults, and the two flags that stock clients always send.
+    fn write(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
+        for (name, value) in [
+            ("ApplicationId", self.application_id),
+            ("ApplicationName", self.application_name),
+            ("Position", self.position),
+            ("Password", self.password),
+            ("InstanceId", self.instance_id),
+            ("AuthenticationToken", self.authentication_token),
+            ("ApplicationAuthorizationToken", self.application_token),
+        ] {
+            if let Some(value) = value {
+                list.ascii(name, value)?;
+            }
+        }
+        if let Some(extended) = self.authentication_extended {
+            list.buffer("AuthenticationExtended", extended)?;
+        }
+        if self.role != CONSUMER {
+            list.uint("Role", self.role)?;
+        }
+        list.uint("SingleOpen", self.single_open.into())?;
+        list.uint("AllowSuspectData", self.allow_suspect.into())?;
+        for (name, value, default) in [
+            ("ProvidePermissionProfile", self.permission_profile, true),
+            ("ProvidePermissionExpressions", self.permission_expressions, true),
+            ("SupportProviderDictionaryDownload", self.dictionary_download, false),
+            ("DownloadConnectionConfig", self.connection_config, false),
+        ] {
+            if value != default {
+                list.uint(name, value.into())?;
+            }
+        }
+        for (name, value) in [
+            ("RoundTripLatency", self.round_trip_latency),
+            ("UpdateTypeFilter", self.update_types),
+            ("NegativeUpdateTypeFilter", self.unwanted_update_types),
+        ] {
+            if let Some(value) = value {
+                list.uint(name, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// User; one zero byte where a token is in the attributes instead.
+    pub user: &'a [u8],
+    /// What the user's name is, one of [`name_type`].
+    pub name_type: u8,
+    /// The rest.
+    pub attributes: Attributes<'a>,
+}
+
+impl Default for Request<'_> {
+    fn default() -> Self {
+        Request { user: b"", name_type: name_type::USER_NAME, attributes: Attributes::default() }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request of the login domain.
+    ///
+    /// # Errors
+    /// Attributes that are cut short.
+    pub fn decode(request: &RequestMessage<'a>) -> Result<Self> {
+        let mut attributes = Attributes::default();
+        if let Some(bytes) = list(&request.key) {
+            elements(bytes, |e| {
+                attributes.take(e.name, e.data, e.uint());
+                Ok(())
+            })?;
+        }
+        let name_type = request.key.name_type.unwrap_or(name_type::USER_NAME);
+        Ok(Request { user: request.key.name.unwrap_or_default(), name_type, attributes })
+    }
+
+    /// Writes the message that asks for a login.
+    ///
+    /// # Errors
+    /// [`crate::Error::Full`], or a name above 255 bytes.
+    pub fn encode(&self, stream: i32, w: &mut Writer<'_>) -> Result<()> {
+        self.encode_with(stream, RequestFlags::STREAMING, w)
+    }
+
+    /// The same with other flags: a reissue that pauses, for instance.
+    ///
+    /// # Errors
+    /// As [`Request::encode`].
+    pub fn encode_with(&self, stream: i32, flags: RequestFlags, w: &mut Writer<'_>) -> Result<()> {
+        let attributes = to_vec(|w| {
+            let mut list = ElementListWriter::new(w)?;
+            self.attributes.write(&mut list)?;
+            list.finish()
+        })?;
+        let key = key(self.user, self.name_type, &attributes);
+        RequestMessage { domain: Domain::LOGIN, stream, flags, key, ..RequestMessage::default() }.encode(w)
+    }
+}
+
+/// What a server answers when it accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// The user, as asked.
+    pub user: &'a [u8],
+    /// What the user's name is, one of [`name_type`].
+    pub name_type: u8,
+    /// What the client told, with what holds of it.
+    pub attributes: Attributes<'a>,
+    /// Bits: 1 requests of many items, 2 their reissue, 4 closing many streams.
+    pub support_batch: u64,
+    /// Posts.
+    pub support_post: bool,
+    /// Pause and resume.
+    pub support_pause: bool,
+    /// Paused items are paused upstream, too.
+    pub support_optimized_pause: bool,
+    /// Views.
+    pub support_view: bool,
+    /// Symbol lists that open their items.
+    pub support_symbol_list: bool,
+    /// Warm standby.
+    pub support_standby: bool,
+    /// State of the login.
+    pub state: State<'a>,
+    /// It answers a request; stock clients do not take any other for the answer.
+    pub solicited: bool,
+}
+
+impl Default for Reply<'_> {
+    fn default() -> Self {
+        Reply {
+            user: b"",
+            name_type: name_type::USER_NAME,
+            attributes: Attributes::default(),
+            support_batch: 0,
+            support_post: false,
+            support_pause: false,
+            support_optimized_pause: false,
+            support_view: false,
+            support_symbol_list: false,
+            support_standby: false,
+            state: State::new(StreamState::Open, DataState::Ok, 0, b""),
+            solicited: true,
+        }
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// Reads a refresh of the login domain.
+    ///
+    /// # Errors
+    /// Attributes that are cut short.
+    pub fn decode(refresh: &Refresh<'a>) -> Result<Self> {
+        let key = refresh.key.unwrap_or_default();
+        let mut reply = Reply {
+            user: key.name.unwrap_or_default(),
+            name_type: key.name_type.unwrap_or(name_type::USER_NAME),
+            state: refresh.state,
+            solicited: refresh.flags.contains(RefreshFlags::SOLICITED),
+            ..Reply::default()
+        };
+        if let Some(bytes) = list(&key) {
+            elements(bytes, |e| {
+                let number = e.uint();
+                if !reply.attributes.take(e.name, e.data, number) {
+                    reply.take(e.name, number.unwrap_or(0));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(reply)
+    }
+
+    fn take(&mut self, name: &[u8], number: u64) {
+        let flag = number != 0;
+        match name {
+            b"SupportBatchRequests" => self.support_batch = number,
+            b"SupportOMMPost" => self.support_post = flag,
+            b"SupportPauseResume" => self.support_pause = flag,
+            b"SupportOptimizedPauseResume" => self.support_optimized_pause = flag,
+            b"SupportViewRequests" => self.support_view = flag,
+            b"SupportEnhancedSymbolList" => self.support_symbol_list = flag,
+            b"SupportStandby" => self.support_standby = flag,
+            _ => {}
+        }
+    }
+
+    /// Writes the refresh that accepts a login.
+    ///
+    /// # Errors
+    /// [`crate::Error::Full`], or a name above 255 bytes.
+    pub fn encode(&self, stream: i32, w: &mut Writer<'_>) -> Result<()> {
+        let attributes = to_vec(|w| {
+            let mut list = ElementListWriter::new(w)?;
+            self.attributes.write(&mut list)?;
+            for (name, value) in [
+                ("SupportBatchRequests", self.support_batch),
+                ("SupportOMMPost", self.support_post.into()),
+                ("SupportPauseResume", self.support_pause.into()),
+                ("SupportOptimizedPauseResume", self.support_optimized_pause.into()),
+                ("SupportViewRequests", self.support_view.into()),
+                ("SupportEnhancedSymbolList", self.support_symbol_list.into()),
+                ("SupportStandby", self.support_standby.into()),
+            ] {
+                if value != 0 {
+                    list.uint(name, value)?;
+                }
+            }
+            list.finish()
+        })?;
+        let mut flags = RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE;
+        if self.solicited {
+            flags.insert(RefreshFlags::SOLICITED);
+        }
+        let refresh = Refresh {
+            domain: Domain::LOGIN,
+            stream,
+            flags,
+            state: self.state,
+            group: &[0, 0],
+            key: Some(key(self.user, self.name_type, &attributes)),
+            ..Refresh::default()
+        };
+        refresh.encode(w)
+    }
+}
+
+/// Writes the status that refuses or ends a login. `Closed`: do not try again; `ClosedRecover`: later.
+///
+/// # Errors
+/// [`crate::Error::Full`].
+pub fn reject(stream: i32, state: State<'_>, w: &mut Writer<'_>) -> Result<()> {
+    Status { domain: Domain::LOGIN, stream, state: Some(state), ..Status::default() }.encode(w)
+}
+
+fn key<'a>(user: &'a [u8], name_type: u8, attributes: &'a [u8]) -> Key<'a> {
+    let attrib = Attrib { container: DataType::ELEMENT_LIST, data: attributes };
+    Key { name: Some(user), name_type: Some(name_type), attrib: Some(attrib), ..Key::default() }
+}
+
+fn list<'a>(key: &Key<'a>) -> Option<&'a [u8]> {
+    key.attrib.filter(|attrib| attrib.container == DataType::ELEMENT_LIST).map(|attrib| attrib.data)
+}
+
+/// Name of the generic message by which a consumer tells whether it uses this connection or keeps it in reserve.
+pub const CONNECTION_STATUS: &[u8] = b"ConsumerConnectionStatus";
+
+/// Reads the payload of [`CONNECTION_STATUS`]: 0 active, 1 standby; none if it does not say.
+///
+/// # Errors
+/// Content that is cut short.
+pub fn connection_status(payload: &[u8]) -> Result<Option<u64>> {
+    let mut mode = None;
+    for entry in Map::decode(payload)?.entries() {
+        let entry = entry?;
+        if entry.key == b"WarmStandbyInfo" && entry.action != MapAction::Delete {
+            elements(entry.data, |e| {
+                if e.name == b"WarmStandbyMode" {
+                    mode = e.uint();
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(mode)
+}
+
+/// Writes a generic message [`CONNECTION_STATUS`] on the login stream.
+///
+/// # Errors
+/// [`crate::Error::Full`].
+pub fn encode_connection_status(stream: i32, mode: u64, w: &mut Writer<'_>) -> Result<()> {
+    let generic = Generic {
+        domain: Domain::LOGIN,
+        stream,
+        flags: GenericFlags::COMPLETE,
+        container: DataType::MAP,
+        key: Some(Key { name: Some(CONNECTION_STATUS), ..Key::default() }),
+        ..Generic::default()
+    };
+    generic.encode_header(w)?;
+    let mut map = MapWriter::new(w, DataType::ASCII_STRING, DataType::ELEMENT_LIST)?;
+    map.entry(MapAction::Add, b"WarmStandbyInfo", |w| {
+        let mut list = ElementListWriter::new(w)?;
+        list.uint("WarmStandbyMode", mode)?;
+        list.finish()
+    })?;
+    map.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rwf::{Message, code};
+
+    #[test]
+    fn a_request_comes_back() {
+        let request = Request {
+            user: b"user",
+            attributes: Attributes {
+                application_id: Some(b"256"),
+                position: Some(b"127.0.0.1/net"),
+                authentication_extended: Some(b"\x01"),
+                role: PROVIDER,
+                single_open: false,
+                permission_profile: false,
+                dictionary_download: true,
+                round_trip_latency: Some(2),
+                ..Attributes::default()
+            },
+            ..Request::default()
+        };
+        let bytes = to_vec(|w| request.encode(1, w)).unwrap();
+        let message = RequestMessage::decode(&bytes).unwrap();
+        assert_eq!((message.domain, message.flags), (Domain::LOGIN, RequestFlags::STREAMING));
+        assert_eq!(Request::decode(&message), Ok(request));
+        let bare = RequestMessage { key: Key::default(), ..message };
+        assert_eq!(Request::decode(&bare), Ok(Request::default()));
+    }
+
+    #[test]
+    fn a_reply_comes_back() {
+        let reply = Reply {
+            user: b"user",
+            support_batch: 7,
+            support_post: true,
+            support_view: true,
+            state: State::new(StreamState::Open, DataState::Ok, 0, b"Login accepted"),
+            ..Reply::default()
+        };
+        let bytes = to_vec(|w| reply.encode(1, w)).unwrap();
+        let message = Refresh::decode(&bytes).unwrap();
+        assert!(message.flags.contains(RefreshFlags::SOLICITED | RefreshFlags::COMPLETE));
+        assert_eq!(Reply::decode(&message), Ok(reply));
+    }
+
+    #[test]
+    fn refusals_and_standby_are_said() {
+        let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_ENTITLED, b"no");
+        let bytes = to_vec(|w| reject(1, state, w)).unwrap();
+        assert!(matches!(Message::decode(&bytes), Ok(Message::Status(s)) if s.state == Some(state)));
+        let bytes = to_vec(|w| encode_connection_status(1, 1, w)).unwrap();
+        let generic = Generic::decode(&bytes).unwrap();
+        assert_eq!(generic.key.and_then(|k| k.name), Some(CONNECTION_STATUS));
+        assert_eq!(connection_status(generic.payload), Ok(Some(1)));
+        assert_eq!(connection_status(&[]), Ok(None));
+    }
+}
