@@ -7,10 +7,12 @@ mod enums;
 mod fields;
 mod file;
 mod small;
+mod wire;
 
 pub use enums::{EnumTable, EnumValue, Enums};
 pub use fields::{FieldDef, FieldType, Fields};
 pub use file::FileError;
+pub use wire::{VERBOSITY_INFO, VERBOSITY_MINIMAL, VERBOSITY_NORMAL, VERBOSITY_VERBOSE};
 
 /// Conventional name of the field dictionary.
 pub const FIELD_DICTIONARY: &str = "RWFFld";
