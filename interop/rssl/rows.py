@@ -3,10 +3,9 @@
 A row is a function of a `Stage`. With the chain `direct` it plays the stock pair alone, which proves the row itself.
 """
 
-import os
 import re
 
-from stage import FILES, check
+from stage import check
 
 ROWS = {}
 SERVICE = "DIRECT_FEED"

@@ -1,6 +1,5 @@
 """The vendor's performance tools end to end: 100,000 items."""
 
-import os
 import re
 
 from rows import SERVICE, row
