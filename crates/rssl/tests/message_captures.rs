@@ -73,7 +73,8 @@ fn administration(message: &Message<'_>) {
             let services = directory::decode(refresh.payload).expect("a directory");
             let names: Vec<_> = services.iter().filter_map(|(_, s)| Some(&s.info.as_ref()?.name)).collect();
             assert_eq!(names, ["DIRECT_FEED"]);
-            let written = to_vec(|w| directory::encode(w, u32::MAX, &services)).expect("the directory written");
+            let written =
+                to_vec(|w| directory::encode(w, u32::MAX, &services)).expect("the directory written");
             assert_eq!(directory::decode(&written).expect("the written directory"), services);
         }
         Message::Request(request) if request.flags.contains(RequestFlags::VIEW) => {
