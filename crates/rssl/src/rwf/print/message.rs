@@ -79,7 +79,9 @@ impl Printer<'_, '_> {
             Message::Ack(m) => {
                 self.line(depth, format_args!("{title} {} of {}", m.flags, m.ack_id))?;
                 parts!(self, inner, m, nak "NAK", seq "sequence number");
-                self.bytes(inner, "text", m.text)?;
+                if let Some(text) = m.text {
+                    self.line(inner, format_args!("text \"{}\"", Text(text)))?;
+                }
                 self.key(inner, "key", m.key.as_ref())?;
                 self.bytes(inner, "extended header", m.ext)?;
             }
