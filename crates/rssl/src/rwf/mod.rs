@@ -14,7 +14,6 @@ mod key;
 mod map;
 mod message;
 mod primitive;
-mod print;
 mod qos;
 pub mod rmtes;
 mod series;
@@ -38,7 +37,6 @@ pub use message::{
     UpdateFlags, nak, peek, peek_payload, rights, set_stream, update_kind,
 };
 pub use primitive::{Date, DateTime, Enum, Real, Short, Time, Value, double, float, hint, int, uint};
-pub use print::{FieldName, Names, NoNames, Printed};
 pub use qos::{Qos, Rate, Timeliness};
 pub use series::{Series, SeriesEntries, SeriesFlags, SeriesWriter};
 pub use sets::{ElementSets, FieldSets, GlobalSets};

@@ -1,0 +1,155 @@
+//! Where the machine's time went: each process's user and system time, the rest of it, and the whole.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// One reading of `/proc`.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    at: Instant,
+    processes: Vec<(String, u32, Duration)>,
+    /// All processes that there are, the named ones included.
+    everybody: Vec<(u32, Duration)>,
+    machine: Duration,
+}
+
+/// CPU time between two readings.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// How long it was.
+    pub elapsed: Duration,
+    /// (name, user + sys) of the components, then of all other processes, then what the kernel did for nobody.
+    pub rows: Vec<(String, f64)>,
+    /// Busy seconds of all cores, as the kernel counts them; the sum of the rows.
+    pub total: f64,
+}
+
+/// The kernel's unit of CPU time in `/proc`.
+fn tick() -> Duration {
+    Duration::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
+/// User and system time of a process with all its threads.
+///
+/// # Errors
+/// It is gone.
+pub fn of_process(pid: u32) -> Result<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .with_context(|| format!("process {pid} is gone"))?;
+    // The name, in brackets, may hold anything; what follows are numbers.
+    let fields: Vec<u64> = text
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect())
+        .unwrap_or_default();
+    // utime and stime are fields 14 and 15 of the line, counted from 1.
+    let ticks = fields.get(10).copied().unwrap_or(0) + fields.get(11).copied().unwrap_or(0);
+    Ok(tick() * u32::try_from(ticks).unwrap_or(u32::MAX))
+}
+
+impl Reading {
+    /// Reads the named processes and the machine now.
+    ///
+    /// # Errors
+    /// One of the processes is gone.
+    pub fn take(processes: &[(String, u32)]) -> Result<Self> {
+        let machine = machine()?;
+        let named = processes
+            .iter()
+            .map(|(name, pid)| Ok((name.clone(), *pid, of_process(*pid).with_context(|| name.clone())?)))
+            .collect::<Result<_>>()?;
+        let everybody = std::fs::read_dir("/proc")?
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+            .filter_map(|pid| Some((pid, of_process(pid).ok()?)))
+            .collect();
+        Ok(Self { at: Instant::now(), processes: named, everybody, machine })
+    }
+
+    /// What was used since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Table {
+        let before = |pid: u32| {
+            let found = earlier.everybody.iter().find(|(other, _)| *other == pid);
+            found.map_or(Duration::ZERO, |(_, used)| *used)
+        };
+        let used: f64 =
+            self.everybody.iter().map(|(pid, now)| now.saturating_sub(before(*pid)).as_secs_f64()).sum();
+        let mut rows: Vec<(String, f64)> = self
+            .processes
+            .iter()
+            .map(|(name, pid, now)| {
+                let then = earlier
+                    .processes
+                    .iter()
+                    .find(|(_, other, _)| other == pid)
+                    .map_or(Duration::ZERO, |p| p.2);
+                (name.clone(), now.saturating_sub(then).as_secs_f64())
+            })
+            .collect();
+        let named: f64 = rows.iter().map(|row| row.1).sum();
+        let total = self.machine.saturating_sub(earlier.machine).as_secs_f64();
+        rows.push(("other processes".into(), (used - named).max(0.0)));
+        // Interrupts that the kernel accounts to nobody; below zero it is what its two ways of counting differ by.
+        let counted: f64 = rows.iter().map(|row| row.1).sum();
+        rows.push(("kernel, for no process".into(), total - counted));
+        Table { elapsed: self.at.duration_since(earlier.at), rows, total }
+    }
+}
+
+impl Table {
+    /// Seconds of CPU that a component used.
+    #[must_use]
+    pub fn of(&self, name: &str) -> f64 {
+        self.rows.iter().filter(|row| row.0 == name).map(|row| row.1).sum()
+    }
+
+    /// The component that used most of one core, and the share of a core it used.
+    #[must_use]
+    pub fn busiest(&self, components: usize) -> (String, f64) {
+        let seconds = self.elapsed.as_secs_f64().max(1e-9);
+        self.rows
+            .iter()
+            .take(components)
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map_or_else(|| ("nobody".into(), 0.0), |row| (row.0.clone(), row.1 / seconds))
+    }
+}
+
+/// Busy time of all cores since the start of the machine.
+fn machine() -> Result<Duration> {
+    let path = Path::new("/proc/stat");
+    let text = std::fs::read_to_string(path).context("read /proc/stat")?;
+    let fields: Vec<u64> = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
+    // user nice system idle iowait irq softirq: idle and waiting for disks are not busy.
+    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&at| fields.get(at)).sum();
+    Ok(Duration::from_secs_f64(busy as f64 * tick().as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_sums_to_the_machine() {
+        let me = [("me".to_owned(), std::process::id())];
+        let before = Reading::take(&me).unwrap();
+        let end = Instant::now() + Duration::from_millis(200);
+        let mut spin = 0u64;
+        while Instant::now() < end {
+            spin = std::hint::black_box(spin.wrapping_mul(3) + 1);
+        }
+        let table = Reading::take(&me).unwrap().since(&before);
+        assert!(table.of("me") > 0.05, "{table:?}");
+        assert!((table.rows.iter().map(|row| row.1).sum::<f64>() - table.total).abs() < 1e-6);
+        assert_eq!(table.busiest(1).0, "me");
+        assert!(of_process(u32::MAX).is_err());
+    }
+}

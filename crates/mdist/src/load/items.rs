@@ -1,0 +1,197 @@
+//! Which items exist, and which of them each mount asks for.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use rssl::rwf::Domain;
+
+/// One item of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name, a RIC.
+    pub name: String,
+    /// What kind of data it has.
+    pub domain: Domain,
+    /// The client contributes to it.
+    pub post: bool,
+    /// The client sends it generic messages; its stream is private then.
+    pub generic: bool,
+    /// Asked for once, without updates.
+    pub snapshot: bool,
+}
+
+impl Item {
+    /// A streaming MarketPrice item.
+    #[must_use]
+    pub fn price(name: impl Into<String>) -> Self {
+        Self { name: name.into(), domain: Domain::MARKET_PRICE, post: false, generic: false, snapshot: false }
+    }
+}
+
+/// `RDT0`, `RDT1` and so on: the names that the load tools use when no list is given.
+#[must_use]
+pub fn generated(count: usize) -> Vec<Item> {
+    (0..count).map(|number| Item::price(format!("RDT{number}"))).collect()
+}
+
+/// Reads a list file: `itemList` of `item domain= name= [post= generic= snapshot=]`.
+///
+/// Spec: rssl.md §9.2
+///
+/// # Errors
+/// The file cannot be read, or says something that a list cannot; the place is in the error.
+pub fn read(path: &Path) -> Result<Vec<Item>> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("read the item list {}", path.display()))?;
+    parse(&text).with_context(|| format!("in the item list {}", path.display()))
+}
+
+/// The same from text.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &str) -> Result<Vec<Item>> {
+    let document = roxmltree::Document::parse(text)?;
+    let root = document.root_element();
+    if !root.has_tag_name("itemList") {
+        bail!("the root is <{}>, not <itemList>", root.tag_name().name());
+    }
+    root.children().filter(roxmltree::Node::is_element).map(|node| item(&document, node)).collect()
+}
+
+fn item(document: &roxmltree::Document<'_>, node: roxmltree::Node<'_, '_>) -> Result<Item> {
+    let line = document.text_pos_at(node.range().start).row;
+    if !node.has_tag_name("item") {
+        bail!("line {line}: <{}> is not an item", node.tag_name().name());
+    }
+    let name = node.attribute("name").with_context(|| format!("line {line}: an item has no name"))?;
+    let domain = match node.attribute("domain") {
+        None | Some("MarketPrice") => Domain::MARKET_PRICE,
+        Some("MarketByOrder") => Domain::MARKET_BY_ORDER,
+        Some(other) => bail!("line {line}: the domain '{other}' (use MarketPrice or MarketByOrder)"),
+    };
+    let yes = |attribute| matches!(node.attribute(attribute), Some("true" | "1"));
+    Ok(Item {
+        name: name.to_owned(),
+        domain,
+        post: yes("post"),
+        // The vendor's guide and its program call it differently.
+        generic: yes("generic") || yes("genMsg"),
+        snapshot: yes("snapshot"),
+    })
+}
+
+/// How a list is shared out to mounts: the first items are everyone's, then each mount has a range of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    mounts: usize,
+    common: usize,
+    /// All mounts' own items together.
+    own: usize,
+}
+
+impl Shares {
+    /// As the vendor's performance consumer does: `items` is the sum over all mounts, `common` what each of them shares
+    /// with all others.
+    ///
+    /// # Errors
+    /// A mount's share is smaller than what is common.
+    pub fn split(mounts: usize, items: usize, common: usize) -> Result<Self> {
+        let Some(own) = mounts.checked_mul(common).and_then(|shared| items.checked_sub(shared)) else {
+            bail!("{items} items over {mounts} mounts are fewer than {common} common items each");
+        };
+        Ok(Self { mounts, common, own })
+    }
+
+    /// One mount that asks for everything.
+    #[must_use]
+    pub fn one(items: usize) -> Self {
+        Self { mounts: 1, common: 0, own: items }
+    }
+
+    /// "Producer 50/50": half of the producer's updates reach every mount, half reach one. A producer takes items in
+    /// turn, so there must be as many common items as own items of all mounts together.
+    #[must_use]
+    pub fn half(mounts: usize, own_per_mount: usize) -> Self {
+        Self { mounts, common: mounts * own_per_mount, own: mounts * own_per_mount }
+    }
+
+    /// How many different items there are.
+    #[must_use]
+    pub fn distinct(&self) -> usize {
+        self.common + self.own
+    }
+
+    /// How many item streams all mounts have together.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.mounts * self.common + self.own
+    }
+
+    /// Output updates for each input update when the producer takes items in turn.
+    #[must_use]
+    pub fn fan_out(&self) -> f64 {
+        if self.distinct() == 0 { 0.0 } else { self.streams() as f64 / self.distinct() as f64 }
+    }
+
+    /// Places in the list that `mount` asks for.
+    pub fn of(&self, mount: usize) -> impl Iterator<Item = usize> + use<> {
+        let (each, rest) = match self.mounts {
+            0 => (0, 0),
+            mounts => (self.own / mounts, self.own % mounts),
+        };
+        let first = self.common + mount * each + mount.min(rest);
+        let count = each + usize::from(mount < rest);
+        (0..self.common).chain(first..first + count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read() {
+        let list = parse(
+            "<itemList>\n<!-- two -->\n<item domain=\"MarketPrice\" name=\"RDT0\" post=\"true\" genMsg=\"true\"/>\n\
+             <item domain=\"MarketByOrder\" name=\"RDT1\" snapshot=\"true\"/></itemList>",
+        )
+        .unwrap();
+        assert_eq!(list[0], Item { post: true, generic: true, ..Item::price("RDT0") });
+        assert!(list[1].domain == Domain::MARKET_BY_ORDER && list[1].snapshot);
+        assert_eq!(generated(3)[2], Item::price("RDT2"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, want) in [
+            ("<items/>", "<items>"),
+            ("<itemList>\n<item domain=\"MarketPrice\"/></itemList>", "line 2"),
+            ("<itemList><item name=\"A\" domain=\"Login\"/></itemList>", "'Login'"),
+            ("<itemList>", "root"),
+        ] {
+            let why = format!("{:#}", parse(text).unwrap_err());
+            assert!(why.contains(want), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn shares_are_disjoint_beyond_what_is_common() {
+        let shares = Shares::split(3, 20, 4).unwrap();
+        let all: Vec<Vec<usize>> = (0..3).map(|mount| shares.of(mount).collect()).collect();
+        assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [7, 7, 6]);
+        assert_eq!((shares.distinct(), shares.streams()), (12, 20));
+        let mut own: Vec<usize> = all.iter().flat_map(|m| m[4..].to_vec()).collect();
+        own.dedup();
+        assert_eq!(own, (4..12).collect::<Vec<_>>());
+        assert!(Shares::split(3, 8, 4).is_err());
+    }
+
+    #[test]
+    fn the_reports_fan_out() {
+        let shares = Shares::half(100, 100);
+        assert_eq!((shares.distinct(), shares.of(7).count()), (20_000, 10_100));
+        assert!((shares.fan_out() - 50.5).abs() < 1e-9);
+        assert!((70_000.0 * shares.fan_out() - 3_535_000.0).abs() < 1e-3);
+    }
+}

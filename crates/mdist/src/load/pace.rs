@@ -1,0 +1,127 @@
+//! When to send how much: a rate cut into ticks, with scheduled times that do not move when the sender is late.
+
+use std::time::Duration;
+
+/// What one tick asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    /// Messages.
+    pub count: u64,
+    /// When they should go out: latency is measured from here, so that a late sender is not flattered.
+    pub scheduled: Duration,
+}
+
+/// A rate in ticks.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    rate: u64,
+    ticks: u64,
+    start: Duration,
+    tick: u64,
+    behind_max: u64,
+    missed: u64,
+}
+
+const SECOND: u128 = 1_000_000_000;
+/// How late a sender may be and still catch up; what is older is missed, and counted.
+const CATCH_UP: Duration = Duration::from_millis(100);
+
+impl Pace {
+    /// `rate` messages a second in `ticks` parts a second (1 to 1,000,000), from `start` on.
+    #[must_use]
+    pub fn new(rate: u64, ticks: u64, start: Duration) -> Self {
+        let ticks = ticks.clamp(1, 1_000_000);
+        let behind_max = (u128::from(ticks) * CATCH_UP.as_nanos() / SECOND).max(1) as u64;
+        Self { rate, ticks, start, tick: 0, behind_max, missed: 0 }
+    }
+
+    fn time_of(&self, tick: u64) -> Duration {
+        let nanoseconds = u128::from(tick) * SECOND / u128::from(self.ticks);
+        self.start + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+
+    /// Messages of all ticks before `tick`.
+    fn sum(&self, tick: u64) -> u64 {
+        (u128::from(tick) * u128::from(self.rate) / u128::from(self.ticks)) as u64
+    }
+
+    /// The oldest tick that is due and not yet taken. Call until `None`.
+    pub fn due(&mut self, now: Duration) -> Option<Burst> {
+        let elapsed = now.checked_sub(self.start)?;
+        // Ticks whose time has come, tick 0 at the start.
+        let come = (elapsed.as_nanos() * u128::from(self.ticks) / SECOND) as u64 + 1;
+        if self.tick >= come {
+            return None;
+        }
+        let keep = come.saturating_sub(self.behind_max);
+        if self.tick < keep {
+            self.missed += self.sum(keep) - self.sum(self.tick);
+            self.tick = keep;
+        }
+        let burst = Burst {
+            count: self.sum(self.tick + 1) - self.sum(self.tick),
+            scheduled: self.time_of(self.tick),
+        };
+        self.tick += 1;
+        Some(burst)
+    }
+
+    /// When the next tick is due.
+    #[must_use]
+    pub fn next(&self) -> Duration {
+        self.time_of(self.tick)
+    }
+
+    /// Messages that were never asked for because the sender was too late.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The rate, a second.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(pace: &mut Pace, now: Duration) -> u64 {
+        std::iter::from_fn(|| pace.due(now)).map(|burst| burst.count).sum()
+    }
+
+    #[test]
+    fn a_second_holds_the_rate() {
+        for (rate, ticks) in [(1_000, 1_000), (7, 1_000), (3_000_001, 1_000), (100_000, 30), (0, 10)] {
+            let start = Duration::from_secs(9);
+            let mut pace = Pace::new(rate, ticks, start);
+            let mut sum = 0;
+            for step in 0..2000u64 {
+                sum += drain(&mut pace, start + Duration::from_micros(step * 500));
+            }
+            assert!(sum.abs_diff(rate) <= 1, "{rate} in {ticks}: {sum}");
+            assert_eq!(pace.missed(), 0);
+        }
+    }
+
+    #[test]
+    fn the_schedule_does_not_move_when_the_sender_is_late() {
+        let mut pace = Pace::new(10_000, 1_000, Duration::ZERO);
+        assert!(pace.due(Duration::ZERO).is_some_and(|burst| burst.count == 10));
+        let late = Duration::from_micros(3_500);
+        let times: Vec<_> = std::iter::from_fn(|| pace.due(late)).map(|burst| burst.scheduled).collect();
+        assert_eq!(times, [1, 2, 3].map(Duration::from_millis));
+        assert_eq!(pace.next(), Duration::from_millis(4));
+        assert_eq!(pace.missed(), 0);
+    }
+
+    #[test]
+    fn catching_up_is_bounded_and_the_rest_is_counted() {
+        let mut pace = Pace::new(10_000, 1_000, Duration::ZERO);
+        let sum = drain(&mut pace, Duration::from_millis(999));
+        assert_eq!((sum, pace.missed()), (1_000, 9_000));
+    }
+}
