@@ -64,7 +64,7 @@ impl Line {
     }
 
     /// The next line. Rates are over the time since the last one.
-    pub fn next(&mut self) -> String {
+    pub fn text(&mut self) -> String {
         let (now, seen) = (Instant::now(), self.see());
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-6);
         let last = std::mem::replace(&mut self.last, seen);
@@ -114,7 +114,7 @@ impl Lines {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new().name("statistics".into()).spawn(move || {
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                print(line.next());
+                print(line.text());
             }
         })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -141,13 +141,13 @@ mod tests {
         let hub = metrics.component::<Hub>("h");
         let mut line = Line::new(&metrics);
         hub.publish(&Hub { items: 100, updates_in: 5_000, items_suspect: 2, ..Hub::default() });
-        let text = line.next();
+        let text = line.text();
         assert!(text.starts_with("items 100 updates/s in ") && text.contains(" suspect 2 cpu "), "{text}");
         assert!(!text.contains("mounts") && !text.contains("sinks"), "{text}");
         let mounts = metrics.component::<Mounts>("0");
         mounts.publish(&Mounts { mounts: 3, ..Mounts::default() });
         metrics.component::<BackboneSource>("0").publish(&BackboneSource { sinks: 4, ..Default::default() });
-        let text = line.next();
+        let text = line.text();
         assert!(
             text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains("sinks 4"),
             "{text}"

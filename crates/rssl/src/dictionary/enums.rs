@@ -54,12 +54,29 @@ impl Enums {
         &self.tables
     }
 
-    /// Adds a table. The fields that it names use it from now on; of values with one number the first stays.
-    pub fn insert(&mut self, mut table: EnumTable) {
-        table.values.sort_by_key(|v| v.value);
-        table.values.dedup_by_key(|v| v.value);
+    /// Adds a table, or adds to the one of the same fields. The fields that it names use it from now on; of values with
+    /// one number the first stays.
+    pub fn insert(&mut self, table: EnumTable) {
+        let EnumTable { fields, mut values } = table;
+        let first = fields.first().and_then(|field| self.by_field.get(field)).copied();
+        let known =
+            first.and_then(|at| self.tables.get_mut(at as usize)).filter(|known| known.fields == fields);
+        if let Some(known) = known {
+            known.values.append(&mut values);
+            known.tidy();
+            return;
+        }
         let at = self.tables.len() as u32;
-        self.by_field.extend(table.fields.iter().map(|&field| (field, at)));
+        self.by_field.extend(fields.iter().map(|&field| (field, at)));
+        let mut table = EnumTable { fields, values };
+        table.tidy();
         self.tables.push(table);
+    }
+}
+
+impl EnumTable {
+    fn tidy(&mut self) {
+        self.values.sort_by_key(|v| v.value);
+        self.values.dedup_by_key(|v| v.value);
     }
 }

@@ -7,10 +7,14 @@ mod enums;
 mod fields;
 mod file;
 mod small;
+mod wire;
 
 pub use enums::{EnumTable, EnumValue, Enums};
 pub use fields::{FieldDef, FieldType, Fields};
 pub use file::FileError;
+pub use wire::{VERBOSITY_INFO, VERBOSITY_MINIMAL, VERBOSITY_NORMAL, VERBOSITY_VERBOSE};
+
+use crate::rwf::{FieldName, Names};
 
 /// Conventional name of the field dictionary.
 pub const FIELD_DICTIONARY: &str = "RWFFld";
@@ -51,5 +55,15 @@ impl Dictionary {
     #[must_use]
     pub fn small() -> Self {
         small::dictionary()
+    }
+}
+
+impl Names for Dictionary {
+    fn field(&self, id: i16) -> Option<FieldName<'_>> {
+        self.fields.get(id).map(|def| FieldName { name: &def.name, data_type: def.data_type })
+    }
+
+    fn enumeration(&self, id: i16, value: u16) -> Option<&[u8]> {
+        self.enums.display(id, value)
     }
 }

@@ -14,6 +14,7 @@ mod key;
 mod map;
 mod message;
 mod primitive;
+mod print;
 mod qos;
 pub mod rmtes;
 mod series;
@@ -37,6 +38,7 @@ pub use message::{
     UpdateFlags, nak, peek, peek_payload, rights, set_stream, update_kind,
 };
 pub use primitive::{Date, DateTime, Enum, Real, Short, Time, Value, double, float, hint, int, uint};
+pub use print::{FieldName, Names, NoNames, Printed};
 pub use qos::{Qos, Rate, Timeliness};
 pub use series::{Series, SeriesEntries, SeriesFlags, SeriesWriter};
 pub use sets::{ElementSets, FieldSets, GlobalSets};

@@ -346,6 +346,29 @@ pub(crate) const SUITES: &[Suite] = &[
             &["cargo", "test", "-p", "utipc-tools", "--features", "stock-tipc", "--test", "golden"],
         )
     },
+    // Programs made with the vendor's SDK, unmodified, against p2ps, src_dist and the load tools.
+    Suite {
+        live: true,
+        obstacle: no_stock_programs,
+        required_in_ci: false,
+        ..suite(
+            "rssl-stock",
+            minutes(40),
+            Judge::Total("rssl-stock"),
+            &["python3", "interop/rssl/run.py", "--build"],
+        )
+    },
+    // Our decoders on recorded packets of such programs.
+    Suite {
+        obstacle: no_captures,
+        required_in_ci: false,
+        ..suite(
+            "rssl-captures",
+            minutes(5),
+            Judge::CargoTest,
+            &["cargo", "test", "-p", "rssl", "--test", "transport_captures", "--test", "message_captures"],
+        )
+    },
     // The Python package and every example on it.
     Suite {
         live: true,
@@ -450,6 +473,21 @@ fn no_tipc(_: &Path) -> Option<Skip> {
     let found = ["/usr/sbin/tipc", "/sbin/tipc", "/usr/bin/tipc"].iter().any(|path| Path::new(path).exists());
     let reason = "this machine has no `tipc`".to_owned();
     (!found).then(|| Skip { reason, remedy: "sudo apt-get install iproute2".into() })
+}
+
+/// What is the vendor's is not in the tree: a variable names the folder where it is.
+fn no_folder(variable: &str, of: &str, suite: &str) -> Option<Skip> {
+    let named = std::env::var_os(variable).is_some_and(|folder| Path::new(&folder).is_dir());
+    let remedy = format!("{variable}=DIR cargo xtask test {suite} (interop/rssl/README.md)");
+    (!named).then(|| Skip { reason: format!("{variable} names no folder of {of}"), remedy })
+}
+
+fn no_stock_programs(_: &Path) -> Option<Skip> {
+    no_folder("UTIPC_RTSDK_BIN", "programs made with the Real-Time-SDK", "rssl-stock")
+}
+
+fn no_captures(_: &Path) -> Option<Skip> {
+    no_folder("UTIPC_RSSL_VECTORS", "captures", "rssl-captures")
 }
 
 fn no_lab(root: &Path) -> Option<Skip> {

@@ -1,0 +1,178 @@
+//! Which fields a field list has, shared by all records that have the same ones.
+//!
+//! Items of one kind carry the same fields, so 100,000 records have a handful of layouts between them. A layout stays in
+//! the processor's cache while the records do not.
+
+use super::FieldTypes;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+/// An empty place of the table. No field looks like this: the last slot is 65,534, because no field has the id 0.
+const FREE: u32 = u32::MAX;
+
+/// The identifiers of a field list in the order of its refresh, and the way from an identifier to its position (slot).
+#[derive(Debug)]
+pub(super) struct Layout {
+    ids: Box<[i16]>,
+    /// `identifier << 16 | slot`, open addressing, at most a quarter full.
+    table: Box<[u32]>,
+    factor: u32,
+    shift: u32,
+    /// Some field holds a container, which an update may change entry by entry.
+    containers: bool,
+}
+
+impl Layout {
+    /// The layout of `ids`, which name each field once.
+    fn new(ids: &[i16], types: &FieldTypes) -> Self {
+        let size = (ids.len() * 4).next_power_of_two().max(16);
+        let shift = 32 - size.trailing_zeros();
+        // A few multipliers are tried: with one that separates all fields, every search ends at its first place.
+        let mut best = (usize::MAX, 0, Vec::new());
+        for round in 0..32_u32 {
+            let factor = 0x9e37_79b1_u32.wrapping_add(round.wrapping_mul(0x0100_0193 << 1)) | 1;
+            let (steps, table) = fill(ids, size, factor, shift);
+            if steps < best.0 {
+                best = (steps, factor, table);
+            }
+            if best.0 == 0 {
+                break;
+            }
+        }
+        let containers = ids.iter().any(|id| types.container(*id).is_some());
+        Self { ids: ids.into(), table: best.2.into(), factor: best.1, shift, containers }
+    }
+
+    /// The identifiers in order.
+    pub(super) fn ids(&self) -> &[i16] {
+        &self.ids
+    }
+
+    /// The slot of a field.
+    #[inline]
+    pub(super) fn slot(&self, id: i16) -> Option<usize> {
+        let mut at = place(id, self.factor, self.shift);
+        // The table is never full, so a free place ends every search.
+        loop {
+            let entry = *self.table.get(at)?;
+            if entry >> 16 == u32::from(id.cast_unsigned()) && entry != FREE {
+                return Some((entry & 0xffff) as usize);
+            }
+            if entry == FREE {
+                return None;
+            }
+            at = if at + 1 == self.table.len() { 0 } else { at + 1 };
+        }
+    }
+
+    /// Whether some field holds a container.
+    pub(super) fn has_containers(&self) -> bool {
+        self.containers
+    }
+
+    /// Memory of the layout itself, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.ids.len() * 2 + self.table.len() * 4
+    }
+}
+
+#[inline]
+fn place(id: i16, factor: u32, shift: u32) -> usize {
+    (u32::from(id.cast_unsigned()).wrapping_mul(factor) >> shift) as usize
+}
+
+/// Fills a table; also how many fields did not get their first place.
+fn fill(ids: &[i16], size: usize, factor: u32, shift: u32) -> (usize, Vec<u32>) {
+    let mut table = vec![FREE; size];
+    let mut steps = 0;
+    for (slot, id) in (0_u32..).zip(ids) {
+        let mut at = place(*id, factor, shift);
+        while let Some(entry) = table.get_mut(at) {
+            if *entry == FREE {
+                *entry = u32::from(id.cast_unsigned()) << 16 | slot;
+                break;
+            }
+            steps += 1;
+            at = (at + 1) % size;
+        }
+    }
+    (steps, table)
+}
+
+/// All layouts in use. One that no record has any more is forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Layouts {
+    known: HashMap<Box<[i16]>, Weak<Layout>>,
+    /// Number of entries at which those without a record are swept out next.
+    sweep: usize,
+    empty: Option<Arc<Layout>>,
+    last: Option<Arc<Layout>>,
+}
+
+impl Layouts {
+    /// The layout without fields.
+    pub(super) fn empty(&mut self) -> Arc<Layout> {
+        self.empty.get_or_insert_with(|| Arc::new(Layout::new(&[], &FieldTypes::default()))).clone()
+    }
+
+    /// The layout of these identifiers (each once, none 0), shared with everyone who asked for the same.
+    pub(super) fn of(&mut self, ids: &[i16], types: &FieldTypes) -> Arc<Layout> {
+        // Items that come one after the other are mostly of one kind.
+        if let Some(last) = self.last.as_ref().filter(|last| *last.ids == *ids) {
+            return last.clone();
+        }
+        let layout = self.find(ids, types);
+        self.last = Some(layout.clone());
+        layout
+    }
+
+    /// Forgets all layouts, so that new ones know other types.
+    pub(super) fn renew(&mut self) {
+        *self = Self::default();
+    }
+
+    fn find(&mut self, ids: &[i16], types: &FieldTypes) -> Arc<Layout> {
+        if let Some(layout) = self.known.get(ids).and_then(Weak::upgrade) {
+            return layout;
+        }
+        if self.known.len() >= self.sweep {
+            self.known.retain(|_, layout| layout.strong_count() > 0);
+            self.sweep = (self.known.len() * 2).max(64);
+        }
+        let layout = Arc::new(Layout::new(ids, types));
+        self.known.insert(ids.into(), Arc::downgrade(&layout));
+        layout
+    }
+
+    /// Layouts in use, and their memory in bytes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        self.known.values().filter_map(Weak::upgrade).fold((0, 0), |(n, bytes), l| (n + 1, bytes + l.bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_every_field_and_no_other() {
+        let ids: Vec<i16> = (0..300).map(|n| n * 109 - 16_001).collect();
+        let layout = Layouts::default().of(&ids, &FieldTypes::default());
+        for id in i16::MIN..=i16::MAX {
+            assert_eq!(layout.slot(id), ids.iter().position(|i| *i == id), "field {id}");
+        }
+    }
+
+    #[test]
+    fn same_fields_share_and_unused_layouts_go() {
+        let (mut layouts, types) = (Layouts::default(), FieldTypes::default());
+        let (a, b) = (layouts.of(&[22, 25, -1], &types), layouts.of(&[22, 25, -1], &types));
+        assert!(Arc::ptr_eq(&a, &b));
+        for id in 0..1_000 {
+            layouts.of(&[id + 1, id + 2], &types);
+        }
+        assert!(layouts.known.len() <= 128, "{} kept", layouts.known.len());
+        assert_eq!(layouts.size().0, 2, "the one in use and the last");
+        assert!(Arc::ptr_eq(&a, &layouts.of(&[22, 25, -1], &types)));
+    }
+}
