@@ -80,6 +80,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "link", run: targets::link::run, takes_packets: false },
     Target { name: "stack", run: targets::stack::run, takes_packets: false },
     Target { name: "rssl_channel", run: targets::rssl_channel::run, takes_packets: false },
+    Target { name: "rwf_message", run: targets::rwf::message, takes_packets: false },
+    Target { name: "rwf_containers", run: targets::rwf::containers, takes_packets: false },
+    Target { name: "dictionary", run: targets::rwf::dictionary, takes_packets: false },
 ];
 
 /// The target of this name.

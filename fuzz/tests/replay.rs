@@ -81,3 +81,16 @@ fn what_rssl_channels_start_from_gives_messages() {
         assert!((1..16).any(|bits: u32| seen.has(("message", bits))), "{name} gives no message");
     }
 }
+
+/// Else the fuzzers of what RSSL carries would start from bytes that are refused at once.
+#[test]
+fn what_rwf_targets_start_from_is_understood() {
+    for (name, refusal) in [("rwf_message", "message"), ("rwf_containers", "container")] {
+        let target = utipc_fuzz::target(name).unwrap();
+        for (path, input) in seeds::corpus(target).unwrap() {
+            let mut seen = Seen::default();
+            assert!(engine::survives(target, &input, &mut seen));
+            assert!(!seen.has(("refused", refusal)), "{}", path.display());
+        }
+    }
+}

@@ -7,6 +7,7 @@ pub(crate) mod monitor;
 pub(crate) mod names;
 pub(crate) mod records;
 pub(crate) mod rssl_channel;
+pub(crate) mod rwf;
 pub(crate) mod stack;
 pub(crate) mod topology;
 pub(crate) mod wire;
