@@ -66,7 +66,11 @@ macro_rules! flags {
                         bar = "|";
                     }
                 )*
-                if left != 0 || self.0 == 0 { write!(f, "{bar}{left:#x}") } else { Ok(()) }
+                match (left, self.0) {
+                    (_, 0) => f.write_str("-"),
+                    (0, _) => Ok(()),
+                    _ => write!(f, "{bar}{left:#x}"),
+                }
             }
         }
 

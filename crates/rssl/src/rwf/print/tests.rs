@@ -62,7 +62,7 @@ fn an_update() {
     };
     assert_eq!(
         printed(&Message::Update(update)),
-        "Update MarketPrice stream 5 Quote 0x0
+        "Update MarketPrice stream 5 Quote -
   sequence number 8
   payload FIELD_LIST
     22 BID 39.91
