@@ -160,6 +160,19 @@ impl Channel {
                 });
             }
         }
+        // The next of a packed list, but for its end and what is wrong with it.
+        if self.list_left > 0
+            && let [hi, lo, ref rest @ ..] = *input
+        {
+            let len = usize::from(u16::from_be_bytes([hi, lo]));
+            if len > 0
+                && len + 4 <= self.list_left
+                && let Some(message) = rest.get(..len)
+            {
+                self.list_left -= 2 + len;
+                return Ok((2 + len, Pulled::Message(message)));
+            }
+        }
         self.pull_other(input)
     }
 
@@ -177,6 +190,7 @@ impl Channel {
             Ok((used, step)) => Ok((used, self.deliver(input, step))),
             Err(error) => {
                 self.at_frame = false;
+                self.list_left = 0;
                 self.phase = Phase::Over;
                 Err(error)
             }
