@@ -1,0 +1,83 @@
+//! How the mounts of a server are treated, and what its workers share.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rssl::transport::ServerOptions;
+
+use super::output::Limits;
+use super::pool::Pool;
+
+/// Settings of all mounts of a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name that the login reply and the handshake show.
+    pub application: String,
+    /// The transport: versions, ping time-outs, compression, frame size.
+    pub transport: ServerOptions,
+    /// Output buffers of one mount (`guaranteedOutputBuffers`, `maxOutputBuffers`).
+    pub output: Limits,
+    /// Streams that one mount may have open; also the OpenLimit that the directory shows. Spec: rssl.md §6.5
+    pub open_limit: u32,
+    /// Requests that a client is asked to have outstanding at most: the OpenWindow that the directory shows.
+    pub open_window: u32,
+    /// Mounts with one user name on the whole server; `None`: any number.
+    pub mounts_per_user: Option<u32>,
+    /// Time from accepting a connection to its login.
+    pub login_timeout: Duration,
+    /// Longest part of a dictionary, in bytes.
+    pub dictionary_part: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            application: "p2ps".into(),
+            transport: ServerOptions::default(),
+            output: Limits { guaranteed: 800, max: 16_000 },
+            open_limit: 1_000_000,
+            open_window: 100_000,
+            mounts_per_user: None,
+            login_timeout: Duration::from_secs(45),
+            dictionary_part: 8192,
+        }
+    }
+}
+
+/// What the workers of one server share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Output buffers beyond the guarantees (`poolSize`).
+    pub pool: Pool,
+    /// How many mounts each user has.
+    users: Mutex<HashMap<Vec<u8>, u32>>,
+}
+
+impl Shared {
+    /// With a pool of `buffers` output buffers.
+    pub fn new(buffers: usize) -> Self {
+        Self { pool: Pool::new(buffers), users: Mutex::default() }
+    }
+
+    /// Counts one more mount of `user` unless that makes more than `most`.
+    pub(crate) fn admit_user(&self, user: &[u8], most: Option<u32>) -> bool {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = users.entry(user.to_vec()).or_default();
+        if most.is_some_and(|most| *count >= most) {
+            return false;
+        }
+        *count += 1;
+        true
+    }
+
+    pub(crate) fn dismiss_user(&self, user: &[u8]) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = users.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                users.remove(user);
+            }
+        }
+    }
+}

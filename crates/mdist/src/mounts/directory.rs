@@ -1,0 +1,258 @@
+//! The source directory as clients see it: their streams, what they filter, and the changes of the services.
+
+use rssl::rdm::directory::{self, Action, Load, Service};
+use rssl::rwf::{
+    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState,
+    Update, UpdateFlags,
+};
+use rssl::wire::to_vec;
+
+use super::mount::{Role, Stream};
+use super::slots::Ticket;
+use super::worker::Worker;
+
+/// Parts of a service that a client can ask for. Spec: rssl.md §5.2
+const INFO: u32 = 0x01;
+const STATE: u32 = 0x02;
+const GROUP: u32 = 0x04;
+const LOAD: u32 = 0x08;
+const LINK: u32 = 0x20;
+const ALL: u32 = 0x3f;
+
+/// The services of the hub, as shown to clients.
+#[derive(Debug, Default)]
+pub(super) struct Services {
+    list: Vec<Service>,
+}
+
+impl Services {
+    pub(super) fn find(&self, id: u16) -> Option<Known<'_>> {
+        self.list.iter().find(|service| service.id == id).map(Known)
+    }
+}
+
+/// A service in the directory.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a>(&'a Service);
+
+impl<'a> Known<'a> {
+    pub(super) fn name(&self) -> &'a str {
+        self.0.info.as_ref().map_or("", |info| &info.name)
+    }
+
+    pub(super) fn carries(&self, domain: Domain) -> bool {
+        self.0.info.as_ref().is_some_and(|info| info.capabilities.contains(&domain.0))
+    }
+
+    /// Not up, or not known to be.
+    pub(super) fn is_down(&self) -> bool {
+        self.0.state.as_ref().is_none_or(|state| !state.up)
+    }
+
+    /// The quality that a request gets: `None` where it is the service's best, so that requests with and without a wish
+    /// for it share one item.
+    pub(super) fn choose(&self, best: Option<Qos>, worst: Option<Qos>) -> Result<Option<Qos>, NoSuchQos> {
+        let Some(best) = best.filter(|qos| qos.order() != Qos::default().order()) else { return Ok(None) };
+        let default = [Qos::REALTIME_TICK];
+        let offered = match self.0.info.as_ref().map(|info| &info.qos[..]) {
+            Some(qos) if !qos.is_empty() => qos,
+            _ => &default,
+        };
+        let fits = |qos: &Qos| match &worst {
+            Some(worst) => qos.is_between(&best, worst),
+            None => qos.order() == best.order(),
+        };
+        let chosen = offered.iter().filter(|qos| fits(qos)).min_by_key(|qos| qos.order()).ok_or(NoSuchQos)?;
+        let best = offered.iter().map(Qos::order).min() == Some(chosen.order());
+        Ok((!best).then_some(*chosen))
+    }
+}
+
+/// The service has no quality that the request allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoSuchQos;
+
+/// One service, with those parts that changed, and how.
+struct Change {
+    action: Action,
+    service: Service,
+    /// Parts that are in it.
+    parts: u32,
+}
+
+impl Worker {
+    /// A request for the directory on a new stream.
+    pub(super) fn directory_request(&mut self, id: Ticket, request: &Request<'_>) {
+        let role = role(request);
+        let ticket = self.add(Stream {
+            mount: id,
+            id: request.stream,
+            domain: Domain::DIRECTORY.0,
+            service: 0,
+            role,
+            flags: request.flags,
+            item: None,
+            waiting: false,
+            counted: false,
+            asked: true,
+            identity: 0,
+            extra: None,
+        });
+        if let Some(ticket) = ticket {
+            self.directory_refresh(ticket);
+        }
+    }
+
+    /// Another filter, or simply the directory again.
+    pub(super) fn directory_reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
+        let Some(stream) = self.streams.get_mut(ticket) else { return };
+        stream.role = role(request);
+        stream.flags = request.flags;
+        if !request.flags.contains(RequestFlags::NO_REFRESH) {
+            self.directory_refresh(ticket);
+        }
+    }
+
+    fn directory_refresh(&mut self, ticket: Ticket) {
+        let Some(stream) = self.streams.get(ticket) else { return };
+        let Role::Directory { filter, service } = stream.role else { return };
+        let streaming = stream.streaming();
+        let shown: Vec<(Action, Service)> = self
+            .services
+            .list
+            .iter()
+            .filter(|one| service.is_none_or(|id| id == one.id))
+            .map(|one| (Action::Add, one.clone()))
+            .collect();
+        let refresh = Refresh {
+            domain: Domain::DIRECTORY,
+            stream: stream.id,
+            flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+            container: DataType::MAP,
+            state: State::new(
+                if streaming { StreamState::Open } else { StreamState::NonStreaming },
+                DataState::Ok,
+                0,
+                b"",
+            ),
+            group: &[0, 0],
+            key: Some(Key { filter: Some(filter), service, ..Key::default() }),
+            ..Refresh::default()
+        };
+        let mount = stream.mount;
+        let encoded = to_vec(|w| {
+            refresh.encode_header(w)?;
+            directory::encode(w, filter, &shown)
+        });
+        if let Ok(message) = encoded {
+            self.send(mount, &message);
+        }
+        if !streaming {
+            self.end(ticket);
+        }
+    }
+
+    /// The hub has other services: every directory stream is told what of it it asked for.
+    pub(super) fn services_changed(&mut self, services: &[Service]) {
+        let new: Vec<Service> = services.iter().map(|service| self.shown(service)).collect();
+        let changes = changes(&self.services.list, &new);
+        self.services.list = new;
+        if changes.is_empty() {
+            return;
+        }
+        let all: Vec<Ticket> = self.mounts.iter().map(|(ticket, _)| ticket).collect();
+        for mount in all {
+            for ticket in self.streams_of(mount, |role| matches!(role, Role::Directory { .. })) {
+                self.directory_update(ticket, &changes);
+            }
+        }
+    }
+
+    fn directory_update(&mut self, ticket: Ticket, changes: &[Change]) {
+        let Some(stream) = self.streams.get(ticket) else { return };
+        let Role::Directory { filter, service } = stream.role else { return };
+        let told: Vec<(Action, Service)> = changes
+            .iter()
+            .filter(|change| service.is_none_or(|id| id == change.service.id))
+            .filter(|change| change.action != Action::Update || change.parts & filter != 0)
+            .map(|change| (change.action, change.service.clone()))
+            .collect();
+        if told.is_empty() {
+            return;
+        }
+        let update = Update {
+            domain: Domain::DIRECTORY,
+            stream: stream.id,
+            flags: UpdateFlags::DO_NOT_CONFLATE,
+            container: DataType::MAP,
+            ..Update::default()
+        };
+        let mount = stream.mount;
+        let encoded = to_vec(|w| {
+            update.encode_header(w)?;
+            directory::encode(w, filter, &told)
+        });
+        if let Ok(message) = encoded {
+            self.send(mount, &message);
+        }
+    }
+
+    /// A service of the hub as this server shows it: its own limits, and the dictionaries that it gives out.
+    fn shown(&self, service: &Service) -> Service {
+        let mut shown = service.clone();
+        if let Some(info) = &mut shown.info {
+            info.dictionaries_provided =
+                info.dictionaries_used.iter().filter(|name| self.dictionaries.has(name)).cloned().collect();
+        }
+        shown.load = Some(Load {
+            open_limit: Some(u64::from(self.config.open_limit)),
+            open_window: Some(u64::from(self.config.open_window)),
+            load_factor: service.load.as_ref().and_then(|load| load.load_factor),
+        });
+        shown
+    }
+}
+
+fn role(request: &Request<'_>) -> Role {
+    Role::Directory { filter: request.key.filter.unwrap_or(ALL), service: request.key.service }
+}
+
+fn changes(old: &[Service], new: &[Service]) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for gone in old.iter().filter(|one| !new.iter().any(|other| other.id == one.id)) {
+        let service = Service { id: gone.id, ..Service::default() };
+        changes.push(Change { action: Action::Delete, service, parts: ALL });
+    }
+    for service in new {
+        let Some(before) = old.iter().find(|other| other.id == service.id) else {
+            changes.push(Change { action: Action::Add, service: service.clone(), parts: ALL });
+            continue;
+        };
+        let mut part = Service { id: service.id, ..Service::default() };
+        let mut parts = 0;
+        if before.info != service.info {
+            part.info.clone_from(&service.info);
+            parts |= INFO;
+        }
+        if before.state != service.state {
+            part.state.clone_from(&service.state);
+            parts |= STATE;
+        }
+        if before.groups != service.groups {
+            part.groups.clone_from(&service.groups);
+            parts |= GROUP;
+        }
+        if before.load != service.load {
+            part.load.clone_from(&service.load);
+            parts |= LOAD;
+        }
+        if before.links != service.links {
+            part.links.clone_from(&service.links);
+            parts |= LINK;
+        }
+        if parts != 0 {
+            changes.push(Change { action: Action::Update, service: part, parts });
+        }
+    }
+    changes
+}

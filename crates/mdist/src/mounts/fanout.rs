@@ -1,0 +1,321 @@
+//! What the hub tells goes to the streams: a copy of the framed bytes and a stream id for most, more for the few.
+
+use std::mem;
+
+use rssl::rwf::{DataState, RequestFlags, State, Status, StreamState, Update};
+use rssl::wire::to_vec;
+
+use super::mount::MountId;
+use super::patch::{self, RefreshView};
+use super::policy::{Event, Told, told};
+use super::slots::Ticket;
+use super::subscribers::{Subscriber, flag};
+use super::view::Viewed;
+use super::worker::Worker;
+use crate::hub::{Batch, Entry, ItemId, Kind};
+
+impl Worker {
+    /// Applies a turn of the hub to all mounts. The services are those of the hub now; they are read only if the batch says
+    /// that they changed.
+    pub fn apply(&mut self, batch: &Batch, services: &[rssl::rdm::directory::Service]) {
+        for entry in &batch.entries {
+            if !entry.is_for(self.side) {
+                continue;
+            }
+            match entry.kind {
+                Kind::Message => self.fan_out(batch, entry),
+                Kind::Opened => self.opened(entry.item, Ticket::from_u64(entry.token)),
+                Kind::Image => self.image(Ticket::from_u64(entry.token), batch.message(entry)),
+                Kind::Notice => self.notice(Ticket::from_u64(entry.token), batch.message(entry)),
+                Kind::Refused => self.refused(Ticket::from_u64(entry.token), batch.message(entry)),
+                Kind::Reply => self.reply(Ticket::from_u64(entry.token), batch.message(entry)),
+                Kind::Gone => self.gone(entry.item),
+                Kind::Services => self.services_changed(services),
+            }
+        }
+        self.settle();
+    }
+
+    /// One message to all live streams of an item. The hot path.
+    #[inline]
+    fn fan_out(&mut self, batch: &Batch, entry: &Entry) {
+        let Some(item) = self.items.get(entry.item.index()) else { return };
+        let message = batch.message(entry);
+        let class = patch::class(message);
+        // Whoever wants the bytes as they are gets them; a state other than open and good is everybody's own matter.
+        let common = match class {
+            patch::STATUS => false,
+            patch::REFRESH => {
+                RefreshView::of(message).is_some_and(|view| view.stream_state <= patch::OPEN && !view.suspect)
+            }
+            _ => true,
+        };
+        let framed = batch.framed(entry);
+        let common = common && entry.framed;
+        for &subscriber in item.subscribers.as_slice() {
+            if let Some(output) = self.outputs.get_mut(subscriber.mount as usize)
+                && common
+                && subscriber.flags == 0
+                && output.plain
+            {
+                if let Err(overflow) = output.push_frame(framed, subscriber.id, &self.shared.pool) {
+                    self.failed.push((output.mount, overflow));
+                } else if !output.dirty {
+                    output.dirty = true;
+                    self.dirty.push(MountId(output.mount));
+                }
+            } else if subscriber.flags & flag::WAITING == 0 {
+                self.slow.push(subscriber);
+            }
+        }
+        if !self.slow.is_empty() {
+            self.deliver_slowly(message, class);
+        }
+        while let Some((mount, overflow)) = self.failed.pop() {
+            self.cut(mount, overflow.into());
+        }
+    }
+
+    #[cold]
+    fn deliver_slowly(&mut self, message: &[u8], class: u8) {
+        let mut slow = mem::take(&mut self.slow);
+        for subscriber in slow.drain(..) {
+            match class {
+                patch::STATUS => self.item_status(subscriber.stream, message, Event::Suspect),
+                patch::REFRESH => {
+                    if let Some(view) = RefreshView::of(message) {
+                        self.give_refresh(subscriber.stream, message, view);
+                    }
+                }
+                patch::UPDATE => self.give_update(subscriber, message),
+                _ => self.give(subscriber.stream, message),
+            }
+        }
+        self.slow = slow;
+    }
+
+    /// A copy with the stream's own id.
+    fn give(&mut self, ticket: Ticket, message: &[u8]) {
+        let Some(stream) = self.streams.get(ticket) else { return };
+        let (mount, id) = (stream.mount, stream.id);
+        let mut own = message.to_vec();
+        patch::set_stream(&mut own, id);
+        self.send(mount, &own);
+    }
+
+    fn give_update(&mut self, subscriber: Subscriber, message: &[u8]) {
+        if subscriber.flags & flag::PAUSED != 0 {
+            return;
+        }
+        if subscriber.flags & (flag::VIEW | flag::KEY | flag::LISTS) == 0 {
+            return self.give(subscriber.stream, message);
+        }
+        let Some(stream) = self.streams.get(subscriber.stream) else { return };
+        let Ok(mut update) = Update::decode(message) else { return };
+        let mut filtered = Vec::new();
+        if stream.lists() {
+            self.open_listed(subscriber.stream, update.container, update.payload);
+        }
+        let Some(stream) = self.streams.get(subscriber.stream) else { return };
+        if let Some(view) = stream.view() {
+            match view.payload(update.container, update.payload, &mut filtered) {
+                Viewed::Filtered => update.payload = &filtered,
+                // Nothing of it is in the view: the client need not hear of it.
+                Viewed::Nothing => return,
+                Viewed::Whole => {}
+            }
+        }
+        if stream.flags.contains(RequestFlags::KEY_IN_UPDATES)
+            && update.key.is_none()
+            && let Some(key) = stream.extra.as_ref().and_then(|extra| extra.key.as_deref())
+        {
+            update.key = rssl::rwf::Key::decode(key).ok();
+        }
+        update.stream = subscriber.id;
+        let mount = stream.mount;
+        if let Ok(own) = to_vec(|w| update.encode(w)) {
+            self.send(mount, &own);
+        }
+    }
+
+    /// The token's request has an item.
+    fn opened(&mut self, item: ItemId, ticket: Ticket) {
+        if item == ItemId::NONE {
+            return;
+        }
+        if self.items.len() <= item.index() {
+            self.items.resize_with(item.index() + 1, Default::default);
+        }
+        let Some(entry) = self.items.get_mut(item.index()) else { return };
+        entry.holds += 1;
+        let Some(stream) = self.streams.get_mut(ticket) else { return self.let_go(item) };
+        let twice = entry.subscribers.as_slice().iter().any(|other| other.mount == stream.mount.index());
+        if twice && !stream.flags.contains(RequestFlags::PRIVATE) {
+            let text = b"this item is open on another stream";
+            return self.refuse(ticket, closed(rssl::rwf::code::ALREADY_OPEN, text));
+        }
+        stream.item = Some(item);
+        entry.subscribers.push(Subscriber {
+            stream: ticket,
+            mount: stream.mount.index(),
+            id: stream.id,
+            flags: flag::WAITING,
+        });
+        self.set_flags(ticket);
+    }
+
+    /// A part of the image that the token asked for.
+    fn image(&mut self, ticket: Ticket, message: &[u8]) {
+        let Some(view) = RefreshView::of(message) else { return };
+        if self.streams.get(ticket).is_none() {
+            return;
+        }
+        self.image_bytes = (self.image_bytes * 15 + message.len()).div_ceil(16);
+        self.give_refresh(ticket, message, view);
+    }
+
+    /// A refresh, or a part of one, for one stream.
+    fn give_refresh(&mut self, ticket: Ticket, message: &[u8], view: RefreshView) {
+        let Some(stream) = self.streams.get_mut(ticket) else { return };
+        let Some(mount) = self.mounts.get(stream.mount) else { return };
+        if view.suspect
+            && view.stream_state <= patch::OPEN
+            && told(Event::Suspect, mount.wants()) == Told::ClosedRecover
+        {
+            let state = rssl::rwf::Refresh::decode(message)
+                .map(|refresh| refresh.state.to_owned())
+                .unwrap_or_default();
+            return self.refuse(ticket, State { stream: StreamState::ClosedRecover, ..state.borrow() });
+        }
+        let mut own = message.to_vec();
+        patch::set_stream(&mut own, stream.id);
+        view.set_solicited(&mut own, stream.asked && stream.id > 0);
+        let mut state = view.stream_state;
+        if !stream.streaming() && state <= patch::OPEN {
+            state = patch::NON_STREAMING;
+            view.set_stream_state(&mut own, state);
+        }
+        if let Some(wanted) = stream.view() {
+            match wanted.refresh(&own) {
+                Some(filtered) => own = filtered,
+                None => view.set_code(&mut own, rssl::rwf::code::FULL_VIEW_PROVIDED),
+            }
+        }
+        let was_waiting = mem::take(&mut stream.waiting);
+        if view.complete {
+            stream.asked = false;
+        }
+        let to = stream.mount;
+        let lists = stream.lists();
+        self.send(to, &own);
+        if was_waiting {
+            self.set_flags(ticket);
+        }
+        if lists && let Ok((container, payload)) = rssl::rwf::peek_payload(message) {
+            self.open_listed(ticket, container, payload);
+        }
+        if view.complete {
+            self.answered(ticket);
+        }
+        if state > patch::NON_STREAMING || (state == patch::NON_STREAMING && view.complete) {
+            self.end(ticket);
+        }
+    }
+
+    /// Why the token still waits.
+    fn notice(&mut self, ticket: Ticket, message: &[u8]) {
+        // One service that is down must not hold up what is asked of others.
+        self.answered(ticket);
+        let down = self.streams.get(ticket).is_some_and(|stream| self.service_is_down(stream));
+        self.item_status(ticket, message, if down { Event::ServiceDown } else { Event::Suspect });
+    }
+
+    fn refused(&mut self, ticket: Ticket, message: &[u8]) {
+        if self.streams.get(ticket).is_some_and(|stream| !stream.unheard_of()) {
+            self.give(ticket, message);
+        }
+        self.end(ticket);
+    }
+
+    fn reply(&mut self, ticket: Ticket, message: &[u8]) {
+        self.give(ticket, message);
+    }
+
+    /// The item is no more: whoever still has a stream of it hears so.
+    fn gone(&mut self, item: ItemId) {
+        let Some(entry) = self.items.get_mut(item.index()) else { return };
+        let left: Vec<Ticket> = entry.subscribers.as_slice().iter().map(|one| one.stream).collect();
+        for ticket in left {
+            self.refuse(
+                ticket,
+                State { stream: StreamState::ClosedRecover, ..closed(0, b"the item has ended") },
+            );
+        }
+        self.let_go(item);
+    }
+
+    /// A status of an item for one stream, after the client's own rules. Spec: rssl.md §6.3
+    pub(super) fn item_status(&mut self, ticket: Ticket, message: &[u8], event: Event) {
+        let Some(stream) = self.streams.get(ticket) else { return };
+        let Ok(mut status) = Status::decode(message) else { return };
+        let wants = self.mounts.get(stream.mount).map(|mount| mount.wants()).unwrap_or_default();
+        let mut over = false;
+        if let Some(state) = &mut status.state {
+            let outcome = match (state.stream, state.data) {
+                (StreamState::Open | StreamState::Unspecified, DataState::Suspect) => {
+                    Some(told(event, wants))
+                }
+                (StreamState::ClosedRecover, _) if stream.streaming() => {
+                    Some(told(Event::Recoverable, wants))
+                }
+                _ => None,
+            };
+            match outcome {
+                Some(Told::OpenSuspect) => {
+                    (state.stream, state.data) = (StreamState::Open, DataState::Suspect);
+                }
+                Some(Told::ClosedRecover) => {
+                    (state.stream, state.data) = (StreamState::ClosedRecover, DataState::Suspect);
+                }
+                None => {}
+            }
+            over = state.is_final();
+        }
+        status.stream = stream.id;
+        let mount = stream.mount;
+        if !stream.unheard_of()
+            && let Ok(own) = to_vec(|w| status.encode(w))
+        {
+            self.send(mount, &own);
+        }
+        if over {
+            self.end(ticket);
+        }
+    }
+
+    /// Says in the item's table what has to be done for this stream.
+    pub(super) fn set_flags(&mut self, ticket: Ticket) {
+        let Some(stream) = self.streams.get(ticket) else { return };
+        let Some(item) = stream.item.and_then(|item| self.items.get_mut(item.index())) else { return };
+        let mount_paused = self
+            .mounts
+            .get(stream.mount)
+            .and_then(|mount| mount.login.as_ref())
+            .is_some_and(|login| login.paused);
+        let extra = stream.extra.as_deref();
+        let bits = [
+            (stream.waiting, flag::WAITING),
+            (mount_paused || stream.flags.contains(RequestFlags::PAUSE), flag::PAUSED),
+            (extra.is_some_and(|extra| extra.view.is_some()), flag::VIEW),
+            (extra.is_some_and(|extra| extra.key.is_some()), flag::KEY),
+            (stream.lists(), flag::LISTS),
+        ];
+        let flags = bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
+        item.subscribers.set_flags(ticket, flags);
+    }
+}
+
+/// CLOSED/SUSPECT.
+pub(super) fn closed(code: u8, text: &[u8]) -> State<'_> {
+    State::new(StreamState::Closed, DataState::Suspect, code, text)
+}

@@ -1,0 +1,80 @@
+//! Small changes in place to messages whose other bytes stay as they are. Spec: rssl.md §2.2
+
+/// The class byte of a message, without the bits that are reserved.
+#[inline]
+pub(crate) fn class(message: &[u8]) -> u8 {
+    message.get(2).map_or(0, |byte| byte & 0x1f)
+}
+
+pub(crate) const REFRESH: u8 = 2;
+pub(crate) const STATUS: u8 = 3;
+pub(crate) const UPDATE: u8 = 4;
+
+const SOLICITED: u8 = 0x20;
+const COMPLETE: u8 = 0x40;
+const SEQUENCE: u8 = 0x10;
+
+/// Stream states as they stand in the upper bits of a state. Spec: rssl.md §2.10
+pub(crate) const OPEN: u8 = 1;
+pub(crate) const NON_STREAMING: u8 = 2;
+const SUSPECT: u8 = 2;
+
+/// Where the parts of a refresh's header are that do not move anything else when they change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RefreshView {
+    /// Place of the byte with the flags below 0x80.
+    low_flags: usize,
+    state: usize,
+    pub(crate) complete: bool,
+    pub(crate) stream_state: u8,
+    pub(crate) suspect: bool,
+}
+
+impl RefreshView {
+    /// Looks at a refresh without a frame; `None` if it is too short to be one.
+    #[inline]
+    pub(crate) fn of(message: &[u8]) -> Option<Self> {
+        let first = *message.get(8)?;
+        let low_flags = if first & 0x80 == 0 { 8 } else { 9 };
+        // A one-byte form has the bits 0..7 of which bit 7 is the marker, clear.
+        let flags = *message.get(low_flags)?;
+        let state = low_flags + 2 + if flags & SEQUENCE == 0 { 0 } else { 4 };
+        let byte = *message.get(state)?;
+        Some(Self {
+            low_flags,
+            state,
+            complete: flags & COMPLETE != 0,
+            stream_state: byte >> 3,
+            suspect: byte & 7 == SUSPECT,
+        })
+    }
+
+    /// Marks the refresh as the answer to a request, or as coming by itself.
+    pub(crate) fn set_solicited(&self, message: &mut [u8], solicited: bool) {
+        if let Some(flags) = message.get_mut(self.low_flags) {
+            *flags = if solicited { *flags | SOLICITED } else { *flags & !SOLICITED };
+        }
+    }
+
+    /// Replaces the stream part of the state.
+    pub(crate) fn set_stream_state(&self, message: &mut [u8], stream: u8) {
+        if let Some(state) = message.get_mut(self.state) {
+            *state = stream << 3 | *state & 7;
+        }
+    }
+
+    /// Replaces the code of the state.
+    pub(crate) fn set_code(&self, message: &mut [u8], code: u8) {
+        if let Some(byte) = message.get_mut(self.state + 1) {
+            *byte = code;
+        }
+    }
+}
+
+/// Puts another stream id into a message.
+#[inline]
+pub(crate) fn set_stream(message: &mut [u8], stream: i32) {
+    if let Some(id) = message.get_mut(4..8) {
+        id.copy_from_slice(&stream.to_be_bytes());
+    }
+}

@@ -1,0 +1,303 @@
+//! The fields that a stream wants, and messages without the others. Spec: rssl.md §6
+
+use rssl::limits::MAX_DEPTH;
+use rssl::rdm::items;
+use rssl::rwf::{
+    DataType, ElementList, ElementListWriter, ElementSets, FieldList, FieldListWriter, FieldSets,
+    FilterAction, FilterList, FilterListWriter, Map, MapAction, MapWriter, Refresh, Series, SeriesWriter,
+    Vector, VectorFlags, VectorWriter, code,
+};
+use rssl::wire::{Writer, to_vec};
+
+/// What became of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Viewed {
+    /// The wanted part of it was written.
+    Filtered,
+    /// Nothing of it is wanted.
+    Nothing,
+    /// It is not of a kind that can be filtered: all of it is to be given.
+    Whole,
+}
+
+/// Which fields, or which elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Field ids, in order.
+    Fields(Box<[i16]>),
+    /// Element names, in order.
+    Names(Box<[Box<[u8]>]>),
+}
+
+/// How much of a payload was kept.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kept {
+    /// There was something to choose from.
+    chosen: bool,
+    /// Something other than left-out fields remains.
+    any: bool,
+}
+
+impl Kept {
+    const ALL: Self = Self { chosen: false, any: true };
+
+    fn with(&mut self, other: Self) {
+        self.chosen |= other.chosen;
+        self.any |= other.any;
+    }
+}
+
+/// Set definitions that hold where a payload stands.
+#[derive(Clone, Copy, Default)]
+struct Sets<'a> {
+    fields: Option<FieldSets<'a>>,
+    elements: Option<ElementSets<'a>>,
+}
+
+impl<'a> Sets<'a> {
+    fn of(container: DataType, definitions: Option<&'a [u8]>) -> rssl::Result<Self> {
+        let definitions = definitions.unwrap_or_default();
+        Ok(match container {
+            DataType::FIELD_LIST => Self { fields: Some(FieldSets::decode(definitions)?), elements: None },
+            DataType::ELEMENT_LIST => {
+                Self { fields: None, elements: Some(ElementSets::decode(definitions)?) }
+            }
+            _ => Self::default(),
+        })
+    }
+}
+
+impl View {
+    /// Reads the payload of a request; the error is a code of a state.
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, u8> {
+        match items::view(payload) {
+            Ok(items::View::Fields(mut fields)) => {
+                fields.sort_unstable();
+                Ok(Self::Fields(fields.into()))
+            }
+            Ok(items::View::Names(names)) => {
+                let mut names: Vec<Box<[u8]>> = names.into_iter().map(Into::into).collect();
+                names.sort_unstable();
+                Ok(Self::Names(names.into()))
+            }
+            Err(_) => Err(code::INVALID_VIEW),
+        }
+    }
+
+    /// A refresh with the wanted fields only; `None` where it has to be given whole.
+    pub(crate) fn refresh(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut refresh = Refresh::decode(message).ok()?;
+        let (filtered, kept) = self.filter(refresh.container, refresh.payload)?;
+        if !kept.chosen {
+            return None;
+        }
+        refresh.payload = &filtered;
+        to_vec(|w| refresh.encode(w)).ok()
+    }
+
+    /// Writes the wanted part of an update's payload.
+    pub(crate) fn payload(&self, container: DataType, payload: &[u8], out: &mut Vec<u8>) -> Viewed {
+        let Some((filtered, kept)) = self.filter(container, payload) else { return Viewed::Whole };
+        match kept {
+            Kept { chosen: false, .. } => Viewed::Whole,
+            Kept { any: false, .. } => Viewed::Nothing,
+            _ => {
+                *out = filtered;
+                Viewed::Filtered
+            }
+        }
+    }
+
+    fn filter(&self, container: DataType, payload: &[u8]) -> Option<(Vec<u8>, Kept)> {
+        let mut kept = Kept::default();
+        let filtered = to_vec(|w| {
+            kept = self.write(w, container, payload, Sets::default(), 0)?;
+            Ok(())
+        });
+        Some((filtered.ok()?, kept))
+    }
+
+    fn write(
+        &self,
+        w: &mut Writer<'_>,
+        container: DataType,
+        payload: &[u8],
+        sets: Sets<'_>,
+        depth: usize,
+    ) -> rssl::Result<Kept> {
+        if depth >= MAX_DEPTH {
+            return Err(rssl::Error::Malformed { what: "depth of containers", at: depth });
+        }
+        match (container, self) {
+            (DataType::FIELD_LIST, Self::Fields(fields)) => write_fields(w, payload, sets, fields),
+            (DataType::ELEMENT_LIST, Self::Names(names)) => write_elements(w, payload, sets, names),
+            (DataType::MAP, _) => self.write_map(w, payload, depth),
+            (DataType::VECTOR, _) => self.write_vector(w, payload, depth),
+            (DataType::SERIES, _) => self.write_series(w, payload, depth),
+            (DataType::FILTER_LIST, _) => self.write_filter_list(w, payload, depth),
+            _ => {
+                w.bytes(payload)?;
+                Ok(Kept::ALL)
+            }
+        }
+    }
+
+    /// Filtered lists are written without sets; other entries keep theirs.
+    fn keeps_sets(&self, container: DataType) -> bool {
+        !matches!(
+            (container, self),
+            (DataType::FIELD_LIST, Self::Fields(_)) | (DataType::ELEMENT_LIST, Self::Names(_))
+        )
+    }
+
+    fn write_map(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+        let map = Map::decode(payload)?;
+        let sets = Sets::of(map.container, map.sets)?;
+        let mut kept = Kept::default();
+        let mut out = MapWriter::new(w, map.key_type, map.container)?;
+        if let Some(field) = map.key_field {
+            out.key_field(field)?;
+        }
+        if let (Some(definitions), true) = (map.sets, self.keeps_sets(map.container)) {
+            out.sets(|w| w.bytes(definitions))?;
+        }
+        if let Some(summary) = map.summary {
+            out.summary(|w| {
+                kept.with(self.write(w, map.container, summary, sets, depth + 1)?);
+                Ok(())
+            })?;
+        }
+        if let Some(hint) = map.hint {
+            out.hint(hint)?;
+        }
+        for entry in map.entries() {
+            let entry = entry?;
+            // That an entry comes or goes is told whatever is seen of it.
+            kept.any |= entry.action != MapAction::Update;
+            out.entry_with(entry.action, entry.perm, entry.key, |w| {
+                kept.with(self.write(w, map.container, entry.data, sets, depth + 1)?);
+                Ok(())
+            })?;
+        }
+        out.finish()?;
+        Ok(kept)
+    }
+
+    fn write_vector(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+        let vector = Vector::decode(payload)?;
+        let sets = Sets::of(vector.container, vector.sets)?;
+        let mut kept = Kept { chosen: false, any: true };
+        let mut out = VectorWriter::new(w, vector.container, vector.flags.contains(VectorFlags::SORTING))?;
+        if let (Some(definitions), true) = (vector.sets, self.keeps_sets(vector.container)) {
+            out.sets(|w| w.bytes(definitions))?;
+        }
+        if let Some(summary) = vector.summary {
+            out.summary(|w| {
+                kept.with(self.write(w, vector.container, summary, sets, depth + 1)?);
+                Ok(())
+            })?;
+        }
+        if let Some(hint) = vector.hint {
+            out.hint(hint)?;
+        }
+        for entry in vector.entries() {
+            let entry = entry?;
+            out.entry(entry.action, entry.index, entry.perm, |w| {
+                kept.with(self.write(w, vector.container, entry.data, sets, depth + 1)?);
+                Ok(())
+            })?;
+        }
+        out.finish()?;
+        Ok(kept)
+    }
+
+    fn write_series(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+        let series = Series::decode(payload)?;
+        let sets = Sets::of(series.container, series.sets)?;
+        let mut kept = Kept { chosen: false, any: true };
+        let mut out = SeriesWriter::new(w, series.container)?;
+        if let (Some(definitions), true) = (series.sets, self.keeps_sets(series.container)) {
+            out.sets(|w| w.bytes(definitions))?;
+        }
+        if let Some(summary) = series.summary {
+            out.summary(|w| {
+                kept.with(self.write(w, series.container, summary, sets, depth + 1)?);
+                Ok(())
+            })?;
+        }
+        if let Some(hint) = series.hint {
+            out.hint(hint)?;
+        }
+        for entry in series.entries() {
+            let entry = entry?;
+            out.entry(|w| {
+                kept.with(self.write(w, series.container, entry, sets, depth + 1)?);
+                Ok(())
+            })?;
+        }
+        out.finish()?;
+        Ok(kept)
+    }
+
+    fn write_filter_list(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+        let list = FilterList::decode(payload)?;
+        let mut kept = Kept::default();
+        let mut out = FilterListWriter::new(w, list.container)?;
+        if let Some(hint) = list.hint {
+            out.hint(hint)?;
+        }
+        for entry in list.entries() {
+            let entry = entry?;
+            kept.any |= entry.action != FilterAction::Update;
+            out.entry_with(entry.action, entry.id, entry.container, entry.perm, |w| {
+                kept.with(self.write(w, entry.container, entry.data, Sets::default(), depth + 1)?);
+                Ok(())
+            })?;
+        }
+        out.finish()?;
+        Ok(kept)
+    }
+}
+
+fn write_fields(w: &mut Writer<'_>, payload: &[u8], sets: Sets<'_>, fields: &[i16]) -> rssl::Result<Kept> {
+    let list = FieldList::decode(payload, sets.fields.as_ref())?;
+    let mut out = match list.info {
+        Some(info) => FieldListWriter::with_info(w, info)?,
+        None => FieldListWriter::new(w)?,
+    };
+    let mut any = false;
+    for field in list.entries() {
+        let field = field?;
+        let wanted = fields.binary_search(&field.id).is_ok();
+        any |= wanted;
+        // Field 0 says of which dictionary the fields behind it are.
+        if wanted || field.id == 0 {
+            out.copy(&field)?;
+        }
+    }
+    out.finish()?;
+    Ok(Kept { chosen: true, any })
+}
+
+fn write_elements(
+    w: &mut Writer<'_>,
+    payload: &[u8],
+    sets: Sets<'_>,
+    names: &[Box<[u8]>],
+) -> rssl::Result<Kept> {
+    let list = ElementList::decode(payload, sets.elements.as_ref())?;
+    let mut out = match list.info {
+        Some(info) => ElementListWriter::with_info(w, info)?,
+        None => ElementListWriter::new(w)?,
+    };
+    let mut any = false;
+    for element in list.entries() {
+        let element = element?;
+        if names.binary_search_by(|name| (**name).cmp(element.name)).is_ok() {
+            any = true;
+            out.copy(&element)?;
+        }
+    }
+    out.finish()?;
+    Ok(Kept { chosen: true, any })
+}
