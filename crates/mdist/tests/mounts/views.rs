@@ -1,0 +1,225 @@
+//! Views: only the wanted fields, wherever they stand.
+
+use mdist::hub::{Batch, Kind};
+use rssl::rdm::items::{self, View};
+use rssl::rwf::{
+    DataState, DataType, Domain, ElementListWriter, FieldList, FieldListWriter, FilterAction, FilterList,
+    FilterListWriter, Key, Map, MapAction, MapWriter, Refresh, RefreshFlags, Request, RequestFlags, Series,
+    SeriesWriter, State, StreamState, Update, Vector, VectorAction, VectorWriter, code, sets,
+};
+use rssl::wire::{Writer, to_vec};
+
+use crate::support::*;
+
+fn viewed(stream: i32, domain: Domain, view: Option<&View>, flags: RequestFlags) -> Vec<u8> {
+    let payload = view.map(|view| to_vec(|w| items::encode_view(w, view)).unwrap()).unwrap_or_default();
+    let request = Request {
+        domain,
+        stream,
+        flags: flags | RequestFlags::STREAMING,
+        container: if view.is_some() { DataType::ELEMENT_LIST } else { DataType::NO_DATA },
+        key: Key::item(1, b"A"),
+        payload: &payload,
+        ..Request::default()
+    };
+    to_vec(|w| request.encode(w)).unwrap()
+}
+
+fn bids() -> View {
+    View::Fields(vec![22, 999])
+}
+
+fn ids(payload: &[u8]) -> Vec<i16> {
+    FieldList::decode(payload, None).unwrap().entries().map(|field| field.unwrap().id).collect()
+}
+
+fn fields(w: &mut Writer<'_>, ids: &[i16]) -> rssl::Result<()> {
+    let mut list = FieldListWriter::new(w)?;
+    for id in ids {
+        list.uint(*id, 7)?;
+    }
+    list.finish()
+}
+
+/// An update of this container for the item, and what a client with a view of `view` hears of it.
+fn seen(container: DataType, view: &View, write: impl Fn(&mut Writer<'_>) -> rssl::Result<()>) -> Vec<Heard> {
+    let mut room = Room::new();
+    let at = room.login();
+    room.send(at, &viewed(5, Domain::MARKET_BY_ORDER, Some(view), RequestFlags::VIEW));
+    room.heard(at);
+    let payload = to_vec(write).unwrap();
+    let update = Update {
+        domain: Domain::MARKET_BY_ORDER,
+        stream: 1,
+        container,
+        payload: &payload,
+        ..Update::default()
+    };
+    let item = room.hub.item("A");
+    room.tell(item, &to_vec(|w| update.encode(w)).unwrap());
+    room.heard(at)
+}
+
+#[test]
+fn field_lists() {
+    let mut room = Room::new();
+    let (viewer, other) = (room.login(), room.login());
+    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
+    room.request(other, 5, "A");
+    assert_eq!(room.hub.items.iter().flatten().count(), 1, "the whole item is asked for once");
+    assert_eq!(ids(room.one(viewer).refresh().payload), [22]);
+    assert_eq!(ids(room.one(other).refresh().payload), [22, 25]);
+    let item = room.hub.item("A");
+    room.tell(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(ids(room.one(viewer).update().payload), [22]);
+    assert_eq!(room.one(other).update().payload, FIELDS);
+    // Another view, with its image; the same again without; then none.
+    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, Some(&View::Fields(vec![25])), RequestFlags::VIEW));
+    assert_eq!(ids(room.one(viewer).refresh().payload), [25]);
+    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, None, RequestFlags::VIEW | RequestFlags::NO_REFRESH));
+    room.tell(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(ids(room.one(viewer).update().payload), [25]);
+    room.send(viewer, &viewed(5, Domain::MARKET_PRICE, None, RequestFlags::NO_REFRESH));
+    room.tell(item, &update(Domain::MARKET_PRICE));
+    assert_eq!(ids(room.one(viewer).update().payload), [22, 25]);
+}
+
+#[test]
+fn an_update_with_nothing_in_view_is_not_sent() {
+    assert_eq!(seen(DataType::FIELD_LIST, &bids(), |w| fields(w, &[25, 30])), []);
+    assert_eq!(seen(DataType::FIELD_LIST, &bids(), |w| fields(w, &[25, 22])).len(), 1);
+}
+
+#[test]
+fn maps_with_sets_and_summary() {
+    let heard = seen(DataType::MAP, &bids(), |w| {
+        let mut map = MapWriter::new(w, DataType::BUFFER, DataType::FIELD_LIST)?;
+        map.key_field(3426)?;
+        map.sets(|w| sets::write_field_sets(w, &[(0, &[(22, DataType(65)), (25, DataType(65))])]))?;
+        map.summary(|w| fields(w, &[15, 22]))?;
+        map.hint(3)?;
+        // Two values of one byte each in the order of the set, without ids.
+        map.entry(MapAction::Add, b"O1", |w| w.bytes(&[2, 1, 2]))?;
+        map.entry(MapAction::Update, b"O2", |w| fields(w, &[25]))?;
+        map.delete(b"O3")?;
+        map.finish()
+    });
+    let update = heard[0].update();
+    let map = Map::decode(update.payload).unwrap();
+    assert_eq!(
+        (map.key_field, map.sets, map.hint, ids(map.summary.unwrap())),
+        (Some(3426), None, Some(3), vec![22])
+    );
+    let entries: Vec<_> = map.entries().map(Result::unwrap).collect();
+    assert_eq!(
+        entries.iter().map(|entry| (entry.action, entry.key)).collect::<Vec<_>>(),
+        [(MapAction::Add, &b"O1"[..]), (MapAction::Update, b"O2"), (MapAction::Delete, b"O3")]
+    );
+    assert_eq!((ids(entries[0].data), ids(entries[1].data)), (vec![22], vec![]));
+    assert_eq!(FieldList::decode(entries[0].data, None).unwrap().get(22), Some(&[1][..]));
+}
+
+#[test]
+fn vectors_series_and_filter_lists() {
+    let heard = seen(DataType::VECTOR, &bids(), |w| {
+        let mut vector = VectorWriter::new(w, DataType::FIELD_LIST, true)?;
+        vector.summary(|w| fields(w, &[22, 1]))?;
+        vector.entry(VectorAction::Set, 4, Some(&[1]), |w| fields(w, &[22, 25]))?;
+        vector.entry(VectorAction::Delete, 5, None, |_| Ok(()))?;
+        vector.finish()
+    });
+    let update = heard[0].update();
+    let vector = Vector::decode(update.payload).unwrap();
+    let entries: Vec<_> = vector.entries().map(Result::unwrap).collect();
+    assert_eq!(
+        (ids(vector.summary.unwrap()), entries[0].index, entries[0].perm),
+        (vec![22], 4, Some(&[1][..]))
+    );
+    assert_eq!((ids(entries[0].data), entries[1].action, entries.len()), (vec![22], VectorAction::Delete, 2));
+
+    let heard = seen(DataType::SERIES, &bids(), |w| {
+        let mut series = SeriesWriter::new(w, DataType::FIELD_LIST)?;
+        series.entry(|w| fields(w, &[1, 22]))?;
+        series.finish()
+    });
+    let update = heard[0].update();
+    let series = Series::decode(update.payload).unwrap();
+    assert_eq!(series.entries().map(|entry| ids(entry.unwrap())).collect::<Vec<_>>(), [[22]]);
+
+    let heard = seen(DataType::FILTER_LIST, &bids(), |w| {
+        let mut list = FilterListWriter::new(w, DataType::FIELD_LIST)?;
+        list.entry(FilterAction::Set, 1, |w| fields(w, &[1, 22]))?;
+        list.entry_with(FilterAction::Update, 2, DataType::ELEMENT_LIST, None, |w| {
+            let mut list = ElementListWriter::new(w)?;
+            list.uint("x", 1)?;
+            list.finish()
+        })?;
+        list.finish()
+    });
+    let update = heard[0].update();
+    let list = FilterList::decode(update.payload).unwrap();
+    let entries: Vec<_> = list.entries().map(Result::unwrap).collect();
+    assert_eq!((ids(entries[0].data), entries[1].container), (vec![22], DataType::ELEMENT_LIST));
+    assert!(!entries[1].data.is_empty(), "a view of fields says nothing of elements");
+}
+
+#[test]
+fn views_of_element_names() {
+    let view = View::Names(vec![b"x".to_vec(), b"z".to_vec()]);
+    let heard = seen(DataType::ELEMENT_LIST, &view, |w| {
+        let mut list = ElementListWriter::new(w)?;
+        for name in ["z", "y", "x"] {
+            list.uint(name, 1)?;
+        }
+        list.finish()
+    });
+    let update = heard[0].update();
+    let list = rssl::rwf::ElementList::decode(update.payload, None).unwrap();
+    assert_eq!(list.entries().map(|element| element.unwrap().name).collect::<Vec<_>>(), [b"z", b"x"]);
+}
+
+#[test]
+fn what_cannot_be_filtered_is_given_whole_and_said_so() {
+    let mut room = Room::new();
+    room.hub.prompt = false;
+    let at = room.login();
+    room.send(at, &viewed(5, Domain::MARKET_PRICE, Some(&bids()), RequestFlags::VIEW));
+    let (token, item, _) = room.hub.waiting.remove(0);
+    let refresh = Refresh {
+        domain: Domain::MARKET_PRICE,
+        stream: 1,
+        flags: RefreshFlags::COMPLETE,
+        container: DataType::OPAQUE,
+        state: State::new(StreamState::Open, DataState::Ok, 0, b"fine"),
+        payload: b"anything",
+        ..Refresh::default()
+    };
+    let mut batch = Batch::default();
+    batch.push(Kind::Image, SIDE, item, token, &to_vec(|w| refresh.encode(w)).unwrap());
+    room.apply(&batch);
+    let heard = room.one(at);
+    assert_eq!(
+        (heard.refresh().payload, heard.refresh().state.code),
+        (&b"anything"[..], code::FULL_VIEW_PROVIDED)
+    );
+}
+
+#[test]
+fn a_view_that_is_none_ends_the_stream() {
+    let mut room = Room::new();
+    let at = room.login();
+    let request = Request {
+        domain: Domain::MARKET_PRICE,
+        stream: 5,
+        flags: RequestFlags::STREAMING | RequestFlags::VIEW,
+        container: DataType::ELEMENT_LIST,
+        key: Key::item(1, b"A"),
+        payload: b"\x08\x00\x01\x09:ViewType\x04\x01\x09",
+        ..Request::default()
+    };
+    room.send(at, &to_vec(|w| request.encode(w)).unwrap());
+    let heard = room.one(at);
+    let state = heard.status().state.unwrap();
+    assert_eq!((state.stream, state.code), (StreamState::Closed, code::INVALID_VIEW));
+    assert_eq!(room.hub.opens, 0);
+}
