@@ -39,6 +39,8 @@ pub struct FieldList<'a> {
     set_data: &'a [u8],
     count: u16,
     standard: &'a [u8],
+    /// Bytes of the whole list.
+    len: usize,
 }
 
 impl<'a> FieldList<'a> {
@@ -52,6 +54,7 @@ impl<'a> FieldList<'a> {
         if bytes.is_empty() {
             return Ok(list);
         }
+        list.len = bytes.len();
         let mut r = Reader::new(bytes);
         let flags = r.u8()?;
         if flags & INFO != 0 {
@@ -61,7 +64,7 @@ impl<'a> FieldList<'a> {
         }
         if flags & SET_DATA != 0 {
             let id = if flags & SET_ID != 0 { r.rb15().named("set id")? } else { 0 };
-            list.definition = sets.copied().unwrap_or_default().get(id)?;
+            list.definition = sets.map_or(Err(Error::NoSet(id)), |s| s.get(id))?;
             let n = if flags & STANDARD != 0 { usize::from(r.rb15().named("set length")?) } else { r.left() };
             list.set_data = r.bytes(n).named("set data")?;
         }
@@ -88,6 +91,7 @@ impl<'a> FieldList<'a> {
             set_data: Reader::new(self.set_data),
             rest: self.standard,
             left: self.count,
+            end: self.len,
         }
     }
 
@@ -125,6 +129,8 @@ pub struct Fields<'a> {
     set_data: Reader<'a>,
     rest: &'a [u8],
     left: u16,
+    /// Offset of the end of `rest` in the list.
+    end: usize,
 }
 
 impl<'a> Fields<'a> {
@@ -155,8 +161,7 @@ impl<'a> Fields<'a> {
 
     #[cold]
     const fn short(&self, what: &'static str, need: usize) -> Error {
-        // Offsets here count from the first field: the list itself is not at hand.
-        Error::Short { what, at: 0, need, have: self.rest.len() }
+        Error::Short { what, at: self.end - self.rest.len(), need, have: self.rest.len() }
     }
 }
 
@@ -236,12 +241,12 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     }
 
     #[inline]
-    fn id(&mut self, id: i16) -> Result<()> {
+    fn one_more(&mut self) -> Result<()> {
         if self.count == u16::MAX {
             return Err(Error::TooLong { what: "field list", len: 65536, max: 65535 });
         }
         self.count += 1;
-        self.w.i16(id)
+        Ok(())
     }
 
     /// A field of any type, as bytes.
@@ -250,7 +255,12 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// [`Error::Full`], [`Error::TooLong`] for a value above 65535 bytes or more than 65535 fields.
     #[inline]
     pub fn field(&mut self, id: i16, bytes: &[u8]) -> Result<()> {
-        self.id(id)?;
+        self.one_more()?;
+        let [a, b] = id.to_be_bytes();
+        if bytes.len() < 0xFE {
+            return self.w.head_and_short([a, b, bytes.len() as u8], bytes);
+        }
+        self.w.i16(id)?;
         self.w.buf16(bytes).named("field")
     }
 
@@ -286,10 +296,10 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// As [`FieldListWriter::field`].
     #[inline]
     pub fn uint(&mut self, id: i16, value: u64) -> Result<()> {
-        self.id(id)?;
+        self.one_more()?;
+        let [a, b] = id.to_be_bytes();
         let n = uint::size(value);
-        self.w.u8(n as u8)?;
-        self.w.low_bytes(value, n)
+        self.w.head_and_low_bytes([a, b, n as u8], value, n)
     }
 
     /// INT.
@@ -298,10 +308,10 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// As [`FieldListWriter::field`].
     #[inline]
     pub fn int(&mut self, id: i16, value: i64) -> Result<()> {
-        self.id(id)?;
+        self.one_more()?;
+        let [a, b] = id.to_be_bytes();
         let n = int::size(value);
-        self.w.u8(n as u8)?;
-        self.w.low_bytes(value.cast_unsigned(), n)
+        self.w.head_and_low_bytes([a, b, n as u8], value.cast_unsigned(), n)
     }
 
     /// REAL.
@@ -310,14 +320,13 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// As [`FieldListWriter::field`].
     #[inline]
     pub fn real(&mut self, id: i16, value: Real) -> Result<()> {
-        self.id(id)?;
         if !value.is_finite() {
-            return self.w.buf16(&value.to_bytes());
+            return self.field(id, &value.to_bytes());
         }
+        self.one_more()?;
+        let [a, b] = id.to_be_bytes();
         let n = int::size(value.mantissa);
-        self.w.u8(n as u8 + 1)?;
-        self.w.u8(value.hint)?;
-        self.w.low_bytes(value.mantissa.cast_unsigned(), n)
+        self.w.head_and_low_bytes([a, b, n as u8 + 1, value.hint], value.mantissa.cast_unsigned(), n)
     }
 
     /// FLOAT.
@@ -382,7 +391,8 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// # Errors
     /// What `f` says, and as [`FieldListWriter::field`].
     pub fn nested(&mut self, id: i16, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.id(id)?;
+        self.one_more()?;
+        self.w.i16(id)?;
         self.w.nested16(f).named("field")
     }
 
@@ -515,6 +525,8 @@ mod tests {
                 FieldList::decode(&bytes[..n], None).and_then(|l| l.entries().collect::<Result<Vec<_>>>());
             assert!(all.is_err());
         }
+        let cut = FieldList::decode(&bytes[..15], None).unwrap().entries().last().unwrap();
+        assert_eq!(cut, Err(Error::Short { what: "field", at: 13, need: 3, have: 2 }));
         // Long form of a short length.
         assert_eq!(fields(&bytes)[1], (25, vec![1, 2]));
     }

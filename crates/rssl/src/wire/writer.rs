@@ -85,36 +85,67 @@ impl<'b> Writer<'b> {
     integer!(i16);
     integer!(i32);
 
+    /// The next `n` bytes of the buffer.
+    #[inline]
+    fn place(&mut self, n: usize) -> Result<&mut [u8]> {
+        let rest = self.buf.get_mut(self.len..).unwrap_or_default();
+        match rest.get_mut(..n) {
+            Some(place) => {
+                self.len += n;
+                Ok(place)
+            }
+            None => Err(Error::Full),
+        }
+    }
+
     /// Bytes as they are.
     ///
     /// # Errors
     /// [`Error::Full`].
     #[inline]
     pub fn bytes(&mut self, value: &[u8]) -> Result<()> {
-        match self.buf.get_mut(self.len..).and_then(|rest| rest.get_mut(..value.len())) {
-            Some(place) => {
-                place.copy_from_slice(value);
-                self.len += value.len();
-                Ok(())
-            }
-            None => Err(Error::Full),
-        }
+        self.place(value.len())?.copy_from_slice(value);
+        Ok(())
     }
 
-    /// The `n` low bytes of `value`, big-endian; `n` is 1 to 8.
+    /// `N` bytes, and after them the `n` low bytes of `value`, big-endian; `n` is 1 to 8.
     ///
     /// # Errors
     /// [`Error::Full`].
     #[inline]
-    pub(crate) fn low_bytes(&mut self, value: u64, n: usize) -> Result<()> {
-        let bytes = (value << ((64 - 8 * n) & 63)).to_be_bytes();
+    pub(crate) fn head_and_low_bytes<const N: usize>(
+        &mut self,
+        head: [u8; N],
+        value: u64,
+        n: usize,
+    ) -> Result<()> {
+        let low = (value << ((64 - 8 * n) & 63)).to_be_bytes();
         // Where there is room for all eight they are one store; what is beyond `n` is written over.
-        if let Some(place) = self.buf.get_mut(self.len..).and_then(|rest| rest.first_chunk_mut()) {
-            *place = bytes;
-            self.len += n;
+        let rest = self.buf.get_mut(self.len..).unwrap_or_default();
+        if let Some((first, rest)) = rest.split_first_chunk_mut::<N>()
+            && let Some(place) = rest.first_chunk_mut()
+        {
+            *first = head;
+            *place = low;
+            self.len += N + n;
             return Ok(());
         }
-        self.bytes(bytes.get(..n).unwrap_or(&bytes))
+        self.array(head)?;
+        self.bytes(low.get(..n).unwrap_or(&low))
+    }
+
+    /// `N` bytes below a length of one byte, and the bytes that it measures; at most 253.
+    ///
+    /// # Errors
+    /// [`Error::Full`].
+    #[inline]
+    pub(crate) fn head_and_short<const N: usize>(&mut self, head: [u8; N], value: &[u8]) -> Result<()> {
+        let place = self.place(N + value.len())?;
+        if let Some((first, rest)) = place.split_first_chunk_mut::<N>() {
+            *first = head;
+            copy_short(rest, value);
+        }
+        Ok(())
     }
 
     /// One byte below 128, else two with the top bit set.
@@ -260,6 +291,27 @@ impl<'b> Writer<'b> {
         let written = self.buf.get_mut(..self.len).and_then(|b| b.get_mut(at..));
         *written.and_then(|b| b.first_chunk_mut::<N>()).ok_or(Error::Full)? = value;
         Ok(())
+    }
+}
+
+/// Copies `from` to `to`, which has the same length. Values are short: two moves that overlap cost less than a call.
+#[inline]
+fn copy_short(to: &mut [u8], from: &[u8]) {
+    if let (Some(a), Some(b)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
+        && from.len() <= 16
+    {
+        if let Some(place) = to.first_chunk_mut::<8>() {
+            *place = *a;
+        }
+        if let Some(place) = to.last_chunk_mut::<8>() {
+            *place = *b;
+        }
+    } else if from.len() > 16 {
+        to.copy_from_slice(from);
+    } else {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
     }
 }
 

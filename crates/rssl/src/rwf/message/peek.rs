@@ -53,9 +53,9 @@ pub fn peek_payload(message: &[u8]) -> Result<(DataType, &[u8])> {
 /// Fewer than eight bytes.
 #[inline]
 pub fn set_stream(message: &mut [u8], stream: i32) -> Result<()> {
-    match message.first_chunk_mut::<8>() {
-        Some([_, _, _, _, a, b, c, d]) => {
-            [*a, *b, *c, *d] = stream.to_be_bytes();
+    match message.get_mut(4..8) {
+        Some(place) => {
+            place.copy_from_slice(&stream.to_be_bytes());
             Ok(())
         }
         None => Err(short(message)),
