@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use common::pcap;
 use common::pulling::{Seen, feed};
-use rssl::transport::{Channel, ClientOptions, Compression, ServerOptions};
+use rssl::transport::{Channel, ClientOptions, Compression, Pulled, ServerOptions};
 
 mod common {
     pub(crate) mod pcap;
@@ -91,8 +91,7 @@ fn sdk() -> Option<PathBuf> {
         println!("skipped: UTIPC_RTSDK names no checkout of the Real-Time-SDK");
         return None;
     };
-    let files = "Java/Eta/Core/src/test/resources/com/refinitiv/eta/transport/SocketChannelJunit";
-    Some(Path::new(&root).join(files))
+    Some(Path::new(&root).join("Java/Eta/Core/src/test/resources/com/refinitiv/eta/transport"))
 }
 
 /// The blocks of bytes in an annotated file: lines of hexadecimal pairs, after an offset or not, before a column of
@@ -127,7 +126,7 @@ fn received(path: &Path, step: usize) -> Seen {
 
 #[test]
 fn the_sdks_transport_files_give_the_same_messages() {
-    let Some(directory) = sdk() else { return };
+    let Some(directory) = sdk().map(|sdk| sdk.join("SocketChannelJunit")) else { return };
     for (input, expected) in PAIRS {
         // The first block is the handshake; the others are messages, each after some frame header.
         let expected = blocks(&directory.join(format!("{expected}.txt")));
@@ -147,7 +146,7 @@ fn the_sdks_transport_files_give_the_same_messages() {
 
 #[test]
 fn the_sdks_compressed_sequences_expand() {
-    let Some(directory) = sdk() else { return };
+    let Some(directory) = sdk().map(|sdk| sdk.join("SocketChannelJunit")) else { return };
     let text: Vec<u8> = (b'a'..=b'z').flat_map(|c| [c; 3]).collect();
     let count = |len: usize| (0..len).map(|n| n as u8).collect::<Vec<u8>>();
     let packed = |names: [&str; 3]| names.map(|name| name.as_bytes().to_vec()).to_vec();
@@ -179,4 +178,54 @@ fn the_sdks_compressed_sequences_expand() {
         let seen = feed(&mut client, &wire, 1000).unwrap_or_else(|e| panic!("{files:?}: {e}"));
         assert_eq!(seen.messages, expected, "{files:?}");
     }
+}
+
+#[test]
+fn the_sdks_handshakes_are_understood() {
+    let Some(directory) = sdk().map(|sdk| sdk.join("RipcHandshakeJunit")) else { return };
+    let file = |name: &str| blocks(&directory.join(format!("{name}.txt"))).concat();
+    let both = || vec![Compression::Zlib, Compression::Lz4];
+    let asked = |name: &str| {
+        let mut server = Channel::server(ServerOptions { compression: both(), ..ServerOptions::default() });
+        feed(&mut server, &file(name), 1).unwrap_or_else(|e| panic!("{name}: {e}"))
+    };
+    for (name, version, compression) in [
+        ("60_input_connectReq_Ripc11", 11, None),
+        ("60_input_connectReq_Ripc12", 12, None),
+        ("60_input_connectReq_Ripc13", 13, None),
+        ("60_input_connectReq_Ripc14", 14, None),
+        ("70_input_connectReq_Ripc14_all_split", 14, None),
+        ("90_input_connectReq_Ripc14_nonDefaultMajorMinorVersion", 14, None),
+        ("100_input_connectReq_Ripc13_Zlib_compression", 13, Some(Compression::Zlib)),
+    ] {
+        let opened = asked(name).opened.expect(name);
+        assert_eq!((opened.version, opened.compression), (version, compression), "{name}");
+        assert!(!opened.host.is_empty() && opened.ip.starts_with("10."), "{name}: {opened:?}");
+    }
+    for name in [
+        "80_input_connectReq_Ripc13_nonDefaultProtocolType",
+        "80_input_connectReq_Ripc14_nonDefaultProtocolType",
+    ] {
+        let mut server = Channel::server(ServerOptions::default());
+        assert!(matches!(server.pull(&file(name)), Ok((_, Pulled::Refused { .. }))), "{name}");
+    }
+    let answered = |name: &str, version| {
+        let options = ClientOptions { version, compression: both(), ..ClientOptions::default() };
+        let mut client = Channel::client(options);
+        feed(&mut client, &file(name), 1)
+    };
+    for (name, version, compression) in [
+        ("40_input_connectAck_Ripc11", 11, None),
+        ("40_input_connectAck_Ripc12", 12, None),
+        ("10_input_connectAck_Ripc14", 14, None),
+        ("20_input_connectAck_Ripc14_all_split", 14, None),
+        ("110_input_connectAck_Ripc14_Zlib_compression", 14, Some(Compression::Zlib)),
+    ] {
+        let seen = answered(name, version).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let opened = seen.opened.expect(name);
+        assert_eq!((opened.version, opened.compression), (version, compression), "{name}");
+    }
+    let refused = answered("50_input_connectNak_Ripc13", 13).unwrap().refused;
+    assert_eq!(refused.as_deref(), Some("Test Refused"));
+    assert!(answered("30_input_connectAck_with_wrong_ripcVersion", 14).is_err());
 }

@@ -27,4 +27,4 @@ pub const VERSION_OLDEST: u8 = 10;
 /// Largest payload of a frame that a server announces unless told otherwise, in bytes.
 pub const MAX_FRAGMENT: u16 = 6144;
 /// Longest message that is put together from fragments unless told otherwise, in bytes.
-pub const MAX_ASSEMBLED: usize = 16 << 20;
+pub const MAX_ASSEMBLED: usize = crate::limits::MAX_MESSAGE;
