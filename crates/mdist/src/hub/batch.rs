@@ -1,6 +1,9 @@
 //! What the hub tells its sides: one ordered log per turn, the same for all of them.
 
+use std::sync::Arc;
+
 use super::ids::{ItemId, SideId, Token};
+use super::services::Directory;
 
 /// A transport frame header: `u16` length of the frame, flags (Spec: rssl.md §1.6).
 pub const FRAME_HEADER: usize = 3;
@@ -24,7 +27,7 @@ pub enum Kind {
     Message,
     /// The item has ended for good: the side drops its streams and gives back its holds by `Ask::Close`. No message.
     Gone,
-    /// The directory changed: the hub's list of services is to be read anew.
+    /// The directory changed: [`Batch::directory`] of this entry.
     Services,
     /// Ack or generic message for this token.
     Reply,
@@ -66,6 +69,8 @@ pub struct Batch {
     pub bytes: Vec<u8>,
     /// What happened, in order.
     pub entries: Vec<Entry>,
+    /// Directories that entries of kind `Services` point to.
+    pub directories: Vec<Arc<Directory>>,
 }
 
 impl Batch {
@@ -79,6 +84,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
+        self.directories.clear();
     }
 
     /// The entry's bytes as they stand: frame header and message, or the bare message.
@@ -93,6 +99,18 @@ impl Batch {
     pub fn message(&self, entry: &Entry) -> &[u8] {
         let framed = self.framed(entry);
         if entry.framed { framed.get(FRAME_HEADER..).unwrap_or(&[]) } else { framed }
+    }
+
+    /// The directory of an entry of kind `Services`.
+    #[must_use]
+    pub fn directory(&self, entry: &Entry) -> Option<&Arc<Directory>> {
+        self.directories.get(entry.token as usize)
+    }
+
+    /// Tells all sides of a new directory.
+    pub(super) fn services(&mut self, directory: Arc<Directory>) {
+        self.note(Kind::Services, SideId::ALL, ItemId::NONE, self.directories.len() as Token);
+        self.directories.push(directory);
     }
 
     /// Appends an entry without bytes.

@@ -1,0 +1,212 @@
+//! What sides ask: items, images, and the end of their interest.
+
+use rssl::rwf::{DataState, Qos, State, StreamState, code};
+
+use super::ask::ItemSpec;
+use super::batch::{Batch, Kind};
+use super::edit;
+use super::engine::Engine;
+use super::ids::{ItemId, Now, SideId, Token};
+use super::item::{Life, Waiter};
+use super::services::Pick;
+
+/// Why a request has to wait, or cannot be met.
+pub(super) const fn why(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
+    State { stream, data: DataState::Suspect, code, text: text.as_bytes() }
+}
+
+impl Engine {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn open(
+        &mut self,
+        now: Now,
+        side: SideId,
+        token: Token,
+        mut spec: ItemSpec,
+        worst: Option<Qos>,
+        streaming: bool,
+        out: &mut Batch,
+    ) {
+        use StreamState::{Closed, ClosedRecover};
+        let domain = spec.domain;
+        let Some(service) = self.services.by_id(spec.service).filter(|s| s.is_shown()) else {
+            let state = why(ClosedRecover, code::SOURCE_UNKNOWN, "No such service");
+            return self.refuse(side, token, domain, &state, out);
+        };
+        if !service.carries(domain) {
+            let state = why(Closed, code::USAGE_ERROR, "The service does not offer this domain");
+            return self.refuse(side, token, domain, &state, out);
+        }
+        match service.resolve_qos(spec.qos, worst) {
+            Ok(qos) => spec.qos = qos,
+            Err(()) => {
+                let state = why(Closed, code::USAGE_ERROR, "The service does not offer this QoS");
+                return self.refuse(side, token, domain, &state, out);
+            }
+        }
+        let missing = service.is_published() && service.is_up();
+        let snapshot = !streaming;
+        let waiter = Waiter { side, token, snapshot };
+        let mut found = if spec.private { None } else { self.items.find(&spec) };
+        if snapshot && found.is_none() {
+            // One that has begun to arrive cannot be joined any more.
+            found = self
+                .items
+                .find_snapshot(&spec)
+                .filter(|id| self.items.get(*id).is_some_and(|i| i.receiving.is_empty()));
+        }
+        let fresh = found.is_none();
+        let id = match found {
+            Some(id) => id,
+            None if missing => {
+                let state = why(Closed, code::NOT_FOUND, "The publisher has no such item");
+                return self.refuse(side, token, domain, &state, out);
+            }
+            None if self.items.len() >= self.options.max_items => {
+                let state = why(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open");
+                return self.refuse(side, token, domain, &state, out);
+            }
+            None => self.items.add(spec, snapshot),
+        };
+        if let Some(item) = self.items.get_mut(id) {
+            if streaming {
+                item.hold(side);
+            }
+            item.closing = None;
+        }
+        if streaming {
+            out.note(Kind::Opened, side, id, token);
+        }
+        self.set_pass(id);
+        if fresh {
+            self.wait(id, waiter);
+            self.enqueue(id, false);
+            self.pump_item(now, id);
+            self.notice_if_stuck(id, waiter, out);
+        } else {
+            self.want_image(now, id, waiter, out);
+        }
+    }
+
+    pub(super) fn image(&mut self, now: Now, side: SideId, token: Token, id: ItemId, out: &mut Batch) {
+        let waiter = Waiter { side, token, snapshot: false };
+        match self.items.get(id) {
+            Some(item) if item.life == Life::Open && item.holders.iter().any(|(s, _)| *s == side) => {
+                self.want_image(now, id, waiter, out);
+            }
+            // It ended while the side asked; the side will hear, or has heard.
+            Some(item) => {
+                let (domain, state) = (item.spec.domain, item.state.clone());
+                self.refuse(side, token, domain, &state.borrow(), out);
+            }
+            None => {
+                let state = why(StreamState::ClosedRecover, code::NOT_OPEN, "The item is not open");
+                self.refuse(side, token, rssl::rwf::Domain::MARKET_PRICE, &state, out);
+            }
+        }
+    }
+
+    /// An image of an open item: from the cache, with the refresh that is to come, or by asking again.
+    pub(super) fn want_image(&mut self, now: Now, id: ItemId, waiter: Waiter, out: &mut Batch) {
+        let Some(item) = self.items.get(id) else { return };
+        if item.has_image() {
+            return self.give_image(now, id, &[waiter], out);
+        }
+        let live = item.link.is_some_and(|l| l.live);
+        let pending = item.link.is_some_and(|l| l.asked.is_some());
+        let partial = item.partial;
+        self.wait(id, waiter);
+        if live && !pending && !partial {
+            self.ask_again(now, id, false);
+        } else {
+            self.notice_if_stuck(id, waiter, out);
+        }
+    }
+
+    fn wait(&mut self, id: ItemId, waiter: Waiter) {
+        if let Some(item) = self.items.get_mut(id)
+            && !item.waiting.contains(&waiter)
+        {
+            item.waiting.push(waiter);
+        }
+    }
+
+    /// Says why a token waits, where it is not just the upstream's turn.
+    fn notice_if_stuck(&mut self, id: ItemId, waiter: Waiter, out: &mut Batch) {
+        use StreamState::ClosedRecover;
+        let Some(item) = self.items.get(id) else { return };
+        if item.link.is_some() {
+            return;
+        }
+        let Some(at) = self.services.index(item.spec.service) else { return };
+        let Some(service) = self.services.list.get(at) else { return };
+        let state = match service.pick(item.spec.domain) {
+            Pick::Offer(..) | Pick::Busy if item.tries == 0 => return,
+            Pick::Offer(..) | Pick::Busy => item.state.borrow(),
+            Pick::Full => why(ClosedRecover, code::TOO_MANY_ITEMS, "The source takes no more items"),
+            Pick::Nobody if service.is_up() => {
+                why(ClosedRecover, code::NONE, "The service accepts no requests")
+            }
+            Pick::Nobody => why(ClosedRecover, code::NONE, "Waiting for the service to come up"),
+        };
+        let message = edit::status(&mut self.scratch, item.spec.domain, &state);
+        out.push(Kind::Notice, waiter.side, id, waiter.token, message);
+    }
+
+    /// The end of a request that nothing can be done for.
+    pub(super) fn refuse(
+        &mut self,
+        side: SideId,
+        token: Token,
+        domain: rssl::rwf::Domain,
+        state: &State<'_>,
+        out: &mut Batch,
+    ) {
+        self.stats.refused += 1;
+        let message = edit::status(&mut self.scratch, domain, state);
+        out.push(Kind::Refused, side, ItemId::NONE, token, message);
+    }
+
+    pub(super) fn close(&mut self, now: Now, side: SideId, id: ItemId, holds: u32) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        item.release(side, holds);
+        self.unwanted(now, id);
+    }
+
+    /// Lets an item go that nobody wants: at once if it is over or was never there, else when its hold ends.
+    pub(super) fn unwanted(&mut self, now: Now, id: ItemId) {
+        self.set_pass(id);
+        let hold = self.options.hold;
+        let Some(item) = self.items.get_mut(id) else { return };
+        if !item.holders.is_empty() && item.life == Life::Over
+            || item.life == Life::Open && !item.is_unwanted()
+        {
+            return;
+        }
+        let nothing = item.link.is_none() && item.record.is_none();
+        if item.life == Life::Over || nothing || item.spec.private || hold.is_zero() {
+            self.unlink(now, id, true);
+            self.items.free(id);
+        } else if item.closing.is_none() {
+            let end = now + hold;
+            item.closing = Some(end);
+            let age = item.age;
+            self.holds.push_back((end, id, age));
+        }
+    }
+
+    pub(super) fn end_holds(&mut self, now: Now) {
+        while let Some(&(end, id, age)) = self.holds.front() {
+            if end > now {
+                break;
+            }
+            self.holds.pop_front();
+            // Opened again and closed again in the meantime: a later entry ends that hold.
+            let due = self.items.aged(id, age).is_some_and(|i| i.closing == Some(end) && i.is_unwanted());
+            if due {
+                self.unlink(now, id, true);
+                self.items.free(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Messages that the hub writes itself.
+
+use rssl::rwf::{DataType, Domain, State, Status};
+use rssl::wire::Writer;
+
+/// Writes a message into `scratch`, which grows as needed and is used again. `size` is a guess.
+pub(super) fn write(
+    scratch: &mut Vec<u8>,
+    size: usize,
+    mut f: impl FnMut(&mut Writer<'_>) -> rssl::Result<()>,
+) -> rssl::Result<&[u8]> {
+    if scratch.len() < size {
+        scratch.resize(size, 0);
+    }
+    let len = loop {
+        let mut w = Writer::new(scratch);
+        match f(&mut w) {
+            Ok(()) => break w.len(),
+            Err(rssl::Error::Full) if scratch.len() < rssl::limits::MAX_MESSAGE => {
+                let more = (scratch.len() * 2).clamp(1024, rssl::limits::MAX_MESSAGE);
+                scratch.resize(more, 0);
+            }
+            Err(e) => return Err(e),
+        }
+    };
+    Ok(scratch.get(..len).unwrap_or_default())
+}
+
+/// A status with nothing but a state. The stream id is put in with the item.
+pub(super) fn status<'s>(scratch: &'s mut Vec<u8>, domain: Domain, state: &State<'_>) -> &'s [u8] {
+    let status =
+        Status { domain, stream: 1, container: DataType::NO_DATA, state: Some(*state), ..Status::default() };
+    // It fits unless the text is longer than any that a peer can have sent.
+    write(scratch, 64 + state.text.len(), |w| status.encode(w)).unwrap_or_default()
+}

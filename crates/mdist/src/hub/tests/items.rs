@@ -1,0 +1,368 @@
+//! Opening, sharing and closing.
+
+use super::super::*;
+use super::rig::{Answer, Fields, Rig, class_of, listed, update_message};
+use rssl::rwf::{Ack, Class, DataState, Domain, Post, PostFlags, StreamState, nak};
+use rssl::wire::to_vec;
+
+const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
+
+#[test]
+fn one_stream_upstream_serves_any_number_of_sides() {
+    let mut rig = Rig::new(Options::default(), 3);
+    rig.provider();
+    let tokens: Vec<_> = (0..3).map(|side| rig.open(side, "A")).collect();
+    assert_eq!(rig.models[0].streams.len(), 1);
+    rig.update("A");
+    rig.run();
+    for (side, token) in tokens.iter().enumerate() {
+        let view = rig.view(side, *token);
+        assert_eq!((view.state, view.images, view.updates), (OK, 1, 1));
+    }
+    // The image that a later side gets comes from upstream, and nobody else sees it.
+    assert_eq!(rig.models[0].requests, 3);
+    let more = rig.join(0, tokens[0]);
+    assert_eq!((rig.view(0, more).images, rig.view(0, tokens[0]).images), (1, 1));
+    rig.check_all();
+}
+
+#[test]
+fn requests_that_come_together_are_one() {
+    let mut rig = Rig::new(Options::default(), 3);
+    rig.provider();
+    for side in 0..3 {
+        rig.start(side, "A", true, false);
+        rig.start(side, "A", false, false);
+    }
+    rig.run();
+    assert_eq!(rig.models[0].requests, 1);
+    rig.update("A");
+    rig.run();
+    rig.check_all();
+    let over: Vec<_> = rig.sides.iter().flat_map(|s| s.views.values()).filter(|v| v.snapshot).collect();
+    assert!(over.len() == 3 && over.iter().all(|v| v.over && v.images == 1 && v.updates == 0));
+}
+
+#[test]
+fn an_image_waits_for_the_parts_and_latecomers_get_a_whole_one() {
+    let mut rig = Rig::new(Options::default(), 2);
+    rig.provider();
+    rig.parts = 3;
+    rig.models[0].answer = Answer::Nothing;
+    let a = rig.open(0, "A");
+    let id = rig.models[0].stream_of("A").unwrap();
+    let parts = rig.image_parts(0, id, true);
+    rig.feed(0, &parts[0]);
+    rig.deliver();
+    let b = rig.open(1, "A");
+    assert_eq!(rig.view(1, b).images, 0);
+    rig.update("A");
+    rig.run();
+    // Those who have the first part see the update between the parts, the others see nothing.
+    assert_eq!((rig.view(0, a).updates, rig.view(1, b).updates), (1, 0));
+    rig.models[0].answer = Answer::Image;
+    rig.feed(0, &parts[1]);
+    rig.feed(0, &parts[2]);
+    rig.run();
+    assert_eq!((rig.view(0, a).images, rig.view(1, b).images), (1, 1));
+    assert_eq!(rig.models[0].requests, 2);
+    rig.update("A");
+    rig.run();
+    assert_eq!(rig.view(1, b).fields, rig.table["A"]);
+}
+
+#[test]
+fn a_provider_that_forgets_the_flags_is_understood() {
+    let mut rig = Rig::new(Options::default(), 2);
+    rig.provider();
+    rig.models[0].answer = Answer::Plain;
+    for parts in [1, 4] {
+        rig.parts = parts;
+        let name = format!("A{parts}");
+        rig.open(0, &name);
+        rig.open(1, &name);
+        rig.update(&name);
+        rig.run();
+        rig.check_all();
+    }
+}
+
+#[test]
+fn an_item_is_held_for_a_while_after_its_last_close() {
+    let mut rig = Rig::new(Options::default(), 2);
+    rig.provider();
+    let a = rig.open(0, "A");
+    let b = rig.open(1, "A");
+    rig.end(0, a);
+    rig.pass(Now::from_secs(60));
+    assert_eq!(rig.models[0].closes, 0, "the other side has it");
+    rig.end(1, b);
+    rig.pass(Now::from_secs(4));
+    assert_eq!(rig.models[0].closes, 0);
+    rig.update("A");
+    rig.run();
+    // Opened again within the hold: the stream is still there, an image is asked on it.
+    let a = rig.open(0, "A");
+    rig.pass(Now::from_secs(4));
+    assert_eq!((rig.models[0].closes, rig.models[0].streams.len()), (0, 1));
+    rig.check_all();
+    rig.end(0, a);
+    rig.pass(Now::from_secs(6));
+    assert_eq!((rig.models[0].closes, rig.models[0].streams.len(), rig.hub.items()), (1, 0, 0));
+}
+
+#[test]
+fn without_hold_the_close_is_at_once() {
+    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
+    rig.provider();
+    for _ in 0..5 {
+        let a = rig.open(0, "A");
+        rig.update("A");
+        rig.run();
+        rig.check_all();
+        rig.end(0, a);
+        assert_eq!((rig.models[0].streams.len(), rig.hub.items()), (0, 0));
+    }
+}
+
+#[test]
+fn an_open_on_its_way_keeps_the_item_that_is_being_closed() {
+    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
+    rig.provider();
+    let a = rig.open(0, "A");
+    let item = rig.view(0, a).item.unwrap();
+    // The side has not heard of the second open when it gives back the hold of the first.
+    rig.start(0, "A", true, false);
+    rig.hub.ask(rig.now, Ask::Close { side: SideId(0), item, holds: 1 }, &mut rig.out);
+    rig.forget(0, a);
+    rig.run();
+    rig.update("A");
+    rig.run();
+    assert_eq!(rig.models[0].streams.len(), 1);
+    rig.check_all();
+}
+
+#[test]
+fn late_messages_of_a_closed_stream_touch_nobody() {
+    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
+    rig.provider();
+    let a = rig.open(0, "A");
+    let old = rig.models[0].stream_of("A").unwrap();
+    let late_image = rig.image_parts(0, old, true).remove(0);
+    rig.end(0, a);
+    let b = rig.open(0, "B");
+    let new = rig.models[0].stream_of("B").unwrap();
+    assert_ne!(old, new, "the id rests");
+    let item = rig.view(0, b).item.unwrap();
+    assert_eq!(item, ItemId(0), "the item's id does not");
+    rig.feed(0, &update_message(old, Domain::MARKET_PRICE, &Fields::from([(22, vec![9; 9])])));
+    rig.feed(0, &late_image);
+    assert!(rig.out.is_empty());
+    assert_eq!(rig.hub.stats().late, 2);
+    rig.check_all();
+    rig.end(0, b);
+    rig.pass(Now::from_secs(11));
+    rig.open(0, "C");
+    assert_eq!(rig.models[0].stream_of("C"), Some(old));
+    rig.check_all();
+}
+
+#[test]
+fn a_burst_of_a_hundred_thousand_opens_is_served() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    for n in 0..100_000 {
+        rig.start(0, &format!("N{n}"), true, false);
+    }
+    rig.run();
+    assert_eq!((rig.models[0].streams.len(), rig.hub.items()), (100_000, 100_000));
+    rig.check_all();
+    rig.down(0);
+    assert_eq!(rig.models[0].streams.len(), 0);
+}
+
+#[test]
+fn the_open_window_is_kept() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    rig.window(0, Some(10), None);
+    rig.models[0].answer = Answer::Nothing;
+    for n in 0..25 {
+        rig.open(0, &format!("N{n}"));
+    }
+    assert_eq!(rig.models[0].streams.len(), 10);
+    rig.models[0].answer = Answer::Image;
+    let first = *rig.models[0].streams.keys().next().unwrap();
+    rig.image(0, first, true);
+    rig.run();
+    // One answer lets one more through; that one is answered at once, and so on.
+    assert_eq!(rig.models[0].streams.len(), 25);
+    rig.window(0, Some(0), None);
+    let stopped = rig.open(0, "STOPPED");
+    assert_eq!(rig.view(0, stopped).notices.len(), 1);
+    rig.window(0, Some(10), None);
+    assert_eq!(rig.view(0, stopped).state, OK);
+}
+
+#[test]
+fn the_open_limit_is_kept() {
+    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 1);
+    rig.provider();
+    rig.window(0, None, Some(2));
+    let a = rig.open(0, "A");
+    rig.open(0, "B");
+    let c = rig.open(0, "C");
+    assert_eq!(rig.models[0].streams.len(), 2);
+    assert_eq!(rig.view(0, c).notices, [(StreamState::ClosedRecover, DataState::Suspect, 13)]);
+    rig.end(0, a);
+    rig.pass(Now::from_secs(1));
+    assert_eq!(rig.view(0, c).state, OK);
+    rig.check_all();
+}
+
+#[test]
+fn snapshots_leave_nothing_behind() {
+    let mut rig = Rig::new(Options::default(), 2);
+    rig.provider();
+    let a = rig.snapshot(0, "A");
+    assert_eq!(rig.view(0, a).state, Some((StreamState::NonStreaming, DataState::Ok)));
+    assert_eq!((rig.hub.items(), rig.models[0].closes), (0, 0));
+    rig.parts = 3;
+    let b = rig.snapshot(1, "A");
+    assert_eq!((rig.view(1, b).images, rig.view(1, b).over, rig.hub.items()), (1, true, 0));
+    rig.models[0].answer = Answer::NotFound;
+    let c = rig.snapshot(0, "A");
+    assert_eq!((rig.view(0, c).refused, rig.hub.items()), (Some((StreamState::Closed, 1)), 0));
+}
+
+#[test]
+fn private_streams_are_not_shared_and_end_with_their_source() {
+    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
+    rig.provider();
+    let a = rig.start(0, "A", true, true);
+    let b = rig.start(1, "A", true, true);
+    rig.run();
+    assert_eq!(rig.models[0].streams.values().filter(|s| s.private).count(), 2);
+    rig.update("A");
+    rig.run();
+    rig.check_all();
+    rig.end(0, a);
+    assert_eq!((rig.models[0].streams.len(), rig.models[0].closes), (1, 1));
+    rig.down(0);
+    assert!(rig.view(1, b).over);
+    assert_eq!(rig.view(1, b).state, Some((StreamState::Closed, DataState::Suspect)));
+    assert_eq!(rig.hub.items(), 0);
+}
+
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let mut rig = Rig::new(Options { max_items: 2, ..Options::default() }, 1);
+    let early = rig.open(0, "A");
+    assert_eq!(rig.view(0, early).refused, Some((StreamState::ClosedRecover, 15)));
+    rig.provider();
+    let ask = |token, domain, qos| Ask::Open {
+        side: SideId(0),
+        token,
+        spec: ItemSpec::new(5, domain, &super::rig::price_key("A"), qos, false).unwrap(),
+        worst_qos: None,
+        streaming: true,
+    };
+    let delayed =
+        rssl::rwf::Qos { timeliness: rssl::rwf::Timeliness::DelayedUnknown, ..rssl::rwf::Qos::REALTIME_TICK };
+    for (token, domain, qos) in [(900, Domain::HEADLINE, None), (901, Domain::MARKET_PRICE, Some(delayed))] {
+        rig.sides[0].views.insert(token, Default::default());
+        rig.ask(ask(token, domain, qos));
+        assert_eq!(rig.view(0, token).refused, Some((StreamState::Closed, 5)));
+    }
+    // The QoS that everybody has is the item that is opened without one.
+    rig.sides[0].views.insert(902, Default::default());
+    rig.ask(ask(902, Domain::MARKET_PRICE, Some(rssl::rwf::Qos::REALTIME_TICK)));
+    rig.open(0, "A");
+    assert_eq!(rig.hub.items(), 1);
+    rig.open(0, "B");
+    let third = rig.open(0, "C");
+    assert_eq!(rig.view(0, third).refused, Some((StreamState::ClosedRecover, 13)));
+}
+
+#[test]
+fn a_side_that_goes_takes_its_interest_along() {
+    let mut rig = Rig::new(Options { hold: Now::ZERO, ..Options::default() }, 2);
+    rig.provider();
+    for n in 0..10 {
+        rig.open(0, &format!("N{n}"));
+    }
+    rig.open(1, "N3");
+    rig.models[0].answer = Answer::Nothing;
+    rig.snapshot(0, "S");
+    rig.hub.side_gone(rig.now, SideId(0));
+    rig.run();
+    assert_eq!((rig.hub.items(), rig.models[0].streams.len()), (1, 1));
+}
+
+fn post(id: u32, complete: bool) -> Vec<u8> {
+    let flags = if complete { PostFlags::ACK | PostFlags::COMPLETE } else { PostFlags::ACK };
+    let part = if complete { None } else { Some(0) };
+    let post =
+        Post { domain: Domain::MARKET_PRICE, stream: 77, flags, post_id: Some(id), part, ..Post::default() };
+    to_vec(|w| post.encode(w)).unwrap()
+}
+
+fn acks(view: &super::rig::View) -> Vec<(u32, Option<u8>)> {
+    let ack = |m: &Vec<u8>| Ack::decode(m).map(|a| (a.ack_id, a.nak)).unwrap();
+    view.replies.iter().map(ack).collect()
+}
+
+#[test]
+fn answers_to_posts_find_their_poster() {
+    let mut rig = Rig::new(Options::default(), 2);
+    rig.provider();
+    let (a, b) = (rig.open(0, "A"), rig.open(1, "A"));
+    let item = Target::Item(rig.view(0, a).item.unwrap());
+    let up = |side, token, to, message| Ask::Up { side: SideId(side), token, to, message };
+    // Both use the same post id.
+    rig.hub.ask(rig.now, up(0, a, item, post(9, true)), &mut rig.out);
+    rig.hub.ask(rig.now, up(1, b, Target::Service(5), post(9, true)), &mut rig.out);
+    rig.run();
+    let posts: Vec<_> = rig.models[0].seen.iter().filter(|m| class_of(m) == Class::Post).collect();
+    let posts: Vec<_> = posts.iter().map(|m| Post::decode(m).unwrap()).collect();
+    assert_ne!(posts[0].post_id, posts[1].post_id);
+    assert_eq!((posts[0].stream, posts[1].stream), (rig.models[0].stream_of("A").unwrap(), 1));
+    assert_eq!(acks(rig.view(0, a)), [(9, None)]);
+    assert_eq!(acks(rig.view(1, b)), [(9, None)]);
+    // Parts share the id, each is answered.
+    rig.ask(up(0, a, item, post(10, false)));
+    rig.ask(up(0, a, item, post(10, true)));
+    assert_eq!(acks(rig.view(0, a)), [(9, None), (10, None), (10, None)]);
+    // No answer, a lost source, an unknown service.
+    rig.models[0].answer = Answer::Nothing;
+    rig.ask(up(0, a, item, post(11, true)));
+    rig.pass(Now::from_secs(16));
+    rig.ask(up(0, a, item, post(12, true)));
+    rig.down(0);
+    rig.ask(up(0, a, item, post(13, true)));
+    rig.ask(up(0, a, Target::Service(6), post(14, true)));
+    let lost = Some(nak::SOURCE_DOWN);
+    let wanted = [(11, Some(nak::NO_RESPONSE)), (12, lost), (13, lost), (14, Some(nak::SOURCE_UNKNOWN))];
+    assert_eq!(acks(rig.view(0, a))[3..], wanted);
+    assert_eq!(acks(rig.view(1, b)).len(), 1);
+}
+
+#[test]
+fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    let other = rig.model(false);
+    rig.services(other, vec![listed(5, "OTHER", true)]);
+    let directory = rig.sides[0].directory.clone().unwrap();
+    let ids: Vec<_> =
+        directory.services.iter().map(|s| (s.id, s.info.as_ref().unwrap().name.as_str())).collect();
+    assert_eq!(ids, [(5, "QUOTES"), (6, "OTHER")]);
+    let spec = ItemSpec::new(6, Domain::MARKET_PRICE, &super::rig::price_key("A"), None, false).unwrap();
+    rig.sides[0].views.insert(500, super::rig::View { name: "A".into(), ..Default::default() });
+    rig.ask(Ask::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
+    assert_eq!((rig.models[0].streams.len(), rig.models[other].streams.len()), (0, 1));
+    assert_eq!(rig.models[other].streams.values().next().unwrap().service, 5);
+    rig.update("A");
+    rig.run();
+    rig.check_all();
+}

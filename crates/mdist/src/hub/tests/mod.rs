@@ -1,0 +1,5 @@
+//! Scenarios: a hub between model publishers and model sides, without sockets or clocks.
+
+mod items;
+mod recovery;
+mod rig;
