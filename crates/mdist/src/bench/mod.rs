@@ -1,13 +1,4 @@
-//! The tables of the RMDS performance report, run again on this machine: `mdist-bench`.
+//! The tables of the RMDS performance report, run again.
 
-mod chain;
-mod child;
 pub mod cpu;
-mod place;
 pub mod report;
-mod run;
-mod search;
-mod table;
-
-pub use place::Backbone;
-pub use run::{Options, run};

@@ -8,6 +8,6 @@ mod threads;
 
 pub use address::resolve;
 pub use clock::{Now, now};
-pub use poller::{Event, Interest, Poller, Waker};
+pub use poller::{Event, Interest, Poller, Registry, Waker};
 pub use tcp::{Socket, SocketOptions, connect, listen};
 pub use threads::{Role, Scheduler, ThreadSettings, spawn};

@@ -1,7 +1,8 @@
 //! Waiting for many descriptors at once.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,10 +51,13 @@ pub struct Event {
 
 /// A set of descriptors, level-triggered.
 pub struct Poller {
-    epoll: OwnedFd,
+    members: Registry,
     waker: Waker,
-    ready: Vec<epoll::Event>,
 }
+
+/// The members of a poller, for any thread: what another one changes counts from then on.
+#[derive(Clone, Debug)]
+pub struct Registry(Arc<OwnedFd>);
 
 /// Ends the wait of its poller from any thread.
 #[derive(Clone, Debug)]
@@ -67,9 +71,34 @@ impl Waker {
     }
 }
 
+impl Registry {
+    /// Adds a descriptor; `token` comes back with its events. Any but `u64::MAX`.
+    ///
+    /// # Errors
+    /// It is there already, or the system's limit of watches is reached.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&*self.0, fd, EventData::new_u64(token), interest.flags())?)
+    }
+
+    /// Waits for something else on a descriptor from now on.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn change(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&*self.0, fd, EventData::new_u64(token), interest.flags())?)
+    }
+}
+
 impl std::fmt::Debug for Poller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
+        f.debug_struct("Poller").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Poller {
+    /// Readable while something in the set is ready: a set may be in another set.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.members.0.as_fd()
     }
 }
 
@@ -79,10 +108,10 @@ impl Poller {
     /// # Errors
     /// The process has no descriptor left.
     pub fn new() -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?));
-        epoll::add(&epoll, &*waker.0, EventData::new_u64(WAKER), EventFlags::IN)?;
-        Ok(Self { epoll, waker, ready: Vec::with_capacity(EVENTS_MAX) })
+        epoll::add(&*epoll, &*waker.0, EventData::new_u64(WAKER), EventFlags::IN)?;
+        Ok(Self { members: Registry(epoll), waker })
     }
 
     /// What ends a wait from elsewhere.
@@ -91,37 +120,45 @@ impl Poller {
         self.waker.clone()
     }
 
-    /// Adds a descriptor; `token` comes back with its events. Any but `u64::MAX`.
-    ///
-    /// # Errors
-    /// It is there already, or the system's limit of watches is reached.
-    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
+    /// Its members, for other threads.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.members
     }
 
-    /// Waits for something else on a descriptor from now on.
+    /// See [`Registry::add`].
     ///
     /// # Errors
-    /// It is not there.
+    /// As there.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.members.add(fd, token, interest)
+    }
+
+    /// See [`Registry::change`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn change(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), interest.flags())?)
+        self.members.change(fd, token, interest)
     }
 
     /// Waits until something is ready, woken or `timeout` over (`None`: for ever), and appends what is ready.
     ///
     /// # Errors
     /// What the system says; a signal is not an error.
-    pub fn wait(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+    pub fn wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         let timeout = timeout.map(|t| Timespec {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: t.subsec_nanos().into(),
         });
-        self.ready.clear();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        // Not kept: events of epoll cannot go to another thread, a poller can.
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        let (ready, _) = match epoll::wait(&*self.members.0, &mut room, timeout.as_ref()) {
+            Ok(ready) => ready,
+            Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(why) => return Err(why.into()),
-        }
-        for event in &self.ready {
+        };
+        for event in ready {
             let (flags, token) = (event.flags, event.data.u64());
             if token == WAKER {
                 let _ = rustix::io::read(&*self.waker.0, &mut [0u8; 8]);
@@ -151,7 +188,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
-        let mut poller = Poller::new().unwrap();
+        let poller = Poller::new().unwrap();
         poller.add(&far, 7, Interest::Read).unwrap();
         let mut events = Vec::new();
         poller.wait(Some(Duration::ZERO), &mut events).unwrap();
@@ -169,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_wake_before_the_wait_counts() {
-        let mut poller = Poller::new().unwrap();
+        let poller = Poller::new().unwrap();
         poller.waker().wake();
         let mut events = Vec::new();
         poller.wait(None, &mut events).unwrap();

@@ -1,1 +1,17 @@
 //! What the programs run: hub, sides and upstreams wired together.
+
+mod bus;
+mod clients;
+mod core;
+pub mod demo;
+mod dialled;
+pub mod p2ps;
+pub mod program;
+pub mod quotes;
+mod running;
+mod side;
+pub mod src_dist;
+mod workers;
+
+pub use bus::Bus;
+pub use running::Running;

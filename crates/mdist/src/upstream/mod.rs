@@ -1,1 +1,5 @@
 //! Sessions towards what supplies data: providers, point-to-point servers, publishers that dialled us.
+
+mod consumer;
+
+pub use consumer::{Consumer, DIRECTORY_STREAM, Event, LOGIN_STREAM, Login, Lost};

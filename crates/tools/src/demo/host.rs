@@ -21,6 +21,15 @@ impl Host {
         }
     }
 
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Whether it is in a namespace of its own, where no other host's loopback leads.
+    pub(super) fn has_room(&self) -> bool {
+        self.room.is_some()
+    }
+
     pub(super) fn address(&self) -> NodeAddr {
         self.node.address()
     }

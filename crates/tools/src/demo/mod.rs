@@ -3,6 +3,7 @@
 //! they are the kernel's, in two network namespaces.
 
 mod host;
+mod market;
 mod narrator;
 mod watch;
 
@@ -62,6 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         LIMIT,
         &[Change::ServiceUp, Change::ServiceUp, Change::ServiceDown, Change::ServiceDown],
     )?;
+    market::run(&mut out, &red, &blue)?;
     farewell(&mut out, &red, blue, &mut watch)?;
 
     out.end();

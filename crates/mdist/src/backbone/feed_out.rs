@@ -1,0 +1,104 @@
+//! The source's half of a feed: numbered entries become packets.
+
+use super::wire::{Entry, HEADER, Header, MAX_PACKET, Part};
+use super::{FeedId, SourceId};
+
+/// One feed under construction.
+#[derive(Debug)]
+pub(crate) struct FeedOut {
+    pub(crate) id: FeedId,
+    source: SourceId,
+    /// Number of the newest entry.
+    number: u64,
+    /// Bytes of all packets that were sealed.
+    position: u64,
+    /// The open packet: room for its header, then entries.
+    packet: Vec<u8>,
+    count: u16,
+}
+
+impl FeedOut {
+    pub(crate) fn new(source: SourceId, id: FeedId) -> Self {
+        let mut packet = Vec::with_capacity(MAX_PACKET);
+        packet.resize(HEADER, 0);
+        Self { id, source, number: 0, position: 0, packet, count: 0 }
+    }
+
+    /// Number of the newest entry, in the open packet or before; 0 if there is none yet.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Bytes of all sealed packets.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Entries in the open packet.
+    pub(crate) fn waiting(&self) -> u16 {
+        self.count
+    }
+
+    /// Whether nothing waits in the open packet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of the open packet.
+    pub(crate) fn len(&self) -> usize {
+        self.packet.len()
+    }
+
+    /// Whether an entry of `size` bytes fits into the open packet.
+    #[inline]
+    pub(crate) fn fits(&self, size: usize) -> bool {
+        self.packet.len() + size <= MAX_PACKET && self.count < u16::MAX
+    }
+
+    /// Appends an entry that [`FeedOut::fits`].
+    #[inline]
+    pub(crate) fn push(&mut self, entry: &Entry<'_>) {
+        entry.append(&mut self.packet);
+        self.count += 1;
+        self.number += 1;
+    }
+
+    /// Completes the open packet, which must not be empty.
+    pub(crate) fn seal(&mut self) -> &[u8] {
+        let first = self.number + 1 - u64::from(self.count);
+        let header = self.header(self.count, first, None);
+        if let Some(place) = self.packet.first_chunk_mut::<HEADER>() {
+            *place = header;
+        }
+        self.position += self.packet.len() as u64;
+        &self.packet
+    }
+
+    /// Begins the next packet after [`FeedOut::seal`].
+    pub(crate) fn begin(&mut self) {
+        self.packet.truncate(HEADER);
+        self.count = 0;
+    }
+
+    /// The packets of an entry that does not fit into one. The open packet must be empty.
+    pub(crate) fn parts(&mut self, entry: &Entry<'_>) -> Vec<Vec<u8>> {
+        let mut whole = Vec::with_capacity(entry.size());
+        entry.append(&mut whole);
+        self.number += 1;
+        let (total, mut offset) = (whole.len() as u32, 0);
+        let mut packets = Vec::new();
+        for piece in whole.chunks(MAX_PACKET - HEADER) {
+            let last = offset as usize + piece.len() == whole.len();
+            let header = self.header(1, self.number, Some(Part { offset, total, last }));
+            let packet = [&header, piece].concat();
+            self.position += packet.len() as u64;
+            packets.push(packet);
+            offset += piece.len() as u32;
+        }
+        packets
+    }
+
+    fn header(&self, count: u16, first: u64, part: Option<Part>) -> [u8; HEADER] {
+        Header { count, source: self.source, feed: self.id, first, position: self.position, part }.encode()
+    }
+}

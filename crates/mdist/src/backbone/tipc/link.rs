@@ -1,0 +1,94 @@
+//! One connection between a source end and a sink end: records both ways, in pieces that TIPC carries.
+
+use std::time::Duration;
+
+use utipc::Socket;
+
+use crate::backbone::wire::Records;
+use crate::net::{Interest, Poller};
+
+/// Bytes of one message on the connection.
+const PIECE: usize = 60_000;
+/// Messages taken from one link before the others have their turn.
+const TURN: usize = 64;
+/// Most bytes that wait for the other end: the images of a very large watchlist.
+const QUEUE_MAX: usize = 256 << 20;
+
+/// One end of the connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) socket: Socket,
+    records: Records,
+    out: Vec<u8>,
+    sent: usize,
+    /// The poller waits for room.
+    blocked: bool,
+    overdrawn: bool,
+}
+
+impl Link {
+    pub(super) fn new(socket: Socket) -> Self {
+        socket.set_nonblocking(true);
+        Self { socket, records: Records::default(), out: Vec::new(), sent: 0, blocked: false, overdrawn: false }
+    }
+
+    /// Queues a record.
+    pub(super) fn queue(&mut self, record: &[u8]) {
+        if self.queued() + record.len() > QUEUE_MAX {
+            self.overdrawn = true;
+        } else {
+            Records::append(&mut self.out, record);
+        }
+    }
+
+    /// Bytes that wait.
+    pub(super) fn queued(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Sends what can be sent now; why the link is over, if it is.
+    pub(super) fn flush(&mut self, poller: &Poller, token: u64) -> Result<(), String> {
+        if self.overdrawn {
+            return Err(format!("more than {QUEUE_MAX} bytes wait for it"));
+        }
+        while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            let piece = rest.get(..PIECE).unwrap_or(rest);
+            match self.socket.within(Duration::ZERO).send(piece) {
+                Ok(sent) => self.sent += sent,
+                Err(why) if why.is_temporary() => break,
+                Err(why) => return Err(why.to_string()),
+            }
+        }
+        let blocked = self.queued() > 0;
+        if !blocked {
+            self.out.clear();
+            self.out.shrink_to(1 << 20);
+            self.sent = 0;
+        } else if self.sent > self.out.len() / 2 {
+            self.out.drain(..std::mem::take(&mut self.sent));
+        }
+        if blocked != self.blocked {
+            self.blocked = blocked;
+            let interest = if blocked { Interest::Both } else { Interest::Read };
+            poller.change(&self.socket, token, interest).map_err(|why| why.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has come, some messages at most; why the link is over, if it is.
+    pub(super) fn read(&mut self, buffer: &mut [u8], mut record: impl FnMut(Vec<u8>)) -> Result<(), String> {
+        for _ in 0..TURN {
+            let len = match self.socket.within(Duration::ZERO).receive_with(buffer, utipc::RecvOptions::default()) {
+                Ok(received) if received.len == 0 => return Err("the other end has closed the link".into()),
+                Ok(received) => received.len,
+                Err(why) if why.is_temporary() => return Ok(()),
+                Err(why) => return Err(why.to_string()),
+            };
+            self.records.put(buffer.get(..len).unwrap_or(buffer));
+            while let Some(bytes) = self.records.take().map_err(|why| why.to_string())? {
+                record(bytes.to_vec());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! The point-to-point server's end on TIPC.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use utipc::{
+    Change, Importance, Node, NodeAddr, OptionValue, PortId, Scope, ServiceAddress, ServiceRange, Socket,
+    SocketOption, Topology,
+};
+
+use super::link::Link;
+use super::{Options, address, failed, refused};
+use crate::backbone::wire::encode_credit;
+use crate::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SourceId};
+use crate::net::{Event, Interest, Poller};
+
+const TOPOLOGY: u64 = 1 << 32;
+/// Between two attempts to reach a source that is announced.
+const RETRY: Duration = Duration::from_millis(200);
+/// Largest message of TIPC.
+const BUFFER: usize = 66_000;
+/// Receive buffer of feeds, bytes: the most that a socket may have.
+const RECEIVE_BUFFER: u32 = 16 << 20;
+
+/// A sink end.
+pub struct TipcSink {
+    node: Node,
+    options: Options,
+    poller: Poller,
+    ready: Vec<Event>,
+    data: Arc<Socket>,
+    reader: Option<Reader>,
+    topology: Topology,
+    sources: HashMap<SourceId, Source>,
+    lost: Vec<(SourceId, String)>,
+    buffer: Vec<u8>,
+}
+
+/// A source that is announced, or was when its link began.
+#[derive(Debug)]
+struct Source {
+    announced: bool,
+    link: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Away { retry: Instant },
+    Connecting(Link),
+    Up(Link),
+}
+
+impl fmt::Debug for TipcSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TipcSink")
+            .field("data", &self.data.port())
+            .field("sources", &self.sources)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TipcSink {
+    /// Opens a sink end on `node`.
+    ///
+    /// # Errors
+    /// The node or the system refuses a socket.
+    pub fn open(node: &Node, options: Options) -> Result<Self> {
+        let data = node.rdm().map_err(failed("open a socket for feeds"))?;
+        data.set_importance(Importance::High).map_err(failed("set the importance of credits"))?;
+        data.set_option(SocketOption::ReceiveBuffer, OptionValue::Number(RECEIVE_BUFFER))
+            .map_err(failed("set the receive buffer"))?;
+        if let Some(spin) = options.spin {
+            data.set_spin(spin);
+        }
+        let data = Arc::new(data);
+        let mut topology = node.topology().map_err(failed("watch sources"))?;
+        let range = ServiceRange::new(options.source_type, 0, u32::MAX);
+        topology.services(range).map_err(failed("watch sources"))?;
+        let poller = Poller::new().map_err(refused("poll"))?;
+        poller.add(topology.socket(), TOPOLOGY, Interest::Read).map_err(refused("poll for sources"))?;
+        Ok(Self {
+            node: node.clone(),
+            options,
+            poller,
+            ready: Vec::new(),
+            reader: Some(Reader { data: Arc::clone(&data) }),
+            data,
+            topology,
+            sources: HashMap::new(),
+            lost: Vec::new(),
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    fn announcements(&mut self) -> Result<()> {
+        while let Some(event) = self.topology.next(Duration::ZERO).map_err(failed("watch sources"))? {
+            let id = SourceId(event.found.lower);
+            match event.change {
+                Change::ServiceUp => {
+                    let away = State::Away { retry: Instant::now() };
+                    let source = self.sources.entry(id).or_insert(Source { announced: true, link: away });
+                    source.announced = true;
+                }
+                Change::ServiceDown => {
+                    if let Some(source) = self.sources.get_mut(&id) {
+                        source.announced = false;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to those that are announced and away; forgets those that are neither.
+    fn connect(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
+        let now = Instant::now();
+        self.sources.retain(|_, source| source.announced || !matches!(source.link, State::Away { .. }));
+        for (id, source) in &mut self.sources {
+            if !matches!(source.link, State::Away { retry } if retry <= now) {
+                continue;
+            }
+            source.link = State::Away { retry: now + RETRY };
+            let socket = self.node.seqpacket().map_err(failed("open a socket for a source"))?;
+            let to = ServiceAddress::new(self.options.source_type, id.0);
+            socket.set_nonblocking(true);
+            let state = match socket.connect(to) {
+                Ok(()) => State::Up(Link::new(socket)),
+                Err(why) if why.is_temporary() => State::Connecting(Link::new(socket)),
+                // It has just gone, or does not take us now.
+                Err(_) => continue,
+            };
+            let (link, interest) = match &state {
+                State::Up(link) => {
+                    events.push(SinkEvent::SourceUp(*id));
+                    (link, Interest::Read)
+                }
+                State::Connecting(link) => (link, Interest::Both),
+                State::Away { .. } => continue,
+            };
+            self.poller.add(&link.socket, id.0.into(), interest).map_err(refused("poll a source's link"))?;
+            source.link = state;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, id: SourceId, event: Event, events: &mut Vec<SinkEvent>) {
+        let Some(source) = self.sources.get_mut(&id) else { return };
+        let away = State::Away { retry: Instant::now() + RETRY };
+        match std::mem::replace(&mut source.link, away) {
+            State::Away { .. } => {}
+            State::Connecting(link) => match link.socket.within(Duration::ZERO).finish_connect() {
+                Ok(()) => {
+                    // Waits for input alone from now on.
+                    if self.poller.change(&link.socket, id.0.into(), Interest::Read).is_ok() {
+                        source.link = State::Up(link);
+                        events.push(SinkEvent::SourceUp(id));
+                    }
+                }
+                Err(why) if why.is_temporary() => source.link = State::Connecting(link),
+                // Tried again while it is announced.
+                Err(_) => {}
+            },
+            State::Up(mut link) => {
+                let mut state = Ok(());
+                if event.writable {
+                    state = link.flush(&self.poller, id.0.into());
+                }
+                if event.readable && state.is_ok() {
+                    state = link.read(&mut self.buffer, |record| events.push(SinkEvent::Record(id, record)));
+                }
+                match state {
+                    Ok(()) => source.link = State::Up(link),
+                    Err(why) => self.lost.push((id, why)),
+                }
+            }
+        }
+    }
+
+    fn link(&mut self, source: SourceId) -> Option<&mut Link> {
+        match self.sources.get_mut(&source).map(|source| &mut source.link) {
+            Some(State::Up(link)) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+impl AsFd for TipcSink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}
+
+impl SinkEnd for TipcSink {
+    fn address(&self) -> Address {
+        address(self.data.port())
+    }
+
+    fn listen(&mut self, feed: FeedId) -> Result<()> {
+        let service = ServiceAddress::new(self.options.feed_type, feed.0);
+        self.data.bind(service, Scope::Cluster).map_err(failed("listen to a feed"))
+    }
+
+    fn ignore(&mut self, feed: FeedId) {
+        let service = ServiceAddress::new(self.options.feed_type, feed.0);
+        // Not bound: as wanted.
+        let _ = self.data.unbind(service, Scope::Cluster);
+    }
+
+    fn send(&mut self, source: SourceId, record: &[u8]) {
+        if let Some(link) = self.link(source) {
+            link.queue(record);
+        }
+    }
+
+    fn flush(&mut self) {
+        for (id, source) in &mut self.sources {
+            let State::Up(link) = &mut source.link else { continue };
+            if let Err(why) = link.flush(&self.poller, id.0.into()) {
+                source.link = State::Away { retry: Instant::now() + RETRY };
+                self.lost.push((*id, why));
+            }
+        }
+    }
+
+    fn poll(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.poller.wait(Some(Duration::ZERO), &mut ready).map_err(refused("poll"))?;
+        for event in ready.drain(..) {
+            match event.token {
+                TOPOLOGY => self.announcements()?,
+                token => self.serve(SourceId(token as u32), event, events),
+            }
+        }
+        self.ready = ready;
+        events.extend(self.lost.drain(..).map(|(source, why)| SinkEvent::SourceDown(source, why)));
+        self.connect(events)
+    }
+
+    fn hang_up(&mut self, source: SourceId) {
+        if let Some(source) = self.sources.get_mut(&source) {
+            source.link = State::Away { retry: Instant::now() + RETRY };
+        }
+    }
+
+    fn reader(&mut self) -> Option<Box<dyn FeedReader>> {
+        self.reader.take().map(|reader| Box::new(reader) as Box<dyn FeedReader>)
+    }
+}
+
+/// Reads feeds: by a call that waits, as a poll on a daemon's socket would cost two more changes of threads.
+#[derive(Debug)]
+struct Reader {
+    data: Arc<Socket>,
+}
+
+impl FeedReader for Reader {
+    fn receive(&mut self, wait: Duration, buffer: &mut [u8]) -> Result<Option<(Address, usize)>> {
+        match self.data.within(wait).receive_with(buffer, utipc::RecvOptions::default()) {
+            Ok(received) => Ok(Some((address(received.source), received.len))),
+            Err(why) if why.is_temporary() => Ok(None),
+            Err(why) => Err(failed("read feeds")(why)),
+        }
+    }
+
+    fn credit(&mut self, to: Address, feed: FeedId, position: u64) {
+        let port = PortId { node: NodeAddr((to.0 >> 32) as u32), port: to.0 as u32 };
+        // Lost: the next one says more.
+        let _ = self.data.within(Duration::ZERO).send_to(&encode_credit(feed, position), port);
+    }
+}

@@ -1,0 +1,232 @@
+//! The source distributor's end on TIPC.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use utipc::{Change, Importance, Node, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId, Topology};
+
+use super::link::Link;
+use super::{Options, address, failed, refused};
+use crate::backbone::wire::{MAX_PACKET, decode_credit};
+use crate::backbone::{Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent, SourceId};
+use crate::net::{Event, Interest, Poller};
+
+const LISTENER: u64 = 1 << 32;
+const TOPOLOGY: u64 = LISTENER + 1;
+/// How long a multicast may wait for links; longer than a link needs to give up a silent peer.
+const SEND_LIMIT: Duration = Duration::from_secs(5);
+/// Largest message of TIPC.
+const BUFFER: usize = 66_000;
+
+/// A source end.
+pub struct TipcSource {
+    id: SourceId,
+    options: Options,
+    poller: Poller,
+    ready: Vec<Event>,
+    data: Socket,
+    listener: Socket,
+    topology: Topology,
+    feeds: HashMap<SubscriptionId, FeedId>,
+    links: HashMap<SinkId, Link>,
+    lost: Vec<(SinkId, String)>,
+    next: u32,
+    next_feed: u32,
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for TipcSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TipcSource").field("id", &self.id).field("links", &self.links.len()).finish_non_exhaustive()
+    }
+}
+
+impl TipcSource {
+    /// Opens a source end on `node`.
+    ///
+    /// # Errors
+    /// The node or the system refuses a socket.
+    pub fn open(node: &Node, options: Options) -> Result<Self> {
+        // A name for the source, and where its feeds begin: nobody else may have the same.
+        let (id, next_feed) = (SourceId(random()?), random()?);
+        let data = node.rdm().map_err(failed("open a socket for feeds"))?;
+        data.set_importance(Importance::High).map_err(failed("set the importance of feeds"))?;
+        data.set_send_timeout(Some(SEND_LIMIT));
+        if let Some(spin) = options.spin {
+            data.set_spin(spin);
+        }
+        let topology = node.topology().map_err(failed("watch sinks"))?;
+        let listener = node.seqpacket().map_err(failed("open a socket for sinks"))?;
+        listener.listen().map_err(failed("listen for sinks"))?;
+        listener.set_nonblocking(true);
+        let service = ServiceAddress::new(options.source_type, id.0);
+        listener.bind(service, Scope::Cluster).map_err(failed("announce the source"))?;
+        let poller = Poller::new().map_err(refused("poll"))?;
+        poller.add(&listener, LISTENER, Interest::Read).map_err(refused("poll for sinks"))?;
+        poller.add(topology.socket(), TOPOLOGY, Interest::Read).map_err(refused("poll for readers"))?;
+        Ok(Self {
+            id,
+            options,
+            poller,
+            ready: Vec::new(),
+            data,
+            listener,
+            topology,
+            feeds: HashMap::new(),
+            links: HashMap::new(),
+            lost: Vec::new(),
+            next: 1,
+            next_feed,
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    fn accept(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
+        loop {
+            match self.listener.within(Duration::ZERO).accept() {
+                Ok((socket, _)) => {
+                    let sink = SinkId(self.next);
+                    self.next = self.next.wrapping_add(1).max(1);
+                    self.poller
+                        .add(&socket, sink.0.into(), Interest::Read)
+                        .map_err(refused("poll a sink's link"))?;
+                    self.links.insert(sink, Link::new(socket));
+                    events.push(SourceEvent::Joined(sink));
+                }
+                Err(why) if why.is_temporary() => return Ok(()),
+                Err(why) => return Err(failed("accept a sink")(why)),
+            }
+        }
+    }
+
+    fn readers(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
+        while let Some(event) = self.topology.next(Duration::ZERO).map_err(failed("watch readers"))? {
+            let Some(feed) = self.feeds.get(&event.subscription).copied() else { continue };
+            match event.change {
+                Change::ServiceUp => events.push(SourceEvent::Listens(address(event.port), feed)),
+                Change::ServiceDown => events.push(SourceEvent::Deaf(address(event.port), feed)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, sink: SinkId, why: String) {
+        if self.links.remove(&sink).is_some() {
+            self.lost.push((sink, why));
+        }
+    }
+}
+
+fn random() -> Result<u32> {
+    let mut bytes = [0; 4];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|why| refused("draw a random number")(why.into()))?;
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+impl AsFd for TipcSource {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}
+
+impl SourceEnd for TipcSource {
+    fn id(&self) -> SourceId {
+        self.id
+    }
+
+    fn open_feed(&mut self) -> Result<FeedId> {
+        let feed = FeedId(self.next_feed);
+        self.next_feed = self.next_feed.wrapping_add(1);
+        let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
+        let subscription = self.topology.services(range).map_err(failed("watch readers"))?;
+        self.feeds.insert(subscription, feed);
+        Ok(feed)
+    }
+
+    fn multicast(&mut self, feed: FeedId, packet: &[u8]) -> Result<()> {
+        if packet.len() > MAX_PACKET {
+            return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
+        }
+        let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
+        match self.data.send_to(packet, range) {
+            // Nobody listens any more, or a link is stuck: readers find the gap by the numbers.
+            Ok(_) | Err(utipc::Error::Send { .. } | utipc::Error::TimedOut { .. }) => Ok(()),
+            Err(why) => Err(failed("multicast")(why)),
+        }
+    }
+
+    fn send(&mut self, sink: SinkId, record: &[u8]) {
+        if let Some(link) = self.links.get_mut(&sink) {
+            link.queue(record);
+        }
+    }
+
+    fn flush(&mut self) {
+        let mut over = Vec::new();
+        for (sink, link) in &mut self.links {
+            if let Err(why) = link.flush(&self.poller, sink.0.into()) {
+                over.push((*sink, why));
+            }
+        }
+        over.into_iter().for_each(|(sink, why)| self.lose(sink, why));
+    }
+
+    fn queued(&self, sink: SinkId) -> usize {
+        self.links.get(&sink).map_or(0, Link::queued)
+    }
+
+    fn poll(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
+        let mut ready = std::mem::take(&mut self.ready);
+        self.poller.wait(Some(Duration::ZERO), &mut ready).map_err(refused("poll"))?;
+        for event in ready.drain(..) {
+            match event.token {
+                LISTENER => self.accept(events)?,
+                TOPOLOGY => self.readers(events)?,
+                token => {
+                    let sink = SinkId(token as u32);
+                    let Some(link) = self.links.get_mut(&sink) else { continue };
+                    let mut state = Ok(());
+                    if event.writable {
+                        state = link.flush(&self.poller, token);
+                    }
+                    if event.readable && state.is_ok() {
+                        state = link.read(&mut self.buffer, |record| events.push(SourceEvent::Record(sink, record)));
+                    }
+                    if let Err(why) = state {
+                        self.lose(sink, why);
+                    }
+                }
+            }
+        }
+        self.ready = ready;
+        events.extend(self.lost.drain(..).map(|(sink, why)| SourceEvent::Left(sink, why)));
+        Ok(())
+    }
+
+    fn credits(&mut self, wait: Duration, credits: &mut Vec<Credit>) -> Result<()> {
+        let mut wait = wait;
+        let mut buffer = [0; 64];
+        loop {
+            match self.data.within(wait).receive_with(&mut buffer, utipc::RecvOptions::default()) {
+                Ok(received) => {
+                    let bytes = buffer.get(..received.len).unwrap_or(&[]);
+                    // What is none comes from nobody that we know.
+                    if let Ok((feed, position)) = decode_credit(bytes) {
+                        credits.push(Credit { reader: address(received.source), feed, position });
+                    }
+                    wait = Duration::ZERO;
+                }
+                Err(why) if why.is_temporary() => return Ok(()),
+                Err(why) => return Err(failed("read credits")(why)),
+            }
+        }
+    }
+
+    fn hang_up(&mut self, sink: SinkId) {
+        self.links.remove(&sink);
+    }
+}

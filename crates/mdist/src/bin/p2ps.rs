@@ -1,0 +1,72 @@
+//! `p2ps`: the point-to-point server.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use mdist::backbone::memory::Memory;
+use mdist::config::{Args, Upstream, UpstreamKind};
+use mdist::server::demo::Chain;
+use mdist::server::{Bus, p2ps, program};
+
+/// Serves market data to consumers that speak RSSL/RWF.
+#[derive(Debug, Parser)]
+#[command(name = "p2ps", version)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+    /// Where consumers connect; instead of what the settings say.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Vec<String>,
+    /// An interactive provider to get data from; instead of what the settings say.
+    #[arg(long, value_name = "HOST:PORT")]
+    provider: Vec<String>,
+    /// Another point-to-point server to get data from; instead of what the settings say.
+    #[arg(long, value_name = "HOST:PORT")]
+    p2ps: Vec<String>,
+    /// Keep last values and serve images from here.
+    #[arg(long, value_name = "true|false")]
+    cache: Option<bool>,
+    /// Start a publisher and a distributor in this process too: consumers get every item they ask for, ticking.
+    #[arg(long)]
+    demo: bool,
+    /// Updates a second that the publisher of the demo sends.
+    #[arg(long, default_value_t = 100, requires = "demo", value_name = "UPDATES")]
+    demo_rate: u64,
+    /// Where metrics are served: /metrics, /mounts, /disconnects.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let mut config = program::settings(cli.args.load()?);
+    if !cli.listen.is_empty() {
+        config.p2ps.listen = cli.listen;
+    }
+    let dialled = |kind, hosts: Vec<String>| {
+        hosts.into_iter().map(move |host| Upstream { kind, hosts: vec![host], services: Vec::new() })
+    };
+    let upstream: Vec<_> =
+        dialled(UpstreamKind::Provider, cli.provider).chain(dialled(UpstreamKind::P2ps, cli.p2ps)).collect();
+    if !upstream.is_empty() {
+        config.p2ps.upstream = upstream;
+    }
+    config.p2ps.cache = cli.cache.unwrap_or(config.p2ps.cache);
+    config.metrics.listen = cli.metrics.or(config.metrics.listen);
+    if cli.args.print_config {
+        print!("{}", config.print());
+        return Ok(());
+    }
+    if cli.demo {
+        let bus = Bus::Memory(Memory::new());
+        return program::serve("p2ps", &config, |config, metrics| {
+            Chain::start(config, metrics, &bus, &bus, cli.demo_rate)
+        });
+    }
+    program::serve("p2ps", &config, |config, metrics| p2ps::start(config, metrics, &Bus::Tipc))
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    program::main("p2ps", || run(cli))
+}

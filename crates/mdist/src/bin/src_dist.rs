@@ -1,0 +1,51 @@
+//! `src_dist`: the source distributor.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use mdist::config::{Args, Provider};
+use mdist::server::{Bus, program, src_dist};
+
+/// Connects sources of market data and puts what they publish on the backbone.
+#[derive(Debug, Parser)]
+#[command(name = "src_dist", version)]
+struct Cli {
+    #[command(flatten)]
+    args: Args,
+    /// Where publishers connect (non-interactive providers); instead of what the settings say.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Vec<String>,
+    /// An interactive provider to get data from; instead of what the settings say.
+    #[arg(long, value_name = "HOST:PORT")]
+    provider: Vec<String>,
+    /// Keep last values and serve images from here.
+    #[arg(long, value_name = "true|false")]
+    cache: Option<bool>,
+    /// Where metrics are served: /metrics, /disconnects.
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+}
+
+fn run(cli: Cli) -> Result<()> {
+    let mut config = program::settings(cli.args.load()?);
+    if !cli.listen.is_empty() {
+        config.src_dist.listen = cli.listen;
+    }
+    if !cli.provider.is_empty() {
+        config.src_dist.provider =
+            cli.provider.into_iter().map(|host| Provider { hosts: vec![host], services: Vec::new() }).collect();
+    }
+    config.src_dist.defaults.cache = cli.cache.unwrap_or(config.src_dist.defaults.cache);
+    config.metrics.listen = cli.metrics.or(config.metrics.listen);
+    if cli.args.print_config {
+        print!("{}", config.print());
+        return Ok(());
+    }
+    program::serve("src_dist", &config, |config, metrics| src_dist::start(config, metrics, &Bus::Tipc))
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    program::main("src_dist", || run(cli))
+}

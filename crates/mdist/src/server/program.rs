@@ -1,0 +1,94 @@
+//! What the programs have in common: log, signals, metrics, how they end.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::Running;
+use super::demo::Chain;
+use crate::config::{Config, Loaded};
+use crate::metrics::{Lines, Metrics, Server};
+
+/// Runs a program: its log goes to standard error (`RUST_LOG` chooses), an error becomes one line there and the exit code 1.
+pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
+    use tracing_subscriber::EnvFilter;
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{name}: {}", format!("{why:#}").replace('\n', " "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The settings of the files, after a warning for each line that changes nothing.
+#[must_use]
+pub fn settings(loaded: Loaded) -> Config {
+    for line in &loaded.ignored {
+        tracing::warn!("ignored: {line}");
+    }
+    loaded.config
+}
+
+/// What a program serves with.
+pub trait Served {
+    /// The part that listens.
+    fn running(&mut self) -> &mut Running;
+}
+
+impl Served for Running {
+    fn running(&mut self) -> &mut Running {
+        self
+    }
+}
+
+impl Served for Chain {
+    fn running(&mut self) -> &mut Running {
+        &mut self.server
+    }
+}
+
+/// Starts a server, says where it is, and keeps it until a signal comes (SIGINT, SIGTERM) or it ends by itself.
+///
+/// # Errors
+/// It does not start, or ended by itself.
+pub fn serve<S: Served>(
+    name: &'static str,
+    config: &Config,
+    start: impl FnOnce(&Config, &Metrics) -> Result<S>,
+) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("listen to signals")?;
+    let metrics = Metrics::new(name);
+    let mut served = start(config, &metrics)?;
+    let page = config.metrics.listen.as_deref().map(|at| Server::start(at, &metrics)).transpose()?;
+    let every = Duration::from_secs(config.metrics.stats_interval_s.into());
+    let _lines = (!every.is_zero()).then(|| Lines::start(&metrics, every, |line| println!("{line}"))).transpose()?;
+    for address in &served.running().addresses {
+        println!("{name}: listening at {address}");
+    }
+    if let Some(page) = &page {
+        println!("{name}: metrics at http://{}/metrics", page.address());
+    }
+    println!("{name}: ready");
+    loop {
+        let running = served.running();
+        if signals.pending().next().is_some() {
+            running.stop();
+            return Ok(());
+        }
+        if !running.is_alive() {
+            running.stop();
+            anyhow::bail!("it ended by itself (the log says why)");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,122 @@
+//! A consumer for people to look at: asks for a few items and shows what their quotes do.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rssl::rwf::{
+    DataType, Domain, FieldList, Key, Message, Real, Request, RequestFlags,
+};
+use rssl::transport::ClientOptions;
+use rssl::wire::to_vec;
+
+use super::p2ps::component;
+use crate::net::now;
+use crate::upstream::{Consumer, Event, Login, Lost};
+
+/// Field ids of the vendor's dictionary that every tool knows.
+const BID: i16 = 22;
+const ASK: i16 = 25;
+/// Stream of the first item.
+const FIRST: i32 = 5;
+/// Far beyond what a chain of one machine takes.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What happened to an item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quote {
+    /// Which of the items asked for.
+    pub item: usize,
+    /// Its first word: everything that is known, not a change.
+    pub image: bool,
+    /// The price that somebody pays, if it was told.
+    pub bid: Option<Real>,
+    /// The price that somebody wants.
+    pub ask: Option<Real>,
+}
+
+/// Opens `names` of the first service at `server` and tells `on` of every quote, until it says that this is enough.
+///
+/// # Errors
+/// No server, no service, or 20 s without what is awaited.
+pub fn watch(server: SocketAddr, names: &[&str], mut on: impl FnMut(&Quote) -> bool) -> Result<()> {
+    let mut socket = TcpStream::connect_timeout(&server, LIMIT).with_context(|| format!("connect to {server}"))?;
+    socket.set_read_timeout(Some(Duration::from_millis(200)))?;
+    let login = Login {
+        user: "watcher".into(),
+        application_id: "256".into(),
+        application: "quotes".into(),
+        position: "127.0.0.1/net".into(),
+    };
+    let transport = ClientOptions { component: component("quotes"), ..ClientOptions::default() };
+    let mut session = Consumer::new(transport, login, now());
+    let mut buffer = vec![0; 64 * 1024];
+    let (start, mut asked, mut enough) = (now(), false, false);
+    while !enough {
+        ensure!(now().saturating_sub(start) < LIMIT, "{server} gave no quotes within {} s", LIMIT.as_secs());
+        socket.write_all(session.output())?;
+        session.output().clear();
+        let count = match socket.read(&mut buffer) {
+            Ok(0) => bail!("{server} closed the connection"),
+            Ok(count) => count,
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
+            Err(why) => return Err(why.into()),
+        };
+        let mut service = None;
+        session.input(buffer.get(..count).unwrap_or_default(), now(), |event| {
+            match event {
+                Event::Up => {}
+                Event::Services { changes, .. } => {
+                    let up = changes.iter().find(|(_, s)| s.state.as_ref().is_some_and(|state| state.up));
+                    service = up.map(|(_, service)| service.id);
+                }
+                Event::Message(message) => {
+                    if let Some(quote) = quote(message).map_err(|why| Lost::Protocol(why.to_string()))? {
+                        enough = enough || on(&quote);
+                    }
+                }
+            }
+            Ok::<_, Lost>(())
+        })?;
+        if let (Some(service), false) = (service, asked) {
+            for (stream, name) in (FIRST..).zip(names) {
+                session.send(&request(stream, service, name)?)?;
+            }
+            asked = true;
+        }
+    }
+    Ok(())
+}
+
+fn request(stream: i32, service: u16, name: &str) -> rssl::Result<Vec<u8>> {
+    let request = Request {
+        domain: Domain::MARKET_PRICE,
+        stream,
+        flags: RequestFlags::STREAMING,
+        container: DataType::NO_DATA,
+        key: Key { service: Some(service), name: Some(name.as_bytes()), name_type: Some(1), ..Key::default() },
+        ..Request::default()
+    };
+    to_vec(|w| request.encode(w))
+}
+
+fn quote(message: &[u8]) -> rssl::Result<Option<Quote>> {
+    let message = Message::decode(message)?;
+    let (image, payload) = match &message {
+        Message::Refresh(refresh) => (true, refresh.payload),
+        Message::Update(update) => (false, update.payload),
+        _ => return Ok(None),
+    };
+    let Ok(item) = usize::try_from(message.head().stream - FIRST) else { return Ok(None) };
+    let mut quote = Quote { item, image, bid: None, ask: None };
+    for field in FieldList::decode(payload, None)?.entries() {
+        let field = field?;
+        match field.id {
+            BID => quote.bid = Real::decode(field.data)?,
+            ASK => quote.ask = Real::decode(field.data)?,
+            _ => {}
+        }
+    }
+    Ok(Some(quote))
+}

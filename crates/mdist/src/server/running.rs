@@ -1,0 +1,158 @@
+//! A program's threads: what starts them, what they loop over, what ends them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::backbone::feeds::Feeds;
+use crate::net::{Poller, Role, ThreadSettings, Waker, now, spawn};
+
+use super::core::Core;
+use super::side::Side;
+
+/// The longest sleep: a bound on what a missed wake-up can cost.
+const LONGEST: Duration = Duration::from_millis(500);
+
+/// A program that runs in threads of this process. Dropped, it ends.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens, in the order of its settings.
+    pub addresses: Vec<SocketAddr>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts the threads: one for sockets and time, and one for the feeds of the backbone if it is above.
+    pub(super) fn start(
+        core: Core,
+        poller: Poller,
+        feeds: Option<(Feeds, usize)>,
+        addresses: Vec<SocketAddr>,
+        threads: &crate::config::Threads,
+    ) -> Result<Self> {
+        let mut running =
+            Self { addresses, stop: Arc::new(AtomicBool::new(false)), waker: poller.waker(), threads: Vec::new() };
+        let core = Arc::new(Mutex::new(core));
+        if let Some((feeds, in_a_row)) = feeds {
+            let core = core.clone();
+            let waker = poller.waker();
+            let busy = threads.feed.busy_poll;
+            running.spawn(Role::Feed, &threads.feed, move |stop| read_feeds(&core, feeds, in_a_row, &waker, stop, busy))?;
+        }
+        let busy = threads.main.busy_poll;
+        running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop, busy))?;
+        Ok(running)
+    }
+
+    /// Starts one more thread of the program.
+    ///
+    /// # Errors
+    /// The system has no room for it.
+    pub(super) fn spawn(
+        &mut self,
+        role: Role,
+        settings: &ThreadSettings,
+        body: impl FnOnce(&AtomicBool) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (stop, waker) = (self.stop.clone(), self.waker.clone());
+        let thread = spawn(role, settings, move || {
+            if let Err(why) = body(&stop) {
+                tracing::error!(%why, thread = role.name(), "the program ends");
+                stop.store(true, Ordering::Release);
+                waker.wake();
+            }
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends it: consumers are logged out, upstreams closed.
+    pub fn stop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.waker.wake();
+        for thread in self.threads.drain(..) {
+            // Its panic has been printed where it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// Whether all of its threads still run.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn hold(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
+    core.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The main thread's loop, until told to stop.
+fn serve(core: &Mutex<Core>, poller: &Poller, stop: &AtomicBool, busy: bool) -> Result<()> {
+    let mut events = Vec::new();
+    let mut wait = Duration::ZERO;
+    while !stop.load(Ordering::Acquire) {
+        poller.wait(Some(if busy { Duration::ZERO } else { wait }), &mut events)?;
+        let mut core = hold(core);
+        let at = now();
+        for event in events.drain(..) {
+            core.ready(event, at);
+        }
+        core.tick(at)?;
+        let more = core.turn(at)?;
+        let due = core.deadline(at).map_or(LONGEST, |due| due.saturating_sub(at));
+        wait = if more { Duration::ZERO } else { due.min(LONGEST) };
+        core.looks_again = at + wait;
+    }
+    if let Side::Mounts(clients) = &mut hold(core).side {
+        clients.shut_down(now());
+    }
+    Ok(())
+}
+
+/// The feeds' thread: what it has read it takes all the way to the mounts' sockets.
+fn read_feeds(
+    core: &Mutex<Core>,
+    mut feeds: Feeds,
+    in_a_row: usize,
+    main: &Waker,
+    stop: &AtomicBool,
+    busy: bool,
+) -> Result<()> {
+    while !stop.load(Ordering::Acquire) {
+        let wait = if busy { Duration::ZERO } else { LONGEST };
+        let Some(packet) = feeds.next(wait)? else {
+            if let Some(sources) = &mut hold(core).sources {
+                sources.drained();
+            }
+            continue;
+        };
+        let mut core = hold(core);
+        let at = now();
+        core.feed(packet, at);
+        for _ in 1..in_a_row {
+            let Some(packet) = feeds.next(Duration::ZERO)? else { break };
+            core.feed(packet, at);
+        }
+        let more = core.turn(at)?;
+        // The main thread keeps time, and sleeps by what was due when it looked.
+        let next = if more { Some(at) } else { core.deadline(at) };
+        if let Some(next) = next.filter(|next| *next < core.looks_again) {
+            core.looks_again = next;
+            main.wake();
+        }
+    }
+    Ok(())
+}

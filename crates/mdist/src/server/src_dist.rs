@@ -1,0 +1,85 @@
+//! The source distributor: providers above, the backbone below.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rssl::transport::ClientOptions;
+
+use crate::backbone::source_side::{Policy, SourceSide};
+use crate::cache::FieldTypes;
+use crate::config::{Config, OnFull, SourceServiceSettings};
+use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
+use crate::metrics::Metrics;
+use crate::net::{Interest, Now, Poller, SocketOptions};
+
+use super::bus::Bus;
+use super::core::{BACKBONE, Core, FIRST_UPSTREAM};
+use super::dialled::{Dialled, Target};
+use super::p2ps::{component, load_dictionary, login};
+use super::running::Running;
+use super::side::Side;
+use super::workers::Workers;
+
+/// Starts a source distributor.
+///
+/// # Errors
+/// An address that is taken, a dictionary that cannot be read, no backbone; what is in the text.
+pub fn start(config: &Config, _metrics: &Metrics, bus: &Bus) -> Result<Running> {
+    let settings = &config.src_dist;
+    let dictionary = load_dictionary(&config.dictionary)?;
+    let poller = Poller::new().context("make a poller")?;
+
+    let mut dialled = Vec::new();
+    for (number, provider) in (0..).zip(&settings.provider) {
+        let target = Target {
+            hosts: provider.hosts.clone(),
+            login: login(&config.login, "src_dist"),
+            transport: ClientOptions {
+                component: component("src_dist"),
+                ping_timeout: settings.ping_timeout_s,
+                ..ClientOptions::default()
+            },
+            socket: SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() },
+            services: if provider.services.is_empty() { settings.services.clone() } else { provider.services.clone() },
+        };
+        let token = FIRST_UPSTREAM + u64::from(number);
+        dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
+    }
+
+    let mut side = SourceSide::new(bus.source(config)?, SideId(0), "src_dist");
+    side.set_policy(None, policy(&settings.defaults));
+    for name in settings.service.keys() {
+        side.set_policy(Some(name), policy(&settings.service(name)));
+    }
+    side.directory(&[])?;
+    poller.add(&side, BACKBONE, Interest::Read).context("poll the backbone")?;
+
+    let options = hub::Options {
+        hold: Duration::from_millis(settings.close_hold_ms.into()),
+        recovery_rate: settings.recovery_rate,
+        cache: settings.defaults.cache,
+        cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
+        ..hub::Options::default()
+    };
+    let core = Core {
+        hub: Engine::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
+        batch: Batch::default(),
+        dialled,
+        sources: None,
+        listeners: Vec::new(),
+        side: Side::Backbone(Box::new(side)),
+        workers: Workers::default(),
+        asks: Vec::new(),
+        looks_again: Now::ZERO,
+    };
+    Running::start(core, poller, None, Vec::new(), &config.threads)
+}
+
+fn policy(settings: &SourceServiceSettings) -> Policy {
+    let hold = match settings.on_full {
+        OnFull::Hold => Duration::from_millis(settings.hold_ms.into()),
+        OnFull::Cut => Duration::ZERO,
+    };
+    Policy { hold }
+}

@@ -1,0 +1,148 @@
+//! Further threads that serve mounts: each has its own clients and reads the hub's log as it comes.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::hub::{Ask, Batch, Directory};
+use crate::net::{Poller, Socket, Waker, now};
+
+use super::clients::{Clients, FIRST_CLIENT};
+
+/// Turns that a worker may be behind; who is further ahead waits, and with it the upstream.
+const BEHIND: usize = 64;
+/// The longest sleep.
+const LONGEST: Duration = Duration::from_millis(500);
+/// Logs that are kept to be filled again.
+const SPARE: usize = BEHIND + 8;
+
+/// One turn of the hub for a worker.
+struct Turn {
+    batch: Arc<Batch>,
+    directory: Arc<Directory>,
+}
+
+/// What a worker leaves for the holder of the hub, and the other way round.
+#[derive(Default)]
+struct Exchange {
+    asks: Mutex<Vec<Ask>>,
+    sockets: Mutex<Vec<Socket>>,
+}
+
+fn take<T>(from: &Mutex<Vec<T>>) -> Vec<T> {
+    mem::take(&mut *from.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn put<T>(into: &Mutex<Vec<T>>, what: impl IntoIterator<Item = T>) {
+    into.lock().unwrap_or_else(PoisonError::into_inner).extend(what);
+}
+
+/// The holder's view of one worker.
+struct Handle {
+    turns: SyncSender<Turn>,
+    exchange: Arc<Exchange>,
+    waker: Waker,
+}
+
+/// All further workers.
+#[derive(Default)]
+pub(super) struct Workers {
+    handles: Vec<Handle>,
+    /// Logs that workers may still read, oldest first.
+    read: VecDeque<Arc<Batch>>,
+    /// Whose turn it is to get the next client; 0: the holder's own.
+    next: usize,
+}
+
+impl Workers {
+    /// Adds a worker; its thread runs what is returned.
+    pub(super) fn add(&mut self, clients: Clients, poller: Poller, main: Waker) -> impl FnOnce(&AtomicBool) -> Result<()> + use<> {
+        let (turns, coming) = sync_channel(BEHIND);
+        let exchange = Arc::new(Exchange::default());
+        self.handles.push(Handle { turns, exchange: exchange.clone(), waker: poller.waker() });
+        move |stop| serve(clients, &poller, &coming, &exchange, &main, stop)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+    }
+
+    /// Hands a new client to the worker whose turn it is; back if it is the holder's own.
+    pub(super) fn offer(&mut self, socket: Socket) -> Option<Socket> {
+        let turn = self.next;
+        self.next = (turn + 1) % (self.handles.len() + 1);
+        let Some(handle) = turn.checked_sub(1).and_then(|at| self.handles.get(at)) else { return Some(socket) };
+        put(&handle.exchange.sockets, [socket]);
+        handle.waker.wake();
+        None
+    }
+
+    /// What the workers ask of the hub.
+    pub(super) fn asks(&self, into: &mut Vec<Ask>) {
+        for handle in &self.handles {
+            into.extend(take(&handle.exchange.asks));
+        }
+    }
+
+    /// Passes a log on to all workers, and leaves an empty one in its place.
+    pub(super) fn apply(&mut self, batch: &mut Batch, directory: &Arc<Directory>) {
+        let spare = self.read.pop_front().and_then(|oldest| match Arc::try_unwrap(oldest) {
+            Ok(mut batch) => {
+                batch.clear();
+                Some(batch)
+            }
+            Err(still_read) => {
+                self.read.push_front(still_read);
+                None
+            }
+        });
+        let batch = Arc::new(mem::replace(batch, spare.unwrap_or_default()));
+        for handle in &self.handles {
+            // A worker that is gone has ended the program.
+            let _ = handle.turns.send(Turn { batch: batch.clone(), directory: directory.clone() });
+            handle.waker.wake();
+        }
+        if self.read.len() < SPARE {
+            self.read.push_back(batch);
+        }
+    }
+}
+
+fn serve(
+    mut clients: Clients,
+    poller: &Poller,
+    coming: &Receiver<Turn>,
+    exchange: &Exchange,
+    main: &Waker,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut events = Vec::new();
+    while !stop.load(Ordering::Acquire) {
+        let due = clients.deadline().map_or(LONGEST, |due| due.saturating_sub(now()).min(LONGEST));
+        poller.wait(Some(due), &mut events)?;
+        let at = now();
+        for socket in take(&exchange.sockets) {
+            clients.adopt(socket, at);
+        }
+        for turn in coming.try_iter().take(BEHIND) {
+            clients.worker.apply(&turn.batch, &turn.directory.services);
+        }
+        for event in events.drain(..).filter(|event| event.token >= FIRST_CLIENT) {
+            clients.ready(event.token, event.readable, event.writable, at);
+        }
+        clients.worker.tick(at);
+        clients.flush(at);
+        let asks: Vec<_> = clients.worker.asks().collect();
+        if !asks.is_empty() {
+            put(&exchange.asks, asks);
+            main.wake();
+        }
+    }
+    clients.shut_down(now());
+    Ok(())
+}

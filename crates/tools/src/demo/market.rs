@@ -1,0 +1,55 @@
+//! The last chapter: a market-data chain over the two nodes, from a publisher to a consumer.
+
+use std::fmt::Display;
+
+use anyhow::{Context as _, Result, ensure};
+use mdist::config::Config;
+use mdist::metrics::Metrics;
+use mdist::server::demo::Chain;
+use mdist::server::{Bus, quotes};
+
+use super::host::Host;
+use super::narrator::Narrator;
+
+/// What the consumer asks for.
+const ITEMS: [&str; 3] = ["TRI.N", "IBM.N", "VOD.L"];
+/// Updates a second, all items together.
+const RATE: u64 = 20;
+/// Quotes that are shown.
+const SHOWN: usize = 16;
+
+/// Publisher and source distributor at red, point-to-point server at blue, a consumer that asks for quotes. Kernel nodes are
+/// in rooms of their own: there the chain is at red alone.
+pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
+    out.chapter("Market data: publisher -> src_dist on red == backbone == p2ps on blue -> consumer");
+    out.line("Publisher and consumer speak RSSL/RWF over TCP, as the programs of trading rooms do; between the");
+    out.line("distributor and the server updates are multicast to a service address.");
+    let below = if blue.has_room() { red } else { blue };
+    red.at(|node| {
+        let mut config = Config::default();
+        config.p2ps.listen = vec!["127.0.0.1:0".into()];
+        let (above, below) = (Bus::Node(node.clone()), Bus::Node(below.node().clone()));
+        let chain = Chain::start(&config, &Metrics::new("demo"), &above, &below, RATE)?;
+        show(out, &chain)
+    })?
+}
+
+fn show(out: &Narrator, chain: &Chain) -> Result<()> {
+    let server = *chain.server.addresses.first().context("the server listens nowhere")?;
+    out.say("p2ps", format_args!("I serve consumers at {server}"));
+    out.say("consumer", format_args!("I ask for {}", ITEMS.join(", ")));
+    let (mut images, mut updates) = (0, 0);
+    quotes::watch(server, &ITEMS, |quote| {
+        let name = ITEMS.get(quote.item).copied().unwrap_or_default();
+        let price = |price: Option<&dyn Display>| price.map_or_else(|| "-".into(), |price| format!("{price}"));
+        let bid = price(quote.bid.as_ref().map(|p| p as &dyn Display));
+        let ask = price(quote.ask.as_ref().map(|p| p as &dyn Display));
+        let what = if quote.image { "image" } else { "quote" };
+        out.say("consumer", format_args!("{what} {name:<6} bid {bid:>8}  ask {ask:>8}"));
+        images += usize::from(quote.image);
+        updates += usize::from(!quote.image);
+        images >= ITEMS.len() && updates >= SHOWN
+    })?;
+    ensure!(chain.published() >= updates as u64, "more quotes came than were published");
+    Ok(())
+}
