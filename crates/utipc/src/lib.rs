@@ -76,8 +76,8 @@ pub use utipc_core::addr::{
     ServiceRange,
 };
 pub use utipc_core::socket::{
-    Destination, EndpointStats as SocketStats, Method, OptionValue, Received, RecvOptions, Returned, SocketKind,
-    SocketOption, State, WaitReason,
+    Destination, EndpointStats as SocketStats, Method, OptionValue, Received, RecvOptions, Returned,
+    SocketKind, SocketOption, State, WaitReason,
 };
 pub use utipc_core::topology::Filter;
 pub use utipc_core::wire::ErrorCode;

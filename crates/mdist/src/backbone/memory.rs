@@ -9,7 +9,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::wire::MAX_PACKET;
 use super::{
-    Address, Credit, Error, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
+    Address, Credit, Error, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent,
+    SourceId,
 };
 
 /// Bytes that wait for one reader; more are dropped, as on any backbone.
@@ -80,7 +81,9 @@ impl Bell {
 impl State {
     /// A source and a sink get a link.
     fn link(&mut self, source: SourceId, reader: Address) {
-        let (Some(from), Some(to)) = (self.sources.get_mut(&source), self.sinks.get_mut(&reader)) else { return };
+        let (Some(from), Some(to)) = (self.sources.get_mut(&source), self.sinks.get_mut(&reader)) else {
+            return;
+        };
         self.next += 1;
         let sink = SinkId(self.next);
         from.links.insert(sink, reader);
@@ -129,8 +132,12 @@ impl Memory {
         let mut state = self.lock();
         state.next += 1;
         let id = SourceId(state.next);
-        let source =
-            Source { bell: bell.clone(), events: VecDeque::new(), credits: Vec::new(), links: HashMap::new() };
+        let source = Source {
+            bell: bell.clone(),
+            events: VecDeque::new(),
+            credits: Vec::new(),
+            links: HashMap::new(),
+        };
         state.sources.insert(id, source);
         let readers: Vec<_> = state.sinks.keys().copied().collect();
         readers.into_iter().for_each(|reader| state.link(id, reader));
@@ -180,8 +187,11 @@ pub struct MemorySource {
 impl Drop for MemorySource {
     fn drop(&mut self) {
         let mut state = self.memory.lock();
-        let links: Vec<_> =
-            state.sources.get(&self.id).map(|source| source.links.keys().copied().collect()).unwrap_or_default();
+        let links: Vec<_> = state
+            .sources
+            .get(&self.id)
+            .map(|source| source.links.keys().copied().collect())
+            .unwrap_or_default();
         for sink in links {
             state.unlink(self.id, sink, "the source has gone", (false, true));
         }
@@ -261,7 +271,8 @@ impl SourceEnd for MemorySource {
             if !credits.is_empty() || left.is_zero() {
                 return Ok(());
             }
-            (state, _) = self.memory.state.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                self.memory.state.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -402,7 +413,8 @@ impl FeedReader for MemoryReader {
             if left.is_zero() {
                 return Ok(None);
             }
-            (state, _) = self.memory.state.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                self.memory.state.1.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -67,7 +67,9 @@ pub enum Error {
         why: String,
     },
     /// A packet for a feed is longer than the backbone carries.
-    #[error("a packet of {len} bytes is longer than the {max} bytes that the backbone carries (send it in parts)")]
+    #[error(
+        "a packet of {len} bytes is longer than the {max} bytes that the backbone carries (send it in parts)"
+    )]
     TooLong {
         /// Bytes of the packet.
         len: usize,

@@ -217,7 +217,8 @@ impl SinkSide {
             Class::Request if source.merge.is_over(head.stream) => return,
             Class::Request => {
                 reissue = source.merge.is_open(head.stream);
-                let quiet = Request::decode(&message).is_ok_and(|r| r.flags.contains(RequestFlags::NO_REFRESH));
+                let quiet =
+                    Request::decode(&message).is_ok_and(|r| r.flags.contains(RequestFlags::NO_REFRESH));
                 if !(reissue && quiet) {
                     source.merge.asked(head.stream, &message);
                 }
@@ -236,7 +237,10 @@ impl SinkSide {
     fn up(&mut self, id: SourceId) {
         let free = self.ups.iter_mut().enumerate().find(|(_, place)| place.is_none());
         let Some((at, place)) = free else {
-            tracing::warn!("{id} is not used: there are {} sources already (raise their number)", self.ups.len());
+            tracing::warn!(
+                "{id} is not used: there are {} sources already (raise their number)",
+                self.ups.len()
+            );
             return;
         };
         *place = Some(id);
@@ -252,7 +256,8 @@ impl SinkSide {
             merge: Merge::default(),
         };
         self.sources.insert(id, source);
-        let hello = Record::Hello { version: VERSION, address: self.end.address().0, name: self.name.clone() };
+        let hello =
+            Record::Hello { version: VERSION, address: self.end.address().0, name: self.name.clone() };
         self.end.send(id, &hello.encode());
     }
 
@@ -329,7 +334,9 @@ impl SinkSide {
 
     /// Joins the feeds that are not joined yet, and leaves those that are no more.
     fn join(&mut self, id: SourceId) -> Result<()> {
-        let Some(source) = self.sources.get_mut(&id).filter(|source| source.phase == Phase::On) else { return Ok(()) };
+        let Some(source) = self.sources.get_mut(&id).filter(|source| source.phase == Phase::On) else {
+            return Ok(());
+        };
         let known: Vec<_> = source.merge.feeds().map(|(feed, _)| feed).collect();
         for feed in known.iter().filter(|feed| !source.feeds.iter().any(|(_, wanted)| wanted == *feed)) {
             source.merge.leave(*feed);
@@ -343,13 +350,7 @@ impl SinkSide {
         Ok(())
     }
 
-    fn record(
-        &mut self,
-        now: Now,
-        id: SourceId,
-        record: &[u8],
-        hub: &mut impl Upstreams,
-    ) -> Result<()> {
+    fn record(&mut self, now: Now, id: SourceId, record: &[u8], hub: &mut impl Upstreams) -> Result<()> {
         let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
         match Record::decode(record) {
             Ok(Record::Welcome { version, sink, name }) if version == VERSION => {
@@ -396,7 +397,9 @@ impl SinkSide {
             // From before a new beginning.
             Ok(Record::Joined { .. } | Record::Answer(_) | Record::Cut { .. }) => {}
             Ok(Record::Welcome { version, .. }) => {
-                let why = format!("it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides");
+                let why = format!(
+                    "it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides"
+                );
                 self.refuse(now, id, &why, hub);
             }
             Ok(Record::Hello { .. } | Record::Join { .. } | Record::Ask { .. }) => {

@@ -219,7 +219,9 @@ impl SourceSide {
         }
         let feeds: Vec<_> = services
             .iter()
-            .filter_map(|service| Some((service.id, self.feeds.get(usize::from(*self.services.get(&service.id)?))?.id)))
+            .filter_map(|service| {
+                Some((service.id, self.feeds.get(usize::from(*self.services.get(&service.id)?))?.id))
+            })
             .collect();
         let payload = match rssl::wire::to_vec(|w| directory::encode_all(w, u32::MAX, services)) {
             Ok(payload) => payload,
@@ -274,7 +276,8 @@ impl SourceSide {
                 SourceEvent::Deaf(reader, feed) => {
                     self.listening.remove(&(reader, feed));
                     let Some(feed) = self.feeds.iter().position(|known| known.id == feed) else { continue };
-                    let id = self.sinks.iter().find(|(_, sink)| sink.reader == Some(reader)).map(|(id, _)| *id);
+                    let id =
+                        self.sinks.iter().find(|(_, sink)| sink.reader == Some(reader)).map(|(id, _)| *id);
                     id.into_iter().for_each(|id| self.leave(id, Some(feed as u16)));
                 }
             }
@@ -313,9 +316,9 @@ impl SourceSide {
     fn record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), String>> {
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Ok(())) };
         match Record::decode(record) {
-            Ok(Record::Hello { version, .. }) if version != VERSION => {
-                Ok(Err(format!("it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides")))
-            }
+            Ok(Record::Hello { version, .. }) if version != VERSION => Ok(Err(format!(
+                "it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides"
+            ))),
             Ok(Record::Hello { address, name, .. }) => {
                 (sink.reader, sink.name) = (Some(Address(address)), name);
                 let welcome = Record::Welcome { version: VERSION, sink: id.0, name: self.name.clone() };
@@ -365,7 +368,9 @@ impl SourceSide {
         for (id, feed) in ready {
             // Everything before the sink's first entry has left.
             self.seal(feed)?;
-            let (Some(out), Some(sink)) = (self.feeds.get(usize::from(feed)), self.sinks.get_mut(&id)) else { continue };
+            let (Some(out), Some(sink)) = (self.feeds.get(usize::from(feed)), self.sinks.get_mut(&id)) else {
+                continue;
+            };
             let (number, position) = (out.number(), out.position());
             sink.joined.push(Joined { feed, credited: position });
             if let Some(used) = self.used.get_mut(usize::from(feed)) {
@@ -377,7 +382,13 @@ impl SourceSide {
     }
 
     /// A request, close, post or generic message of a sink.
-    fn ask(&mut self, id: SinkId, reissue: bool, in_feed: bool, message: Vec<u8>) -> std::result::Result<(), String> {
+    fn ask(
+        &mut self,
+        id: SinkId,
+        reissue: bool,
+        in_feed: bool,
+        message: Vec<u8>,
+    ) -> std::result::Result<(), String> {
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(()) };
         let head = rwf::peek(&message).map_err(|why| why.to_string())?;
         let (stream, side) = (head.stream, self.side);
@@ -533,8 +544,8 @@ impl SourceSide {
             Kind::Opened => self.opened(id, stream, entry.item),
             Kind::Image => {
                 let message = batch.message(entry);
-                let complete =
-                    Refresh::decode(message).is_ok_and(|refresh| refresh.flags.contains(RefreshFlags::COMPLETE));
+                let complete = Refresh::decode(message)
+                    .is_ok_and(|refresh| refresh.flags.contains(RefreshFlags::COMPLETE));
                 self.stats.images += 1;
                 let feed = self.feed_of.get(entry.item.index()).copied().unwrap_or(NONE);
                 if feed != NONE && self.in_feed.contains(&entry.token) {
@@ -543,7 +554,12 @@ impl SourceSide {
                     }
                     return self.put(feed, &Entry::Image { sink: id.0, stream, complete, message });
                 }
-                self.answer(if complete { AnswerKind::Complete } else { AnswerKind::Image }, id, stream, message);
+                self.answer(
+                    if complete { AnswerKind::Complete } else { AnswerKind::Image },
+                    id,
+                    stream,
+                    message,
+                );
                 let snapshot = self.stream(id, stream).is_some_and(|known| known.item == ItemId::NONE);
                 if complete && snapshot {
                     self.sinks.get_mut(&id).map(|sink| sink.streams.remove(&stream));
@@ -632,7 +648,8 @@ impl SourceSide {
         let index = known.and_then(|known| self.services.get(&known.service)).copied().unwrap_or(NONE);
         let feed = self.feeds.get(usize::from(index));
         let (feed, as_of) = feed.map_or((FeedId(0), 0), |feed| (feed.id, feed.number()));
-        let item = known.filter(|known| known.item != ItemId::NONE && !known.private).map_or(0, |k| k.item.stream());
+        let item =
+            known.filter(|known| known.item != ItemId::NONE && !known.private).map_or(0, |k| k.item.stream());
         self.scratch.clear();
         wire::answer(&mut self.scratch, kind, feed, as_of, stream, item, message);
         self.end.send(id, &self.scratch);
@@ -671,7 +688,9 @@ impl SourceSide {
 
     /// Sends the open packet of a feed.
     fn seal(&mut self, feed: u16) -> Result<()> {
-        let Some(out) = self.feeds.get(usize::from(feed)).filter(|out| !out.is_empty()) else { return Ok(()) };
+        let Some(out) = self.feeds.get(usize::from(feed)).filter(|out| !out.is_empty()) else {
+            return Ok(());
+        };
         self.stats.entries += u64::from(out.waiting());
         self.multicast(feed, out.len(), |side, id| match side.feeds.get_mut(usize::from(feed)) {
             Some(out) => {
@@ -724,7 +743,8 @@ impl SourceSide {
                 now
             });
             let Some(left) = hold.checked_sub(now - since).filter(|left| !left.is_zero()) else {
-                let late: Vec<_> = self.sinks.iter().filter(|(_, sink)| full(sink)).map(|(id, _)| *id).collect();
+                let late: Vec<_> =
+                    self.sinks.iter().filter(|(_, sink)| full(sink)).map(|(id, _)| *id).collect();
                 late.into_iter().for_each(|id| self.cut(id, hold));
                 return Ok(());
             };
@@ -741,7 +761,9 @@ impl SourceSide {
             let Some(feed) = self.feeds.iter().position(|feed| feed.id == credit.feed) else { continue };
             let sink = self.sinks.values_mut().find(|sink| sink.reader == Some(credit.reader));
             let (Some(sink), Some(out)) = (sink, self.feeds.get(feed)) else { continue };
-            let Some(joined) = sink.joined.iter_mut().find(|joined| usize::from(joined.feed) == feed) else { continue };
+            let Some(joined) = sink.joined.iter_mut().find(|joined| usize::from(joined.feed) == feed) else {
+                continue;
+            };
             // What nobody can have read is not believed.
             if credit.position > joined.credited && credit.position <= out.position() {
                 sink.in_flight = sink.in_flight.saturating_sub(credit.position - joined.credited);
@@ -784,7 +806,9 @@ fn is_status(message: &[u8]) -> bool {
 /// Whether the status at `at` is what the streams of an item that ends are told last: it goes with the word of the end.
 #[cold]
 fn last_words(batch: &Batch, at: usize) -> bool {
-    let Some((status, after)) = batch.entries.get(at..).and_then(<[hub::Entry]>::split_first) else { return false };
+    let Some((status, after)) = batch.entries.get(at..).and_then(<[hub::Entry]>::split_first) else {
+        return false;
+    };
     after
         .iter()
         .take_while(|entry| entry.item == status.item || entry.item == ItemId::NONE)

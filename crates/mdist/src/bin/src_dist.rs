@@ -33,8 +33,11 @@ fn run(cli: Cli) -> Result<()> {
         config.src_dist.listen = cli.listen;
     }
     if !cli.provider.is_empty() {
-        config.src_dist.provider =
-            cli.provider.into_iter().map(|host| Provider { hosts: vec![host], services: Vec::new() }).collect();
+        config.src_dist.provider = cli
+            .provider
+            .into_iter()
+            .map(|host| Provider { hosts: vec![host], services: Vec::new() })
+            .collect();
     }
     config.src_dist.defaults.cache = cli.cache.unwrap_or(config.src_dist.defaults.cache);
     config.metrics.listen = cli.metrics.or(config.metrics.listen);

@@ -191,7 +191,9 @@ impl Clients {
             }
         }
         client.full = true;
-        if let Err(why) = self.registry.change(&client.socket, FIRST_CLIENT + id.index() as u64, Interest::Both) {
+        if let Err(why) =
+            self.registry.change(&client.socket, FIRST_CLIENT + id.index() as u64, Interest::Both)
+        {
             self.leave(id, Reason::Lost(why.to_string()), now);
         }
     }
@@ -207,7 +209,11 @@ impl Clients {
                 peer = farewell.stats.peer, user = farewell.stats.user, application = farewell.stats.application,
                 reason = %farewell.reason, "a consumer left"
             );
-            self.metrics.disconnect("mount", farewell.reason.label(), figures(&farewell.stats, &farewell.reason.to_string(), now));
+            self.metrics.disconnect(
+                "mount",
+                farewell.reason.label(),
+                figures(&farewell.stats, &farewell.reason.to_string(), now),
+            );
         }
     }
 }

@@ -53,7 +53,9 @@ impl Core {
             if let Some(dialled) = self.dialled.get_mut(place as usize) {
                 dialled.ready(readable, writable, now, &mut self.hub, &mut self.batch);
             }
-        } else if let (Some(listener), Side::Mounts(clients)) = (self.listeners.get(token as usize), &mut self.side) {
+        } else if let (Some(listener), Side::Mounts(clients)) =
+            (self.listeners.get(token as usize), &mut self.side)
+        {
             while let Some(socket) = clients.accept(listener) {
                 if let Some(socket) = self.workers.offer(socket) {
                     clients.adopt(socket, now);

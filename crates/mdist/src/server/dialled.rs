@@ -43,7 +43,11 @@ enum Link {
     /// Nothing until then.
     Down(Now),
     Connecting(Socket),
-    Open { socket: Socket, session: Box<Consumer>, full: bool },
+    Open {
+        socket: Socket,
+        session: Box<Consumer>,
+        full: bool,
+    },
 }
 
 /// One upstream that we dial.
@@ -123,7 +127,14 @@ impl Dialled {
     }
 
     /// Something is ready at the socket.
-    pub(super) fn ready(&mut self, readable: bool, writable: bool, now: Now, hub: &mut Engine, out: &mut Batch) {
+    pub(super) fn ready(
+        &mut self,
+        readable: bool,
+        writable: bool,
+        now: Now,
+        hub: &mut Engine,
+        out: &mut Batch,
+    ) {
         if let Link::Connecting(socket) = &self.link {
             if let Err(why) = socket.connected() {
                 return self.failed(now, &why);

@@ -54,7 +54,8 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     }
 
     let mut dialled = Vec::new();
-    for (number, upstream) in (0..).zip(settings.upstream.iter().filter(|u| u.kind != UpstreamKind::Backbone)) {
+    for (number, upstream) in (0..).zip(settings.upstream.iter().filter(|u| u.kind != UpstreamKind::Backbone))
+    {
         let target = Target {
             hosts: upstream.hosts.clone(),
             login: login(&config.login, "p2ps"),
@@ -124,7 +125,8 @@ impl Mounts {
     fn new(settings: &config::P2ps, dictionary: &Dictionary, metrics: &Metrics) -> Result<Self> {
         let config = mounts_config(settings);
         let kib = |size: Option<u32>| size.map(|size| size as usize * 1024);
-        let dictionaries = Dictionaries::of(dictionary, config.dictionary_part).context("encode the dictionary")?;
+        let dictionaries =
+            Dictionaries::of(dictionary, config.dictionary_part).context("encode the dictionary")?;
         Ok(Self {
             dictionaries: Arc::new(dictionaries),
             config: Arc::new(config),
@@ -134,7 +136,9 @@ impl Mounts {
                 receive_buffer: kib(settings.receive_buffer_kib),
                 send_buffer: kib(settings.send_buffer_kib),
             },
-            writes: settings.flush_timer().map_or(Writes::AtOnce, |every| Writes::Timed { every, full: FULL }),
+            writes: settings
+                .flush_timer()
+                .map_or(Writes::AtOnce, |every| Writes::Timed { every, full: FULL }),
             metrics: metrics.clone(),
         })
     }
@@ -194,10 +198,12 @@ pub(super) fn load_dictionary(settings: &config::Dictionary) -> Result<Dictionar
     let mut dictionary = Dictionary::small();
     let read = |path: &str| std::fs::read(path).with_context(|| format!("read the dictionary {path}"));
     if let Some(path) = &settings.fields {
-        dictionary.fields = rssl::dictionary::Fields::parse(&read(path)?).with_context(|| format!("in {path}"))?;
+        dictionary.fields =
+            rssl::dictionary::Fields::parse(&read(path)?).with_context(|| format!("in {path}"))?;
     }
     if let Some(path) = &settings.enums {
-        dictionary.enums = rssl::dictionary::Enums::parse(&read(path)?).with_context(|| format!("in {path}"))?;
+        dictionary.enums =
+            rssl::dictionary::Enums::parse(&read(path)?).with_context(|| format!("in {path}"))?;
     }
     Ok(dictionary)
 }

@@ -71,7 +71,8 @@ pub fn serve<S: Served>(
     let mut served = start(config, &metrics)?;
     let page = config.metrics.listen.as_deref().map(|at| Server::start(at, &metrics)).transpose()?;
     let every = Duration::from_secs(config.metrics.stats_interval_s.into());
-    let _lines = (!every.is_zero()).then(|| Lines::start(&metrics, every, |line| println!("{line}"))).transpose()?;
+    let _lines =
+        (!every.is_zero()).then(|| Lines::start(&metrics, every, |line| println!("{line}"))).transpose()?;
     for address in &served.running().addresses {
         println!("{name}: listening at {address}");
     }

@@ -5,9 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rssl::rwf::{
-    DataType, Domain, FieldList, Key, Message, Real, Request, RequestFlags,
-};
+use rssl::rwf::{DataType, Domain, FieldList, Key, Message, Real, Request, RequestFlags};
 use rssl::transport::ClientOptions;
 use rssl::wire::to_vec;
 
@@ -41,7 +39,8 @@ pub struct Quote {
 /// # Errors
 /// No server, no service, or 20 s without what is awaited.
 pub fn watch(server: SocketAddr, names: &[&str], mut on: impl FnMut(&Quote) -> bool) -> Result<()> {
-    let mut socket = TcpStream::connect_timeout(&server, LIMIT).with_context(|| format!("connect to {server}"))?;
+    let mut socket =
+        TcpStream::connect_timeout(&server, LIMIT).with_context(|| format!("connect to {server}"))?;
     socket.set_read_timeout(Some(Duration::from_millis(200)))?;
     let login = Login {
         user: "watcher".into(),
@@ -95,7 +94,12 @@ fn request(stream: i32, service: u16, name: &str) -> rssl::Result<Vec<u8>> {
         stream,
         flags: RequestFlags::STREAMING,
         container: DataType::NO_DATA,
-        key: Key { service: Some(service), name: Some(name.as_bytes()), name_type: Some(1), ..Key::default() },
+        key: Key {
+            service: Some(service),
+            name: Some(name.as_bytes()),
+            name_type: Some(1),
+            ..Key::default()
+        },
         ..Request::default()
     };
     to_vec(|w| request.encode(w))

@@ -36,14 +36,20 @@ impl Running {
         addresses: Vec<SocketAddr>,
         threads: &crate::config::Threads,
     ) -> Result<Self> {
-        let mut running =
-            Self { addresses, stop: Arc::new(AtomicBool::new(false)), waker: poller.waker(), threads: Vec::new() };
+        let mut running = Self {
+            addresses,
+            stop: Arc::new(AtomicBool::new(false)),
+            waker: poller.waker(),
+            threads: Vec::new(),
+        };
         let core = Arc::new(Mutex::new(core));
         if let Some((feeds, in_a_row)) = feeds {
             let core = core.clone();
             let waker = poller.waker();
             let busy = threads.feed.busy_poll;
-            running.spawn(Role::Feed, &threads.feed, move |stop| read_feeds(&core, feeds, in_a_row, &waker, stop, busy))?;
+            running.spawn(Role::Feed, &threads.feed, move |stop| {
+                read_feeds(&core, feeds, in_a_row, &waker, stop, busy)
+            })?;
         }
         let busy = threads.main.busy_poll;
         running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop, busy))?;

@@ -41,7 +41,11 @@ pub fn start(config: &Config, _metrics: &Metrics, bus: &Bus) -> Result<Running> 
                 ..ClientOptions::default()
             },
             socket: SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() },
-            services: if provider.services.is_empty() { settings.services.clone() } else { provider.services.clone() },
+            services: if provider.services.is_empty() {
+                settings.services.clone()
+            } else {
+                provider.services.clone()
+            },
         };
         let token = FIRST_UPSTREAM + u64::from(number);
         dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));

@@ -61,7 +61,12 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Adds a worker; its thread runs what is returned.
-    pub(super) fn add(&mut self, clients: Clients, poller: Poller, main: Waker) -> impl FnOnce(&AtomicBool) -> Result<()> + use<> {
+    pub(super) fn add(
+        &mut self,
+        clients: Clients,
+        poller: Poller,
+        main: Waker,
+    ) -> impl FnOnce(&AtomicBool) -> Result<()> + use<> {
         let (turns, coming) = sync_channel(BEHIND);
         let exchange = Arc::new(Exchange::default());
         self.handles.push(Handle { turns, exchange: exchange.clone(), waker: poller.waker() });
@@ -76,7 +81,9 @@ impl Workers {
     pub(super) fn offer(&mut self, socket: Socket) -> Option<Socket> {
         let turn = self.next;
         self.next = (turn + 1) % (self.handles.len() + 1);
-        let Some(handle) = turn.checked_sub(1).and_then(|at| self.handles.get(at)) else { return Some(socket) };
+        let Some(handle) = turn.checked_sub(1).and_then(|at| self.handles.get(at)) else {
+            return Some(socket);
+        };
         put(&handle.exchange.sockets, [socket]);
         handle.waker.wake();
         None

@@ -108,7 +108,10 @@ pub struct Consumer {
 
 impl std::fmt::Debug for Consumer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Consumer").field("phase", &self.phase).field("login", &self.login).finish_non_exhaustive()
+        f.debug_struct("Consumer")
+            .field("phase", &self.phase)
+            .field("login", &self.login)
+            .finish_non_exhaustive()
     }
 }
 
@@ -175,12 +178,16 @@ impl Consumer {
                 Pulled::Opened(_) => {
                     self.channel.take_output(&mut self.out);
                     self.phase = Phase::Login;
-                    let request = login_request(&self.login).map_err(|why| Lost::Protocol(why.to_string()))?;
+                    let request =
+                        login_request(&self.login).map_err(|why| Lost::Protocol(why.to_string()))?;
                     self.send(&request)?;
                 }
                 Pulled::Message(message) => {
                     let head = peek(message).map_err(|why| Lost::Protocol(why.to_string()))?;
-                    if head.stream != LOGIN_STREAM && head.stream != DIRECTORY_STREAM && self.phase == Phase::Open {
+                    if head.stream != LOGIN_STREAM
+                        && head.stream != DIRECTORY_STREAM
+                        && self.phase == Phase::Open
+                    {
                         on(Event::Message(message)).map_err(Into::into)?;
                         continue;
                     }
@@ -278,7 +285,8 @@ fn administrative<E: Into<Lost>>(
             ended(&refresh.state).map_or(Ok(()), |(text, _)| Err(Lost::Directory(text)))?;
             let changes = directory::decode(refresh.payload).map_err(broken)?;
             *phase = Phase::Open;
-            let anew = refresh.flags.contains(RefreshFlags::CLEAR_CACHE) || refresh.flags.contains(RefreshFlags::SOLICITED);
+            let anew = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
+                || refresh.flags.contains(RefreshFlags::SOLICITED);
             on(Event::Services { changes, anew }).map_err(Into::into)?;
         }
         (Message::Update(update), DIRECTORY_STREAM, Domain::DIRECTORY) => {

@@ -22,7 +22,9 @@ const SHOWN: usize = 16;
 /// in rooms of their own: there the chain is at red alone.
 pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     out.chapter("Market data: publisher -> src_dist on red == backbone == p2ps on blue -> consumer");
-    out.line("Publisher and consumer speak RSSL/RWF over TCP, as the programs of trading rooms do; between the");
+    out.line(
+        "Publisher and consumer speak RSSL/RWF over TCP, as the programs of trading rooms do; between the",
+    );
     out.line("distributor and the server updates are multicast to a service address.");
     let below = if blue.has_room() { red } else { blue };
     red.at(|node| {
@@ -41,7 +43,8 @@ fn show(out: &Narrator, chain: &Chain) -> Result<()> {
     let (mut images, mut updates) = (0, 0);
     quotes::watch(server, &ITEMS, |quote| {
         let name = ITEMS.get(quote.item).copied().unwrap_or_default();
-        let price = |price: Option<&dyn Display>| price.map_or_else(|| "-".into(), |price| format!("{price}"));
+        let price =
+            |price: Option<&dyn Display>| price.map_or_else(|| "-".into(), |price| format!("{price}"));
         let bid = price(quote.bid.as_ref().map(|p| p as &dyn Display));
         let ask = price(quote.ask.as_ref().map(|p| p as &dyn Display));
         let what = if quote.image { "image" } else { "quote" };

@@ -209,7 +209,8 @@ impl World {
     /// The sink opens, closes or asks anew.
     fn want(&mut self) {
         let name = 1 + self.dice.next(12) as u32;
-        let open = self.seen.iter().find(|(_, (n, _))| *n == name).map(|(stream, (_, count))| (*stream, *count));
+        let open =
+            self.seen.iter().find(|(_, (n, _))| *n == name).map(|(stream, (_, count))| (*stream, *count));
         match open {
             None => {
                 self.next_stream += 1;
@@ -308,7 +309,8 @@ impl World {
             }
         }
         for (stream, (name, count)) in &self.seen {
-            let item = self.items.get(name).unwrap_or_else(|| panic!("stream {stream} of an item that is gone"));
+            let item =
+                self.items.get(name).unwrap_or_else(|| panic!("stream {stream} of an item that is gone"));
             assert_eq!(*count, Some(item.count), "item {name} on stream {stream}");
         }
         let start = Instant::now();
@@ -410,7 +412,8 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
     assert!(merge.history_bytes <= HISTORY_MAX);
     merge.answer(answer(AnswerKind::Complete, 1), &mut |_| panic!("out of order")).unwrap();
     assert_eq!(merge.take_again(), [b"request!".to_vec()]);
-    let entry = Entry::Image { sink: SINK, stream: 5, complete: true, message: &message(REFRESH, 1, 1, 1, 0) };
+    let entry =
+        Entry::Image { sink: SINK, stream: 5, complete: true, message: &message(REFRESH, 1, 1, 1, 0) };
     let first = merge.feeds[0].read + 1;
     let mut bytes = packet(first, &[]);
     bytes[3] = 1;

@@ -29,7 +29,14 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(socket: Socket) -> Self {
         socket.set_nonblocking(true);
-        Self { socket, records: Records::default(), out: Vec::new(), sent: 0, blocked: false, overdrawn: false }
+        Self {
+            socket,
+            records: Records::default(),
+            out: Vec::new(),
+            sent: 0,
+            blocked: false,
+            overdrawn: false,
+        }
     }
 
     /// Queues a record.
@@ -78,7 +85,11 @@ impl Link {
     /// Takes what has come, some messages at most; why the link is over, if it is.
     pub(super) fn read(&mut self, buffer: &mut [u8], mut record: impl FnMut(Vec<u8>)) -> Result<(), String> {
         for _ in 0..TURN {
-            let len = match self.socket.within(Duration::ZERO).receive_with(buffer, utipc::RecvOptions::default()) {
+            let len = match self
+                .socket
+                .within(Duration::ZERO)
+                .receive_with(buffer, utipc::RecvOptions::default())
+            {
                 Ok(received) if received.len == 0 => return Err("the other end has closed the link".into()),
                 Ok(received) => received.len,
                 Err(why) if why.is_temporary() => return Ok(()),

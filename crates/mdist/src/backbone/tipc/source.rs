@@ -5,7 +5,9 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use utipc::{Change, Importance, Node, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId, Topology};
+use utipc::{
+    Change, Importance, Node, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId, Topology,
+};
 
 use super::link::Link;
 use super::{Options, address, failed, refused};
@@ -39,7 +41,10 @@ pub struct TipcSource {
 
 impl fmt::Debug for TipcSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TipcSource").field("id", &self.id).field("links", &self.links.len()).finish_non_exhaustive()
+        f.debug_struct("TipcSource")
+            .field("id", &self.id)
+            .field("links", &self.links.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -194,7 +199,8 @@ impl SourceEnd for TipcSource {
                         state = link.flush(&self.poller, token);
                     }
                     if event.readable && state.is_ok() {
-                        state = link.read(&mut self.buffer, |record| events.push(SourceEvent::Record(sink, record)));
+                        state = link
+                            .read(&mut self.buffer, |record| events.push(SourceEvent::Record(sink, record)));
                     }
                     if let Err(why) = state {
                         self.lose(sink, why);

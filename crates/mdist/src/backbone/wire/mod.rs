@@ -126,7 +126,8 @@ impl Header {
             let (source, feed) = (SourceId(r.u32()?), FeedId(r.u32()?));
             let (first, position) = (r.u64()?, r.u64()?);
             let (total, offset) = (r.u32()?, r.u32()?);
-            let part = (flags & FLAG_PART != 0).then_some(Part { offset, total, last: flags & FLAG_LAST != 0 });
+            let part =
+                (flags & FLAG_PART != 0).then_some(Part { offset, total, last: flags & FLAG_LAST != 0 });
             Ok(Self { count, source, feed, first, position, part })
         };
         let header = rest().map_err(short(WHAT))?;

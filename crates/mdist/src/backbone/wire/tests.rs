@@ -67,15 +67,15 @@ fn entries_survive_the_wire() {
 fn headers_survive_the_wire_and_nonsense_is_refused() {
     let part = Some(Part { offset: 60_000, total: 100_000, last: true });
     for part in [None, part] {
-        let header =
-            Header { count: 3, source: SourceId(1), feed: FeedId(2), first: 4, position: 5, part };
+        let header = Header { count: 3, source: SourceId(1), feed: FeedId(2), first: 4, position: 5, part };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
         for cut in 0..HEADER {
             assert!(Header::decode(&bytes[..cut]).is_err());
         }
     }
-    let header = Header { count: 9, source: SourceId(1), feed: FeedId(2), first: u64::MAX, position: 5, part: None };
+    let header =
+        Header { count: 9, source: SourceId(1), feed: FeedId(2), first: u64::MAX, position: 5, part: None };
     assert!(Header::decode(&header.encode()).is_err());
     assert!(Header::decode(&Header { first: 0, ..header }.encode()).is_err());
     assert!(Header::decode(&Header { first: 1, position: u64::MAX, ..header }.encode()).is_err());
