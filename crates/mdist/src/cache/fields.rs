@@ -12,8 +12,9 @@ use super::layout::{Layout, Layouts};
 use super::node::{Context, Node, Sets};
 use super::types::ESCAPE;
 use super::{Error, Result};
-use rssl::rwf::{DataType, Field, FieldList, FieldListInfo, FieldListWriter, rmtes};
+use rssl::rwf::{DataType, Field, FieldList, FieldListInfo, FieldListWriter, FieldSets, rmtes};
 use rssl::wire::Writer;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 const PLACE: usize = 8;
@@ -21,6 +22,8 @@ const PLACE: usize = 8;
 const ROOM: u8 = 255;
 /// Longest value that its place holds itself, in bytes.
 const SHORT: usize = 7;
+/// Flags of a list that has nothing but fields with their ids. Spec: rssl.md §4.1.
+const STANDARD: u8 = 0x08;
 /// Longest value of a field, in bytes.
 const MAX_VALUE: usize = u16::MAX as usize;
 /// Most bytes before the first field of an emitted list.
@@ -40,7 +43,7 @@ pub(super) struct Fields {
 #[derive(Clone, Copy, Debug)]
 struct Step {
     slot: u32,
-    /// Length of a long value in the payload; 0 = `value` is the whole place.
+    /// One more than the length of a long value in the payload; 0 = `value` is the whole place.
     len: u32,
     /// The new place, or where a long value begins in the payload.
     value: u64,
@@ -50,6 +53,9 @@ struct Step {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     steps: Vec<Step>,
+    /// Steps of the list at hand.
+    count: usize,
+    ids: Vec<i16>,
 }
 
 impl Fields {
@@ -58,63 +64,102 @@ impl Fields {
         Self { layout: layouts.empty(), block: Vec::new(), left: 0, info: None }
     }
 
-    /// Applies the fields of `list`, which was decoded from `payload`. On an error nothing has changed.
-    pub(super) fn apply(&mut self, list: &FieldList<'_>, payload: &[u8], cx: &mut Context<'_>) -> Result<()> {
-        if self.layout.has_containers() {
-            return self.grow(list, cx);
+    /// Applies a field list. On an error nothing has changed.
+    #[inline]
+    pub(super) fn apply(
+        &mut self,
+        payload: &[u8],
+        sets: Option<&FieldSets<'_>>,
+        cx: &mut Context<'_>,
+    ) -> Result<()> {
+        if self.plan(payload, cx.scratch, cx.bytes).is_some() {
+            self.carry_out(payload, cx.scratch);
+            return Ok(());
         }
-        let mut long = 0;
-        cx.scratch.steps.clear();
-        for field in list.entries() {
-            let field = field?;
-            let Some(slot) = self.layout.slot(field.id) else { return self.grow(list, cx) };
-            let mut step = match field.data.len() {
-                0..=SHORT => Step { slot: slot as u32, len: 0, value: place(field.data) },
-                len => {
-                    let at = (field.data.as_ptr() as usize).wrapping_sub(payload.as_ptr() as usize);
-                    Step { slot: slot as u32, len: len as u32, value: at as u64 }
-                }
-            };
-            if let Some(keep) = hint_bits(&field) {
-                if step.len != 0 {
-                    return self.grow(list, cx);
-                }
-                step.value &= !0xff00 | u64::from(keep) << 8;
-            }
-            if has_escape(step, field.data) && cx.types.edits(field.id, field.data) {
-                return self.grow(list, cx);
-            }
-            long += step.len as usize;
-            cx.scratch.steps.push(step);
-        }
-        if long != 0 && self.block.len() + long > cx.bytes {
-            return Err(Error::Limit { what: "bytes", limit: cx.bytes });
-        }
-        for step in &cx.scratch.steps {
-            let slot = step.slot as usize;
-            if step.len == 0 {
-                match self.block.get_mut(slot * PLACE..slot * PLACE + PLACE) {
-                    Some(place) if place.first() != Some(&ROOM) => {
-                        place.copy_from_slice(&step.value.to_le_bytes())
-                    }
-                    _ => {
-                        let [len, value @ ..] = step.value.to_le_bytes();
-                        self.put_long(slot, value.get(..usize::from(len)).unwrap_or_default());
-                    }
-                }
-            } else {
-                let at = step.value as usize;
-                self.put_long(slot, payload.get(at..at + step.len as usize).unwrap_or_default());
-            }
-        }
-        self.take_info(list);
-        Ok(())
+        self.apply_carefully(payload, sets, cx)
     }
 
-    /// The careful way: fields that are new, and values that edit what is there. Works on a copy.
+    /// Works out what a list does that only changes fields that are there, each as a whole: nearly every update. The
+    /// record's own memory, which is seldom in the processor's cache, is not touched. `None`: the list is of another
+    /// kind, or malformed, which the careful way finds out.
+    #[inline]
+    fn plan(&self, payload: &[u8], scratch: &mut Scratch, bytes: usize) -> Option<()> {
+        let &[STANDARD, high, low, ..] = payload else { return None };
+        let count = usize::from(u16::from_be_bytes([high, low]));
+        if scratch.steps.len() < count {
+            scratch.steps.resize(count, Step { slot: 0, len: 0, value: 0 });
+        }
+        scratch.count = count;
+        let (mut at, mut escapes, mut long) = (3, 0, 0);
+        for step in scratch.steps.get_mut(..count)? {
+            // One load takes the length and all of a short value: the very bytes of its place.
+            let (id, word) = match payload.get(at..).and_then(<[u8]>::first_chunk::<10>) {
+                Some(&[a, b, ref word @ ..]) => (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)),
+                None => last_field(payload.get(at..)?)?,
+            };
+            let slot = self.layout.slot(id)? as u32;
+            let len = (word & 0xff) as usize;
+            if len <= SHORT {
+                let value = word & u64::MAX >> ((SHORT - len) * 8);
+                escapes |= escaped(value);
+                *step = Step { slot, len: 0, value };
+                at += 3 + len;
+            } else {
+                let head = if len < 0xfe { 3 } else { 5 };
+                let len = if len < 0xfe {
+                    len
+                } else {
+                    (word >> 8 & 0xff) as usize * 256 + (word >> 16 & 0xff) as usize
+                };
+                let from = at + head;
+                at = from + len;
+                if payload.get(from..at)?.contains(&ESCAPE) {
+                    return None;
+                }
+                long += len;
+                *step = Step { slot, len: len as u32 + 1, value: from as u64 };
+            }
+        }
+        // An escape may begin an edit of a text; the careful way knows the types.
+        let careful = at > payload.len()
+            || escapes != 0
+            || self.layout.has_containers()
+            || long != 0 && self.block.len() + long > bytes;
+        (!careful).then_some(())
+    }
+
+    /// Does what was planned.
+    #[inline]
+    fn carry_out(&mut self, payload: &[u8], scratch: &Scratch) {
+        for step in scratch.steps.iter().take(scratch.count) {
+            let slot = step.slot as usize;
+            match self.block.get_mut(slot * PLACE..slot * PLACE + PLACE) {
+                Some(place) if step.len == 0 && place.first() != Some(&ROOM) => {
+                    place.copy_from_slice(&step.value.to_le_bytes());
+                }
+                _ if step.len == 0 => {
+                    let [len, value @ ..] = step.value.to_le_bytes();
+                    self.put_long(slot, value.get(..usize::from(len)).unwrap_or_default());
+                }
+                _ => {
+                    let (at, len) = (step.value as usize, step.len as usize - 1);
+                    self.put_long(slot, payload.get(at..at + len).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// The careful way: fields that are new, values that edit what is there, set-encoded lists. Works on a copy.
     #[cold]
-    fn grow(&mut self, list: &FieldList<'_>, cx: &mut Context<'_>) -> Result<()> {
-        let mut new = Vec::new();
+    fn apply_carefully(
+        &mut self,
+        payload: &[u8],
+        sets: Option<&FieldSets<'_>>,
+        cx: &mut Context<'_>,
+    ) -> Result<()> {
+        let list = FieldList::decode(payload, sets)?;
+        let mut new = std::mem::take(&mut cx.scratch.ids);
+        new.clear();
         let mut long = 0;
         for field in list.entries() {
             let field = field?;
@@ -126,28 +171,41 @@ impl Fields {
                 long += if field.data.len() > SHORT { room_for(field.data.len()) + 2 } else { 0 };
             }
         }
-        let mut next = if new.is_empty() { self.clone() } else { self.with_fields(new, long, cx) };
-        for field in list.entries() {
-            let field = field?;
-            let Some(slot) = next.layout.slot(field.id) else { continue };
-            if let Some(container) = cx.types.container(field.id) {
-                let value = next.merged(slot, container, field.data, cx)?;
-                next.put(slot, &value);
-            } else if cx.types.edits(field.id, field.data) {
-                let mut value = next.value(slot).to_vec();
-                rmtes::apply_to_vec(&mut value, field.data, MAX_VALUE)?;
-                next.put(slot, &value);
-            } else if let (Some(keep), [hint, mantissa @ ..]) = (hint_bits(&field), field.data) {
-                next.put(slot, &[&[hint & keep], mantissa].concat());
-            } else {
-                next.put(slot, field.data);
+        let mut next = if new.is_empty() { self.clone() } else { self.with_fields(&new, long, cx) };
+        cx.scratch.ids = new;
+        if next.plan(payload, cx.scratch, usize::MAX).is_some() {
+            next.carry_out(payload, cx.scratch);
+        } else {
+            for field in list.entries() {
+                next.put_field(&field?, cx)?;
             }
         }
         if next.block.len() > cx.bytes {
             return Err(Error::Limit { what: "bytes", limit: cx.bytes });
         }
-        next.take_info(list);
+        next.info = list.info.or(self.info);
         *self = next;
+        Ok(())
+    }
+
+    /// Any value of a field that is there.
+    fn put_field(&mut self, field: &Field<'_>, cx: &mut Context<'_>) -> Result<()> {
+        let Some(slot) = self.layout.slot(field.id) else { return Ok(()) };
+        if let Some(container) = cx.types.container(field.id) {
+            let value = self.merged(slot, container, field.data, cx)?;
+            self.put(slot, &value);
+        } else if cx.types.edits(field.id, field.data) {
+            let mut value = self.value(slot).to_vec();
+            rmtes::apply_to_vec(&mut value, field.data, MAX_VALUE)?;
+            self.put(slot, &value);
+        } else if let (DataType::REAL_4RB | DataType::REAL_8RB, [hint, mantissa @ ..]) =
+            (field.set_type, field.data)
+        {
+            // The two top bits of the hint are the length there, and nothing here. Spec: rssl.md §3.1.
+            self.put(slot, &[&[hint & 0x3f], mantissa].concat());
+        } else {
+            self.put(slot, field.data);
+        }
         Ok(())
     }
 
@@ -171,24 +229,20 @@ impl Fields {
     }
 
     /// The same values in a layout that has some fields more; `long` bytes will be needed for rooms.
-    fn with_fields(&self, new: Vec<i16>, long: usize, cx: &mut Context<'_>) -> Self {
-        let mut ids = self.layout.ids().to_vec();
-        if self.layout.ids().is_empty() {
-            let mut seen = std::collections::HashSet::with_capacity(new.len());
-            ids.extend(new.into_iter().filter(|id| seen.insert(*id)));
-        } else {
-            for id in new {
-                // Only the new ones can be there twice, and they are few.
-                if !ids.iter().skip(self.layout.ids().len()).any(|i| *i == id) {
-                    ids.push(id);
-                }
-            }
-        }
-        let mut next =
-            Self { layout: cx.layouts.of(&ids, cx.types), block: Vec::new(), left: 0, info: self.info };
-        next.block.reserve_exact(ids.len() * PLACE + self.rooms() + long);
-        next.block.resize(ids.len() * PLACE, 0);
-        for slot in 0..self.layout.ids().len() {
+    fn with_fields(&self, new: &[i16], long: usize, cx: &mut Context<'_>) -> Self {
+        let old = self.layout.ids();
+        // The layout of the last item has each field once: if this one has the same, so has it.
+        let layout = cx.layouts.last_of(new).filter(|_| old.is_empty()).unwrap_or_else(|| {
+            let mut seen = HashSet::with_capacity(new.len());
+            let mut ids = old.to_vec();
+            ids.extend(new.iter().filter(|id| seen.insert(**id)));
+            cx.layouts.of(&ids, cx.types)
+        });
+        let mut next = Self { layout, block: Vec::new(), left: 0, info: self.info };
+        let places = next.layout.ids().len() * PLACE;
+        next.block.reserve_exact(places + self.rooms() + long);
+        next.block.resize(places, 0);
+        for slot in 0..old.len() {
             next.put(slot, self.value(slot));
         }
         next
@@ -196,12 +250,6 @@ impl Fields {
 
     fn rooms(&self) -> usize {
         self.block.len().saturating_sub(self.layout.ids().len() * PLACE)
-    }
-
-    fn take_info(&mut self, list: &FieldList<'_>) {
-        if let Some(info) = list.info {
-            self.info = Some(info);
-        }
     }
 
     fn place(&self, slot: usize) -> [u8; PLACE] {
@@ -333,13 +381,6 @@ impl Fields {
     }
 }
 
-/// The bits of the first byte that a plain value has, if the field comes from a set whose REAL has its length in the
-/// others. Spec: rssl.md §3.1.
-#[inline]
-fn hint_bits(field: &Field<'_>) -> Option<u8> {
-    matches!(field.set_type, DataType::REAL_4RB | DataType::REAL_8RB).then_some(0x3f)
-}
-
 /// The place of a short value: its length, its bytes, zeros.
 #[inline]
 fn place(value: &[u8]) -> u64 {
@@ -364,16 +405,22 @@ fn place(value: &[u8]) -> u64 {
     bytes << 8 | value.len() as u64
 }
 
-/// Whether a value has the byte that begins commands of edits.
+/// Not 0 if a place has the byte that begins commands of edits.
 #[inline]
-fn has_escape(step: Step, value: &[u8]) -> bool {
+fn escaped(place: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    if step.len != 0 {
-        return value.contains(&ESCAPE);
-    }
     // A byte of `other` is zero where the place has an escape; the usual test for a zero byte in a word.
-    let other = step.value ^ (EACH * ESCAPE as u64);
-    other.wrapping_sub(EACH) & !other & (EACH << 7) != 0
+    let other = place ^ (EACH * ESCAPE as u64);
+    other.wrapping_sub(EACH) & !other & (EACH << 7)
+}
+
+/// The last field of a list, near whose end a whole place cannot be loaded.
+#[cold]
+fn last_field(rest: &[u8]) -> Option<(i16, u64)> {
+    let mut padded = [0; 10];
+    padded.get_mut(..rest.len())?.copy_from_slice(rest);
+    let [a, b, ref word @ ..] = padded;
+    (rest.len() >= 3).then(|| (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)))
 }
 
 /// Capacity of a new room for a value of this length: with its two bytes of header a multiple of eight.

@@ -115,12 +115,14 @@ impl Layouts {
         self.empty.get_or_insert_with(|| Arc::new(Layout::new(&[], &FieldTypes::default()))).clone()
     }
 
+    /// The layout that was asked for last, if it is of these identifiers: items that come one after the other are
+    /// mostly of one kind.
+    pub(super) fn last_of(&self, ids: &[i16]) -> Option<Arc<Layout>> {
+        self.last.clone().filter(|last| *last.ids == *ids)
+    }
+
     /// The layout of these identifiers (each once, none 0), shared with everyone who asked for the same.
     pub(super) fn of(&mut self, ids: &[i16], types: &FieldTypes) -> Arc<Layout> {
-        // Items that come one after the other are mostly of one kind.
-        if let Some(last) = self.last.as_ref().filter(|last| *last.ids == *ids) {
-            return last.clone();
-        }
         let layout = self.find(ids, types);
         self.last = Some(layout.clone());
         layout

@@ -67,7 +67,7 @@ pub enum Error {
 /// Limits of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of payload, counted as they came.
+    /// Bytes of memory, tables included; what came since they were last measured counts in full.
     pub bytes: usize,
     /// Entries of all containers together, fields of nested field lists not counted.
     pub entries: usize,

@@ -126,10 +126,7 @@ impl Node {
             *self = Self::new(container, cx);
         }
         match self {
-            Self::Fields(fields) => {
-                let list = FieldList::decode(payload, Some(&sets.fields))?;
-                fields.apply(&list, payload, cx)
-            }
+            Self::Fields(fields) => fields.apply(payload, Some(&sets.fields), cx),
             Self::Elements(elements) => {
                 elements.apply(&ElementList::decode(payload, Some(&sets.elements))?, cx)
             }

@@ -3,10 +3,10 @@
 use super::node::{Context, Node, Sets, check};
 use super::{Cache, Error, Limits, Result};
 use rssl::rwf::{
-    DataState, DataType, FieldList, Key, Message, OwnedState, Qos, Refresh, RefreshFlags, Status,
-    StatusFlags, StreamState, Update, UpdateFlags,
+    Class, DataState, DataType, Key, Message, OwnedState, Qos, Refresh, RefreshFlags, Status, StatusFlags,
+    StreamState, Update, UpdateFlags,
 };
-use rssl::wire::to_vec;
+use rssl::wire::Writer;
 
 /// The last values of one item. Empty until its first refresh.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +119,19 @@ impl Cache {
     ///
     /// # Errors
     /// See [`super::Error`].
+    #[inline]
     pub fn message(&mut self, record: &mut Record, message: &[u8]) -> Result<()> {
+        // The header of nearly all updates: nine bytes, no flags. Spec: rssl.md §2.4.
+        if let &[0, 9, class, _, _, _, _, _, 0, container, _kind, ref payload @ ..] = message
+            && class == Class::Update as u8
+            && let Some(container) = DataType::from_container_byte(container)
+        {
+            return self.payload(record, container, payload);
+        }
+        self.any_message(record, message)
+    }
+
+    fn any_message(&mut self, record: &mut Record, message: &[u8]) -> Result<()> {
         match Message::decode(message)? {
             Message::Refresh(refresh) => self.refresh(record, &refresh),
             Message::Update(update) => self.update(record, &update),
@@ -155,7 +167,7 @@ impl Cache {
         }
         about.qos = refresh.qos.or(about.qos);
         if let Some(key) = &refresh.key {
-            about.key = Some(to_vec(|w| key.encode(w))?.into());
+            about.key = Some(encoded(key)?);
         }
         if let Some(ext) = refresh.ext {
             about.ext = Some(ext.into());
@@ -225,9 +237,16 @@ impl Cache {
             scratch: &mut self.scratch,
             bytes: self.limits.bytes,
         };
-        if let (Node::Fields(fields), DataType::FIELD_LIST) = (&mut record.body, container) {
-            let list = FieldList::decode(payload, None)?;
-            return fields.apply(&list, payload, &mut cx);
+        // One field list applies as a whole or not at all, and counts its own bytes.
+        if container == DataType::FIELD_LIST {
+            match &mut record.body {
+                Node::Fields(fields) => return fields.apply(payload, None, &mut cx),
+                Node::Nothing => {
+                    record.body = Node::from(container, payload, &Sets::default(), &mut cx)?;
+                    return Ok(());
+                }
+                _ => {}
+            }
         }
         if !record.body.takes(container) {
             return Err(Error::Container { have: record.body.container(), got: container });
@@ -269,6 +288,12 @@ impl Record {
         self.counted += entries;
         Ok(())
     }
+}
+
+fn encoded(key: &Key<'_>) -> rssl::Result<Box<[u8]>> {
+    let mut bytes = vec![0; key.encoded_len()];
+    key.encode(&mut Writer::new(&mut bytes))?;
+    Ok(bytes.into())
 }
 
 fn replace(bytes: &mut Box<[u8]>, by: &[u8]) {

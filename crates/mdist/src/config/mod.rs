@@ -102,7 +102,7 @@ impl Default for Login {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CacheLimits {
-    /// KiB of payload of one item.
+    /// KiB of memory of one item, tables included.
     pub item_kib: u32,
     /// Entries of one item's maps, vectors and the like.
     pub item_entries: u32,

@@ -1,5 +1,7 @@
 //! What the cache gives out is what the publisher has.
 
+mod model;
+
 use super::*;
 use rssl::rwf::*;
 use rssl::wire::to_vec;
