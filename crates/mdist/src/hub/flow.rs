@@ -68,8 +68,7 @@ impl Engine {
     fn keep_update(&mut self, id: ItemId, message: &[u8]) {
         let Some(item) = self.items.get_mut(id) else { return };
         let Some(record) = item.record.as_mut() else { return };
-        let applied = Update::decode(message).map_err(Into::into).and_then(|u| self.cache.update(record, &u));
-        if applied.is_err() {
+        if self.cache.message(record, message).is_err() {
             self.uncache(id);
         }
     }

@@ -330,12 +330,15 @@ fn payload(dice: &mut Dice, container: DataType, depth: usize, with_sets: bool) 
     }
 }
 
+/// Action, key or position, permission data, content.
+type Row = (usize, usize, Option<Vec<u8>>, Vec<u8>);
+
 fn rows(dice: &mut Dice, container: DataType, depth: usize, few: usize) -> Vec<u8> {
     let inner = inside(container, depth);
     let sets = definitions(inner).filter(|_| dice.below(2) == 0);
     let summary = (dice.below(2) == 0).then(|| payload(dice, inner, depth + 1, sets.is_some()));
     let hint = dice.below(3) == 0;
-    let rows: Vec<(usize, usize, Option<Vec<u8>>, Vec<u8>)> = (0..few)
+    let rows: Vec<Row> = (0..few)
         .map(|_| {
             let perm = (dice.below(4) == 0).then(|| dice.bytes());
             (dice.below(5), dice.below(20), perm, payload(dice, inner, depth + 1, sets.is_some()))
