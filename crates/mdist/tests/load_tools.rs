@@ -95,6 +95,15 @@ fn mounts_share_items_as_the_report_says() {
 }
 
 #[test]
+fn dictionaries_are_loaded_before_items() {
+    let (provider, consumer) = pair(1_000, |options| options.download = true);
+    consumer.loaded(LONG).unwrap();
+    let seen = consumer.stop().unwrap();
+    assert!(seen.counts.dictionary_bytes > 1_000 && seen.counts.is_clean(), "{:?}", seen.counts);
+    drop(provider);
+}
+
+#[test]
 fn snapshots_end_with_their_image() {
     let (provider, consumer) = pair(10_000, |options| options.snapshot = true);
     consumer.loaded(LONG).unwrap();

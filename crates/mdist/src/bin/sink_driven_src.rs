@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use clap::{Parser, ValueEnum};
 use mdist::load::control::{Control, Order};
 use mdist::load::provider::{Counts, Provider, ProviderOptions};
 use mdist::load::{items, msgdata, names};
+use rssl::dictionary::{Dictionary, Enums, Fields};
 
 /// A publisher for load tests: listens for distributors and consumers, or publishes to a distributor.
 #[derive(Parser)]
@@ -41,6 +43,12 @@ struct Options {
     /// Messages, as a file of the vendor's tools; else one image of 70 fields and updates of 13 fields, 74 bytes
     #[arg(long, value_name = "FILE")]
     msg_file: Option<PathBuf>,
+    /// Field dictionary that it gives out (RDMFieldDictionary); else a small one of its own
+    #[arg(long, value_name = "FILE")]
+    field_dictionary: Option<PathBuf>,
+    /// Enumerated types that it gives out (enumtype.def); else a few of its own
+    #[arg(long, value_name = "FILE")]
+    enum_dictionary: Option<PathBuf>,
     /// Updates a second for each session
     #[arg(long, default_value_t = 100_000)]
     update_rate: u64,
@@ -113,6 +121,14 @@ fn run(options: &Options) -> Result<()> {
         (None, Some(_)) => items::generated(options.item_count),
         (None, None) => Vec::new(),
     };
+    let mut dictionary = Dictionary::small();
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("read {}", path.display()));
+    if let Some(path) = &options.field_dictionary {
+        dictionary.fields = Fields::parse(&read(path)?).with_context(|| format!("in {}", path.display()))?;
+    }
+    if let Some(path) = &options.enum_dictionary {
+        dictionary.enums = Enums::parse(&read(path)?).with_context(|| format!("in {}", path.display()))?;
+    }
     let provider = Provider::start(ProviderOptions {
         listen: publish.is_none().then(|| SocketAddr::new(options.address, options.port)),
         publish,
@@ -126,6 +142,7 @@ fn run(options: &Options) -> Result<()> {
         stamp_when_sent: matches!(options.stamp, Stamp::Sent),
         busy: options.busy,
         no_delay: !options.tcp_delay,
+        dictionary: Arc::new(dictionary),
         ..ProviderOptions::new(sets)
     })?;
     let mut out = std::io::stdout();

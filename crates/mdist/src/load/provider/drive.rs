@@ -20,6 +20,8 @@ const FIRST_PEER: u64 = 2;
 const READ: usize = 64 * 1024;
 /// How long a publisher waits before it dials again; doubled up to the last.
 const REDIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A sleeper is woken so much too late, on virtual machines above all: the rest of the time is spent looking.
+const WAKE_EARLY: Duration = Duration::from_micros(60);
 /// Reasons for ended connections that are kept.
 const REASONS: usize = 100;
 
@@ -92,13 +94,13 @@ impl Drive {
             }
             self.work(now());
             self.tell();
-            let blocked = self.peers.values().all(|peer| peer.blocked || peer.connecting);
-            let deadline = self.deadline(blocked);
-            let timeout = match deadline {
+            let timeout = match self.deadline() {
                 _ if self.busy && !self.peers.is_empty() => Some(Duration::ZERO),
-                Some(deadline) if deadline <= now() => Some(Duration::ZERO),
+                Some(deadline) if deadline <= now() + WAKE_EARLY => Some(Duration::ZERO),
                 deadline => {
-                    self.timer.set(deadline).context("set the timer")?;
+                    self.timer
+                        .set(deadline.map(|deadline| deadline - WAKE_EARLY))
+                        .context("set the timer")?;
                     None
                 }
             };
@@ -108,7 +110,7 @@ impl Drive {
         Ok(())
     }
 
-    fn deadline(&self, _all_blocked: bool) -> Option<Duration> {
+    fn deadline(&self) -> Option<Duration> {
         let open = self.peers.values().filter(|peer| !peer.blocked && !peer.connecting);
         open.filter_map(|peer| peer.session.deadline()).chain(self.redial.map(|redial| redial.0)).min()
     }

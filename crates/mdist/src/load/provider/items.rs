@@ -55,6 +55,15 @@ impl Items {
         *self = Self::default();
     }
 
+    /// Updates until all items have had as many.
+    pub(super) fn rest_of_round(&self) -> u64 {
+        if self.cursor == 0 || self.cursor >= self.open.len() {
+            0
+        } else {
+            (self.open.len() - self.cursor) as u64
+        }
+    }
+
     /// (name, updates so far) of all.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&[u8], u32)> {
         self.names.iter().zip(&self.open).map(|(name, item)| (&**name, item.n))

@@ -11,9 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
+use rssl::dictionary::{Dictionary, ENUM_DICTIONARY, FIELD_DICTIONARY};
 use rssl::rdm::directory;
 use rssl::rwf::{
-    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, StreamState, code,
+    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, RequestFlags, State, Status,
+    StreamState, code,
 };
 use rssl::wire::to_vec;
 use serde::Serialize;
@@ -21,6 +23,9 @@ use serde::Serialize;
 use super::items::Item;
 use super::message_set::MessageSet;
 use crate::net::{Poller, Waker};
+
+/// Bytes of the longest part of a dictionary: two parts would not fit a frame of the usual size.
+const DICTIONARY_PART: usize = 5_000;
 
 /// What a publisher is to do.
 #[derive(Clone, Debug)]
@@ -53,6 +58,8 @@ pub struct ProviderOptions {
     pub no_delay: bool,
     /// Who it says it is when it publishes.
     pub user: String,
+    /// Fields and enumerated types that it gives out.
+    pub dictionary: Arc<Dictionary>,
 }
 
 impl ProviderOptions {
@@ -74,6 +81,7 @@ impl ProviderOptions {
             busy: false,
             no_delay: true,
             user: "publisher".into(),
+            dictionary: Arc::new(Dictionary::small()),
         }
     }
 }
@@ -152,6 +160,7 @@ struct Shared {
     stamp_when_sent: bool,
     user: String,
     host: String,
+    dictionary: Arc<Dictionary>,
     stop: AtomicBool,
     want_items: AtomicBool,
     seen: Mutex<Seen>,
@@ -220,16 +229,50 @@ impl Shared {
         Ok(to_vec(|w| refresh.encode(w))?)
     }
 
-    /// The status that says that there is no such dictionary here.
+    /// The parts of a dictionary, or the status that says that there is none of that name.
     fn dictionary(&self, request: &Request<'_>) -> Result<Vec<Vec<u8>>> {
-        let text = b"no dictionary of this name here";
-        let status = Status {
-            domain: Domain::DICTIONARY,
-            stream: request.stream,
-            state: Some(State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, text)),
-            ..Status::default()
+        let verbosity = request.key.filter.unwrap_or(0);
+        let name = request.key.name.unwrap_or_default();
+        let parts = if name == FIELD_DICTIONARY.as_bytes() {
+            self.dictionary.fields.parts(verbosity, DICTIONARY_PART)?
+        } else if name == ENUM_DICTIONARY.as_bytes() {
+            self.dictionary.enums.parts(verbosity, DICTIONARY_PART)?
+        } else {
+            let text = b"no dictionary of this name here";
+            let status = Status {
+                domain: Domain::DICTIONARY,
+                stream: request.stream,
+                state: Some(State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, text)),
+                ..Status::default()
+            };
+            return Ok(vec![to_vec(|w| status.encode(w))?]);
         };
-        Ok(vec![to_vec(|w| status.encode(w))?])
+        let streaming = request.flags.contains(RequestFlags::STREAMING);
+        let stream_state = if streaming { StreamState::Open } else { StreamState::NonStreaming };
+        let last = parts.len().saturating_sub(1);
+        let refresh = |(number, payload): (usize, &Vec<u8>)| {
+            let mut flags = RefreshFlags::SOLICITED;
+            if number == 0 {
+                flags.insert(RefreshFlags::CLEAR_CACHE);
+            }
+            if number == last {
+                flags.insert(RefreshFlags::COMPLETE);
+            }
+            let refresh = Refresh {
+                domain: Domain::DICTIONARY,
+                stream: request.stream,
+                flags,
+                container: DataType::SERIES,
+                state: State::new(stream_state, DataState::Ok, code::NONE, b""),
+                group: &[0, 0],
+                key: Some(request.key),
+                part: u16::try_from(number).ok(),
+                payload,
+                ..Refresh::default()
+            };
+            Ok(to_vec(|w| refresh.encode(w))?)
+        };
+        parts.iter().enumerate().map(refresh).collect()
     }
 }
 
@@ -264,6 +307,7 @@ impl Provider {
             stamp_when_sent: options.stamp_when_sent,
             user: options.user,
             host,
+            dictionary: options.dictionary,
             stop: AtomicBool::new(false),
             want_items: AtomicBool::new(false),
             seen: Mutex::default(),

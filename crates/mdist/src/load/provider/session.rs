@@ -486,8 +486,11 @@ impl Desk {
                 if let Some(old) = self.pace.take() {
                     self.counts.missed += old.missed();
                 }
-                self.left = None;
-                self.stamps = Stamps::new(rate, self.shared.stamps, now.as_nanos() as u64);
+                // The end is that of a round, so that all items have had as many and totals can be compared.
+                let count = if rate == 0 { self.items.rest_of_round() } else { 0 };
+                self.left = (count > 0).then_some(Burst { count, scheduled: now });
+                self.stamps =
+                    Stamps::new(rate, if rate == 0 { 0 } else { self.shared.stamps }, now.as_nanos() as u64);
                 self.pace.insert(Pace::new(rate, self.shared.ticks, now))
             }
         };

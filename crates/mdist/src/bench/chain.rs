@@ -1,0 +1,276 @@
+//! The programs of one test, joined: publisher, distributor, servers, clients.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::child::Process;
+use super::cpu::{Reading, Table};
+use super::place::{Place, Side};
+use crate::load::items::Shares;
+use crate::load::stats::Summary;
+
+/// What a test is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The distributor's cache; `None`: there is no distributor, the server dials the publisher.
+    pub(super) distributor: Option<bool>,
+    /// The server's cache; `None`: no server, clients dial the publisher.
+    pub(super) server: Option<bool>,
+    /// The POP's cache; `None`: no POP.
+    pub(super) pop: Option<bool>,
+    /// A server that is not ours; the publisher listens where it dials.
+    pub(super) foreign: Option<String>,
+    pub(super) mounts: usize,
+    /// Item streams of a single mount.
+    pub(super) items: usize,
+    /// Items of its own for each of many mounts ("producer 50/50").
+    pub(super) own: usize,
+    /// Every field is looked at.
+    pub(super) decode: bool,
+    /// Where the publisher listens.
+    pub(super) source: String,
+    /// More lines for the settings of our programs.
+    pub(super) settings: String,
+}
+
+impl Plan {
+    pub(super) fn shares(&self) -> Shares {
+        if self.mounts == 1 { Shares::one(self.items) } else { Shares::half(self.mounts, self.own) }
+    }
+}
+
+/// The running programs. Dropped: they end, clients first.
+pub(super) struct Chain {
+    client: Process,
+    servers: Vec<Process>,
+    publisher: Process,
+    fan_out: f64,
+    startup_s: f64,
+}
+
+/// What was counted over some time at one rate.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) rate: u64,
+    /// Updates a second made by the publisher, and received by all clients.
+    pub(super) input: f64,
+    pub(super) output: f64,
+    /// Updates that never came, from the totals once everything is quiet.
+    pub(super) lost: i64,
+    /// Updates that the publisher could not send in time.
+    pub(super) missed: u64,
+    /// Gaps, cuts, stale items and the like, in words.
+    pub(super) faults: Vec<String>,
+    pub(super) cpu: Table,
+    pub(super) latency: Summary,
+}
+
+impl Window {
+    /// The rate was kept, and nothing was lost.
+    pub(super) fn is_clean(&self, fan_out: f64) -> bool {
+        self.lost == 0
+            && self.missed == 0
+            && self.faults.is_empty()
+            && self.input >= 0.99 * self.rate as f64
+            && self.output >= 0.98 * self.input * fan_out
+    }
+}
+
+/// Counts of both ends at one moment.
+struct Counts {
+    at: Instant,
+    publisher: Value,
+    client: Value,
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value["counts"][name].as_u64().unwrap_or(0)
+}
+
+/// What makes a rate unclean, by its name among the client's counts.
+const FAULTS: [&str; 8] =
+    ["gaps", "backwards", "early", "unknown", "suspect", "closed", "closed_recover", "cuts"];
+/// How long all item streams may take to load.
+const LOAD_TIME: Duration = Duration::from_secs(180);
+
+impl Chain {
+    pub(super) fn start(place: &Place, plan: &Plan) -> Result<Self> {
+        let mut command = place.command(Side::Source, "sink_driven_src")?;
+        let (host, port) = plan.source.rsplit_once(':').context("the publisher's address has no port")?;
+        command.args(["--control", "--update-rate", "0", "--latency-update-rate", "100", "--nano-time"]);
+        command.args(["--address", host, "--port", port]);
+        let mut publisher = Process::start("sink_driven_src", command)?;
+        let greeting = publisher.line()?;
+        let listening: Value = serde_json::from_str(&greeting).with_context(|| greeting.clone())?;
+        let mut at = listening["listening"]
+            .as_str()
+            .context("the publisher does not say where it listens")?
+            .to_owned();
+
+        let mut servers = Vec::new();
+        if let Some(cache) = plan.distributor {
+            let text = format!(
+                "[src-dist]\nlisten = [\"127.0.0.1:0\"]\n[[src-dist.provider]]\nhosts = [\"{at}\"]\n\
+                 [src-dist.defaults]\ncache = {cache}\n{}",
+                plan.settings
+            );
+            servers.push(start(place, Side::Source, "src_dist", "src_dist", &text)?);
+        }
+        let kind = |hosts: &str| match plan.distributor {
+            Some(_) => "kind = \"backbone\"".to_owned(),
+            None => format!("kind = \"provider\"\nhosts = [\"{hosts}\"]"),
+        };
+        if let Some(cache) = plan.server {
+            let (mut server, address) = serve(place, "p2ps", cache, &kind(&at), &plan.settings)?;
+            server.name = "p2ps".into();
+            servers.push(server);
+            at = address;
+        }
+        if let Some(cache) = plan.pop {
+            let upstream = format!("kind = \"p2ps\"\nhosts = [\"{at}\"]");
+            let (server, address) = serve(place, "pop", cache, &upstream, &plan.settings)?;
+            servers.push(server);
+            at = address;
+        }
+        if let Some(foreign) = &plan.foreign {
+            at = foreign.clone();
+        }
+
+        let (host, port) = match at.rsplit_once(':') {
+            Some((host, port)) => (host, port),
+            None => (at.as_str(), "14002"),
+        };
+        let mut command = place.command(Side::Sink, "rmdstestclient")?;
+        command.args(["--control", "--check", "--nano-time", "--host", host, "--port", port]);
+        command.args(["--mounts", &plan.mounts.to_string(), "--item-count", &plan.items.to_string()]);
+        if plan.mounts > 1 {
+            command.args(["--half", &plan.own.to_string()]);
+        }
+        if plan.decode {
+            command.arg("--decode");
+        }
+        let client = Process::start("rmdstestclient", command)?;
+        let fan_out = plan.shares().fan_out();
+        let mut chain = Self { client, servers, publisher, fan_out, startup_s: 0.0 };
+        let seen = chain.loaded()?;
+        chain.startup_s = seen["startup_s"].as_f64().unwrap_or(0.0);
+        Ok(chain)
+    }
+
+    /// (name, process id) of all, the measured ones last.
+    pub(super) fn processes(&self, place: &Place) -> Vec<(String, u32)> {
+        let own = [&self.publisher, &self.client].into_iter().chain(&self.servers);
+        own.map(|process| (process.name.clone(), process.id())).chain(place.daemons()).collect()
+    }
+
+    pub(super) fn fan_out(&self) -> f64 {
+        self.fan_out
+    }
+
+    /// Seconds until all item streams were loaded.
+    pub(super) fn startup_s(&self) -> f64 {
+        self.startup_s
+    }
+
+    /// Waits until every item stream is loaded.
+    fn loaded(&mut self) -> Result<Value> {
+        let end = Instant::now() + LOAD_TIME;
+        loop {
+            let seen = self.client.order("counts")?;
+            if seen["loaded"] == seen["wanted"] && seen["wanted"].as_u64() > Some(0) {
+                return Ok(seen);
+            }
+            ensure!(Instant::now() < end, "not all items are loaded after {LOAD_TIME:?}: {seen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn counts(&mut self) -> Result<Counts> {
+        let publisher = self.publisher.order("counts")?;
+        let client = self.client.order("counts")?;
+        Ok(Counts { at: Instant::now(), publisher, client })
+    }
+
+    /// Waits until nothing moves any more. The publisher ends with a whole round over its items.
+    fn quiet(&mut self) -> Result<Counts> {
+        self.publisher.order("rate 0")?;
+        let mut last = (0, 0);
+        loop {
+            std::thread::sleep(Duration::from_millis(150));
+            let counts = self.counts()?;
+            let now = (number(&counts.publisher, "updates"), number(&counts.client, "updates"));
+            if now == last {
+                return Ok(counts);
+            }
+            last = now;
+        }
+    }
+
+    /// Runs at `rate` for `time`, after `warm_up`.
+    pub(super) fn measure(
+        &mut self,
+        place: &Place,
+        rate: u64,
+        warm_up: Duration,
+        time: Duration,
+    ) -> Result<Window> {
+        self.loaded()?;
+        let quiet = self.quiet()?;
+        let processes = self.processes(place);
+        self.publisher.order(&format!("rate {rate}"))?;
+        std::thread::sleep(warm_up);
+        self.client.order("mark")?;
+        let (before, cpu) = (self.counts()?, Reading::take(&processes)?);
+        std::thread::sleep(time);
+        let (after, cpu) = (self.counts()?, Reading::take(&processes)?.since(&cpu));
+        let done = self.quiet()?;
+
+        let seconds = after.at.duration_since(before.at).as_secs_f64();
+        let grown = |a: &Value, b: &Value, name: &str| number(b, name).saturating_sub(number(a, name));
+        let made = grown(&quiet.publisher, &done.publisher, "updates");
+        let came = grown(&quiet.client, &done.client, "updates");
+        let faults = FAULTS
+            .iter()
+            .map(|name| (*name, grown(&quiet.client, &done.client, name)))
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{count} {name}"))
+            .chain(done.client["cut"].as_array().into_iter().flatten().map(Value::to_string))
+            .collect();
+        Ok(Window {
+            rate,
+            input: grown(&before.publisher, &after.publisher, "updates") as f64 / seconds,
+            output: grown(&before.client, &after.client, "updates") as f64 / seconds,
+            lost: (made as f64 * self.fan_out).round() as i64 - i64::try_from(came).unwrap_or(i64::MAX),
+            missed: grown(&quiet.publisher, &done.publisher, "missed"),
+            faults,
+            cpu,
+            latency: serde_json::from_value(after.client["latency_us"].clone()).unwrap_or_default(),
+        })
+    }
+}
+
+fn start(place: &Place, side: Side, program: &str, name: &str, settings: &str) -> Result<Process> {
+    let file = place.settings(name, settings)?;
+    let mut command: Command = place.command(side, program)?;
+    command.arg("--config").arg(file);
+    Process::start(name, command)
+}
+
+/// Starts a server; returns it with its address.
+pub(super) fn serve(
+    place: &Place,
+    name: &str,
+    cache: bool,
+    upstream: &str,
+    settings: &str,
+) -> Result<(Process, String)> {
+    let text = format!(
+        "[p2ps]\nlisten = [\"127.0.0.1:0\"]\ncache = {cache}\n[[p2ps.upstream]]\n{upstream}\n{settings}"
+    );
+    let mut server = start(place, Side::Sink, "p2ps", name, &text)?;
+    let address = server.after(" at ")?;
+    Ok((server, address))
+}
