@@ -185,9 +185,11 @@ fn the_sdks_handshakes_are_understood() {
     let Some(directory) = sdk().map(|sdk| sdk.join("RipcHandshakeJunit")) else { return };
     let file = |name: &str| blocks(&directory.join(format!("{name}.txt"))).concat();
     let both = || vec![Compression::Zlib, Compression::Lz4];
+    // Not all of these files go on with the client's key, so what was agreed counts.
     let asked = |name: &str| {
         let mut server = Channel::server(ServerOptions { compression: both(), ..ServerOptions::default() });
-        feed(&mut server, &file(name), 1).unwrap_or_else(|e| panic!("{name}: {e}"))
+        feed(&mut server, &file(name), 1).unwrap_or_else(|e| panic!("{name}: {e}"));
+        server.opened().cloned()
     };
     for (name, version, compression) in [
         ("60_input_connectReq_Ripc11", 11, None),
@@ -198,7 +200,7 @@ fn the_sdks_handshakes_are_understood() {
         ("90_input_connectReq_Ripc14_nonDefaultMajorMinorVersion", 14, None),
         ("100_input_connectReq_Ripc13_Zlib_compression", 13, Some(Compression::Zlib)),
     ] {
-        let opened = asked(name).opened.expect(name);
+        let opened = asked(name).expect(name);
         assert_eq!((opened.version, opened.compression), (version, compression), "{name}");
         assert!(!opened.host.is_empty() && opened.ip.starts_with("10."), "{name}: {opened:?}");
     }

@@ -1,6 +1,34 @@
 //! RWF: the messages, containers and values that RSSL carries.
 //!
 //! Decoding borrows and does not allocate; encoding writes into a [`crate::wire::Writer`]. Spec: rssl.md §2 to §4.
+//!
+//! ```
+//! use rssl::rwf::{DataType, Domain, FieldList, FieldListWriter, Message, Real, Update};
+//! use rssl::wire::to_vec;
+//!
+//! let update = Update {
+//!     domain: Domain::MARKET_PRICE,
+//!     stream: 5,
+//!     container: DataType::FIELD_LIST,
+//!     ..Update::default()
+//! };
+//! let bytes = to_vec(|w| {
+//!     update.encode_header(w)?;
+//!     let mut fields = FieldListWriter::new(w)?;
+//!     fields.real(22, Real::with_decimals(3991, 2))?;
+//!     fields.uint(30, 9)?;
+//!     fields.finish()
+//! })?;
+//!
+//! let Message::Update(update) = Message::decode(&bytes)? else { panic!("another class") };
+//! for field in FieldList::decode(update.payload, None)?.entries() {
+//!     let field = field?;
+//!     if field.id == 22 {
+//!         assert_eq!(Real::decode(field.data)?.unwrap().to_string(), "39.91");
+//!     }
+//! }
+//! # Ok::<(), rssl::Error>(())
+//! ```
 
 pub mod array;
 mod data_type;

@@ -199,7 +199,7 @@ pub(super) fn read_value<'a>(r: &mut Reader<'a>, data_type: DataType) -> Result<
     r.bytes(n)
 }
 
-/// Writes one value of a set as [`read_value`] reads it. Integers of fixed size are extended, REAL is given the form
+/// Writes one value of a set: of the size its type says, or after a length. Integers of fixed size are extended, REAL is given the form
 /// of the set; other values must have their size.
 ///
 /// # Errors

@@ -5,6 +5,9 @@ use core::fmt;
 use super::{Bytes, Printer, Sets};
 use crate::rwf::{DataType, ElementList, FieldList, FilterList, Map, Series, Value, Vector};
 
+/// Bytes of an element's name that are shown.
+const MAX_NAME: usize = 100;
+
 impl Printer<'_, '_> {
     pub(super) fn field_list(&mut self, depth: usize, data: &[u8], sets: &Sets<'_>) -> fmt::Result {
         // The list borrows from both: the shorter of the two lifetimes is taken here.
@@ -57,7 +60,9 @@ impl Printer<'_, '_> {
         for element in list.entries() {
             match element {
                 Ok(e) => {
-                    let label = format_args!("{} {}", e.name.escape_ascii(), e.data_type);
+                    // A name of a set's definition costs the sender nothing to repeat.
+                    let name = e.name.get(..MAX_NAME).unwrap_or(e.name);
+                    let label = format_args!("{} {}", name.escape_ascii(), e.data_type);
                     if e.data_type.is_container() {
                         self.line(depth, label)?;
                         self.container(depth + 1, e.data_type, e.data, &Sets::default())?;
