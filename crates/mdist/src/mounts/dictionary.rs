@@ -68,6 +68,7 @@ impl Worker {
             item: None,
             waiting: false,
             counted: false,
+            at_hub: false,
             asked: true,
             identity: 0,
             extra: None,

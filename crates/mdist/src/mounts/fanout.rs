@@ -64,7 +64,7 @@ impl Worker {
                     output.dirty = true;
                     self.dirty.push(MountId(output.mount));
                 }
-            } else if subscriber.flags & flag::WAITING == 0 {
+            } else if subscriber.flags & flag::WAITING == 0 || class == patch::STATUS {
                 self.slow.push(subscriber);
             }
         }
@@ -81,6 +81,9 @@ impl Worker {
         let mut slow = mem::take(&mut self.slow);
         for subscriber in slow.drain(..) {
             match class {
+                // Whoever has asked the hub for an image hears the same as a notice.
+                patch::STATUS
+                    if subscriber.flags & flag::WAITING != 0 && self.is_asked(subscriber.stream) => {}
                 patch::STATUS => self.item_status(subscriber.stream, message, Event::Suspect),
                 patch::REFRESH => {
                     if let Some(view) = RefreshView::of(message) {
@@ -92,6 +95,10 @@ impl Worker {
             }
         }
         self.slow = slow;
+    }
+
+    fn is_asked(&self, ticket: Ticket) -> bool {
+        self.streams.get(ticket).is_some_and(|stream| stream.at_hub)
     }
 
     /// A copy with the stream's own id.
@@ -203,7 +210,7 @@ impl Worker {
         }
         let was_waiting = mem::take(&mut stream.waiting);
         if view.complete {
-            stream.asked = false;
+            (stream.asked, stream.at_hub) = (false, false);
         }
         let to = stream.mount;
         let lists = stream.lists();

@@ -169,6 +169,8 @@ pub(crate) struct Stream {
     pub(crate) waiting: bool,
     /// Counts among the mount's outstanding requests.
     pub(crate) counted: bool,
+    /// The hub owes it an image.
+    pub(crate) at_hub: bool,
     /// The next image answers a request of the client.
     pub(crate) asked: bool,
     /// Identity of the request, to know a reissue from another request.

@@ -36,6 +36,7 @@ impl Worker {
             && let Some((ticket, wanted)) = mount.queue.pop_front()
         {
             let Some(stream) = self.streams.get_mut(ticket) else { continue };
+            stream.at_hub = true;
             if !stream.counted {
                 stream.counted = true;
                 mount.outstanding += 1;

@@ -128,6 +128,7 @@ impl Worker {
             item: None,
             waiting: true,
             counted: false,
+            at_hub: false,
             asked: request.stream > 0,
             identity: identity(request),
             extra,

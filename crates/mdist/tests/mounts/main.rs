@@ -7,5 +7,6 @@ mod model;
 mod output;
 mod posts;
 mod support;
+mod symbols;
 mod trouble;
 mod views;

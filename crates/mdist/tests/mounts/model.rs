@@ -101,19 +101,20 @@ fn turn(room: &mut Room, model: &mut Model, dice: &mut Dice) {
             let item = ItemId(at as u32);
             let stream = [StreamState::Open, StreamState::ClosedRecover, StreamState::Closed][dice.roll(3)];
             let state = State::new(stream, DataState::Suspect, 0, b"");
-            room.tell(item, &status(Domain::MARKET_PRICE, state));
-            if stream == StreamState::Closed {
-                // The hub tells those that wait one by one, and then that the item is no more.
-                let mut batch = Batch::default();
-                room.hub.waiting.retain(|(token, waits, _)| {
-                    if *waits == item {
-                        batch.push(Kind::Refused, SIDE, item, *token, &status(Domain::MARKET_PRICE, state));
-                    }
-                    *waits != item
-                });
-                batch.note(Kind::Gone, SideId::ALL, item, 0);
-                room.apply(&batch);
+            // The hub tells the live streams together, those that wait one by one, and then that the item is no more.
+            let mut batch = Batch::default();
+            let message = status(Domain::MARKET_PRICE, state);
+            batch.push(Kind::Message, SideId::ALL, item, 0, &message);
+            for (token, waits, _) in &room.hub.waiting {
+                if *waits == item {
+                    batch.push(Kind::Notice, SIDE, item, *token, &message);
+                }
             }
+            if stream == StreamState::Closed {
+                room.hub.waiting.retain(|(_, waits, _)| *waits != item);
+                batch.note(Kind::Gone, SideId::ALL, item, 0);
+            }
+            room.apply(&batch);
         }
         _ => {
             let mount = room.clients[at].mount;

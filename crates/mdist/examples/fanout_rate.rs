@@ -1,0 +1,169 @@
+//! What an output update costs in the fan-out alone: no sockets, no hub. Prints nanoseconds per output update.
+//!
+//! `cargo run --release -p mdist --example fanout_rate -- [mounts] [items] [seconds]`
+//!
+//! Every mount has the same items; each turn takes 100 updates of 74 bytes of fields, as one read of a worker does, and then
+//! takes all that is to be written.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mdist::hub::{Ask, Batch, ItemId, Kind, SideId};
+use mdist::mounts::{AllowAll, Config, Dictionaries, MountId, Shared, Worker};
+use rssl::rdm::directory::{Info, Service, ServiceState};
+use rssl::rdm::login;
+use rssl::rwf::{DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, RequestFlags, State, Update};
+use rssl::transport::{Channel, ClientOptions};
+use rssl::wire::to_vec;
+
+const SIDE: SideId = SideId(0);
+const TURN: usize = 100;
+
+fn main() -> rssl::Result<()> {
+    let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<usize>().ok());
+    let (mounts, items) = (numbers.next().unwrap_or(100), numbers.next().unwrap_or(1000));
+    let seconds = numbers.next().unwrap_or(3) as u64;
+
+    let services = [service()];
+    let mut worker = Worker::new(
+        SIDE,
+        Arc::new(Config::default()),
+        Arc::new(Shared::new(32_000)),
+        Arc::new(Dictionaries::default()),
+        Box::new(AllowAll),
+    );
+    let mut batch = Batch::default();
+    batch.note(Kind::Services, SIDE, ItemId::NONE, 0);
+    worker.apply(&batch, &services);
+    let clients: Vec<MountId> =
+        (0..mounts).map(|_| mount(&mut worker, items)).collect::<rssl::Result<_>>()?;
+    answer(&mut worker, &services, &clients)?;
+
+    let update = Update {
+        domain: Domain::MARKET_PRICE,
+        stream: 1,
+        container: DataType::FIELD_LIST,
+        kind: 1,
+        payload: &[7; 74],
+        ..Update::default()
+    };
+    let update = to_vec(|w| update.encode(w))?;
+    let (mut next, mut outputs, mut bytes) = (0, 0_u64, 0_u64);
+    let mut dirty = Vec::new();
+    let started = Instant::now();
+    let mut applying = Duration::ZERO;
+    while started.elapsed() < Duration::from_secs(seconds) {
+        batch.clear();
+        for _ in 0..TURN {
+            batch.push(Kind::Message, SideId::ALL, ItemId(next), 0, &update);
+            next = (next + 1) % items as u32;
+        }
+        let turn = Instant::now();
+        worker.apply(&batch, &services);
+        applying += turn.elapsed();
+        outputs += (TURN * mounts) as u64;
+        worker.dirty(&mut dirty);
+        for id in dirty.drain(..) {
+            let waiting = worker.output(id).len();
+            bytes += waiting as u64;
+            worker.written(id, waiting, Duration::ZERO);
+        }
+    }
+    assert_eq!(worker.cuts().count(), 0, "no mount was cut");
+    assert_eq!(bytes, outputs * (update.len() as u64 + 3), "every update came out");
+    println!(
+        "{mounts} mounts, {items} items: {:.2} ns per output update ({:.1} million/s)",
+        applying.as_nanos() as f64 / outputs as f64,
+        outputs as f64 / applying.as_secs_f64() / 1e6,
+    );
+    Ok(())
+}
+
+fn service() -> Service {
+    Service {
+        id: 1,
+        info: Some(Info {
+            name: "DIRECT_FEED".into(),
+            capabilities: vec![6],
+            qos: vec![Qos::REALTIME_TICK],
+            ..Info::default()
+        }),
+        state: Some(ServiceState { up: true, accepting: true, status: None }),
+        ..Service::default()
+    }
+}
+
+/// A mount that is logged in and has asked for all items.
+fn mount(worker: &mut Worker, items: usize) -> rssl::Result<MountId> {
+    let id = worker.open(Duration::ZERO, "example".into());
+    let mut channel = Channel::client(ClientOptions::default());
+    let mut talk = |worker: &mut Worker, channel: &mut Channel| {
+        let mut out = Vec::new();
+        channel.take_output(&mut out);
+        worker.input(id, &out, Duration::ZERO);
+        let mut input = worker.output(id).to_vec();
+        worker.written(id, input.len(), Duration::ZERO);
+        while let Ok((used, pulled)) = channel.pull(&input) {
+            if pulled == rssl::transport::Pulled::NeedMore {
+                break;
+            }
+            input.drain(..used);
+        }
+    };
+    for _ in 0..3 {
+        talk(worker, &mut channel);
+    }
+    let mut out = Vec::new();
+    let mut send = |message: Vec<u8>| {
+        out.extend_from_slice(&rssl::transport::frame_header(message.len()));
+        out.extend_from_slice(&message);
+    };
+    send(to_vec(|w| login::Request { user: b"user", ..login::Request::default() }.encode(1, w))?);
+    for item in 0..items {
+        let name = format!("ITEM{item}");
+        let request = Request {
+            domain: Domain::MARKET_PRICE,
+            stream: 5 + item as i32,
+            flags: RequestFlags::STREAMING,
+            key: Key::item(1, name.as_bytes()),
+            ..Request::default()
+        };
+        send(to_vec(|w| request.encode(w))?);
+    }
+    worker.input(id, &out, Duration::ZERO);
+    Ok(id)
+}
+
+/// Answers every request as a hub would, and takes what comes out, until nobody asks any more.
+fn answer(worker: &mut Worker, services: &[Service], clients: &[MountId]) -> rssl::Result<()> {
+    let refresh = Refresh {
+        domain: Domain::MARKET_PRICE,
+        stream: 1,
+        flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+        container: DataType::FIELD_LIST,
+        state: State::OK,
+        payload: &[8, 0, 0],
+        ..Refresh::default()
+    };
+    let image = to_vec(|w| refresh.encode(w))?;
+    loop {
+        let asks: Vec<Ask> = worker.asks().collect();
+        if asks.is_empty() {
+            return Ok(());
+        }
+        let mut batch = Batch::default();
+        for ask in asks {
+            if let Ask::Open { token, spec, .. } = ask {
+                let name = spec.key(1).name.unwrap_or_default().get(4..).unwrap_or_default().to_vec();
+                let item = ItemId(String::from_utf8_lossy(&name).parse().unwrap_or_default());
+                batch.note(Kind::Opened, SIDE, item, token);
+                batch.push(Kind::Image, SIDE, item, token, &image);
+            }
+        }
+        worker.apply(&batch, services);
+        for id in clients {
+            let waiting = worker.output(*id).len();
+            worker.written(*id, waiting, Duration::ZERO);
+        }
+    }
+}
