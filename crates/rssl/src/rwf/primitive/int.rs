@@ -1,6 +1,6 @@
 //! INT: one to eight bytes, two's complement.
 
-use super::Short;
+use super::{Short, uint};
 use crate::{Error, Result};
 
 /// Reads it; `None` is blank.
@@ -9,13 +9,13 @@ use crate::{Error, Result};
 /// More than eight bytes.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Result<Option<i64>> {
-    match bytes {
-        [] => Ok(None),
-        [first, rest @ ..] if rest.len() < 8 => {
-            let first = i64::from(first.cast_signed());
-            Ok(Some(rest.iter().fold(first, |v, &b| v << 8 | i64::from(b))))
+    match uint::load(bytes) {
+        Some(value) => {
+            let above = 64 - 8 * bytes.len();
+            Ok(Some((value << above).cast_signed() >> above))
         }
-        _ => Err(Error::Malformed { what: "INT", at: 0 }),
+        None if bytes.is_empty() => Ok(None),
+        None => Err(Error::Malformed { what: "INT", at: 0 }),
     }
 }
 
@@ -50,6 +50,13 @@ mod tests {
             (i64::MIN, &[0x80, 0, 0, 0, 0, 0, 0, 0]),
         ] {
             assert_eq!((&*to_bytes(value), decode(bytes)), (bytes, Ok(Some(value))));
+        }
+        for n in 1..=8 {
+            for first in [1, 0x81] {
+                let bytes = [first, 2, 3, 4, 5, 6, 7, 0xFE];
+                let value = i64::from_be_bytes(bytes) >> (64 - 8 * n);
+                assert_eq!(decode(&bytes[..n]), Ok(Some(value)));
+            }
         }
         assert_eq!(decode(&[]), Ok(None));
         assert_eq!(decode(&[0xFF, 0xFF, 0xFE]), Ok(Some(-2)));
