@@ -157,9 +157,9 @@ def java_ema(stage):
     steps(re.findall(r'fid="22".*value="([^"]+)"', one.text()), "IBM.N BID")
 
 
-@row("java-ema-provider")
+@row("java-ema-provider", direct=False)
 def java_ema_provider(stage):
-    """EMA Java's interactive provider with the C consumer."""
+    """EMA Java's interactive provider with the C consumer, which cannot read its login reply when nothing is between."""
     upper, port = stage.ends(provider=14002)
     source = stage.java("IProvider", EMA + "iprovider.series100.ex100_MP_Streaming.IProvider")
     stage.listening(upper, source, 40)
