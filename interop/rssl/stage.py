@@ -187,7 +187,7 @@ class Stage:
     def record(self):
         """Records all packets of the row."""
         path = os.path.join(self.folder, "packets.pcap")
-        self._start("tcpdump", ["tcpdump", "-i", "lo", "-U", "-w", path, "tcp"]).until("listening on", 10)
+        self._start("tcpdump", ["tcpdump", "-Z", "root", "-i", "lo", "-U", "-w", path, "tcp"]).until("listening on", 10)
 
     def between(self, providers, port, cache=True, accept=None, apart=False):
         """Starts our programs between providers that listen on these ports and consumers that connect to `port`.
