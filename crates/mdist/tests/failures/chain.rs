@@ -61,7 +61,12 @@ pub(crate) fn settled(provider: &Provider, clients: &Consumer) {
         if compared.is_equal() {
             return;
         }
-        assert!(start.elapsed() < LONG, "{compared:?}; {:?}; {:?}", clients.snapshot().counts, clients.why_cut());
+        assert!(
+            start.elapsed() < LONG,
+            "{compared:?}; {:?}; {:?}",
+            clients.snapshot().counts,
+            clients.why_cut()
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -159,7 +164,11 @@ impl Bus {
         let folder = std::env::temp_dir().join(format!("mdist-failures-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let settings = folder.join("mdist.toml");
-        let text = format!("[backbone]\nsource-type = {}\nfeed-type = {}\n", 20_000_000 + 2 * own, 20_000_001 + 2 * own);
+        let text = format!(
+            "[backbone]\nsource-type = {}\nfeed-type = {}\n",
+            20_000_000 + 2 * own,
+            20_000_001 + 2 * own
+        );
         std::fs::write(&settings, text).unwrap();
         Self { folder, settings }
     }
