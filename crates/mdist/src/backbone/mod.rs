@@ -2,6 +2,10 @@
 //!
 //! The traits here are roles, not TIPC: what a backbone has to provide is in `docs/decisions/0014-backbone.md`. Above them
 //! stand the adapters to the hub, written once for every backbone: [`source_side`] and [`sink_side`].
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
 pub mod feeds;
 pub mod memory;

@@ -130,7 +130,8 @@ impl World {
         let before = self.dice.next(2) == 0;
         let told = item.stream.filter(|_| !live);
         if before {
-            told.map(|stream| self.answer(AnswerKind::Notice, stream, 0, message(REFUSAL, 0, name, 0, 0)));
+            let refusal = message(REFUSAL, 0, name, 0, 0);
+            told.into_iter().for_each(|stream| self.answer(AnswerKind::Notice, stream, 0, refusal.clone()));
         }
         self.put(&Entry::Gone { item: item.id, message: &last });
         if let Some(stream) = told {
@@ -239,7 +240,9 @@ impl World {
             let (class, stream, name, count) = parsed(bytes);
             *delivered += 1;
             let Some((known, last)) = seen.get_mut(&stream) else {
-                panic!("stream {stream} is not open");
+                // A notice may cross the close of its stream.
+                assert_eq!(class, REFUSAL, "stream {stream} is not open");
+                return;
             };
             assert_eq!(*known, name, "a message of another item");
             match class {

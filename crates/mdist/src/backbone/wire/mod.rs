@@ -522,7 +522,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
         end -= 1;
     }
     out.push(end as u8);
-    out.extend_from_slice(&text.as_bytes()[..end]);
+    out.extend_from_slice(text.as_bytes().get(..end).unwrap_or(&[]));
 }
 
 fn read_text(r: &mut Reader<'_>) -> rssl::Result<String> {

@@ -1,0 +1,235 @@
+//! Sources and sinks through the adapters: every update of every item once and in order, whatever happens.
+
+mod backbone_common;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use backbone_common::chain::{RunningSink, RunningSource, names};
+use backbone_common::{Host, embedded, plain, until};
+use mdist::backbone::memory::Memory;
+use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
+use mdist::backbone::{SinkEnd, SourceEnd};
+use utipc::Node;
+use utipc::bearers::{Bearer, Direction, Faults, Middleware};
+
+const HOLD: Duration = Duration::from_millis(200);
+
+fn source(node: &Node) -> Box<dyn SourceEnd> {
+    Box::new(TipcSource::open(node, Options::default()).unwrap())
+}
+
+fn sink(node: &Node) -> Box<dyn SinkEnd> {
+    Box::new(TipcSink::open(node, Options::default()).unwrap())
+}
+
+/// No more updates: all items of all sinks become as the source has them.
+fn check(source: RunningSource, sinks: Vec<RunningSink>, items: usize) {
+    source.set_burst(0);
+    until("the sinks to know what the source knows", || {
+        let own = source.orders.last.lock().unwrap().clone();
+        let same = |sink: &RunningSink| {
+            let shared = sink.lock();
+            let seen = &shared.hub.seen;
+            seen.len() == items && seen.iter().all(|(name, count)| own.get(name) == Some(count))
+        };
+        sinks.iter().all(same).then_some(())
+    });
+    source.stop();
+    sinks.into_iter().for_each(RunningSink::stop);
+}
+
+fn updates(sink: &RunningSink) -> u64 {
+    sink.counters().updates
+}
+
+/// Items are opened, asked for again, closed, ended and opened while updates flow.
+fn items_come_and_go(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
+    // Nobody is cut on a machine that is busy with other tests.
+    let source = RunningSource::start(source, "FEED", 50 * HOLD);
+    let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(300))).collect();
+    sinks.iter().for_each(|sink| sink.lock().hub.reissue = 53);
+    source.set_burst(200);
+    for sink in &sinks {
+        until("updates", || (updates(sink) > 5000).then_some(()));
+    }
+    for round in 0..20 {
+        let name = format!("ITEM{round}").into_bytes();
+        sinks[0].lock().close(&name);
+        let other = format!("ITEM{}", 100 + round).into_bytes();
+        source.orders.end.lock().unwrap().push(other.clone());
+        let before: Vec<_> = sinks.iter().map(updates).collect();
+        for (sink, before) in sinks.iter().zip(before) {
+            until("more updates", || (updates(sink) > before + 500).then_some(()));
+            until("the end of an item", || (sink.counters().ended == round + 1).then_some(()));
+            sink.lock().open(&other);
+        }
+        sinks[0].lock().open(&name);
+    }
+    for sink in &sinks {
+        let (counters, stats) = (sink.counters(), sink.lock().side.stats());
+        assert_eq!((counters.ups, counters.downs), (1, 0), "{stats:?}");
+        assert_eq!((stats.gaps, stats.cuts), (0, 0));
+        assert!(counters.images > 320);
+        sink.lock().hub.reissue = 0;
+    }
+    check(source, sinks, 300);
+}
+
+#[test]
+fn items_come_and_go_in_memory() {
+    let memory = Memory::new();
+    let source = Box::new(memory.source().unwrap());
+    items_come_and_go(source, [Box::new(memory.sink().unwrap()), Box::new(memory.sink().unwrap())]);
+}
+
+#[test]
+fn items_come_and_go_over_lanes() {
+    let host = Host::start();
+    items_come_and_go(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
+}
+
+#[test]
+fn items_come_and_go_between_nodes() {
+    let [red, blue, green] = embedded(plain);
+    items_come_and_go(source(&red), [sink(&blue), sink(&green)]);
+}
+
+/// A sink stops reading: the others lose nothing and wait no longer than they have to; it comes back to what is.
+fn a_sleeper_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
+    let source = RunningSource::start(source, "FEED", HOLD);
+    let sinks: Vec<_> = ends.into_iter().map(|end| RunningSink::start(end, "FEED", &names(100))).collect();
+    source.set_burst(100);
+    for sink in &sinks {
+        until("updates", || (updates(sink) > 2000).then_some(()));
+    }
+    source.orders.longest.store(0, Ordering::Relaxed);
+    sinks[1].asleep.store(true, Ordering::Relaxed);
+    source.set_burst(1000);
+    until("a cut", || (source.orders.cuts.load(Ordering::Relaxed) == 1).then_some(()));
+    let before = updates(&sinks[0]);
+    until("the others go on", || (updates(&sinks[0]) > before + 100_000).then_some(()));
+    let longest = Duration::from_micros(source.orders.longest.load(Ordering::Relaxed));
+    assert!(longest >= HOLD && longest < HOLD + Duration::from_secs(2), "a turn of {longest:?}");
+    until("the sleeper is told", || (sinks[1].counters().downs == 1).then_some(()));
+    source.set_burst(20);
+    sinks[1].asleep.store(false, Ordering::Relaxed);
+    until("the sleeper is back", || {
+        let counters = sinks[1].counters();
+        (counters.ups >= 2 && counters.images >= 200).then_some(())
+    });
+    let stats = sinks[0].lock().side.stats();
+    assert_eq!((stats.gaps, stats.cuts, sinks[0].counters().downs), (0, 0, 0));
+    check(source, sinks, 100);
+}
+
+#[test]
+fn a_sleeper_is_cut_in_memory() {
+    let memory = Memory::new();
+    let source = Box::new(memory.source().unwrap());
+    a_sleeper_is_cut(source, [Box::new(memory.sink().unwrap()), Box::new(memory.sink().unwrap())]);
+}
+
+#[test]
+fn a_sleeper_is_cut_over_lanes() {
+    let host = Host::start();
+    a_sleeper_is_cut(source(&host.attach()), [sink(&host.attach()), sink(&host.attach())]);
+}
+
+#[test]
+fn a_sleeper_is_cut_between_nodes() {
+    let [red, blue, green] = embedded(plain);
+    a_sleeper_is_cut(source(&red), [sink(&blue), sink(&green)]);
+}
+
+#[test]
+fn a_lost_packet_makes_a_sink_begin_anew_and_nobody_else() {
+    let memory = Memory::new();
+    let source = RunningSource::start(Box::new(memory.source().unwrap()), "FEED", HOLD);
+    let end = memory.sink().unwrap();
+    let address = end.address();
+    let sinks = vec![
+        RunningSink::start(Box::new(end), "FEED", &names(50)),
+        RunningSink::start(Box::new(memory.sink().unwrap()), "FEED", &names(50)),
+    ];
+    source.set_burst(50);
+    for round in 1..=3 {
+        for sink in &sinks {
+            let before = updates(sink);
+            until("updates", || (updates(sink) > before + 1000).then_some(()));
+        }
+        memory.faults(|faults| {
+            faults.lose.insert(address, 1);
+        });
+        until("a new beginning", || (sinks[0].counters().downs == round).then_some(()));
+        until("the way back", || (sinks[0].counters().ups == round + 1).then_some(()));
+    }
+    assert_eq!(sinks[1].counters().downs, 0);
+    check(source, sinks, 50);
+}
+
+#[test]
+fn the_last_packet_of_a_feed_is_missed_although_none_follows() {
+    let memory = Memory::new();
+    let source = RunningSource::start(Box::new(memory.source().unwrap()), "FEED", HOLD);
+    let end = memory.sink().unwrap();
+    let address = end.address();
+    let sinks = vec![RunningSink::start(Box::new(end), "FEED", &names(50))];
+    source.set_burst(50);
+    until("updates", || (updates(&sinks[0]) > 1000).then_some(()));
+    memory.faults(|faults| {
+        faults.held.insert(address);
+    });
+    let sent = source.orders.updates.load(Ordering::Relaxed);
+    until("more to be sent", || (source.orders.updates.load(Ordering::Relaxed) > sent + 200).then_some(()));
+    source.set_burst(0);
+    // All that is under way now is lost.
+    memory.faults(|faults| {
+        faults.lose.insert(address, u32::MAX);
+    });
+    until("silence", || {
+        let sent = source.orders.updates.load(Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(50));
+        (sent == source.orders.updates.load(Ordering::Relaxed)).then_some(())
+    });
+    source.set_burst(50);
+    let sent = source.orders.updates.load(Ordering::Relaxed);
+    until("what is lost", || (source.orders.updates.load(Ordering::Relaxed) > sent + 200).then_some(()));
+    source.set_burst(0);
+    memory.faults(|faults| {
+        faults.lose.clear();
+        faults.held.clear();
+    });
+    until("the loss is noticed", || (sinks[0].counters().downs >= 1).then_some(()));
+    check(source, sinks, 50);
+}
+
+#[test]
+fn another_source_takes_over() {
+    let host = Host::start();
+    let first = RunningSource::start(source(&host.attach()), "FEED", HOLD);
+    let sinks = vec![RunningSink::start(sink(&host.attach()), "FEED", &names(50))];
+    first.set_burst(10);
+    until("updates", || (updates(&sinks[0]) > 500).then_some(()));
+    let second = RunningSource::start(source(&host.attach()), "FEED", HOLD);
+    second.set_burst(10);
+    until("both", || (sinks[0].counters().ups == 2).then_some(()));
+    first.stop();
+    until("the loss", || (sinks[0].counters().downs == 1).then_some(()));
+    let before = updates(&sinks[0]);
+    until("updates of the other", || (updates(&sinks[0]) > before + 500).then_some(()));
+    check(second, sinks, 50);
+}
+
+/// Loses one frame in twenty.
+fn lossy(bearer: Box<dyn Bearer>) -> Box<dyn Bearer> {
+    let middleware = Middleware::new(bearer, 7).unwrap();
+    middleware.control().set(Direction::Send, Faults::loss(5));
+    Box::new(middleware)
+}
+
+#[test]
+fn links_that_lose_one_frame_in_twenty_lose_no_update() {
+    let [red, blue, green] = embedded(lossy);
+    items_come_and_go(source(&red), [sink(&blue), sink(&green)]);
+}

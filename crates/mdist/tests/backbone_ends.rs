@@ -1,0 +1,213 @@
+//! The ends of the backbone, without a hub: who comes and goes, records, packets, credits.
+
+mod backbone_common;
+
+use std::time::Duration;
+
+use backbone_common::{Host, embedded, plain, until};
+use mdist::backbone::memory::Memory;
+use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
+use mdist::backbone::{
+    Credit, FeedId, FeedReader, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
+};
+
+struct Ends {
+    source: Option<Box<dyn SourceEnd>>,
+    sinks: Vec<Box<dyn SinkEnd>>,
+    source_events: Vec<SourceEvent>,
+    sink_events: Vec<Vec<SinkEvent>>,
+}
+
+impl Ends {
+    fn new(source: Box<dyn SourceEnd>, sinks: Vec<Box<dyn SinkEnd>>) -> Self {
+        let sink_events = sinks.iter().map(|_| Vec::new()).collect();
+        Self { source: Some(source), sinks, source_events: Vec::new(), sink_events }
+    }
+
+    fn source(&mut self) -> &mut dyn SourceEnd {
+        self.source.as_mut().unwrap().as_mut()
+    }
+
+    /// Polls all ends until `found` finds something in the events.
+    fn until<T>(
+        &mut self,
+        what: &str,
+        mut found: impl FnMut(&mut Vec<SourceEvent>, &mut [Vec<SinkEvent>]) -> Option<T>,
+    ) -> T {
+        until(what, || {
+            if let Some(source) = &mut self.source {
+                source.poll(&mut self.source_events).unwrap();
+                source.flush();
+            }
+            for (sink, events) in self.sinks.iter_mut().zip(&mut self.sink_events) {
+                sink.poll(events).unwrap();
+                sink.flush();
+            }
+            found(&mut self.source_events, &mut self.sink_events)
+        })
+    }
+
+    /// Waits for the links: the source's names of the sinks, in the order of `sinks`.
+    fn link(&mut self) -> (SourceId, Vec<SinkId>) {
+        let count = self.sinks.len();
+        let id = self.source().id();
+        self.until("links", |_, sinks| {
+            sinks.iter().all(|events| events.contains(&SinkEvent::SourceUp(id))).then_some(())
+        });
+        self.sink_events.iter_mut().for_each(Vec::clear);
+        for at in 0..count {
+            self.sinks[at].send(id, &[at as u8; 3]);
+        }
+        let names = self.until("the sinks' words", |source, _| {
+            let mut names: Vec<_> = source
+                .iter()
+                .filter_map(|event| match event {
+                    SourceEvent::Record(sink, record) => Some((record[0], *sink)),
+                    _ => None,
+                })
+                .collect();
+            names.sort();
+            (names.len() == count).then(|| names.into_iter().map(|(_, sink)| sink).collect())
+        });
+        self.source_events.clear();
+        (id, names)
+    }
+}
+
+fn packet(reader: &mut Box<dyn FeedReader>, buffer: &mut [u8]) -> Vec<u8> {
+    let (_, len) = reader.receive(backbone_common::LIMIT, buffer).unwrap().expect("a packet");
+    buffer[..len].to_vec()
+}
+
+/// Everything that the traits promise, with two sinks.
+fn keeps_its_promises(mut ends: Ends) {
+    let (id, sinks) = ends.link();
+    let feed = ends.source().open_feed().unwrap();
+    let address = [ends.sinks[0].address(), ends.sinks[1].address()];
+    for sink in &mut ends.sinks {
+        sink.listen(feed).unwrap();
+    }
+    ends.until("listeners", |source, _| {
+        address.iter().all(|address| source.contains(&SourceEvent::Listens(*address, feed))).then_some(())
+    });
+
+    // Packets, in order, to all who listen.
+    let mut readers: Vec<_> = ends.sinks.iter_mut().map(|sink| sink.reader().unwrap()).collect();
+    assert!(ends.sinks[0].reader().is_none());
+    let mut buffer = vec![0; 66_000];
+    let body =
+        |number: u32| [number.to_be_bytes().to_vec(), vec![7; (number as usize * 997) % 59_000]].concat();
+    let mut from = None;
+    for number in 0..200 {
+        ends.source().multicast(feed, &body(number)).unwrap();
+        if number % 5 == 4 {
+            for reader in &mut readers {
+                for number in number - 4..=number {
+                    assert!(packet(reader, &mut buffer) == body(number), "packet {number}");
+                }
+            }
+        }
+    }
+    assert!(ends.source().multicast(feed, &vec![0; 66_001]).is_err());
+    ends.source().multicast(FeedId(feed.0.wrapping_add(77)), b"nobody listens").unwrap();
+    ends.source().multicast(feed, b"where from?").unwrap();
+    for reader in &mut readers {
+        let (source, _) = reader.receive(backbone_common::LIMIT, &mut buffer).unwrap().unwrap();
+        from = Some(source);
+    }
+
+    // Credits.
+    readers[1].credit(from.unwrap(), feed, 1 << 33);
+    let mut credits = Vec::new();
+    until("a credit", || {
+        ends.source().credits(Duration::from_millis(10), &mut credits).unwrap();
+        (!credits.is_empty()).then_some(())
+    });
+    assert_eq!(credits, [Credit { reader: address[1], feed, position: 1 << 33 }]);
+
+    // Records, in order, whatever their size, to one.
+    for size in [0, 1, 3, 60_000, 66_000, 300_000] {
+        ends.source().send(sinks[1], &vec![size as u8; size]);
+        ends.sinks[0].send(id, &vec![size as u8; size]);
+    }
+    let (mut down, mut up) = (Vec::new(), Vec::new());
+    ends.until("records", |source, events| {
+        assert!(events[0].is_empty(), "{:?}", events[0]);
+        down.extend(events[1].drain(..).filter_map(|event| match event {
+            SinkEvent::Record(from, record) => Some((from == id, record.len())),
+            _ => None,
+        }));
+        up.extend(source.drain(..).filter_map(|event| match event {
+            SourceEvent::Record(from, record) => Some((from == sinks[0], record.len())),
+            _ => None,
+        }));
+        (down.len() == 6 && up.len() == 6).then_some(())
+    });
+    let sizes = [0, 1, 3, 60_000, 66_000, 300_000].map(|size| (true, size));
+    assert_eq!((down.as_slice(), up.as_slice()), (&sizes[..], &sizes[..]));
+
+    // One leaves a feed, then altogether.
+    ends.sinks[0].ignore(feed);
+    ends.until("a deaf reader", |source, _| {
+        source.contains(&SourceEvent::Deaf(address[0], feed)).then_some(())
+    });
+    ends.sinks.remove(0);
+    ends.sink_events.remove(0);
+    drop(readers.remove(0));
+    let left = sinks[0];
+    ends.until("a leave", |source, _| {
+        source.iter().any(|event| matches!(event, SourceEvent::Left(sink, _) if *sink == left)).then_some(())
+    });
+    ends.source().multicast(feed, b"go on").unwrap();
+    assert_eq!(packet(&mut readers[0], &mut buffer), b"go on");
+
+    // A link is cut, and made anew.
+    ends.sink_events[0].clear();
+    ends.source().hang_up(sinks[1]);
+    ends.until("the end of the link and another", |_, sinks| {
+        let down = sinks[0].iter().position(|event| matches!(event, SinkEvent::SourceDown(..)))?;
+        sinks[0][down..].contains(&SinkEvent::SourceUp(id)).then_some(())
+    });
+
+    // The source dies.
+    ends.sink_events[0].clear();
+    ends.source = None;
+    ends.until("the source's death", |_, sinks| {
+        sinks[0]
+            .iter()
+            .any(|event| matches!(event, SinkEvent::SourceDown(source, _) if *source == id))
+            .then_some(())
+    });
+}
+
+#[test]
+fn over_lanes() {
+    let host = Host::start();
+    let source = TipcSource::open(&host.attach(), Options::default()).unwrap();
+    let sink = || Box::new(TipcSink::open(&host.attach(), Options::default()).unwrap()) as Box<dyn SinkEnd>;
+    keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+}
+
+#[test]
+fn between_embedded_nodes() {
+    let [red, blue, green] = embedded(plain);
+    let source = TipcSource::open(&red, Options::default()).unwrap();
+    let sink = |node| Box::new(TipcSink::open(node, Options::default()).unwrap()) as Box<dyn SinkEnd>;
+    keeps_its_promises(Ends::new(Box::new(source), vec![sink(&blue), sink(&green)]));
+}
+
+#[test]
+fn on_one_embedded_node() {
+    let node = utipc::Node::builder().engine(utipc::Engine::Embedded).isolated().start().unwrap();
+    let source = TipcSource::open(&node, Options::default()).unwrap();
+    let sink = || Box::new(TipcSink::open(&node, Options::default()).unwrap()) as Box<dyn SinkEnd>;
+    keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+}
+
+#[test]
+fn in_memory() {
+    let memory = Memory::new();
+    let source = memory.source().unwrap();
+    let sink = || Box::new(memory.sink().unwrap()) as Box<dyn SinkEnd>;
+    keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+}
