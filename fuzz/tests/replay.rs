@@ -88,9 +88,11 @@ fn what_rwf_targets_start_from_is_understood() {
     for (name, refusal) in [("rwf_message", "message"), ("rwf_containers", "container")] {
         let target = utipc_fuzz::target(name).unwrap();
         for (path, input) in seeds::corpus(target).unwrap() {
+            let name = path.file_name().unwrap().to_string_lossy();
+            let found_by_fuzzing = name.len() == 16 && name.bytes().all(|c| c.is_ascii_hexdigit());
             let mut seen = Seen::default();
             assert!(engine::survives(target, &input, &mut seen));
-            assert!(!seen.has(("refused", refusal)), "{}", path.display());
+            assert!(found_by_fuzzing || !seen.has(("refused", refusal)), "{}", path.display());
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Unknown elements are skipped and absent ones have the domain's defaults, as stock programs of many versions need.
 
+use core::fmt;
+
 use super::elements;
 use crate::Result;
 use crate::rwf::{
@@ -16,8 +18,8 @@ pub const CONSUMER: u64 = 0;
 /// `Attributes::role` of a provider that dials a distributor.
 pub const PROVIDER: u64 = 1;
 
-/// What a client tells about itself, and a server repeats.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a client tells about itself, and a server repeats. Shown without passwords and tokens.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// Number of the application, as text.
     pub application_id: Option<&'a [u8]>,
@@ -79,6 +81,21 @@ impl Default for Attributes<'_> {
             update_types: None,
             unwanted_update_types: None,
         }
+    }
+}
+
+impl fmt::Debug for Attributes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: Option<&[u8]>| bytes.map(|bytes| bytes.escape_ascii().to_string());
+        f.debug_struct("Attributes")
+            .field("application_id", &text(self.application_id))
+            .field("application_name", &text(self.application_name))
+            .field("position", &text(self.position))
+            .field("instance_id", &text(self.instance_id))
+            .field("role", &self.role)
+            .field("single_open", &self.single_open)
+            .field("allow_suspect", &self.allow_suspect)
+            .finish_non_exhaustive()
     }
 }
 
@@ -432,6 +449,18 @@ mod tests {
         assert_eq!(Request::decode(&message), Ok(request));
         let bare = RequestMessage { key: Key::default(), ..message };
         assert_eq!(Request::decode(&bare), Ok(Request::default()));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let attributes = Attributes {
+            position: Some(b"here"),
+            password: Some(b"secret"),
+            authentication_token: Some(b"secret"),
+            ..Attributes::default()
+        };
+        let shown = format!("{attributes:?}");
+        assert!(shown.contains("here") && !shown.contains("secret"));
     }
 
     #[test]
