@@ -105,9 +105,12 @@ impl Worker {
     fn give(&mut self, ticket: Ticket, message: &[u8]) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, id) = (stream.mount, stream.id);
-        let mut own = message.to_vec();
+        let mut own = mem::take(&mut self.own);
+        own.clear();
+        own.extend_from_slice(message);
         patch::set_stream(&mut own, id);
         self.send(mount, &own);
+        self.own = own;
     }
 
     fn give_update(&mut self, subscriber: Subscriber, message: &[u8]) {

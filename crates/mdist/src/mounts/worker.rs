@@ -69,6 +69,9 @@ pub struct Worker {
     pub(super) failed: Vec<(Ticket, Overflow)>,
     /// Bytes of an image, on average.
     pub(super) image_bytes: usize,
+    /// Memory for a message with a stream id of its own.
+    pub(super) own: Vec<u8>,
+    /// Memory for a message that was received.
     scratch: Vec<u8>,
     next_tick: Now,
 }
@@ -100,6 +103,7 @@ impl Worker {
             slow: Vec::new(),
             failed: Vec::new(),
             image_bytes: 512,
+            own: Vec::new(),
             scratch: Vec::new(),
             next_tick: Now::ZERO,
         }

@@ -10,3 +10,4 @@ mod support;
 mod symbols;
 mod trouble;
 mod views;
+mod with_hub;

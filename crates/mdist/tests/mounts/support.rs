@@ -197,6 +197,8 @@ pub(crate) fn status(domain: Domain, state: State<'_>) -> Vec<u8> {
 }
 
 pub(crate) struct Room {
+    /// The real hub in place of the pretended one.
+    pub(crate) real: Option<crate::with_hub::Real>,
     pub(crate) worker: Worker,
     pub(crate) hub: Hub,
     pub(crate) now: Duration,
@@ -232,6 +234,7 @@ impl Room {
             Dictionaries::of(&rssl::dictionary::Dictionary::small(), config.dictionary_part).unwrap(),
         );
         let mut room = Self {
+            real: None,
             worker: Worker::new(SIDE, Arc::new(config), shared.clone(), dictionaries, permissions),
             hub: Hub { prompt: true, ..Hub::default() },
             now: Duration::from_secs(100),
@@ -299,9 +302,15 @@ impl Room {
             let mut batch = Batch::default();
             let any = !asks.is_empty();
             for ask in asks {
-                self.hub.ask(ask, &mut batch);
+                match &mut self.real {
+                    Some(real) => real.engine.ask(self.now, ask, &mut batch),
+                    None => self.hub.ask(ask, &mut batch),
+                }
             }
-            if self.hub.prompt {
+            if let Some(real) = &mut self.real {
+                real.turn(self.now, &mut batch);
+                self.services.clone_from(&real.engine.services().services);
+            } else if self.hub.prompt {
                 self.hub.answer(&mut batch);
             }
             self.worker.apply(&batch, &self.services);
