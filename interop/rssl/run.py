@@ -30,7 +30,9 @@ def alone():
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
     os.environ["RSSL_STOCK_ALONE"] = "1"
-    command = ["unshare", "--map-root-user", "--net", sys.executable, os.path.abspath(__file__), *sys.argv[1:]]
+    # Root's tcpdump wants to change its group, which a namespace of one user does not allow.
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ["unshare", *user, "--net", sys.executable, os.path.abspath(__file__), *sys.argv[1:]]
     os.execvp(command[0], command)
 
 
@@ -42,9 +44,9 @@ def play(name, chain, binaries, pcap):
     os.makedirs(folder)
     stage = Stage(binaries, chain, folder)
     stage.seconds = seconds
-    if pcap:
-        stage.record()
     try:
+        if pcap:
+            stage.record()
         function(stage)
         broken = [p.name for p in stage.processes if p.text().count("panicked at")]
         return ("failed", "panic in " + ", ".join(broken), stage.figures) if broken else ("passed", "", stage.figures)
