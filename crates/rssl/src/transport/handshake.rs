@@ -9,6 +9,9 @@ const LONGEST: usize = 1024;
 /// What the RWF version of all stock programs is.
 const RWF: (u8, u8) = (14, 1);
 const KEY_EXCHANGE: u8 = 0x08;
+/// Prime, generator and public key of a server. Nothing is encrypted, so any will do but zeros: the vendor's Java client
+/// divides by the prime.
+const SERVER_KEY: [u64; 3] = [(1 << 61) - 1, 37, 0x1a11_ac5d_ecce_275b];
 const FORCED: u8 = 0x80;
 const CONNECT_ACK: u8 = 0x01;
 const CONNECT_NAK: u8 = 0x02;
@@ -325,9 +328,10 @@ fn connect_ack(opened: &Opened, options: &ServerOptions, forced: bool, key_excha
         out.push(if zlib { opened.zlib_level.min(9) } else { 0 });
     }
     if key_exchange {
-        // Zero parameters: the client answers without a key, and nothing is shared.
         out.extend_from_slice(&[KEY_EXCHANGE, 1, 24]);
-        out.extend_from_slice(&[0; 24]);
+        for number in SERVER_KEY {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
     }
     if opened.version >= 13 {
         put_component(&mut out, &options.component);
