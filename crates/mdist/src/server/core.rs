@@ -12,6 +12,7 @@ use crate::net::{Event, Now};
 
 use super::clients::FIRST_CLIENT;
 use super::dialled::Dialled;
+use super::publishers::Publishers;
 use super::side::Side;
 use super::workers::Workers;
 
@@ -19,6 +20,11 @@ use super::workers::Workers;
 pub(super) const BACKBONE: u64 = (1 << 16) - 1;
 /// Tokens of upstreams in the poller begin here; above are the clients.
 pub(super) const FIRST_UPSTREAM: u64 = 1 << 16;
+
+/// Tokens of publishers.
+pub(super) const FIRST_PUBLISHER: u64 = 1 << 24;
+/// Bytes that one read of an upstream takes at most: many updates share a turn.
+pub(super) const READ: usize = 256 * 1024;
 
 /// Rounds of questions and answers in one turn: what is left waits for the next, so that sockets have theirs.
 const ROUNDS: usize = 64;
@@ -30,6 +36,8 @@ pub(super) struct Core {
     pub(super) batch: Batch,
     /// By upstream number.
     pub(super) dialled: Vec<Dialled>,
+    /// Publishers that dial us; their numbers are above the others'.
+    pub(super) publishers: Option<Publishers>,
     /// The backbone, where it is above us.
     pub(super) sources: Option<SinkSide>,
     pub(super) listeners: Vec<TcpListener>,
@@ -37,6 +45,8 @@ pub(super) struct Core {
     /// Threads that serve mounts besides this one.
     pub(super) workers: Workers,
     pub(super) asks: Vec<Ask>,
+    /// What is read from upstreams.
+    pub(super) buffer: Vec<u8>,
     /// When the thread that keeps time looks again by itself.
     pub(super) looks_again: Now,
 }
@@ -45,14 +55,21 @@ impl Core {
     /// Takes what a poller reported; a turn has to follow.
     pub(super) fn ready(&mut self, event: Event, now: Now) {
         let Event { token, readable, writable } = event;
+        let ready = (readable, writable);
         if token >= FIRST_CLIENT {
             if let Side::Mounts(clients) = &mut self.side {
                 clients.ready(token, readable, writable, now);
             }
+        } else if token >= FIRST_PUBLISHER {
+            if let Some(publishers) = &mut self.publishers {
+                publishers.ready(token, ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
+            }
         } else if let Some(place) = token.checked_sub(FIRST_UPSTREAM) {
             if let Some(dialled) = self.dialled.get_mut(place as usize) {
-                dialled.ready(readable, writable, now, &mut self.hub, &mut self.batch);
+                dialled.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
             }
+        } else if let (Some(listener), Some(publishers)) = (self.listeners.get(token as usize), &mut self.publishers) {
+            publishers.accept(listener, now);
         } else if let (Some(listener), Side::Mounts(clients)) =
             (self.listeners.get(token as usize), &mut self.side)
         {
@@ -73,6 +90,9 @@ impl Core {
         self.hub.tick(now, &mut self.batch);
         for dialled in &mut self.dialled {
             dialled.tick(now, &mut self.hub, &mut self.batch);
+        }
+        if let Some(publishers) = &mut self.publishers {
+            publishers.tick(now, &mut self.hub, &mut self.batch);
         }
         if let Some(sources) = &mut self.sources {
             sources.poll(now, &mut Above { hub: &mut self.hub, out: &mut self.batch })?;
@@ -125,7 +145,12 @@ impl Core {
                 sources.order(up, order);
             } else if let Some(dialled) = self.dialled.get_mut(usize::from(up.0)) {
                 dialled.send(&order);
+            } else if let Some(publishers) = &mut self.publishers {
+                publishers.send(up, &order);
             }
+        }
+        if let Some(publishers) = &mut self.publishers {
+            publishers.flush(now, &mut self.hub, &mut self.batch);
         }
         for dialled in &mut self.dialled {
             dialled.flush(now, &mut self.hub, &mut self.batch);
@@ -138,9 +163,10 @@ impl Core {
     /// When [`Core::tick`], or a turn, has something to do.
     pub(super) fn deadline(&self, now: Now) -> Option<Now> {
         let dialled = self.dialled.iter().filter_map(Dialled::deadline);
+        let publishers = self.publishers.as_ref().and_then(Publishers::deadline);
         let backbone = self.sources.is_some() || matches!(self.side, Side::Backbone(_));
         let polled = backbone.then(|| now + POLL_EVERY);
-        [self.hub.deadline(), self.side.deadline(), polled].into_iter().flatten().chain(dialled).min()
+        [self.hub.deadline(), self.side.deadline(), publishers, polled].into_iter().flatten().chain(dialled).min()
     }
 }
 

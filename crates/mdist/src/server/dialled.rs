@@ -5,26 +5,17 @@ use std::time::Duration;
 
 use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 
-use crate::hub::{Batch, Broken, Engine, UpstreamId};
+use super::link::Link;
+use crate::hub::{Batch, Engine, UpstreamId};
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions, connect, resolve};
-use crate::upstream::{Consumer, Event, Login, Lost};
+use crate::upstream::{Consumer, Login, Lost};
 
-/// Bytes that one read takes at most: many updates share a turn.
-const READ: usize = 256 * 1024;
-/// Bytes that may wait for an upstream that does not read.
-const MAX_OUTPUT: usize = 64 << 20;
 /// First and longest pause before a lost connection is made again; doubled in between.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// The pause after a refusal that trying again soon will not help.
 const LONG_PAUSE: Duration = Duration::from_secs(30);
 /// The port of interactive providers and point-to-point servers.
 const PORT: u16 = 14_002;
-
-impl From<Broken> for Lost {
-    fn from(why: Broken) -> Self {
-        Self::Protocol(why.to_string())
-    }
-}
 
 /// What is dialled, and how.
 #[derive(Clone, Debug)]
@@ -39,15 +30,11 @@ pub(super) struct Target {
 }
 
 #[derive(Debug)]
-enum Link {
+enum State {
     /// Nothing until then.
     Down(Now),
     Connecting(Socket),
-    Open {
-        socket: Socket,
-        session: Box<Consumer>,
-        full: bool,
-    },
+    Open(Link<Consumer>),
 }
 
 /// One upstream that we dial.
@@ -55,14 +42,13 @@ enum Link {
 pub(super) struct Dialled {
     id: UpstreamId,
     target: Target,
-    link: Link,
+    state: State,
     token: u64,
     registry: Registry,
     /// Which host is next.
     turn: usize,
     version: u8,
     pause: Duration,
-    input: Vec<u8>,
 }
 
 impl Dialled {
@@ -70,13 +56,12 @@ impl Dialled {
         Self {
             id,
             target,
-            link: Link::Down(Now::ZERO),
+            state: State::Down(Now::ZERO),
             token,
             registry,
             turn: 0,
             version: VERSION_NEWEST,
             pause: PAUSE.0,
-            input: vec![0; READ],
         }
     }
 
@@ -87,11 +72,12 @@ impl Dialled {
 
     fn dial(&mut self, now: Now) {
         let attempt = resolve(self.host(), PORT).and_then(|to: SocketAddr| connect(to, self.target.socket));
-        match attempt {
-            Ok(socket) => match self.registry.add(&socket, self.token, Interest::Write) {
-                Ok(()) => self.link = Link::Connecting(socket),
-                Err(why) => self.failed(now, &why),
-            },
+        let registered = attempt.and_then(|socket| {
+            self.registry.add(&socket, self.token, Interest::Write)?;
+            Ok(socket)
+        });
+        match registered {
+            Ok(socket) => self.state = State::Connecting(socket),
             Err(why) => self.failed(now, &why),
         }
     }
@@ -103,7 +89,7 @@ impl Dialled {
     }
 
     fn retry(&mut self, now: Now) {
-        self.link = Link::Down(now + self.pause);
+        self.state = State::Down(now + self.pause);
         self.pause = (self.pause * 2).min(PAUSE.1);
     }
 
@@ -115,7 +101,7 @@ impl Dialled {
             // Old servers close without a word on versions they do not know.
             Lost::NoAnswer if self.version > VERSION_OLDEST => {
                 self.version -= 1;
-                self.link = Link::Down(now);
+                self.state = State::Down(now);
                 return;
             }
             Lost::NoAnswer => self.version = VERSION_NEWEST,
@@ -129,76 +115,45 @@ impl Dialled {
     /// Something is ready at the socket.
     pub(super) fn ready(
         &mut self,
-        readable: bool,
-        writable: bool,
+        (readable, writable): (bool, bool),
         now: Now,
+        buffer: &mut [u8],
         hub: &mut Engine,
         out: &mut Batch,
     ) {
-        if let Link::Connecting(socket) = &self.link {
-            if let Err(why) = socket.connected() {
-                return self.failed(now, &why);
+        match &mut self.state {
+            State::Down(_) => {}
+            State::Connecting(socket) => match socket.connected() {
+                Ok(()) => self.opened(now),
+                Err(why) => self.failed(now, &why),
+            },
+            State::Open(link) => {
+                let result =
+                    link.ready(readable, writable, now, self.id, &self.target.services, buffer, hub, out);
+                if link.session.is_open() {
+                    self.pause = PAUSE.0;
+                }
+                if let Err(why) = result {
+                    self.lost(now, &why, hub, out);
+                }
             }
-            self.opened(now);
-            return;
-        }
-        if writable
-            && let Link::Open { socket, full, .. } = &mut self.link
-            && std::mem::replace(full, false)
-        {
-            // What fills it again says so again.
-            let _ = self.registry.change(&*socket, self.token, Interest::Read);
-            self.flush(now, hub, out);
-        }
-        if readable {
-            self.read(now, hub, out);
         }
     }
 
     fn opened(&mut self, now: Now) {
-        let Link::Connecting(socket) = std::mem::replace(&mut self.link, Link::Down(now)) else { return };
+        let State::Connecting(socket) = std::mem::replace(&mut self.state, State::Down(now)) else { return };
         if let Err(why) = self.registry.change(&socket, self.token, Interest::Read) {
             return self.failed(now, &why);
         }
         let transport = ClientOptions { version: self.version, ..self.target.transport.clone() };
-        let session = Box::new(Consumer::new(transport, self.target.login.clone(), now));
-        self.link = Link::Open { socket, session, full: false };
-    }
-
-    fn read(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
-        let Link::Open { socket, session, .. } = &mut self.link else { return };
-        let (id, wanted) = (self.id, &self.target.services);
-        let result = match socket.read(&mut self.input) {
-            Ok(None) => return,
-            Ok(Some(0)) => Err(session.ended("closed by the other end")),
-            Err(why) => Err(session.ended(&why.to_string())),
-            Ok(Some(count)) => session.input(self.input.get(..count).unwrap_or_default(), now, |event| {
-                match event {
-                    Event::Message(message) => return hub.message(now, id, message, out),
-                    Event::Up => hub.upstream_up(now, id, false, out),
-                    Event::Services { mut changes, anew } => {
-                        changes.retain(|(_, service)| {
-                            let name = service.info.as_ref().map(|info| &info.name);
-                            name.is_none_or(|name| wanted.is_empty() || wanted.contains(name))
-                        });
-                        hub.upstream_services(now, id, changes, anew, out);
-                    }
-                }
-                Ok(())
-            }),
-        };
-        if session.is_open() {
-            self.pause = PAUSE.0;
-        }
-        if let Err(why) = result {
-            self.lost(now, &why, hub, out);
-        }
+        let session = Consumer::new(transport, self.target.login.clone(), now);
+        self.state = State::Open(Link::new(socket, session, self.token, &self.registry));
     }
 
     /// Frames an order of the hub.
     pub(super) fn send(&mut self, message: &[u8]) {
-        if let Link::Open { session, .. } = &mut self.link
-            && let Err(why) = session.send(message)
+        if let State::Open(link) = &mut self.state
+            && let Err(why) = link.session.send(message)
         {
             tracing::warn!(host = self.host(), %why, "a request could not be sent");
         }
@@ -206,56 +161,32 @@ impl Dialled {
 
     /// Writes what waits.
     pub(super) fn flush(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
-        let Link::Open { socket, session, full } = &mut self.link else { return };
-        let was_full = *full;
-        let result = loop {
-            if *full || session.output().is_empty() {
-                break Ok(());
-            }
-            match socket.write(session.output()) {
-                Ok(Some(count)) => {
-                    session.output().drain(..count);
-                    session.written(now);
-                }
-                Ok(None) => *full = true,
-                Err(why) => break Err(session.ended(&why.to_string())),
-            }
-        };
-        let waiting = session.output().len();
-        let interest = if *full { Interest::Both } else { Interest::Read };
-        let result = result.and_then(|()| {
-            if waiting > MAX_OUTPUT {
-                return Err(Lost::Ended(format!("{waiting} bytes of requests wait: it does not read")));
-            }
-            if was_full == *full {
-                return Ok(());
-            }
-            self.registry.change(&*socket, self.token, interest).map_err(|why| Lost::Ended(why.to_string()))
-        });
-        if let Err(why) = result {
+        if let State::Open(link) = &mut self.state
+            && let Err(why) = link.flush(now)
+        {
             self.lost(now, &why, hub, out);
         }
     }
 
     /// Does what is due: an attempt to connect, pings, an end of patience.
     pub(super) fn tick(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
-        match &mut self.link {
-            Link::Down(until) if *until <= now => self.dial(now),
-            Link::Open { session, .. } => {
-                if let Err(why) = session.tick(now) {
+        match &mut self.state {
+            State::Down(until) if *until <= now => self.dial(now),
+            State::Open(link) => {
+                if let Err(why) = link.session.tick(now) {
                     self.lost(now, &why, hub, out);
                 }
             }
-            Link::Down(_) | Link::Connecting(_) => {}
+            State::Down(_) | State::Connecting(_) => {}
         }
     }
 
     /// When [`Dialled::tick`] has something to do.
     pub(super) fn deadline(&self) -> Option<Now> {
-        match &self.link {
-            Link::Down(until) => Some(*until),
-            Link::Connecting(_) => None,
-            Link::Open { session, .. } => session.deadline(),
+        match &self.state {
+            State::Down(until) => Some(*until),
+            State::Connecting(_) => None,
+            State::Open(link) => link.session.deadline(),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::upstream::Login;
 
 use super::bus::Bus;
 use super::clients::{Clients, Writes};
-use super::core::{BACKBONE, Core, FIRST_UPSTREAM};
+use super::core::{BACKBONE, Core, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
 use super::running::Running;
 use super::side::Side;
@@ -91,11 +91,13 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         hub: Engine::new(hub_options(settings), FieldTypes::new(Arc::new(dictionary.fields.clone()))),
         batch: Batch::default(),
         dialled,
+        publishers: None,
         sources,
         listeners,
         side: Side::Mounts(Box::new(clients)),
         workers,
         asks: Vec::new(),
+        buffer: vec![0; READ],
         looks_again: Now::ZERO,
     };
     let mut running = Running::start(core, poller, feeds, addresses, &config.threads)?;

@@ -4,28 +4,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rssl::transport::ClientOptions;
+use rssl::transport::{ClientOptions, ServerOptions};
 
 use crate::backbone::source_side::{Policy, SourceSide};
 use crate::cache::FieldTypes;
 use crate::config::{Config, OnFull, SourceServiceSettings};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
-use crate::net::{Interest, Now, Poller, SocketOptions};
+use crate::net::{Interest, Now, Poller, SocketOptions, listen, resolve};
 
 use super::bus::Bus;
-use super::core::{BACKBONE, Core, FIRST_UPSTREAM};
+use super::core::{BACKBONE, Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
 use super::p2ps::{component, load_dictionary, login};
+use super::publishers::Publishers;
 use super::running::Running;
 use super::side::Side;
 use super::workers::Workers;
+
+/// The port of publishers.
+const PORT: u16 = 14_003;
+/// Publishers at a time.
+const MAX_PUBLISHERS: u16 = 1024;
 
 /// Starts a source distributor.
 ///
 /// # Errors
 /// An address that is taken, a dictionary that cannot be read, no backbone; what is in the text.
-pub fn start(config: &Config, _metrics: &Metrics, bus: &Bus) -> Result<Running> {
+pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let settings = &config.src_dist;
     let dictionary = load_dictionary(&config.dictionary)?;
     let poller = Poller::new().context("make a poller")?;
@@ -66,18 +72,41 @@ pub fn start(config: &Config, _metrics: &Metrics, bus: &Bus) -> Result<Running> 
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         ..hub::Options::default()
     };
+    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+    for (token, text) in (0..).zip(&settings.listen) {
+        let listener = listen(resolve(text, PORT)?)?;
+        poller.add(&listener, token, Interest::Read)?;
+        addresses.push(listener.local_addr()?);
+        listeners.push(listener);
+    }
+    let publishers = Publishers::new(
+        u16::try_from(dialled.len()).unwrap_or(u16::MAX),
+        MAX_PUBLISHERS,
+        FIRST_PUBLISHER,
+        ServerOptions {
+            component: component("src_dist"),
+            ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
+            ..ServerOptions::default()
+        },
+        SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() },
+        settings.services.clone(),
+        poller.registry().clone(),
+        metrics.clone(),
+    );
     let core = Core {
         hub: Engine::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
         batch: Batch::default(),
         dialled,
+        publishers: Some(publishers),
         sources: None,
-        listeners: Vec::new(),
+        listeners,
         side: Side::Backbone(Box::new(side)),
         workers: Workers::default(),
         asks: Vec::new(),
+        buffer: vec![0; READ],
         looks_again: Now::ZERO,
     };
-    Running::start(core, poller, None, Vec::new(), &config.threads)
+    Running::start(core, poller, None, addresses, &config.threads)
 }
 
 fn policy(settings: &SourceServiceSettings) -> Policy {

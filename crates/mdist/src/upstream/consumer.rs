@@ -72,6 +72,23 @@ pub enum Lost {
     Ended(String),
 }
 
+impl Lost {
+    /// One word, as a label of counters.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NoAnswer => "no_answer",
+            Self::Refused(_) => "refused",
+            Self::Login { .. } => "login",
+            Self::Protocol(_) => "protocol",
+            Self::Directory(_) => "directory",
+            Self::Silent(_) => "silent",
+            Self::Slow(_) => "slow",
+            Self::Ended(_) => "ended",
+        }
+    }
+}
+
 /// What the other end did.
 #[derive(Debug)]
 pub enum Event<'a> {

@@ -99,7 +99,12 @@ impl Program {
         let provider = provider.to_string();
         let mut all = vec!["--provider", &provider, "--listen", "127.0.0.1:0"];
         all.extend(arguments);
-        Self::start(env!("CARGO_BIN_EXE_src_dist"), bus, &all)
+        Self::distributor(bus, &all)
+    }
+
+    /// A source distributor as the arguments say.
+    pub(crate) fn distributor(bus: &Bus, arguments: &[&str]) -> Self {
+        Self::start(env!("CARGO_BIN_EXE_src_dist"), bus, arguments)
     }
 
     fn start(program: &str, bus: &Bus, arguments: &[&str]) -> Self {

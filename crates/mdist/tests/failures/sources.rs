@@ -61,3 +61,25 @@ fn a_provider_is_asked_again_for_everything_when_it_is_back() {
     assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
     settled(&provider, &clients);
 }
+
+#[test]
+fn a_publisher_that_dials_us_is_heard_again_when_it_is_back() {
+    let bus = Bus::new();
+    let distributor = Program::distributor(&bus, &["--listen", "127.0.0.1:0"]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+    let publish = || {
+        let items = mdist::load::items::generated(1_000);
+        let options = ProviderOptions { listen: None, publish: Some(distributor.addresses[0]), items, rate: 5_000, ..ProviderOptions::new(sets()) };
+        Provider::start(options).unwrap()
+    };
+    let provider = publish();
+    let clients = clients(server.addresses[0], 1_000, |_| {});
+    clients.loaded(LONG).unwrap();
+    until(&clients, "updates", |seen| seen.counts.updates > 5_000);
+    drop(provider);
+    until(&clients, "all are suspect", |seen| seen.loaded == 0);
+    let provider = publish();
+    let seen = clients.loaded(LONG).unwrap();
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    settled(&provider, &clients);
+}

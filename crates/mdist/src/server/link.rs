@@ -1,0 +1,144 @@
+//! A session with its socket, whoever dialled whom.
+
+use crate::hub::{Batch, Broken, Engine, UpstreamId};
+use crate::net::{Interest, Now, Registry, Socket};
+use crate::upstream::{Consumer, Event, Lost, Publisher};
+
+/// Bytes that may wait for an upstream that does not read.
+const MAX_OUTPUT: usize = 64 << 20;
+
+impl From<Broken> for Lost {
+    fn from(why: Broken) -> Self {
+        Self::Protocol(why.to_string())
+    }
+}
+
+/// The sessions of [`crate::upstream`], as what moves their bytes sees them.
+pub(super) trait Session {
+    /// Whether the other end opens the item streams.
+    const PUBLISHES: bool;
+    fn input(
+        &mut self,
+        bytes: &[u8],
+        now: Now,
+        on: impl FnMut(Event<'_>) -> Result<(), Lost>,
+    ) -> Result<(), Lost>;
+    fn output(&mut self) -> &mut Vec<u8>;
+    fn written(&mut self, now: Now);
+    fn ended(&self, why: &str) -> Lost;
+}
+
+macro_rules! session {
+    ($session:ty, publishes: $publishes:literal, ended: $ended:expr) => {
+        impl Session for $session {
+            const PUBLISHES: bool = $publishes;
+            fn input(
+                &mut self,
+                bytes: &[u8],
+                now: Now,
+                on: impl FnMut(Event<'_>) -> Result<(), Lost>,
+            ) -> Result<(), Lost> {
+                self.input(bytes, now, on)
+            }
+            fn output(&mut self) -> &mut Vec<u8> {
+                self.output()
+            }
+            fn written(&mut self, now: Now) {
+                self.written(now);
+            }
+            fn ended(&self, why: &str) -> Lost {
+                let ended: fn(&Self, &str) -> Lost = $ended;
+                ended(self, why)
+            }
+        }
+    };
+}
+
+session!(Consumer, publishes: false, ended: Consumer::ended);
+session!(Publisher, publishes: true, ended: |_, why| Lost::Ended(why.to_owned()));
+
+/// A connection with a session on it.
+#[derive(Debug)]
+pub(super) struct Link<S> {
+    socket: Socket,
+    pub(super) session: Box<S>,
+    token: u64,
+    registry: Registry,
+    /// The kernel has no room for the output: the poller says when.
+    full: bool,
+}
+
+impl<S: Session> Link<S> {
+    /// Over a socket that the poller has under this token, waiting for bytes to read.
+    pub(super) fn new(socket: Socket, session: S, token: u64, registry: &Registry) -> Self {
+        Self { socket, session: Box::new(session), token, registry: registry.clone(), full: false }
+    }
+
+    /// Something is ready: writes what waits, and gives the hub what came. `wanted`: services by name; none: all.
+    #[expect(clippy::too_many_arguments, reason = "what is read goes straight to the hub")]
+    pub(super) fn ready(
+        &mut self,
+        readable: bool,
+        writable: bool,
+        now: Now,
+        id: UpstreamId,
+        wanted: &[String],
+        buffer: &mut [u8],
+        hub: &mut Engine,
+        out: &mut Batch,
+    ) -> Result<(), Lost> {
+        if writable && std::mem::replace(&mut self.full, false) {
+            self.watch(Interest::Read)?;
+            self.flush(now)?;
+        }
+        if !readable {
+            return Ok(());
+        }
+        let count = match self.socket.read(buffer) {
+            Ok(None) => return Ok(()),
+            Ok(Some(0)) => return Err(self.session.ended("closed by the other end")),
+            Err(why) => return Err(self.session.ended(&why.to_string())),
+            Ok(Some(count)) => count,
+        };
+        self.session.input(buffer.get(..count).unwrap_or_default(), now, |event| {
+            match event {
+                Event::Message(message) => hub.message(now, id, message, out)?,
+                Event::Up => hub.upstream_up(now, id, S::PUBLISHES, out),
+                Event::Services { mut changes, anew } => {
+                    changes.retain(|(_, service)| {
+                        let name = service.info.as_ref().map(|info| &info.name);
+                        name.is_none_or(|name| wanted.is_empty() || wanted.contains(name))
+                    });
+                    hub.upstream_services(now, id, changes, anew, out);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes what waits, as far as there is room.
+    pub(super) fn flush(&mut self, now: Now) -> Result<(), Lost> {
+        while !self.full && !self.session.output().is_empty() {
+            match self.socket.write(self.session.output()) {
+                Ok(Some(count)) => {
+                    self.session.output().drain(..count);
+                    self.session.written(now);
+                }
+                Ok(None) => {
+                    self.full = true;
+                    self.watch(Interest::Both)?;
+                }
+                Err(why) => return Err(self.session.ended(&why.to_string())),
+            }
+        }
+        let waiting = self.session.output().len();
+        if waiting > MAX_OUTPUT {
+            return Err(Lost::Ended(format!("{waiting} bytes wait for it: it does not read")));
+        }
+        Ok(())
+    }
+
+    fn watch(&self, interest: Interest) -> Result<(), Lost> {
+        self.registry.change(&self.socket, self.token, interest).map_err(|why| Lost::Ended(why.to_string()))
+    }
+}

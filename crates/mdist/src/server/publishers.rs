@@ -1,0 +1,148 @@
+//! Publishers that dialled us: non-interactive providers.
+
+use std::net::TcpListener;
+
+use rssl::transport::ServerOptions;
+
+use super::link::Link;
+use crate::hub::{Batch, Engine, UpstreamId};
+use crate::metrics::Metrics;
+use crate::net::{Interest, Now, Registry, Socket, SocketOptions};
+use crate::upstream::{Lost, Publisher};
+
+/// The publishers of a distributor; each is an upstream of the hub while it is connected.
+pub(super) struct Publishers {
+    /// Number of the first as an upstream.
+    first: u16,
+    /// Token of the first in the poller.
+    token: u64,
+    links: Vec<Option<Link<Publisher>>>,
+    transport: ServerOptions,
+    socket: SocketOptions,
+    /// Services that are taken, by name; empty: all.
+    services: Vec<String>,
+    registry: Registry,
+    metrics: Metrics,
+}
+
+impl Publishers {
+    /// For at most `most` at a time.
+    #[expect(clippy::too_many_arguments, reason = "settings, each of them once")]
+    pub(super) fn new(
+        first: u16,
+        most: u16,
+        token: u64,
+        transport: ServerOptions,
+        socket: SocketOptions,
+        services: Vec<String>,
+        registry: Registry,
+        metrics: Metrics,
+    ) -> Self {
+        let links = std::iter::repeat_with(|| None).take(most.into()).collect();
+        Self { first, token, links, transport, socket, services, registry, metrics }
+    }
+
+    /// Takes the connections that wait.
+    pub(super) fn accept(&mut self, listener: &TcpListener, now: Now) {
+        loop {
+            match Socket::accept(listener, self.socket) {
+                Ok(Some(socket)) => self.adopt(socket, now),
+                Ok(None) => return,
+                Err(why) => return tracing::warn!(%why, "a publisher could not be accepted"),
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: Socket, now: Now) {
+        let peer = socket.peer();
+        let most = self.links.len();
+        let Some((place, free)) = (0..).zip(&mut self.links).find(|(_, link)| link.is_none()) else {
+            return tracing::warn!(%peer, "a publisher is sent away: there are {most} already");
+        };
+        let token = self.token + place;
+        match self.registry.add(&socket, token, Interest::Read) {
+            Ok(()) => {
+                let session = Publisher::new(self.transport.clone(), now);
+                *free = Some(Link::new(socket, session, token, &self.registry));
+                tracing::info!(%peer, "a publisher connected");
+            }
+            Err(why) => tracing::warn!(%peer, %why, "a publisher could not be accepted"),
+        }
+    }
+
+    fn id(&self, place: usize) -> UpstreamId {
+        UpstreamId(self.first + u16::try_from(place).unwrap_or(u16::MAX - self.first))
+    }
+
+    /// Something is ready at the socket of this token.
+    pub(super) fn ready(
+        &mut self,
+        token: u64,
+        (readable, writable): (bool, bool),
+        now: Now,
+        buffer: &mut [u8],
+        hub: &mut Engine,
+        out: &mut Batch,
+    ) {
+        let place = usize::try_from(token.wrapping_sub(self.token)).unwrap_or(usize::MAX);
+        let id = self.id(place);
+        let Some(link) = self.links.get_mut(place).and_then(Option::as_mut) else { return };
+        if let Err(why) = link.ready(readable, writable, now, id, &self.services, buffer, hub, out) {
+            self.lost(place, now, &why, hub, out);
+        }
+    }
+
+    fn lost(&mut self, place: usize, now: Now, why: &Lost, hub: &mut Engine, out: &mut Batch) {
+        let Some(mut link) = self.links.get_mut(place).and_then(Option::take) else { return };
+        link.session.farewell(why);
+        // The last words, as far as there is room for them.
+        let _ = link.flush(now);
+        let who = link.session.who();
+        tracing::warn!(user = who.user, application = who.application, position = who.position, %why, "a publisher is lost");
+        let what = serde_json::json!({
+            "user": who.user, "application": who.application, "position": who.position, "reason": why.to_string(),
+        });
+        self.metrics.disconnect("publisher", why.label(), what);
+        hub.upstream_down(now, self.id(place), &why.to_string(), out);
+    }
+
+    /// Frames an order of the hub, if it is for a publisher.
+    pub(super) fn send(&mut self, to: UpstreamId, message: &[u8]) {
+        let place = to.0.checked_sub(self.first).map(usize::from);
+        if let Some(link) = place.and_then(|place| self.links.get_mut(place)).and_then(Option::as_mut)
+            && let Err(why) = link.session.send(message)
+        {
+            tracing::warn!(%why, "a post could not be passed on to its publisher");
+        }
+    }
+
+    /// Writes what waits.
+    pub(super) fn flush(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
+        self.each(now, hub, out, Link::flush);
+    }
+
+    /// Does what is due: pings, an end of patience.
+    pub(super) fn tick(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
+        self.each(now, hub, out, |link, now| link.session.tick(now));
+    }
+
+    fn each(
+        &mut self,
+        now: Now,
+        hub: &mut Engine,
+        out: &mut Batch,
+        f: impl Fn(&mut Link<Publisher>, Now) -> Result<(), Lost>,
+    ) {
+        for place in 0..self.links.len() {
+            let result = self.links.get_mut(place).and_then(Option::as_mut).map_or(Ok(()), |link| f(link, now));
+            if let Err(why) = result {
+                self.lost(place, now, &why, hub, out);
+            }
+        }
+    }
+
+    /// When [`Publishers::tick`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Now> {
+        self.links.iter().flatten().filter_map(|link| link.session.deadline()).min()
+    }
+}

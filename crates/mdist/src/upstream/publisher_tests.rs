@@ -1,0 +1,188 @@
+//! A publisher's connection, played by the client role of the transport.
+
+use super::*;
+use rssl::rdm::directory::{Action, Info, Service, ServiceState};
+use rssl::rwf::{Close, DataType, Key, Post, Refresh, Request, Update};
+use rssl::transport::ClientOptions;
+
+const T0: Now = Now::from_secs(100);
+
+/// The other end: writes messages, and reads what comes.
+struct Peer {
+    channel: Channel,
+    out: Vec<u8>,
+    got: Vec<Vec<u8>>,
+}
+
+impl Peer {
+    fn new() -> Self {
+        let mut channel = Channel::client(ClientOptions::default());
+        let mut out = Vec::new();
+        channel.take_output(&mut out);
+        Self { channel, out, got: Vec::new() }
+    }
+
+    fn say(&mut self, f: impl Fn(&mut rssl::wire::Writer<'_>) -> rssl::Result<()>) {
+        let message = to_vec(f).unwrap();
+        self.channel.write(&message, &mut self.out).unwrap();
+    }
+
+    fn read(&mut self, mut input: &[u8]) {
+        loop {
+            let (used, pulled) = self.channel.pull(input).unwrap();
+            match pulled {
+                Pulled::NeedMore => return,
+                Pulled::Message(message) => self.got.push(message.to_vec()),
+                _ => {}
+            }
+            input = &input[used..];
+            self.channel.take_output(&mut self.out);
+        }
+    }
+}
+
+/// What the session told, in words.
+fn exchange(peer: &mut Peer, session: &mut Publisher, piece: usize) -> Result<Vec<String>, Lost> {
+    let mut told = Vec::new();
+    while !peer.out.is_empty() || !session.output().is_empty() {
+        let bytes = std::mem::take(&mut peer.out);
+        for piece in bytes.chunks(piece) {
+            session.input::<Lost>(piece, T0, |event| {
+                told.push(match event {
+                    Event::Up => "up".to_owned(),
+                    Event::Services { changes, anew } => format!("{} services, anew {anew}", changes.len()),
+                    Event::Message(m) => {
+                        format!("{:?} on {}", peek(m).unwrap().class, peek(m).unwrap().stream)
+                    }
+                });
+                Ok(())
+            })?;
+        }
+        let bytes = std::mem::take(session.output());
+        peer.read(&bytes);
+    }
+    Ok(told)
+}
+
+fn login(peer: &mut Peer, stream: i32, role: u64) {
+    let attributes = login::Attributes { role, single_open: false, ..login::Attributes::default() };
+    peer.say(|w| {
+        login::Request { user: b"nip", name_type: 1, attributes: attributes.clone() }.encode(stream, w)
+    });
+}
+
+fn opened(piece: usize, stream: i32) -> (Peer, Publisher) {
+    let mut peer = Peer::new();
+    let mut session = Publisher::new(ServerOptions::default(), T0);
+    exchange(&mut peer, &mut session, piece).unwrap();
+    login(&mut peer, stream, login::PROVIDER);
+    assert_eq!(exchange(&mut peer, &mut session, piece).unwrap(), ["up"]);
+    (peer, session)
+}
+
+fn directory_refresh(peer: &mut Peer) {
+    let service = Service {
+        id: 1,
+        info: Some(Info { name: "NI".into(), ..Info::default() }),
+        state: Some(ServiceState { up: true, ..ServiceState::default() }),
+        ..Service::default()
+    };
+    let payload =
+        to_vec(|w| directory::encode(w, directory::filter::ALL, &[(Action::Add, service.clone())])).unwrap();
+    let refresh = Refresh {
+        domain: Domain::DIRECTORY,
+        stream: -1,
+        flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+        container: DataType::MAP,
+        state: State::OK,
+        payload: &payload,
+        ..Refresh::default()
+    };
+    peer.say(|w| refresh.encode(w));
+}
+
+#[test]
+fn a_publisher_logs_in_announces_and_publishes() {
+    for piece in [1, 7, 100_000] {
+        let (mut peer, mut session) = opened(piece, 1);
+        assert_eq!(session.who().user, "nip");
+        let Ok(Message::Refresh(reply)) = Message::decode(&peer.got[0]) else { panic!("a refresh") };
+        let reply = login::Reply::decode(&reply).unwrap();
+        assert!(reply.solicited && reply.support_post && !reply.attributes.single_open);
+        directory_refresh(&mut peer);
+        let key = Some(Key::item(1, b"A"));
+        let image =
+            Refresh { domain: Domain::MARKET_PRICE, stream: -6, key, state: State::OK, ..Refresh::default() };
+        peer.say(|w| image.encode(w));
+        peer.say(|w| Update { domain: Domain::MARKET_PRICE, stream: -6, ..Update::default() }.encode(w));
+        peer.say(|w| Close { domain: Domain::DIRECTORY, stream: -1, ..Close::default() }.encode(w));
+        let told = exchange(&mut peer, &mut session, piece).unwrap();
+        assert_eq!(told, ["1 services, anew true", "Refresh on -6", "Update on -6", "0 services, anew true"]);
+    }
+}
+
+#[test]
+fn posts_go_out_on_the_login_stream_whatever_its_id() {
+    let (mut peer, mut session) = opened(100, 9);
+    let post =
+        to_vec(|w| Post { domain: Domain::MARKET_PRICE, stream: 1, ..Post::default() }.encode(w)).unwrap();
+    session.send(&post).unwrap();
+    exchange(&mut peer, &mut session, 100).unwrap();
+    assert_eq!(peek(&peer.got[1]).unwrap().stream, 9);
+}
+
+#[test]
+fn consumers_are_told_where_to_go() {
+    let mut peer = Peer::new();
+    let mut session = Publisher::new(ServerOptions::default(), T0);
+    exchange(&mut peer, &mut session, 100).unwrap();
+    login(&mut peer, 1, login::CONSUMER);
+    let why = exchange(&mut peer, &mut session, 100).unwrap_err();
+    assert!(matches!(why, Lost::Login { for_good: true, .. }), "{why}");
+    let bytes = std::mem::take(session.output());
+    peer.read(&bytes);
+    let Ok(Message::Status(status)) = Message::decode(&peer.got[0]) else { panic!("a status") };
+    assert_eq!(status.state.unwrap().stream, StreamState::Closed);
+}
+
+#[test]
+fn requests_are_answered_with_no() {
+    let (mut peer, mut session) = opened(100, 1);
+    peer.say(|w| Request { domain: Domain::DICTIONARY, stream: 3, ..Request::default() }.encode(w));
+    exchange(&mut peer, &mut session, 100).unwrap();
+    let Ok(Message::Status(status)) = Message::decode(&peer.got[1]) else { panic!("a status") };
+    assert_eq!((status.stream, status.state.unwrap().stream), (3, StreamState::Closed));
+}
+
+#[test]
+fn what_is_malformed_ends_the_session_with_a_reason() {
+    let (mut peer, mut session) = opened(100, 1);
+    peer.channel.write(&[0, 9, 2, 4, 0], &mut peer.out).unwrap();
+    let why = exchange(&mut peer, &mut session, 100).unwrap_err();
+    assert!(matches!(why, Lost::Protocol(_)), "{why}");
+    session.farewell(&why);
+    let bytes = std::mem::take(session.output());
+    peer.read(&bytes);
+    assert_eq!(peek(peer.got.last().unwrap()).unwrap().domain, Domain::LOGIN);
+
+    let mut early = Peer::new();
+    let mut session = Publisher::new(ServerOptions::default(), T0);
+    exchange(&mut early, &mut session, 100).unwrap();
+    directory_refresh(&mut early);
+    let why = exchange(&mut early, &mut session, 100).unwrap_err();
+    assert!(why.to_string().contains("before the login"), "{why}");
+}
+
+#[test]
+fn who_says_nothing_is_given_up() {
+    let (_, mut session) = opened(100, 1);
+    let timeout = session.channel.opened().unwrap().ping_timeout;
+    session.written(T0);
+    assert!(session.tick(T0).is_ok());
+    assert!(session.tick(T0 + timeout / 2).is_ok());
+    assert!(!session.output().is_empty(), "a ping");
+    assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(Lost::Silent(_))));
+    let mut silent = Publisher::new(ServerOptions::default(), T0);
+    silent.channel.received(T0 + Now::from_secs(46));
+    assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(Lost::Slow("login")));
+}
