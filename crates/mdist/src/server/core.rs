@@ -68,7 +68,9 @@ impl Core {
             if let Some(dialled) = self.dialled.get_mut(place as usize) {
                 dialled.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
             }
-        } else if let (Some(listener), Some(publishers)) = (self.listeners.get(token as usize), &mut self.publishers) {
+        } else if let (Some(listener), Some(publishers)) =
+            (self.listeners.get(token as usize), &mut self.publishers)
+        {
             publishers.accept(listener, now);
         } else if let (Some(listener), Side::Mounts(clients)) =
             (self.listeners.get(token as usize), &mut self.side)
@@ -166,7 +168,11 @@ impl Core {
         let publishers = self.publishers.as_ref().and_then(Publishers::deadline);
         let backbone = self.sources.is_some() || matches!(self.side, Side::Backbone(_));
         let polled = backbone.then(|| now + POLL_EVERY);
-        [self.hub.deadline(), self.side.deadline(), publishers, polled].into_iter().flatten().chain(dialled).min()
+        [self.hub.deadline(), self.side.deadline(), publishers, polled]
+            .into_iter()
+            .flatten()
+            .chain(dialled)
+            .min()
     }
 }
 

@@ -134,7 +134,8 @@ impl Publishers {
         f: impl Fn(&mut Link<Publisher>, Now) -> Result<(), Lost>,
     ) {
         for place in 0..self.links.len() {
-            let result = self.links.get_mut(place).and_then(Option::as_mut).map_or(Ok(()), |link| f(link, now));
+            let result =
+                self.links.get_mut(place).and_then(Option::as_mut).map_or(Ok(()), |link| f(link, now));
             if let Err(why) = result {
                 self.lost(place, now, &why, hub, out);
             }

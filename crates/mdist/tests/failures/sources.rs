@@ -69,7 +69,13 @@ fn a_publisher_that_dials_us_is_heard_again_when_it_is_back() {
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
     let publish = || {
         let items = mdist::load::items::generated(1_000);
-        let options = ProviderOptions { listen: None, publish: Some(distributor.addresses[0]), items, rate: 5_000, ..ProviderOptions::new(sets()) };
+        let options = ProviderOptions {
+            listen: None,
+            publish: Some(distributor.addresses[0]),
+            items,
+            rate: 5_000,
+            ..ProviderOptions::new(sets())
+        };
         Provider::start(options).unwrap()
     };
     let provider = publish();
