@@ -97,7 +97,7 @@ fn service() -> Service {
 fn mount(worker: &mut Worker, items: usize) -> rssl::Result<MountId> {
     let id = worker.open(Duration::ZERO, "example".into());
     let mut channel = Channel::client(ClientOptions::default());
-    let mut talk = |worker: &mut Worker, channel: &mut Channel| {
+    let talk = |worker: &mut Worker, channel: &mut Channel| {
         let mut out = Vec::new();
         channel.take_output(&mut out);
         worker.input(id, &out, Duration::ZERO);
