@@ -390,6 +390,27 @@ impl Engine {
         }
     }
 
+    /// Makes a stale item good again with what the cache has of it, for all streams.
+    pub(super) fn tell_image(&mut self, id: ItemId, out: &mut Batch) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        if !item.has_image() || item.state.data != DataState::Suspect {
+            return;
+        }
+        item.set_state(&State::OK);
+        let Some(record) = item.record.as_deref().filter(|_| !item.holders.is_empty()) else { return };
+        let image = Image {
+            domain: item.spec.domain,
+            stream: id.stream(),
+            solicited: false,
+            key: Some(item.spec.key(item.spec.service)),
+            state: Some(State::OK),
+        };
+        let tell = |bytes: &[u8]| out.push(Kind::Message, SideId::ALL, id, 0, bytes);
+        if self.cache.image(record, &image, self.options.max_part, tell).is_err() {
+            self.uncache(id);
+        }
+    }
+
     fn status(&mut self, now: Now, id: ItemId, status: &Status<'_>, out: &mut Batch) -> Result<(), Broken> {
         self.stats.statuses += 1;
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };

@@ -183,8 +183,12 @@ impl Engine {
             }
             Effect::Up(at) => {
                 for id in self.of_service(up, at) {
-                    let Some(item) = self.items.get_mut(id).filter(|i| !i.published) else { continue };
-                    if item.recovering || item.state.data == DataState::Suspect {
+                    let Some(item) = self.items.get_mut(id) else { continue };
+                    if item.published {
+                        // It cannot be asked; its stream went on, so the cache has what it published.
+                        item.recovering = false;
+                        self.tell_image(id, out);
+                    } else if item.recovering || item.state.data == DataState::Suspect {
                         item.recovering = true;
                         self.enqueue(id, true);
                     }

@@ -1,5 +1,6 @@
 //! Scenarios: a hub between model publishers and model sides, without sockets or clocks.
 
 mod items;
+mod published;
 mod recovery;
 mod rig;

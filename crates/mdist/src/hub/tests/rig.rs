@@ -362,11 +362,23 @@ impl Rig {
 
     /// Opens without running what follows.
     pub(super) fn start(&mut self, side: usize, name: &str, streaming: bool, private: bool) -> Token {
+        self.start_in(5, side, name, streaming, private)
+    }
+
+    /// In a service with another id.
+    pub(super) fn start_in(
+        &mut self,
+        service: u16,
+        side: usize,
+        name: &str,
+        streaming: bool,
+        private: bool,
+    ) -> Token {
         self.next_token += 1;
         let token = self.next_token;
         let view = View { name: name.into(), snapshot: !streaming, ..View::default() };
         self.sides[side].views.insert(token, view);
-        let spec = ItemSpec::new(5, Domain::MARKET_PRICE, &price_key(name), None, private).unwrap();
+        let spec = ItemSpec::new(service, Domain::MARKET_PRICE, &price_key(name), None, private).unwrap();
         let ask = Ask::Open { side: SideId(side as u16), token, spec, worst_qos: None, streaming };
         self.hub.ask(self.now, ask, &mut self.out);
         token

@@ -1,0 +1,223 @@
+//! Items that a non-interactive provider publishes: the hub is the cache of record.
+
+use super::super::*;
+use super::rig::{Fields, Rig, Stream, listed, update_message};
+use rssl::rdm::directory::{Action, Service as Listed};
+use rssl::rwf::{Class, DataState, Domain, Post, PostFlags, StreamState};
+use rssl::wire::to_vec;
+
+const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
+const STALE: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Suspect));
+
+/// A publisher that offers service 5 under its own id 1.
+fn publisher(rig: &mut Rig) -> usize {
+    let up = rig.model(true);
+    rig.services(up, vec![listed(1, "QUOTES", true)]);
+    up
+}
+
+fn publish(rig: &mut Rig, up: usize, stream: i32, name: &str) {
+    let opened =
+        Stream { name: name.into(), domain: Domain::MARKET_PRICE, streaming: true, private: false, service: 1 };
+    rig.models[up].streams.insert(stream, opened);
+    rig.image(up, stream, false);
+    rig.run();
+}
+
+/// The hub has given the service the publisher's id.
+fn open(rig: &mut Rig, side: usize, name: &str, streaming: bool) -> Token {
+    let token = rig.start_in(1, side, name, streaming, false);
+    rig.run();
+    token
+}
+
+#[test]
+fn items_appear_when_they_are_published() {
+    let mut rig = Rig::new(Options::default(), 2);
+    let up = publisher(&mut rig);
+    let early = open(&mut rig, 0, "A", true);
+    assert_eq!(rig.view(0, early).refused, Some((StreamState::Closed, 1)));
+    publish(&mut rig, up, -6, "A");
+    rig.update("A");
+    rig.run();
+    let a = open(&mut rig, 0, "A", true);
+    let b = open(&mut rig, 1, "A", false);
+    assert_eq!(rig.view(0, a).state, OK);
+    assert_eq!(rig.view(1, b).state, Some((StreamState::NonStreaming, DataState::Ok)));
+    assert_eq!(rig.view(1, b).fields, rig.table["A"]);
+    rig.update("A");
+    rig.run();
+    assert_eq!(rig.view(0, a).updates, 1);
+    // A whole image again, unsolicited.
+    publish(&mut rig, up, -6, "A");
+    assert_eq!((rig.view(0, a).state, rig.view(0, a).images), (OK, 2));
+    rig.check();
+    assert!(rig.models[up].seen.is_empty(), "nothing is asked of a publisher");
+    rig.end(0, a);
+    rig.pass(Now::from_secs(60));
+    assert_eq!(rig.hub.items(), 1, "it is kept without readers");
+}
+
+#[test]
+fn a_lost_publisher_leaves_its_items_stale_until_it_publishes_again() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    for n in 0..20 {
+        publish(&mut rig, up, -10 - n, &format!("N{n}"));
+    }
+    let tokens: Vec<_> = (0..20).map(|n| open(&mut rig, 0, &format!("N{n}"), true)).collect();
+    rig.down(up);
+    assert!(tokens.iter().all(|t| rig.view(0, *t).state == STALE));
+    let late = open(&mut rig, 0, "N3", true);
+    assert_eq!((rig.view(0, late).state, rig.view(0, late).images), (STALE, 1));
+    let unknown = open(&mut rig, 0, "N99", true);
+    assert_eq!(rig.view(0, unknown).notices.len(), 1, "it may be published when somebody is back");
+    for n in 0..20 {
+        rig.update(&format!("N{n}"));
+    }
+    rig.models[up].alive = true;
+    rig.hub.upstream_up(rig.now, UpstreamId(up as u16), true, &mut rig.out);
+    rig.services(up, vec![listed(1, "QUOTES", true)]);
+    // Other stream ids than before.
+    for n in 0..20 {
+        publish(&mut rig, up, -500 - n, &format!("N{n}"));
+    }
+    publish(&mut rig, up, -7, "N99");
+    rig.check_all();
+    rig.update("N5");
+    rig.update("N99");
+    rig.run();
+    rig.check_all();
+}
+
+#[test]
+fn a_service_that_goes_down_and_up_is_good_again_from_the_cache() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let a = open(&mut rig, 0, "A", true);
+    for is_up in [false, true] {
+        let state = Listed { info: None, ..listed(1, "QUOTES", is_up) };
+        rig.change(up, Action::Update, state);
+        rig.update("A");
+        rig.run();
+        assert_eq!(rig.view(0, a).state, if is_up { OK } else { STALE });
+    }
+    rig.check_all();
+}
+
+#[test]
+fn the_first_publisher_of_an_item_has_it_until_it_is_lost() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let (first, second) = (publisher(&mut rig), publisher(&mut rig));
+    publish(&mut rig, first, -6, "A");
+    publish(&mut rig, second, -9, "A");
+    let a = open(&mut rig, 0, "A", true);
+    rig.update("A");
+    rig.run();
+    assert_eq!(rig.view(0, a).updates, 1, "one of the two");
+    rig.down(first);
+    assert_eq!(rig.view(0, a).state, STALE);
+    publish(&mut rig, second, -9, "A");
+    rig.update("A");
+    rig.run();
+    rig.check_all();
+}
+
+#[test]
+fn an_item_that_is_closed_is_gone() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let a = open(&mut rig, 0, "A", true);
+    rig.models[up].status("A", StreamState::Closed, DataState::Suspect, 0);
+    rig.run();
+    assert!(rig.view(0, a).over);
+    assert_eq!(rig.hub.items(), 0);
+    let again = open(&mut rig, 0, "A", true);
+    assert_eq!(rig.view(0, again).refused, Some((StreamState::Closed, 1)));
+    publish(&mut rig, up, -6, "A");
+    let again = open(&mut rig, 0, "A", true);
+    assert_eq!(rig.view(0, again).state, OK);
+}
+
+#[test]
+fn posts_reach_the_publisher_on_its_login_stream() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let a = open(&mut rig, 0, "A", true);
+    let flags = PostFlags::ACK | PostFlags::COMPLETE;
+    let post = Post { domain: Domain::MARKET_PRICE, stream: 3, flags, post_id: Some(5), ..Post::default() };
+    let message = to_vec(|w| post.encode(w)).unwrap();
+    let to = Target::Item(rig.view(0, a).item.unwrap());
+    rig.ask(Ask::Up { side: SideId(0), token: a, to, message });
+    let seen = rig.models[up].seen.clone();
+    let post = Post::decode(&seen[0]).unwrap();
+    let key = post.key.expect("which item it is for");
+    assert_eq!((post.stream, key.service, key.name), (1, Some(1), Some(&b"A"[..])));
+    assert_eq!(rig.view(0, a).replies.len(), 1);
+    assert_eq!(super::rig::class_of(&rig.view(0, a).replies[0]), Class::Ack);
+}
+
+#[test]
+fn what_a_publisher_may_not_send_ends_its_connection() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let mut foreign = rig.image_parts(up, -6, false).remove(0);
+    rig.models[up].streams.get_mut(&-6).unwrap().service = 77;
+    let unknown = rig.image_parts(up, -6, false).remove(0);
+    let mut elsewhere = unknown.clone();
+    elsewhere[4..8].copy_from_slice(&(-7i32).to_be_bytes());
+    foreign[3] = 7;
+    let request = {
+        let r = rssl::rwf::Request { domain: Domain::MARKET_PRICE, stream: -6, ..Default::default() };
+        to_vec(|w| r.encode(w)).unwrap()
+    };
+    let mut keyless = update_message(-6, Domain::MARKET_PRICE, &Fields::new());
+    keyless.truncate(5);
+    for (message, wanted) in [
+        (foreign, "has another domain than the stream"),
+        (elsewhere, "which the publisher's directory does not have"),
+        (request, "of a class that only consumers send"),
+        (keyless, "malformed message"),
+    ] {
+        let error = rig.hub.message(rig.now, UpstreamId(up as u16), &message, &mut rig.out).unwrap_err();
+        assert!(error.to_string().contains(wanted), "{error}");
+    }
+}
+
+#[test]
+fn malformed_messages_never_harm_the_hub() {
+    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 1);
+    rig.provider();
+    rig.open(0, "A");
+    let id = rig.models[0].stream_of("A").unwrap();
+    let good = [
+        rig.image_parts(0, id, true).remove(0),
+        update_message(id, Domain::MARKET_PRICE, &Fields::from([(22, vec![1; 9])])),
+    ];
+    let mut dice = 0x1234_5678_9ABC_DEFFu64;
+    let mut roll = |n: usize| {
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        dice as usize % n
+    };
+    for _ in 0..20_000 {
+        let mut message = good[roll(2)].clone();
+        for _ in 0..1 + roll(4) {
+            let at = roll(message.len());
+            message[at] = roll(256) as u8;
+        }
+        message.truncate(message.len() - roll(3) * roll(message.len()) / 3);
+        let _ = rig.hub.message(rig.now, UpstreamId(0), &message, &mut rig.out);
+        rig.out.clear();
+        if rig.hub.items() == 0 {
+            let spec = ItemSpec::new(5, Domain::MARKET_PRICE, &super::rig::price_key("A"), None, false).unwrap();
+            let ask = Ask::Open { side: SideId(0), token: 1, spec, worst_qos: None, streaming: true };
+            rig.hub.ask(rig.now, ask, &mut rig.out);
+        }
+    }
+}
