@@ -17,8 +17,13 @@ fn publisher(rig: &mut Rig) -> usize {
 }
 
 fn publish(rig: &mut Rig, up: usize, stream: i32, name: &str) {
-    let opened =
-        Stream { name: name.into(), domain: Domain::MARKET_PRICE, streaming: true, private: false, service: 1 };
+    let opened = Stream {
+        name: name.into(),
+        domain: Domain::MARKET_PRICE,
+        streaming: true,
+        private: false,
+        service: 1,
+    };
     rig.models[up].streams.insert(stream, opened);
     rig.image(up, stream, false);
     rig.run();
@@ -215,7 +220,8 @@ fn malformed_messages_never_harm_the_hub() {
         let _ = rig.hub.message(rig.now, UpstreamId(0), &message, &mut rig.out);
         rig.out.clear();
         if rig.hub.items() == 0 {
-            let spec = ItemSpec::new(5, Domain::MARKET_PRICE, &super::rig::price_key("A"), None, false).unwrap();
+            let spec =
+                ItemSpec::new(5, Domain::MARKET_PRICE, &super::rig::price_key("A"), None, false).unwrap();
             let ask = Ask::Open { side: SideId(0), token: 1, spec, worst_qos: None, streaming: true };
             rig.hub.ask(rig.now, ask, &mut rig.out);
         }

@@ -1,0 +1,118 @@
+//! What an update costs at the hub: `cargo run --release -p mdist --example hub_rate [items] [rounds]`.
+//!
+//! One upstream, 100,000 items, updates of 74 bytes round-robin, 256 in a turn; once passed only, once kept in the cache.
+
+use std::time::Instant;
+
+use mdist::cache::FieldTypes;
+use mdist::hub::{Ask, Batch, Engine, ItemSpec, Kind, Now, Options, SideId, UpstreamId};
+use rssl::rdm::directory::{Action, Info, Service, ServiceState};
+use rssl::rwf::{
+    DataType, Domain, FieldListWriter, Key, Refresh, RefreshFlags, Request, State, Update, peek, set_stream,
+};
+use rssl::wire::{Writer, to_vec};
+
+const SIDE: SideId = SideId(0);
+const UP: UpstreamId = UpstreamId(0);
+const TURN: usize = 256;
+
+/// Thirteen fields, as the tools' updates have.
+fn fields(w: &mut Writer<'_>, count: i16) -> rssl::Result<()> {
+    let mut list = FieldListWriter::new(w)?;
+    for id in 0..count {
+        list.field(22 + id, if id % 2 == 0 { &[0x0C, 0x0F, 0x96] } else { &[0x02, 0x11] })?;
+    }
+    list.finish()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1).map(|a| a.parse::<usize>());
+    let items = args.next().transpose()?.unwrap_or(100_000);
+    let rounds = args.next().transpose()?.unwrap_or(50);
+    for cache in [false, true] {
+        let mut hub = Engine::new(Options { cache, ..Options::default() }, FieldTypes::default());
+        let mut out = Batch::default();
+        let now = Now::ZERO;
+        hub.upstream_up(now, UP, false, &mut out);
+        let service = Service {
+            id: 1,
+            info: Some(Info { name: "RATE".into(), capabilities: vec![6], ..Info::default() }),
+            state: Some(ServiceState { up: true, ..ServiceState::default() }),
+            ..Service::default()
+        };
+        hub.upstream_services(now, UP, vec![(Action::Add, service)], true, &mut out);
+        let started = Instant::now();
+        for n in 0..items {
+            let name = format!("ITEM{n}");
+            let key = Key { name: Some(name.as_bytes()), ..Key::default() };
+            let spec = ItemSpec::new(1, Domain::MARKET_PRICE, &key, None, false)?;
+            hub.ask(
+                now,
+                Ask::Open { side: SIDE, token: n as u64, spec, worst_qos: None, streaming: true },
+                &mut out,
+            );
+        }
+        let image = to_vec(|w| fields(w, 70))?;
+        let orders: Vec<Vec<u8>> = hub.orders().map(|(_, order)| order).collect();
+        let mut streams = Vec::with_capacity(items);
+        for order in &orders {
+            let request = Request::decode(order)?;
+            streams.push(request.stream);
+            let refresh = Refresh {
+                domain: request.domain,
+                stream: request.stream,
+                flags: RefreshFlags::SOLICITED | RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+                container: DataType::FIELD_LIST,
+                state: State::OK,
+                group: &[0, 1],
+                key: Some(request.key),
+                payload: &image,
+                ..Refresh::default()
+            };
+            hub.message(now, UP, &to_vec(|w| refresh.encode(w))?, &mut out)?;
+        }
+        let images = out.entries.iter().filter(|e| e.kind == Kind::Image).count();
+        println!("cache {cache}: {images} items open after {:?}", started.elapsed());
+
+        let payload = to_vec(|w| fields(w, 13))?;
+        let mut updates = Vec::with_capacity(items);
+        for stream in &streams {
+            let update = Update {
+                domain: Domain::MARKET_PRICE,
+                stream: *stream,
+                container: DataType::FIELD_LIST,
+                kind: 1,
+                payload: &payload,
+                ..Update::default()
+            };
+            updates.push(to_vec(|w| update.encode(w))?);
+        }
+        // As a socket's buffer holds them: one after the other.
+        let size = updates.first().map_or(0, Vec::len);
+        let wire: Vec<u8> = updates.concat();
+        let mut best = f64::MAX;
+        for round in 0..rounds {
+            let started = Instant::now();
+            for turn in wire.chunks(TURN * size) {
+                out.clear();
+                for message in turn.chunks_exact(size) {
+                    hub.message(now, UP, message, &mut out)?;
+                }
+            }
+            let ns = started.elapsed().as_nanos() as f64 / items as f64;
+            if round > 0 {
+                best = best.min(ns);
+            }
+        }
+        let last = out.entries.last().map(|e| out.message(e).to_vec()).ok_or("no entry")?;
+        let mut wanted = updates.last().cloned().ok_or("no update")?;
+        set_stream(&mut wanted, peek(&last)?.stream)?;
+        assert_eq!((last, payload.len()), (wanted, payload.len()));
+        println!(
+            "cache {cache}: {best:.1} ns per update of {} bytes, payload {} (best of {rounds} rounds)",
+            size,
+            payload.len()
+        );
+    }
+    Ok(())
+}
