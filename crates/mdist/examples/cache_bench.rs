@@ -110,7 +110,7 @@ fn main() -> rssl::Result<()> {
         let rounds = (4_000_000 / count).max(1);
         let start = Instant::now();
         for n in 0..rounds {
-            for (record, update) in records.iter_mut().zip(updates.iter().cycle().skip(n)) {
+            for (record, update) in records.iter_mut().zip(updates.iter().cycle().skip(n % updates.len())) {
                 if let Err(why) = cache.message(record, update) {
                     println!("update refused: {why}");
                 }

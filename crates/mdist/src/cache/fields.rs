@@ -42,17 +42,24 @@ pub(super) struct Fields {
 /// What an update does to one field, worked out before the record is touched.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    slot: u32,
+    id: i16,
+    slot: u16,
     /// One more than the length of a long value in the payload; 0 = `value` is the whole place.
     len: u32,
     /// The new place, or where a long value begins in the payload.
     value: u64,
 }
 
+/// A step of no field: none has the id 0.
+const NO_STEP: Step = Step { id: 0, slot: 0, len: 0, value: 0 };
+
 /// Memory that is used again for every message.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
+    /// Those of the last lists stay, so that a list with the same fields in the same places finds their slots here.
     steps: Vec<Step>,
+    /// The layout that all steps are about.
+    layout: u64,
     /// Steps of the list at hand.
     count: usize,
     ids: Vec<i16>,
@@ -87,9 +94,13 @@ impl Fields {
         let &[STANDARD, high, low, ..] = payload else { return None };
         let count = usize::from(u16::from_be_bytes([high, low]));
         if scratch.steps.len() < count {
-            scratch.steps.resize(count, Step { slot: 0, len: 0, value: 0 });
+            scratch.steps.resize(count, NO_STEP);
         }
         scratch.count = count;
+        if scratch.layout != self.layout.number() {
+            scratch.steps.fill(NO_STEP);
+            scratch.layout = self.layout.number();
+        }
         let (mut at, mut escapes, mut long) = (3, 0, 0);
         for step in scratch.steps.get_mut(..count)? {
             // One load takes the length and all of a short value: the very bytes of its place.
@@ -97,12 +108,16 @@ impl Fields {
                 Some(&[a, b, ref word @ ..]) => (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)),
                 None => last_field(payload.get(at..)?)?,
             };
-            let slot = self.layout.slot(id)? as u32;
+            if step.id != id || id == 0 {
+                // At most 65,534: see `Layout`.
+                step.slot = self.layout.slot(id)? as u16;
+                step.id = id;
+            }
             let len = (word & 0xff) as usize;
             if len <= SHORT {
                 let value = word & u64::MAX >> ((SHORT - len) * 8);
                 escapes |= escaped(value);
-                *step = Step { slot, len: 0, value };
+                (step.len, step.value) = (0, value);
                 at += 3 + len;
             } else {
                 let head = if len < 0xfe { 3 } else { 5 };
@@ -117,7 +132,7 @@ impl Fields {
                     return None;
                 }
                 long += len;
-                *step = Step { slot, len: len as u32 + 1, value: from as u64 };
+                (step.len, step.value) = (len as u32 + 1, from as u64);
             }
         }
         // An escape may begin an edit of a text; the careful way knows the types.
@@ -132,7 +147,7 @@ impl Fields {
     #[inline]
     fn carry_out(&mut self, payload: &[u8], scratch: &Scratch) {
         for step in scratch.steps.iter().take(scratch.count) {
-            let slot = step.slot as usize;
+            let slot = usize::from(step.slot);
             match self.block.get_mut(slot * PLACE..slot * PLACE + PLACE) {
                 Some(place) if step.len == 0 && place.first() != Some(&ROOM) => {
                     place.copy_from_slice(&step.value.to_le_bytes());

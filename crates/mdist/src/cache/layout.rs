@@ -5,14 +5,20 @@
 
 use super::FieldTypes;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// An empty place of the table. No field looks like this: the last slot is 65,534, because no field has the id 0.
 const FREE: u32 = u32::MAX;
 
+/// Layouts made so far. From 1, so that no layout has the number 0.
+static MADE: AtomicU64 = AtomicU64::new(1);
+
 /// The identifiers of a field list in the order of its refresh, and the way from an identifier to its position (slot).
 #[derive(Debug)]
 pub(super) struct Layout {
+    /// Never given to another layout.
+    number: u64,
     ids: Box<[i16]>,
     /// `identifier << 16 | slot`, open addressing, at most a quarter full.
     table: Box<[u32]>,
@@ -25,6 +31,7 @@ pub(super) struct Layout {
 impl Layout {
     /// The layout of `ids`, which name each field once.
     fn new(ids: &[i16], types: &FieldTypes) -> Self {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
         let size = (ids.len() * 4).next_power_of_two().max(16);
         let shift = 32 - size.trailing_zeros();
         // A few multipliers are tried: with one that separates all fields, every search ends at its first place.
@@ -40,7 +47,13 @@ impl Layout {
             }
         }
         let containers = ids.iter().any(|id| types.container(*id).is_some());
-        Self { ids: ids.into(), table: best.2.into(), factor: best.1, shift, containers }
+        Self { number, ids: ids.into(), table: best.2.into(), factor: best.1, shift, containers }
+    }
+
+    /// Tells it from all others, also from those that are no more.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// The identifiers in order.
