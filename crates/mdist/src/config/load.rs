@@ -64,6 +64,9 @@ pub struct Args {
     /// Print all settings as they are now, as a TOML file, and end.
     #[arg(long)]
     pub print_config: bool,
+    /// Seconds between two lines of statistics on standard output; instead of what the settings say.
+    #[arg(long, value_name = "SECONDS")]
+    pub stats_interval: Option<u32>,
 }
 
 /// Settings, and the lines of `.cnf` files that changed nothing.
@@ -92,6 +95,9 @@ impl Args {
             } else {
                 loaded.config = over(&loaded.config, &text, path)?;
             }
+        }
+        if let Some(seconds) = self.stats_interval {
+            loaded.config.metrics.stats_interval_s = seconds;
         }
         loaded.config.check()?;
         Ok(loaded)
@@ -211,7 +217,7 @@ mod tests {
         let (cnf, toml) = (dir.join("rmds.CNF"), dir.join("mine.toml"));
         std::fs::write(&cnf, "*p2ps*poolSize 16000\n*p2ps*tcpNoDelay False\n*p2ps*what 1\n").unwrap();
         std::fs::write(&toml, "[p2ps]\npool-size = 5\n").unwrap();
-        let args = Args { config: vec![cnf.clone(), toml], print_config: false };
+        let args = Args { config: vec![cnf.clone(), toml], ..Args::default() };
         let loaded = args.load().unwrap();
         assert_eq!((loaded.config.p2ps.pool_size, loaded.config.p2ps.tcp_no_delay), (5, false));
         assert_eq!(

@@ -108,6 +108,14 @@ pub struct CacheLimits {
     pub item_entries: u32,
 }
 
+impl CacheLimits {
+    /// As the cache takes them.
+    #[must_use]
+    pub fn limits(&self) -> crate::cache::Limits {
+        crate::cache::Limits { bytes: self.item_kib as usize * 1024, entries: self.item_entries as usize }
+    }
+}
+
 impl Default for CacheLimits {
     fn default() -> Self {
         Self { item_kib: 8 * 1024, item_entries: 1 << 18 }

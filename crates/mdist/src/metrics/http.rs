@@ -33,6 +33,7 @@ impl Server {
         let resolved = address.to_socket_addrs().map_err(why)?.collect::<Vec<_>>();
         let listener = TcpListener::bind(resolved.as_slice()).map_err(why)?;
         let address = listener.local_addr()?;
+        metrics.inner.served.store(true, Ordering::Relaxed);
         let stop = Arc::new(AtomicBool::new(false));
         let (metrics, stopped) = (metrics.clone(), stop.clone());
         let thread = spawn(Role::Metrics, &ThreadSettings::default(), move || {

@@ -25,7 +25,7 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     updates_in: u64,
-    updates_out: u64,
+    messages_out: u64,
     bytes_out: u64,
     multicast: u64,
     cpu_s: f64,
@@ -56,7 +56,7 @@ impl Line {
     fn see(&self) -> Seen {
         Seen {
             updates_in: self.sum("hub_updates_in").unwrap_or(0),
-            updates_out: self.sum("mounts_updates_out").unwrap_or(0),
+            messages_out: self.sum("mounts_messages_out").unwrap_or(0),
             bytes_out: self.sum("mounts_bytes_out").unwrap_or(0),
             multicast: self.sum("backbone_messages_out").unwrap_or(0),
             cpu_s: process::cpu_seconds(),
@@ -78,16 +78,16 @@ impl Line {
         if let Some(mounts) = self.sum("mounts_open") {
             line += &format!(
                 " out {:.0} MB/s {:.1} mounts {mounts} buffers {}",
-                rate(seen.updates_out, last.updates_out),
+                rate(seen.messages_out, last.messages_out),
                 rate(seen.bytes_out, last.bytes_out) / 1e6,
                 self.sum("mounts_output_buffers").unwrap_or(0)
             );
         }
-        if let Some(sinks) = self.sum("backbone_sinks") {
-            line += &format!(" backbone/s {:.0} sinks {sinks}", rate(seen.multicast, last.multicast));
+        if let Some(cuts) = self.sum("backbone_sink_cuts") {
+            line += &format!(" multicast {:.0} sinks cut {cuts}", rate(seen.multicast, last.multicast));
         }
-        if let Some(suspect) = self.sum("hub_items_suspect").filter(|n| *n > 0) {
-            line += &format!(" suspect {suspect}");
+        if let Some(gaps) = self.sum("backbone_gaps") {
+            line += &format!(" gaps {gaps}");
         }
         line + &format!(" cpu {:.0} %", (seen.cpu_s - last.cpu_s) * 100.0 / seconds)
     }
@@ -140,18 +140,16 @@ mod tests {
         let metrics = Metrics::new("src_dist");
         let hub = metrics.component::<Hub>("h");
         let mut line = Line::new(&metrics);
-        hub.publish(&Hub { items: 100, updates_in: 5_000, items_suspect: 2, ..Hub::default() });
+        hub.publish(&Hub { items: 100, updates: 5_000, ..Hub::default() });
         let text = line.text();
-        assert!(text.starts_with("items 100 updates/s in ") && text.contains(" suspect 2 cpu "), "{text}");
+        assert!(text.starts_with("items 100 updates/s in ") && text.contains(" cpu "), "{text}");
         assert!(!text.contains("mounts") && !text.contains("sinks"), "{text}");
         let mounts = metrics.component::<Mounts>("0");
         mounts.publish(&Mounts { mounts: 3, ..Mounts::default() });
-        metrics.component::<BackboneSource>("0").publish(&BackboneSource { sinks: 4, ..Default::default() });
+        metrics.component::<BackboneSource>("0").publish(&BackboneSource { cuts: 4, ..Default::default() });
         let text = line.text();
-        assert!(
-            text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains("sinks 4"),
-            "{text}"
-        );
+        let end = "multicast 0 sinks cut 4 cpu";
+        assert!(text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains(end), "{text}");
     }
 
     #[test]

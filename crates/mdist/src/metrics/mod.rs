@@ -1,7 +1,7 @@
 //! Counters and gauges of every component, in the open format, over HTTP; mounts and disconnects as JSON.
 //!
-//! A component counts in plain integers that belong to one thread ([`components`]), and publishes them once per turn
-//! or less often: some relaxed stores, no lock. Readers see values that are at most a turn old. Names and meanings:
+//! A component counts in plain integers that belong to one thread ([`components`]), and publishes them once a second:
+//! some relaxed stores, no lock. Readers see values that are that old. Names and meanings:
 //! docs/operating/mdist-metrics.md.
 
 pub mod components;
@@ -19,6 +19,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Disconnects that are remembered.
@@ -41,6 +42,8 @@ struct Inner {
     components: Mutex<Vec<line::Source>>,
     /// Ends of connections by kind of connection and reason.
     ends: Family<Labels, Counter>,
+    /// Somebody can ask for the mounts.
+    served: AtomicBool,
     /// JSON of each worker's mounts.
     mounts: Mutex<BTreeMap<u16, Vec<serde_json::Value>>>,
     disconnects: Mutex<VecDeque<serde_json::Value>>,
@@ -66,6 +69,7 @@ impl Metrics {
                 families: Mutex::default(),
                 components: Mutex::default(),
                 ends,
+                served: AtomicBool::new(false),
                 mounts: Mutex::default(),
                 disconnects: Mutex::default(),
             }),
@@ -92,8 +96,12 @@ impl Metrics {
         published
     }
 
-    /// Says what mounts a worker has now; called about once a second, replaces what it said before.
+    /// Says what mounts a worker has now; called about once a second, replaces what it said before. Without a
+    /// [`Server`] nobody can ask, and nothing is taken from the iterator.
     pub fn set_mounts<M: Serialize>(&self, worker: u16, mounts: impl IntoIterator<Item = M>) {
+        if !self.inner.served.load(Ordering::Relaxed) {
+            return;
+        }
         let mounts = mounts.into_iter().filter_map(|m| serde_json::to_value(m).ok()).collect();
         held(&self.inner.mounts).insert(worker, mounts);
     }
@@ -151,21 +159,21 @@ mod tests {
     fn what_is_published_is_shown_with_its_labels() {
         let metrics = Metrics::new("p2ps");
         let (first, second) = (metrics.component::<Mounts>("0"), metrics.component::<Mounts>("1"));
-        first.publish(&Mounts { updates_out: 5, mounts: 2, ..Mounts::default() });
-        second.publish(&Mounts { updates_out: 7, ..Mounts::default() });
-        first.publish(&Mounts { updates_out: 6, mounts: 1, ..Mounts::default() });
+        first.publish(&Mounts { messages_out: 5, mounts: 2, ..Mounts::default() });
+        second.publish(&Mounts { messages_out: 7, ..Mounts::default() });
+        first.publish(&Mounts { messages_out: 6, mounts: 1, ..Mounts::default() });
         metrics.component::<Hub>("p2ps").publish(&Hub { items: 3, ..Hub::default() });
         let text = metrics.text();
         for line in [
-            "mdist_mounts_updates_out_total{program=\"p2ps\",worker=\"0\"} 6",
-            "mdist_mounts_updates_out_total{program=\"p2ps\",worker=\"1\"} 7",
+            "mdist_mounts_messages_out_total{program=\"p2ps\",worker=\"0\"} 6",
+            "mdist_mounts_messages_out_total{program=\"p2ps\",worker=\"1\"} 7",
             "mdist_mounts_open{program=\"p2ps\",worker=\"0\"} 1",
             "mdist_hub_items{program=\"p2ps\",hub=\"p2ps\"} 3",
         ] {
             assert!(text.lines().any(|l| l == line), "no `{line}` in\n{text}");
         }
         assert!(text.contains("mdist_process_cpu_seconds_total"), "{text}");
-        assert_eq!(text.matches("# TYPE mdist_mounts_updates_out counter").count(), 1, "{text}");
+        assert_eq!(text.matches("# TYPE mdist_mounts_messages_out counter").count(), 1, "{text}");
         assert!(text.ends_with("# EOF\n"));
     }
 
@@ -180,6 +188,9 @@ mod tests {
         assert_eq!(kept[0]["what"]["mount"], DISCONNECTS + 4);
         let line = "mdist_disconnects_total{program=\"p2ps\",kind=\"mount\",reason=\"overflow\"} 1005";
         assert!(metrics.text().contains(line), "{}", metrics.text());
+        metrics.set_mounts(0, ["unasked"]);
+        assert_eq!(metrics.mounts_json(), "[]");
+        let _server = Server::start("127.0.0.1:0", &metrics).unwrap();
         metrics.set_mounts(0, ["a", "b"]);
         metrics.set_mounts(1, ["c"]);
         metrics.set_mounts(0, ["d"]);

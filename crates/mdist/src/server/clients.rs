@@ -2,9 +2,11 @@
 
 use std::net::TcpListener;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Published, components};
 use crate::mounts::{MountId, MountStats, Reason, Worker};
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions};
+
+use super::shown::EVERY;
 
 /// Tokens of clients in a poller begin here; what stands below is the driver's own.
 pub(super) const FIRST_CLIENT: u64 = 1 << 32;
@@ -47,10 +49,16 @@ pub(super) struct Clients {
     unwritten: Vec<MountId>,
     input: Vec<u8>,
     metrics: Metrics,
+    number: u16,
+    shown: Published<components::Mounts>,
+    /// Counts of mounts that left, and those that are not a mount's own.
+    past: components::Mounts,
+    next_show: Now,
 }
 
 impl Clients {
     pub(super) fn new(
+        number: u16,
         worker: Worker,
         registry: Registry,
         options: SocketOptions,
@@ -66,6 +74,10 @@ impl Clients {
             next_flush: Now::ZERO,
             unwritten: Vec::new(),
             input: vec![0; READ],
+            number,
+            shown: metrics.component(&number.to_string()),
+            past: components::Mounts::default(),
+            next_show: Now::ZERO,
             metrics,
         }
     }
@@ -81,6 +93,7 @@ impl Clients {
     /// Serves a connection from now on.
     pub(super) fn adopt(&mut self, socket: Socket, now: Now) {
         let id = self.worker.open(now, socket.peer().to_string());
+        self.past.accepted += 1;
         let place = id.index();
         if let Err(why) = self.registry.add(&socket, FIRST_CLIENT + place as u64, Interest::Read) {
             self.leave(id, Reason::Lost(why.to_string()), now);
@@ -126,6 +139,7 @@ impl Clients {
 
     /// Ends a turn: writes what is to be written now, closes the mounts that the worker has cut.
     pub(super) fn flush(&mut self, now: Now) {
+        self.show(now);
         self.worker.dirty(&mut self.unwritten);
         if let Writes::Timed { every, full } = self.writes {
             if now < self.next_flush {
@@ -148,6 +162,28 @@ impl Clients {
         }
         self.unwritten = due;
         self.cut(now);
+    }
+
+    /// Publishes what was counted, if it is time.
+    fn show(&mut self, now: Now) {
+        if now < self.next_show {
+            return;
+        }
+        let mounts: Vec<_> = self.worker.mounts().filter_map(|id| self.worker.stats(id)).collect();
+        // With thousands of mounts the look itself takes milliseconds, so it is taken less often.
+        self.next_show = now + EVERY + Now::from_millis(2) * u32::try_from(mounts.len()).unwrap_or(u32::MAX);
+        let mut all = self.past;
+        for stats in &mounts {
+            count(&mut all, stats);
+            all.mounts += 1;
+            all.streams += stats.streams as u64;
+            all.waiting += stats.requests_waiting as u64;
+            all.bytes_waiting += stats.bytes_waiting as u64;
+            all.buffers += stats.buffers as u64;
+            all.buffers_high = all.buffers_high.max(stats.buffers_high_water as u64);
+        }
+        self.shown.publish(&all);
+        self.metrics.set_mounts(self.number, mounts.iter().map(|stats| figures(stats, "", now)));
     }
 
     /// When output that waits for the timer, or the worker, is due.
@@ -184,6 +220,7 @@ impl Clients {
             if output.is_empty() {
                 return;
             }
+            self.past.writes += 1;
             match client.socket.write(output) {
                 Ok(Some(count)) => self.worker.written(id, count, now),
                 Ok(None) => break,
@@ -191,6 +228,7 @@ impl Clients {
             }
         }
         client.full = true;
+        self.past.writes_full += 1;
         if let Err(why) =
             self.registry.change(&client.socket, FIRST_CLIENT + id.index() as u64, Interest::Both)
         {
@@ -205,6 +243,7 @@ impl Clients {
             *place = None;
         }
         if let Some(farewell) = self.worker.closed(id, reason) {
+            count(&mut self.past, &farewell.stats);
             tracing::info!(
                 peer = farewell.stats.peer, user = farewell.stats.user, application = farewell.stats.application,
                 reason = %farewell.reason, "a consumer left"
@@ -216,6 +255,14 @@ impl Clients {
             );
         }
     }
+}
+
+/// Adds what only grows.
+fn count(all: &mut components::Mounts, mount: &MountStats) {
+    all.messages_in += mount.messages_in;
+    all.bytes_in += mount.bytes_in;
+    all.messages_out += mount.messages_out;
+    all.bytes_out += mount.bytes_out;
 }
 
 /// A mount as `/mounts` and `/disconnects` show it; `reason` is empty while it lives.

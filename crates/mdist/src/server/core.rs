@@ -13,6 +13,7 @@ use crate::net::{Event, Now};
 use super::clients::FIRST_CLIENT;
 use super::dialled::Dialled;
 use super::publishers::Publishers;
+use super::shown::Shown;
 use super::side::Side;
 use super::workers::Workers;
 
@@ -49,6 +50,7 @@ pub(super) struct Core {
     pub(super) buffer: Vec<u8>,
     /// When the thread that keeps time looks again by itself.
     pub(super) looks_again: Now,
+    pub(super) shown: Shown,
 }
 
 impl Core {
@@ -108,6 +110,7 @@ impl Core {
     /// # Errors
     /// The backbone is over.
     pub(super) fn turn(&mut self, now: Now) -> Result<bool> {
+        self.shown.show(now, &self.hub, &self.side, self.sources.as_ref());
         for _ in 0..ROUNDS {
             self.side.asks(&mut self.asks);
             self.workers.asks(&mut self.asks);

@@ -11,6 +11,7 @@ pub mod program;
 mod publishers;
 pub mod quotes;
 mod running;
+mod shown;
 mod side;
 pub mod src_dist;
 mod workers;

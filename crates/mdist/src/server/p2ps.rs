@@ -21,6 +21,7 @@ use super::clients::{Clients, Writes};
 use super::core::{BACKBONE, Core, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
 use super::running::Running;
+use super::shown::Shown;
 use super::side::Side;
 use super::workers::Workers;
 
@@ -61,7 +62,11 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
             login: login(&config.login, "p2ps"),
             transport: ClientOptions { component: component("p2ps"), ..ClientOptions::default() },
             socket: SocketOptions::default(),
-            services: upstream.services.clone(),
+            services: if upstream.services.is_empty() {
+                settings.services.clone()
+            } else {
+                upstream.services.clone()
+            },
         };
         let token = FIRST_UPSTREAM + u64::from(number);
         dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
@@ -87,8 +92,9 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         poller.add(&side, BACKBONE, Interest::Read).context("poll the backbone")?;
         sources = Some(side);
     }
+    let shown = Shown::new(metrics, "p2ps", false, sources.is_some());
     let core = Core {
-        hub: Engine::new(hub_options(settings), FieldTypes::new(Arc::new(dictionary.fields.clone()))),
+        hub: Engine::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields.clone()))),
         batch: Batch::default(),
         dialled,
         publishers: None,
@@ -99,6 +105,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         asks: Vec::new(),
         buffer: vec![0; READ],
         looks_again: Now::ZERO,
+        shown,
     };
     let mut running = Running::start(core, poller, feeds, addresses, &config.threads)?;
     for (number, body) in bodies {
@@ -153,7 +160,7 @@ impl Mounts {
             self.dictionaries.clone(),
             Box::new(AllowAll),
         );
-        Clients::new(worker, registry, self.socket, self.writes, self.metrics.clone())
+        Clients::new(number, worker, registry, self.socket, self.writes, self.metrics.clone())
     }
 }
 
@@ -182,12 +189,14 @@ fn mounts_config(settings: &config::P2ps) -> mounts::Config {
     }
 }
 
-fn hub_options(settings: &config::P2ps) -> hub::Options {
+fn hub_options(config: &Config) -> hub::Options {
+    let settings = &config.p2ps;
     hub::Options {
         hold: Duration::from_millis(settings.close_hold_ms.into()),
         recovery_rate: settings.recovery_rate,
         cache: settings.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
+        cache_limits: config.cache.limits(),
         ..hub::Options::default()
     }
 }

@@ -19,6 +19,7 @@ use super::dialled::{Dialled, Target};
 use super::p2ps::{component, load_dictionary, login};
 use super::publishers::Publishers;
 use super::running::Running;
+use super::shown::Shown;
 use super::side::Side;
 use super::workers::Workers;
 
@@ -70,6 +71,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         recovery_rate: settings.recovery_rate,
         cache: settings.defaults.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
+        cache_limits: config.cache.limits(),
         ..hub::Options::default()
     };
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
@@ -105,6 +107,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         asks: Vec::new(),
         buffer: vec![0; READ],
         looks_again: Now::ZERO,
+        shown: Shown::new(metrics, "src_dist", true, false),
     };
     Running::start(core, poller, None, addresses, &config.threads)
 }
