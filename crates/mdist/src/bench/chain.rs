@@ -1,5 +1,6 @@
 //! The programs of one test, joined: publisher, distributor, servers, clients.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,8 @@ pub(super) struct Plan {
     pub(super) decode: bool,
     /// Where the publisher listens.
     pub(super) source: String,
-    /// More lines for the settings of our programs.
-    pub(super) settings: String,
+    /// More settings for our programs: a file that goes before what the test sets.
+    pub(super) settings: Option<PathBuf>,
 }
 
 impl Plan {
@@ -114,24 +115,30 @@ impl Chain {
         if let Some(cache) = plan.distributor {
             let text = format!(
                 "[src-dist]\nlisten = [\"127.0.0.1:0\"]\n[[src-dist.provider]]\nhosts = [\"{at}\"]\n\
-                 [src-dist.defaults]\ncache = {cache}\n{}",
-                plan.settings
+                 [src-dist.defaults]\ncache = {cache}\n",
             );
-            servers.push(start(place, Side::Source, "src_dist", "src_dist", &text)?);
+            servers.push(start(
+                place,
+                Side::Source,
+                "src_dist",
+                "src_dist",
+                &text,
+                plan.settings.as_deref(),
+            )?);
         }
         let kind = |hosts: &str| match plan.distributor {
             Some(_) => "kind = \"backbone\"".to_owned(),
             None => format!("kind = \"provider\"\nhosts = [\"{hosts}\"]"),
         };
         if let Some(cache) = plan.server {
-            let (mut server, address) = serve(place, "p2ps", cache, &kind(&at), &plan.settings)?;
+            let (mut server, address) = serve(place, "p2ps", cache, &kind(&at), plan.settings.as_deref())?;
             server.name = "p2ps".into();
             servers.push(server);
             at = address;
         }
         if let Some(cache) = plan.pop {
             let upstream = format!("kind = \"p2ps\"\nhosts = [\"{at}\"]");
-            let (server, address) = serve(place, "pop", cache, &upstream, &plan.settings)?;
+            let (server, address) = serve(place, "pop", cache, &upstream, plan.settings.as_deref())?;
             servers.push(server);
             at = address;
         }
@@ -252,10 +259,22 @@ impl Chain {
     }
 }
 
-fn start(place: &Place, side: Side, program: &str, name: &str, settings: &str) -> Result<Process> {
+fn start(
+    place: &Place,
+    side: Side,
+    program: &str,
+    name: &str,
+    settings: &str,
+    more: Option<&Path>,
+) -> Result<Process> {
     let file = place.settings(name, settings)?;
     let mut command: Command = place.command(side, program)?;
+    // Clients that come and go are what a test is made of: only what is wrong is of interest.
+    command.env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".into()));
     command.arg("--config").arg(file);
+    if let Some(more) = more {
+        command.arg("--config").arg(more);
+    }
     Process::start(name, command)
 }
 
@@ -265,12 +284,11 @@ pub(super) fn serve(
     name: &str,
     cache: bool,
     upstream: &str,
-    settings: &str,
+    more: Option<&Path>,
 ) -> Result<(Process, String)> {
-    let text = format!(
-        "[p2ps]\nlisten = [\"127.0.0.1:0\"]\ncache = {cache}\n[[p2ps.upstream]]\n{upstream}\n{settings}"
-    );
-    let mut server = start(place, Side::Sink, "p2ps", name, &text)?;
+    let text =
+        format!("[p2ps]\nlisten = [\"127.0.0.1:0\"]\ncache = {cache}\n[[p2ps.upstream]]\n{upstream}\n");
+    let mut server = start(place, Side::Sink, "p2ps", name, &text, more)?;
     let address = server.after(" at ")?;
     Ok((server, address))
 }

@@ -1,6 +1,5 @@
 //! Where the machine's time went: each process's user and system time, the rest of it, and the whole.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,7 +11,8 @@ pub struct Reading {
     processes: Vec<(String, u32, Duration)>,
     /// All processes that there are, the named ones included.
     everybody: Vec<(u32, Duration)>,
-    machine: Duration,
+    idle: Duration,
+    cores: u32,
 }
 
 /// CPU time between two readings.
@@ -22,7 +22,7 @@ pub struct Table {
     pub elapsed: Duration,
     /// (name, user + sys) of the components, then of all other processes, then what the kernel did for nobody.
     pub rows: Vec<(String, f64)>,
-    /// Busy seconds of all cores, as the kernel counts them; the sum of the rows.
+    /// Seconds in which cores were not idle; the sum of the rows.
     pub total: f64,
 }
 
@@ -54,7 +54,7 @@ impl Reading {
     /// # Errors
     /// One of the processes is gone.
     pub fn take(processes: &[(String, u32)]) -> Result<Self> {
-        let machine = machine()?;
+        let (idle, cores) = idle()?;
         let named = processes
             .iter()
             .map(|(name, pid)| Ok((name.clone(), *pid, of_process(*pid).with_context(|| name.clone())?)))
@@ -63,7 +63,7 @@ impl Reading {
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
             .filter_map(|pid| Some((pid, of_process(pid).ok()?)))
             .collect();
-        Ok(Self { at: Instant::now(), processes: named, everybody, machine })
+        Ok(Self { at: Instant::now(), processes: named, everybody, idle, cores })
     }
 
     /// What was used since `earlier`.
@@ -88,12 +88,14 @@ impl Reading {
             })
             .collect();
         let named: f64 = rows.iter().map(|row| row.1).sum();
-        let total = self.machine.saturating_sub(earlier.machine).as_secs_f64();
+        let elapsed = self.at.duration_since(earlier.at);
+        let idle = self.idle.saturating_sub(earlier.idle);
+        let total = (elapsed * self.cores).saturating_sub(idle).as_secs_f64();
         rows.push(("other processes".into(), (used - named).max(0.0)));
         // Interrupts that the kernel accounts to nobody; below zero it is what its two ways of counting differ by.
         let counted: f64 = rows.iter().map(|row| row.1).sum();
         rows.push(("kernel, for no process".into(), total - counted));
-        Table { elapsed: self.at.duration_since(earlier.at), rows, total }
+        Table { elapsed, rows, total }
     }
 }
 
@@ -116,21 +118,15 @@ impl Table {
     }
 }
 
-/// Busy time of all cores since the start of the machine.
-fn machine() -> Result<Duration> {
-    let path = Path::new("/proc/stat");
-    let text = std::fs::read_to_string(path).context("read /proc/stat")?;
-    let fields: Vec<u64> = text
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .map(|field| field.parse().unwrap_or(0))
-        .collect();
-    // user nice system idle iowait irq softirq: idle and waiting for disks are not busy.
-    let busy: u64 = [0, 1, 2, 5, 6].iter().filter_map(|&at| fields.get(at)).sum();
-    Ok(Duration::from_secs_f64(busy as f64 * tick().as_secs_f64()))
+/// Idle time of all cores since the start of the machine, and how many there are. Busy time is what is left: the kernel
+/// counts that by looking a few hundred times a second, which load in step with its ticks escapes.
+fn idle() -> Result<(Duration, u32)> {
+    let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+    let cores = text.lines().filter(|line| line.starts_with("cpu")).count().saturating_sub(1);
+    let fields = text.lines().next().unwrap_or_default().split_whitespace().skip(1);
+    // user nice system idle iowait: waiting for disks is idle too.
+    let ticks: u64 = fields.skip(3).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok((Duration::from_secs_f64(ticks as f64 * tick().as_secs_f64()), cores as u32))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub struct Options {
     /// Measure at this rate instead of searching the highest
     #[arg(long)]
     pub rate: Option<u64>,
-    /// Lines of TOML for the settings of p2ps and src_dist
+    /// Settings for p2ps and src_dist, which go before those of the test
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
     /// Where plots are written
@@ -168,10 +168,6 @@ fn backbones(options: &Options) -> Vec<Backbone> {
 /// Which programs a test has, and which of them it is about.
 fn plan(options: &Options, backbone: Backbone, test: &str) -> Result<(Plan, &'static str, Side)> {
     let foreign = options.target.clone();
-    let settings = match &options.settings {
-        Some(path) => std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?,
-        None => String::new(),
-    };
     let own = options.own_items.unwrap_or(if options.full { 100 } else { 10 });
     let base = Plan {
         distributor: (backbone != Backbone::None).then_some(false),
@@ -182,7 +178,7 @@ fn plan(options: &Options, backbone: Backbone, test: &str) -> Result<(Plan, &'st
         own,
         decode: false,
         source: options.source.clone(),
-        settings,
+        settings: options.settings.clone(),
         foreign,
     };
     let alone = base.foreign.is_some();

@@ -65,7 +65,7 @@ pub(super) fn run(
     let mut port = port.to_string();
     if let Some(cache) = through {
         let upstream = format!("kind = \"provider\"\nhosts = [\"127.0.0.1:{port}\"]");
-        let (process, address) = chain::serve(place, "p2ps", cache, &upstream, "")?;
+        let (process, address) = chain::serve(place, "p2ps", cache, &upstream, None)?;
         processes.push(("p2ps".to_owned(), process.id()));
         port = address.rsplit_once(':').context("the server's address has no port")?.1.to_owned();
         server = Some(process);
