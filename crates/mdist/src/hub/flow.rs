@@ -188,7 +188,8 @@ impl Engine {
         let solicited = refresh.flags.contains(RefreshFlags::SOLICITED);
         let clear = refresh.flags.contains(RefreshFlags::CLEAR_CACHE);
         let complete = refresh.flags.contains(RefreshFlags::COMPLETE);
-        let first = !item.partial || refresh.part == Some(0) || refresh.part.is_none() && clear;
+        // Stock providers clear the cache with every part of an image, and number none: solicited, it is the next one.
+        let first = !item.partial || refresh.part == Some(0) || refresh.part.is_none() && clear && !solicited;
         // A stream that did not have a refresh yet starts anew, whatever its flags say.
         let anew = first && (item.recovering || solicited || !link.live);
         let was_live = link.live;
@@ -211,7 +212,12 @@ impl Engine {
         if *item.group != *refresh.group {
             item.group = refresh.group.into();
         }
-        self.keep_refresh(id, refresh, anew);
+        if first || !clear {
+            self.keep_refresh(id, refresh, anew);
+        } else {
+            let flags = refresh.flags.without(RefreshFlags::CLEAR_CACHE);
+            self.keep_refresh(id, &Refresh { flags, ..refresh.clone() }, anew);
+        }
         if !was_live {
             self.set_pass(id);
         }

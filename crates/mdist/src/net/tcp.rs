@@ -154,7 +154,7 @@ mod tests {
     fn connects_without_waiting_and_says_when_refused() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let at = listener.local_addr().unwrap();
-        let mut poller = Poller::new().unwrap();
+        let poller = Poller::new().unwrap();
         let mut near = connect(at, SocketOptions::default()).unwrap();
         poller.add(&near, 1, Interest::Write).unwrap();
         poller.wait(None, &mut Vec::new()).unwrap();

@@ -2,7 +2,9 @@
 
 use super::super::*;
 use super::rig::{Answer, Fields, Rig, class_of, listed, update_message};
-use rssl::rwf::{Ack, Class, DataState, Domain, Post, PostFlags, StreamState, nak};
+use rssl::rwf::{
+    Ack, Class, DataState, Domain, Message, Post, PostFlags, Refresh, RefreshFlags, StreamState, nak,
+};
 use rssl::wire::to_vec;
 
 const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
@@ -68,6 +70,36 @@ fn an_image_waits_for_the_parts_and_latecomers_get_a_whole_one() {
     assert_eq!(rig.models[0].requests, 2);
     rig.update("A");
     rig.run();
+    assert_eq!(rig.view(1, b).fields, rig.table["A"]);
+}
+
+/// So the vendor's example provider sends price points, with an update between two parts.
+#[test]
+fn parts_that_all_clear_the_cache_and_have_no_number_are_one_image() {
+    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
+    rig.provider();
+    rig.parts = 3;
+    rig.models[0].answer = Answer::Nothing;
+    let a = rig.open(0, "A");
+    let id = rig.models[0].stream_of("A").unwrap();
+    let unnumbered = |bytes: &Vec<u8>| {
+        let Ok(Message::Refresh(refresh)) = Message::decode(bytes) else { panic!("a refresh") };
+        let flags = refresh.flags.with(RefreshFlags::CLEAR_CACHE);
+        to_vec(|w| Refresh { part: None, flags, ..refresh.clone() }.encode(w)).unwrap()
+    };
+    let parts: Vec<_> = rig.image_parts(0, id, true).iter().map(unnumbered).collect();
+    rig.feed(0, &parts[0]);
+    rig.deliver();
+    rig.update("A");
+    rig.run();
+    rig.feed(0, &parts[1]);
+    rig.feed(0, &parts[2]);
+    rig.run();
+    assert_eq!((rig.view(0, a).images, rig.view(0, a).updates), (1, 1));
+    let b = rig.open(1, "A");
+    rig.update("A");
+    rig.run();
+    assert_eq!(rig.models[0].requests, 1, "the cache has the whole image");
     assert_eq!(rig.view(1, b).fields, rig.table["A"]);
 }
 
