@@ -2,8 +2,9 @@
 
 mod backbone_common;
 
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use backbone_common::chain::{RunningSink, RunningSource, names};
 use backbone_common::{Host, embedded, plain, until};
@@ -219,6 +220,88 @@ fn another_source_takes_over() {
     let before = updates(&sinks[0]);
     until("updates of the other", || (updates(&sinks[0]) > before + 500).then_some(()));
     check(second, sinks, 50);
+}
+
+/// Set for a process that is to be killed: the daemon's socket.
+const SOURCE: &str = "MDIST_TEST_SOURCE";
+const SINK: &str = "MDIST_TEST_SINK";
+
+/// Not tests of their own: a source and a sink until they are killed.
+#[test]
+fn a_source_to_be_killed() {
+    let Some(path) = std::env::var_os(SOURCE) else { return };
+    let node = Node::builder().daemon_at(path).start().unwrap();
+    let source = RunningSource::start(source(&node), "FEED", HOLD);
+    source.set_burst(10);
+    std::thread::sleep(10 * backbone_common::LIMIT);
+}
+
+#[test]
+fn a_sink_to_be_killed() {
+    let Some(path) = std::env::var_os(SINK) else { return };
+    let node = Node::builder().daemon_at(path).start().unwrap();
+    let _sink = RunningSink::start(sink(&node), "FEED", &names(50));
+    std::thread::sleep(10 * backbone_common::LIMIT);
+}
+
+struct Victim(Child);
+
+impl Victim {
+    fn start(host: &Host, test: &str, variable: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test]).env(variable, host.daemon.socket());
+        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    fn kill(&mut self) -> Instant {
+        self.0.kill().unwrap();
+        let killed = Instant::now();
+        self.0.wait().unwrap();
+        killed
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_source_that_is_killed_is_replaced_at_once() {
+    let host = Host::start();
+    let mut victim = Victim::start(&host, "a_source_to_be_killed", SOURCE);
+    let sinks = vec![RunningSink::start(sink(&host.attach()), "FEED", &names(50))];
+    until("updates", || (updates(&sinks[0]) > 500).then_some(()));
+    let second = RunningSource::start(source(&host.attach()), "FEED", HOLD);
+    second.set_burst(10);
+    until("both", || (sinks[0].counters().ups == 2).then_some(()));
+    let killed = victim.kill();
+    until("the loss", || (sinks[0].counters().downs == 1).then_some(()));
+    let noticed = killed.elapsed();
+    assert!(noticed < Duration::from_secs(5), "noticed after {noticed:?}");
+    let before = updates(&sinks[0]);
+    until("updates of the other", || (updates(&sinks[0]) > before + 500).then_some(()));
+    check(second, sinks, 50);
+}
+
+#[test]
+fn a_sink_that_is_killed_harms_nobody() {
+    let host = Host::start();
+    let source = RunningSource::start(source(&host.attach()), "FEED", 50 * HOLD);
+    let sinks = vec![RunningSink::start(sink(&host.attach()), "FEED", &names(50))];
+    source.set_burst(50);
+    for _ in 0..3 {
+        let mut victim = Victim::start(&host, "a_sink_to_be_killed", SINK);
+        until("two sinks", || (source.orders.sinks.load(Ordering::Relaxed) == 2).then_some(()));
+        let before = updates(&sinks[0]);
+        until("updates", || (updates(&sinks[0]) > before + 5000).then_some(()));
+        victim.kill();
+        until("one sink", || (source.orders.sinks.load(Ordering::Relaxed) == 1).then_some(()));
+    }
+    assert_eq!((sinks[0].counters().downs, source.orders.cuts.load(Ordering::Relaxed)), (0, 0));
+    check(source, sinks, 50);
 }
 
 /// Loses one frame in twenty.

@@ -141,6 +141,8 @@ pub(crate) struct Orders {
     stop: AtomicBool,
     pub(crate) updates: AtomicU64,
     pub(crate) cuts: AtomicU64,
+    /// Sinks that have a link.
+    pub(crate) sinks: AtomicU64,
     /// The longest turn, microseconds.
     pub(crate) longest: AtomicU64,
     /// Names of items that shall end.
@@ -209,6 +211,7 @@ fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &O
         side.flush().unwrap();
         orders.updates.fetch_add(updates as u64, Ordering::Relaxed);
         orders.cuts.store(side.stats().cuts, Ordering::Relaxed);
+        orders.sinks.store(side.sinks().count() as u64, Ordering::Relaxed);
         orders.longest.fetch_max(start.elapsed().as_micros() as u64, Ordering::Relaxed);
         if burst == 0 {
             let name = |item: &Item| item.spec.key(0).name.unwrap().to_vec();
