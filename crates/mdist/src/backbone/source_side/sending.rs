@@ -1,0 +1,109 @@
+//! How packets go out: as soon as every sink has room, or has had its time.
+
+use std::time::{Duration, Instant};
+
+use super::{HOLD, Sink, SourceSide};
+use crate::backbone::meter::WINDOW;
+use crate::backbone::wire::Record;
+use crate::backbone::{FeedId, Result, SinkId};
+
+impl SourceSide {
+    /// Sends the open packet of a feed.
+    pub(super) fn seal(&mut self, feed: u16) -> Result<()> {
+        let Some(out) = self.feeds.get(usize::from(feed)).filter(|out| !out.is_empty()) else {
+            return Ok(());
+        };
+        self.stats.entries += u64::from(out.waiting());
+        self.multicast(feed, out.len(), |side, id| match side.feeds.get_mut(usize::from(feed)) {
+            Some(out) => {
+                let sent = side.end.multicast(id, out.seal());
+                out.begin();
+                sent
+            }
+            None => Ok(()),
+        })
+    }
+
+    /// Sends a packet of `len` bytes as soon as every sink has room for it, or has had its time.
+    pub(super) fn multicast(
+        &mut self,
+        feed: u16,
+        len: usize,
+        send: impl FnOnce(&mut Self, FeedId) -> Result<()>,
+    ) -> Result<()> {
+        let len = len as u64;
+        if self.sinks.values().any(|sink| sink.in_flight + len > WINDOW / 2) {
+            self.room(feed, len)?;
+        }
+        let Some(id) = self.feeds.get(usize::from(feed)).map(|out| out.id) else { return Ok(()) };
+        send(self, id)?;
+        self.stats.packets += 1;
+        self.stats.bytes += len;
+        for sink in self.sinks.values_mut() {
+            if sink.joined.iter().any(|joined| joined.feed == feed) {
+                sink.in_flight += len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all sinks of a feed have room, then cuts those that have none.
+    fn room(&mut self, feed: u16, len: u64) -> Result<()> {
+        self.hear(Duration::ZERO)?;
+        let hold = self.holds.get(usize::from(feed)).copied().unwrap_or(HOLD);
+        let mut start = None;
+        loop {
+            let full = |sink: &Sink| {
+                sink.in_flight + len > WINDOW && sink.joined.iter().any(|joined| joined.feed == feed)
+            };
+            if !self.sinks.values().any(full) {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let since = *start.get_or_insert_with(|| {
+                self.stats.waits += 1;
+                now
+            });
+            let Some(left) = hold.checked_sub(now - since).filter(|left| !left.is_zero()) else {
+                let late: Vec<_> =
+                    self.sinks.iter().filter(|(_, sink)| full(sink)).map(|(id, _)| *id).collect();
+                late.into_iter().for_each(|id| self.cut(id, hold));
+                return Ok(());
+            };
+            self.hear(left)?;
+        }
+    }
+
+    /// Takes in what sinks say to have read; waits for it at most so long.
+    fn hear(&mut self, wait: Duration) -> Result<()> {
+        let mut credits = std::mem::take(&mut self.credits);
+        self.end.credits(wait, &mut credits)?;
+        let now = Instant::now();
+        for credit in credits.drain(..) {
+            let Some(feed) = self.feeds.iter().position(|feed| feed.id == credit.feed) else { continue };
+            let sink = self.sinks.values_mut().find(|sink| sink.reader == Some(credit.reader));
+            let (Some(sink), Some(out)) = (sink, self.feeds.get(feed)) else { continue };
+            let Some(joined) = sink.joined.iter_mut().find(|joined| usize::from(joined.feed) == feed) else {
+                continue;
+            };
+            // What nobody can have read is not believed.
+            if credit.position > joined.credited && credit.position <= out.position() {
+                sink.in_flight = sink.in_flight.saturating_sub(credit.position - joined.credited);
+                joined.credited = credit.position;
+                sink.heard = now;
+            }
+        }
+        self.credits = credits;
+        Ok(())
+    }
+
+    pub(super) fn cut(&mut self, id: SinkId, hold: Duration) {
+        let Some(sink) = self.sinks.get(&id) else { return };
+        let why = format!("it left {} bytes unread for {} ms", sink.in_flight, hold.as_millis());
+        tracing::warn!("{id} ({}) is cut: {why}", sink.name);
+        self.stats.cuts += 1;
+        let epoch = sink.epoch;
+        self.leave_at_once(id);
+        self.end.send(id, &Record::Cut { epoch, why }.encode());
+    }
+}
