@@ -1,0 +1,164 @@
+//! The load tools through a server, and through distributor, backbone and server: nothing is lost, and every field of every
+//! item is what the publisher made it, also after the parts were replaced.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mdist::backbone::memory::Memory;
+use mdist::config::{Config, Provider as Source, Upstream, UpstreamKind};
+use mdist::load::consumer::{Consumer, ConsumerOptions};
+use mdist::load::items::{Shares, generated};
+use mdist::load::message_set::MessageSet;
+use mdist::load::msgdata::built_in;
+use mdist::load::provider::{Provider, ProviderOptions};
+use mdist::metrics::Metrics;
+use mdist::server::{Bus, Running, p2ps, src_dist};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn sets() -> Vec<MessageSet> {
+    let mut sets = built_in().unwrap();
+    sets.iter_mut().for_each(|set| set.running = true);
+    sets
+}
+
+fn publisher(at: Option<SocketAddr>, rate: u64) -> Provider {
+    let options = ProviderOptions { rate, ..ProviderOptions::new(sets()) };
+    Provider::start(ProviderOptions { listen: at.or(options.listen), ..options }).unwrap()
+}
+
+fn config(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Config {
+    let mut config = Config::default();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    config.p2ps.listen = vec![at.unwrap_or(any).to_string()];
+    config.p2ps.cache = cache;
+    config.p2ps.upstream = vec![Upstream {
+        kind: UpstreamKind::Provider,
+        hosts: vec![source.to_string()],
+        services: Vec::new(),
+    }];
+    config.src_dist.listen = vec![any.to_string()];
+    config.src_dist.provider = vec![Source { hosts: vec![source.to_string()], services: Vec::new() }];
+    config.src_dist.defaults.cache = cache;
+    config
+}
+
+fn server(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Running {
+    p2ps::start(&config(source, at, cache), &Metrics::new("p2ps"), &Bus::Memory(Memory::new())).unwrap()
+}
+
+fn client(to: SocketAddr, mounts: usize, own: usize) -> Consumer {
+    let mut options = ConsumerOptions::new(to, 0, Arc::new(sets()));
+    options.shares = if mounts == 1 { Shares::one(own) } else { Shares::half(mounts, own) };
+    options.items = Arc::new(generated(options.shares.distinct()));
+    (options.mounts, options.compare) = (mounts, true);
+    options.reconnect = Some((Duration::from_millis(10), Duration::from_millis(200)));
+    Consumer::start(options).unwrap()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
+    let start = Instant::now();
+    while let Err(why) = done() {
+        assert!(start.elapsed() < LONG, "{what}: {why}");
+        std::thread::yield_now();
+    }
+}
+
+fn more_updates(consumer: &Consumer, count: u64) {
+    let before = consumer.snapshot().counts.updates;
+    until("updates", || {
+        let seen = consumer.snapshot();
+        if seen.counts.updates >= before + count {
+            Ok(())
+        } else {
+            Err(format!("{seen:?} {:?}", consumer.why_cut()))
+        }
+    });
+}
+
+/// The publisher rests, and every field at every mount becomes what the publisher made it.
+fn settled(provider: &Provider, consumer: &Consumer) {
+    provider.set_rate(0);
+    until("equal", || {
+        let published: HashMap<String, u32> = provider.items().into_iter().collect();
+        let compared = consumer.compare(Some(&published));
+        if compared.is_equal() { Ok(()) } else { Err(format!("{compared:?}")) }
+    });
+}
+
+#[test]
+fn a_server_gives_everything_to_everybody() {
+    for cache in [false, true] {
+        let provider = publisher(None, 20_000);
+        let mut server = server(provider.address().unwrap(), None, cache);
+        let consumer = client(server.addresses[0], 5, 20);
+        consumer.loaded(LONG).unwrap();
+        more_updates(&consumer, 20_000);
+        settled(&provider, &consumer);
+        let seen = consumer.stop().unwrap();
+        assert!(seen.counts.is_clean(), "cache {cache}: {:?}", seen.counts);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_distributor_and_a_backbone_between() {
+    for cache in [false, true] {
+        let provider = publisher(None, 20_000);
+        let bus = Bus::Memory(Memory::new());
+        let mut settings = config(provider.address().unwrap(), None, cache);
+        settings.p2ps.upstream = vec![Upstream::default()];
+        let mut distributor = src_dist::start(&settings, &Metrics::new("src_dist"), &bus).unwrap();
+        let mut server = p2ps::start(&settings, &Metrics::new("p2ps"), &bus).unwrap();
+        let consumer = client(server.addresses[0], 5, 20);
+        consumer.loaded(LONG).unwrap();
+        more_updates(&consumer, 20_000);
+        settled(&provider, &consumer);
+        let seen = consumer.stop().unwrap();
+        assert!(seen.counts.is_clean(), "cache {cache}: {:?}", seen.counts);
+        server.stop();
+        distributor.stop();
+    }
+}
+
+#[test]
+fn after_a_server_was_replaced_everything_is_equal_again() {
+    let provider = publisher(None, 20_000);
+    let mut first = server(provider.address().unwrap(), None, true);
+    let at = first.addresses[0];
+    let consumer = client(at, 5, 20);
+    consumer.loaded(LONG).unwrap();
+    first.stop();
+    drop(first);
+    until("cut", || if consumer.snapshot().counts.cuts >= 5 { Ok(()) } else { Err("not cut".into()) });
+    let mut second = server(provider.address().unwrap(), Some(at), true);
+    consumer.loaded(LONG).unwrap();
+    more_updates(&consumer, 10_000);
+    settled(&provider, &consumer);
+    assert_eq!(consumer.stop().unwrap().counts.gaps, 0);
+    second.stop();
+}
+
+#[test]
+fn after_a_publisher_was_replaced_everything_is_equal_again() {
+    let provider = publisher(None, 20_000);
+    let source = provider.address().unwrap();
+    let mut server = server(source, None, true);
+    let consumer = client(server.addresses[0], 5, 20);
+    consumer.loaded(LONG).unwrap();
+    more_updates(&consumer, 10_000);
+    provider.stop().unwrap();
+    until(
+        "suspect",
+        || if consumer.snapshot().counts.suspect > 0 { Ok(()) } else { Err("not suspect".into()) },
+    );
+    let provider = publisher(Some(source), 20_000);
+    consumer.loaded(LONG).unwrap();
+    more_updates(&consumer, 10_000);
+    settled(&provider, &consumer);
+    let seen = consumer.stop().unwrap();
+    assert_eq!((seen.counts.cuts, seen.counts.gaps, seen.counts.closed), (0, 0, 0), "{:?}", seen.counts);
+    server.stop();
+}
