@@ -228,7 +228,7 @@ def restart(stage):
     one.end()
     after = one.text().split("State: Open/Suspect")[-1]
     check(re.search(r"State: Open/Ok", after), "no image after the provider came back")
-    check("closed" not in one.text().lower(), "the item was closed")
+    check(not re.search(r"State: Closed", one.text()), "the item was closed")
 
 
 @row("watchlist")

@@ -9,7 +9,7 @@ const LONGEST: usize = 1024;
 /// What the RWF version of all stock programs is.
 const RWF: (u8, u8) = (14, 1);
 const KEY_EXCHANGE: u8 = 0x08;
-/// Prime, generator and public key of a server. Nothing is encrypted, so any will do but zeros: the vendor's Java client
+/// Prime, generator and public key of a server. Nothing is encrypted, so any will do but zeros: the Java client
 /// divides by the prime.
 const SERVER_KEY: [u64; 3] = [(1 << 61) - 1, 37, 0x1a11_ac5d_ecce_275b];
 const FORCED: u8 = 0x80;
