@@ -1,8 +1,11 @@
 """Rows with our load tools at one end, with publishers that dial in, and with Java."""
 
+import json
+import os
 import re
 
 from rows import LOGGED_IN, PRICE, SERVICE, blocks, chain, consumer, price_is_complete, provider, row, steps
+from rows_perf import cons_perf
 from stage import check
 
 
@@ -10,8 +13,7 @@ from stage import check
 def our_source(stage):
     """The stock consumer on our load source: image, updates, no error."""
     upper, port = stage.ends()
-    source = stage.ours("sink_driven_src", "--listen", "127.0.0.1:%d" % upper, "--service", SERVICE, "--rate", 20)
-    stage.listening(upper, source)
+    source = our_source_at(stage, upper, 20)
     stage.between([upper], port)
     one = consumer(stage, port, "-mp", "RDT0", "-mp", "RDT1").until(r"^UPDATE TYPE", 20, 20)
     one.end()
@@ -21,14 +23,57 @@ def our_source(stage):
         check(kinds[:1] == ["refresh"] and kinds.count("refresh") == 1 and len(kinds) > 5, "%s: %s" % (item, kinds[:5]))
 
 
-@row("our-client", chains=("p2ps", "lan"), direct=True)
+def our_source_at(stage, port, rate):
+    source = stage.ours("sink_driven_src", "--address", "127.0.0.1", "--port", port, "--service", SERVICE, "--update-rate", rate, "--quiet")
+    stage.listening(port, source)
+    return source
+
+
+def measured(stage, port, count, seconds, *more):
+    """Our load client's report: all items loaded, nothing lost, nothing cut."""
+    at = ["--host", "127.0.0.1", "--port", port, "--service", SERVICE, "--item-count", count, "--steady-state-time", seconds]
+    one = stage.ours("rmdstestclient", *at, "--startup-time", 60, "--json", "--quiet", *more)
+    code = one.wait(seconds + 90)
+    lines = [line for line in one.text().splitlines() if line.startswith("{")]
+    check(code == 0 and lines, "it ended with %s: %s" % (code, one.text()[-400:]))
+    found = json.loads(lines[-1])
+    counts = found["counts"]
+    for wrong in ("lost", "suspect", "cuts"):
+        check(not counts.get(wrong), "%s: %s" % (wrong, counts))
+    check(counts["refreshes"] >= count, "%s images of %d" % (counts["refreshes"], count))
+    latency = found["latency_us"]
+    stage.figures.update(received=round(found["updates_per_s"]), mean_us=round(latency["mean"], 1), p99_us=round(latency["p99"], 1))
+    return found
+
+
+@row("our-client")
 def our_client(stage):
-    """Our load client on the stock provider: every image, updates, no gap."""
+    """Our load client on the stock provider: two images, updates."""
     port = chain(stage)
-    items = ["--item", "TRI.N", "--item", "IBM.N"]
-    one = stage.ours("rmdstestclient", "--connect", "127.0.0.1:%d" % port, "--service", SERVICE, *items, "--seconds", 6)
-    check(one.wait(30) == 0, "its result is bad: " + one.text()[-300:])
-    check(re.search(r"(?i)images?\D+2\b", one.text()), "not two images")
+    path = os.path.join(stage.folder, "items.xml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("<itemList>%s</itemList>" % "".join('<item domain="MarketPrice" name="%s"/>' % n for n in ("TRI.N", "IBM.N")))
+    found = measured(stage, port, 2, 6, "--item-file", path)
+    check(found["steady_counts"]["updates"] >= 10, "too few updates: %s" % found["steady_counts"])
+
+
+@row("perf-our-client", seconds=120)
+def perf_our_client(stage):
+    """Our load client on ProvPerf: 100,000 items, 100,000 updates/s."""
+    upper, port = stage.ends()
+    source = stage.stock("ProvPerf", "-p", upper, "-serviceName", SERVICE, "-updateRate", 100_000, "-runTime", 600)
+    stage.listening(upper, source)
+    stage.between([upper], port, cache=False)
+    check(measured(stage, port, 100_000, 10)["updates_per_s"] >= 98_000, "updates are missing")
+
+
+@row("perf-our-source", seconds=120)
+def perf_our_source(stage):
+    """ConsPerf on our load source: 100,000 items, 100,000 updates/s."""
+    upper, port = stage.ends()
+    our_source_at(stage, upper, 100_000)
+    stage.between([upper], port, cache=False)
+    cons_perf(stage, port, 100_000, 10)
 
 
 @row("non-interactive", chains=("lan",), direct=False)
@@ -111,3 +156,25 @@ def java_ema(stage):
     check(one.count(r"^RefreshMsg$") == 1, "not one image")
     steps(re.findall(r'fid="22".*value="([^"]+)"', one.text()), "IBM.N BID")
 
+
+@row("java-ema-provider", direct=False)
+def java_ema_provider(stage):
+    """EMA Java's interactive provider with the C consumer, which cannot read its login reply when nothing is between."""
+    upper, port = stage.ends(provider=14002)
+    source = stage.java("IProvider", EMA + "iprovider.series100.ex100_MP_Streaming.IProvider")
+    stage.listening(upper, source, 40)
+    stage.between([upper], port)
+    one = consumer(stage, port, "-mp", "IBM.N").until(r"^UPDATE TYPE", 30, 4)
+    one.end()
+    check([k for k, _ in blocks(one.text(), "IBM.N", PRICE)][:2] == ["refresh", "update"], "no image and updates")
+
+
+@row("java-publisher", chains=("lan",), direct=False)
+def java_publisher(stage):
+    """ETA Java's publisher dials the source distributor; the Java consumer reads its item."""
+    port, accept = stage.port(), stage.port()
+    stage.between([], port, accept=accept)
+    stage.java("NIProvider", ETA + "niprovider.NIProvider", "-h", "127.0.0.1", "-p", accept, "-s", SERVICE, "-mp", "TRI", "-runtime", 600)
+    one = consumer(stage, port, "-mp", "TRI").until(r"^UPDATE TYPE", 40, 4)
+    one.end()
+    check([k for k, _ in blocks(one.text(), "TRI", PRICE)][:2] == ["refresh", "update"], "no image and updates")

@@ -30,7 +30,7 @@ def check(holds, what):
 
 
 def target():
-    """Where our programs are: as cargo was told, release before debug."""
+    """Where cargo puts our programs."""
     return os.environ.get("CARGO_TARGET_DIR") or os.path.join(ROOT, "target")
 
 
@@ -167,9 +167,9 @@ class Stage:
         return process.until(ready, seconds) if ready else process
 
     def ours(self, name, *arguments, ready=None, seconds=20):
-        """One of our programs, release before debug."""
-        folders = [os.path.join(target(), kind) for kind in ("release", "debug")]
-        path = next((p for p in (os.path.join(f, name) for f in folders) if os.access(p, os.X_OK)), None)
+        """One of our programs, as it was built last."""
+        built = [os.path.join(target(), kind, name) for kind in ("release", "debug")]
+        path = max((p for p in built if os.access(p, os.X_OK)), key=os.path.getmtime, default=None)
         if path is None:
             raise Missing("no %s in target/release: cargo build --release -p mdist -p utipc-tools" % name)
         env = dict(os.environ, XDG_RUNTIME_DIR=self._home, UTIPC_LOG="info")
@@ -187,7 +187,7 @@ class Stage:
     def record(self):
         """Records all packets of the row."""
         path = os.path.join(self.folder, "packets.pcap")
-        self._start("tcpdump", ["tcpdump", "-i", "lo", "-U", "-w", path, "tcp"]).until("listening on", 10)
+        self._start("tcpdump", ["tcpdump", "-Z", "root", "-i", "lo", "-U", "-w", path, "tcp"]).until("listening on", 10)
 
     def between(self, providers, port, cache=True, accept=None, apart=False):
         """Starts our programs between providers that listen on these ports and consumers that connect to `port`.

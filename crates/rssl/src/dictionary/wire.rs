@@ -23,8 +23,9 @@ const TYPE_ENUMS: i64 = 2;
 
 /// Longest name or display that is kept, in bytes.
 const LONGEST_TEXT: usize = 1024;
-/// Bytes of one row at which an enum table goes on in another: an entry of a series has at most 65,535.
-const ROW_SPLIT: usize = 48 * 1024;
+/// Bytes that an enum table's values may take in one row beside what names them: an entry of a series has at most
+/// 65,535. Stock readers refuse a second row for the same fields, so a table is only split where nothing else is possible.
+const ROW_ROOM: usize = 65_535 - 128;
 /// Tables that are taken: one for each field there can be.
 const MOST_TABLES: usize = 1 << 16;
 /// A count hint of 16,384 or more is written wrongly by stock encoders, and better not sent to their kin.
@@ -149,7 +150,7 @@ impl Enums {
             for table in self.tables() {
                 let mut values = table.values.as_slice();
                 while !values.is_empty() {
-                    let (row, rest) = values.split_at(row_len(values));
+                    let (row, rest) = values.split_at(row_len(table.fields.len(), values, verbosity));
                     rows.push(to_vec(|w| write_table(w, &table.fields, row, verbosity))?);
                     values = rest;
                 }
@@ -178,12 +179,16 @@ impl Enums {
     }
 }
 
-/// How many values go into one row: at least one.
-fn row_len(values: &[EnumValue]) -> usize {
-    let mut bytes = 0;
+/// How many values go into one row beside this many fields: at least one.
+fn row_len(fields: usize, values: &[EnumValue], verbosity: u32) -> usize {
+    let text = |len: usize| len + if len < 0xfe { 1 } else { 3 };
+    let mut bytes = 2 * fields;
     let fits = values.iter().take_while(|value| {
-        bytes += value.display.len() + value.meaning.len() + 8;
-        bytes < ROW_SPLIT
+        bytes += 2 + text(value.display.len());
+        if verbosity >= VERBOSITY_VERBOSE {
+            bytes += text(value.meaning.len());
+        }
+        bytes <= ROW_ROOM
     });
     fits.count().max(1)
 }
@@ -449,6 +454,9 @@ mod tests {
         let mut enums = Enums::default();
         let value = |value| EnumValue { value, display: vec![b'd'; 30], meaning: "m".repeat(30) };
         enums.insert(EnumTable { fields: vec![4], values: (0..5000).map(value).collect() });
+        // At most 1,021 of 64 bytes go into a row.
+        assert_eq!(row_len(1, enums.tables()[0].values.as_slice(), VERBOSITY_VERBOSE), (ROW_ROOM - 2) / 64);
+        assert_eq!(row_len(1, enums.tables()[0].values.as_slice(), VERBOSITY_NORMAL), (ROW_ROOM - 2) / 33);
         let mut back = Enums::default();
         for part in enums.parts(VERBOSITY_VERBOSE, 10_000).unwrap() {
             back.take_part(&part).unwrap();

@@ -366,7 +366,18 @@ pub(crate) const SUITES: &[Suite] = &[
             "rssl-captures",
             minutes(5),
             Judge::CargoTest,
-            &["cargo", "test", "-p", "rssl", "--test", "transport_captures", "--test", "message_captures"],
+            &[
+                "cargo",
+                "test",
+                "-p",
+                "rssl",
+                "--test",
+                "transport_captures",
+                "--test",
+                "rwf_captures",
+                "--test",
+                "rdm",
+            ],
         )
     },
     // The Python package and every example on it.
