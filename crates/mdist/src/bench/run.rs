@@ -34,7 +34,7 @@ pub struct Options {
     /// Every rate of the report for five minutes, and as many items for each of 100 mounts as it may have had
     #[arg(long)]
     pub full: bool,
-    /// Drive a foreign RSSL server at HOST[:PORT] that dials our publisher (see --source)
+    /// Drive a foreign RSSL server at HOST or HOST:PORT that dials our publisher (see --source)
     #[arg(long, value_name = "HOST[:PORT]")]
     pub target: Option<String>,
     /// Where the publisher listens; a foreign server has to dial it there

@@ -115,7 +115,7 @@ struct Options {
     /// Say nothing while running
     #[arg(short, long)]
     quiet: bool,
-    /// Take orders as lines on standard input: counts, mark, compare [FILE], stop; the time does not end it then
+    /// Take orders as lines on standard input: counts, mark, compare, compare FILE, stop; the time does not end it then
     #[arg(long)]
     control: bool,
 }
