@@ -8,7 +8,7 @@ use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 use super::link::Link;
 use crate::hub::{Batch, Engine, UpstreamId};
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions, connect, resolve};
-use crate::upstream::{Consumer, Login, Lost};
+use crate::upstream::{Consumer, Login, Lost, Session as _};
 
 /// First and longest pause before a lost connection is made again; doubled in between.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

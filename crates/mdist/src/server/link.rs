@@ -2,7 +2,7 @@
 
 use crate::hub::{Batch, Broken, Engine, UpstreamId};
 use crate::net::{Interest, Now, Registry, Socket};
-use crate::upstream::{Consumer, Event, Lost, Publisher};
+use crate::upstream::{Event, Lost, Session};
 
 /// Bytes that may wait for an upstream that does not read.
 const MAX_OUTPUT: usize = 64 << 20;
@@ -12,50 +12,6 @@ impl From<Broken> for Lost {
         Self::Protocol(why.to_string())
     }
 }
-
-/// The sessions of [`crate::upstream`], as what moves their bytes sees them.
-pub(super) trait Session {
-    /// Whether the other end opens the item streams.
-    const PUBLISHES: bool;
-    fn input(
-        &mut self,
-        bytes: &[u8],
-        now: Now,
-        on: impl FnMut(Event<'_>) -> Result<(), Lost>,
-    ) -> Result<(), Lost>;
-    fn output(&mut self) -> &mut Vec<u8>;
-    fn written(&mut self, now: Now);
-    fn ended(&self, why: &str) -> Lost;
-}
-
-macro_rules! session {
-    ($session:ty, publishes: $publishes:literal, ended: $ended:expr) => {
-        impl Session for $session {
-            const PUBLISHES: bool = $publishes;
-            fn input(
-                &mut self,
-                bytes: &[u8],
-                now: Now,
-                on: impl FnMut(Event<'_>) -> Result<(), Lost>,
-            ) -> Result<(), Lost> {
-                self.input(bytes, now, on)
-            }
-            fn output(&mut self) -> &mut Vec<u8> {
-                self.output()
-            }
-            fn written(&mut self, now: Now) {
-                self.written(now);
-            }
-            fn ended(&self, why: &str) -> Lost {
-                let ended: fn(&Self, &str) -> Lost = $ended;
-                ended(self, why)
-            }
-        }
-    };
-}
-
-session!(Consumer, publishes: false, ended: Consumer::ended);
-session!(Publisher, publishes: true, ended: |_, why| Lost::Ended(why.to_owned()));
 
 /// A connection with a session on it.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::link::Link;
 use crate::hub::{Batch, Engine, UpstreamId};
 use crate::metrics::Metrics;
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions};
-use crate::upstream::{Lost, Publisher};
+use crate::upstream::{Lost, Publisher, Session as _};
 
 /// The publishers of a distributor; each is an upstream of the hub while it is connected.
 pub(super) struct Publishers {

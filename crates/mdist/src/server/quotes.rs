@@ -11,7 +11,7 @@ use rssl::wire::to_vec;
 
 use super::p2ps::component;
 use crate::net::now;
-use crate::upstream::{Consumer, Event, Login, Lost};
+use crate::upstream::{Consumer, Event, Login, Lost, Session as _};
 
 /// Field ids of the vendor's dictionary that every tool knows.
 const BID: i16 = 22;
@@ -76,7 +76,7 @@ pub fn watch(server: SocketAddr, names: &[&str], mut on: impl FnMut(&Quote) -> b
                     }
                 }
             }
-            Ok::<_, Lost>(())
+            Ok(())
         })?;
         if let (Some(service), false) = (service, asked) {
             for (stream, name) in (FIRST..).zip(names) {

@@ -2,16 +2,16 @@
 //!
 //! Pure: bytes and time in, events and bytes to send out. Spec: rssl.md §5.1, §5.2, §7.4
 
-use rssl::rdm::directory::{self, Action, Service};
+use rssl::rdm::directory;
 use rssl::rdm::login;
 use rssl::rwf::{
     DataState, DataType, Domain, Generic, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State,
     StreamState, peek,
 };
-use rssl::transport::{Channel, ClientOptions, Pulled, Tick};
+use rssl::transport::{Channel, ClientOptions};
 use rssl::wire::to_vec;
-use thiserror::Error;
 
+use super::session::{Event, Lost, Session, Step, Wire};
 use crate::hub::Now;
 
 /// Stream of the login. Item streams begin at 16, see [`crate::hub`].
@@ -20,10 +20,6 @@ pub const LOGIN_STREAM: i32 = 1;
 pub const DIRECTORY_STREAM: i32 = 2;
 /// Info, state, groups, load, data and links. Spec: rssl.md §5.2
 const EVERYTHING: u32 = 0x3f;
-/// Longest message that waits to be whole, in bytes; a longer one comes in fragments.
-const MAX_PARTIAL: usize = 1 << 17;
-/// Most time from connecting to the end of login and directory.
-const PATIENCE: Now = Now::from_secs(45);
 
 /// Who logs in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,73 +34,6 @@ pub struct Login {
     pub position: String,
 }
 
-/// Why a connection is of no use any more.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Lost {
-    /// The other end closed before it answered: it may speak an older version only.
-    #[error("closed before it answered the handshake")]
-    NoAnswer,
-    /// The other end said no to the connection.
-    #[error("the connection was refused: {0}")]
-    Refused(String),
-    /// The other end said no to the login, or ended it. `for_good`: not to be tried again soon.
-    #[error("the login was refused: {text}{}", if *.for_good { " (correct the user or application id)" } else { "" })]
-    Login {
-        /// What it said.
-        text: String,
-        /// Trying again will not help.
-        for_good: bool,
-    },
-    /// It sent what the protocol does not allow.
-    #[error("protocol error: {0}")]
-    Protocol(String),
-    /// It ended the directory.
-    #[error("the directory was closed: {0}")]
-    Directory(String),
-    /// Nothing came for the ping time-out.
-    #[error("nothing was heard for {0} s")]
-    Silent(u64),
-    /// Login and directory did not come.
-    #[error("no {0} within 45 s")]
-    Slow(&'static str),
-    /// The connection ended.
-    #[error("the connection ended: {0}")]
-    Ended(String),
-}
-
-impl Lost {
-    /// One word, as a label of counters.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
-        match self {
-            Self::NoAnswer => "no_answer",
-            Self::Refused(_) => "refused",
-            Self::Login { .. } => "login",
-            Self::Protocol(_) => "protocol",
-            Self::Directory(_) => "directory",
-            Self::Silent(_) => "silent",
-            Self::Slow(_) => "slow",
-            Self::Ended(_) => "ended",
-        }
-    }
-}
-
-/// What the other end did.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// It is logged in: messages may be sent.
-    Up,
-    /// Its directory. `anew`: what is not named is gone.
-    Services {
-        /// Services and what became of them.
-        changes: Vec<(Action, Service)>,
-        /// A refresh that replaces all before.
-        anew: bool,
-    },
-    /// A message of an item, or an answer on the login stream.
-    Message(&'a [u8]),
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Handshake,
@@ -114,181 +43,85 @@ enum Phase {
 }
 
 /// One connection.
+#[derive(Debug)]
 pub struct Consumer {
-    channel: Channel,
+    wire: Wire,
     phase: Phase,
     login: Login,
-    since: Now,
-    partial: Vec<u8>,
-    out: Vec<u8>,
-}
-
-impl std::fmt::Debug for Consumer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Consumer")
-            .field("phase", &self.phase)
-            .field("login", &self.login)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Consumer {
     /// A connection that was just made.
     #[must_use]
     pub fn new(transport: ClientOptions, login: Login, now: Now) -> Self {
-        let mut channel = Channel::client(transport);
-        channel.received(now);
-        channel.sent(now);
-        let mut out = Vec::new();
-        channel.take_output(&mut out);
-        Self { channel, phase: Phase::Handshake, login, since: now, partial: Vec::new(), out }
+        Self { wire: Wire::new(Channel::client(transport), now), phase: Phase::Handshake, login }
+    }
+}
+
+impl Session for Consumer {
+    const PUBLISHES: bool = false;
+
+    fn wire(&self) -> &Wire {
+        &self.wire
     }
 
-    /// Whether login and directory are there.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+    fn wire_mut(&mut self) -> &mut Wire {
+        &mut self.wire
     }
 
-    /// Takes received bytes; `on` sees what they mean, in order.
-    ///
-    /// # Errors
-    /// The connection has to be closed: why.
-    pub fn input<E: Into<Lost>>(
+    fn waits_for(&self) -> Option<&'static str> {
+        match self.phase {
+            Phase::Handshake => Some("answer to the handshake"),
+            Phase::Login => Some("answer to the login"),
+            Phase::Directory => Some("directory"),
+            Phase::Open => None,
+        }
+    }
+
+    fn input(
         &mut self,
         bytes: &[u8],
         now: Now,
-        mut on: impl FnMut(Event<'_>) -> Result<(), E>,
+        mut on: impl FnMut(Event<'_>) -> Result<(), Lost>,
     ) -> Result<(), Lost> {
-        self.channel.received(now);
-        if self.partial.is_empty() {
-            let used = self.feed(bytes, &mut on)?;
-            self.partial.extend_from_slice(bytes.get(used..).unwrap_or_default());
-        } else {
-            let mut whole = std::mem::take(&mut self.partial);
-            whole.extend_from_slice(bytes);
-            let used = self.feed(&whole, &mut on)?;
-            whole.drain(..used);
-            self.partial = whole;
-        }
-        if self.partial.len() > MAX_PARTIAL {
-            return Err(Lost::Protocol(format!("a frame of more than {MAX_PARTIAL} bytes")));
-        }
-        Ok(())
-    }
-
-    fn feed<E: Into<Lost>>(
-        &mut self,
-        input: &[u8],
-        on: &mut impl FnMut(Event<'_>) -> Result<(), E>,
-    ) -> Result<usize, Lost> {
-        let mut at = 0;
-        loop {
-            let rest = input.get(at..).unwrap_or_default();
-            let (used, pulled) = self.channel.pull(rest).map_err(|why| Lost::Protocol(why.to_string()))?;
-            at += used;
-            match pulled {
-                Pulled::NeedMore => return Ok(at),
-                Pulled::Ping => {}
-                Pulled::Handshake => self.channel.take_output(&mut self.out),
-                Pulled::Refused { text } => return Err(Lost::Refused(text.to_owned())),
-                Pulled::Opened(_) => {
-                    self.channel.take_output(&mut self.out);
-                    self.phase = Phase::Login;
-                    let request =
-                        login_request(&self.login).map_err(|why| Lost::Protocol(why.to_string()))?;
-                    self.send(&request)?;
-                }
-                Pulled::Message(message) => {
-                    let head = peek(message).map_err(|why| Lost::Protocol(why.to_string()))?;
-                    if head.stream != LOGIN_STREAM
-                        && head.stream != DIRECTORY_STREAM
-                        && self.phase == Phase::Open
-                    {
-                        on(Event::Message(message)).map_err(Into::into)?;
-                        continue;
-                    }
-                    let mut reply = Vec::new();
-                    administrative(&mut self.phase, message, &mut reply, on)?;
-                    for message in reply {
-                        self.send(&message)?;
-                    }
-                }
+        let Self { wire, phase, login } = self;
+        wire.input(bytes, now, |step, replies| match step {
+            Step::Opened => {
+                *phase = Phase::Login;
+                replies.push(login_request(login)?);
+                Ok(())
             }
-        }
+            Step::Message(message) => {
+                let stream = peek(message)?.stream;
+                if stream != LOGIN_STREAM && stream != DIRECTORY_STREAM && *phase == Phase::Open {
+                    return on(Event::Message(message));
+                }
+                administrative(phase, message, replies, &mut on)
+            }
+        })
     }
 
-    /// Frames a message for [`Consumer::output`].
-    ///
-    /// # Errors
-    /// It cannot be framed: not open, or too long.
-    pub fn send(&mut self, message: &[u8]) -> Result<(), Lost> {
-        self.channel.write(message, &mut self.out).map_err(|why| Lost::Protocol(why.to_string()))
-    }
-
-    /// Bytes to be written: the driver takes away what it wrote.
-    pub fn output(&mut self) -> &mut Vec<u8> {
-        &mut self.out
-    }
-
-    /// Bytes were written.
-    pub fn written(&mut self, now: Now) {
-        self.channel.sent(now);
-    }
-
-    /// The connection ended: what that means.
-    #[must_use]
-    pub fn ended(&self, why: &str) -> Lost {
+    fn ended(&self, why: &str) -> Lost {
         if self.phase == Phase::Handshake { Lost::NoAnswer } else { Lost::Ended(why.to_owned()) }
-    }
-
-    /// Does what is due: pings, and an end of patience.
-    ///
-    /// # Errors
-    /// The connection has to be closed.
-    pub fn tick(&mut self, now: Now) -> Result<(), Lost> {
-        match self.channel.tick(now) {
-            Tick::None => {}
-            Tick::SendPing if self.out.is_empty() => self.channel.ping(&mut self.out),
-            Tick::SendPing => {}
-            Tick::PeerSilent => {
-                return Err(Lost::Silent(self.channel.opened().map_or(0, |o| o.ping_timeout.as_secs())));
-            }
-        }
-        let waits_for = match self.phase {
-            Phase::Handshake => "answer to the handshake",
-            Phase::Login => "answer to the login",
-            Phase::Directory => "directory",
-            Phase::Open => return Ok(()),
-        };
-        if now.saturating_sub(self.since) > PATIENCE { Err(Lost::Slow(waits_for)) } else { Ok(()) }
-    }
-
-    /// When [`Consumer::tick`] has something to do.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Now> {
-        let patience = (self.phase != Phase::Open).then_some(self.since + PATIENCE);
-        [self.channel.deadline(), patience].into_iter().flatten().min()
     }
 }
 
 /// What comes on the streams of login and directory, and before they are open.
-fn administrative<E: Into<Lost>>(
+fn administrative(
     phase: &mut Phase,
     bytes: &[u8],
-    reply: &mut Vec<Vec<u8>>,
-    on: &mut impl FnMut(Event<'_>) -> Result<(), E>,
+    replies: &mut Vec<Vec<u8>>,
+    on: &mut impl FnMut(Event<'_>) -> Result<(), Lost>,
 ) -> Result<(), Lost> {
-    let broken = |why: rssl::Error| Lost::Protocol(why.to_string());
-    let message = Message::decode(bytes).map_err(broken)?;
+    let message = Message::decode(bytes)?;
     let head = message.head();
     match (&message, head.stream, head.domain) {
         (Message::Refresh(Refresh { state, .. }), LOGIN_STREAM, Domain::LOGIN) => {
             ended(state).map_or(Ok(()), |(text, for_good)| Err(Lost::Login { text, for_good }))?;
             if *phase == Phase::Login && state.data != DataState::Suspect {
                 *phase = Phase::Directory;
-                on(Event::Up).map_err(Into::into)?;
-                reply.push(directory_request().map_err(broken)?);
+                on(Event::Up)?;
+                replies.push(directory_request()?);
             }
         }
         (Message::Status(status), LOGIN_STREAM, Domain::LOGIN) => {
@@ -300,15 +133,15 @@ fn administrative<E: Into<Lost>>(
         }
         (Message::Refresh(refresh), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             ended(&refresh.state).map_or(Ok(()), |(text, _)| Err(Lost::Directory(text)))?;
-            let changes = directory::decode(refresh.payload).map_err(broken)?;
+            let changes = directory::decode(refresh.payload)?;
             *phase = Phase::Open;
             let anew = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
                 || refresh.flags.contains(RefreshFlags::SOLICITED);
-            on(Event::Services { changes, anew }).map_err(Into::into)?;
+            on(Event::Services { changes, anew })?;
         }
         (Message::Update(update), DIRECTORY_STREAM, Domain::DIRECTORY) => {
-            let changes = directory::decode(update.payload).map_err(broken)?;
-            on(Event::Services { changes, anew: false }).map_err(Into::into)?;
+            let changes = directory::decode(update.payload)?;
+            on(Event::Services { changes, anew: false })?;
         }
         (Message::Status(status), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let end = status.state.as_ref().and_then(ended);
@@ -317,10 +150,10 @@ fn administrative<E: Into<Lost>>(
         // Probes of the round trip are answered as they came. Spec: rssl.md §5.1
         (Message::Generic(generic), LOGIN_STREAM, Domain::LOGIN) => {
             let echo = Generic { perm: None, ..generic.clone() };
-            reply.push(to_vec(|w| echo.encode(w)).map_err(broken)?);
+            replies.push(to_vec(|w| echo.encode(w))?);
         }
         // Acknowledgements of posts, and whatever else concerns items.
-        _ if *phase == Phase::Open => on(Event::Message(bytes)).map_err(Into::into)?,
+        _ if *phase == Phase::Open => on(Event::Message(bytes))?,
         _ => {}
     }
     Ok(())

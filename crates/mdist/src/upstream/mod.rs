@@ -2,6 +2,8 @@
 
 mod consumer;
 mod publisher;
+mod session;
 
-pub use consumer::{Consumer, DIRECTORY_STREAM, Event, LOGIN_STREAM, Login, Lost};
+pub use consumer::{Consumer, DIRECTORY_STREAM, LOGIN_STREAM, Login};
 pub use publisher::{Publisher, Publishes};
+pub use session::{Event, Lost, Session, Wire};

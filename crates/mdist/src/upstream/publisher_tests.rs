@@ -3,7 +3,7 @@
 use super::*;
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{Close, DataType, Key, Post, Refresh, Request, Update};
-use rssl::transport::ClientOptions;
+use rssl::transport::{ClientOptions, Pulled};
 
 const T0: Now = Now::from_secs(100);
 
@@ -47,7 +47,7 @@ fn exchange(peer: &mut Peer, session: &mut Publisher, piece: usize) -> Result<Ve
     while !peer.out.is_empty() || !session.output().is_empty() {
         let bytes = std::mem::take(&mut peer.out);
         for piece in bytes.chunks(piece) {
-            session.input::<Lost>(piece, T0, |event| {
+            session.input(piece, T0, |event| {
                 told.push(match event {
                     Event::Up => "up".to_owned(),
                     Event::Services { changes, anew } => format!("{} services, anew {anew}", changes.len()),
@@ -176,13 +176,13 @@ fn what_is_malformed_ends_the_session_with_a_reason() {
 #[test]
 fn who_says_nothing_is_given_up() {
     let (_, mut session) = opened(100, 1);
-    let timeout = session.channel.opened().unwrap().ping_timeout;
+    let timeout = session.wire.channel.opened().unwrap().ping_timeout;
     session.written(T0);
     assert!(session.tick(T0).is_ok());
     assert!(session.tick(T0 + timeout / 2).is_ok());
     assert!(!session.output().is_empty(), "a ping");
     assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(Lost::Silent(_))));
     let mut silent = Publisher::new(ServerOptions::default(), T0);
-    silent.channel.received(T0 + Now::from_secs(46));
+    silent.wire.channel.received(T0 + Now::from_secs(46));
     assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(Lost::Slow("login")));
 }
