@@ -1,10 +1,8 @@
 //! One worker's mounts with their sockets.
 
-use std::net::TcpListener;
-
 use crate::metrics::{Metrics, Published, components};
 use crate::mounts::{MountId, MountStats, Reason, Worker};
-use crate::net::{Interest, Now, Registry, Socket, SocketOptions};
+use crate::net::{Interest, Now, Registry, Socket};
 
 use super::shown::EVERY;
 
@@ -42,7 +40,6 @@ pub(super) struct Clients {
     pub(super) worker: Worker,
     sockets: Vec<Option<Client>>,
     registry: Registry,
-    options: SocketOptions,
     writes: Writes,
     next_flush: Now,
     /// Mounts with output that waits for the timer.
@@ -61,7 +58,6 @@ impl Clients {
         number: u16,
         worker: Worker,
         registry: Registry,
-        options: SocketOptions,
         writes: Writes,
         metrics: Metrics,
     ) -> Self {
@@ -69,7 +65,6 @@ impl Clients {
             worker,
             sockets: Vec::new(),
             registry,
-            options,
             writes,
             next_flush: Now::ZERO,
             unwritten: Vec::new(),
@@ -80,14 +75,6 @@ impl Clients {
             next_show: Now::ZERO,
             metrics,
         }
-    }
-
-    /// The next connection that waits at `listener`.
-    pub(super) fn accept(&self, listener: &TcpListener) -> Option<Socket> {
-        Socket::accept(listener, self.options).unwrap_or_else(|why| {
-            tracing::warn!(%why, "a consumer could not be accepted");
-            None
-        })
     }
 
     /// Serves a connection from now on.

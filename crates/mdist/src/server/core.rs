@@ -1,17 +1,16 @@
 //! The hub with everything that is plugged into it: one turn after the other, by whoever has read something.
 
-use std::net::TcpListener;
-
 use anyhow::Result;
 use rssl::rdm::directory::{Action, Service};
 
 use crate::backbone::POLL_EVERY;
 use crate::backbone::sink_side::{SinkSide, Upstreams};
 use crate::hub::{Ask, Batch, Engine, UpstreamId};
-use crate::net::{Event, Now};
+use crate::net::{Event, Now, Socket};
 
 use super::clients::FIRST_CLIENT;
 use super::dialled::Dialled;
+use super::listeners::Listeners;
 use super::publishers::Publishers;
 use super::shown::Shown;
 use super::side::Side;
@@ -41,7 +40,7 @@ pub(super) struct Core {
     pub(super) publishers: Option<Publishers>,
     /// The backbone, where it is above us.
     pub(super) sources: Option<SinkSide>,
-    pub(super) listeners: Vec<TcpListener>,
+    pub(super) listeners: Listeners,
     pub(super) side: Side,
     /// Threads that serve mounts besides this one.
     pub(super) workers: Workers,
@@ -70,20 +69,24 @@ impl Core {
             if let Some(dialled) = self.dialled.get_mut(place as usize) {
                 dialled.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
             }
-        } else if let (Some(listener), Some(publishers)) =
-            (self.listeners.get(token as usize), &mut self.publishers)
-        {
-            publishers.accept(listener, now);
-        } else if let (Some(listener), Side::Mounts(clients)) =
-            (self.listeners.get(token as usize), &mut self.side)
-        {
-            while let Some(socket) = clients.accept(listener) {
+        } else {
+            // None is the backbone's: its descriptor only ends the wait, every turn looks at it.
+            while let Some(socket) = self.listeners.accept(token, now) {
+                self.adopt(socket, now);
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: Socket, now: Now) {
+        match (&mut self.publishers, &mut self.side) {
+            (Some(publishers), _) => publishers.adopt(socket, now),
+            (None, Side::Mounts(clients)) => {
                 if let Some(socket) = self.workers.offer(socket) {
                     clients.adopt(socket, now);
                 }
             }
+            (None, Side::Backbone(_)) => {}
         }
-        // The backbone's descriptor only ends the wait: every turn looks at it.
     }
 
     /// Does what is due.
@@ -92,6 +95,7 @@ impl Core {
     /// The backbone is over.
     pub(super) fn tick(&mut self, now: Now) -> Result<()> {
         self.hub.tick(now, &mut self.batch);
+        self.listeners.tick(now);
         for dialled in &mut self.dialled {
             dialled.tick(now, &mut self.hub, &mut self.batch);
         }
@@ -171,7 +175,7 @@ impl Core {
         let publishers = self.publishers.as_ref().and_then(Publishers::deadline);
         let backbone = self.sources.is_some() || matches!(self.side, Side::Backbone(_));
         let polled = backbone.then(|| now + POLL_EVERY);
-        [self.hub.deadline(), self.side.deadline(), publishers, polled]
+        [self.hub.deadline(), self.listeners.deadline(), self.side.deadline(), publishers, polled]
             .into_iter()
             .flatten()
             .chain(dialled)

@@ -6,6 +6,7 @@ mod core;
 pub mod demo;
 mod dialled;
 mod link;
+mod listeners;
 pub mod p2ps;
 pub mod program;
 mod publishers;

@@ -13,13 +13,14 @@ use crate::config::{self, Config, UpstreamKind};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
 use crate::mounts::{self, AllowAll, Dictionaries, Limits, Shared, Worker};
-use crate::net::{Interest, Now, Poller, Registry, Role, SocketOptions, listen, resolve};
+use crate::net::{Interest, Now, Poller, Registry, Role, SocketOptions};
 use crate::upstream::Login;
 
 use super::bus::Bus;
 use super::clients::{Clients, Writes};
 use super::core::{BACKBONE, Core, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
+use super::listeners::Listeners;
 use super::running::Running;
 use super::shown::Shown;
 use super::side::Side;
@@ -43,16 +44,11 @@ const FULL: usize = 64 * 1024;
 pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let settings = &config.p2ps;
     let dictionary = load_dictionary(&config.dictionary)?;
-    let poller = Poller::new().context("make a poller")?;
+    let poller = Poller::new().context("make a poller")?.busy(config.threads.main.busy_poll);
 
-    let mut listeners = Vec::new();
-    let mut addresses = Vec::new();
-    for (token, text) in (0..).zip(&settings.listen) {
-        let listener = listen(resolve(text, PORT)?)?;
-        poller.add(&listener, token, Interest::Read)?;
-        addresses.push(listener.local_addr()?);
-        listeners.push(listener);
-    }
+    let socket = client_socket(settings);
+    let listeners = Listeners::open(&settings.listen, PORT, socket, &poller)?;
+    let addresses = listeners.addresses()?;
 
     let mut dialled = Vec::new();
     for (number, upstream) in (0..).zip(settings.upstream.iter().filter(|u| u.kind != UpstreamKind::Backbone))
@@ -76,7 +72,8 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let mut workers = Workers::default();
     let mut bodies = Vec::new();
     for number in 1..threads(settings.workers) {
-        let poller_of_worker = Poller::new().context("make a poller")?;
+        let busy = config.threads.mounts(number).busy_poll;
+        let poller_of_worker = Poller::new().context("make a poller")?.busy(busy);
         let clients = mounts.clients(number, poller_of_worker.registry().clone());
         bodies.push((number, workers.add(clients, poller_of_worker, poller.waker())));
     }
@@ -125,7 +122,6 @@ struct Mounts {
     config: Arc<mounts::Config>,
     shared: Arc<Shared>,
     dictionaries: Arc<Dictionaries>,
-    socket: SocketOptions,
     writes: Writes,
     metrics: Metrics,
 }
@@ -133,18 +129,12 @@ struct Mounts {
 impl Mounts {
     fn new(settings: &config::P2ps, dictionary: &Dictionary, metrics: &Metrics) -> Result<Self> {
         let config = mounts_config(settings);
-        let kib = |size: Option<u32>| size.map(|size| size as usize * 1024);
         let dictionaries =
             Dictionaries::of(dictionary, config.dictionary_part).context("encode the dictionary")?;
         Ok(Self {
             dictionaries: Arc::new(dictionaries),
             config: Arc::new(config),
             shared: Arc::new(Shared::new(settings.pool_size as usize)),
-            socket: SocketOptions {
-                no_delay: settings.tcp_no_delay,
-                receive_buffer: kib(settings.receive_buffer_kib),
-                send_buffer: kib(settings.send_buffer_kib),
-            },
             writes: settings
                 .flush_timer()
                 .map_or(Writes::AtOnce, |every| Writes::Timed { every, full: FULL }),
@@ -160,7 +150,17 @@ impl Mounts {
             self.dictionaries.clone(),
             Box::new(AllowAll),
         );
-        Clients::new(number, worker, registry, self.socket, self.writes, self.metrics.clone())
+        Clients::new(number, worker, registry, self.writes, self.metrics.clone())
+    }
+}
+
+/// What consumers' sockets are set to.
+fn client_socket(settings: &config::P2ps) -> SocketOptions {
+    let kib = |size: Option<u32>| size.map(|size| size as usize * 1024);
+    SocketOptions {
+        no_delay: settings.tcp_no_delay,
+        receive_buffer: kib(settings.receive_buffer_kib),
+        send_buffer: kib(settings.send_buffer_kib),
     }
 }
 

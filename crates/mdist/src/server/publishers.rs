@@ -1,13 +1,11 @@
 //! Publishers that dialled us: non-interactive providers.
 
-use std::net::TcpListener;
-
 use rssl::transport::ServerOptions;
 
 use super::link::Link;
 use crate::hub::{Batch, Engine, UpstreamId};
 use crate::metrics::Metrics;
-use crate::net::{Interest, Now, Registry, Socket, SocketOptions};
+use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Lost, Publisher, Session as _};
 
 /// The publishers of a distributor; each is an upstream of the hub while it is connected.
@@ -18,7 +16,6 @@ pub(super) struct Publishers {
     token: u64,
     links: Vec<Option<Link<Publisher>>>,
     transport: ServerOptions,
-    socket: SocketOptions,
     /// Services that are taken, by name; empty: all.
     services: Vec<String>,
     registry: Registry,
@@ -27,33 +24,21 @@ pub(super) struct Publishers {
 
 impl Publishers {
     /// For at most `most` at a time.
-    #[expect(clippy::too_many_arguments, reason = "settings, each of them once")]
     pub(super) fn new(
         first: u16,
         most: u16,
         token: u64,
         transport: ServerOptions,
-        socket: SocketOptions,
         services: Vec<String>,
         registry: Registry,
         metrics: Metrics,
     ) -> Self {
         let links = std::iter::repeat_with(|| None).take(most.into()).collect();
-        Self { first, token, links, transport, socket, services, registry, metrics }
+        Self { first, token, links, transport, services, registry, metrics }
     }
 
-    /// Takes the connections that wait.
-    pub(super) fn accept(&mut self, listener: &TcpListener, now: Now) {
-        loop {
-            match Socket::accept(listener, self.socket) {
-                Ok(Some(socket)) => self.adopt(socket, now),
-                Ok(None) => return,
-                Err(why) => return tracing::warn!(%why, "a publisher could not be accepted"),
-            }
-        }
-    }
-
-    fn adopt(&mut self, socket: Socket, now: Now) {
+    /// Serves a connection from now on.
+    pub(super) fn adopt(&mut self, socket: Socket, now: Now) {
         let peer = socket.peer();
         let most = self.links.len();
         let Some((place, free)) = (0..).zip(&mut self.links).find(|(_, link)| link.is_none()) else {

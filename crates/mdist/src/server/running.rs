@@ -46,13 +46,11 @@ impl Running {
         if let Some((feeds, in_a_row)) = feeds {
             let core = core.clone();
             let waker = poller.waker();
-            let busy = threads.feed.busy_poll;
             running.spawn(Role::Feed, &threads.feed, move |stop| {
-                read_feeds(&core, feeds, in_a_row, &waker, stop, busy)
+                read_feeds(&core, feeds, in_a_row, &waker, stop)
             })?;
         }
-        let busy = threads.main.busy_poll;
-        running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop, busy))?;
+        running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop))?;
         Ok(running)
     }
 
@@ -106,11 +104,11 @@ fn hold(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
 }
 
 /// The main thread's loop, until told to stop.
-fn serve(core: &Mutex<Core>, poller: &Poller, stop: &AtomicBool, busy: bool) -> Result<()> {
+fn serve(core: &Mutex<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
     let mut events = Vec::new();
     let mut wait = Duration::ZERO;
     while !stop.load(Ordering::Acquire) {
-        poller.wait(Some(if busy { Duration::ZERO } else { wait }), &mut events)?;
+        poller.wait(Some(wait), &mut events)?;
         let mut core = hold(core);
         let at = now();
         for event in events.drain(..) {
@@ -135,11 +133,10 @@ fn read_feeds(
     in_a_row: usize,
     main: &Waker,
     stop: &AtomicBool,
-    busy: bool,
 ) -> Result<()> {
     while !stop.load(Ordering::Acquire) {
-        let wait = if busy { Duration::ZERO } else { LONGEST };
-        let Some(packet) = feeds.next(wait)? else {
+        // With busy-poll the socket itself looks without a pause, and the core stays free meanwhile.
+        let Some(packet) = feeds.next(LONGEST)? else {
             if let Some(sources) = &mut hold(core).sources {
                 sources.drained();
             }

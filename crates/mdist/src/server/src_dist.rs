@@ -11,11 +11,12 @@ use crate::cache::FieldTypes;
 use crate::config::{Config, OnFull, SourceServiceSettings};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
-use crate::net::{Interest, Now, Poller, SocketOptions, listen, resolve};
+use crate::net::{Interest, Now, Poller, SocketOptions};
 
 use super::bus::Bus;
 use super::core::{BACKBONE, Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
+use super::listeners::Listeners;
 use super::p2ps::{component, load_dictionary, login};
 use super::publishers::Publishers;
 use super::running::Running;
@@ -35,7 +36,7 @@ const MAX_PUBLISHERS: u16 = 1024;
 pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let settings = &config.src_dist;
     let dictionary = load_dictionary(&config.dictionary)?;
-    let poller = Poller::new().context("make a poller")?;
+    let poller = Poller::new().context("make a poller")?.busy(config.threads.main.busy_poll);
 
     let mut dialled = Vec::new();
     for (number, provider) in (0..).zip(&settings.provider) {
@@ -74,13 +75,9 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         cache_limits: config.cache.limits(),
         ..hub::Options::default()
     };
-    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
-    for (token, text) in (0..).zip(&settings.listen) {
-        let listener = listen(resolve(text, PORT)?)?;
-        poller.add(&listener, token, Interest::Read)?;
-        addresses.push(listener.local_addr()?);
-        listeners.push(listener);
-    }
+    let socket = SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() };
+    let listeners = Listeners::open(&settings.listen, PORT, socket, &poller)?;
+    let addresses = listeners.addresses()?;
     let publishers = Publishers::new(
         u16::try_from(dialled.len()).unwrap_or(u16::MAX),
         MAX_PUBLISHERS,
@@ -90,7 +87,6 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
             ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
             ..ServerOptions::default()
         },
-        SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() },
         settings.services.clone(),
         poller.registry().clone(),
         metrics.clone(),
