@@ -38,17 +38,22 @@ impl Engine {
             return self.refuse(side, token, domain, &state, out);
         }
         match service.resolve_qos(spec.qos, worst) {
+            // Publishers do not say of which of the service's QoS an item is.
+            Ok(_) if service.is_published() => spec.qos = None,
             Ok(qos) => spec.qos = qos,
             Err(()) => {
                 let state = why(Closed, code::USAGE_ERROR, "The service does not offer this QoS");
                 return self.refuse(side, token, domain, &state, out);
             }
         }
-        let missing = service.is_published() && service.is_up();
+        let (published, is_up, awaited) = (service.is_published(), service.is_up(), service.awaited);
         let snapshot = !streaming;
         let waiter = Waiter { side, token, snapshot };
         let mut found = if spec.private { None } else { self.items.find(&spec) };
-        if snapshot && found.is_none() {
+        if published && (snapshot || spec.private) {
+            // Who asks once is answered once.
+            found = found.filter(|id| self.items.get(*id).is_some_and(|i| !i.awaited));
+        } else if snapshot && found.is_none() {
             // One that has begun to arrive cannot be joined any more.
             found = self
                 .items
@@ -56,18 +61,29 @@ impl Engine {
                 .filter(|id| self.items.get(*id).is_some_and(|i| i.receiving.is_empty()));
         }
         let fresh = found.is_none();
-        let id = match found {
-            Some(id) => id,
-            None if missing => {
-                let state = why(Closed, code::NOT_FOUND, "The publisher has no such item");
-                return self.refuse(side, token, domain, &state, out);
+        let refusal = match found {
+            Some(_) => None,
+            None if published && (snapshot || spec.private) && is_up => {
+                Some(why(Closed, code::NOT_FOUND, "The item is not published"))
+            }
+            None if published && (snapshot || spec.private) => {
+                Some(why(ClosedRecover, code::NONE, "The publisher is not there"))
+            }
+            None if published && awaited >= self.options.max_awaited => {
+                Some(why(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items wait to be published"))
             }
             None if self.items.len() >= self.options.max_items => {
-                let state = why(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open");
-                return self.refuse(side, token, domain, &state, out);
+                Some(why(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open"))
             }
-            None => self.items.add(spec, snapshot),
+            None => None,
         };
+        if let Some(state) = refusal {
+            return self.refuse(side, token, domain, &state, out);
+        }
+        let id = found.unwrap_or_else(|| self.items.add(spec, snapshot));
+        if fresh && published {
+            self.awaited(id);
+        }
         if let Some(item) = self.items.get_mut(id) {
             if streaming {
                 item.hold(side);
@@ -114,13 +130,17 @@ impl Engine {
         }
         let live = item.link.is_some_and(|l| l.live);
         let pending = item.link.is_some_and(|l| l.asked.is_some());
+        if waiter.snapshot && item.published && !item.partial {
+            let domain = item.spec.domain;
+            let state = why(StreamState::ClosedRecover, code::NONE, "The item's image is not kept");
+            return self.refuse(waiter.side, waiter.token, domain, &state, out);
+        }
         let partial = item.partial;
         self.wait(id, waiter);
         if live && !pending && !partial {
             self.ask_again(now, id, false);
-        } else {
-            self.notice_if_stuck(id, waiter, out);
         }
+        self.notice_if_stuck(id, waiter, out);
     }
 
     fn wait(&mut self, id: ItemId, waiter: Waiter) {
@@ -133,24 +153,59 @@ impl Engine {
 
     /// Says why a token waits, where it is not just the upstream's turn.
     fn notice_if_stuck(&mut self, id: ItemId, waiter: Waiter, out: &mut Batch) {
-        use StreamState::ClosedRecover;
+        use StreamState::{ClosedRecover, Open};
         let Some(item) = self.items.get(id) else { return };
-        if item.link.is_some() {
-            return;
-        }
         let Some(at) = self.services.index(item.spec.service) else { return };
         let Some(service) = self.services.list.get(at) else { return };
-        let state = match service.pick(item.spec.domain) {
-            Pick::Offer(..) | Pick::Busy if item.tries == 0 => return,
-            Pick::Offer(..) | Pick::Busy => item.state.borrow(),
-            Pick::Full => why(ClosedRecover, code::TOO_MANY_ITEMS, "The source takes no more items"),
-            Pick::Nobody if service.is_up() => {
+        let state = match (item.link, service.pick(item.spec.domain)) {
+            (Some(_), _) if item.partial => return,
+            (Some(_), _) if item.published => {
+                why(Open, code::NONE, "Waiting for the publisher's next image of the item")
+            }
+            // The source itself said why.
+            (Some(link), _) if !link.live && link.asked.is_none() => item.state.borrow(),
+            (Some(_), _) => return,
+            (None, _) if service.is_published() && service.is_up() => {
+                why(Open, code::NONE, "Waiting for the item to be published")
+            }
+            (None, Pick::Offer(..) | Pick::Busy) if item.tries == 0 => return,
+            (None, Pick::Offer(..) | Pick::Busy) => item.state.borrow(),
+            (None, Pick::Full) => why(ClosedRecover, code::TOO_MANY_ITEMS, "The source takes no more items"),
+            (None, Pick::Nobody) if service.is_up() => {
                 why(ClosedRecover, code::NONE, "The service accepts no requests")
             }
-            Pick::Nobody => why(ClosedRecover, code::NONE, "Waiting for the service to come up"),
+            (None, Pick::Nobody) => why(ClosedRecover, code::NONE, "Waiting for the service to come up"),
         };
         let message = edit::status(&mut self.scratch, item.spec.domain, &state);
         out.push(Kind::Notice, waiter.side, id, waiter.token, message);
+    }
+
+    /// Nobody has published the item yet.
+    fn awaited(&mut self, id: ItemId) {
+        if let Some(item) = self.items.get_mut(id).filter(|i| !i.awaited) {
+            item.awaited = true;
+            let service = item.spec.service;
+            if let Some(service) = self.services.by_id(service) {
+                service.awaited += 1;
+            }
+        }
+    }
+
+    /// Somebody has, or nobody waits for it any more.
+    pub(super) fn not_awaited(&mut self, id: ItemId) {
+        if let Some(item) = self.items.get_mut(id).filter(|i| i.awaited) {
+            item.awaited = false;
+            let service = item.spec.service;
+            if let Some(service) = self.services.by_id(service) {
+                service.awaited = service.awaited.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Gives the place of an item back.
+    pub(super) fn free(&mut self, id: ItemId) {
+        self.not_awaited(id);
+        self.items.free(id);
     }
 
     /// The end of a request that nothing can be done for.
@@ -186,7 +241,7 @@ impl Engine {
         let nothing = item.link.is_none() && item.record.is_none();
         if item.life == Life::Over || nothing || item.spec.private || hold.is_zero() {
             self.unlink(now, id, true);
-            self.items.free(id);
+            self.free(id);
         } else if item.closing.is_none() {
             let end = now + hold;
             item.closing = Some(end);
@@ -205,7 +260,7 @@ impl Engine {
             let due = self.items.aged(id, age).is_some_and(|i| i.closing == Some(end) && i.is_unwanted());
             if due {
                 self.unlink(now, id, true);
-                self.items.free(id);
+                self.free(id);
             }
         }
     }

@@ -33,6 +33,9 @@ pub struct Options {
     pub cache_of: HashMap<String, bool>,
     /// Most items at a time; further requests are refused.
     pub max_items: usize,
+    /// Most items of one service that are waited for because no publisher has published them yet; further requests are
+    /// refused.
+    pub max_awaited: usize,
     /// How much of one item is kept, at most.
     pub cache_limits: Limits,
     /// Longest payload of one part of an image from the cache, in bytes.
@@ -51,6 +54,7 @@ impl Default for Options {
             cache_of: HashMap::new(),
             cache_limits: Limits::default(),
             max_items: 4_000_000,
+            max_awaited: 1_000_000,
             max_part: 5_800,
         }
     }

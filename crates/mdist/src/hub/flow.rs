@@ -200,7 +200,9 @@ impl Engine {
         if first {
             // Who saw the item go stale must see it become good.
             let stale = item.imaged && item.state.data == DataState::Suspect;
-            item.to_all = item.recovering || stale || !solicited || item.waiting.is_empty();
+            // Of one that is published for the first time everybody waits.
+            item.to_all =
+                !item.awaited && (item.recovering || stale || !solicited) || item.waiting.is_empty();
             item.receiving.append(&mut item.waiting);
             if item.snapshot {
                 self.items.hide(id);
@@ -330,6 +332,7 @@ impl Engine {
     /// A refresh is complete: the request is answered, and those who came between its parts get theirs.
     fn answered(&mut self, now: Now, up: UpstreamId, id: ItemId, out: &mut Batch) {
         self.settle(up, id);
+        self.not_awaited(id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.receiving.clear();
         item.recovering = false;
@@ -453,7 +456,14 @@ impl Engine {
                 self.end(now, id, out)
             }
             StreamState::ClosedRecover => self.retry(now, id),
-            StreamState::Open | StreamState::Unspecified => self.set_pass(id),
+            StreamState::Open | StreamState::Unspecified => {
+                if let Some(link) = link.filter(|l| !l.live && state.stream == StreamState::Open) {
+                    // The source has the stream open and says why there is no image yet: it is not to be hurried.
+                    self.settle(link.up, id);
+                    self.pump_item(now, id);
+                }
+                self.set_pass(id);
+            }
         }
         Ok(())
     }

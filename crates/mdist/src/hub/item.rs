@@ -71,6 +71,8 @@ pub(super) struct Item {
     pub(super) snapshot: bool,
     /// A publisher opened it: it stays without holders.
     pub(super) published: bool,
+    /// Somebody wants it and no publisher has published it yet; so nobody has an image of it.
+    pub(super) awaited: bool,
     pub(super) link: Option<Link>,
     pub(super) queue: Queue,
     /// Failed requests in a row.
@@ -108,6 +110,7 @@ impl Item {
             age,
             snapshot,
             published: false,
+            awaited: false,
             link: None,
             queue: Queue::None,
             tries: 0,

@@ -10,7 +10,7 @@ use super::engine::Engine;
 use super::ids::{ItemId, Now, UpstreamId};
 use super::item::{Asked, Link, Queue};
 use super::pace::back_off;
-use super::services::{Offer, Pick, Service};
+use super::services::{Pick, Service};
 
 /// How long a request waits whose domain none of the service's upstreams offers at present.
 const ASIDE: Now = Now::from_secs(5);
@@ -23,13 +23,18 @@ impl Engine {
             return;
         }
         let Some(service) = self.services.by_id(item.spec.service) else { return };
-        if recover {
-            item.queue = Queue::Recover;
-            service.recover.push_back((id, item.age));
-        } else {
-            item.queue = Queue::Fresh;
-            service.fresh.push_back((id, item.age));
+        let (queue, kind) = match recover {
+            true => (&mut service.recover, Queue::Recover),
+            false => (&mut service.fresh, Queue::Fresh),
+        };
+        item.queue = kind;
+        queue.push_back((id, item.age));
+        if queue.len() <= 1024 || queue.len() <= 2 * self.items.len() {
+            return;
         }
+        // Of items that were closed while they waited.
+        let items = &mut self.items;
+        queue.retain(|&(id, age)| items.aged(id, age).is_some_and(|i| i.queue == kind));
     }
 
     pub(super) fn pump_item(&mut self, now: Now, id: ItemId) {
@@ -48,11 +53,15 @@ impl Engine {
     /// Sends what may be sent of a service's queues.
     pub(super) fn pump(&mut self, now: Now, at: usize) {
         while let Some(&(id, age)) = self.services.list.get(at).and_then(|s| s.fresh.front()) {
-            let Some(item) = self.items.aged(id, age).filter(|i| i.queue == Queue::Fresh && i.link.is_none())
-            else {
+            let Some(item) = self.items.aged(id, age).filter(|i| i.queue == Queue::Fresh) else {
                 self.drop_front(at, false);
                 continue;
             };
+            if item.link.is_some() {
+                // Published in the meantime.
+                self.leave(at, id, false);
+                continue;
+            }
             let domain = item.spec.domain;
             let Some(service) = self.services.list.get(at) else { return };
             match service.pick(domain) {
@@ -60,7 +69,7 @@ impl Engine {
                     self.leave(at, id, false);
                     self.request(now, id, up, theirs, false);
                 }
-                Pick::Nobody if service.offers.iter().any(Offer::is_usable) => {
+                Pick::Nobody if service.offers.iter().any(|o| !o.publishes && o.is_usable()) => {
                     self.leave(at, id, false);
                     self.delayed.insert((now + ASIDE, id, age));
                 }
@@ -258,7 +267,7 @@ impl Engine {
         let mut begun = std::mem::take(&mut item.receiving);
         item.waiting.append(&mut begun);
         if item.is_unwanted() {
-            return self.items.free(id);
+            return self.free(id);
         }
         let (tries, age) = (item.tries, item.age);
         item.tries = tries.saturating_add(1);

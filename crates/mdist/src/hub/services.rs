@@ -95,6 +95,10 @@ pub(super) struct Service {
     /// Paced requests whose image is not complete.
     pub(super) recovering: u32,
     pub(super) cached: bool,
+    /// Nobody but publishers offers it, or offered it last.
+    published: bool,
+    /// Items that somebody wants and nobody has published yet.
+    pub(super) awaited: usize,
 }
 
 impl Service {
@@ -106,9 +110,9 @@ impl Service {
         self.shown.is_some()
     }
 
-    /// Somebody publishes it, so its items cannot be asked for.
+    /// Its items come from publishers: they cannot be asked for, only waited for.
     pub(super) fn is_published(&self) -> bool {
-        self.offers.iter().any(|o| o.publishes) && !self.offers.iter().any(|o| !o.publishes)
+        self.published
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -175,9 +179,13 @@ impl Service {
             info: from.info.clone().or_else(|| self.last.info.clone()),
             state: Some(ServiceState {
                 up: self.is_up(),
-                // With nobody there requests wait at the hub.
+                // With nobody there requests wait at the hub, and what is published is served by the hub: stock publishers
+                // say that they accept no requests, meaning themselves.
                 accepting: self.offers.is_empty()
-                    || self.offers.iter().any(|o| o.listed.state.as_ref().is_some_and(|s| s.accepting)),
+                    || self
+                        .offers
+                        .iter()
+                        .any(|o| o.publishes || o.listed.state.as_ref().is_some_and(|s| s.accepting)),
                 status: None,
             }),
             groups: Vec::new(),
@@ -239,6 +247,8 @@ impl Services {
             recover: VecDeque::new(),
             recovering: 0,
             cached,
+            published: false,
+            awaited: 0,
         });
         self.by_name.insert(name.to_owned(), at);
         self.by_id.insert(id, at);
@@ -252,6 +262,7 @@ impl Services {
             let merged = service.merged();
             if !service.offers.is_empty() {
                 service.last = merged.clone();
+                service.published = service.offers.iter().all(|o| o.publishes);
             }
             if service.offers.is_empty() && deleted.contains(&at) {
                 if service.shown.take().is_some() {

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::rig::{Fields, Rig, Stream, listed, update_message};
-use rssl::rdm::directory::{Action, Service as Listed};
+use rssl::rdm::directory::{Action, Service as Listed, ServiceState};
 use rssl::rwf::{Class, DataState, Domain, Post, PostFlags, StreamState};
 use rssl::wire::to_vec;
 
@@ -40,8 +40,8 @@ fn open(rig: &mut Rig, side: usize, name: &str, streaming: bool) -> Token {
 fn items_appear_when_they_are_published() {
     let mut rig = Rig::new(Options::default(), 2);
     let up = publisher(&mut rig);
-    let early = open(&mut rig, 0, "A", true);
-    assert_eq!(rig.view(0, early).refused, Some((StreamState::Closed, 1)));
+    let early = open(&mut rig, 0, "A", false);
+    assert_eq!(rig.view(0, early).refused, Some((StreamState::Closed, 1)), "who asks once is answered once");
     publish(&mut rig, up, -6, "A");
     rig.update("A");
     rig.run();
@@ -140,10 +140,137 @@ fn an_item_that_is_closed_is_gone() {
     assert!(rig.view(0, a).over);
     assert_eq!(rig.hub.items(), 0);
     let again = open(&mut rig, 0, "A", true);
-    assert_eq!(rig.view(0, again).refused, Some((StreamState::Closed, 1)));
+    assert_eq!(rig.view(0, again).notices.len(), 1);
     publish(&mut rig, up, -6, "A");
-    let again = open(&mut rig, 0, "A", true);
     assert_eq!(rig.view(0, again).state, OK);
+}
+
+#[test]
+fn who_asks_too_early_waits_until_it_is_published() {
+    let mut rig = Rig::new(Options::default(), 2);
+    let up = publisher(&mut rig);
+    let first = open(&mut rig, 0, "A", true);
+    let second = open(&mut rig, 1, "A", true);
+    let third = rig.join(1, second);
+    let all = [(0, first), (1, second), (1, third)];
+    for (side, token) in all {
+        let waits = vec![(StreamState::Open, DataState::Suspect, 0)];
+        assert_eq!(rig.view(side, token).notices, waits, "it stays open and is told why");
+    }
+    let once = open(&mut rig, 0, "A", false);
+    assert_eq!(rig.view(0, once).refused, Some((StreamState::Closed, 1)), "a snapshot cannot wait");
+    rig.pass(Now::from_secs(300));
+    assert!(rig.models[up].seen.is_empty(), "nothing is asked of a publisher");
+    publish(&mut rig, up, -6, "A");
+    for (side, token) in all {
+        let view = rig.view(side, token);
+        assert_eq!((view.state, view.images, view.notices.len()), (OK, 1, 1));
+    }
+    rig.update("A");
+    rig.run();
+    rig.check_all();
+    assert!(all.iter().all(|(side, token)| rig.view(*side, *token).updates == 1));
+    let late = open(&mut rig, 0, "A", true);
+    assert_eq!(rig.view(0, late).state, OK);
+}
+
+#[test]
+fn who_waits_gets_each_part_of_the_first_image_once() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    let early = open(&mut rig, 0, "A", true);
+    rig.parts = 3;
+    publish(&mut rig, up, -6, "A");
+    assert_eq!((rig.view(0, early).state, rig.view(0, early).images), (OK, 1));
+    rig.check_all();
+}
+
+#[test]
+fn no_more_than_so_many_wait_to_be_published() {
+    let mut rig = Rig::new(Options { max_awaited: 3, ..Options::default() }, 1);
+    let up = publisher(&mut rig);
+    let tokens: Vec<_> = (0..4).map(|n| open(&mut rig, 0, &format!("N{n}"), true)).collect();
+    let refused = |rig: &Rig, token| rig.view(0, token).refused.map(|r| r.0);
+    let of = |rig: &Rig| tokens.iter().map(|t| refused(rig, *t)).collect::<Vec<_>>();
+    assert_eq!(of(&rig), [None, None, None, Some(StreamState::ClosedRecover)]);
+    // One is published, one is closed: there is room for two.
+    publish(&mut rig, up, -6, "N0");
+    rig.end(0, tokens[1]);
+    let more: Vec<_> = (5..8).map(|n| open(&mut rig, 0, &format!("N{n}"), true)).collect();
+    let of: Vec<_> = more.iter().map(|t| refused(&rig, *t)).collect();
+    assert_eq!(of, [None, None, Some(StreamState::ClosedRecover)]);
+    let known = open(&mut rig, 0, "N0", true);
+    assert_eq!(rig.view(0, known).state, OK, "what is published is not counted");
+}
+
+#[test]
+fn items_that_are_asked_for_and_closed_for_ever_leave_nothing_behind() {
+    let mut rig = Rig::new(Options { max_awaited: 3, ..Options::default() }, 1);
+    let up = publisher(&mut rig);
+    let waits = open(&mut rig, 0, "A", true);
+    for n in 0..5_000 {
+        let token = open(&mut rig, 0, &format!("N{n}"), true);
+        assert!(rig.view(0, token).refused.is_none());
+        rig.end(0, token);
+    }
+    assert_eq!(rig.hub.items(), 1);
+    assert!(rig.hub.services.list[0].fresh.len() <= 1024 + 1);
+    publish(&mut rig, up, -6, "A");
+    assert_eq!(rig.view(0, waits).state, OK);
+}
+
+#[test]
+fn a_publisher_may_go_and_come_back_before_it_publishes() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    let early = open(&mut rig, 0, "A", true);
+    rig.down(up);
+    let later = open(&mut rig, 0, "B", true);
+    let once = open(&mut rig, 0, "C", false);
+    assert_eq!(rig.view(0, once).refused.map(|r| r.0), Some(StreamState::ClosedRecover));
+    rig.pass(Now::from_secs(60));
+    rig.models[up].alive = true;
+    rig.hub.upstream_up(rig.now, UpstreamId(up as u16), true, &mut rig.out);
+    rig.services(up, vec![listed(1, "QUOTES", true)]);
+    rig.pass(Now::from_secs(60));
+    publish(&mut rig, up, -9, "A");
+    publish(&mut rig, up, -3, "B");
+    rig.update("A");
+    rig.run();
+    assert_eq!((rig.view(0, early).images, rig.view(0, later).images), (1, 1));
+    rig.check_all();
+    assert!(rig.models[up].seen.is_empty());
+}
+
+#[test]
+fn a_provider_that_offers_the_same_service_is_asked_for_what_nobody_published() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    let early = open(&mut rig, 0, "A", true);
+    let other = rig.model(false);
+    rig.services(other, vec![listed(77, "QUOTES", true)]);
+    assert_eq!((rig.view(0, early).state, rig.models[other].requests), (OK, 1));
+    publish(&mut rig, up, -6, "B");
+    let b = open(&mut rig, 0, "B", true);
+    assert_eq!((rig.view(0, b).state, rig.models[other].requests), (OK, 1));
+}
+
+#[test]
+fn a_publisher_that_accepts_no_requests_is_served_all_the_same() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = rig.model(true);
+    let state = Some(ServiceState { up: true, accepting: false, status: None });
+    rig.services(up, vec![Listed { state: state.clone(), ..listed(1, "QUOTES", true) }]);
+    let shown = |rig: &Rig| rig.hub.services().services[0].state.clone().map(|s| (s.up, s.accepting));
+    assert_eq!(shown(&rig), Some((true, true)));
+    let early = open(&mut rig, 0, "A", true);
+    publish(&mut rig, up, -6, "A");
+    let late = open(&mut rig, 0, "A", true);
+    assert_eq!((rig.view(0, early).state, rig.view(0, late).state), (OK, OK));
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = rig.model(false);
+    rig.services(up, vec![Listed { state, ..listed(1, "QUOTES", true) }]);
+    assert_eq!(shown(&rig), Some((true, false)), "an interactive provider means it");
 }
 
 #[test]
