@@ -178,7 +178,7 @@ fn main() -> anyhow::Result<()> {
 
 fn source(node: &Node, progress: &[Arc<Progress>], seconds: u64, rate: u64) -> anyhow::Result<()> {
     let mut side = SourceSide::new(Box::new(TipcSource::open(node, Options::default())?), SIDE, "rate");
-    side.set_policy(None, Policy { hold: Duration::from_secs(5) });
+    side.set_policy(None, Policy { hold: Duration::from_secs(5), ..Policy::default() });
     let info = Info { name: "FEED".into(), capabilities: vec![6], ..Info::default() };
     let state = ServiceState { up: true, accepting: true, status: None };
     side.directory(&[Service { id: 1, info: Some(info), state: Some(state), ..Service::default() }])?;

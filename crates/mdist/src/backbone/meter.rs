@@ -5,11 +5,16 @@ use std::time::{Duration, Instant};
 use super::wire::Header;
 use super::{Address, FeedId};
 
-/// Unread bytes that a source may have under way to one sink. Over lanes one ring has 1 MiB, and a part of it is lost to
-/// messages that do not fit its end.
-pub const WINDOW: u64 = 512 << 10;
-/// A reader tells its source after so many bytes.
-const TELL_EVERY: u64 = WINDOW / 4;
+/// Unread bytes that a source may have under way to one sink, however large its window: the rest of that is for what the
+/// sink has read ahead. Over lanes one ring has 1 MiB, and a part of it is lost to messages that do not fit its end.
+pub const UNREAD: u64 = 512 << 10;
+
+/// The part of a window that is for unread bytes.
+#[must_use]
+pub fn unread(window: u64) -> u64 {
+    window.min(UNREAD)
+}
+
 /// And, if it has read less, after so long.
 const TELL_AFTER: Duration = Duration::from_millis(250);
 
@@ -24,12 +29,24 @@ struct Read {
 }
 
 /// What one reader has read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Meter {
     feeds: Vec<Read>,
+    tell_every: u64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self { feeds: Vec::new(), tell_every: UNREAD / 4 }
+    }
 }
 
 impl Meter {
+    /// The window of the sources: a quarter of what may be unread is told at once.
+    pub fn set_window(&mut self, window: u64) {
+        self.tell_every = unread(window) / 4;
+    }
+
     /// Counts a packet that was read and used; the credit that is due now.
     pub fn read(
         &mut self,
@@ -47,7 +64,7 @@ impl Meter {
         };
         // A feed that was left and joined again goes on further behind.
         read.position = position;
-        let due = position.saturating_sub(read.told) >= TELL_EVERY || now - read.since >= TELL_AFTER;
+        let due = position.saturating_sub(read.told) >= self.tell_every || now - read.since >= TELL_AFTER;
         due.then(|| read.tell(now))
     }
 

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rssl::rdm::directory::{self, Action};
 use rssl::rwf::{self, Class, Request, RequestFlags};
 
-use super::feeds::Feeds;
+use super::feeds::{Feeds, Window};
 use super::merge::{Broken, Merge};
+use super::source_side::WINDOW;
 use super::wire::{Header, Record, VERSION};
 use super::{FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::hub::{Now, UpstreamId};
@@ -83,6 +84,8 @@ struct Source {
     shown: bool,
     services: Vec<directory::Service>,
     feeds: Vec<(u16, FeedId)>,
+    /// The widest of its feeds' windows, bytes.
+    window: u64,
     merge: Merge,
 }
 
@@ -95,6 +98,8 @@ pub struct SinkSide {
     /// By place above `first`.
     ups: Vec<Option<SourceId>>,
     events: Vec<SinkEvent>,
+    /// What sources let be on its way to us.
+    window: Window,
     stats: Stats,
 }
 
@@ -122,13 +127,15 @@ impl SinkSide {
             sources: HashMap::new(),
             ups: vec![None; most.into()],
             events: Vec::new(),
+            window: Window::default(),
             stats: Stats::default(),
         }
     }
 
     /// The feeds, for a thread of their own; the first call gives them away.
     pub fn feeds(&mut self) -> Option<Feeds> {
-        self.end.reader().map(Feeds::new)
+        let window = self.window.clone();
+        self.end.reader().map(|reader| Feeds::new(reader, window))
     }
 
     /// What it has seen.
@@ -253,6 +260,7 @@ impl SinkSide {
             shown: false,
             services: Vec::new(),
             feeds: Vec::new(),
+            window: 0,
             merge: Merge::default(),
         };
         self.sources.insert(id, source);
@@ -368,7 +376,8 @@ impl SinkSide {
                 }
                 Err(why) => self.refuse(now, id, &format!("its directory cannot be read: {why}"), hub),
             },
-            Ok(Record::Joined { epoch, feed, number, .. }) if epoch == source.epoch => {
+            Ok(Record::Joined { epoch, feed, number, window, .. }) if epoch == source.epoch => {
+                source.window = source.window.max(window);
                 let (up, messages) = (source.up, &mut self.stats.messages);
                 let done = source.merge.joined(feed, number, &mut |message| {
                     *messages += 1;
@@ -376,6 +385,7 @@ impl SinkSide {
                     let _ = hub.message(now, up, message);
                 });
                 self.done(now, id, done, None, hub);
+                self.window.set(self.sources.values().map(|source| source.window).max().unwrap_or(WINDOW));
                 self.show(now, id, hub);
             }
             Ok(Record::Answer(answer)) if source.shown => {

@@ -3,6 +3,7 @@
 //! What the hub tells all streams of an item goes into the feed of the item's service, once, whoever has it; what it tells
 //! one stream goes by the link to the sink whose stream it is, with the number of the feed's last entry before it.
 
+mod pacing;
 mod sending;
 
 use std::collections::{HashMap, HashSet};
@@ -14,10 +15,13 @@ use rssl::rdm::directory;
 use rssl::rwf::{self, Class, Refresh, RefreshFlags, Request, RequestFlags};
 
 use super::feed_out::FeedOut;
+use self::pacing::{Asked, Pace};
 use super::wire::{self, AnswerKind, Entry, MAX_FEEDS, Record, VERSION};
 use super::{Address, Credit, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::hub::{self, Ask, Batch, ItemId, ItemSpec, Kind, SideId, Target, Token};
 
+/// Bytes that may be on their way to one sink, unless configured for its service.
+pub const WINDOW: u64 = 8 << 20;
 /// How long a feed may wait for a sink that does not keep up, unless configured for its service.
 pub const HOLD: Duration = Duration::from_millis(200);
 /// A sink that has said nothing for so long is told how far its feeds have got.
@@ -30,11 +34,13 @@ const NONE: u16 = u16::MAX;
 pub struct Policy {
     /// All sinks wait for it so long; then it is cut.
     pub hold: Duration,
+    /// Bytes that may be on their way to it, of the feed and of images: unread, or read and not yet used.
+    pub window: u64,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { hold: HOLD }
+        Self { hold: HOLD, window: WINDOW }
     }
 }
 
@@ -71,6 +77,7 @@ struct Sink {
     /// When it last said so.
     heard: Instant,
     streams: HashMap<i32, Stream>,
+    pace: Pace,
 }
 
 #[derive(Debug)]
@@ -103,8 +110,8 @@ pub struct SourceSide {
     policies: HashMap<String, Policy>,
     policy: Policy,
     feeds: Vec<FeedOut>,
-    /// Of each feed: its policy.
-    holds: Vec<Duration>,
+    /// Of each feed.
+    feed_policies: Vec<Policy>,
     services: HashMap<u16, u16>,
     /// Feeds that somebody has joined.
     used: Vec<u32>,
@@ -162,7 +169,7 @@ impl SourceSide {
             policies: HashMap::new(),
             policy: Policy::default(),
             feeds: Vec::new(),
-            holds: Vec::new(),
+            feed_policies: Vec::new(),
             services: HashMap::new(),
             used: Vec::new(),
             feed_of: Vec::new(),
@@ -215,7 +222,7 @@ impl SourceSide {
             // Below `MAX_FEEDS`.
             self.services.insert(service.id, self.feeds.len() as u16);
             self.feeds.push(FeedOut::new(self.end.id(), id));
-            self.holds.push(policy.hold);
+            self.feed_policies.push(policy);
             self.used.push(0);
         }
         let feeds: Vec<_> = services
@@ -260,6 +267,7 @@ impl SourceSide {
                         in_flight: 0,
                         heard: now,
                         streams: HashMap::new(),
+                        pace: Pace::default(),
                     };
                     self.sinks.insert(id, sink);
                 }
@@ -286,6 +294,7 @@ impl SourceSide {
         self.events = events;
         self.quiet(now);
         self.end.flush();
+        self.go_on();
         Ok(())
     }
 
@@ -333,6 +342,7 @@ impl SourceSide {
                 let feed = self.feeds.iter().position(|known| known.id == feed);
                 if epoch > sink.epoch {
                     sink.epoch = epoch;
+                    sink.pace = Pace::default();
                     self.leave(id, None);
                 }
                 if let (Some(feed), Some(sink)) = (feed, self.sinks.get_mut(&id)) {
@@ -344,7 +354,9 @@ impl SourceSide {
                 }
                 Ok(Ok(()))
             }
-            Ok(Record::Ask { reissue, in_feed, message }) => Ok(self.ask(id, reissue, in_feed, message)),
+            Ok(Record::Ask { reissue, in_feed, message }) => {
+                Ok(self.paced(id, Asked { reissue, in_feed, message }))
+            }
             Ok(_) => Ok(Err("it sent what only a source sends".into())),
             Err(why) => Ok(Err(why.to_string())),
         }
@@ -377,19 +389,17 @@ impl SourceSide {
             if let Some(used) = self.used.get_mut(usize::from(feed)) {
                 *used += 1;
             }
-            self.end.send(id, &Record::Joined { epoch: sink.epoch, feed: out.id, number, position }.encode());
+            let (epoch, feed_id) = (sink.epoch, out.id);
+            let window = self.policy_of(feed).window;
+            let joined = Record::Joined { epoch, feed: feed_id, number, position, window };
+            self.end.send(id, &joined.encode());
         }
         Ok(())
     }
 
     /// A request, close, post or generic message of a sink.
-    fn ask(
-        &mut self,
-        id: SinkId,
-        reissue: bool,
-        in_feed: bool,
-        message: Vec<u8>,
-    ) -> std::result::Result<(), String> {
+    fn ask(&mut self, id: SinkId, asked: Asked) -> std::result::Result<(), String> {
+        let Asked { reissue, in_feed, message } = asked;
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(()) };
         let head = rwf::peek(&message).map_err(|why| why.to_string())?;
         let (stream, side) = (head.stream, self.side);
@@ -403,6 +413,7 @@ impl SourceSide {
                         if in_feed && !known.private {
                             self.in_feed.insert(token);
                         }
+                        sink.pace.asked();
                         self.asks.push(Ask::Image { side, token, item: known.item });
                     }
                     return Ok(());
@@ -419,6 +430,7 @@ impl SourceSide {
                     .map_err(|why| why.to_string())?;
                 let streaming = request.flags.contains(RequestFlags::STREAMING);
                 sink.streams.insert(stream, Stream { item: ItemId::NONE, service, private });
+                sink.pace.asked();
                 self.asks.push(Ask::Open { side, token, spec, worst_qos: request.worst_qos, streaming });
             }
             Class::Close => {
@@ -552,6 +564,9 @@ impl SourceSide {
                 if feed != NONE && self.in_feed.contains(&entry.token) {
                     if complete {
                         self.in_feed.remove(&entry.token);
+                        if let Some(sink) = self.sinks.get_mut(&id) {
+                            sink.pace.answered(AnswerKind::Complete, message.len());
+                        }
                     }
                     return self.put(feed, &Entry::Image { sink: id.0, stream, complete, message });
                 }
@@ -654,6 +669,9 @@ impl SourceSide {
         self.scratch.clear();
         wire::answer(&mut self.scratch, kind, feed, as_of, stream, item, message);
         self.end.send(id, &self.scratch);
+        if let Some(sink) = self.sinks.get_mut(&id) {
+            sink.pace.answered(kind, self.scratch.len());
+        }
     }
 
     /// Appends an entry to a feed.
@@ -697,6 +715,7 @@ impl SourceSide {
             self.seal(feed as u16)?;
         }
         self.end.flush();
+        self.go_on();
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ mod running;
 mod shown;
 mod side;
 pub mod src_dist;
+mod turns;
 mod workers;
 
 pub use bus::Bus;

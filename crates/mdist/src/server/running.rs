@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crate::net::{Poller, Role, ThreadSettings, Waker, now, spawn};
 
 use super::core::Core;
 use super::side::Side;
+use super::turns::Turns;
 
 /// The longest sleep: a bound on what a missed wake-up can cost.
 const LONGEST: Duration = Duration::from_millis(500);
@@ -42,7 +43,7 @@ impl Running {
             waker: poller.waker(),
             threads: Vec::new(),
         };
-        let core = Arc::new(Mutex::new(core));
+        let core = Arc::new(Turns::new(core));
         if let Some((feeds, in_a_row)) = feeds {
             let core = core.clone();
             let waker = poller.waker();
@@ -99,17 +100,16 @@ impl Drop for Running {
     }
 }
 
-fn hold(core: &Mutex<Core>) -> MutexGuard<'_, Core> {
-    core.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// When somebody else has the hub for longer, the feeds' thread reads ahead meanwhile.
+const AHEAD_AFTER: Duration = Duration::from_millis(5);
 
 /// The main thread's loop, until told to stop.
-fn serve(core: &Mutex<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
+fn serve(turns: &Turns<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
     let mut events = Vec::new();
     let mut wait = Duration::ZERO;
     while !stop.load(Ordering::Acquire) {
         poller.wait(Some(wait), &mut events)?;
-        let mut core = hold(core);
+        let mut core = turns.take();
         let at = now();
         for event in events.drain(..) {
             core.ready(event, at);
@@ -120,7 +120,7 @@ fn serve(core: &Mutex<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
         wait = if more { Duration::ZERO } else { due.min(LONGEST) };
         core.looks_again = at + wait;
     }
-    if let Side::Mounts(clients) = &mut hold(core).side {
+    if let Side::Mounts(clients) = &mut turns.take().side {
         clients.shut_down(now());
     }
     Ok(())
@@ -128,7 +128,7 @@ fn serve(core: &Mutex<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
 
 /// The feeds' thread: what it has read it takes all the way to the mounts' sockets.
 fn read_feeds(
-    core: &Mutex<Core>,
+    turns: &Turns<Core>,
     mut feeds: Feeds,
     in_a_row: usize,
     main: &Waker,
@@ -136,16 +136,19 @@ fn read_feeds(
 ) -> Result<()> {
     while !stop.load(Ordering::Acquire) {
         // With busy-poll the socket itself looks without a pause, and the core stays free meanwhile.
-        let Some(packet) = feeds.next(LONGEST)? else {
-            if let Some(sources) = &mut hold(core).sources {
+        if !feeds.fetch(LONGEST)? {
+            if let Some(sources) = &mut turns.take().sources {
                 sources.drained();
             }
             continue;
-        };
-        let mut core = hold(core);
+        }
+        let mut place = turns.queue();
+        while !place.comes_within(AHEAD_AFTER) {
+            feeds.read_ahead()?;
+        }
+        let mut core = place.enter();
         let at = now();
-        core.feed(packet, at);
-        for _ in 1..in_a_row {
+        for _ in 0..in_a_row {
             let Some(packet) = feeds.next(Duration::ZERO)? else { break };
             core.feed(packet, at);
         }

@@ -113,5 +113,5 @@ fn policy(settings: &SourceServiceSettings) -> Policy {
         OnFull::Hold => Duration::from_millis(settings.hold_ms.into()),
         OnFull::Cut => Duration::ZERO,
     };
-    Policy { hold }
+    Policy { hold, window: u64::from(settings.window_kib) << 10 }
 }

@@ -183,7 +183,7 @@ pub(crate) fn services(name: &str) -> Vec<Service> {
 
 fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &Orders) {
     let mut side = SourceSide::new(end, SIDE, "source");
-    side.set_policy(None, Policy { hold });
+    side.set_policy(None, Policy { hold, ..Policy::default() });
     side.directory(&services(service)).unwrap();
     let (mut hub, mut batch) = (Publisher::default(), Batch::default());
     let poller = Poller::new().unwrap();

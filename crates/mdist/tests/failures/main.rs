@@ -1,6 +1,7 @@
 //! What happens when a part of the chain dies, hangs or lies: the programs as processes, killed for real; afterwards every
 //! field of every item is what the publisher made it.
 
+mod backbone;
 mod chain;
 
 mod consumers;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{HOLD, Sink, SourceSide};
-use crate::backbone::meter::WINDOW;
+use super::{Policy, Sink, SourceSide};
+use crate::backbone::meter::unread;
 use crate::backbone::wire::Record;
 use crate::backbone::{FeedId, Result, SinkId};
 
@@ -32,8 +32,10 @@ impl SourceSide {
         send: impl FnOnce(&mut Self, FeedId) -> Result<()>,
     ) -> Result<()> {
         let len = len as u64;
-        if self.sinks.values().any(|sink| sink.in_flight + len > WINDOW / 2) {
-            self.room(feed, len)?;
+        let policy = self.policy_of(feed);
+        let window = unread(policy.window);
+        if self.sinks.values().any(|sink| sink.in_flight + len > window / 2) {
+            self.room(feed, len, window, policy.hold)?;
         }
         let Some(id) = self.feeds.get(usize::from(feed)).map(|out| out.id) else { return Ok(()) };
         send(self, id)?;
@@ -47,14 +49,18 @@ impl SourceSide {
         Ok(())
     }
 
+    /// The policy of a feed.
+    pub(super) fn policy_of(&self, feed: u16) -> Policy {
+        self.feed_policies.get(usize::from(feed)).copied().unwrap_or(self.policy)
+    }
+
     /// Waits until all sinks of a feed have room, then cuts those that have none.
-    fn room(&mut self, feed: u16, len: u64) -> Result<()> {
+    fn room(&mut self, feed: u16, len: u64, window: u64, hold: Duration) -> Result<()> {
         self.hear(Duration::ZERO)?;
-        let hold = self.holds.get(usize::from(feed)).copied().unwrap_or(HOLD);
         let mut start = None;
         loop {
             let full = |sink: &Sink| {
-                sink.in_flight + len > WINDOW && sink.joined.iter().any(|joined| joined.feed == feed)
+                sink.in_flight + len > window && sink.joined.iter().any(|joined| joined.feed == feed)
             };
             if !self.sinks.values().any(full) {
                 return Ok(());

@@ -10,7 +10,7 @@ use crate::net::{Interest, Poller};
 /// Bytes of one message on the connection.
 const PIECE: usize = 60_000;
 /// Messages taken from one link before the others have their turn.
-const TURN: usize = 64;
+const TURN: usize = 8;
 /// Most bytes that wait for the other end: the images of a very large watchlist.
 const QUEUE_MAX: usize = 256 << 20;
 

@@ -7,7 +7,7 @@ use rssl::wire::Reader;
 use super::{FeedId, SourceId};
 
 /// Version of all that is described here; both ends must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Most bytes of a packet: below what TIPC carries in one message (66,000).
 pub const MAX_PACKET: usize = 60_000;
 /// Most bytes of a record, images included.
@@ -385,6 +385,8 @@ pub enum Record {
         number: u64,
         /// Bytes of the feed so far.
         position: u64,
+        /// Bytes that may be on their way to the sink, what it has read and not yet used included.
+        window: u64,
     },
     /// Source: for one stream.
     Answer(Answer),
@@ -451,12 +453,13 @@ impl Record {
                 }
                 out.extend_from_slice(payload);
             }
-            Self::Joined { epoch, feed, number, position } => {
+            Self::Joined { epoch, feed, number, position, window } => {
                 out.push(JOINED);
                 out.extend_from_slice(&epoch.to_be_bytes());
                 out.extend_from_slice(&feed.0.to_be_bytes());
                 out.extend_from_slice(&number.to_be_bytes());
                 out.extend_from_slice(&position.to_be_bytes());
+                out.extend_from_slice(&window.to_be_bytes());
             }
             Self::Answer(Answer { kind, feed, as_of, stream, item, message }) => {
                 answer(&mut out, *kind, *feed, *as_of, *stream, *item, message);
@@ -547,7 +550,13 @@ fn decode_welcome(mut r: Reader<'_>) -> rssl::Result<Record> {
 }
 
 fn decode_joined(mut r: Reader<'_>) -> rssl::Result<Record> {
-    Ok(Record::Joined { epoch: r.u32()?, feed: FeedId(r.u32()?), number: r.u64()?, position: r.u64()? })
+    Ok(Record::Joined {
+        epoch: r.u32()?,
+        feed: FeedId(r.u32()?),
+        number: r.u64()?,
+        position: r.u64()?,
+        window: r.u64()?,
+    })
 }
 
 fn decode_newest(mut r: Reader<'_>) -> rssl::Result<Record> {

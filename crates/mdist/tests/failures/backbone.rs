@@ -1,0 +1,34 @@
+//! The backbone itself: asked for everything at once, without its daemon, cut in two.
+
+use crate::chain::{Bus, LONG, Program, clients, publisher, until};
+
+#[test]
+fn a_hundred_thousand_images_in_one_burst_cut_no_sink() {
+    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let distributor = Program::src_dist(
+        provider.address().unwrap(),
+        &bus,
+        &["--cache", "false", "--metrics", "127.0.0.1:0"],
+    );
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &["--cache", "false"]);
+    // Some items first: their updates, and so the feed, go on during the burst.
+    let before = clients(server.addresses[0], 1_000, |options| options.reconnect = None);
+    before.loaded(LONG).unwrap();
+    let burst = clients(server.addresses[0], 100_000, |options| {
+        options.compare = false;
+        options.check = true;
+        options.request_rate = 100_000_000;
+        options.reconnect = None;
+    });
+    burst.loaded(LONG).unwrap();
+    let seen = until(&burst, "updates", |seen| seen.counts.updates > 50_000);
+    assert!(seen.counts.is_clean(), "{:?} {:?}", seen.counts, burst.why_cut());
+    let page = distributor.page("/metrics");
+    for none in ["mdist_backbone_sink_cuts_total", "mdist_backbone_sinks_left_total"] {
+        let line = page.lines().find(|line| line.starts_with(none)).unwrap_or_default();
+        assert!(line.ends_with(" 0"), "{line}\n{page}");
+    }
+    let page = server.page("/metrics");
+    let gaps = page.lines().find(|line| line.starts_with("mdist_backbone_gaps_total")).unwrap_or_default();
+    assert!(gaps.ends_with(" 0"), "{gaps}\n{page}");
+}
