@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use rssl::rdm::directory;
 use rssl::rwf::{self, Class, Refresh, RefreshFlags, Request, RequestFlags};
 
-use super::feed_out::FeedOut;
 use self::pacing::{Asked, Pace};
+use super::feed_out::FeedOut;
 use super::wire::{self, AnswerKind, Entry, MAX_FEEDS, Record, VERSION};
 use super::{Address, Credit, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::hub::{self, Ask, Batch, ItemId, ItemSpec, Kind, SideId, Target, Token};

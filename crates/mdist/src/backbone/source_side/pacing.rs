@@ -94,8 +94,7 @@ impl SourceSide {
             if let Some(sink) = self.sinks.get_mut(&id).filter(|sink| sink.pace.moved.elapsed() > FORGET) {
                 (sink.pace.owed, sink.pace.moved) = (0, Instant::now());
             }
-            while let Some(sink) = self.sinks.get_mut(&id).filter(|sink| sink.pace.has_room(queued, window))
-            {
+            while let Some(sink) = self.sinks.get_mut(&id).filter(|sink| sink.pace.has_room(queued, window)) {
                 let Some(asked) = sink.pace.held.pop_front() else { break };
                 if let Err(why) = self.ask(id, asked) {
                     self.end.hang_up(id);
