@@ -45,6 +45,8 @@ pub(super) struct Core {
     /// Threads that serve mounts besides this one.
     pub(super) workers: Workers,
     pub(super) asks: Vec<Ask>,
+    /// When the backbone is looked at next: at once when it has something to say.
+    pub(super) look_at_backbone: Now,
     /// What is read from upstreams.
     pub(super) buffer: Vec<u8>,
     /// When the thread that keeps time looks again by itself.
@@ -69,8 +71,9 @@ impl Core {
             if let Some(dialled) = self.dialled.get_mut(place as usize) {
                 dialled.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
             }
+        } else if token == BACKBONE {
+            self.look_at_backbone = now;
         } else {
-            // None is the backbone's: its descriptor only ends the wait, every turn looks at it.
             while let Some(socket) = self.listeners.accept(token, now) {
                 self.adopt(socket, now);
             }
@@ -102,10 +105,14 @@ impl Core {
         if let Some(publishers) = &mut self.publishers {
             publishers.tick(now, &mut self.hub, &mut self.batch);
         }
-        if let Some(sources) = &mut self.sources {
-            sources.poll(now, &mut Above { hub: &mut self.hub, out: &mut self.batch })?;
+        let look = self.look_at_backbone <= now;
+        if look {
+            self.look_at_backbone = now + POLL_EVERY;
+            if let Some(sources) = &mut self.sources {
+                sources.poll(now, &mut Above { hub: &mut self.hub, out: &mut self.batch })?;
+            }
         }
-        self.side.tick(now)
+        self.side.tick(now, look)
     }
 
     /// Takes everything on to where it belongs: asks to the hub, the log to the side, orders to the upstreams, bytes to the
@@ -170,11 +177,11 @@ impl Core {
     }
 
     /// When [`Core::tick`], or a turn, has something to do.
-    pub(super) fn deadline(&self, now: Now) -> Option<Now> {
+    pub(super) fn deadline(&self) -> Option<Now> {
         let dialled = self.dialled.iter().filter_map(Dialled::deadline);
         let publishers = self.publishers.as_ref().and_then(Publishers::deadline);
         let backbone = self.sources.is_some() || matches!(self.side, Side::Backbone(_));
-        let polled = backbone.then(|| now + POLL_EVERY);
+        let polled = backbone.then_some(self.look_at_backbone);
         [self.hub.deadline(), self.listeners.deadline(), self.side.deadline(), publishers, polled]
             .into_iter()
             .flatten()

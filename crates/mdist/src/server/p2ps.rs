@@ -100,6 +100,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         side: Side::Mounts(Box::new(clients)),
         workers,
         asks: Vec::new(),
+        look_at_backbone: Now::ZERO,
         buffer: vec![0; READ],
         looks_again: Now::ZERO,
         shown,

@@ -14,7 +14,9 @@ pub(super) struct Publishers {
     first: u16,
     /// Token of the first in the poller.
     token: u64,
+    /// As many as were ever there at once.
     links: Vec<Option<Link<Publisher>>>,
+    most: u16,
     transport: ServerOptions,
     /// Services that are taken, by name; empty: all.
     services: Vec<String>,
@@ -33,22 +35,25 @@ impl Publishers {
         registry: Registry,
         metrics: Metrics,
     ) -> Self {
-        let links = std::iter::repeat_with(|| None).take(most.into()).collect();
-        Self { first, token, links, transport, services, registry, metrics }
+        Self { first, token, links: Vec::new(), most, transport, services, registry, metrics }
     }
 
     /// Serves a connection from now on.
     pub(super) fn adopt(&mut self, socket: Socket, now: Now) {
         let peer = socket.peer();
-        let most = self.links.len();
-        let Some((place, free)) = (0..).zip(&mut self.links).find(|(_, link)| link.is_none()) else {
-            return tracing::warn!(%peer, "a publisher is sent away: there are {most} already");
-        };
-        let token = self.token + place;
+        let place = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        if place >= self.most.into() {
+            return tracing::warn!(%peer, "a publisher is sent away: there are {place} already");
+        }
+        let token = self.token + place as u64;
         match self.registry.add(&socket, token, Interest::Read) {
             Ok(()) => {
                 let session = Publisher::new(self.transport.clone(), now);
-                *free = Some(Link::new(socket, session, token, &self.registry));
+                let link = Link::new(socket, session, token, &self.registry);
+                match self.links.get_mut(place) {
+                    Some(free) => *free = Some(link),
+                    None => self.links.push(Some(link)),
+                }
                 tracing::info!(%peer, "a publisher connected");
             }
             Err(why) => tracing::warn!(%peer, %why, "a publisher could not be accepted"),

@@ -116,7 +116,7 @@ fn serve(turns: &Turns<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> 
         }
         core.tick(at)?;
         let more = core.turn(at)?;
-        let due = core.deadline(at).map_or(LONGEST, |due| due.saturating_sub(at));
+        let due = core.deadline().map_or(LONGEST, |due| due.saturating_sub(at));
         wait = if more { Duration::ZERO } else { due.min(LONGEST) };
         core.looks_again = at + wait;
     }
@@ -154,7 +154,7 @@ fn read_feeds(
         }
         let more = core.turn(at)?;
         // The main thread keeps time, and sleeps by what was due when it looked.
-        let next = if more { Some(at) } else { core.deadline(at) };
+        let next = if more { Some(at) } else { core.deadline() };
         if let Some(next) = next.filter(|next| *next < core.looks_again) {
             core.looks_again = next;
             main.wake();

@@ -51,14 +51,15 @@ impl Side {
         Ok(())
     }
 
-    /// Does what is due.
+    /// Does what is due; `look`: at the backbone as well.
     ///
     /// # Errors
     /// The backbone is over.
-    pub(super) fn tick(&mut self, now: Now) -> anyhow::Result<()> {
+    pub(super) fn tick(&mut self, now: Now, look: bool) -> anyhow::Result<()> {
         match self {
             Self::Mounts(clients) => clients.worker.tick(now),
-            Self::Backbone(sinks) => sinks.poll()?,
+            Self::Backbone(sinks) if look => sinks.poll()?,
+            Self::Backbone(_) => {}
         }
         Ok(())
     }

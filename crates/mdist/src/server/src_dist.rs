@@ -101,6 +101,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         side: Side::Backbone(Box::new(side)),
         workers: Workers::default(),
         asks: Vec::new(),
+        look_at_backbone: Now::ZERO,
         buffer: vec![0; READ],
         looks_again: Now::ZERO,
         shown: Shown::new(metrics, "src_dist", true, false),

@@ -88,7 +88,7 @@ impl Drive {
             for event in events.drain(..) {
                 match event.token {
                     LISTENER => self.accept()?,
-                    TIMER => {}
+                    TIMER => self.timer.clear(),
                     token => self.serve(token, event),
                 }
             }
@@ -98,9 +98,13 @@ impl Drive {
                 _ if self.busy && !self.peers.is_empty() => Some(Duration::ZERO),
                 Some(deadline) if deadline <= now() + WAKE_EARLY => Some(Duration::ZERO),
                 deadline => {
-                    self.timer
-                        .set(deadline.map(|deadline| deadline - WAKE_EARLY))
-                        .context("set the timer")?;
+                    let period =
+                        Duration::from_secs(1) / u32::try_from(self.shared.ticks.max(1)).unwrap_or(1);
+                    let set = match deadline {
+                        Some(deadline) => self.timer.beat(deadline - WAKE_EARLY, period),
+                        None => self.timer.set(None),
+                    };
+                    set.context("set the timer")?;
                     None
                 }
             };
