@@ -111,11 +111,7 @@ impl<'a> FilterEntries<'a> {
         };
         let id = r.u8().named("filter id")?;
         let container = if byte & 0x20 != 0 { super::header::container(r)? } else { self.container };
-        let perm = if self.permissions && byte & 0x10 != 0 {
-            Some(r.buf15().named("permission data")?)
-        } else {
-            None
-        };
+        let perm = super::header::permission(r, self.permissions && byte & 0x10 != 0)?;
         let data = if container == DataType::NO_DATA || action == FilterAction::Clear {
             &[]
         } else {

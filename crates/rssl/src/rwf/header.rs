@@ -16,6 +16,28 @@ pub(super) fn write_container(w: &mut Writer<'_>, container: DataType) -> Result
     w.u8(container.container_byte().ok_or(bad)?)
 }
 
+/// What maps, vectors and series may have before their entries.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) sets: Option<&'a [u8]>,
+    pub(super) summary: Option<&'a [u8]>,
+    pub(super) hint: Option<u32>,
+}
+
+/// Reads those parts that are there.
+pub(super) fn parts<'a>(r: &mut Reader<'a>, sets: bool, summary: bool, hint: bool) -> Result<Parts<'a>> {
+    Ok(Parts {
+        sets: sets.then(|| r.buf15().named("set definitions")).transpose()?,
+        summary: summary.then(|| r.buf15().named("summary")).transpose()?,
+        hint: hint.then(|| r.rb30().named("count hint")).transpose()?,
+    })
+}
+
+/// Reads an entry's permission data, if it is there.
+pub(super) fn permission<'a>(r: &mut Reader<'a>, there: bool) -> Result<Option<&'a [u8]>> {
+    there.then(|| r.buf15().named("permission data")).transpose()
+}
+
 /// Writes the optional parts in their order, their flags, the entries and their count.
 #[derive(Debug)]
 pub(super) struct Optional<'w, 'b> {

@@ -87,15 +87,9 @@ impl<'a> Map<'a> {
         if has(MapFlags::KEY_FIELD) {
             map.key_field = Some(r.i16().named("map key field")?);
         }
-        if has(MapFlags::SETS) {
-            map.sets = Some(r.buf15().named("set definitions")?);
-        }
-        if has(MapFlags::SUMMARY) {
-            map.summary = Some(r.buf15().named("summary")?);
-        }
-        if has(MapFlags::HINT) {
-            map.hint = Some(r.rb30().named("count hint")?);
-        }
+        let parts =
+            super::header::parts(&mut r, has(MapFlags::SETS), has(MapFlags::SUMMARY), has(MapFlags::HINT))?;
+        (map.sets, map.summary, map.hint) = (parts.sets, parts.summary, parts.hint);
         map.count = r.u16().named("map count")?;
         map.entries = r.rest();
         Ok(map)
@@ -149,11 +143,7 @@ impl<'a> MapEntries<'a> {
             3 => MapAction::Delete,
             _ => return Err(bad),
         };
-        let perm = if self.permissions && byte & 0x10 != 0 {
-            Some(r.buf15().named("permission data")?)
-        } else {
-            None
-        };
+        let perm = super::header::permission(r, self.permissions && byte & 0x10 != 0)?;
         let key = r.buf15().named("map key")?;
         let data = if self.no_data || action == MapAction::Delete {
             &[]

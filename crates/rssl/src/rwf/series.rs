@@ -51,15 +51,13 @@ impl<'a> Series<'a> {
         series.flags = SeriesFlags(r.u8()?);
         series.container = super::header::container(&mut r)?;
         let has = |flag| series.flags.contains(flag);
-        if has(SeriesFlags::SETS) {
-            series.sets = Some(r.buf15().named("set definitions")?);
-        }
-        if has(SeriesFlags::SUMMARY) {
-            series.summary = Some(r.buf15().named("summary")?);
-        }
-        if has(SeriesFlags::HINT) {
-            series.hint = Some(r.rb30().named("count hint")?);
-        }
+        let parts = super::header::parts(
+            &mut r,
+            has(SeriesFlags::SETS),
+            has(SeriesFlags::SUMMARY),
+            has(SeriesFlags::HINT),
+        )?;
+        (series.sets, series.summary, series.hint) = (parts.sets, parts.summary, parts.hint);
         series.count = r.u16().named("series count")?;
         series.entries = r.rest();
         Ok(series)

@@ -89,15 +89,13 @@ impl<'a> Vector<'a> {
         vector.flags = VectorFlags(r.u8()?);
         vector.container = super::header::container(&mut r)?;
         let has = |flag| vector.flags.contains(flag);
-        if has(VectorFlags::SETS) {
-            vector.sets = Some(r.buf15().named("set definitions")?);
-        }
-        if has(VectorFlags::SUMMARY) {
-            vector.summary = Some(r.buf15().named("summary")?);
-        }
-        if has(VectorFlags::HINT) {
-            vector.hint = Some(r.rb30().named("count hint")?);
-        }
+        let parts = super::header::parts(
+            &mut r,
+            has(VectorFlags::SETS),
+            has(VectorFlags::SUMMARY),
+            has(VectorFlags::HINT),
+        )?;
+        (vector.sets, vector.summary, vector.hint) = (parts.sets, parts.summary, parts.hint);
         vector.count = r.u16().named("vector count")?;
         vector.entries = r.rest();
         Ok(vector)
@@ -154,11 +152,7 @@ impl<'a> VectorEntries<'a> {
             _ => return Err(bad),
         };
         let index = r.rb30().named("vector index")?;
-        let perm = if self.permissions && byte & 0x10 != 0 {
-            Some(r.buf15().named("permission data")?)
-        } else {
-            None
-        };
+        let perm = super::header::permission(r, self.permissions && byte & 0x10 != 0)?;
         let data =
             if self.no_data || !action.has_data() { &[] } else { r.buf16().named("vector entry data")? };
         Ok(VectorEntry { action, index, perm, data })
