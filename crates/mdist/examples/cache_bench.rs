@@ -118,16 +118,32 @@ fn main() -> rssl::Result<()> {
         }
         println!("{:8.1} ns per update of {count} records in turn (run {round})", per(start, rounds * count));
     }
-    let mut at = 1_usize;
     let n = 4_000_000;
-    let start = Instant::now();
-    for update in updates.iter().cycle().take(n) {
-        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        if let Some(record) = records.get_mut((at >> 33) % count) {
-            let _ = cache.message(record, update);
+    for ahead in [1, 32] {
+        let mut random = 1_usize;
+        let start = Instant::now();
+        for turn in 0..n / ahead {
+            let places: Vec<usize> = (0..ahead)
+                .map(|_| {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    (random >> 33) % count
+                })
+                .collect();
+            if ahead > 1 {
+                let touched = || places.iter().filter_map(|at| records.get(*at));
+                black_box(touched().map(Record::touch).sum::<usize>());
+                black_box(touched().map(Record::touch_values).sum::<usize>());
+            }
+            for (at, update) in places.iter().zip(updates.iter().cycle().skip(turn % updates.len())) {
+                if let Some(record) = records.get_mut(*at) {
+                    let _ = cache.message(record, update);
+                }
+            }
         }
+        println!("{:8.1} ns per update of random records, {ahead} at a time", per(start, n));
     }
-    println!("{:8.1} ns per update of random records", per(start, n));
     if let Some(record) = records.first_mut() {
         let start = Instant::now();
         for update in updates.iter().cycle().take(n) {

@@ -1,4 +1,5 @@
-//! A cached field list: one block of memory with a place of eight bytes for every field.
+//! A cached field list: one block of memory with a place of eight bytes for every field, those that updates change
+//! most at the front (see `Layout`).
 //!
 //! ```text
 //! place of a value of 0..=7 bytes:  length, value, zeros      (length and value are what the wire carries too)
@@ -18,6 +19,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 const PLACE: usize = 8;
+/// What the processor fetches at once, in bytes.
+const LINE: usize = 64;
 /// First byte of the place of a value that lives in a room.
 const ROOM: u8 = 255;
 /// Longest value that its place holds itself, in bytes.
@@ -46,12 +49,16 @@ struct Step {
     slot: u16,
     /// One more than the length of a long value in the payload; 0 = `value` is the whole place.
     len: u32,
+    /// Length of the field's last value if that was short, what was kept of its word, and bytes of the whole field.
+    short: u8,
+    size: u16,
+    mask: u64,
     /// The new place, or where a long value begins in the payload.
     value: u64,
 }
 
 /// A step of no field: none has the id 0.
-const NO_STEP: Step = Step { id: 0, slot: 0, len: 0, value: 0 };
+const NO_STEP: Step = Step { id: 0, slot: 0, len: 0, short: 0, size: 3, mask: 0xff, value: 0 };
 
 /// Memory that is used again for every message.
 #[derive(Debug, Default)]
@@ -79,11 +86,27 @@ impl Fields {
         sets: Option<&FieldSets<'_>>,
         cx: &mut Context<'_>,
     ) -> Result<()> {
+        if let Some(next) = self.layout.next() {
+            let next = next.clone();
+            *self = self.moved(next);
+        }
         if self.plan(payload, cx.scratch, cx.bytes).is_some() {
             self.carry_out(payload, cx.scratch);
+            if self.layout.learns() {
+                let steps = cx.scratch.steps.iter().take(cx.scratch.count);
+                cx.layouts.learn(&self.layout, steps.map(|step| step.slot));
+            }
             return Ok(());
         }
         self.apply_carefully(payload, sets, cx)
+    }
+
+    /// Reads what an update will change, so that the processor fetches it meanwhile.
+    #[inline]
+    pub(super) fn touch(&self) -> usize {
+        let hot = self.block.get(..self.layout.hot() * PLACE).unwrap_or_default();
+        let lines = hot.iter().step_by(LINE).map(|byte| usize::from(*byte)).sum::<usize>();
+        lines + usize::from(hot.last().copied().unwrap_or_default())
     }
 
     /// Works out what a list does that only changes fields that are there, each as a whole: nearly every update. The
@@ -108,6 +131,14 @@ impl Fields {
                 Some(&[a, b, ref word @ ..]) => (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)),
                 None => last_field(payload.get(at..)?)?,
             };
+            // As the last time: where the next field begins need not be worked out from this one's length, so that the
+            // processor reads them at the same time.
+            if step.id == id && step.short == word as u8 && step.len == 0 && id != 0 {
+                step.value = word & step.mask;
+                escapes |= escaped(step.value);
+                at += usize::from(step.size);
+                continue;
+            }
             if step.id != id || id == 0 {
                 // At most 65,534: see `Layout`.
                 step.slot = self.layout.slot(id)? as u16;
@@ -115,9 +146,11 @@ impl Fields {
             }
             let len = (word & 0xff) as usize;
             if len <= SHORT {
-                let value = word & u64::MAX >> ((SHORT - len) * 8);
+                let mask = u64::MAX >> ((SHORT - len) * 8);
+                let value = word & mask;
                 escapes |= escaped(value);
                 (step.len, step.value) = (0, value);
+                (step.short, step.size, step.mask) = (len as u8, 3 + len as u16, mask);
                 at += 3 + len;
             } else {
                 let head = if len < 0xfe { 3 } else { 5 };
@@ -257,10 +290,27 @@ impl Fields {
         let places = next.layout.ids().len() * PLACE;
         next.block.reserve_exact(places + self.rooms() + long);
         next.block.resize(places, 0);
-        for slot in 0..old.len() {
-            next.put(slot, self.value(slot));
-        }
+        // The old fields are the first of the new ones.
+        next.take_over(self);
         next
+    }
+
+    /// The same values in another layout of the same fields.
+    #[cold]
+    fn moved(&self, layout: Arc<Layout>) -> Self {
+        let mut next = Self { layout, block: Vec::new(), left: 0, info: self.info };
+        next.block.reserve_exact(self.block.len().saturating_sub(self.left as usize));
+        next.block.resize(next.layout.ids().len() * PLACE, 0);
+        next.take_over(self);
+        next
+    }
+
+    /// Puts the values of another list, whose fields are the first of this one.
+    fn take_over(&mut self, from: &Self) {
+        let layout = self.layout.clone();
+        for ((_, to), (_, slot)) in layout.places().zip(from.layout.places()) {
+            self.put(to, from.value(slot));
+        }
     }
 
     fn rooms(&self) -> usize {
@@ -344,14 +394,14 @@ impl Fields {
 
     /// Appends the list as RWF writes it, with all fields that are cached. Spec: rssl.md §4.1.
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
-        let ids = self.layout.ids();
         let start = out.len();
         // Every field is copied as a whole place, so the last one needs some bytes of room behind it.
-        out.resize(start + HEAD + ids.len() * (2 + PLACE + 3) + self.rooms(), 0);
+        out.resize(start + HEAD + self.layout.ids().len() * (2 + PLACE + 3) + self.rooms(), 0);
         let to = out.get_mut(start..).unwrap_or_default();
         let mut at = self.emit_head(&mut Writer::new(to)).unwrap_or(0);
         let (places, _) = self.block.as_chunks::<PLACE>();
-        for (id, place) in ids.iter().zip(places) {
+        for (id, slot) in self.layout.places() {
+            let Some(place) = places.get(slot) else { break };
             let Some(([a, b], rest)) = to.get_mut(at..).and_then(|t| t.split_first_chunk_mut::<2>()) else {
                 break;
             };

@@ -80,7 +80,7 @@ impl Cache {
             stream: image.stream,
             flags: RefreshFlags::NONE,
             container: record.container(),
-            seq: record.seq,
+            seq: record.seq(),
             state: image.state.or(about.map(|a| a.state.borrow())).unwrap_or_default(),
             group: about.map_or(&[], |a| &a.group),
             perm: about.and_then(|a| a.perm.as_deref()),

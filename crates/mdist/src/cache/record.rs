@@ -8,22 +8,26 @@ use rssl::rwf::{
 };
 use rssl::wire::Writer;
 
-/// The last values of one item. Empty until its first refresh.
+/// The last values of one item. Empty until its first refresh. What an update needs of it is one line of the
+/// processor's cache, and what that points to.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub struct Record {
     pub(super) body: Node,
-    pub(super) seq: Option<u32>,
-    pub(super) complete: bool,
-    /// Bytes and entries that came since they were measured.
-    taken: usize,
-    counted: usize,
     /// What seldom changes.
     pub(super) about: Option<Box<About>>,
+    seq: u32,
+    /// `seq` is one.
+    numbered: bool,
+    pub(super) complete: bool,
 }
 
 /// What a refresh says beside its payload.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
+    /// Bytes and entries of an image of several entries that came since they were measured.
+    taken: usize,
+    counted: usize,
     pub(super) state: OwnedState,
     pub(super) group: Box<[u8]>,
     pub(super) perm: Option<Box<[u8]>>,
@@ -43,7 +47,30 @@ impl Record {
     /// Sequence number of the last message that had one.
     #[must_use]
     pub fn seq(&self) -> Option<u32> {
-        self.seq
+        self.numbered.then_some(self.seq)
+    }
+
+    fn set_seq(&mut self, seq: Option<u32>) {
+        if let Some(seq) = seq {
+            (self.seq, self.numbered) = (seq, true);
+        }
+    }
+
+    /// Reads one byte, so that the processor fetches the record meanwhile; then [`Record::touch_values`] does not wait.
+    #[inline]
+    #[must_use]
+    pub fn touch(&self) -> usize {
+        usize::from(self.complete)
+    }
+
+    /// Reads what an update will most likely change, so that the processor fetches it meanwhile.
+    #[inline]
+    #[must_use]
+    pub fn touch_values(&self) -> usize {
+        match &self.body {
+            Node::Fields(fields) => fields.touch(),
+            _ => 0,
+        }
     }
 
     /// State of the item; `None` before the first refresh.
@@ -152,13 +179,15 @@ impl Cache {
             let mut new = Record::default();
             self.payload(&mut new, refresh.container, refresh.payload)?;
             record.body = new.body;
-            (record.taken, record.counted) = (new.taken, new.counted);
+            let (taken, counted) = new.about.as_deref().map_or((0, 0), |a| (a.taken, a.counted));
+            let about = record.about.get_or_insert_default();
+            (about.taken, about.counted) = (taken, counted);
             record.complete = refresh.flags.contains(RefreshFlags::COMPLETE);
         } else {
             self.payload(record, refresh.container, refresh.payload)?;
             record.complete |= refresh.flags.contains(RefreshFlags::COMPLETE);
         }
-        record.seq = refresh.seq.or(record.seq);
+        record.set_seq(refresh.seq);
         let about = record.about.get_or_insert_default();
         about.state = refresh.state.to_owned();
         replace(&mut about.group, refresh.group);
@@ -185,9 +214,7 @@ impl Cache {
             return Ok(());
         }
         self.payload(record, update.container, update.payload)?;
-        if update.seq.is_some() {
-            record.seq = update.seq;
-        }
+        record.set_seq(update.seq);
         if let Some(perm) = update.perm {
             record.about.get_or_insert_default().perm = Some(perm.into());
         }
@@ -268,24 +295,27 @@ impl Record {
     fn empty(&mut self) {
         self.body = Node::Nothing;
         self.complete = false;
-        (self.taken, self.counted) = (0, 0);
+        if let Some(about) = self.about.as_deref_mut() {
+            (about.taken, about.counted) = (0, 0);
+        }
     }
 
     /// Counts what is to come against the limits. What came is an upper bound of what is kept, so what is kept is
     /// measured only when the bound is reached.
     fn make_room(&mut self, bytes: usize, entries: usize, limits: Limits) -> Result<()> {
-        if self.taken + bytes > limits.bytes || self.counted + entries > limits.entries {
-            self.taken = self.body.bytes();
-            self.counted = self.body.entries();
+        let about = self.about.get_or_insert_default();
+        if about.taken + bytes > limits.bytes || about.counted + entries > limits.entries {
+            about.taken = self.body.bytes();
+            about.counted = self.body.entries();
         }
-        if self.taken + bytes > limits.bytes {
+        if about.taken + bytes > limits.bytes {
             return Err(Error::Limit { what: "bytes", limit: limits.bytes });
         }
-        if self.counted + entries > limits.entries {
+        if about.counted + entries > limits.entries {
             return Err(Error::Limit { what: "entries", limit: limits.entries });
         }
-        self.taken += bytes;
-        self.counted += entries;
+        about.taken += bytes;
+        about.counted += entries;
         Ok(())
     }
 }

@@ -125,7 +125,7 @@ impl Engine {
     /// An image of an open item: from the cache, with the refresh that is to come, or by asking again.
     pub(super) fn want_image(&mut self, now: Now, id: ItemId, waiter: Waiter, out: &mut Batch) {
         let Some(item) = self.items.get(id) else { return };
-        if item.has_image() {
+        if self.records.have_image(id, item) {
             return self.give_image(now, id, &[waiter], out);
         }
         let live = item.link.is_some_and(|l| l.live);
@@ -206,6 +206,7 @@ impl Engine {
     pub(super) fn free(&mut self, id: ItemId) {
         self.not_awaited(id);
         self.items.free(id);
+        self.records.take(id);
     }
 
     /// The end of a request that nothing can be done for.
@@ -238,7 +239,7 @@ impl Engine {
         {
             return;
         }
-        let nothing = item.link.is_none() && item.record.is_none();
+        let nothing = item.link.is_none() && self.records.get(id).is_none();
         if item.life == Life::Over || nothing || item.spec.private || hold.is_zero() {
             self.unlink(now, id, true);
             self.free(id);

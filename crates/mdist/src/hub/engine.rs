@@ -8,6 +8,7 @@ use super::ask::Ask;
 use super::batch::Batch;
 use super::ids::{ItemId, Now, SideId, UpstreamId};
 use super::item::Items;
+use super::kept::{Kept, Records};
 use super::pace::Bucket;
 use super::posts::Posts;
 use super::services::{Directory, Services};
@@ -102,6 +103,8 @@ pub struct Engine {
     pub(super) services: Services,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) cache: Cache,
+    pub(super) records: Records,
+    pub(super) kept: Kept,
     pub(super) posts: Posts,
     pub(super) orders: VecDeque<(UpstreamId, Vec<u8>)>,
     /// Ends of holds, in order.
@@ -127,6 +130,8 @@ impl Engine {
             services: Services::default(),
             upstreams: Vec::new(),
             cache: Cache::new(types, options.cache_limits),
+            records: Records::default(),
+            kept: Kept::default(),
             posts: Posts::default(),
             orders: VecDeque::new(),
             holds: VecDeque::new(),
@@ -141,6 +146,7 @@ impl Engine {
 
     /// Does what a side asks.
     pub fn ask(&mut self, now: Now, ask: Ask, out: &mut Batch) {
+        self.catch_up();
         match ask {
             Ask::Open { side, token, spec, worst_qos, streaming } => {
                 self.open(now, side, token, spec, worst_qos, streaming, out);
@@ -153,11 +159,13 @@ impl Engine {
 
     /// Learns the types of fields: a dictionary came after the start.
     pub fn set_types(&mut self, types: FieldTypes) {
+        self.catch_up();
         self.cache.set_types(types);
     }
 
     /// Takes back everything that a side holds: it is gone.
     pub fn side_gone(&mut self, now: Now, side: SideId) {
+        self.catch_up();
         for id in self.items.places(|i| i.holders.iter().any(|(s, _)| *s == side)) {
             self.close(now, side, id, u32::MAX);
         }
@@ -196,6 +204,7 @@ impl Engine {
     /// Does what is due: holds that end, requests that got no answer, requests that were put off, the next portion of a
     /// recovery, posts without an acknowledgement.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
+        self.catch_up();
         self.end_holds(now);
         self.end_waits(now, out);
         self.posts_overdue(now, out);

@@ -65,14 +65,6 @@ impl Engine {
         self.other(now, up, head, message, out)
     }
 
-    fn keep_update(&mut self, id: ItemId, message: &[u8]) {
-        let Some(item) = self.items.get_mut(id) else { return };
-        let Some(record) = item.record.as_mut() else { return };
-        if self.cache.message(record, message).is_err() {
-            self.uncache(id);
-        }
-    }
-
     #[cold]
     fn update_with_key(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<(), Broken> {
         let update = Update::decode(message)?;
@@ -85,12 +77,12 @@ impl Engine {
     }
 
     /// The content of an item cannot be kept: its images come from upstream from now on.
-    fn uncache(&mut self, id: ItemId) {
+    pub(super) fn uncache(&mut self, id: ItemId) {
         self.stats.cache_errors += 1;
         if let Some(item) = self.items.get_mut(id) {
             item.uncacheable = true;
-            item.record = None;
         }
+        self.records.take(id);
         self.set_pass(id);
     }
 
@@ -102,6 +94,7 @@ impl Engine {
         message: &[u8],
         out: &mut Batch,
     ) -> Result<(), Broken> {
+        self.catch_up();
         if head.class == Class::Ack {
             return self.ack(up, message, out);
         }
@@ -252,22 +245,25 @@ impl Engine {
         };
         let forbidden = refresh.flags.contains(RefreshFlags::DO_NOT_CACHE);
         if !cached || item.spec.private || item.snapshot || item.uncacheable || forbidden {
-            if item.record.take().is_some() {
+            if self.records.take(id).is_some() {
                 self.set_pass(id);
             }
             return;
         }
-        let fresh = item.record.is_none();
-        let record = item.record.get_or_insert_with(Default::default);
+        let kept = self.records.take(id);
+        let fresh = kept.is_none();
+        let mut record = kept.unwrap_or_default();
         let applied = if anew && !refresh.flags.contains(RefreshFlags::CLEAR_CACHE) {
             let flags = refresh.flags.with(RefreshFlags::CLEAR_CACHE);
-            self.cache.refresh(record, &Refresh { flags, ..refresh.clone() })
+            self.cache.refresh(&mut record, &Refresh { flags, ..refresh.clone() })
         } else {
-            self.cache.refresh(record, refresh)
+            self.cache.refresh(&mut record, refresh)
         };
         if applied.is_err() {
-            self.uncache(id);
-        } else if fresh {
+            return self.uncache(id);
+        }
+        self.records.put(id, record);
+        if fresh {
             self.set_pass(id);
         }
     }
@@ -340,7 +336,7 @@ impl Engine {
         item.tries = 0;
         let service = item.spec.service;
         if !item.waiting.is_empty() {
-            if item.has_image() {
+            if self.records.have_image(id, item) {
                 let waiting = std::mem::take(&mut item.waiting);
                 self.give_image(now, id, &waiting, out);
             } else {
@@ -356,7 +352,7 @@ impl Engine {
     /// The image of an item from the cache, to each of `to`.
     pub(super) fn give_image(&mut self, now: Now, id: ItemId, to: &[Waiter], out: &mut Batch) {
         let Some(item) = self.items.get(id) else { return };
-        let Some(record) = item.record.as_deref() else { return };
+        let Some(record) = self.records.get(id) else { return };
         let mut failed = false;
         for snapshot in [false, true] {
             let mut state = item.state.borrow();
@@ -402,11 +398,11 @@ impl Engine {
     /// Makes a stale item good again with what the cache has of it, for all streams.
     pub(super) fn tell_image(&mut self, id: ItemId, out: &mut Batch) {
         let Some(item) = self.items.get_mut(id) else { return };
-        if !item.has_image() || item.state.data != DataState::Suspect {
+        if !self.records.have_image(id, item) || item.state.data != DataState::Suspect {
             return;
         }
         item.set_state(&State::OK);
-        let Some(record) = item.record.as_deref().filter(|_| !item.holders.is_empty()) else { return };
+        let Some(record) = self.records.get(id).filter(|_| !item.holders.is_empty()) else { return };
         let image = Image {
             domain: item.spec.domain,
             stream: id.stream(),
@@ -426,10 +422,10 @@ impl Engine {
         if let Some(group) = status.group {
             item.group = group.into();
         }
-        if let Some(record) = item.record.as_mut()
+        if let Some(record) = self.records.get_mut(id)
             && self.cache.status(record, status).is_err()
         {
-            item.record = None;
+            self.records.take(id);
         }
         if status.flags.contains(StatusFlags::CLEAR_CACHE) {
             item.imaged = false;
@@ -491,7 +487,7 @@ impl Engine {
         let Some(item) = self.items.get_mut(id) else { return };
         item.life = super::item::Life::Over;
         item.published = false;
-        item.record = None;
+        self.records.take(id);
         for w in item.waiting.drain(..).chain(item.receiving.drain(..)).filter(|w| w.snapshot) {
             let bytes = edit::status(&mut self.scratch, item.spec.domain, &item.state.borrow());
             out.push(Kind::Refused, w.side, id, w.token, bytes);

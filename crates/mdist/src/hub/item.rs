@@ -7,7 +7,6 @@ use rssl::rwf::{OwnedState, State};
 
 use super::ask::ItemSpec;
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
-use crate::cache::Record;
 
 /// Where an item is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +93,6 @@ pub(super) struct Item {
     pub(super) receiving: Vec<Waiter>,
     /// When the hold ends.
     pub(super) closing: Option<Now>,
-    /// Last values; `None` with the cache off, and before the first refresh.
-    pub(super) record: Option<Box<Record>>,
     /// Payload or source forbids a cache.
     pub(super) uncacheable: bool,
     /// Who sent a generic message last.
@@ -124,7 +121,6 @@ impl Item {
             waiting: Vec::new(),
             receiving: Vec::new(),
             closing: None,
-            record: None,
             uncacheable: false,
             asker: None,
         }
@@ -133,11 +129,6 @@ impl Item {
     /// Nobody wants it.
     pub(super) fn is_unwanted(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty() && self.receiving.is_empty() && !self.published
-    }
-
-    /// The cache can give its image.
-    pub(super) fn has_image(&self) -> bool {
-        self.imaged && !self.partial && self.record.as_ref().is_some_and(|r| r.is_complete())
     }
 
     /// Takes over a state; a part that says nothing leaves what was.
@@ -246,7 +237,6 @@ impl Items {
         self.hide(id);
         let Some(item) = self.get_mut(id) else { return };
         item.life = Life::Free;
-        item.record = None;
         item.holders = Vec::new();
         item.waiting = Vec::new();
         item.receiving = Vec::new();

@@ -16,6 +16,7 @@ mod engine;
 mod flow;
 mod ids;
 mod item;
+mod kept;
 mod pace;
 mod posts;
 mod requests;

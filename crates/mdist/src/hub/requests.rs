@@ -255,7 +255,7 @@ impl Engine {
         let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
         if let Some(slot) = upstream.streams.get_mut(link.stream) {
             slot.pass = link.live && !item.holders.is_empty();
-            slot.keep = link.live && item.record.is_some();
+            slot.keep = link.live && self.records.get(id).is_some();
         }
     }
 

@@ -47,6 +47,7 @@ impl Engine {
         anew: bool,
         out: &mut Batch,
     ) {
+        self.catch_up();
         let Some(upstream) = self.upstreams.get(usize::from(up.0)).filter(|u| u.up) else { return };
         let publishes = upstream.publishes;
         let mut effects = Vec::new();
@@ -141,6 +142,7 @@ impl Engine {
 
     /// An upstream is lost, with all its services and streams.
     pub fn upstream_down(&mut self, now: Now, up: UpstreamId, reason: &str, out: &mut Batch) {
+        self.catch_up();
         let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)).filter(|u| u.up) else { return };
         upstream.up = false;
         let publishes = upstream.publishes;
@@ -217,7 +219,7 @@ impl Engine {
                     };
                     if let Some(merged) = &group.merged_to {
                         item.group = merged.as_slice().into();
-                        if let Some(record) = item.record.as_mut() {
+                        if let Some(record) = self.records.get_mut(id) {
                             record.set_group(merged);
                         }
                     }

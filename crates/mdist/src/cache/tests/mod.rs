@@ -70,6 +70,52 @@ fn fields_change_singly_and_new_ones_are_added() {
     assert_eq!(image(&mut cache, &record), first, "a refresh forgets the rest");
 }
 
+/// Records move to a layout that was learnt from updates, each with its next update, and nobody can tell.
+#[test]
+fn an_image_keeps_its_values_and_its_order_when_the_cache_learns_what_changes() {
+    let mut cache = Cache::default();
+    let long = |n: usize| vec![b'a' + n as u8 % 26; 8 + n];
+    let mut first: Vec<(i16, Vec<u8>)> = (0..70).map(|n| (n * 3 + 1, vec![n as u8; n as usize % 8])).collect();
+    first.extend((0..4).map(|n| (900 + n, long(n as usize))));
+    let write = |fields: &[(i16, Vec<u8>)]| {
+        list(&fields.iter().map(|(id, value)| (*id, value.as_slice())).collect::<Vec<_>>())
+    };
+    let mut want = vec![first.clone(); 5];
+    let mut records = vec![Record::default(); 5];
+    for record in &mut records {
+        cache.refresh(record, &refresh(DataType::FIELD_LIST, &write(&first))).unwrap();
+    }
+    let shapes: [&[i16]; 3] = [&[208, 1, 100, 64], &[100, 31, 901], &[205, 64, 900, 1]];
+    for round in 0..400_usize {
+        let at = round % if round < 100 { 3 } else { 5 };
+        let mut change = Vec::new();
+        for (n, id) in shapes[round % 3].iter().enumerate() {
+            let value = vec![(round + n) as u8 & 15; (round * 7 + n) % if *id > 899 { 40 } else { 9 }];
+            for field in want[at].iter_mut().filter(|field| field.0 == *id) {
+                field.1.clone_from(&value);
+            }
+            change.push((*id, value));
+        }
+        if round == 250 {
+            // A layout of its own, which learns anew.
+            change.push((-5, b"one more".to_vec()));
+            want[at].push((-5, b"one more".to_vec()));
+        }
+        cache.update(&mut records[at], &update(DataType::FIELD_LIST, &write(&change))).unwrap();
+        for (record, want) in records.iter().zip(&want) {
+            assert_eq!(image(&mut cache, record), write(want), "round {round}");
+        }
+    }
+    cache.refresh(&mut records[0], &refresh(DataType::FIELD_LIST, &write(&first))).unwrap();
+    assert_eq!(image(&mut cache, &records[0]), write(&first));
+    assert_eq!(cache.layouts().0, 1, "those of before are gone");
+}
+
+#[test]
+fn a_record_is_one_line_of_the_processors_cache() {
+    assert_eq!((size_of::<Record>(), size_of::<Option<Record>>()), (64, 64));
+}
+
 #[test]
 fn values_that_grow_and_shrink_do_not_leak() {
     let (mut cache, mut record) = (Cache::default(), Record::default());

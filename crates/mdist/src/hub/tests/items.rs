@@ -104,6 +104,67 @@ fn parts_that_all_clear_the_cache_and_have_no_number_are_one_image() {
 }
 
 #[test]
+fn updates_on_their_way_into_the_cache_are_in_the_next_image() {
+    for count in [1, 2, 31, 32, 33, 64, 150] {
+        let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
+        rig.provider();
+        for name in ["A", "B", "C"] {
+            rig.open(0, name);
+        }
+        for n in 0..count {
+            rig.update(["A", "B", "A", "C"][n % 4]);
+        }
+        rig.run();
+        for name in ["A", "B", "C"] {
+            rig.open(1, name);
+        }
+        rig.check_all();
+        assert_eq!(rig.models[0].requests, 3, "the cache has them");
+    }
+}
+
+#[test]
+fn updates_on_their_way_into_the_cache_do_not_reach_the_next_item_in_the_place() {
+    let options = Options { cache: true, hold: Now::ZERO, ..Options::default() };
+    let mut rig = Rig::new(options, 2);
+    rig.provider();
+    let a = rig.open(0, "A");
+    let place = rig.view(0, a).item;
+    for _ in 0..5 {
+        rig.update("A");
+    }
+    rig.run();
+    rig.end(0, a);
+    let b = rig.open(0, "B");
+    assert_eq!(rig.view(0, b).item, place, "the place is used again");
+    rig.update("B");
+    rig.run();
+    rig.open(1, "B");
+    rig.check_all();
+}
+
+#[test]
+fn an_update_that_cannot_be_cached_among_many_takes_only_its_item_out_of_the_cache() {
+    let mut rig = Rig::new(Options { cache: true, ..Options::default() }, 2);
+    rig.provider();
+    let (a, _) = (rig.open(0, "A"), rig.open(0, "B"));
+    let id = rig.models[0].stream_of("A").unwrap();
+    for n in 0..40 {
+        rig.update(if n % 2 == 0 { "A" } else { "B" });
+        if n == 10 {
+            // Field 0 switches dictionaries.
+            let switch = update_message(id, Domain::MARKET_PRICE, &[(0, vec![1])].into());
+            rig.models[0].outgoing.push_back(switch);
+        }
+    }
+    rig.run();
+    assert_eq!(rig.view(0, a).updates, 21, "they all passed");
+    let (c, d) = (rig.open(1, "A"), rig.open(1, "B"));
+    assert_eq!((rig.hub.stats().cache_errors, rig.models[0].requests), (1, 3), "only A is asked again");
+    assert_eq!((&rig.view(1, c).fields, &rig.view(1, d).fields), (&rig.table["A"], &rig.table["B"]));
+}
+
+#[test]
 fn a_provider_that_forgets_the_flags_is_understood() {
     let mut rig = Rig::new(Options::default(), 2);
     rig.provider();
