@@ -68,13 +68,7 @@ impl Layout {
         Self::with(&self.ids, slots.into(), hot, Box::default(), self.containers)
     }
 
-    fn with(
-        ids: &[i16],
-        slots: Box<[u16]>,
-        hot: usize,
-        counts: Box<[AtomicU32]>,
-        containers: bool,
-    ) -> Self {
+    fn with(ids: &[i16], slots: Box<[u16]>, hot: usize, counts: Box<[AtomicU32]>, containers: bool) -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let size = (ids.len() * 4).next_power_of_two().max(16);
         let shift = 32 - size.trailing_zeros();

@@ -75,7 +75,8 @@ fn fields_change_singly_and_new_ones_are_added() {
 fn an_image_keeps_its_values_and_its_order_when_the_cache_learns_what_changes() {
     let mut cache = Cache::default();
     let long = |n: usize| vec![b'a' + n as u8 % 26; 8 + n];
-    let mut first: Vec<(i16, Vec<u8>)> = (0..70).map(|n| (n * 3 + 1, vec![n as u8; n as usize % 8])).collect();
+    let mut first: Vec<(i16, Vec<u8>)> =
+        (0..70).map(|n| (n * 3 + 1, vec![n as u8; n as usize % 8])).collect();
     first.extend((0..4).map(|n| (900 + n, long(n as usize))));
     let write = |fields: &[(i16, Vec<u8>)]| {
         list(&fields.iter().map(|(id, value)| (*id, value.as_slice())).collect::<Vec<_>>())
