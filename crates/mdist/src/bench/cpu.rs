@@ -1,4 +1,4 @@
-//! Where the machine's time went: each process's user and system time, the rest of it, and the whole.
+//! Where the machine's time went: each process's run time, the rest of it, and the whole.
 
 use std::time::{Duration, Instant};
 
@@ -20,24 +20,46 @@ pub struct Reading {
 pub struct Table {
     /// How long it was.
     pub elapsed: Duration,
-    /// (name, user + sys) of the components, then of all other processes, then what the kernel did for nobody.
+    /// (name, run time) of the components, then of all other processes, then what is accounted to none of them: interrupts,
+    /// time that the hypervisor took, and what the kernel's two ways of counting differ by.
     pub rows: Vec<(String, f64)>,
     /// Seconds in which cores were not idle; the sum of the rows.
     pub total: f64,
 }
+
+/// The row of all processes that are no components.
+pub const OTHERS: &str = "other processes";
+/// The row of what belongs to no process.
+pub const RESIDUE: &str = "no process";
 
 /// The kernel's unit of CPU time in `/proc`.
 fn tick() -> Duration {
     Duration::from_nanos(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// User and system time of a process with all its threads.
+/// Time for which all threads of a process have run, as the scheduler counts it: in nanoseconds, not by samples.
 ///
 /// # Errors
 /// It is gone.
 pub fn of_process(pid: u32) -> Result<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .with_context(|| format!("process {pid} is gone"))?;
+    let gone = || format!("process {pid} is gone");
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).with_context(gone)?;
+    let mut sum = None;
+    for thread in threads.flatten() {
+        // Threads come and go.
+        let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+        let ran = text.split_whitespace().next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        *sum.get_or_insert(0) += ran;
+    }
+    match sum {
+        Some(nanoseconds) => Ok(Duration::from_nanos(nanoseconds)),
+        None => sampled(pid).with_context(gone),
+    }
+}
+
+/// The same where the kernel has no `schedstat`, in its ticks.
+fn sampled(pid: u32) -> Result<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name, in brackets, may hold anything; what follows are numbers.
     let fields: Vec<u64> = text
         .rsplit_once(')')
@@ -91,15 +113,20 @@ impl Reading {
         let elapsed = self.at.duration_since(earlier.at);
         let idle = self.idle.saturating_sub(earlier.idle);
         let total = (elapsed * self.cores).saturating_sub(idle).as_secs_f64();
-        rows.push(("other processes".into(), (used - named).max(0.0)));
-        // Interrupts that the kernel accounts to nobody; below zero it is what its two ways of counting differ by.
+        rows.push((OTHERS.into(), (used - named).max(0.0)));
         let counted: f64 = rows.iter().map(|row| row.1).sum();
-        rows.push(("kernel, for no process".into(), total - counted));
+        rows.push((RESIDUE.into(), total - counted));
         Table { elapsed, rows, total }
     }
 }
 
 impl Table {
+    /// The components without the rest.
+    #[must_use]
+    pub fn components(&self) -> &[(String, f64)] {
+        self.rows.get(..self.rows.len().saturating_sub(2)).unwrap_or_default()
+    }
+
     /// Seconds of CPU that a component used.
     #[must_use]
     pub fn of(&self, name: &str) -> f64 {
@@ -108,11 +135,10 @@ impl Table {
 
     /// The component that used most of one core, and the share of a core it used.
     #[must_use]
-    pub fn busiest(&self, components: usize) -> (String, f64) {
+    pub fn busiest(&self) -> (String, f64) {
         let seconds = self.elapsed.as_secs_f64().max(1e-9);
-        self.rows
+        self.components()
             .iter()
-            .take(components)
             .max_by(|a, b| a.1.total_cmp(&b.1))
             .map_or_else(|| ("nobody".into(), 0.0), |row| (row.0.clone(), row.1 / seconds))
     }
@@ -137,15 +163,15 @@ mod tests {
     fn a_table_sums_to_the_machine() {
         let me = [("me".to_owned(), std::process::id())];
         let before = Reading::take(&me).unwrap();
-        let end = Instant::now() + Duration::from_millis(200);
+        let end = of_process(std::process::id()).unwrap() + Duration::from_millis(100);
         let mut spin = 0u64;
-        while Instant::now() < end {
+        while of_process(std::process::id()).unwrap() < end {
             spin = std::hint::black_box(spin.wrapping_mul(3) + 1);
         }
         let table = Reading::take(&me).unwrap().since(&before);
         assert!(table.of("me") > 0.05, "{table:?}");
         assert!((table.rows.iter().map(|row| row.1).sum::<f64>() - table.total).abs() < 1e-6);
-        assert_eq!(table.busiest(1).0, "me");
+        assert_eq!(table.busiest().0, "me");
         assert!(of_process(u32::MAX).is_err());
     }
 }

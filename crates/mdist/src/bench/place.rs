@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::child::{Process, program};
+use super::child::{self, Process, program};
+use super::interrupt;
 
 /// What lies between the distributor and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backbone {
-    /// Nothing: the server dials the publisher.
+    /// Nothing: the server dials the publisher
     None,
-    /// Shared memory: one utipcd for all.
+    /// Shared memory: one utipcd for all
     Lanes,
-    /// TIPC over UDP between two network namespaces, a utipcd in each; root only.
+    /// TIPC over UDP between two network namespaces, a utipcd in each; root only
     Udp,
 }
 
@@ -50,12 +51,16 @@ pub(super) struct Place {
 
 /// Addresses of the two ends of the cable.
 const ADDRESSES: [&str; 2] = ["198.18.77.1", "198.18.77.2"];
+/// The interface at either end of it.
+const CABLE: &str = "mdist0";
+/// What the names of folders begin with that hold sockets and settings of a run; the process id follows.
+const FOLDER: &str = "mdist-bench-";
 /// How long a daemon may take until its socket is there.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
 impl Place {
     pub(super) fn new(backbone: Backbone) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("mdist-bench-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let mut place = Self { backbone, folder, daemons: Vec::new(), spaces: Vec::new() };
         if backbone == Backbone::Udp {
@@ -87,7 +92,9 @@ impl Place {
         let mut daemon = Process::start(if side == 0 { "utipcd" } else { "utipcd (sink side)" }, command)?;
         let end = Instant::now() + START_LIMIT;
         while !socket.exists() {
-            ensure!(Instant::now() < end, "utipcd is not ready after {START_LIMIT:?}");
+            daemon.alive()?;
+            interrupt::check()?;
+            ensure!(Instant::now() < end, "utipcd is not ready after {START_LIMIT:?}{}", daemon.last_words());
             std::thread::sleep(Duration::from_millis(5));
         }
         daemon.name = if self.backbone == Backbone::Udp && side == 0 {
@@ -104,11 +111,7 @@ impl Place {
     }
 
     fn enter(&self, side: usize, name: &str) -> Result<Command> {
-        let path = program(name)?;
-        Ok(match self.spaces.get(side) {
-            Some(space) => space.enter(&path),
-            None => Command::new(path),
-        })
+        child::command(program(name)?, self.spaces.get(side).map(Namespace::path).as_deref())
     }
 
     /// A command that runs a program of ours at one end.
@@ -133,13 +136,18 @@ impl Place {
         self.daemons.iter().map(|daemon| (daemon.name.clone(), daemon.id()))
     }
 
-    /// Which share of a daemon's time a component at this end has to answer for: all of its own end's, or its part of
-    /// the common one's, which `sharers` use.
-    pub(super) fn daemon_share(&self, side: Side, sharers: usize) -> Vec<(String, f64)> {
+    /// An error if a daemon has ended.
+    pub(super) fn alive(&mut self) -> Result<()> {
+        self.daemons.iter_mut().try_for_each(Process::alive)
+    }
+
+    /// Which share of a daemon's time a component at this end has to answer for: all of its own end's; half of the common
+    /// one's, which distributor and server use.
+    pub(super) fn daemon_share(&self, side: Side) -> Option<(String, f64)> {
         match self.daemons.as_slice() {
-            [] => Vec::new(),
-            [one] => vec![(one.name.clone(), 1.0 / sharers.max(1) as f64)],
-            more => more.get(side as usize).map(|daemon| (daemon.name.clone(), 1.0)).into_iter().collect(),
+            [] => None,
+            [one] => Some((one.name.clone(), 0.5)),
+            more => more.get(side as usize).map(|daemon| (daemon.name.clone(), 1.0)),
         }
     }
 }
@@ -152,45 +160,58 @@ impl Drop for Place {
     }
 }
 
-/// A network namespace. Dropped: it goes.
-struct Namespace(String);
-
-fn ip(arguments: &str) -> Result<()> {
-    let done = Command::new("ip").args(arguments.split(' ')).output().context("run ip (install iproute2)")?;
-    ensure!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr).trim());
-    Ok(())
-}
+/// A network namespace that lives as long as a process in it, which ends with us. Dropped: it goes.
+struct Namespace(Process);
 
 impl Namespace {
+    fn new() -> Result<Self> {
+        let mut keeper = child::command("unshare", None)?;
+        keeper.args(["--net", "sh", "-c", "echo; exec cat >/dev/null"]);
+        let mut keeper = Process::start("unshare", keeper).context("(install util-linux)")?;
+        keeper.line().context("make a network namespace (needs root)")?;
+        Ok(Self(keeper))
+    }
+
     /// Two, joined by a virtual cable.
     fn joined() -> Result<Vec<Self>> {
-        let id = std::process::id();
-        let mut both = Vec::new();
-        for side in 0..2 {
-            let name = format!("mdist-{id}-{side}");
-            ip(&format!("netns add {name}")).context("namespaces need root")?;
-            both.push(Self(name));
-        }
-        let (near, far) = (format!("md{id}a"), format!("md{id}b"));
-        ip(&format!("link add {near} netns {} type veth peer name {far} netns {}", both[0].0, both[1].0))?;
-        for ((space, cable), address) in both.iter().zip([near, far]).zip(ADDRESSES) {
-            let name = &space.0;
-            ip(&format!("-n {name} addr add {address}/24 dev {cable}"))?;
-            ip(&format!("-n {name} link set {cable} up"))?;
-            ip(&format!("-n {name} link set lo up"))?;
+        let both = vec![Self::new()?, Self::new()?];
+        both[0].ip(&format!("link add {CABLE} type veth peer name {CABLE} netns {}", both[1].0.id()))?;
+        for (space, address) in both.iter().zip(ADDRESSES) {
+            space.ip(&format!("addr add {address}/24 dev {CABLE}"))?;
+            space.ip(&format!("link set {CABLE} up"))?;
+            space.ip("link set lo up")?;
         }
         Ok(both)
     }
 
-    fn enter(&self, program: &std::path::Path) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0]).arg(program);
-        command
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.0.id()).into()
+    }
+
+    fn ip(&self, arguments: &str) -> Result<()> {
+        let mut command = child::command("ip", Some(&self.path()))?;
+        let done = command.args(arguments.split(' ')).output().context("run ip (install iproute2)")?;
+        ensure!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr).trim());
+        Ok(())
     }
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = ip(&format!("netns delete {}", self.0));
+/// Removes what runs that were killed have left behind.
+pub(super) fn sweep() {
+    let left = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in left {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
+        if id.is_some_and(|id| !PathBuf::from(format!("/proc/{id}")).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
+}
+
+/// Why there can be no two namespaces here; `None`: there can.
+pub(super) fn no_namespaces() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("two network namespaces need root".into());
+    }
+    Namespace::joined().err().map(|why| format!("{why:#}"))
 }

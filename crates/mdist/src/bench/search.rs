@@ -1,49 +1,56 @@
-//! The highest rate at which nothing goes wrong.
-
-use std::time::Duration;
+//! The highest rate at which something holds.
 
 use anyhow::Result;
 
-use super::chain::{Chain, Window};
-use super::place::Place;
-
-/// How long rates are tried while searching.
-const TRY: Duration = Duration::from_millis(1_500);
-const WARM_UP: Duration = Duration::from_millis(700);
-/// The search ends when the highest clean and the lowest unclean rate are so near.
-const NEAR: f64 = 1.06;
-
-/// Searches from `guess` and measures the rate found for `time`; lower ones, should it not be clean for so long.
-pub(super) fn highest(chain: &mut Chain, place: &Place, guess: u64, time: Duration) -> Result<Window> {
-    let (mut clean, mut unclean) = (0u64, u64::MAX);
+/// Searches from `guess` for the highest rate for which `holds`, until the best and the lowest bad rate are within the
+/// factor `near`, or after so many `tries`. 0: none was found.
+pub(super) fn highest(
+    guess: u64,
+    near: f64,
+    tries: usize,
+    mut holds: impl FnMut(u64) -> Result<bool>,
+) -> Result<u64> {
+    let (mut good, mut bad) = (0u64, u64::MAX);
     let mut rate = guess;
-    for _ in 0..12 {
-        let seen = chain.measure(place, rate, WARM_UP, TRY)?;
-        if seen.is_clean(chain.fan_out()) {
-            clean = rate;
+    for _ in 0..tries {
+        if holds(rate)? {
+            good = rate;
         } else {
-            tracing::info!(rate, ?seen.faults, seen.lost, seen.missed, seen.input, seen.output, "unclean");
-            unclean = rate;
+            bad = rate;
         }
-        if clean > 0 && unclean < u64::MAX && unclean as f64 <= clean as f64 * NEAR {
+        if good > 0 && bad < u64::MAX && bad as f64 <= good as f64 * near {
             break;
         }
-        rate = match (clean, unclean) {
-            (0, unclean) => unclean * 2 / 3,
-            (clean, u64::MAX) => clean * 3 / 2,
-            (clean, unclean) => u64::midpoint(clean, unclean),
+        rate = match (good, bad) {
+            (0, bad) => bad * 2 / 3,
+            (good, u64::MAX) => good * 8 / 5,
+            (good, bad) => u64::midpoint(good, bad),
         };
         if rate < 100 {
             break;
         }
     }
-    let mut rate = clean.max(100);
-    loop {
-        let seen = chain.measure(place, rate, WARM_UP, time)?;
-        if seen.is_clean(chain.fan_out()) || rate <= 200 {
-            return Ok(seen);
+    Ok(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_just_below_the_border() {
+        for border in [90_000, 800_000, 1_000_000, 5_000_000] {
+            let mut tries = 0;
+            let found = highest(1_000_000, 1.05, 20, |rate| {
+                tries += 1;
+                Ok(rate <= border)
+            });
+            let found = found.unwrap();
+            assert!(found <= border && found as f64 >= border as f64 / 1.05, "{border}: {found}");
+            assert!(tries <= 12, "{border}: {tries} tries");
         }
-        tracing::info!(rate, ?seen.faults, seen.lost, seen.missed, "not clean for long");
-        rate = rate * 19 / 20;
+        assert_eq!(highest(1_000_000, 1.05, 30, |_| Ok(false)).unwrap(), 0);
+        assert_eq!(highest(1_000, 1.05, 3, |_| Ok(true)).unwrap(), 2_560);
+        assert!(highest(1, 1.05, 3, |_| anyhow::bail!("gone")).is_err());
     }
 }

@@ -1,277 +1,292 @@
-//! What was measured, beside what the report says.
+//! What was measured as Markdown, beside what the report says.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::chain::Window;
 use super::cpu::Table;
-use super::report::{self, Published};
-use super::stock;
-use crate::load::plot::Curve;
-use crate::load::stats::Summary;
+use super::foreign::Foreign;
+use super::goals::{self, Goal, grouped};
+use super::latency::Latency;
+use super::report;
+use super::stock::Pair;
+use super::throughput::{Measured, Row};
 
-/// One line of the throughput table.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) test: &'static str,
-    pub(super) component: &'static str,
-    pub(super) backbone: &'static str,
-    pub(super) cache: bool,
-    pub(super) mounts: usize,
-    pub(super) rate: u64,
-    pub(super) input: f64,
-    pub(super) output: f64,
-    pub(super) lost: i64,
-    pub(super) clean: bool,
-    pub(super) faults: Vec<String>,
-    /// CPU of the component for an output update, nanoseconds.
-    pub(super) ns: f64,
-    /// The process that used most of a core, and how much of one.
-    pub(super) limit: String,
-    pub(super) limit_share: f64,
-    pub(super) startup_s: f64,
-    pub(super) latency: Summary,
-    pub(super) cpu: Table,
-    pub(super) published: Option<Published>,
+static BEGAN: OnceLock<Instant> = OnceLock::new();
+
+/// Progress, with the time since the first of it.
+pub(super) fn say(text: &str) {
+    let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs();
+    eprintln!("[{:2}:{:02}] {text}", seconds / 60, seconds % 60);
 }
 
-/// T8 over one backbone.
-#[derive(Clone, Debug)]
-pub(super) struct Latency {
-    pub(super) backbone: &'static str,
-    /// What was measured, and whether nothing was lost.
-    pub(super) windows: Vec<(Window, bool)>,
+/// CPU time for JSON.
+pub(super) fn cpu_json(cpu: &Table) -> Value {
+    json!({ "elapsed_s": cpu.elapsed.as_secs_f64(), "total_s": cpu.total, "s": cpu.rows })
 }
 
-fn cpu_json(cpu: &Table) -> Value {
-    let rows: serde_json::Map<String, Value> =
-        cpu.rows.iter().map(|(name, used)| (name.clone(), json!(used))).collect();
-    json!({ "elapsed_s": cpu.elapsed.as_secs_f64(), "total_s": cpu.total, "s": rows })
+fn head(columns: &[&str]) -> String {
+    format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()))
 }
 
-impl Row {
-    /// As one line of JSON.
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "test": self.test, "component": self.component, "cache": self.cache, "mounts": self.mounts,
-            "in_per_s": self.input, "out_per_s": self.output, "lost": self.lost,
-            "cpu_ns_per_update": self.ns, "backbone": self.backbone, "rate": self.rate, "clean": self.clean,
-            "faults": self.faults, "limit": { "process": self.limit, "share": self.limit_share },
-            "startup_s": self.startup_s, "latency_us": self.latency, "cpu": cpu_json(&self.cpu),
-            "report": self.published.map(|row| json!({ "in_per_s": row.input, "out_per_s": row.output, "ns": row.ns() })),
-            "goal_ns": self.published.map(|row| row.goal_ns),
-        })
-    }
+fn known(value: Option<f64>) -> String {
+    value.map_or("–".into(), grouped)
 }
 
-/// One line of JSON for one rate of T8.
-pub(super) fn latency_json(backbone: &str, window: &Window, clean: bool) -> Value {
-    json!({
-        "test": "T8", "rate": window.rate, "latency_us": window.latency, "backbone": backbone,
-        "in_per_s": window.input, "out_per_s": window.output, "lost": window.lost, "clean": clean,
-        "faults": window.faults, "cpu": cpu_json(&window.cpu),
-    })
+/// The reason of a failure, in one cell.
+fn cell(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ").replace('|', "/")
 }
 
-impl Latency {
-    /// For the plot: mean and tail, and the report's means.
-    pub(super) fn curves(&self) -> Vec<Curve> {
-        let of = |label: &str, value: fn(&Summary) -> f64| Curve {
-            label: label.into(),
-            points: self
-                .windows
-                .iter()
-                .map(|(window, _)| (window.rate as f64, value(&window.latency)))
-                .collect(),
-        };
-        let published = |label: &str, value: fn(&(u64, f64, f64)) -> f64| Curve {
-            label: label.into(),
-            points: report::LATENCY.iter().map(|point| (point.0 as f64, value(point))).collect(),
-        };
-        vec![
-            of("mean", |summary| summary.mean),
-            of("p99", |summary| summary.p99),
-            of("p99.9", |summary| summary.p999),
-            published("report, RRCP, mean", |point| point.1),
-            published("report, Rendezvous, mean", |point| point.2),
-        ]
-    }
-
-    /// The highest clean rate with a mean of at most a millisecond.
-    fn fastest(&self) -> Option<u64> {
-        let good = self.windows.iter().filter(|(window, clean)| *clean && window.latency.mean <= 1_000.0);
-        good.map(|(window, _)| window.rate).max()
-    }
-}
-
-/// Says that a row is done, while others are still to be measured.
-pub(super) fn progress(row: &Row) {
-    eprintln!(
-        "{} {}: {:.0} in, {:.0} out, {} lost, {:.0} ns an update, {} at {:.0} % of a core{}",
-        row.test,
-        row.backbone,
-        row.input,
-        row.output,
-        row.lost,
-        row.ns,
-        row.limit,
-        row.limit_share * 100.0,
-        if row.clean { String::new() } else { format!(", NOT CLEAN: {:?}", row.faults) }
-    );
-}
-
-/// Says that a rate is done.
-pub(super) fn latency_progress(window: &Window) {
-    eprintln!(
-        "T8 at {}: mean {:.0} µs, p99.9 {:.0} µs",
-        window.rate, window.latency.mean, window.latency.p999
-    );
-}
-
-/// Prints all tables.
-pub(super) fn print(rows: &[Row], latencies: &[Latency], stocks: &[(&str, stock::Run)]) {
-    if !rows.is_empty() {
-        throughput(rows);
-        cpu(rows);
-    }
-    for latency in latencies {
-        print_latency(latency);
-    }
-    if !stocks.is_empty() {
-        print_stocks(stocks);
-    }
-}
-
-/// One line of JSON for the vendor's pair.
-pub(super) fn stock_json(name: &str, run: &stock::Run) -> Value {
-    let [mean, stddev, min, max] = run.latency;
-    json!({
-        "test": name, "rate": run.rate, "out_per_s": run.output, "clean": run.clean,
-        "latency_us": { "mean": mean, "stddev": stddev, "min": min, "max": max }, "cpu": cpu_json(&run.cpu),
-    })
-}
-
-fn print_stocks(stocks: &[(&str, stock::Run)]) {
-    println!(
-        "\nThe vendor's pair [latency in µs from the time when an update was made; ns of CPU an update]"
-    );
-    println!(
-        "{:<12}{:>10}{:>12}{:>10}{:>10}{:>10}{:>10}  CPU",
-        "test", "rate", "out/s", "mean", "stddev", "min", "max"
-    );
-    for (name, run) in stocks {
-        let [mean, stddev, min, max] = run.latency;
-        let updates = run.output * run.cpu.elapsed.as_secs_f64();
-        let parts = run.cpu.rows.iter().take(run.cpu.rows.len().saturating_sub(2));
-        let parts: Vec<String> =
-            parts.map(|(name, used)| format!("{name} {:.0}", used * 1e9 / updates)).collect();
-        println!(
-            "{name:<12}{:>10}{:>12.0}{mean:>10.1}{stddev:>10.1}{min:>10.1}{max:>10.1}  {}{}",
-            run.rate,
-            run.output,
-            parts.join(" + "),
-            if run.clean { "" } else { "  NOT CLEAN" },
-        );
-    }
-}
-
-fn throughput(rows: &[Row]) {
-    println!(
-        "\nThroughput: the highest rate without loss, and what an output update costs its component there"
-    );
-    println!(
-        "{:<7}{:<9}{:<16}{:<6}{:>7}{:>12}{:>12}{:>8}{:>8}{:>7}{:>12}{:>9}{:>9}  limited by",
+/// The throughput table.
+pub(super) fn throughput(rows: &[Row]) -> String {
+    let mut text = head(&[
         "test",
         "backbone",
         "component",
         "cache",
         "mounts",
-        "in/s",
+        "at in/s",
         "out/s",
-        "lost",
-        "ns",
-        "goal",
-        "report/s",
+        "ns an output update",
+        "spread",
+        "target",
+        "",
         "report ns",
-        "× report"
-    );
+        "highest in/s",
+        "out/s",
+        "report out/s",
+        "limited by",
+    ]);
     for row in rows {
-        let report = |value: Option<f64>, digits: usize| {
-            value.map_or("–".into(), |value| format!("{value:.digits$}"))
+        let cache = if row.cache { "on" } else { "off" };
+        let first =
+            format!("| {} | {} | {} | {cache} | {}", row.test, row.backbone, row.component, row.mounts);
+        let _ = match &row.measured {
+            Ok(measured) => writeln!(text, "{first} | {} |", measured_cells(row, measured)),
+            Err(why) => writeln!(text, "{first} | failed: {} ||||||||||| ", cell(why)),
         };
-        let published = row.published;
-        println!(
-            "{:<7}{:<9}{:<16}{:<6}{:>7}{:>12.0}{:>12.0}{:>8}{:>8.0}{:>7}{:>12}{:>9}{:>9}  {} ({:.0} % of a core){}",
-            row.test,
-            row.backbone,
-            row.component,
-            if row.cache { "on" } else { "off" },
-            row.mounts,
-            row.input,
-            row.output,
-            row.lost,
-            row.ns,
-            report(published.map(|row| row.goal_ns), 0),
-            report(published.map(|row| row.output), 0),
-            report(published.map(|row| row.ns()), 0),
-            report(published.map(|published| row.output / published.output), 2),
-            row.limit,
-            row.limit_share * 100.0,
-            if row.clean { "" } else { "  NOT CLEAN" },
-        );
     }
-    println!("report: one core of a 2009 machine for each component, over its own backbone RRCP");
+    text
 }
 
-/// Where the machine's time went; each column sums to what the kernel measured.
-fn cpu(rows: &[Row]) {
-    println!("\nCPU of the whole machine, cores busy on average");
+fn measured_cells(row: &Row, measured: &Measured) -> String {
+    let (cost, typical, top) = (measured.cost(), measured.typical(), measured.top());
+    let has_cost = !measured.charged.is_empty();
+    let verdict =
+        goals::of_row(row).first().filter(|_| row.published.is_some() && has_cost).map(Goal::verdict);
+    let limit = top.map_or(String::new(), |top| {
+        let ((name, share), seconds) = (top.cpu.busiest(), top.cpu.elapsed.as_secs_f64());
+        format!("{name}, {:.0} % of a core; all: {:.2} cores", share * 100.0, top.cpu.total / seconds)
+    });
+    [
+        known(typical.map(|window| window.input)),
+        known(typical.map(|window| window.output)),
+        if has_cost { format!("{:.0}", cost.median) } else { "–".into() },
+        format!("{:.0} %", cost.spread * 100.0),
+        row.published.map_or("–".into(), |row| format!("≤ {:.0}", row.goal_ns)),
+        verdict.unwrap_or("").into(),
+        known(row.published.map(|row| row.ns())),
+        known(top.map(|window| window.input)),
+        known(top.map(|window| window.output)),
+        known(row.published.map(|row| row.output)),
+        limit,
+    ]
+    .join(" | ")
+}
+
+/// Where the machine's time went; each line sums to what the kernel measured.
+pub(super) fn cpu(rows: &[Row]) -> String {
+    let mut text = head(&["test", "backbone", "in/s", "cores busy", "of that"]);
     for row in rows {
-        let seconds = row.cpu.elapsed.as_secs_f64().max(1e-9);
-        let parts: Vec<String> =
-            row.cpu.rows.iter().map(|(name, used)| format!("{name} {:.2}", used / seconds)).collect();
-        println!(
-            "{:<7}{:<9}{:>6.2} = {}",
+        let Some(window) = row.measured.as_ref().ok().and_then(Measured::typical) else { continue };
+        let seconds = window.cpu.elapsed.as_secs_f64().max(1e-9);
+        let part = |(name, used): &(String, f64)| format!("{name} {:.3}", used / seconds);
+        let parts: Vec<String> = window.cpu.rows.iter().map(part).collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {:.3} | {} |",
             row.test,
             row.backbone,
-            row.cpu.total / seconds,
+            grouped(window.input),
+            window.cpu.total / seconds,
             parts.join(" + ")
         );
     }
+    text
 }
 
-fn print_latency(latency: &Latency) {
-    println!(
-        "\nT8, latency from the scheduled send time to the client, whole chain on this machine, {} [µs]",
-        latency.backbone
-    );
-    println!(
-        "{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}{:>12}{:>12}",
-        "rate", "mean", "stddev", "min", "p50", "p99", "p99.9", "max", "points", "report RRCP", "report RV"
-    );
-    for (window, clean) in &latency.windows {
-        let seen = &window.latency;
-        let published = report::LATENCY.iter().find(|point| point.0 == window.rate);
-        let known =
-            |value: Option<f64>| value.filter(|v| v.is_finite()).map_or("–".into(), |v| format!("{v:.0}"));
-        println!(
-            "{:>10}{:>10.1}{:>10.1}{:>10.1}{:>10.1}{:>10.1}{:>10.1}{:>10.1}{:>8}{:>12}{:>12}{}",
-            window.rate,
-            seen.mean,
-            seen.stddev,
-            seen.min,
-            seen.p50,
-            seen.p99,
-            seen.p999,
-            seen.max,
-            seen.points,
-            known(published.map(|point| point.1)),
-            known(published.map(|point| point.2)),
-            if *clean { "" } else { "  NOT CLEAN" },
+/// T8 over one backbone.
+pub(super) fn latency(latency: &Latency, pair: Option<&Pair>) -> String {
+    let mut text = head(&[
+        "rate",
+        "mean",
+        "spread",
+        "deviation",
+        "min",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "points",
+        "report RRCP",
+        "report RV",
+        "vendor's pair directly",
+    ]);
+    let mut line =
+        |rate: u64, cells: Option<[f64; 8]>, spread: Option<f64>, points: u64, failed: Option<&str>| {
+            let published = report::LATENCY.iter().find(|point| point.0 == rate);
+            let last = [
+                known(published.map(|point| point.1)),
+                known(published.map(|point| point.2)),
+                known(pair.and_then(|pair| pair.mean_us(rate))),
+            ]
+            .join(" | ");
+            let rate = grouped(rate as f64);
+            let _ = match cells {
+                Some([mean, rest @ ..]) => {
+                    let rest = rest.map(|value| format!("{value:.0}")).join(" | ");
+                    let spread = spread.map_or("–".into(), |spread| format!("{:.0} %", spread * 100.0));
+                    writeln!(text, "| {rate} | {mean:.1} | {spread} | {rest} | {points} | {last} |")
+                }
+                None => writeln!(
+                    text,
+                    "| {rate} | failed: {} |||||||||| {last} |",
+                    cell(failed.unwrap_or_default())
+                ),
+            };
+        };
+    let cells =
+        |s: &crate::load::stats::Summary| [s.mean, s.stddev, s.min, s.p50, s.p90, s.p99, s.p999, s.max];
+    for point in &latency.points {
+        let seen = point.summary();
+        let failed = point.seen.as_ref().err().map(String::as_str);
+        line(
+            point.rate,
+            seen.as_ref().map(cells),
+            point.spread(),
+            seen.map_or(0, |seen| seen.points),
+            failed,
         );
     }
-    let fastest = latency.fastest().map_or("none".into(), |rate| rate.to_string());
-    println!(
-        "highest of these rates with a mean of at most 1 ms: {fastest} (report: {})",
-        report::FASTEST_WITHIN_A_MILLISECOND
-    );
+    match &latency.fastest {
+        Ok(Some(window)) => {
+            let seen = &window.latency;
+            line(window.rate, Some(cells(seen)), None, seen.points, None);
+        }
+        Ok(None) => {}
+        Err(why) => {
+            let _ = writeln!(text, "\nThe highest rate with a mean of at most 1 ms: failed: {}", cell(why));
+        }
+    }
+    text
+}
+
+/// The vendor's pair.
+pub(super) fn pair(pair: &Pair) -> String {
+    let mut text =
+        head(&["path", "rate", "came/s", "mean", "deviation", "min", "max", "ns of CPU an update"]);
+    let rows = [
+        ("direct", &pair.latencies),
+        ("direct, highest", &pair.direct),
+        ("through p2ps, highest", &pair.through),
+    ];
+    for (path, runs) in rows {
+        for run in runs {
+            let [mean, stddev, min, max] = run.latency;
+            let clean = if run.clean { "" } else { " (not kept)" };
+            let _ = writeln!(
+                text,
+                "| {path} | {}{clean} | {} | {mean:.0} | {stddev:.0} | {min:.0} | {max:.0} | {} |",
+                grouped(run.rate as f64),
+                grouped(run.output),
+                run.costs()
+            );
+        }
+    }
+    if let Some(why) = &pair.failed {
+        let _ = writeln!(text, "\nFailed: {}", cell(why));
+    }
+    text
+}
+
+/// A foreign server with data of its own.
+pub(super) fn foreign(rows: &[Foreign]) -> String {
+    let mut text = head(&[
+        "mounts",
+        "item streams",
+        "loaded in",
+        "updates/s",
+        "mean",
+        "deviation",
+        "p50",
+        "p99",
+        "p99.9",
+        "max",
+        "points",
+        "client's ns an update",
+    ]);
+    for row in rows {
+        let _ = match &row.seen {
+            Ok(seen) => {
+                let l = &seen.latency;
+                let times = [l.mean, l.stddev, l.p50, l.p99, l.p999, l.max]
+                    .map(|value| format!("{value:.0}"))
+                    .join(" | ");
+                let cost =
+                    seen.cpu.of("rmdstestclient") * 1e9 / (seen.output * seen.cpu.elapsed.as_secs_f64());
+                writeln!(
+                    text,
+                    "| {} | {} | {:.2} s | {} | {times} | {} | {} |",
+                    row.mounts,
+                    grouped(seen.streams as f64),
+                    seen.startup_s,
+                    grouped(seen.output),
+                    l.points,
+                    grouped(cost)
+                )
+            }
+            Err(why) => writeln!(text, "| {} | failed: {} ||||||||||", row.mounts, cell(why)),
+        };
+    }
+    text
+}
+
+/// All targets.
+pub(super) fn goals(goals: &[Goal]) -> String {
+    let mut text = head(&["what", "target", "got", ""]);
+    for goal in goals {
+        let _ = writeln!(text, "| {} | {} | {} | {} |", goal.what, goal.wanted, goal.got, goal.verdict());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_row_has_no_figures() {
+        let row = Row {
+            test: "T1",
+            component: "src_dist",
+            backbone: "udp",
+            cache: false,
+            mounts: 1,
+            published: None,
+            measured: Err("src_dist ended by itself; it said last:\n    out | of memory".into()),
+        };
+        let text = throughput(std::slice::from_ref(&row));
+        assert!(
+            text.contains("failed: src_dist ended by itself; it said last:; out / of memory |"),
+            "{text}"
+        );
+        let cells = |line: &str| line.matches('|').count();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((cells(lines[0]), cells(lines[2])), (17, 17), "{text}");
+        assert_eq!(cpu(&[row]).lines().count(), 2);
+    }
 }
