@@ -14,11 +14,19 @@ use super::view::Viewed;
 use super::worker::Worker;
 use crate::hub::{Batch, Entry, ItemId, Kind};
 
+/// How many entries ahead of the present one subscribers are fetched from memory.
+const AHEAD: usize = 2;
+
 impl Worker {
     /// Applies a turn of the hub to all mounts. The services are those of the hub now; they are read only if the batch says
     /// that they changed.
     pub fn apply(&mut self, batch: &Batch, services: &[rssl::rdm::directory::Service]) {
-        for entry in &batch.entries {
+        for (at, entry) in batch.entries.iter().enumerate() {
+            if let Some(soon) = batch.entries.get(at + AHEAD)
+                && let Some(item) = self.items.get(soon.item.index())
+            {
+                item.subscribers.touch();
+            }
             if !entry.is_for(self.side) {
                 continue;
             }
@@ -52,19 +60,37 @@ impl Worker {
         };
         let framed = batch.framed(entry);
         let common = common && entry.framed;
-        for &subscriber in item.subscribers.as_slice() {
-            if let Some(output) = self.outputs.get_mut(subscriber.mount as usize)
+        let subscribers = item.subscribers.as_slice();
+        // Where one alone gets it and nobody lists anything, a list would be a detour.
+        let shared = subscribers.len() > 1 || !self.arena.is_idle();
+        if shared && !self.arena.make_room(framed.len()) {
+            let older = self.arena.older();
+            for output in &mut self.outputs {
+                output.give_way(older, &mut self.arena);
+            }
+            self.arena.make_room(framed.len());
+        }
+        let mut kept = None;
+        for &subscriber in subscribers {
+            if let Some(output) = self.outputs.get_mut(subscriber.mount())
                 && common
-                && subscriber.flags == 0
+                && subscriber.flags() == 0
                 && output.plain
             {
-                if let Err(overflow) = output.push_frame(framed, subscriber.id, &self.shared.pool) {
+                let (arena, pool) = (&mut self.arena, &self.shared.pool);
+                let done = if shared && output.may_list() {
+                    let at = *kept.get_or_insert_with(|| arena.keep(framed));
+                    output.list(at, framed.len(), subscriber.id, arena, pool)
+                } else {
+                    output.push_frame(framed, subscriber.id, arena, pool)
+                };
+                if let Err(overflow) = done {
                     self.failed.push((output.mount, overflow));
                 } else if !output.dirty {
                     output.dirty = true;
                     self.dirty.push(MountId(output.mount));
                 }
-            } else if subscriber.flags & flag::WAITING == 0 || class == patch::STATUS {
+            } else if subscriber.flags() & flag::WAITING == 0 || class == patch::STATUS {
                 self.slow.push(subscriber);
             }
         }
@@ -80,18 +106,18 @@ impl Worker {
     fn deliver_slowly(&mut self, message: &[u8], class: u8) {
         let mut slow = mem::take(&mut self.slow);
         for subscriber in slow.drain(..) {
+            let Some(ticket) = self.stream_of(subscriber) else { continue };
             match class {
                 // Whoever has asked the hub for an image hears the same as a notice.
-                patch::STATUS
-                    if subscriber.flags & flag::WAITING != 0 && self.is_asked(subscriber.stream) => {}
-                patch::STATUS => self.item_status(subscriber.stream, message, Event::Suspect),
+                patch::STATUS if subscriber.flags() & flag::WAITING != 0 && self.is_asked(ticket) => {}
+                patch::STATUS => self.item_status(ticket, message, Event::Suspect),
                 patch::REFRESH => {
                     if let Some(view) = RefreshView::of(message) {
-                        self.give_refresh(subscriber.stream, message, view);
+                        self.give_refresh(ticket, message, view);
                     }
                 }
-                patch::UPDATE => self.give_update(subscriber, message),
-                _ => self.give(subscriber.stream, message),
+                patch::UPDATE => self.give_update(ticket, subscriber.flags(), message),
+                _ => self.give(ticket, message),
             }
         }
         self.slow = slow;
@@ -113,20 +139,20 @@ impl Worker {
         self.own = own;
     }
 
-    fn give_update(&mut self, subscriber: Subscriber, message: &[u8]) {
-        if subscriber.flags & flag::PAUSED != 0 {
+    fn give_update(&mut self, ticket: Ticket, flags: u8, message: &[u8]) {
+        if flags & flag::PAUSED != 0 {
             return;
         }
-        if subscriber.flags & (flag::VIEW | flag::KEY | flag::LISTS) == 0 {
-            return self.give(subscriber.stream, message);
+        if flags & (flag::VIEW | flag::KEY | flag::LISTS) == 0 {
+            return self.give(ticket, message);
         }
-        let Some(stream) = self.streams.get(subscriber.stream) else { return };
+        let Some(stream) = self.streams.get(ticket) else { return };
         let Ok(mut update) = Update::decode(message) else { return };
         let mut filtered = Vec::new();
         if stream.lists() {
-            self.open_listed(subscriber.stream, update.container, update.payload);
+            self.open_listed(ticket, update.container, update.payload);
         }
-        let Some(stream) = self.streams.get(subscriber.stream) else { return };
+        let Some(stream) = self.streams.get(ticket) else { return };
         if let Some(view) = stream.view() {
             match view.payload(update.container, update.payload, &mut filtered) {
                 Viewed::Filtered => update.payload = &filtered,
@@ -141,7 +167,7 @@ impl Worker {
         {
             update.key = rssl::rwf::Key::decode(key).ok();
         }
-        update.stream = subscriber.id;
+        update.stream = stream.id;
         let mount = stream.mount;
         if let Ok(own) = to_vec(|w| update.encode(w)) {
             self.send(mount, &own);
@@ -159,18 +185,14 @@ impl Worker {
         let Some(entry) = self.items.get_mut(item.index()) else { return };
         entry.holds += 1;
         let Some(stream) = self.streams.get_mut(ticket) else { return self.let_go(item) };
-        let twice = entry.subscribers.as_slice().iter().any(|other| other.mount == stream.mount.index());
+        let twice =
+            entry.subscribers.as_slice().iter().any(|other| other.mount() == stream.mount.index() as usize);
         if twice && !stream.flags.contains(RequestFlags::PRIVATE) {
             let text = b"this item is open on another stream";
             return self.refuse(ticket, closed(rssl::rwf::code::ALREADY_OPEN, text));
         }
         stream.item = Some(item);
-        entry.subscribers.push(Subscriber {
-            stream: ticket,
-            mount: stream.mount.index(),
-            id: stream.id,
-            flags: flag::WAITING,
-        });
+        entry.subscribers.push(Subscriber::new(stream.mount.index(), stream.id, flag::WAITING));
         self.set_flags(ticket);
     }
 
@@ -254,8 +276,8 @@ impl Worker {
     /// The item is no more: whoever still has a stream of it hears so.
     fn gone(&mut self, item: ItemId) {
         let Some(entry) = self.items.get_mut(item.index()) else { return };
-        let left: Vec<Ticket> = entry.subscribers.as_slice().iter().map(|one| one.stream).collect();
-        for ticket in left {
+        let left = entry.subscribers.as_slice().to_vec();
+        for ticket in left.into_iter().filter_map(|one| self.stream_of(one)).collect::<Vec<_>>() {
             self.refuse(
                 ticket,
                 State { stream: StreamState::ClosedRecover, ..closed(0, b"the item has ended") },
@@ -321,7 +343,7 @@ impl Worker {
             (stream.lists(), flag::LISTS),
         ];
         let flags = bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
-        item.subscribers.set_flags(ticket, flags);
+        item.subscribers.set_flags(stream.mount.index(), stream.id, flags);
     }
 }
 

@@ -3,6 +3,7 @@
 //! A [`Worker`] has some of a server's mounts. It knows neither sockets nor clocks: bytes, batches of the hub and time go in;
 //! bytes, asks for the hub and mounts to close come out.
 
+mod arena;
 mod config;
 mod dictionary;
 mod directory;

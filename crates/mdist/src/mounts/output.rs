@@ -1,5 +1,6 @@
-//! What waits to be written to one mount: contiguous bytes, counted in buffers, bounded.
+//! What waits to be written to one mount: contiguous bytes or a list of shared messages, counted in buffers, bounded.
 
+use super::arena::{Arena, Listed};
 use super::pool::{BUFFER, Pool};
 use super::slots::Ticket;
 
@@ -29,20 +30,45 @@ pub struct Overflow {
     pub bytes: usize,
 }
 
-/// The output of one mount. The hot fields come first: an update touches these and the tail of the bytes.
+/// Bytes of lists that are put together for one write: few enough to stay in the processor's own caches.
+pub(crate) const CHUNK: usize = 64 * 1024;
+
+/// The most messages of a list whose memory is kept while it is empty.
+const KEPT: usize = 8 * 1024;
+
+/// Messages that are listed in place before they go to the list: as many as a cache line holds.
+const STAGED: usize = 8;
+
+/// The output of one mount: a list, or bytes, never both, so that the order is plain. The hot fields come first: a message
+/// for many mounts touches the first two lines of each, which lie close together. The tails of the lists do not, and would
+/// cost more than all the rest if each message went there.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Output {
-    bytes: Vec<u8>,
-    start: usize,
+    /// Messages of the arena, but for the newest.
+    listed: Vec<Listed>,
+    /// Bytes not yet written to the socket, those of listed messages included.
+    waiting: usize,
     /// Bytes that may wait before more must be borrowed.
     room: usize,
+    pub(crate) messages: u64,
+    /// Whose it is.
+    pub(crate) mount: Ticket,
     /// The frames of a batch are what this mount's transport would write: no compression, no other fragment size.
     pub(crate) plain: bool,
     /// In the worker's list of mounts to write.
     pub(crate) dirty: bool,
-    pub(crate) messages: u64,
-    /// Whose it is.
-    pub(crate) mount: Ticket,
+    /// There are bytes, so that nothing may be listed.
+    has_bytes: bool,
+    /// The half of the arena in which the list began.
+    upper: bool,
+    /// How many messages are staged.
+    staged: u8,
+    /// The newest messages of the list.
+    stage: [Listed; STAGED],
+    bytes: Vec<u8>,
+    /// How many of the bytes are written.
+    start: usize,
     limits: Limits,
     borrowed: usize,
     high_water: usize,
@@ -52,29 +78,87 @@ impl Output {
     pub(crate) fn new(mount: Ticket, limits: Limits) -> Self {
         let own = limits.guaranteed.min(limits.max);
         Self {
-            bytes: Vec::new(),
-            start: 0,
+            listed: Vec::new(),
+            waiting: 0,
             room: own * BUFFER,
-            plain: false,
-            dirty: false,
             messages: 0,
             mount,
+            plain: false,
+            dirty: false,
+            has_bytes: false,
+            upper: false,
+            staged: 0,
+            stage: [Listed::new(0, 0); STAGED],
+            bytes: Vec::new(),
+            start: 0,
             limits,
             borrowed: 0,
             high_water: 0,
         }
     }
 
+    #[inline]
+    fn is_listing(&self) -> bool {
+        self.staged > 0 || !self.listed.is_empty()
+    }
+
+    fn unstage(&mut self) {
+        self.listed.extend_from_slice(self.stage.get(..usize::from(self.staged)).unwrap_or_default());
+        self.staged = 0;
+    }
+
+    /// Whether the next message may be listed instead of copied.
+    #[inline]
+    pub(crate) fn may_list(&self) -> bool {
+        !self.has_bytes
+    }
+
+    /// Lists a framed message of `len` bytes that the arena keeps at `at`, for `stream`.
+    #[inline]
+    pub(crate) fn list(
+        &mut self,
+        at: u32,
+        len: usize,
+        stream: i32,
+        arena: &mut Arena,
+        pool: &Pool,
+    ) -> Result<(), Overflow> {
+        self.admit(len, pool)?;
+        if !self.is_listing() {
+            self.upper = arena.begun();
+        }
+        if let Some(place) = self.stage.get_mut(usize::from(self.staged)) {
+            *place = Listed::new(at, stream);
+        }
+        self.staged += 1;
+        if usize::from(self.staged) == STAGED {
+            self.listed.extend_from_slice(&self.stage);
+            self.staged = 0;
+        }
+        self.waiting += len;
+        self.messages += 1;
+        Ok(())
+    }
+
     /// Appends a framed message of another stream, for `stream`: a copy and four bytes.
     #[inline]
-    pub(crate) fn push_frame(&mut self, framed: &[u8], stream: i32, pool: &Pool) -> Result<(), Overflow> {
-        let at = self.bytes.len();
+    pub(crate) fn push_frame(
+        &mut self,
+        framed: &[u8],
+        stream: i32,
+        arena: &mut Arena,
+        pool: &Pool,
+    ) -> Result<(), Overflow> {
         self.admit(framed.len(), pool)?;
+        self.copy_list(arena);
+        let at = self.bytes.len();
         self.bytes.extend_from_slice(framed);
         // The stream id of the message behind the three bytes of the frame's header. Spec: rssl.md §2
         if let Some(id) = self.bytes.get_mut(at + 7..at + 11) {
             id.copy_from_slice(&stream.to_be_bytes());
         }
+        self.has_bytes = true;
+        self.waiting += framed.len();
         self.messages += 1;
         Ok(())
     }
@@ -82,20 +166,53 @@ impl Output {
     /// Appends whatever `write` appends to the bytes it is given, refused when it is too much.
     pub(crate) fn append<T>(
         &mut self,
+        arena: &mut Arena,
         pool: &Pool,
         write: impl FnOnce(&mut Vec<u8>) -> T,
     ) -> Result<T, Overflow> {
+        self.copy_list(arena);
         let before = self.bytes.len();
         let result = write(&mut self.bytes);
-        if self.waiting() > self.room {
-            self.borrow(0, pool).inspect_err(|_| self.bytes.truncate(before))?;
+        let more = self.bytes.len() - before;
+        self.waiting += more;
+        if self.waiting > self.room
+            && let Err(overflow) = self.borrow(0, pool)
+        {
+            self.bytes.truncate(before);
+            self.waiting -= more;
+            return Err(overflow);
         }
+        self.has_bytes = !self.bytes.is_empty();
         Ok(result)
+    }
+
+    /// The list began in this half of the arena, which is needed for other messages.
+    pub(crate) fn give_way(&mut self, upper: bool, arena: &mut Arena) {
+        if self.upper == upper {
+            self.copy_list(arena);
+        }
+    }
+
+    /// Makes bytes of the list: something else comes behind it, or the arena needs the room.
+    #[inline]
+    pub(crate) fn copy_list(&mut self, arena: &mut Arena) {
+        if self.is_listing() {
+            self.unstage();
+            arena.copy(&self.listed, &mut self.bytes);
+            self.has_bytes = true;
+            self.end_list(arena);
+        }
+    }
+
+    fn end_list(&mut self, arena: &mut Arena) {
+        self.listed.clear();
+        self.listed.shrink_to(KEPT);
+        arena.ended(self.upper);
     }
 
     #[inline]
     fn admit(&mut self, more: usize, pool: &Pool) -> Result<(), Overflow> {
-        if self.waiting() + more > self.room {
+        if self.waiting + more > self.room {
             return self.borrow(more, pool);
         }
         Ok(())
@@ -103,7 +220,7 @@ impl Output {
 
     #[cold]
     fn borrow(&mut self, more: usize, pool: &Pool) -> Result<(), Overflow> {
-        let need = (self.waiting() + more).div_ceil(BUFFER);
+        let need = (self.waiting + more).div_ceil(BUFFER);
         let have = self.room / BUFFER;
         let missing = need.saturating_sub(have);
         let wanted = missing.max(BORROW).min(self.limits.max.saturating_sub(have));
@@ -121,7 +238,7 @@ impl Output {
                 used: need,
                 max: self.limits.max,
                 pool_free: pool.free(),
-                bytes: self.waiting(),
+                bytes: self.waiting,
             });
         }
         self.borrowed += got;
@@ -133,12 +250,12 @@ impl Output {
     /// Bytes not yet written to the socket.
     #[inline]
     pub(crate) fn waiting(&self) -> usize {
-        self.bytes.len() - self.start
+        self.waiting
     }
 
     /// Buffers that the waiting bytes fill.
     pub(crate) fn buffers(&self) -> usize {
-        self.waiting().div_ceil(BUFFER)
+        self.waiting.div_ceil(BUFFER)
     }
 
     /// The most buffers ever filled.
@@ -150,15 +267,55 @@ impl Output {
         self.limits
     }
 
-    /// What to write next.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
+    /// Writes what waits by `put`, which says how many bytes it took, `None` if it has no room. How many went, and whether
+    /// `put` has taken all; memory for gathered messages is lent by `scratch`.
+    pub(crate) fn write<E>(
+        &mut self,
+        arena: &mut Arena,
+        pool: &Pool,
+        scratch: &mut [u8],
+        mut put: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
+    ) -> (usize, Result<bool, E>) {
+        let (mut sum, mut result) = (0, Ok(true));
+        if self.is_listing() {
+            self.unstage();
+            let mut rest = self.listed.as_slice();
+            while !rest.is_empty() {
+                let (count, filled) = arena.gather(rest, scratch);
+                rest = rest.get(count..).unwrap_or_default();
+                let chunk = scratch.get(..filled).unwrap_or_default();
+                let put = put(chunk);
+                let took = put.as_ref().map_or(0, |took| took.unwrap_or(0)).min(filled);
+                sum += took;
+                if took < filled {
+                    self.bytes.extend_from_slice(chunk.get(took..).unwrap_or_default());
+                    arena.copy(rest, &mut self.bytes);
+                    result = put.map(|_| false);
+                    break;
+                }
+            }
+            self.end_list(arena);
+        } else {
+            while let rest @ [_, ..] = self.bytes.get(self.start..).unwrap_or_default() {
+                let size = rest.len();
+                let put = put(rest);
+                let took = put.as_ref().map_or(0, |took| took.unwrap_or(0)).min(size);
+                sum += took;
+                self.start += took;
+                if took < size {
+                    result = put.map(|_| false);
+                    break;
+                }
+            }
+        }
+        self.account(sum, pool);
+        (sum, result)
     }
 
     /// `count` bytes were written; what was borrowed for them goes back.
-    pub(crate) fn written(&mut self, count: usize, pool: &Pool) {
+    fn account(&mut self, count: usize, pool: &Pool) {
         self.high_water = self.high_water();
-        self.start = (self.start + count).min(self.bytes.len());
+        self.waiting -= count.min(self.waiting);
         if self.start == self.bytes.len() {
             self.bytes.clear();
             self.start = 0;
@@ -170,6 +327,7 @@ impl Output {
             self.bytes.truncate(self.bytes.len() - self.start);
             self.start = 0;
         }
+        self.has_bytes = !self.bytes.is_empty();
         if self.borrowed > 0 {
             let own = self.room / BUFFER - self.borrowed;
             let need = self.buffers().saturating_sub(own);
@@ -181,10 +339,14 @@ impl Output {
     }
 
     /// Forgets all bytes and gives everything back: the mount is gone.
-    pub(crate) fn release(&mut self, pool: &Pool) {
-        let waiting = self.waiting();
-        self.written(waiting, pool);
+    pub(crate) fn release(&mut self, arena: &mut Arena, pool: &Pool) {
+        if self.is_listing() {
+            self.staged = 0;
+            self.end_list(arena);
+        }
         self.bytes = Vec::new();
+        self.start = 0;
+        self.account(self.waiting, pool);
     }
 }
 
@@ -193,73 +355,129 @@ mod tests {
     use super::*;
 
     fn frame(payload: usize) -> Vec<u8> {
-        let mut frame = vec![0, 0, 2];
+        let mut frame = u16::try_from(payload + 3).unwrap().to_be_bytes().to_vec();
+        frame.push(2);
         frame.resize(3 + payload, 0);
         frame
     }
 
+    /// An output with what it needs.
+    struct Rig {
+        output: Output,
+        arena: Arena,
+        pool: Pool,
+    }
+
+    impl Rig {
+        fn new(guaranteed: usize, max: usize, pool: usize) -> Self {
+            let output = Output::new(Ticket::from_u64(0), Limits { guaranteed, max });
+            Self { output, arena: Arena::default(), pool: Pool::new(pool) }
+        }
+
+        fn push(&mut self, framed: &[u8], stream: i32) -> Result<(), Overflow> {
+            self.output.push_frame(framed, stream, &mut self.arena, &self.pool)
+        }
+
+        fn list(&mut self, framed: &[u8], stream: i32) -> Result<(), Overflow> {
+            let at = self.arena.keep(framed);
+            self.output.list(at, framed.len(), stream, &mut self.arena, &self.pool)
+        }
+
+        fn append(&mut self, bytes: &[u8]) -> Result<(), Overflow> {
+            self.output.append(&mut self.arena, &self.pool, |out| out.extend_from_slice(bytes))
+        }
+
+        /// What a socket takes that has room for `count` bytes.
+        fn take(&mut self, count: usize) -> Vec<u8> {
+            let mut taken = Vec::new();
+            let mut scratch = vec![0; 2 * BUFFER];
+            let put = |bytes: &[u8]| {
+                let some = bytes.len().min(count - taken.len());
+                taken.extend_from_slice(&bytes[..some]);
+                Ok::<_, ()>((some > 0).then_some(some))
+            };
+            let (sum, _) = self.output.write(&mut self.arena, &self.pool, &mut scratch, put);
+            assert_eq!(sum, taken.len());
+            taken
+        }
+    }
+
     #[test]
     fn patches_the_stream_and_nothing_else() {
-        let pool = Pool::new(0);
-        let mut output = Output::new(Ticket::from_u64(0), Limits { guaranteed: 1, max: 1 });
-        output.push_frame(&frame(12), 0x0102_0304, &pool).unwrap();
-        output.push_frame(&frame(12), -1, &pool).unwrap();
-        assert_eq!(output.bytes().get(4..16).unwrap(), [0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 0]);
-        assert_eq!(output.bytes().get(22..26).unwrap(), [0xff; 4]);
-        assert_eq!(output.messages, 2);
+        let mut rig = Rig::new(1, 1, 0);
+        rig.push(&frame(12), 0x0102_0304).unwrap();
+        rig.push(&frame(12), -1).unwrap();
+        assert_eq!(rig.output.messages, 2);
+        let bytes = rig.take(100);
+        assert_eq!(bytes.get(4..16).unwrap(), [0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes.get(22..26).unwrap(), [0xff; 4]);
     }
 
     #[test]
     fn borrows_and_gives_back() {
-        let pool = Pool::new(20);
-        let mut output = Output::new(Ticket::from_u64(0), Limits { guaranteed: 2, max: 30 });
-        let piece = frame(BUFFER - 3);
-        for _ in 0..2 {
-            output.push_frame(&piece, 1, &pool).unwrap();
+        for listing in [false, true] {
+            let mut rig = Rig::new(2, 30, 20);
+            let piece = frame(BUFFER - 3);
+            let add = |rig: &mut Rig| if listing { rig.list(&piece, 1) } else { rig.push(&piece, 1) };
+            for _ in 0..2 {
+                add(&mut rig).unwrap();
+            }
+            assert_eq!(rig.pool.free(), 20, "the guarantee costs the pool nothing");
+            add(&mut rig).unwrap();
+            assert_eq!(rig.pool.free(), 4, "borrowed in a block");
+            for _ in 0..19 {
+                add(&mut rig).unwrap();
+            }
+            assert_eq!((rig.output.buffers(), rig.pool.free()), (22, 0));
+            let overflow = add(&mut rig).unwrap_err();
+            assert_eq!(overflow, Overflow { used: 23, max: 30, pool_free: 0, bytes: 22 * BUFFER });
+            rig.take(15 * BUFFER);
+            assert_eq!((rig.output.buffers(), rig.pool.free()), (7, 15));
+            rig.output.release(&mut rig.arena, &rig.pool);
+            assert_eq!((rig.output.waiting(), rig.pool.free(), rig.output.high_water()), (0, 20, 22));
+            assert!(rig.arena.is_idle());
         }
-        assert_eq!(pool.free(), 20, "the guarantee costs the pool nothing");
-        output.push_frame(&piece, 1, &pool).unwrap();
-        assert_eq!(pool.free(), 4, "borrowed in a block");
-        for _ in 0..19 {
-            output.push_frame(&piece, 1, &pool).unwrap();
-        }
-        assert_eq!((output.buffers(), pool.free()), (22, 0));
-        let overflow = output.push_frame(&piece, 1, &pool).unwrap_err();
-        assert_eq!(overflow, Overflow { used: 23, max: 30, pool_free: 0, bytes: 22 * BUFFER });
-        output.written(15 * BUFFER, &pool);
-        assert_eq!((output.buffers(), pool.free()), (7, 15));
-        output.release(&pool);
-        assert_eq!((output.waiting(), pool.free(), output.high_water()), (0, 20, 22));
     }
 
     #[test]
     fn stops_at_its_own_limit_while_the_pool_is_full() {
-        let pool = Pool::new(100);
-        let mut output = Output::new(Ticket::from_u64(0), Limits { guaranteed: 1, max: 3 });
+        let mut rig = Rig::new(1, 3, 100);
         for _ in 0..3 {
-            output.push_frame(&frame(BUFFER - 3), 1, &pool).unwrap();
+            rig.list(&frame(BUFFER - 3), 1).unwrap();
         }
-        assert_eq!(output.push_frame(&frame(9), 1, &pool).unwrap_err().used, 4);
-        assert_eq!(pool.free(), 98);
-        let refused = output.append(&pool, |bytes| bytes.extend_from_slice(&[0; 10]));
-        assert!(refused.is_err());
-        assert_eq!(output.waiting(), 3 * BUFFER, "nothing half written");
+        assert_eq!(rig.list(&frame(9), 1).unwrap_err().used, 4);
+        assert_eq!(rig.push(&frame(9), 1).unwrap_err().used, 4);
+        assert_eq!(rig.pool.free(), 98);
+        assert!(rig.append(&[0; 10]).is_err());
+        assert_eq!(rig.output.waiting(), 3 * BUFFER, "nothing half written");
+        assert_eq!(rig.take(usize::MAX).len(), 3 * BUFFER);
     }
 
     #[test]
     fn what_is_written_in_parts_stays_in_order() {
-        let pool = Pool::new(0);
-        let mut output = Output::new(Ticket::from_u64(0), Limits { guaranteed: 4, max: 4 });
+        let mut rig = Rig::new(16, 16, 0);
         let mut expected = Vec::new();
         let mut seen = Vec::new();
-        for round in 0..200_u8 {
-            output.append(&pool, |bytes| bytes.extend_from_slice(&[round; 37])).unwrap();
-            expected.extend_from_slice(&[round; 37]);
-            let some = output.bytes().get(..usize::from(round) % 61).unwrap_or(output.bytes()).to_vec();
-            output.written(some.len(), &pool);
-            seen.extend_from_slice(&some);
+        for round in 0..400_u16 {
+            let mut piece = frame(usize::from(round) % 200 + 9);
+            if round % 7 == 3 {
+                rig.append(&piece).unwrap();
+            } else {
+                piece.get_mut(7..11).unwrap().copy_from_slice(&i32::from(round).to_be_bytes());
+                if rig.output.may_list() && round % 5 != 0 {
+                    rig.list(&piece, round.into()).unwrap();
+                } else {
+                    rig.push(&piece, round.into()).unwrap();
+                }
+            }
+            expected.extend_from_slice(&piece);
+            if round % 11 > 3 {
+                seen.extend(rig.take(usize::from(round) * 31 % 1000));
+            }
+            assert_eq!(rig.output.waiting(), expected.len() - seen.len());
         }
-        seen.extend_from_slice(output.bytes());
+        seen.extend(rig.take(usize::MAX));
         assert_eq!(seen, expected);
+        assert!(rig.arena.is_idle());
     }
 }

@@ -1,7 +1,5 @@
 //! Who has an item: the table that an update goes through.
 
-use super::slots::Ticket;
-
 /// Why a stream does not simply get a copy of what comes for its item.
 pub(crate) mod flag {
     /// Its image is still to come: it gets nothing.
@@ -16,15 +14,40 @@ pub(crate) mod flag {
     pub(crate) const LISTS: u8 = 16;
 }
 
-/// One stream of an item.
+/// Bits of the place of a mount.
+const PLACE: u32 = 24;
+
+/// One stream of an item: as small as can be, for a popular item has very many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscriber {
-    pub(crate) stream: Ticket,
-    /// Place of its mount.
-    pub(crate) mount: u32,
     /// The client's stream id.
     pub(crate) id: i32,
-    pub(crate) flags: u8,
+    /// Flags above, place of its mount below.
+    mount: u32,
+}
+
+impl Subscriber {
+    /// A stream of the mount at this place, which is below 2^24: descriptors run out long before.
+    pub(crate) fn new(mount: u32, id: i32, flags: u8) -> Self {
+        Self { id, mount: u32::from(flags) << PLACE | mount & Self::MASK }
+    }
+
+    const MASK: u32 = (1 << PLACE) - 1;
+
+    /// Place of its mount.
+    #[inline]
+    pub(crate) fn mount(self) -> usize {
+        (self.mount & Self::MASK) as usize
+    }
+
+    #[inline]
+    pub(crate) fn flags(self) -> u8 {
+        (self.mount >> PLACE) as u8
+    }
+
+    fn is(self, mount: u32, id: i32) -> bool {
+        self.mount & Self::MASK == mount && self.id == id
+    }
 }
 
 /// The streams of one item. Most items have one, so that is kept in place.
@@ -37,6 +60,7 @@ pub(crate) enum Subscribers {
 }
 
 impl Subscribers {
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[Subscriber] {
         match self {
             Self::None => &[],
@@ -53,6 +77,16 @@ impl Subscribers {
         }
     }
 
+    /// Looks at each of its cache lines: they all come at once then, while a walk would wait for one after the other.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        if let Self::Many(many) = self {
+            for line in many.chunks(64 / size_of::<Subscriber>()) {
+                std::hint::black_box(line.first().map(|one| one.id));
+            }
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::None)
     }
@@ -65,16 +99,16 @@ impl Subscribers {
         }
     }
 
-    pub(crate) fn remove(&mut self, stream: Ticket) {
+    pub(crate) fn remove(&mut self, mount: u32, id: i32) {
         match self {
             Self::None => {}
             Self::One(one) => {
-                if one.stream == stream {
+                if one.is(mount, id) {
                     *self = Self::None;
                 }
             }
             Self::Many(many) => {
-                if let Some(at) = many.iter().position(|one| one.stream == stream) {
+                if let Some(at) = many.iter().position(|one| one.is(mount, id)) {
                     many.swap_remove(at);
                 }
                 if let [one] = **many {
@@ -84,9 +118,9 @@ impl Subscribers {
         }
     }
 
-    pub(crate) fn set_flags(&mut self, stream: Ticket, flags: u8) {
-        if let Some(one) = self.as_mut_slice().iter_mut().find(|one| one.stream == stream) {
-            one.flags = flags;
+    pub(crate) fn set_flags(&mut self, mount: u32, id: i32, flags: u8) {
+        if let Some(one) = self.as_mut_slice().iter_mut().find(|one| one.is(mount, id)) {
+            *one = Subscriber::new(mount, id, flags);
         }
     }
 }
@@ -105,20 +139,20 @@ mod tests {
 
     #[test]
     fn grows_and_shrinks() {
-        let tickets: Vec<Ticket> = (1..4).map(Ticket::from_u64).collect();
-        let one = |n: usize| Subscriber { stream: tickets[n], mount: 0, id: 5, flags: 0 };
         let mut all = Subscribers::default();
-        for n in 0..3 {
-            all.push(one(n));
+        for mount in 0..3 {
+            all.push(Subscriber::new(mount, 5, flag::WAITING));
+            all.set_flags(mount, 5, 0);
         }
-        all.set_flags(tickets[1], flag::PAUSED);
-        all.remove(tickets[0]);
-        assert_eq!(all.as_slice().iter().map(|s| s.flags).sum::<u8>(), flag::PAUSED);
-        all.remove(tickets[2]);
-        assert!(matches!(all, Subscribers::One(s) if s.stream == tickets[1]));
-        all.remove(tickets[2]);
+        all.set_flags(1, 5, flag::PAUSED);
+        all.set_flags(1, 6, flag::VIEW);
+        all.remove(0, 5);
+        assert_eq!(all.as_slice().iter().map(|s| s.flags()).sum::<u8>(), flag::PAUSED);
+        all.remove(2, 5);
+        assert!(matches!(all, Subscribers::One(s) if s.mount() == 1 && s.id == 5));
+        all.remove(2, 5);
         assert_eq!(all.as_slice().len(), 1);
-        all.remove(tickets[1]);
+        all.remove(1, 5);
         assert!(all.is_empty());
     }
 }

@@ -8,11 +8,12 @@ use rssl::rwf::{Domain, Message, State, Status, StatusFlags};
 use rssl::transport::{Channel, Pulled, Tick};
 use rssl::wire::to_vec;
 
+use super::arena::Arena;
 use super::config::{Config, Shared};
 use super::dictionary::Dictionaries;
 use super::directory::Services;
 use super::mount::{Mount, MountId, MountStats, Role, Stream};
-use super::output::{Output, Overflow};
+use super::output::{CHUNK, Output, Overflow};
 use super::permit::Permissions;
 use super::reason::Reason;
 use super::slots::{Slots, Ticket};
@@ -44,8 +45,8 @@ pub struct Farewell {
 /// The mounts of one worker: no sockets, no clock, no threads.
 ///
 /// The driver calls `open` for an accepted connection and `input` for received bytes, hands `asks` to the hub and the hub's
-/// batches to `apply`, writes the `output` of the mounts that `dirty` lists and says so with `written`, calls `tick` when
-/// `deadline` has come, and acts on `cuts`. Any call may produce asks, dirty mounts and cuts.
+/// batches to `apply`, calls `write` for the mounts that `dirty` lists, calls `tick` when `deadline` has come, and acts on
+/// `cuts`. Any call may produce asks, dirty mounts and cuts.
 pub struct Worker {
     pub(super) side: SideId,
     pub(super) config: Arc<Config>,
@@ -56,6 +57,8 @@ pub struct Worker {
     pub(super) mounts: Slots<Mount>,
     /// Of the mounts, by place.
     pub(super) outputs: Vec<Output>,
+    /// Messages that the outputs list.
+    pub(super) arena: Arena,
     pub(super) streams: Slots<Stream>,
     /// By item id.
     pub(super) items: Vec<Item>,
@@ -73,6 +76,8 @@ pub struct Worker {
     pub(super) own: Vec<u8>,
     /// Memory for a message that was received.
     scratch: Vec<u8>,
+    /// Memory for listed messages on their way to a socket.
+    chunk: Vec<u8>,
     next_tick: Now,
 }
 
@@ -94,6 +99,7 @@ impl Worker {
             services: Services::default(),
             mounts: Slots::default(),
             outputs: Vec::new(),
+            arena: Arena::default(),
             streams: Slots::default(),
             items: Vec::new(),
             asks: Vec::new(),
@@ -105,6 +111,7 @@ impl Worker {
             image_bytes: 512,
             own: Vec::new(),
             scratch: Vec::new(),
+            chunk: vec![0; CHUNK],
             next_tick: Now::ZERO,
         }
     }
@@ -235,19 +242,25 @@ impl Worker {
         self.cuts.drain(..)
     }
 
-    /// What to write to the mount's socket.
-    pub fn output(&self, id: MountId) -> &[u8] {
-        self.outputs
-            .get(id.index())
-            .filter(|output| output.mount == id.0)
-            .map_or(&[], |output| output.bytes())
+    /// Bytes that wait to be written to the mount's socket.
+    pub fn waiting(&self, id: MountId) -> usize {
+        self.outputs.get(id.index()).filter(|output| output.mount == id.0).map_or(0, Output::waiting)
     }
 
-    /// `count` bytes of the output were written.
-    pub fn written(&mut self, id: MountId, count: usize, now: Now) {
-        let Some(mount) = self.mounts.get_mut(id.0) else { return };
-        let Some(output) = self.outputs.get_mut(id.index()) else { return };
-        output.written(count, &self.shared.pool);
+    /// Writes what waits for the mount by `put`, which says how many of the bytes its socket took, `None` if it has no room.
+    /// Whether all was written; if not, it is to be called again when the socket has room.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub fn write<E>(
+        &mut self,
+        id: MountId,
+        now: Now,
+        put: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
+    ) -> Result<bool, E> {
+        let Some(mount) = self.mounts.get_mut(id.0) else { return Ok(true) };
+        let Some(output) = self.outputs.get_mut(id.index()) else { return Ok(true) };
+        let (count, result) = output.write(&mut self.arena, &self.shared.pool, &mut self.chunk, put);
         if count > 0 {
             mount.channel.sent(now);
             mount.tally.last_write = now;
@@ -257,6 +270,7 @@ impl Worker {
             self.pump(id.0);
             self.settle();
         }
+        result
     }
 
     /// The mount's socket is closed: by the client, by an error, or after a cut. Tells what there was, once.
@@ -266,7 +280,7 @@ impl Worker {
         let stats = self.stats(id)?;
         let mount = self.mounts.remove(id.0)?;
         if let Some(output) = self.outputs.get_mut(id.index()) {
-            output.release(&self.shared.pool);
+            output.release(&mut self.arena, &self.shared.pool);
         }
         Some(Farewell { reason: mount.cut.unwrap_or(Reason::PeerClosed), stats })
     }
@@ -354,7 +368,7 @@ impl Worker {
     ) -> Option<T> {
         let mount = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none())?;
         let output = self.outputs.get_mut(id.index() as usize)?;
-        match output.append(&self.shared.pool, |out| write(&mut mount.channel, out)) {
+        match output.append(&mut self.arena, &self.shared.pool, |out| write(&mut mount.channel, out)) {
             Ok(result) => {
                 if !output.dirty && output.waiting() > 0 {
                     output.dirty = true;
@@ -428,7 +442,7 @@ impl Worker {
         }
         if let Some(item) = stream.item {
             if let Some(entry) = self.items.get_mut(item.index()) {
-                entry.subscribers.remove(ticket);
+                entry.subscribers.remove(stream.mount.index(), stream.id);
             }
             self.let_go(item);
         }
@@ -470,6 +484,11 @@ impl Worker {
     /// The client's stream with this id.
     pub(super) fn find(&self, id: Ticket, stream: i32) -> Option<Ticket> {
         self.mounts.get(id)?.ids.get(&stream).copied()
+    }
+
+    /// The stream that a subscriber is.
+    pub(super) fn stream_of(&self, subscriber: Subscriber) -> Option<Ticket> {
+        self.find(self.outputs.get(subscriber.mount())?.mount, subscriber.id)
     }
 
     pub(super) fn logged_in(&self, id: Ticket) -> bool {

@@ -19,16 +19,22 @@ struct Client {
     socket: Socket,
     /// The kernel has no room for its output: the poller says when.
     full: bool,
+    /// Among those with output that waits to be written.
+    queued: bool,
 }
+
+/// Parts of the flush timer's period: in each of them some mounts are written. All at once would fill more memory in the
+/// kernel than any cache holds before a client has read of it.
+const PARTS: u32 = 8;
 
 /// When output is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
     /// At the end of the turn that made it.
     AtOnce,
-    /// When the timer fires, or when this much waits (`timedWrites`).
+    /// Once in a period, or when this much waits (`timedWrites`).
     Timed {
-        /// Period of the timer.
+        /// The period.
         every: Now,
         /// Bytes that do not wait for it.
         full: usize,
@@ -41,9 +47,12 @@ pub(super) struct Clients {
     sockets: Vec<Option<Client>>,
     registry: Registry,
     writes: Writes,
+    last_flush: Now,
     next_flush: Now,
-    /// Mounts with output that waits for the timer.
+    /// Mounts with output that waits to be written, each once, the longest first.
     unwritten: Vec<MountId>,
+    /// Memory for mounts that have new output.
+    dirty: Vec<MountId>,
     input: Vec<u8>,
     metrics: Metrics,
     number: u16,
@@ -66,8 +75,10 @@ impl Clients {
             sockets: Vec::new(),
             registry,
             writes,
+            last_flush: Now::ZERO,
             next_flush: Now::ZERO,
             unwritten: Vec::new(),
+            dirty: Vec::new(),
             input: vec![0; READ],
             number,
             shown: metrics.component(&number.to_string()),
@@ -89,7 +100,7 @@ impl Clients {
         if self.sockets.len() <= place {
             self.sockets.resize_with(place + 1, || None);
         }
-        self.sockets[place] = Some(Client { id, socket, full: false });
+        self.sockets[place] = Some(Client { id, socket, full: false, queued: false });
     }
 
     /// Something is ready at the client of this token.
@@ -127,28 +138,53 @@ impl Clients {
     /// Ends a turn: writes what is to be written now, closes the mounts that the worker has cut.
     pub(super) fn flush(&mut self, now: Now) {
         self.show(now);
-        self.worker.dirty(&mut self.unwritten);
-        if let Writes::Timed { every, full } = self.writes {
-            if now < self.next_flush {
-                let mut at = 0;
-                while let Some(&id) = self.unwritten.get(at) {
-                    if self.worker.output(id).len() >= full {
-                        self.unwritten.swap_remove(at);
-                        self.write(id, now);
-                    } else {
-                        at += 1;
-                    }
-                }
-                return self.cut(now);
+        self.worker.dirty(&mut self.dirty);
+        for id in self.dirty.drain(..) {
+            if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut)
+                && !client.queued
+            {
+                client.queued = true;
+                self.unwritten.push(id);
             }
-            self.next_flush = now + every;
         }
-        let mut due = std::mem::take(&mut self.unwritten);
-        for id in due.drain(..) {
+        let mut waiting = std::mem::take(&mut self.unwritten);
+        if let Writes::Timed { every, full } = self.writes {
+            let due = self.due(now, every, waiting.len());
+            let mut at = 0;
+            waiting.retain(|&id| {
+                at += 1;
+                let now_or_full = at <= due || self.worker.waiting(id) >= full;
+                if now_or_full {
+                    self.dirty.push(id);
+                }
+                !now_or_full
+            });
+        } else {
+            self.dirty.append(&mut waiting);
+        }
+        self.unwritten = waiting;
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut) {
+                client.queued = false;
+            }
             self.write(id, now);
         }
-        self.unwritten = due;
+        self.dirty = dirty;
         self.cut(now);
+    }
+
+    /// How many of the waiting mounts the timer has come for.
+    fn due(&mut self, now: Now, every: Now, waiting: usize) -> usize {
+        if now < self.next_flush || waiting == 0 {
+            return 0;
+        }
+        let passed = now.saturating_sub(self.last_flush).min(every);
+        let all = u32::try_from(waiting).unwrap_or(u32::MAX);
+        self.last_flush = now;
+        self.next_flush = now + every / all.min(PARTS);
+        // Rounded up: who comes last must not wait for longer than the period.
+        (passed.as_nanos() * u128::from(all)).div_ceil(every.as_nanos().max(1)) as usize
     }
 
     /// Publishes what was counted, if it is time.
@@ -202,17 +238,15 @@ impl Clients {
         if client.full || client.id != id {
             return;
         }
-        loop {
-            let output = self.worker.output(id);
-            if output.is_empty() {
-                return;
-            }
-            self.past.writes += 1;
-            match client.socket.write(output) {
-                Ok(Some(count)) => self.worker.written(id, count, now),
-                Ok(None) => break,
-                Err(why) => return self.leave(id, Reason::Lost(why.to_string()), now),
-            }
+        let socket = &mut client.socket;
+        let writes = &mut self.past.writes;
+        match self.worker.write(id, now, |bytes| {
+            *writes += 1;
+            socket.write(bytes)
+        }) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(why) => return self.leave(id, Reason::Lost(why.to_string()), now),
         }
         client.full = true;
         self.past.writes_full += 1;

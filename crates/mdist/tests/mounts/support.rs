@@ -328,12 +328,22 @@ impl Room {
         }
     }
 
+    /// Takes what a socket takes that has room for so many bytes.
+    pub(crate) fn take(&mut self, at: usize, room: usize) -> Vec<u8> {
+        let mut taken = Vec::new();
+        let whole = self.worker.write(self.clients[at].mount, self.now, |bytes| {
+            let some = bytes.len().min(room - taken.len());
+            taken.extend_from_slice(&bytes[..some]);
+            Ok::<_, ()>((some > 0).then_some(some))
+        });
+        assert_eq!(whole, Ok(self.worker.waiting(self.clients[at].mount) == 0));
+        taken
+    }
+
     /// Takes all that waits for a client.
     pub(crate) fn read(&mut self, at: usize) {
-        let Self { worker, clients, .. } = self;
-        let client = &mut clients[at];
-        let bytes = worker.output(client.mount).to_vec();
-        worker.written(client.mount, bytes.len(), self.now);
+        let bytes = self.take(at, usize::MAX);
+        let client = &mut self.clients[at];
         client.unread.extend_from_slice(&bytes);
         let mut used = 0;
         loop {
