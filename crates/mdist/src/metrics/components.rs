@@ -7,6 +7,7 @@ component! {
     Mounts by "worker" {
         Gauge mounts "mounts_open" "Mounts that are connected now",
         Counter accepted "mounts_accepted" "Mounts that were ever accepted",
+        Counter refused "mounts_refused" "Connections refused because there were as many mounts as allowed",
         Gauge streams "mounts_streams" "Streams open now, all mounts together",
         Gauge waiting "mounts_requests_waiting" "Requests that wait for an answer now",
         Counter messages_in "mounts_messages_in" "Messages received from mounts",

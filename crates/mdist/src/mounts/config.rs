@@ -1,6 +1,7 @@
 //! How the mounts of a server are treated, and what its workers share.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Config {
     pub open_limit: u32,
     /// Requests that a client is asked to have outstanding at most: the OpenWindow that the directory shows.
     pub open_window: u32,
+    /// Mounts on the whole server; further clients are refused in the handshake.
+    pub max_mounts: u32,
     /// Mounts with one user name on the whole server; `None`: any number.
     pub mounts_per_user: Option<u32>,
     /// Time from accepting a connection to its login.
@@ -38,6 +41,7 @@ impl Default for Config {
             output: Limits { guaranteed: 800, max: 16_000 },
             open_limit: 1_000_000,
             open_window: 100_000,
+            max_mounts: 5_000,
             mounts_per_user: None,
             login_timeout: Duration::from_secs(45),
             dictionary_part: 8192,
@@ -50,6 +54,7 @@ impl Default for Config {
 pub struct Shared {
     /// Output buffers beyond the guarantees (`poolSize`).
     pub pool: Pool,
+    mounts: AtomicU32,
     /// How many mounts each user has.
     users: Mutex<HashMap<Vec<u8>, u32>>,
 }
@@ -57,7 +62,17 @@ pub struct Shared {
 impl Shared {
     /// With a pool of `buffers` output buffers.
     pub fn new(buffers: usize) -> Self {
-        Self { pool: Pool::new(buffers), users: Mutex::default() }
+        Self { pool: Pool::new(buffers), mounts: AtomicU32::new(0), users: Mutex::default() }
+    }
+
+    /// Counts one more mount unless that makes more than `most`.
+    pub(crate) fn admit(&self, most: u32) -> bool {
+        let more = |count: u32| (count < most).then_some(count + 1);
+        self.mounts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn dismiss(&self) {
+        self.mounts.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Counts one more mount of `user` unless that makes more than `most`.

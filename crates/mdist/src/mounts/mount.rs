@@ -96,6 +96,8 @@ pub(crate) struct Mount {
     /// When it connected, or logged out: a login has to come in time from then on.
     pub(crate) since_login: Now,
     pub(crate) channel: Channel,
+    /// Counts among the server's mounts; otherwise there were too many, and the handshake says so.
+    pub(crate) admitted: bool,
     /// Bytes received of a frame that is not whole yet.
     pub(crate) partial: Vec<u8>,
     pub(crate) login: Option<Login>,
@@ -112,12 +114,13 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    pub(crate) fn new(peer: String, channel: Channel, now: Now) -> Self {
+    pub(crate) fn new(peer: String, channel: Channel, admitted: bool, now: Now) -> Self {
         Self {
             peer,
             since: now,
             since_login: now,
             channel,
+            admitted,
             partial: Vec::new(),
             login: None,
             ids: HashMap::new(),

@@ -25,6 +25,12 @@ pub enum Reason {
     /// The transport's handshake was refused.
     #[error("connection refused: {0}")]
     Refused(String),
+    /// The server had as many mounts as it may.
+    #[error("the server has {most} mounts already, the most that max-mounts allows")]
+    TooManyMounts {
+        /// The number allowed.
+        most: u32,
+    },
     /// No login came in time.
     #[error("no login within {seconds} s of connecting")]
     NoLogin {
@@ -54,6 +60,7 @@ impl Reason {
             Self::Overflow(_) => "overflow",
             Self::LoginRefused(_) => "login_refused",
             Self::Refused(_) => "refused",
+            Self::TooManyMounts { .. } => "too_many_mounts",
             Self::NoLogin { .. } => "no_login",
             Self::PeerClosed => "peer_closed",
             Self::Lost(_) => "lost",

@@ -118,10 +118,18 @@ impl Worker {
 
     /// A connection was accepted from `peer`.
     pub fn open(&mut self, now: Now, peer: String) -> MountId {
-        let mut channel = Channel::server(self.config.transport.clone());
+        let mut transport = self.config.transport.clone();
+        let (name, most) = (&self.config.application, self.config.max_mounts);
+        let admitted = self.shared.admit(most);
+        if !admitted {
+            transport.refuse = Some(format!(
+                "{name} has {most} connections, the most it takes (max-mounts); try again later"
+            ));
+        }
+        let mut channel = Channel::server(transport);
         channel.received(now);
         channel.sent(now);
-        let ticket = self.mounts.insert(Mount::new(peer, channel, now));
+        let ticket = self.mounts.insert(Mount::new(peer, channel, admitted, now));
         let output = Output::new(ticket, self.config.output);
         match self.outputs.get_mut(ticket.index() as usize) {
             Some(place) => *place = output,
@@ -184,6 +192,9 @@ impl Worker {
                             }
                         }
                         Pulled::Handshake => {}
+                        Pulled::Refused { .. } if !mount.admitted => {
+                            end = Some(Reason::TooManyMounts { most: self.config.max_mounts });
+                        }
                         Pulled::Refused { text } => end = Some(Reason::Refused(text.to_owned())),
                     }
                 }
@@ -279,6 +290,9 @@ impl Worker {
         self.cuts.retain(|cut| cut.mount != id);
         let stats = self.stats(id)?;
         let mount = self.mounts.remove(id.0)?;
+        if mount.admitted {
+            self.shared.dismiss();
+        }
         if let Some(output) = self.outputs.get_mut(id.index()) {
             output.release(&mut self.arena, &self.shared.pool);
         }

@@ -265,6 +265,7 @@ impl Clients {
         }
         if let Some(farewell) = self.worker.closed(id, reason) {
             count(&mut self.past, &farewell.stats);
+            self.past.refused += u64::from(matches!(farewell.reason, Reason::TooManyMounts { .. }));
             tracing::info!(
                 peer = farewell.stats.peer, user = farewell.stats.user, application = farewell.stats.application,
                 reason = %farewell.reason, "a consumer left"

@@ -184,6 +184,7 @@ fn mounts_config(settings: &config::P2ps) -> mounts::Config {
             guaranteed: settings.guaranteed_output_buffers as usize,
             max: settings.max_output_buffers as usize,
         },
+        max_mounts: settings.max_mounts,
         open_limit: settings.open_limit.unwrap_or(defaults.open_limit),
         open_window: settings.open_window.unwrap_or(defaults.open_window),
         ..defaults

@@ -337,7 +337,7 @@ impl Channel {
                 }
                 Answer::Refuse { text, nak } => {
                     self.output.extend_from_slice(&nak);
-                    self.refuse(text.to_owned())
+                    self.refuse(text)
                 }
             },
             (Role::Client(options), _) => match handshake::verdict(message, options)? {

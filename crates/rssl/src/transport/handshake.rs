@@ -78,6 +78,8 @@ pub struct ServerOptions {
     pub component: String,
     /// Longest message put together from fragments, in bytes.
     pub max_assembled: usize,
+    /// Every client is refused, and told why by this text: at most 253 bytes of it.
+    pub refuse: Option<String>,
 }
 
 impl Default for ServerOptions {
@@ -91,6 +93,7 @@ impl Default for ServerOptions {
             zlib_level: 6,
             component: component(),
             max_assembled: MAX_ASSEMBLED,
+            refuse: None,
         }
     }
 }
@@ -248,7 +251,7 @@ pub(super) fn connect_request(options: &ClientOptions) -> Vec<u8> {
 /// A server's decision on a connect request.
 pub(super) enum Answer {
     Accept { opened: Opened, ack: Vec<u8>, key_follows: bool },
-    Refuse { text: &'static str, nak: Vec<u8> },
+    Refuse { text: String, nak: Vec<u8> },
 }
 
 /// Judges a connect request.
@@ -295,6 +298,9 @@ pub(super) fn answer(message: &[u8], options: &ServerOptions) -> Result<Answer> 
     if protocol != 0 {
         return Ok(refuse("only RWF is spoken here"));
     }
+    if let Some(text) = &options.refuse {
+        return Ok(refuse(text));
+    }
     let compression = options.compression.iter().copied().find(|c| bitmap & c.bit() != 0);
     let forced = compression.is_some() && options.force_compression && version >= 11;
     let (low, high) = options.ping_timeout;
@@ -340,7 +346,8 @@ fn connect_ack(opened: &Opened, options: &ServerOptions, forced: bool, key_excha
     out
 }
 
-fn refuse(text: &'static str) -> Answer {
+fn refuse(text: &str) -> Answer {
+    let text: String = text.chars().filter(char::is_ascii).take(253).collect();
     let mut nak = vec![0, 0, 1, CONNECT_NAK, 8, 0];
     nak.extend_from_slice(&(text.len() as u16).to_be_bytes());
     nak.extend_from_slice(text.as_bytes());
