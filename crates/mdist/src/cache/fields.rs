@@ -105,8 +105,13 @@ impl Fields {
     #[inline]
     pub(super) fn touch(&self) -> usize {
         let hot = self.block.get(..self.layout.hot() * PLACE).unwrap_or_default();
-        let lines = hot.iter().step_by(LINE).map(|byte| usize::from(*byte)).sum::<usize>();
-        lines + usize::from(hot.last().copied().unwrap_or_default())
+        // Its last byte, and one of each line before that.
+        let (mut at, mut seen) = (0, hot.last().copied().unwrap_or_default());
+        while let Some(byte) = hot.get(at) {
+            seen ^= byte;
+            at += LINE;
+        }
+        usize::from(seen)
     }
 
     /// Works out what a list does that only changes fields that are there, each as a whole: nearly every update. The
@@ -129,7 +134,7 @@ impl Fields {
             // One load takes the length and all of a short value: the very bytes of its place.
             let (id, word) = match payload.get(at..).and_then(<[u8]>::first_chunk::<10>) {
                 Some(&[a, b, ref word @ ..]) => (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)),
-                None => last_field(payload.get(at..)?)?,
+                None => last_field(payload, at)?,
             };
             // As the last time: where the next field begins need not be worked out from this one's length, so that the
             // processor reads them at the same time.
@@ -479,13 +484,14 @@ fn escaped(place: u64) -> u64 {
     other.wrapping_sub(EACH) & !other & (EACH << 7)
 }
 
-/// The last field of a list, near whose end a whole place cannot be loaded.
-#[cold]
-fn last_field(rest: &[u8]) -> Option<(i16, u64)> {
-    let mut padded = [0; 10];
-    padded.get_mut(..rest.len())?.copy_from_slice(rest);
-    let [a, b, ref word @ ..] = padded;
-    (rest.len() >= 3).then(|| (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)))
+/// A field near the end of a list, where a whole place cannot be loaded. `None`: nothing is there, or too little to load.
+#[inline]
+fn last_field(payload: &[u8], at: usize) -> Option<(i16, u64)> {
+    let [a, b] = *payload.get(at..)?.first_chunk::<2>()?;
+    let left = payload.len().checked_sub(at + 2).filter(|left| (1..8).contains(left))?;
+    // The last eight bytes, without those before.
+    let word = u64::from_le_bytes(*payload.last_chunk::<8>()?);
+    Some((i16::from_be_bytes([a, b]), word >> ((8 - left) * 8)))
 }
 
 /// Capacity of a new room for a value of this length: with its two bytes of header a multiple of eight.
