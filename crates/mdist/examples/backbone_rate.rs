@@ -4,6 +4,7 @@
 //! `lanes`: clients of one daemon; `udp`: embedded nodes with links over UDP on this host. Both sides are threads of this
 //! process; the daemon's threads are counted in neither.
 
+use anyhow::Context as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -99,10 +100,10 @@ struct Progress {
 
 fn sink(node: &Node, stop: &Arc<Progress>) -> anyhow::Result<()> {
     let end = TipcSink::open(node, Options::default())?;
-    let mut side = SinkSide::new(Box::new(end), UpstreamId(0), 4, "rate");
+    let mut side = SinkSide::new(Some(Box::new(end)), UpstreamId(0), 4, "rate");
     let mut feeds = side.feeds().ok_or_else(|| anyhow::anyhow!("no feeds"))?;
     let poller = Poller::new()?;
-    poller.add(&side, 1, Interest::Read)?;
+    poller.add(side.descriptor().context("no end")?, 1, Interest::Read)?;
     let shared = Arc::new(Mutex::new(Shared { side, hub: Counter::default() }));
     let start = Instant::now();
     let (theirs, told) = (Arc::clone(&shared), Arc::clone(stop));
@@ -177,13 +178,13 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn source(node: &Node, progress: &[Arc<Progress>], seconds: u64, rate: u64) -> anyhow::Result<()> {
-    let mut side = SourceSide::new(Box::new(TipcSource::open(node, Options::default())?), SIDE, "rate");
+    let mut side = SourceSide::new(Some(Box::new(TipcSource::open(node, Options::default())?)), SIDE, "rate");
     side.set_policy(None, Policy { hold: Duration::from_secs(5), ..Policy::default() });
     let info = Info { name: "FEED".into(), capabilities: vec![6], ..Info::default() };
     let state = ServiceState { up: true, accepting: true, status: None };
     side.directory(&[Service { id: 1, info: Some(info), state: Some(state), ..Service::default() }])?;
     let poller = Poller::new()?;
-    poller.add(&side, 1, Interest::Read)?;
+    poller.add(side.descriptor().context("no end")?, 1, Interest::Read)?;
     let payload = [0xAB; 74];
     let image = Refresh {
         domain: Domain::MARKET_PRICE,

@@ -37,6 +37,8 @@ impl Window {
 /// A [`FeedReader`] that tells the sources how far it has got.
 pub struct Feeds {
     reader: Box<dyn FeedReader>,
+    /// Of which end of its sink.
+    life: u64,
     meter: Meter,
     window: Window,
     buffer: Vec<u8>,
@@ -62,9 +64,10 @@ impl std::fmt::Debug for Feeds {
 
 impl Feeds {
     /// Over a sink end's reader.
-    pub(super) fn new(reader: Box<dyn FeedReader>, window: Window) -> Self {
+    pub(super) fn new(reader: Box<dyn FeedReader>, window: Window, life: u64) -> Self {
         Self {
             reader,
+            life,
             meter: Meter::default(),
             window,
             buffer: vec![0; BUFFER],
@@ -76,6 +79,12 @@ impl Feeds {
             current: Vec::new(),
             scratch: Vec::new(),
         }
+    }
+
+    /// Which of the ends that its sink has had these are the feeds of; see `SinkSide::lose`.
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        self.life
     }
 
     /// The next packet, or `None` if none comes within `wait`. The one before is credited: it has been used.

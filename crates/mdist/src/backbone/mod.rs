@@ -15,6 +15,7 @@ pub mod tipc;
 pub mod wire;
 
 mod feed_out;
+mod lasting;
 mod merge;
 pub mod meter;
 

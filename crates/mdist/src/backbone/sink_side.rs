@@ -5,17 +5,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rssl::rdm::directory::{self, Action};
 use rssl::rwf::{self, Class, Request, RequestFlags};
 
 use super::feeds::{Feeds, Window};
+use super::lasting::Lasting;
 use super::merge::{Broken, Merge};
 use super::source_side::WINDOW;
 use super::wire::{Header, Record, VERSION};
-use super::{FeedId, Result, SinkEnd, SinkEvent, SourceId};
+use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::hub::{Now, UpstreamId};
 
 /// Before a sink that was cut, or had lost something, begins anew: if the reader has caught up, and in any case.
@@ -91,13 +92,15 @@ struct Source {
 
 /// The adapter.
 pub struct SinkSide {
-    end: Box<dyn SinkEnd>,
+    end: Lasting<dyn SinkEnd>,
     name: String,
     first: u16,
     sources: HashMap<SourceId, Source>,
     /// By place above `first`.
     ups: Vec<Option<SourceId>>,
     events: Vec<SinkEvent>,
+    /// How many ends there were before this one.
+    life: u64,
     /// What sources let be on its way to us.
     window: Window,
     stats: Stats,
@@ -109,33 +112,61 @@ impl fmt::Debug for SinkSide {
     }
 }
 
-impl AsFd for SinkSide {
-    /// Readable while [`SinkSide::poll`] has something to do.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.end.as_fd()
-    }
-}
-
 impl SinkSide {
-    /// Sources become the hub's upstreams `first`, `first + 1` and so on, at most `most` at a time; `name` is for people.
+    /// The sources of `end`, or of one that comes later ([`SinkSide::attach`]), become the hub's upstreams `first`, `first + 1` and so on, at most `most` at a time; `name` is for people.
     #[must_use]
-    pub fn new(end: Box<dyn SinkEnd>, first: UpstreamId, most: u16, name: &str) -> Self {
+    pub fn new(end: Option<Box<dyn SinkEnd>>, first: UpstreamId, most: u16, name: &str) -> Self {
         Self {
-            end,
+            end: Lasting::new(end),
             name: name.to_owned(),
             first: first.0,
             sources: HashMap::new(),
             ups: vec![None; most.into()],
             events: Vec::new(),
+            life: 0,
             window: Window::default(),
             stats: Stats::default(),
         }
     }
 
-    /// The feeds, for a thread of their own; the first call gives them away.
+    /// Readable while [`SinkSide::poll`] has something to do; `None` while the end is away.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.end.descriptor()
+    }
+
+    /// Whether the end was lost since the last call, and why: all sources are lost with it.
+    pub fn take_lost(&mut self, now: Now, hub: &mut impl Upstreams) -> Option<Error> {
+        let why = self.end.take_lost()?;
+        let text = why.to_string();
+        let sources: Vec<_> = self.sources.keys().copied().collect();
+        sources.into_iter().for_each(|id| self.down(now, id, &text, hub));
+        Some(why)
+    }
+
+    /// The feeds of this life ([`Feeds::life`]) have found that the end is over.
+    pub fn lose(&mut self, life: u64, why: Error) {
+        if life == self.life {
+            self.end.lose(why);
+        }
+    }
+
+    /// Whether there is no end: neither one that was given nor one that came.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.end.is_away()
+    }
+
+    /// There is an end again; its feeds are to be read with [`SinkSide::feeds`].
+    pub fn attach(&mut self, end: Box<dyn SinkEnd>) {
+        self.life += 1;
+        self.end.replace(end);
+    }
+
+    /// The feeds, for a thread of their own; the first call for an end gives them away.
     pub fn feeds(&mut self) -> Option<Feeds> {
-        let window = self.window.clone();
-        self.end.reader().map(|reader| Feeds::new(reader, window))
+        let (window, life) = (self.window.clone(), self.life);
+        self.end.reader().map(|reader| Feeds::new(reader, window, life))
     }
 
     /// What it has seen.

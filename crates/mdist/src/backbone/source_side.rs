@@ -8,7 +8,7 @@ mod sending;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rssl::rdm::directory;
@@ -16,8 +16,9 @@ use rssl::rwf::{self, Class, Refresh, RefreshFlags, Request, RequestFlags};
 
 use self::pacing::{Asked, Pace};
 use super::feed_out::FeedOut;
+use super::lasting::Lasting;
 use super::wire::{self, AnswerKind, Entry, MAX_FEEDS, Record, VERSION};
-use super::{Address, Credit, FeedId, Result, SinkId, SourceEnd, SourceEvent};
+use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::hub::{self, Ask, Batch, ItemId, ItemSpec, Kind, SideId, Target, Token};
 
 /// Bytes that may be on their way to one sink, unless configured for its service.
@@ -104,7 +105,7 @@ struct Holders {
 
 /// The adapter.
 pub struct SourceSide {
-    end: Box<dyn SourceEnd>,
+    end: Lasting<dyn SourceEnd>,
     side: SideId,
     name: String,
     policies: HashMap<String, Policy>,
@@ -143,13 +144,6 @@ impl fmt::Debug for SourceSide {
     }
 }
 
-impl AsFd for SourceSide {
-    /// Readable while [`SourceSide::poll`] has something to do.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.end.as_fd()
-    }
-}
-
 fn token(sink: SinkId, stream: i32) -> Token {
     u64::from(sink.0) << 32 | u64::from(stream.cast_unsigned())
 }
@@ -159,11 +153,12 @@ fn of_token(token: Token) -> (SinkId, i32) {
 }
 
 impl SourceSide {
-    /// Serves the hub's side `side` to the sinks of `end`; `name` is for people.
+    /// Serves the hub's side `side` to the sinks of `end`, or of one that comes later ([`SourceSide::attach`]); `name` is
+    /// for people.
     #[must_use]
-    pub fn new(end: Box<dyn SourceEnd>, side: SideId, name: &str) -> Self {
+    pub fn new(end: Option<Box<dyn SourceEnd>>, side: SideId, name: &str) -> Self {
         Self {
-            end,
+            end: Lasting::new(end),
             side,
             name: name.to_owned(),
             policies: HashMap::new(),
@@ -186,6 +181,41 @@ impl SourceSide {
             checked: Instant::now(),
             stats: Stats::default(),
         }
+    }
+
+    /// Readable while [`SourceSide::poll`] has something to do; `None` while the end is away.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.end.descriptor()
+    }
+
+    /// Whether the end was lost since the last call, and why: all sinks are lost with it.
+    pub fn take_lost(&mut self) -> Option<Error> {
+        let why = self.end.take_lost()?;
+        let text = why.to_string();
+        let sinks: Vec<_> = self.sinks.keys().copied().collect();
+        sinks.into_iter().for_each(|id| self.lose(id, &text));
+        self.listening.clear();
+        self.ends.clear();
+        Some(why)
+    }
+
+    /// Whether there is no end: neither one that was given nor one that came.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.end.is_away()
+    }
+
+    /// There is an end again: the feeds begin anew on it.
+    ///
+    /// # Errors
+    /// As [`SourceSide::directory`], which is done for `services`.
+    pub fn attach(&mut self, end: Box<dyn SourceEnd>, services: &[directory::Service]) -> Result<()> {
+        self.end.replace(end);
+        for feed in &mut self.feeds {
+            *feed = FeedOut::new(self.end.id(), self.end.open_feed()?);
+        }
+        self.directory(services)
     }
 
     /// The policy of a service, or with `None` of all that have none of their own; for services that appear from now on.

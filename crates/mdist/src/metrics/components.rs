@@ -41,6 +41,15 @@ component! {
 }
 
 component! {
+    /// The program's place on the backbone.
+    Backbone by "end" {
+        Gauge away "backbone_away" "1 while the backbone is away: there is no utipcd, or it has died",
+        Counter lost "backbone_ends_lost" "Times the backbone was lost because its utipcd died",
+        Gauge held "backbone_requests_held" "Requests of sinks that wait because there is no room for their images",
+    }
+}
+
+component! {
     /// The source end of the backbone.
     Source by "source" {
         Counter packets "backbone_packets_out" "Packets multicast",

@@ -21,37 +21,45 @@ pub enum Bus {
 }
 
 impl Bus {
-    fn node(&self) -> Result<Node> {
-        match self {
-            Self::Node(node) => Ok(node.clone()),
-            _ => Node::start().context("start, or find, the node of the backbone"),
+    /// The node; `None`: a daemon is wanted, and is not there.
+    fn node(&self) -> Result<Option<Node>> {
+        if let Self::Node(node) = self {
+            return Ok(Some(node.clone()));
+        }
+        match Node::start() {
+            Ok(node) => Ok(Some(node)),
+            Err(utipc::Error::Daemon(why)) if why.is_absent() => Ok(None),
+            Err(why) => Err(why).context("start, or find, the node of the backbone"),
         }
     }
 
-    /// A source distributor's end.
+    /// A source distributor's end; `None`: there is no daemon.
     ///
     /// # Errors
     /// No node, or no socket of it.
-    pub(super) fn source(&self, config: &Config) -> Result<Box<dyn SourceEnd>> {
+    pub(super) fn source(&self, options: tipc::Options) -> Result<Option<Box<dyn SourceEnd>>> {
         if let Self::Memory(memory) = self {
-            return Ok(Box::new(memory.source()?));
+            return Ok(Some(Box::new(memory.source()?)));
         }
-        Ok(Box::new(TipcSource::open(&self.node()?, options(config))?))
+        let Some(node) = self.node()? else { return Ok(None) };
+        Ok(Some(Box::new(TipcSource::open(&node, options)?)))
     }
 
-    /// A point-to-point server's end.
+    /// A point-to-point server's end; `None`: there is no daemon.
     ///
     /// # Errors
     /// No node, or no socket of it.
-    pub(super) fn sink(&self, config: &Config) -> Result<Box<dyn SinkEnd>> {
+    pub(super) fn sink(&self, options: tipc::Options) -> Result<Option<Box<dyn SinkEnd>>> {
         if let Self::Memory(memory) = self {
-            return Ok(Box::new(memory.sink()?));
+            return Ok(Some(Box::new(memory.sink()?)));
         }
-        Ok(Box::new(TipcSink::open(&self.node()?, options(config))?))
+        let Some(node) = self.node()? else { return Ok(None) };
+        Ok(Some(Box::new(TipcSink::open(&node, options)?)))
     }
 }
 
-fn options(config: &Config) -> tipc::Options {
+/// What the settings say of TIPC.
+pub(super) fn tipc_options(config: &Config) -> tipc::Options {
     tipc::Options {
         source_type: config.backbone.source_type,
         feed_type: config.backbone.feed_type,

@@ -6,11 +6,12 @@ use rssl::rdm::directory::{Action, Service};
 use crate::backbone::POLL_EVERY;
 use crate::backbone::sink_side::{SinkSide, Upstreams};
 use crate::hub::{Ask, Batch, Engine, UpstreamId};
-use crate::net::{Event, Now, Socket};
+use crate::net::{Event, Now, Registry, Socket};
 
 use super::clients::FIRST_CLIENT;
 use super::dialled::Dialled;
 use super::listeners::Listeners;
+use super::mend::Mend;
 use super::publishers::Publishers;
 use super::shown::Shown;
 use super::side::Side;
@@ -31,6 +32,8 @@ const ROUNDS: usize = 64;
 
 /// Whoever holds this may take a turn.
 pub(super) struct Core {
+    pub(super) registry: Registry,
+    pub(super) mend: Mend,
     pub(super) hub: Engine,
     /// The log of the turn that is going on.
     pub(super) batch: Batch,
@@ -112,7 +115,8 @@ impl Core {
                 sources.poll(now, &mut Above { hub: &mut self.hub, out: &mut self.batch })?;
             }
         }
-        self.side.tick(now, look)
+        self.side.tick(now, look)?;
+        self.mend(now)
     }
 
     /// Takes everything on to where it belongs: asks to the hub, the log to the side, orders to the upstreams, bytes to the
@@ -121,7 +125,7 @@ impl Core {
     /// # Errors
     /// The backbone is over.
     pub(super) fn turn(&mut self, now: Now) -> Result<bool> {
-        self.shown.show(now, &self.hub, &self.side, self.sources.as_ref());
+        self.shown.show(now, &self.hub, &self.side, self.sources.as_ref(), self.mend.lost);
         for _ in 0..ROUNDS {
             self.side.asks(&mut self.asks);
             self.workers.asks(&mut self.asks);
@@ -191,9 +195,9 @@ impl Core {
 }
 
 /// The hub as the backbone's sources see it.
-struct Above<'a> {
-    hub: &'a mut Engine,
-    out: &'a mut Batch,
+pub(super) struct Above<'a> {
+    pub(super) hub: &'a mut Engine,
+    pub(super) out: &'a mut Batch,
 }
 
 impl Upstreams for Above<'_> {

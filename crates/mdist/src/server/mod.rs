@@ -7,6 +7,7 @@ pub mod demo;
 mod dialled;
 mod link;
 mod listeners;
+mod mend;
 pub mod p2ps;
 pub mod program;
 mod publishers;

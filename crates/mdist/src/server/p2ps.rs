@@ -1,6 +1,7 @@
 //! The point-to-point server: consumers below, providers, other servers or the backbone above.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -16,11 +17,12 @@ use crate::mounts::{self, AllowAll, Dictionaries, Limits, Shared, Worker};
 use crate::net::{Interest, Now, Poller, Registry, Role, SocketOptions};
 use crate::upstream::Login;
 
-use super::bus::Bus;
+use super::bus::{Bus, tipc_options};
 use super::clients::{Clients, Writes};
 use super::core::{BACKBONE, Core, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
 use super::listeners::Listeners;
+use super::mend::{Mend, Opener};
 use super::running::Running;
 use super::shown::Shown;
 use super::side::Side;
@@ -79,18 +81,28 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     }
     let clients = mounts.clients(0, poller.registry().clone());
 
-    let mut sources = None;
-    let mut feeds = None;
+    let (mut sources, mut feeds, mut mend) = (None, None, Mend::default());
     if settings.upstream.is_empty() || settings.upstream.iter().any(|u| u.kind == UpstreamKind::Backbone) {
         let first = UpstreamId(u16::try_from(dialled.len()).unwrap_or(u16::MAX));
-        let mut side = SinkSide::new(bus.sink(config)?, first, MAX_SOURCES, "p2ps");
+        let (opener, end) = Opener::new(bus, tipc_options(config), Bus::sink, poller.waker())?;
+        let mut side = SinkSide::new(end, first, MAX_SOURCES, "p2ps");
         let bias = settings.service.keys().map(|name| settings.read_bias(name)).max().unwrap_or(READ_BIAS);
-        feeds = side.feeds().map(|feeds| (feeds, bias as usize));
-        poller.add(&side, BACKBONE, Interest::Read).context("poll the backbone")?;
+        let (to, from) = channel();
+        if let Some(feeds) = side.feeds() {
+            // The other half is below.
+            let _ = to.send(feeds);
+        }
+        (mend.sinks, mend.feeds) = (Some(opener), Some(to));
+        feeds = Some((from, bias as usize));
+        if let Some(descriptor) = side.descriptor() {
+            poller.add(descriptor, BACKBONE, Interest::Read).context("poll the backbone")?;
+        }
         sources = Some(side);
     }
     let shown = Shown::new(metrics, "p2ps", false, sources.is_some());
     let core = Core {
+        registry: poller.registry().clone(),
+        mend,
         hub: Engine::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields.clone()))),
         batch: Batch::default(),
         dialled,

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::backbone::feeds::Feeds;
+use crate::backbone::{self, feeds::Feeds};
 use crate::net::{Poller, Role, ThreadSettings, Waker, now, spawn};
 
 use super::core::Core;
@@ -33,7 +34,7 @@ impl Running {
     pub(super) fn start(
         core: Core,
         poller: Poller,
-        feeds: Option<(Feeds, usize)>,
+        feeds: Option<(Receiver<Feeds>, usize)>,
         addresses: Vec<SocketAddr>,
         threads: &crate::config::Threads,
     ) -> Result<Self> {
@@ -48,7 +49,7 @@ impl Running {
             let core = core.clone();
             let waker = poller.waker();
             running.spawn(Role::Feed, &threads.feed, move |stop| {
-                read_feeds(&core, feeds, in_a_row, &waker, stop)
+                read_feeds(&core, &feeds, in_a_row, &waker, stop)
             })?;
         }
         running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop))?;
@@ -126,39 +127,75 @@ fn serve(turns: &Turns<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> 
     Ok(())
 }
 
-/// The feeds' thread: what it has read it takes all the way to the mounts' sockets.
+/// The feeds' thread: reads one end of the backbone after the other.
 fn read_feeds(
     turns: &Turns<Core>,
-    mut feeds: Feeds,
+    ends: &Receiver<Feeds>,
     in_a_row: usize,
     main: &Waker,
     stop: &AtomicBool,
 ) -> Result<()> {
     while !stop.load(Ordering::Acquire) {
-        // With busy-poll the socket itself looks without a pause, and the core stays free meanwhile.
-        if !feeds.fetch(LONGEST)? {
+        let mut feeds = match ends.recv_timeout(LONGEST) {
+            Ok(feeds) => feeds,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        while !stop.load(Ordering::Acquire) {
+            let Err(why) = read_some(turns, &mut feeds, in_a_row, main)? else { continue };
             if let Some(sources) = &mut turns.take().sources {
-                sources.drained();
+                sources.lose(feeds.life(), why);
             }
-            continue;
-        }
-        let mut place = turns.queue();
-        while !place.comes_within(AHEAD_AFTER) {
-            feeds.read_ahead()?;
-        }
-        let mut core = place.enter();
-        let at = now();
-        for _ in 0..in_a_row {
-            let Some(packet) = feeds.next(Duration::ZERO)? else { break };
-            core.feed(packet, at);
-        }
-        let more = core.turn(at)?;
-        // The main thread keeps time, and sleeps by what was due when it looked.
-        let next = if more { Some(at) } else { core.deadline() };
-        if let Some(next) = next.filter(|next| *next < core.looks_again) {
-            core.looks_again = next;
             main.wake();
+            break;
         }
     }
     Ok(())
+}
+
+/// Waits for packets, and takes what has come all the way to the mounts' sockets. The inner error: the end is over.
+fn read_some(
+    turns: &Turns<Core>,
+    feeds: &mut Feeds,
+    in_a_row: usize,
+    main: &Waker,
+) -> Result<backbone::Result<()>> {
+    // With busy-poll the socket itself looks without a pause, and the core stays free meanwhile.
+    match feeds.fetch(LONGEST) {
+        Ok(true) => {}
+        Ok(false) => {
+            if let Some(sources) = &mut turns.take().sources {
+                sources.drained();
+            }
+            return Ok(Ok(()));
+        }
+        Err(why) => return Ok(Err(why)),
+    }
+    let mut place = turns.queue();
+    while !place.comes_within(AHEAD_AFTER) {
+        if let Err(why) = feeds.read_ahead() {
+            return Ok(Err(why));
+        }
+    }
+    let mut core = place.enter();
+    let at = now();
+    let mut state = Ok(());
+    for _ in 0..in_a_row {
+        match feeds.next(Duration::ZERO) {
+            Ok(Some(packet)) => core.feed(packet, at),
+            Ok(None) => break,
+            Err(why) => {
+                state = Err(why);
+                break;
+            }
+        }
+    }
+    let more = core.turn(at)?;
+    // The main thread keeps time, and sleeps by what was due when it looked.
+    let next = if more { Some(at) } else { core.deadline() };
+    if let Some(next) = next.filter(|next| *next < core.looks_again) {
+        core.looks_again = next;
+        main.wake();
+    }
+    Ok(state)
 }

@@ -17,6 +17,7 @@ pub(super) struct Shown {
     hub: Published<components::Hub>,
     source: Option<Published<components::Source>>,
     sink: Option<Published<components::Sink>>,
+    backbone: Option<Published<components::Backbone>>,
     due: Now,
 }
 
@@ -27,12 +28,20 @@ impl Shown {
             hub: metrics.component(name),
             source: source.then(|| metrics.component(name)),
             sink: sink.then(|| metrics.component(name)),
+            backbone: (source || sink).then(|| metrics.component(name)),
             due: Now::ZERO,
         }
     }
 
     /// Publishes what was counted, if it is time.
-    pub(super) fn show(&mut self, now: Now, hub: &Engine, side: &Side, sources: Option<&SinkSide>) {
+    pub(super) fn show(
+        &mut self,
+        now: Now,
+        hub: &Engine,
+        side: &Side,
+        sources: Option<&SinkSide>,
+        ends_lost: u64,
+    ) {
         if now < self.due {
             return;
         }
@@ -52,6 +61,14 @@ impl Shown {
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,
         });
+        if let Some(shown) = &self.backbone {
+            let (away, held) = match side {
+                Side::Backbone(sinks) => (sinks.is_away(), sinks.held()),
+                Side::Mounts(_) => (sources.is_some_and(SinkSide::is_away), 0),
+            };
+            let held = held as u64;
+            shown.publish(&components::Backbone { away: away.into(), lost: ends_lost, held });
+        }
         if let (Some(shown), Side::Backbone(sinks)) = (&self.source, side) {
             let stats = sinks.stats();
             shown.publish(&components::Source {

@@ -13,10 +13,11 @@ use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
 use crate::net::{Interest, Now, Poller, SocketOptions};
 
-use super::bus::Bus;
+use super::bus::{Bus, tipc_options};
 use super::core::{BACKBONE, Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target};
 use super::listeners::Listeners;
+use super::mend::{Mend, Opener};
 use super::p2ps::{component, load_dictionary, login};
 use super::publishers::Publishers;
 use super::running::Running;
@@ -59,13 +60,16 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
     }
 
-    let mut side = SourceSide::new(bus.source(config)?, SideId(0), "src_dist");
+    let (opener, end) = Opener::new(bus, tipc_options(config), Bus::source, poller.waker())?;
+    let mut side = SourceSide::new(end, SideId(0), "src_dist");
     side.set_policy(None, policy(&settings.defaults));
     for name in settings.service.keys() {
         side.set_policy(Some(name), policy(&settings.service(name)));
     }
     side.directory(&[])?;
-    poller.add(&side, BACKBONE, Interest::Read).context("poll the backbone")?;
+    if let Some(descriptor) = side.descriptor() {
+        poller.add(descriptor, BACKBONE, Interest::Read).context("poll the backbone")?;
+    }
 
     let options = hub::Options {
         hold: Duration::from_millis(settings.close_hold_ms.into()),
@@ -92,6 +96,8 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         metrics.clone(),
     );
     let core = Core {
+        registry: poller.registry().clone(),
+        mend: Mend { sources: Some(opener), ..Mend::default() },
         hub: Engine::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
         batch: Batch::default(),
         dialled,

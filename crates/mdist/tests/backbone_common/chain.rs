@@ -182,12 +182,12 @@ pub(crate) fn services(name: &str) -> Vec<Service> {
 }
 
 fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &Orders) {
-    let mut side = SourceSide::new(end, SIDE, "source");
+    let mut side = SourceSide::new(Some(end), SIDE, "source");
     side.set_policy(None, Policy { hold, ..Policy::default() });
     side.directory(&services(service)).unwrap();
     let (mut hub, mut batch) = (Publisher::default(), Batch::default());
     let poller = Poller::new().unwrap();
-    poller.add(&side, 1, Interest::Read).unwrap();
+    poller.add(side.descriptor().unwrap(), 1, Interest::Read).unwrap();
     let mut events = Vec::new();
     while !orders.stop.load(Ordering::Relaxed) {
         let burst = orders.burst.load(Ordering::Relaxed) as usize;
@@ -398,11 +398,11 @@ pub(crate) struct RunningSink {
 
 impl RunningSink {
     pub(crate) fn start(end: Box<dyn SinkEnd>, service: &str, names: &[Vec<u8>]) -> Self {
-        let mut side = SinkSide::new(end, UpstreamId(3), 8, "sink");
+        let mut side = SinkSide::new(Some(end), UpstreamId(3), 8, "sink");
         let mut feeds = side.feeds().unwrap();
         let hub = Consumer { service: service.to_owned(), wanted: names.to_vec(), ..Consumer::default() };
         let poller = Poller::new().unwrap();
-        poller.add(&side, 1, Interest::Read).unwrap();
+        poller.add(side.descriptor().unwrap(), 1, Interest::Read).unwrap();
         let shared = Arc::new(Mutex::new(Shared { side, hub }));
         let (stop, asleep) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let start = Instant::now();

@@ -114,7 +114,7 @@ impl Program {
             .arg(&bus.settings)
             .env("RUST_LOG", "warn")
             .env("XDG_RUNTIME_DIR", &bus.folder)
-            .env("UTIPC_ENGINE", "embedded")
+            .envs(bus.engine())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -159,6 +159,8 @@ impl Drop for Program {
 pub(crate) struct Bus {
     folder: PathBuf,
     settings: PathBuf,
+    /// The daemon's socket, if the programs are to have one.
+    daemon: Option<PathBuf>,
 }
 
 impl Bus {
@@ -175,7 +177,27 @@ impl Bus {
             20_000_001 + 2 * own
         );
         std::fs::write(&settings, text).unwrap();
-        Self { folder, settings }
+        Self { folder, settings, daemon: None }
+    }
+
+    /// One whose programs attach to a daemon; and the socket that it has to have.
+    pub(crate) fn of_a_daemon() -> (Self, PathBuf) {
+        let mut bus = Self::new();
+        let socket = bus.folder.join("utipcd.sock");
+        bus.daemon = Some(socket.clone());
+        (bus, socket)
+    }
+
+    /// Has the service types of another.
+    pub(crate) fn speaks_as(&self, other: &Bus) {
+        std::fs::copy(&other.settings, &self.settings).unwrap();
+    }
+
+    fn engine(&self) -> Vec<(&str, &std::ffi::OsStr)> {
+        match &self.daemon {
+            None => vec![("UTIPC_ENGINE", "embedded".as_ref())],
+            Some(socket) => vec![("UTIPC_ENGINE", "daemon".as_ref()), ("UTIPC_SOCKET", socket.as_os_str())],
+        }
     }
 }
 

@@ -5,5 +5,6 @@ mod backbone;
 mod chain;
 
 mod consumers;
+mod daemon;
 mod server;
 mod sources;

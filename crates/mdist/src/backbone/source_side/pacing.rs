@@ -85,6 +85,12 @@ impl SourceSide {
         Ok(())
     }
 
+    /// Requests of all sinks that wait for room.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.sinks.values().map(|sink| sink.pace.held.len()).sum()
+    }
+
     /// Asks what has waited, as far as there is room now.
     pub(super) fn go_on(&mut self) {
         let waiting: Vec<_> =

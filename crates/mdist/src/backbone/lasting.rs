@@ -1,0 +1,151 @@
+//! An end that may be away: its carrier has died, or is not there yet. Then nothing is heard, and what is said is lost.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::{
+    Address, Credit, Error, FeedId, Result, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
+};
+
+/// A place for an end.
+#[derive(Debug)]
+pub(super) struct Lasting<E: ?Sized> {
+    end: Option<Box<E>>,
+    /// Why the last one was lost, until asked.
+    lost: Option<Error>,
+}
+
+impl<E: ?Sized> Lasting<E> {
+    pub(super) fn new(end: Option<Box<E>>) -> Self {
+        Self { end, lost: None }
+    }
+
+    /// Another end comes.
+    pub(super) fn replace(&mut self, end: Box<E>) {
+        (self.end, self.lost) = (Some(end), None);
+    }
+
+    /// Why the end was lost, once.
+    pub(super) fn take_lost(&mut self) -> Option<Error> {
+        self.lost.take()
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// Nothing more can come of the end.
+    pub(super) fn lose(&mut self, why: Error) {
+        if self.end.take().is_some() {
+            self.lost = Some(why);
+        }
+    }
+
+    /// What `call` gives; an end that fails is lost.
+    fn call<T: Default>(&mut self, call: impl FnOnce(&mut E) -> Result<T>) -> Result<T> {
+        match self.end.as_deref_mut().map(call) {
+            None => Ok(T::default()),
+            Some(Ok(value)) => Ok(value),
+            // The caller's own fault.
+            Some(Err(why @ Error::TooLong { .. })) => Err(why),
+            Some(Err(why)) => {
+                self.lose(why);
+                Ok(T::default())
+            }
+        }
+    }
+}
+
+impl Lasting<dyn SourceEnd> {
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.end.as_deref().map(|end| end.as_fd())
+    }
+
+    pub(super) fn id(&self) -> SourceId {
+        self.end.as_deref().map_or(SourceId(0), SourceEnd::id)
+    }
+
+    pub(super) fn open_feed(&mut self) -> Result<FeedId> {
+        self.call(|end| end.open_feed().map(Some)).map(|feed| feed.unwrap_or(FeedId(0)))
+    }
+
+    pub(super) fn multicast(&mut self, feed: FeedId, packet: &[u8]) -> Result<()> {
+        self.call(|end| end.multicast(feed, packet))
+    }
+
+    pub(super) fn send(&mut self, sink: SinkId, record: &[u8]) {
+        if let Some(end) = &mut self.end {
+            end.send(sink, record);
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        if let Some(end) = &mut self.end {
+            end.flush();
+        }
+    }
+
+    pub(super) fn queued(&self, sink: SinkId) -> usize {
+        self.end.as_deref().map_or(0, |end| end.queued(sink))
+    }
+
+    pub(super) fn poll(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
+        self.call(|end| end.poll(events))
+    }
+
+    pub(super) fn credits(&mut self, wait: Duration, credits: &mut Vec<Credit>) -> Result<()> {
+        self.call(|end| end.credits(wait, credits))
+    }
+
+    pub(super) fn hang_up(&mut self, sink: SinkId) {
+        if let Some(end) = &mut self.end {
+            end.hang_up(sink);
+        }
+    }
+}
+
+impl Lasting<dyn SinkEnd> {
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.end.as_deref().map(|end| end.as_fd())
+    }
+
+    pub(super) fn address(&self) -> Address {
+        self.end.as_deref().map_or(Address(0), SinkEnd::address)
+    }
+
+    pub(super) fn listen(&mut self, feed: FeedId) -> Result<()> {
+        self.call(|end| end.listen(feed))
+    }
+
+    pub(super) fn ignore(&mut self, feed: FeedId) {
+        if let Some(end) = &mut self.end {
+            end.ignore(feed);
+        }
+    }
+
+    pub(super) fn send(&mut self, source: SourceId, record: &[u8]) {
+        if let Some(end) = &mut self.end {
+            end.send(source, record);
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        if let Some(end) = &mut self.end {
+            end.flush();
+        }
+    }
+
+    pub(super) fn poll(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
+        self.call(|end| end.poll(events))
+    }
+
+    pub(super) fn hang_up(&mut self, source: SourceId) {
+        if let Some(end) = &mut self.end {
+            end.hang_up(source);
+        }
+    }
+
+    pub(super) fn reader(&mut self) -> Option<Box<dyn super::FeedReader>> {
+        self.end.as_deref_mut().and_then(SinkEnd::reader)
+    }
+}
