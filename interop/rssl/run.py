@@ -18,6 +18,7 @@ import rows  # noqa: F401  (each module registers its rows)
 import rows_ema  # noqa: F401
 import rows_more  # noqa: F401
 import rows_perf  # noqa: F401
+import rows_publish  # noqa: F401
 from rows import ROWS
 from stage import CHAINS, ROOT, Failed, Missing, Stage
 

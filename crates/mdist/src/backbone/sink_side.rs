@@ -18,6 +18,7 @@ use super::source_side::WINDOW;
 use super::wire::{Header, Record, VERSION};
 use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::hub::{Now, UpstreamId};
+use crate::upstream::is_wanted;
 
 /// Before a sink that was cut, or had lost something, begins anew: if the reader has caught up, and in any case.
 const DRAIN_MIN: Duration = Duration::from_millis(100);
@@ -95,6 +96,8 @@ pub struct SinkSide {
     end: Lasting<dyn SinkEnd>,
     name: String,
     first: u16,
+    /// Services by name; none: all.
+    wanted: Vec<String>,
     sources: HashMap<SourceId, Source>,
     /// By place above `first`.
     ups: Vec<Option<SourceId>>,
@@ -120,6 +123,7 @@ impl SinkSide {
             end: Lasting::new(end),
             name: name.to_owned(),
             first: first.0,
+            wanted: Vec::new(),
             sources: HashMap::new(),
             ups: vec![None; most.into()],
             events: Vec::new(),
@@ -127,6 +131,12 @@ impl SinkSide {
             window: Window::default(),
             stats: Stats::default(),
         }
+    }
+
+    /// Only services with these names are taken, and only their feeds joined, of directories that come from now on; none:
+    /// all.
+    pub fn take_only(&mut self, services: Vec<String>) {
+        self.wanted = services;
     }
 
     /// Readable while [`SinkSide::poll`] has something to do; `None` while the end is away.
@@ -397,8 +407,10 @@ impl SinkSide {
             }
             Ok(Record::Directory { feeds, payload }) => match directory::decode(&payload) {
                 Ok(services) => {
+                    let services = services.into_iter().map(|(_, service)| service);
+                    source.services = services.filter(|s| is_wanted(&self.wanted, s)).collect();
                     source.feeds = feeds;
-                    source.services = services.into_iter().map(|(_, service)| service).collect();
+                    source.feeds.retain(|(id, _)| source.services.iter().any(|s| s.id == *id));
                     if source.phase == Phase::New {
                         source.phase = Phase::On;
                     }

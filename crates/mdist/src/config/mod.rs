@@ -10,7 +10,7 @@ mod src_dist;
 pub use load::{Args, Error, Loaded};
 pub use p2ps::{Compression, LatencyCalc, P2ps, P2psService, Upstream, UpstreamKind};
 pub use rrcp::Rrcp;
-pub use src_dist::{OnFull, Provider, SourceService, SourceServiceSettings, SrcDist};
+pub use src_dist::{OnFull, Posts, Provider, SourceService, SourceServiceSettings, SrcDist};
 
 use crate::net::ThreadSettings;
 use serde::{Deserialize, Serialize};

@@ -22,6 +22,10 @@ pub struct SrcDist {
     pub recovery_rate: u32,
     /// Milliseconds for which an item that no sink wants any more is kept.
     pub close_hold_ms: u32,
+    /// Items of one service that consumers may wait for before a publisher publishes them; further requests are refused.
+    pub max_unpublished: u32,
+    /// Where posts for items of publishers go.
+    pub posts: Posts,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,
     /// What holds for services that have no entry, or no such setting, in `service`.
@@ -40,6 +44,8 @@ impl Default for SrcDist {
             ping_timeout_s: 60,
             recovery_rate: 50_000,
             close_hold_ms: 0,
+            max_unpublished: 1_000_000,
+            posts: Posts::default(),
             latency_calc: LatencyCalc::default(),
             defaults: SourceServiceSettings::default(),
             service: BTreeMap::new(),
@@ -55,6 +61,17 @@ pub struct Provider {
     pub hosts: Vec<String>,
     /// Services that are taken from it, by name; empty: all.
     pub services: Vec<String>,
+}
+
+/// Where posts for items of publishers go; providers that were dialled always get theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Posts {
+    /// Into the distributor's cache, and from there to all who have the item; it acknowledges them. Spec: rssl.md §6.1
+    #[default]
+    Cache,
+    /// To the publisher, on its login stream; it has to acknowledge them and to publish what becomes of them.
+    Publisher,
 }
 
 /// What a source distributor does when the window of one sink is full.

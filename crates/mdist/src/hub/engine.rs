@@ -37,6 +37,8 @@ pub struct Options {
     /// Most items of one service that are waited for because no publisher has published them yet; further requests are
     /// refused.
     pub max_awaited: usize,
+    /// Posts for items of publishers go to the publisher, not into the cache.
+    pub posts_to_publishers: bool,
     /// How much of one item is kept, at most.
     pub cache_limits: Limits,
     /// Longest payload of one part of an image from the cache, in bytes.
@@ -56,6 +58,7 @@ impl Default for Options {
             cache_limits: Limits::default(),
             max_items: 4_000_000,
             max_awaited: 1_000_000,
+            posts_to_publishers: false,
             max_part: 5_800,
         }
     }

@@ -4,10 +4,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use rssl::rwf::{self, Ack, Class, Domain, Generic, Key, Post, PostFlags, nak};
+use rssl::rwf::{
+    self, Ack, Class, DataType, Domain, Generic, Key, Message, Post, PostFlags, Refresh, RefreshFlags, State, Update,
+    nak,
+};
 use rssl::wire::to_vec;
 
-use super::ask::Target;
+use super::ask::{ItemSpec, Target};
 use super::batch::{Batch, Kind};
 use super::edit;
 use super::engine::Engine;
@@ -16,6 +19,9 @@ use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 
 /// The stream of every login, which posts take that are not on an item's stream. Spec: rssl.md §6.1.
 pub(super) const LOGIN_STREAM: i32 = 1;
+
+/// Why a post was refused: a code of [`nak`], and words.
+type Nak = (u8, &'static str);
 
 /// Most posts that wait for an acknowledgement; stock consumers have at most as many each.
 const MAX_PENDING: usize = 100_000;
@@ -130,6 +136,9 @@ impl Engine {
             Target::Item(id) => id,
             Target::Service(_) => ItemId::NONE,
         };
+        if !self.options.posts_to_publishers && self.is_of_publishers(to) {
+            return self.contribute(side, token, to, post, out);
+        }
         let wants = post.flags.contains(PostFlags::ACK);
         let pending = |up: UpstreamId, theirs: u32| Pending {
             side,
@@ -176,7 +185,7 @@ impl Engine {
     }
 
     /// Where a message for an item or a service goes.
-    fn route(&self, to: Target) -> Result<Route, (u8, &'static str)> {
+    fn route(&self, to: Target) -> Result<Route, Nak> {
         let (service, link) = match to {
             Target::Service(id) => (id, None),
             Target::Item(id) => match self.items.get(id) {
@@ -203,17 +212,115 @@ impl Engine {
         }
     }
 
+    /// Whether what is posted there is for the cache: nobody but publishers offers the service.
+    fn is_of_publishers(&self, to: Target) -> bool {
+        let service = match to {
+            Target::Service(id) => Some(id),
+            Target::Item(id) => self.items.get(id).map(|i| i.spec.service),
+        };
+        let at = service.and_then(|id| self.services.index(id));
+        at.and_then(|at| self.services.list.get(at)).is_some_and(super::services::Service::is_published)
+    }
+
+    /// A post for an item of a publisher: this hub is the source that its consumers know. Spec: rssl.md §6.1
+    fn contribute(&mut self, side: SideId, token: Token, to: Target, post: &Post<'_>, out: &mut Batch) {
+        let id = match to {
+            Target::Item(id) => Some(id),
+            Target::Service(service) => post.key.and_then(|key| {
+                let spec = ItemSpec::new(service, post.domain, &key, None, false).ok()?;
+                self.items.find(&spec)
+            }),
+        };
+        let unknown = (nak::SYMBOL_UNKNOWN, "Nobody has published the item");
+        let result = match id.filter(|id| self.items.get(*id).is_some_and(|i| i.published)) {
+            Some(id) => self.apply_post(id, post, out),
+            None => Err(unknown),
+        };
+        let (true, Some(theirs)) = (post.flags.contains(PostFlags::ACK), post.post_id) else { return };
+        let item = match to {
+            Target::Item(id) => id,
+            Target::Service(_) => ItemId::NONE,
+        };
+        let answer = Pending {
+            side,
+            token,
+            item,
+            up: UpstreamId(0),
+            domain: post.domain,
+            theirs,
+            wanted: 1,
+            complete: true,
+        };
+        self.answer_post(&answer, result.err(), post.seq, out);
+    }
+
+    /// What a post carries becomes the item's, and goes to all its streams with the word who posted it.
+    fn apply_post(&mut self, id: ItemId, post: &Post<'_>, out: &mut Batch) -> Result<(), Nak> {
+        let invalid = (nak::INVALID_CONTENT, "What the post carries is not understood");
+        let carried = match post.container {
+            DataType::MSG => Message::decode(post.payload).map_err(|_| invalid)?,
+            container => {
+                Message::Update(Update { container, payload: post.payload, seq: post.seq, ..Update::default() })
+            }
+        };
+        let item = self.items.get(id).ok_or((nak::NOT_OPEN, "The item is not open"))?;
+        if !item.link.is_some_and(|l| l.live) {
+            return Err((nak::SOURCE_DOWN, "The item's publisher is not there"));
+        }
+        let (domain, stream) = (item.spec.domain, id.stream());
+        let post_user = Some(post.post_user);
+        let spec = item.spec.clone();
+        let message = match carried {
+            Message::Update(update) => {
+                to_vec(|w| Update { domain, stream, key: None, post_user, ..update.clone() }.encode(w))
+            }
+            Message::Refresh(refresh) if refresh.flags.contains(RefreshFlags::COMPLETE) => {
+                let refresh = Refresh {
+                    domain,
+                    stream,
+                    flags: refresh.flags.without(RefreshFlags::SOLICITED),
+                    state: State::OK,
+                    group: &item.group,
+                    key: Some(spec.key(spec.service)),
+                    part: None,
+                    post_user,
+                    ..refresh
+                };
+                to_vec(|w| refresh.encode(w))
+            }
+            Message::Refresh(_) => {
+                return Err((nak::INVALID_CONTENT, "An image that is posted must be in one part"));
+            }
+            _ => return Err((nak::DENIED_BY_SOURCE, "Only images and updates can be posted here")),
+        };
+        let message = message.map_err(|_| invalid)?;
+        let Some(item) = self.items.get_mut(id) else { return Ok(()) };
+        if let Some(record) = item.record.as_mut() {
+            self.cache.message(record, &message).map_err(|_| {
+                (nak::INVALID_CONTENT, "What the post carries does not fit to the item")
+            })?;
+        }
+        if !item.holders.is_empty() {
+            out.push(Kind::Message, SideId::ALL, id, 0, &message);
+        }
+        Ok(())
+    }
+
     fn refuse_post(&mut self, post: &Pending, code: u8, text: &str, seq: Option<u32>, out: &mut Batch) {
+        self.answer_post(post, Some((code, text)), seq, out);
+    }
+
+    fn answer_post(&mut self, post: &Pending, failed: Option<(u8, &str)>, seq: Option<u32>, out: &mut Batch) {
         let ack = Ack {
             domain: post.domain,
             stream: 1,
             ack_id: post.theirs,
-            nak: Some(code),
-            text: Some(text.as_bytes()),
+            nak: failed.map(|(code, _)| code),
+            text: failed.map(|(_, text)| text.as_bytes()),
             seq,
             ..Ack::default()
         };
-        if let Ok(bytes) = edit::write(&mut self.scratch, 64 + text.len(), |w| ack.encode(w)) {
+        if let Ok(bytes) = edit::write(&mut self.scratch, 256, |w| ack.encode(w)) {
             out.push(Kind::Reply, post.side, post.item, post.token, bytes);
         }
     }

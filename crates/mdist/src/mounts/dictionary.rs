@@ -53,6 +53,38 @@ impl Dictionaries {
         let at = VERBOSITIES.iter().rposition(|known| verbosity >= *known)?;
         named.parts.get(at).map(Vec::as_slice)
     }
+
+    /// The refreshes that answer a request, on its stream. `None`: there is no such dictionary.
+    #[must_use]
+    pub fn answer(&self, request: &Request<'_>) -> Option<Vec<Vec<u8>>> {
+        let parts = self.find(request.key.name.unwrap_or_default(), request.key.filter.unwrap_or(7))?;
+        let streaming = request.flags.contains(RequestFlags::STREAMING);
+        let stream = if streaming { StreamState::Open } else { StreamState::NonStreaming };
+        let message = |(part, number): (&Vec<u8>, u16)| {
+            let mut flags = RefreshFlags::SOLICITED;
+            if number == 0 {
+                flags.insert(RefreshFlags::CLEAR_CACHE);
+            }
+            if usize::from(number) + 1 == parts.len() {
+                flags.insert(RefreshFlags::COMPLETE);
+            }
+            let refresh = Refresh {
+                domain: Domain::DICTIONARY,
+                stream: request.stream,
+                flags,
+                container: DataType::SERIES,
+                state: State::new(stream, DataState::Ok, code::NONE, b""),
+                group: &[0, 0],
+                key: Some(Key { name_type: None, attrib: None, identifier: None, ..request.key }),
+                part: (parts.len() > 1).then_some(number),
+                payload: part,
+                ..Refresh::default()
+            };
+            to_vec(|w| refresh.encode(w)).ok()
+        };
+        // A key that came over the wire goes over it again.
+        parts.iter().zip(0_u16..).map(message).collect()
+    }
 }
 
 impl Worker {
@@ -90,36 +122,14 @@ impl Worker {
     fn dictionary_refresh(&mut self, ticket: Ticket, request: &Request<'_>) {
         let dictionaries = self.dictionaries.clone();
         let name = request.key.name.unwrap_or_default();
-        let Some(parts) = dictionaries.find(name, request.key.filter.unwrap_or(7)) else {
+        let Some(messages) = dictionaries.answer(request) else {
             let text = format!("there is no dictionary {}", String::from_utf8_lossy(name));
             return self.refuse(ticket, closed(code::NOT_FOUND, text.as_bytes()));
         };
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, streaming) = (stream.mount, stream.streaming());
-        let state = if streaming { StreamState::Open } else { StreamState::NonStreaming };
-        for (part, number) in parts.iter().zip(0_u16..) {
-            let mut flags = RefreshFlags::SOLICITED;
-            if number == 0 {
-                flags.insert(RefreshFlags::CLEAR_CACHE);
-            }
-            if usize::from(number) + 1 == parts.len() {
-                flags.insert(RefreshFlags::COMPLETE);
-            }
-            let refresh = Refresh {
-                domain: Domain::DICTIONARY,
-                stream: request.stream,
-                flags,
-                container: DataType::SERIES,
-                state: State::new(state, DataState::Ok, code::NONE, b""),
-                group: &[0, 0],
-                key: Some(Key { name_type: None, attrib: None, identifier: None, ..request.key }),
-                part: (parts.len() > 1).then_some(number),
-                payload: part,
-                ..Refresh::default()
-            };
-            if let Ok(message) = to_vec(|w| refresh.encode(w)) {
-                self.send(mount, &message);
-            }
+        for message in messages {
+            self.send(mount, &message);
         }
         if !streaming {
             self.end(ticket);

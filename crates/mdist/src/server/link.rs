@@ -2,7 +2,7 @@
 
 use crate::hub::{Batch, Broken, Engine, UpstreamId};
 use crate::net::{Interest, Now, Registry, Socket};
-use crate::upstream::{Event, Lost, Session};
+use crate::upstream::{Event, Lost, Session, is_wanted};
 
 /// Bytes that may wait for an upstream that does not read.
 const MAX_OUTPUT: usize = 64 << 20;
@@ -61,10 +61,7 @@ impl<S: Session> Link<S> {
                 Event::Message(message) => hub.message(now, id, message, out)?,
                 Event::Up => hub.upstream_up(now, id, S::PUBLISHES, out),
                 Event::Services { mut changes, anew } => {
-                    changes.retain(|(_, service)| {
-                        let name = service.info.as_ref().map(|info| &info.name);
-                        name.is_none_or(|name| wanted.is_empty() || wanted.contains(name))
-                    });
+                    changes.retain(|(_, service)| is_wanted(wanted, service));
                     hub.upstream_services(now, id, changes, anew, out);
                 }
             }

@@ -86,6 +86,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         let first = UpstreamId(u16::try_from(dialled.len()).unwrap_or(u16::MAX));
         let (opener, end) = Opener::new(bus, tipc_options(config), Bus::sink, poller.waker())?;
         let mut side = SinkSide::new(end, first, MAX_SOURCES, "p2ps");
+        side.take_only(from_backbone(settings));
         let bias = settings.service.keys().map(|name| settings.read_bias(name)).max().unwrap_or(READ_BIAS);
         let (to, from) = channel();
         if let Some(feeds) = side.feeds() {
@@ -122,6 +123,15 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         running.spawn(Role::Mounts(number), &config.threads.mounts(number), body)?;
     }
     Ok(running)
+}
+
+/// The services that are taken from the backbone, by name; none: all.
+fn from_backbone(settings: &config::P2ps) -> Vec<String> {
+    let backbone = settings.upstream.iter().find(|u| u.kind == UpstreamKind::Backbone);
+    match backbone {
+        Some(own) if !own.services.is_empty() => own.services.clone(),
+        _ => settings.services.clone(),
+    }
 }
 
 /// How many threads serve mounts; the main thread is the first of them.

@@ -1,12 +1,22 @@
 //! Publishers that dialled us: non-interactive providers.
 
+use std::sync::Arc;
+
 use rssl::transport::ServerOptions;
 
 use super::link::Link;
 use crate::hub::{Batch, Engine, UpstreamId};
 use crate::metrics::Metrics;
+use crate::mounts::Dictionaries;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Lost, Publisher, Session as _};
+
+/// What every publisher finds here.
+pub(super) struct Welcome {
+    pub(super) transport: ServerOptions,
+    /// Given out on request.
+    pub(super) dictionaries: Arc<Dictionaries>,
+}
 
 /// The publishers of a distributor; each is an upstream of the hub while it is connected.
 pub(super) struct Publishers {
@@ -17,7 +27,7 @@ pub(super) struct Publishers {
     /// As many as were ever there at once.
     links: Vec<Option<Link<Publisher>>>,
     most: u16,
-    transport: ServerOptions,
+    welcome: Welcome,
     /// Services that are taken, by name; empty: all.
     services: Vec<String>,
     registry: Registry,
@@ -30,12 +40,12 @@ impl Publishers {
         first: u16,
         most: u16,
         token: u64,
-        transport: ServerOptions,
+        welcome: Welcome,
         services: Vec<String>,
         registry: Registry,
         metrics: Metrics,
     ) -> Self {
-        Self { first, token, links: Vec::new(), most, transport, services, registry, metrics }
+        Self { first, token, links: Vec::new(), most, welcome, services, registry, metrics }
     }
 
     /// Serves a connection from now on.
@@ -48,7 +58,8 @@ impl Publishers {
         let token = self.token + place as u64;
         match self.registry.add(&socket, token, Interest::Read) {
             Ok(()) => {
-                let session = Publisher::new(self.transport.clone(), now);
+                let Welcome { transport, dictionaries } = &self.welcome;
+                let session = Publisher::new(transport.clone(), dictionaries.clone(), now);
                 let link = Link::new(socket, session, token, &self.registry);
                 match self.links.get_mut(place) {
                     Some(free) => *free = Some(link),

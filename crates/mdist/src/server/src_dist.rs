@@ -8,9 +8,10 @@ use rssl::transport::{ClientOptions, ServerOptions};
 
 use crate::backbone::source_side::{Policy, SourceSide};
 use crate::cache::FieldTypes;
-use crate::config::{Config, OnFull, SourceServiceSettings};
+use crate::config::{Config, OnFull, Posts, SourceServiceSettings};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
+use crate::mounts::{self, Dictionaries};
 use crate::net::{Interest, Now, Poller, SocketOptions};
 
 use super::bus::{Bus, tipc_options};
@@ -19,7 +20,7 @@ use super::dialled::{Dialled, Target};
 use super::listeners::Listeners;
 use super::mend::{Mend, Opener};
 use super::p2ps::{component, load_dictionary, login};
-use super::publishers::Publishers;
+use super::publishers::{Publishers, Welcome};
 use super::running::Running;
 use super::shown::Shown;
 use super::side::Side;
@@ -77,20 +78,27 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         cache: settings.defaults.cache,
         cache_of: settings.service.iter().filter_map(|(name, s)| Some((name.clone(), s.cache?))).collect(),
         cache_limits: config.cache.limits(),
+        max_awaited: settings.max_unpublished as usize,
+        posts_to_publishers: settings.posts == Posts::Publisher,
         ..hub::Options::default()
     };
     let socket = SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() };
     let listeners = Listeners::open(&settings.listen, PORT, socket, &poller)?;
     let addresses = listeners.addresses()?;
-    let publishers = Publishers::new(
-        u16::try_from(dialled.len()).unwrap_or(u16::MAX),
-        MAX_PUBLISHERS,
-        FIRST_PUBLISHER,
-        ServerOptions {
+    let part = mounts::Config::default().dictionary_part;
+    let welcome = Welcome {
+        transport: ServerOptions {
             component: component("src_dist"),
             ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
             ..ServerOptions::default()
         },
+        dictionaries: Arc::new(Dictionaries::of(&dictionary, part).context("encode the dictionary")?),
+    };
+    let publishers = Publishers::new(
+        u16::try_from(dialled.len()).unwrap_or(u16::MAX),
+        MAX_PUBLISHERS,
+        FIRST_PUBLISHER,
+        welcome,
         settings.services.clone(),
         poller.registry().clone(),
         metrics.clone(),

@@ -6,4 +6,4 @@ mod session;
 
 pub use consumer::{Consumer, DIRECTORY_STREAM, LOGIN_STREAM, Login};
 pub use publisher::{Publisher, Publishes};
-pub use session::{Event, Lost, Session, Wire};
+pub use session::{Event, Lost, Session, Wire, is_wanted};

@@ -3,6 +3,8 @@
 //!
 //! Pure: bytes and time in, events and bytes to send out. Spec: rssl.md §7.5
 
+use std::sync::Arc;
+
 use rssl::rdm::directory;
 use rssl::rdm::login;
 use rssl::rwf::{
@@ -15,6 +17,7 @@ use rssl::wire::to_vec;
 use super::LOGIN_STREAM;
 use super::session::{Event, Lost, Session, Step, Wire};
 use crate::hub::Now;
+use crate::mounts::Dictionaries;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -42,10 +45,11 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// A connection that was just accepted.
+    /// A connection that was just accepted; `dictionaries` are given out on request.
     #[must_use]
-    pub fn new(transport: ServerOptions, now: Now) -> Self {
+    pub fn new(transport: ServerOptions, dictionaries: Arc<Dictionaries>, now: Now) -> Self {
         let talk = Talk {
+            dictionaries,
             phase: Phase::Handshake,
             who: Publishes::default(),
             login_stream: LOGIN_STREAM,
@@ -120,6 +124,7 @@ impl Session for Publisher {
 /// What was said.
 #[derive(Debug)]
 struct Talk {
+    dictionaries: Arc<Dictionaries>,
     phase: Phase,
     who: Publishes,
     login_stream: i32,
@@ -166,14 +171,22 @@ impl Talk {
             (Message::Status(Status { state: Some(state), .. }), Domain::DIRECTORY) if state.is_final() => {
                 self.withdrawn(head.stream, on)?;
             }
-            // Nothing can be asked here; a client that does is told so rather than left waiting.
-            (Message::Request(_), _) => {
-                let state = State::new(
-                    StreamState::Closed,
-                    DataState::Suspect,
-                    code::USAGE_ERROR,
-                    b"This port takes publishers and answers no requests",
-                );
+            // Publishers may need the dictionary to write their fields; nothing else can be asked here, and who does is told
+            // so rather than left waiting.
+            (Message::Request(request), domain) => {
+                let dictionary = (domain == Domain::DICTIONARY).then(|| self.dictionaries.answer(request));
+                let (code, text) = match dictionary {
+                    Some(Some(messages)) => {
+                        replies.extend(messages);
+                        return Ok(());
+                    }
+                    Some(None) => (code::NOT_FOUND, &b"There is no such dictionary"[..]),
+                    None => (
+                        code::USAGE_ERROR,
+                        &b"This port takes publishers and answers requests for dictionaries only"[..],
+                    ),
+                };
+                let state = State::new(StreamState::Closed, DataState::Suspect, code, text);
                 let status = Status {
                     domain: head.domain,
                     stream: head.stream,
@@ -209,7 +222,12 @@ impl Talk {
         if request.flags.contains(RequestFlags::NO_REFRESH) {
             return Ok(());
         }
-        let attributes = login::Attributes { single_open: false, password: None, ..asked.attributes };
+        let attributes = login::Attributes {
+            single_open: false,
+            password: None,
+            dictionary_download: true,
+            ..asked.attributes
+        };
         let state = State::new(StreamState::Open, DataState::Ok, code::NONE, b"Login accepted");
         let reply = login::Reply {
             user: asked.user,

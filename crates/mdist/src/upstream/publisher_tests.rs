@@ -5,6 +5,10 @@ use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{Close, DataType, Key, Post, Refresh, Request, Update};
 use rssl::transport::{ClientOptions, Pulled};
 
+fn dictionaries() -> Arc<Dictionaries> {
+    Arc::new(Dictionaries::of(&rssl::dictionary::Dictionary::small(), 4000).unwrap())
+}
+
 const T0: Now = Now::from_secs(100);
 
 /// The other end: writes messages, and reads what comes.
@@ -73,7 +77,7 @@ fn login(peer: &mut Peer, stream: i32, role: u64) {
 
 fn opened(piece: usize, stream: i32) -> (Peer, Publisher) {
     let mut peer = Peer::new();
-    let mut session = Publisher::new(ServerOptions::default(), T0);
+    let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     exchange(&mut peer, &mut session, piece).unwrap();
     login(&mut peer, stream, login::PROVIDER);
     assert_eq!(exchange(&mut peer, &mut session, piece).unwrap(), ["up"]);
@@ -109,6 +113,7 @@ fn a_publisher_logs_in_announces_and_publishes() {
         let Ok(Message::Refresh(reply)) = Message::decode(&peer.got[0]) else { panic!("a refresh") };
         let reply = login::Reply::decode(&reply).unwrap();
         assert!(reply.solicited && reply.support_post && !reply.attributes.single_open);
+        assert!(reply.attributes.dictionary_download, "the server has one");
         directory_refresh(&mut peer);
         let key = Some(Key::item(1, b"A"));
         let image =
@@ -134,7 +139,7 @@ fn posts_go_out_on_the_login_stream_whatever_its_id() {
 #[test]
 fn consumers_are_told_where_to_go() {
     let mut peer = Peer::new();
-    let mut session = Publisher::new(ServerOptions::default(), T0);
+    let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     exchange(&mut peer, &mut session, 100).unwrap();
     login(&mut peer, 1, login::CONSUMER);
     let why = exchange(&mut peer, &mut session, 100).unwrap_err();
@@ -146,12 +151,40 @@ fn consumers_are_told_where_to_go() {
 }
 
 #[test]
-fn requests_are_answered_with_no() {
+fn other_requests_are_answered_with_no() {
     let (mut peer, mut session) = opened(100, 1);
-    peer.say(|w| Request { domain: Domain::DICTIONARY, stream: 3, ..Request::default() }.encode(w));
+    for (domain, stream) in [(Domain::DICTIONARY, 3), (Domain::DIRECTORY, 4)] {
+        let key = Key::item(1, b"NONE");
+        peer.say(|w| Request { domain, stream, key, ..Request::default() }.encode(w));
+    }
     exchange(&mut peer, &mut session, 100).unwrap();
-    let Ok(Message::Status(status)) = Message::decode(&peer.got[1]) else { panic!("a status") };
-    assert_eq!((status.stream, status.state.unwrap().stream), (3, StreamState::Closed));
+    for (n, stream) in [(1, 3), (2, 4)] {
+        let Ok(Message::Status(status)) = Message::decode(&peer.got[n]) else { panic!("a status") };
+        assert_eq!((status.stream, status.state.unwrap().stream), (stream, StreamState::Closed));
+    }
+}
+
+#[test]
+fn a_publisher_downloads_the_dictionaries() {
+    let (mut peer, mut session) = opened(100, 1);
+    let names = [(3, rssl::dictionary::FIELD_DICTIONARY), (4, rssl::dictionary::ENUM_DICTIONARY)];
+    for (stream, name) in names {
+        let key = Key { filter: Some(15), ..Key::item(1, name.as_bytes()) };
+        peer.say(|w| Request { domain: Domain::DICTIONARY, stream, key, ..Request::default() }.encode(w));
+    }
+    exchange(&mut peer, &mut session, 100_000).unwrap();
+    let mut got = rssl::dictionary::Dictionary::default();
+    for message in &peer.got[1..] {
+        let Ok(Message::Refresh(refresh)) = Message::decode(message) else { panic!("a refresh") };
+        assert_eq!(refresh.state.stream, StreamState::NonStreaming);
+        match refresh.stream {
+            3 => got.fields.take_part(refresh.payload).map(drop).unwrap(),
+            _ => got.enums.take_part(refresh.payload).map(drop).unwrap(),
+        }
+    }
+    let small = rssl::dictionary::Dictionary::small();
+    assert_eq!(got.fields.parts(15, 4000).unwrap(), small.fields.parts(15, 4000).unwrap());
+    assert_eq!(got.enums.parts(15, 4000).unwrap(), small.enums.parts(15, 4000).unwrap());
 }
 
 #[test]
@@ -166,7 +199,7 @@ fn what_is_malformed_ends_the_session_with_a_reason() {
     assert_eq!(peek(peer.got.last().unwrap()).unwrap().domain, Domain::LOGIN);
 
     let mut early = Peer::new();
-    let mut session = Publisher::new(ServerOptions::default(), T0);
+    let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     exchange(&mut early, &mut session, 100).unwrap();
     directory_refresh(&mut early);
     let why = exchange(&mut early, &mut session, 100).unwrap_err();
@@ -182,7 +215,7 @@ fn who_says_nothing_is_given_up() {
     assert!(session.tick(T0 + timeout / 2).is_ok());
     assert!(!session.output().is_empty(), "a ping");
     assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(Lost::Silent(_))));
-    let mut silent = Publisher::new(ServerOptions::default(), T0);
+    let mut silent = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     silent.wire.channel.received(T0 + Now::from_secs(46));
     assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(Lost::Slow("login")));
 }

@@ -90,6 +90,13 @@ pub enum Event<'a> {
     Message(&'a [u8]),
 }
 
+/// Whether a service is to be taken: `wanted` are names, none are all. One without a name is a change of one that was.
+#[must_use]
+pub fn is_wanted(wanted: &[String], service: &Service) -> bool {
+    let name = service.info.as_ref().map(|info| &info.name);
+    name.is_none_or(|name| wanted.is_empty() || wanted.contains(name))
+}
+
 /// One connection with what is said on it. The driver gives it the bytes that come and writes its
 /// [`output`](Session::output); after an error the connection is to be closed.
 pub trait Session {

@@ -14,6 +14,8 @@ use super::wire::{Answer, AnswerKind, Entry, HEADER, Header, MAX_RECORD, WireErr
 
 /// Bytes of past packets kept while images are awaited.
 const HISTORY_MAX: usize = 32 << 20;
+/// The same while the source has said of all of them that they may take long, such as for items that nobody has published.
+const HISTORY_LONG: usize = 2 << 20;
 /// Bytes of answers that wait for the feed, and of parts that wait for the last one.
 const WAITING_MAX: usize = 128 << 20;
 /// Bytes of packets kept before the source says where the feed begins.
@@ -60,6 +62,8 @@ struct Wait {
     gone: Option<Vec<u8>>,
     /// It was so at the last check.
     old: bool,
+    /// The source has said why it takes its time.
+    noticed: bool,
     /// Parts of the image, and after which entries they were made.
     parts: Vec<(u64, Vec<u8>)>,
 }
@@ -106,6 +110,8 @@ pub(crate) struct Merge {
     /// Our streams that have an item.
     items: HashMap<i32, i32>,
     waits: HashMap<i32, Wait>,
+    /// How many of them are noticed.
+    noticed: usize,
     /// Our streams that the source has ended, and whether that was before the last sweep.
     over: HashMap<i32, bool>,
     history_bytes: usize,
@@ -202,9 +208,12 @@ impl Merge {
         let request = message.to_vec();
         if let Some(wait) = self.waits.get_mut(&stream).filter(|wait| wait.gone.is_none()) {
             wait.request = request;
+            self.noticed -= usize::from(std::mem::take(&mut wait.noticed));
             return;
         }
-        self.waits.insert(stream, Wait { request, gone: None, old: false, parts: Vec::new() });
+        self.forget(stream);
+        self.waits
+            .insert(stream, Wait { request, gone: None, old: false, noticed: false, parts: Vec::new() });
     }
 
     /// The stream was closed from here.
@@ -217,6 +226,7 @@ impl Merge {
 
     fn forget(&mut self, stream: i32) {
         if let Some(wait) = self.waits.remove(&stream) {
+            self.noticed -= usize::from(wait.noticed);
             self.waiting_bytes -= wait.parts.iter().map(|(_, part)| part.len()).sum::<usize>();
         }
     }
@@ -382,7 +392,8 @@ impl Merge {
         }
         self.history_bytes += packet.len();
         feed.history.push_back(Past { first, last, start, bytes: packet.to_vec() });
-        while self.history_bytes > HISTORY_MAX {
+        let most = if self.waits.len() > self.noticed { HISTORY_MAX } else { HISTORY_LONG };
+        while self.history_bytes > most {
             let Some(past) = feed.history.pop_front() else { break };
             self.history_bytes -= past.bytes.len();
         }
@@ -451,7 +462,14 @@ impl Merge {
                     hand(&mut answer.message, stream, out)
                 }
             },
-            AnswerKind::Notice | AnswerKind::Reply => hand(&mut answer.message, stream, out),
+            AnswerKind::Notice => {
+                if let Some(wait) = self.waits.get_mut(&stream).filter(|wait| !wait.noticed) {
+                    wait.noticed = true;
+                    self.noticed += 1;
+                }
+                hand(&mut answer.message, stream, out)
+            }
+            AnswerKind::Reply => hand(&mut answer.message, stream, out),
             AnswerKind::Refused => {
                 if !self.waits.contains_key(&stream) {
                     return Ok(());
@@ -624,7 +642,12 @@ impl Merge {
         if self.swept.is_none_or(|swept| now - swept > STALL) {
             self.swept = Some(now);
             // Their requests were answered by a notice: no part of an image came in this time.
-            self.waits.retain(|_, wait| wait.gone.is_none() || !std::mem::replace(&mut wait.old, true));
+            let noticed = &mut self.noticed;
+            self.waits.retain(|_, wait| {
+                let kept = wait.gone.is_none() || !std::mem::replace(&mut wait.old, true);
+                *noticed -= usize::from(!kept && wait.noticed);
+                kept
+            });
             self.over.retain(|_, old| !std::mem::replace(old, true));
         }
         for feed in &mut self.feeds {

@@ -425,3 +425,46 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
     assert!(merge.waits.is_empty());
     assert_eq!(merge.history_bytes, 0);
 }
+
+#[test]
+fn little_is_kept_for_images_that_may_take_long() {
+    let mut merge = Merge::new(SINK);
+    merge.join(FEED);
+    merge.joined(FEED, 0, &mut |_| {}).unwrap();
+    let long = vec![0; 50_000];
+    let mut number = 0;
+    let mut pass = |merge: &mut Merge| {
+        for _ in 0..(HISTORY_LONG / 50_000 * 2) {
+            number += 1;
+            assert_eq!(give(merge, packet(number, &[&long])), Ok(0));
+        }
+        merge.history_bytes
+    };
+    let notice = |stream| Answer {
+        kind: AnswerKind::Notice,
+        feed: FEED,
+        as_of: 0,
+        stream,
+        item: 0,
+        message: vec![0; 20],
+    };
+    for stream in [5, 6] {
+        merge.asked(stream, b"request!");
+        merge.answer(notice(stream), &mut |_| {}).unwrap();
+        merge.answer(notice(stream), &mut |_| {}).unwrap();
+    }
+    let kept = pass(&mut merge);
+    assert!(kept > 0 && kept <= HISTORY_LONG);
+    merge.asked(7, b"request!");
+    assert!(pass(&mut merge) > HISTORY_LONG, "this one comes soon");
+    merge.closed(7);
+    assert!(pass(&mut merge) <= HISTORY_LONG);
+    // Asked again, and told again that it takes long.
+    merge.asked(5, b"request!");
+    assert!(pass(&mut merge) > HISTORY_LONG);
+    merge.answer(notice(5), &mut |_| {}).unwrap();
+    assert!(pass(&mut merge) <= HISTORY_LONG);
+    merge.closed(5);
+    merge.closed(6);
+    assert_eq!((pass(&mut merge), merge.noticed), (0, 0));
+}

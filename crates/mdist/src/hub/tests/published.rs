@@ -1,9 +1,9 @@
 //! Items that a non-interactive provider publishes: the hub is the cache of record.
 
 use super::super::*;
-use super::rig::{Fields, Rig, Stream, listed, update_message};
+use super::rig::{Fields, Rig, Stream, encode, listed, update_message};
 use rssl::rdm::directory::{Action, Service as Listed, ServiceState};
-use rssl::rwf::{Class, DataState, Domain, Post, PostFlags, StreamState};
+use rssl::rwf::{Ack, Class, DataState, DataType, Domain, Post, PostFlags, PostUser, StreamState, nak};
 use rssl::wire::to_vec;
 
 const OK: Option<(StreamState, DataState)> = Some((StreamState::Open, DataState::Ok));
@@ -275,7 +275,7 @@ fn a_publisher_that_accepts_no_requests_is_served_all_the_same() {
 
 #[test]
 fn posts_reach_the_publisher_on_its_login_stream() {
-    let mut rig = Rig::new(Options::default(), 1);
+    let mut rig = Rig::new(Options { posts_to_publishers: true, ..Options::default() }, 1);
     let up = publisher(&mut rig);
     publish(&mut rig, up, -6, "A");
     let a = open(&mut rig, 0, "A", true);
@@ -290,6 +290,75 @@ fn posts_reach_the_publisher_on_its_login_stream() {
     assert_eq!((post.stream, key.service, key.name), (1, Some(1), Some(&b"A"[..])));
     assert_eq!(rig.view(0, a).replies.len(), 1);
     assert_eq!(super::rig::class_of(&rig.view(0, a).replies[0]), Class::Ack);
+}
+
+/// Posts to the item `name` of the service, off its stream; the answer.
+fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payload: &[u8]) -> Option<u8> {
+    let post = Post {
+        domain: Domain::MARKET_PRICE,
+        stream: 1,
+        flags: PostFlags::ACK | PostFlags::COMPLETE,
+        container,
+        post_user: PostUser { addr: 7, id: 9 },
+        post_id: Some(5),
+        seq: Some(3),
+        key: Some(super::rig::price_key(name)),
+        payload,
+        ..Post::default()
+    };
+    let message = to_vec(|w| post.encode(w)).unwrap();
+    rig.ask(Ask::Up { side: SideId(0), token, to: Target::Service(1), message });
+    let replies = &rig.view(0, token).replies;
+    let ack = Ack::decode(replies.last().expect("an answer")).unwrap();
+    assert_eq!((ack.ack_id, ack.seq), (5, Some(3)));
+    ack.nak
+}
+
+#[test]
+fn what_is_posted_becomes_the_items_and_reaches_all_who_have_it() {
+    let mut rig = Rig::new(Options::default(), 2);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let (a, b) = (open(&mut rig, 0, "A", true), open(&mut rig, 1, "A", true));
+    let fields = Fields::from([(22, vec![9; 4]), (77, vec![1])]);
+    let bare = encode(&fields);
+    assert_eq!(contribute(&mut rig, a, "A", DataType::FIELD_LIST, &bare), None);
+    let inner = update_message(3, Domain::MARKET_PRICE, &Fields::from([(3, vec![8; 2])]));
+    assert_eq!(contribute(&mut rig, a, "A", DataType::MSG, &inner), None);
+    let row = rig.table.get_mut("A").unwrap();
+    row.extend(fields);
+    row.insert(3, vec![8; 2]);
+    assert_eq!((rig.view(0, a).updates, rig.view(1, b).updates), (2, 2));
+    let late = open(&mut rig, 1, "A", true);
+    assert_eq!(rig.view(1, late).images, 1);
+    rig.check_all();
+    // An image.
+    rig.table.insert("A".into(), Fields::from([(1, vec![4])]));
+    let image = rig.image_parts(up, -6, false).remove(0);
+    assert_eq!(contribute(&mut rig, a, "A", DataType::MSG, &image), None);
+    assert_eq!(rig.view(0, a).images, 2);
+    assert!(rig.models[up].seen.is_empty(), "stock publishers do not take posts");
+}
+
+#[test]
+fn a_post_that_cannot_be_applied_is_refused_and_changes_nothing() {
+    let mut rig = Rig::new(Options::default(), 1);
+    let up = publisher(&mut rig);
+    publish(&mut rig, up, -6, "A");
+    let a = open(&mut rig, 0, "A", true);
+    open(&mut rig, 0, "B", true);
+    let good = encode(&Fields::from([(22, vec![9; 4])]));
+    let list = DataType::FIELD_LIST;
+    for name in ["B", "C"] {
+        assert_eq!(contribute(&mut rig, a, name, list, &good), Some(nak::SYMBOL_UNKNOWN));
+    }
+    assert_eq!(contribute(&mut rig, a, "A", list, &good[..6]), Some(nak::INVALID_CONTENT));
+    assert_eq!(contribute(&mut rig, a, "A", DataType::MAP, &[0, 0, 0, 0]), Some(nak::INVALID_CONTENT));
+    assert_eq!(contribute(&mut rig, a, "A", DataType::MSG, &good), Some(nak::INVALID_CONTENT));
+    rig.check();
+    assert_eq!(rig.view(0, a).updates, 0);
+    rig.down(up);
+    assert_eq!(contribute(&mut rig, a, "A", list, &good), Some(nak::SOURCE_DOWN));
 }
 
 #[test]

@@ -1,0 +1,287 @@
+//! Publishers that dial in, a source distributor, a point-to-point server and consumers, in one process.
+
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use mdist::backbone::memory::Memory;
+use mdist::config::Config;
+use mdist::metrics::Metrics;
+use mdist::server::{Bus, Running, p2ps, src_dist};
+use rssl::rdm::directory::{self, Action, Info, Service, ServiceState};
+use rssl::rdm::login;
+use rssl::rwf::{
+    DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState,
+    Update,
+};
+use rssl::transport::{Channel, ClientOptions, Pulled};
+use rssl::wire::{Writer, to_vec};
+
+/// A field list: field 22 is the text `PRICE`.
+const PRICE: &[u8] = &[0x08, 0, 1, 0, 22, 5, b'P', b'R', b'I', b'C', b'E'];
+
+/// The other end of a connection to one of the servers.
+struct Peer {
+    stream: TcpStream,
+    channel: Channel,
+    input: Vec<u8>,
+    got: VecDeque<Vec<u8>>,
+    open: bool,
+}
+
+impl Peer {
+    fn connect(to: SocketAddr, role: u64) -> Self {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let channel = Channel::client(ClientOptions::default());
+        let mut peer = Self { stream, channel, input: Vec::new(), got: VecDeque::new(), open: false };
+        peer.flush();
+        while !peer.open {
+            peer.read();
+        }
+        let attributes = login::Attributes { role, ..login::Attributes::default() };
+        peer.say(|w| {
+            login::Request { user: b"test", name_type: 1, attributes: attributes.clone() }.encode(1, w)
+        });
+        peer.until(|m| matches!(m, Message::Refresh(r) if r.domain == Domain::LOGIN).then_some(()));
+        peer
+    }
+
+    fn flush(&mut self) {
+        let mut out = Vec::new();
+        self.channel.take_output(&mut out);
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn say(&mut self, f: impl FnMut(&mut Writer<'_>) -> rssl::Result<()>) {
+        let mut out = Vec::new();
+        self.channel.write(&to_vec(f).unwrap(), &mut out).unwrap();
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn read(&mut self) {
+        let mut buffer = [0; 65536];
+        let count = self.stream.read(&mut buffer).expect("an answer in time");
+        assert!(count > 0, "the connection was closed");
+        self.input.extend_from_slice(&buffer[..count]);
+        loop {
+            let (used, pulled) = self.channel.pull(&self.input).unwrap();
+            match pulled {
+                Pulled::NeedMore => return,
+                Pulled::Message(message) => self.got.push_back(message.to_vec()),
+                Pulled::Opened(_) => self.open = true,
+                Pulled::Refused { text } => panic!("refused: {text}"),
+                Pulled::Ping | Pulled::Handshake => {}
+            }
+            self.input.drain(..used);
+            self.flush();
+        }
+    }
+
+    /// The first message from here on of which `f` makes something.
+    fn until<T>(&mut self, mut f: impl FnMut(&Message<'_>) -> Option<T>) -> T {
+        loop {
+            while let Some(message) = self.got.pop_front() {
+                if let Some(found) = f(&Message::decode(&message).unwrap()) {
+                    return found;
+                }
+            }
+            self.read();
+        }
+    }
+}
+
+/// A publisher that offers these services, as 7, 8 and so on.
+fn publisher(to: SocketAddr, services: &[&str]) -> Peer {
+    let mut peer = Peer::connect(to, login::PROVIDER);
+    let services: Vec<_> = (7..)
+        .zip(services)
+        .map(|(id, name)| Service {
+            id,
+            info: Some(Info { name: (*name).into(), capabilities: vec![6], ..Info::default() }),
+            // As stock publishers have it: they mean themselves.
+            state: Some(ServiceState { up: true, accepting: false, status: None }),
+            ..Service::default()
+        })
+        .collect();
+    let payload = to_vec(|w| directory::encode_all(w, directory::filter::ALL, &services)).unwrap();
+    let refresh = Refresh {
+        domain: Domain::DIRECTORY,
+        stream: -1,
+        flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+        container: DataType::MAP,
+        state: State::OK,
+        payload: &payload,
+        ..Refresh::default()
+    };
+    peer.say(|w| refresh.encode(w));
+    peer
+}
+
+fn publish(peer: &mut Peer, service: u16, stream: i32, name: &[u8]) {
+    let refresh = Refresh {
+        domain: Domain::MARKET_PRICE,
+        stream,
+        flags: RefreshFlags::COMPLETE | RefreshFlags::CLEAR_CACHE,
+        container: DataType::FIELD_LIST,
+        state: State::OK,
+        key: Some(Key::item(service, name)),
+        payload: PRICE,
+        ..Refresh::default()
+    };
+    peer.say(|w| refresh.encode(w));
+    let update = Update {
+        domain: Domain::MARKET_PRICE,
+        stream,
+        container: DataType::FIELD_LIST,
+        payload: PRICE,
+        ..Update::default()
+    };
+    peer.say(|w| update.encode(w));
+}
+
+/// A consumer with the directory open, its names so far and the id of a service that is up.
+fn consumer(to: SocketAddr, service: &str) -> (Peer, Vec<String>, u16) {
+    let mut peer = Peer::connect(to, login::CONSUMER);
+    let request = Request {
+        domain: Domain::DIRECTORY,
+        stream: 2,
+        flags: RequestFlags::STREAMING,
+        key: Key { filter: Some(directory::filter::ALL), ..Key::default() },
+        ..Request::default()
+    };
+    peer.say(|w| request.encode(w));
+    let mut names = Vec::new();
+    let id = peer.until(|message| {
+        let payload = match message {
+            Message::Refresh(r) if r.domain == Domain::DIRECTORY => r.payload,
+            Message::Update(u) if u.domain == Domain::DIRECTORY => u.payload,
+            _ => return None,
+        };
+        let services = directory::decode(payload).unwrap();
+        let services = services.into_iter().filter(|(action, _)| *action != Action::Delete);
+        services.fold(None, |found, (_, listed)| {
+            let name = listed.info.map(|info| info.name).unwrap_or_default();
+            names.push(name.clone());
+            let usable = listed.state.is_some_and(|s| s.up && s.accepting);
+            found.or((name == service && usable).then_some(listed.id))
+        })
+    });
+    (peer, names, id)
+}
+
+fn ask(peer: &mut Peer, service: u16, stream: i32, name: &[u8], streaming: bool) {
+    let request = Request {
+        domain: Domain::MARKET_PRICE,
+        stream,
+        flags: if streaming { RequestFlags::STREAMING } else { RequestFlags::NONE },
+        container: DataType::NO_DATA,
+        key: Key::item(service, name),
+        ..Request::default()
+    };
+    peer.say(|w| request.encode(w));
+}
+
+/// The next status of a stream.
+fn status(peer: &mut Peer, stream: i32) -> (StreamState, DataState, String) {
+    peer.until(|message| match message {
+        Message::Status(s) if s.stream == stream => {
+            s.state.map(|s| (s.stream, s.data, String::from_utf8_lossy(s.text).into_owned()))
+        }
+        Message::Refresh(r) if r.stream == stream => panic!("an image: {r:?}"),
+        _ => None,
+    })
+}
+
+/// The next good image of a stream, then an update. The stream is never closed before.
+fn served(peer: &mut Peer, stream: i32) {
+    peer.until(|message| match message {
+        Message::Status(s) if s.stream == stream => {
+            assert_eq!(s.state.unwrap().stream, StreamState::Open, "{s:?}");
+            None
+        }
+        Message::Refresh(r) if r.stream == stream && r.state.data == DataState::Ok => {
+            assert_eq!((r.state.stream, r.payload), (StreamState::Open, PRICE));
+            Some(())
+        }
+        _ => None,
+    });
+    peer.until(|message| matches!(message, Message::Update(u) if u.stream == stream).then_some(()));
+}
+
+/// Distributor, server, and where publishers and consumers connect.
+fn chain(services: &[&str]) -> (Running, Running, SocketAddr, SocketAddr) {
+    let mut config = Config::default();
+    config.p2ps.listen = vec!["127.0.0.1:0".into()];
+    config.p2ps.services = services.iter().map(|&name| name.into()).collect();
+    config.src_dist.listen = vec!["127.0.0.1:0".into()];
+    let bus = Bus::Memory(Memory::new());
+    let metrics = Metrics::new("test");
+    let distributor = src_dist::start(&config, &metrics, &bus).unwrap();
+    let server = p2ps::start(&config, &metrics, &bus).unwrap();
+    let (above, below) = (distributor.addresses[0], server.addresses[0]);
+    (server, distributor, above, below)
+}
+
+#[test]
+fn consumers_that_come_first_are_served_when_the_item_is_published() {
+    let (_server, _distributor, above, below) = chain(&[]);
+    let mut source = publisher(above, &["QUOTES"]);
+    let (mut one, _, id) = consumer(below, "QUOTES");
+    let (mut two, _, _) = consumer(below, "QUOTES");
+    for peer in [&mut one, &mut two] {
+        ask(peer, id, 5, b"A", true);
+        let (stream, data, text) = status(peer, 5);
+        assert_eq!((stream, data), (StreamState::Open, DataState::Suspect));
+        assert!(text.contains("published"), "{text}");
+    }
+    ask(&mut one, id, 6, b"A", false);
+    assert_eq!(status(&mut one, 6).0, StreamState::Closed, "a snapshot does not wait");
+    publish(&mut source, 7, -6, b"A");
+    served(&mut one, 5);
+    served(&mut two, 5);
+}
+
+#[test]
+fn who_waits_is_served_by_the_publisher_that_comes_back() {
+    let (_server, _distributor, above, below) = chain(&[]);
+    let mut source = publisher(above, &["QUOTES"]);
+    publish(&mut source, 7, -6, b"A");
+    let (mut one, _, id) = consumer(below, "QUOTES");
+    ask(&mut one, id, 5, b"A", true);
+    one.until(|m| matches!(m, Message::Refresh(r) if r.stream == 5).then_some(()));
+    ask(&mut one, id, 6, b"B", true);
+    assert_eq!(status(&mut one, 6).0, StreamState::Open);
+    drop(source);
+    assert_eq!(status(&mut one, 5).1, DataState::Suspect);
+    let mut source = publisher(above, &["QUOTES"]);
+    publish(&mut source, 7, -3, b"A");
+    publish(&mut source, 7, -4, b"B");
+    // In either order.
+    let mut left = vec![5, 6];
+    one.until(|message| {
+        if let Message::Status(s) = message {
+            assert_ne!(s.state.map(|s| s.stream), Some(StreamState::Closed), "{s:?}");
+        }
+        if let Message::Refresh(r) = message
+            && r.state.data == DataState::Ok
+        {
+            left.retain(|stream| *stream != r.stream);
+        }
+        left.is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_server_takes_only_the_services_it_was_told_to_take() {
+    let (_server, _distributor, above, below) = chain(&["QUOTES"]);
+    let mut source = publisher(above, &["OTHER", "QUOTES"]);
+    publish(&mut source, 8, -6, b"A");
+    let (mut one, names, id) = consumer(below, "QUOTES");
+    ask(&mut one, id, 5, b"A", true);
+    one.until(|m| matches!(m, Message::Refresh(r) if r.stream == 5).then_some(()));
+    assert!(!names.contains(&"OTHER".to_owned()), "{names:?}");
+    let (_, names, _) = consumer(below, "QUOTES");
+    assert_eq!(names, ["QUOTES"]);
+}
