@@ -294,13 +294,11 @@ impl Engine {
             _ => return Err((nak::DENIED_BY_SOURCE, "Only images and updates can be posted here")),
         };
         let message = message.map_err(|_| invalid)?;
-        let Some(item) = self.items.get_mut(id) else { return Ok(()) };
-        if let Some(record) = item.record.as_mut() {
-            self.cache.message(record, &message).map_err(|_| {
-                (nak::INVALID_CONTENT, "What the post carries does not fit to the item")
-            })?;
+        let unfit = (nak::INVALID_CONTENT, "What the post carries does not fit to the item");
+        if let Some(record) = self.records.get_mut(id) {
+            self.cache.message(record, &message).map_err(|_| unfit)?;
         }
-        if !item.holders.is_empty() {
+        if self.items.get(id).is_some_and(|i| !i.holders.is_empty()) {
             out.push(Kind::Message, SideId::ALL, id, 0, &message);
         }
         Ok(())
