@@ -12,8 +12,8 @@ use mdist::server::{Bus, Running, p2ps, src_dist};
 use rssl::rdm::directory::{self, Action, Info, Service, ServiceState};
 use rssl::rdm::login;
 use rssl::rwf::{
-    DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState,
-    Update,
+    DataState, DataType, Domain, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State,
+    StreamState, Update,
 };
 use rssl::transport::{Channel, ClientOptions, Pulled};
 use rssl::wire::{Writer, to_vec};
@@ -171,11 +171,11 @@ fn consumer(to: SocketAddr, service: &str) -> (Peer, Vec<String>, u16) {
     (peer, names, id)
 }
 
-fn ask(peer: &mut Peer, service: u16, stream: i32, name: &[u8], streaming: bool) {
+fn ask(peer: &mut Peer, service: u16, stream: i32, name: &[u8]) {
     let request = Request {
         domain: Domain::MARKET_PRICE,
         stream,
-        flags: if streaming { RequestFlags::STREAMING } else { RequestFlags::NONE },
+        flags: RequestFlags::STREAMING,
         container: DataType::NO_DATA,
         key: Key::item(service, name),
         ..Request::default()
@@ -231,13 +231,11 @@ fn consumers_that_come_first_are_served_when_the_item_is_published() {
     let (mut one, _, id) = consumer(below, "QUOTES");
     let (mut two, _, _) = consumer(below, "QUOTES");
     for peer in [&mut one, &mut two] {
-        ask(peer, id, 5, b"A", true);
+        ask(peer, id, 5, b"A");
         let (stream, data, text) = status(peer, 5);
         assert_eq!((stream, data), (StreamState::Open, DataState::Suspect));
         assert!(text.contains("published"), "{text}");
     }
-    ask(&mut one, id, 6, b"A", false);
-    assert_eq!(status(&mut one, 6).0, StreamState::Closed, "a snapshot does not wait");
     publish(&mut source, 7, -6, b"A");
     served(&mut one, 5);
     served(&mut two, 5);
@@ -249,9 +247,9 @@ fn who_waits_is_served_by_the_publisher_that_comes_back() {
     let mut source = publisher(above, &["QUOTES"]);
     publish(&mut source, 7, -6, b"A");
     let (mut one, _, id) = consumer(below, "QUOTES");
-    ask(&mut one, id, 5, b"A", true);
+    ask(&mut one, id, 5, b"A");
     one.until(|m| matches!(m, Message::Refresh(r) if r.stream == 5).then_some(()));
-    ask(&mut one, id, 6, b"B", true);
+    ask(&mut one, id, 6, b"B");
     assert_eq!(status(&mut one, 6).0, StreamState::Open);
     drop(source);
     assert_eq!(status(&mut one, 5).1, DataState::Suspect);
@@ -279,7 +277,7 @@ fn a_server_takes_only_the_services_it_was_told_to_take() {
     let mut source = publisher(above, &["OTHER", "QUOTES"]);
     publish(&mut source, 8, -6, b"A");
     let (mut one, names, id) = consumer(below, "QUOTES");
-    ask(&mut one, id, 5, b"A", true);
+    ask(&mut one, id, 5, b"A");
     one.until(|m| matches!(m, Message::Refresh(r) if r.stream == 5).then_some(()));
     assert!(!names.contains(&"OTHER".to_owned()), "{names:?}");
     let (_, names, _) = consumer(below, "QUOTES");

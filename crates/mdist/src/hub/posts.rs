@@ -5,8 +5,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use rssl::rwf::{
-    self, Ack, Class, DataType, Domain, Generic, Key, Message, Post, PostFlags, Refresh, RefreshFlags, State, Update,
-    nak,
+    self, Ack, Class, DataType, Domain, Generic, Key, Message, Post, PostFlags, Refresh, RefreshFlags, State,
+    Update, nak,
 };
 use rssl::wire::to_vec;
 
@@ -259,9 +259,12 @@ impl Engine {
         let invalid = (nak::INVALID_CONTENT, "What the post carries is not understood");
         let carried = match post.container {
             DataType::MSG => Message::decode(post.payload).map_err(|_| invalid)?,
-            container => {
-                Message::Update(Update { container, payload: post.payload, seq: post.seq, ..Update::default() })
-            }
+            container => Message::Update(Update {
+                container,
+                payload: post.payload,
+                seq: post.seq,
+                ..Update::default()
+            }),
         };
         let item = self.items.get(id).ok_or((nak::NOT_OPEN, "The item is not open"))?;
         if !item.link.is_some_and(|l| l.live) {
