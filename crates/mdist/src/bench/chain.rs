@@ -32,6 +32,8 @@ pub(super) struct Plan {
     /// What the report had for its latency tests: everything is sent at once, every field is looked at. Otherwise what it had
     /// for throughput: output is gathered for up to 20 ms.
     pub(super) prompt: bool,
+    /// The thread on which the server reads its feed looks for work without a pause.
+    pub(super) busy: bool,
     /// Updates a second that have the time in them.
     pub(super) stamps: u64,
     /// The service's name.
@@ -159,10 +161,13 @@ impl Chain {
             servers.push(start(place, Side::Source, "src_dist", "src_dist", &text, more)?);
         }
         if let Some(cache) = plan.server {
-            let upstream = match plan.distributor {
+            let mut upstream = match plan.distributor {
                 Some(_) => "kind = \"backbone\"".to_owned(),
                 None => format!("kind = \"provider\"\nhosts = [\"{at}\"]"),
             };
+            if plan.busy {
+                upstream += "\n[threads.feed]\nbusy-poll = true";
+            }
             let (server, address) = serve(place, "p2ps", cache, writes, &upstream, more)?;
             servers.push(server);
             at = address;
@@ -210,7 +215,7 @@ impl Chain {
             if is_loaded(&seen) {
                 return Ok(seen);
             }
-            ensure!(Instant::now() < end, "{}", not_loaded(&seen));
+            ensure!(Instant::now() < end, "{}", not_loaded(&seen, LOAD_TIME));
             interrupt::sleep(Duration::from_millis(50), || Ok(()))?;
         }
     }
@@ -283,10 +288,19 @@ pub(super) fn is_loaded(seen: &Value) -> bool {
 }
 
 /// Why a client is not loaded.
-pub(super) fn not_loaded(seen: &Value) -> String {
+pub(super) fn not_loaded(seen: &Value, after: Duration) -> String {
+    let counts = seen["counts"].as_object().into_iter().flatten();
+    let counts: Vec<String> = counts
+        .filter(|(_, count)| count.as_u64() > Some(0))
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
     format!(
-        "{} of {} items are loaded after {LOAD_TIME:?}: {} {}",
-        seen["loaded"], seen["wanted"], seen["counts"], seen["cut"]
+        "{} of {} items are loaded after {:.0} s: {}; {}",
+        seen["loaded"],
+        seen["wanted"],
+        after.as_secs_f64(),
+        counts.join(", "),
+        seen["cut"]
     )
 }
 

@@ -14,7 +14,7 @@ use super::table;
 use super::throughput::plan;
 use crate::load::stats::Summary;
 
-/// What came from it to one mount or to 100.
+/// What came from it to one mount or to many.
 #[derive(Clone, Debug)]
 pub(super) struct Foreign {
     pub(super) mounts: usize,
@@ -33,9 +33,9 @@ pub(super) struct Seen {
 }
 
 impl Foreign {
-    /// The client with one mount, then with 100.
+    /// The client with one mount, then with many.
     pub(super) fn run(options: &Options, target: &str) -> Vec<Self> {
-        [("T3", 1), ("T5", 100)]
+        [("T3", 1), ("T5", options.mounts)]
             .into_iter()
             .take_while(|_| !interrupt::came())
             .map(|(test, mounts)| Self {
@@ -56,22 +56,29 @@ impl Foreign {
     }
 }
 
+/// How long loading may make no progress.
+const STANDSTILL: Duration = Duration::from_secs(15);
+
 fn measure(options: &Options, target: &str, test: &str) -> Result<Seen> {
     let place = Place::new(Backbone::None)?;
     let (plan, ..) = plan(options, Backbone::None, test);
     // Whoever publishes there is not known: no counts to check, and times in microseconds as the vendor's tools have them.
     let mut client = chain::clients(&place, target, &plan, &[])?;
-    let began = Instant::now();
+    let (began, mut progress) = (Instant::now(), (Instant::now(), Value::Null));
     let first = loop {
         let seen = client.order("counts")?;
         if is_loaded(&seen) {
             break seen;
         }
+        if seen["loaded"] != progress.1 {
+            progress = (Instant::now(), seen["loaded"].clone());
+        }
         ensure!(
-            began.elapsed() < LOAD_TIME,
-            "{} (is the service {}? see --service)",
-            not_loaded(&seen),
-            plan.service
+            progress.0.elapsed() < STANDSTILL && began.elapsed() < LOAD_TIME,
+            "{} (does it listen there, is its service {}, does it take {} clients? see --service, --mounts)",
+            not_loaded(&seen, began.elapsed()),
+            plan.service,
+            plan.mounts
         );
         interrupt::sleep(Duration::from_millis(50), || Ok(()))?;
     };

@@ -85,7 +85,7 @@ pub(super) fn of_latency(latency: &Latency, pair: Option<&Pair>) -> Vec<Goal> {
     let mut goals = Vec::new();
     for (rate, limits) in GOAL_RATES.into_iter().zip(LATENCIES) {
         let Some(point) = latency.points.iter().find(|point| point.rate == rate) else { continue };
-        let name = format!("T8 {} at {}/s", latency.backbone, grouped(rate as f64));
+        let name = format!("T8 {} at {}/s", latency.label(), grouped(rate as f64));
         let seen = point.summary();
         let values =
             [("mean", seen.map(|s| s.mean)), ("p99", seen.map(|s| s.p99)), ("p99.9", seen.map(|s| s.p999))];

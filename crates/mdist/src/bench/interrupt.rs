@@ -1,4 +1,4 @@
-//! Signals: they end a run in order, so that processes and namespaces go; a second one ends it at once.
+//! Signals: they end a run in order, so that processes and namespaces go; a second Ctrl-C ends it at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,10 +12,11 @@ static SIGNALLED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// Listens to signals from now on.
 pub(super) fn listen() -> Result<()> {
     let flag = SIGNALLED.get_or_init(Arc::default);
+    // Before the others, so that it finds the flag of an earlier one. Not of SIGTERM, which `timeout` sends twice.
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, flag.clone())
+        .context("listen to signals")?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
-            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-            .context("listen to signals")?;
+        signal_hook::flag::register(signal, flag.clone()).context("listen to signals")?;
     }
     Ok(())
 }

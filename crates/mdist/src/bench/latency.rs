@@ -17,6 +17,8 @@ use crate::load::stats::Summary;
 #[derive(Clone, Debug)]
 pub(super) struct Latency {
     pub(super) backbone: &'static str,
+    /// p2ps looked for its feed without a pause; only the rates with targets then.
+    pub(super) busy: bool,
     /// By rising rate.
     pub(super) points: Vec<Point>,
     /// At the highest rate that was searched and has a mean of at most a millisecond.
@@ -73,20 +75,30 @@ impl Point {
 
 impl Latency {
     /// Runs all rates. Only what keeps everything from running is an error.
-    pub(super) fn run(options: &Options, backbone: Backbone) -> Result<Self> {
+    pub(super) fn run(options: &Options, backbone: Backbone, busy: bool) -> Result<Self> {
         let (base, ..) = plan(options, backbone, "T8");
-        let plan = Plan { prompt: true, stamps: STAMPS, ..base };
+        let plan = Plan { prompt: true, busy, stamps: STAMPS, ..base };
         let mut runner = Runner { options, backbone, plan, running: None };
         runner.chain()?;
         let points = runner.rates().into_iter().map(|rate| runner.point(rate)).collect();
-        let fastest = if options.rates.is_empty() { runner.fastest().map(Some) } else { Ok(None) };
-        Ok(Self { backbone: backbone.name(), points, fastest: fastest.map_err(|why| format!("{why:#}")) })
+        let fastest = if options.rates.is_empty() && !busy { runner.fastest().map(Some) } else { Ok(None) };
+        Ok(Self {
+            backbone: backbone.name(),
+            busy,
+            points,
+            fastest: fastest.map_err(|why| format!("{why:#}")),
+        })
+    }
+
+    /// Where it ran, and how.
+    pub(super) fn label(&self) -> String {
+        label(self.backbone, self.busy)
     }
 
     /// Mean and tail against rate.
     pub(super) fn curves(&self) -> Vec<Curve> {
         let of = |label: &str, value: fn(&Summary) -> f64| Curve {
-            label: format!("{label}, {}", self.backbone),
+            label: format!("{label}, {}", self.label()),
             points: self
                 .points
                 .iter()
@@ -116,8 +128,12 @@ impl Latency {
             Ok(window) => window.as_ref().map(window_json).into(),
             Err(why) => json!({ "failed": why }),
         };
-        json!({ "test": "T8", "backbone": self.backbone, "points": points, "fastest_within_1_ms": fastest })
+        json!({ "test": "T8", "backbone": self.backbone, "busy": self.busy, "points": points, "fastest_within_1_ms": fastest })
     }
+}
+
+fn label(backbone: &str, busy: bool) -> String {
+    if busy { format!("{backbone}, busy") } else { backbone.to_owned() }
 }
 
 fn window_json(window: &Window) -> Value {
@@ -138,8 +154,8 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn rates(&self) -> Vec<u64> {
         match self.options.rates.as_slice() {
+            [] if self.options.quick || self.plan.busy => GOAL_RATES.to_vec(),
             [] if self.options.full => report::latency_rates(),
-            [] if self.options.quick => GOAL_RATES.to_vec(),
             [] => SOME_RATES.to_vec(),
             some => some.to_vec(),
         }
@@ -158,7 +174,7 @@ impl Runner<'_> {
     }
 
     fn measure(&mut self, rate: u64, time: Duration) -> Result<Window> {
-        let backbone = self.backbone.name();
+        let label = label(self.backbone.name(), self.plan.busy);
         let (chain, place) = self.chain()?;
         let seen = chain.measure(place, rate, WARM_UP, time);
         if seen.is_err() {
@@ -172,7 +188,7 @@ impl Runner<'_> {
         ensure!(window.latency.points > 0, "no update had the time in it");
         let seen = &window.latency;
         table::say(&format!(
-            "T8 {backbone}: {rate}/s for {:.1} s: mean {:.0} µs, p99 {:.0}, p99.9 {:.0}{}{}",
+            "T8 {label}: {rate}/s for {:.1} s: mean {:.0} µs, p99 {:.0}, p99.9 {:.0}{}{}",
             time.as_secs_f64(),
             seen.mean,
             seen.p99,
@@ -185,12 +201,14 @@ impl Runner<'_> {
 
     fn point(&mut self, rate: u64) -> Point {
         let is_goal = GOAL_RATES.contains(&rate) || !self.options.rates.is_empty();
-        let count = if is_goal { self.options.repeat() } else { 1 };
+        let whole = self.options.window();
+        let (count, time) =
+            if is_goal || self.options.full { (self.options.repeat(), whole) } else { (1, whole / 2) };
         let mut again = 1;
         let mut run = || -> Result<Vec<Window>> {
             let mut seen = Vec::new();
             while seen.len() < count {
-                let window = self.measure(rate, self.options.window())?;
+                let window = self.measure(rate, time)?;
                 if window.is_clean() {
                     seen.push(window);
                 } else {
@@ -249,7 +267,8 @@ mod tests {
         };
         let failed = Point { rate: 900_000, seen: Err("7 of the updates are lost".into()) };
         let points = vec![at(1_000, &[90.0, 80.0, 200.0]), at(100_000, &[1_500.0]), failed];
-        let mut latency = Latency { backbone: "lanes", points, fastest: Ok(Some(window(80_000, 950.0))) };
+        let mut latency =
+            Latency { backbone: "lanes", busy: false, points, fastest: Ok(Some(window(80_000, 950.0))) };
         let summary = latency.points[0].summary().unwrap();
         assert!((summary.mean - 90.0).abs() < 1e-9 && (summary.p99 - 180.0).abs() < 1e-9);
         assert_eq!(summary.points, 30);

@@ -17,7 +17,7 @@ use super::place::Backbone;
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "mdist-bench", version)]
 pub struct Options {
-    /// direct, sdk, T1 … T8, chain; none: all
+    /// direct, sdk, T1 … T8, chain; none: all but direct
     #[arg(value_name = "TEST")]
     pub tests: Vec<String>,
     /// What joins distributor and server; several: one after the other [default: lanes,udp]
@@ -32,7 +32,7 @@ pub struct Options {
     /// Short measurements, to see whether everything runs
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Every rate of the report for five minutes, and as many items for each of 100 mounts as it may have had
+    /// Every rate of the report for five minutes, and as many items for each of many mounts as it may have had
     #[arg(long)]
     pub full: bool,
     /// Drive a foreign RSSL server with our client; it has data of its own, or dials our publisher (see --source)
@@ -47,7 +47,10 @@ pub struct Options {
     /// Items of a single mount
     #[arg(long, default_value_t = 100_000)]
     pub items: usize,
-    /// Items of its own for each of 100 mounts [default: 10; 100 with --full]
+    /// Mounts of the tests with many
+    #[arg(long, default_value_t = 100)]
+    pub mounts: usize,
+    /// Items of its own for each of many mounts [default: 10; 100 with --full]
     #[arg(long)]
     pub own_items: Option<usize>,
     /// Rates of T8 [default: some of the report's; with --full all of them]
@@ -79,7 +82,10 @@ impl Options {
             found.with_context(|| format!("'{name}' is no test (use {})", TESTS.join(", ")))
         };
         let asked = self.tests.iter().map(known).collect::<Result<Vec<_>>>()?;
-        Ok(TESTS.into_iter().filter(|test| asked.is_empty() || asked.contains(test)).collect())
+        Ok(TESTS
+            .into_iter()
+            .filter(|test| if asked.is_empty() { *test != "direct" } else { asked.contains(test) })
+            .collect())
     }
 
     pub(super) fn backbones(&self) -> Vec<Backbone> {
@@ -123,7 +129,7 @@ mod tests {
     fn defaults_of_the_kinds_of_runs() {
         let of = |text: &str| Options::parse_from(text.split(' '));
         let all = of("mdist-bench");
-        assert_eq!((all.names().unwrap().len(), all.repeat(), all.window().as_secs()), (11, 3, 10));
+        assert_eq!((all.names().unwrap().len(), all.repeat(), all.window().as_secs()), (10, 3, 10));
         assert_eq!((all.long().as_secs(), all.backbones().len(), all.own_items()), (60, 2, 10));
         let quick = of("mdist-bench --quick t8 T1 --backbone lanes");
         assert_eq!(quick.names().unwrap(), ["T1", "T8"]);

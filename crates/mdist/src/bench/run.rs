@@ -83,10 +83,11 @@ fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Re
                         continue;
                     }
                 },
-                "T8" => match Latency::run(options, backbone) {
-                    Ok(latency) => results.latencies.push(latency),
-                    Err(why) => results.failed.push((label.clone(), format!("{why:#}"))),
-                },
+                "T8" => {
+                    for busy in [false, true] {
+                        results.add_latency(options, backbone, busy);
+                    }
+                }
                 test => {
                     let row = throughput::run(options, backbone, test);
                     table::say(&match row.line() {
@@ -113,10 +114,7 @@ fn against(options: &Options, target: &str, results: &mut Results) -> Result<()>
         results.rows.push(throughput::run(options, Backbone::None, test));
         interrupt::check()?;
     }
-    match Latency::run(options, Backbone::None) {
-        Ok(latency) => results.latencies.push(latency),
-        Err(why) => results.failed.push(("T8".into(), format!("{why:#}"))),
-    }
+    results.add_latency(options, Backbone::None, false);
     plots(options, results)
 }
 
@@ -163,6 +161,13 @@ fn machine() -> String {
 }
 
 impl Results {
+    fn add_latency(&mut self, options: &Options, backbone: Backbone, busy: bool) {
+        match Latency::run(options, backbone, busy) {
+            Ok(latency) => self.latencies.push(latency),
+            Err(why) => self.failed.push((format!("T8 {}", backbone.name()), format!("{why:#}"))),
+        }
+    }
+
     fn goals(&self) -> Vec<goals::Goal> {
         let mut all: Vec<_> = self.rows.iter().flat_map(goals::of_row).collect();
         all.extend(self.latencies.iter().flat_map(|latency| goals::of_latency(latency, self.pair.as_ref())));
@@ -176,9 +181,9 @@ impl Results {
         let mut all: Vec<String> = rows.map(|row| format!("{} {}", row.test, row.backbone)).collect();
         for latency in &self.latencies {
             let points = latency.points.iter().filter(|point| point.seen.is_err());
-            all.extend(points.map(|point| format!("T8 {} at {}/s", latency.backbone, point.rate)));
+            all.extend(points.map(|point| format!("T8 {} at {}/s", latency.label(), point.rate)));
             if latency.fastest.is_err() {
-                all.push(format!("T8 {} within 1 ms", latency.backbone));
+                all.push(format!("T8 {} within 1 ms", latency.label()));
             }
         }
         let foreign = self.foreign.iter().filter(|row| row.seen.is_err());
@@ -222,13 +227,14 @@ impl Results {
                          component, over RRCP.";
             part("Throughput", about, table::throughput(&self.rows));
             let about = "Cores busy while costs were measured. The parts sum to the machine's time without idle time; `no process` is \
-                         interrupts, the hypervisor's part, and what the kernel's two ways of counting differ by.";
+                         interrupts, processes that ended, the hypervisor's part, and what the kernel's two ways of counting differ by.";
             part("Where the machine's time went", about, table::cpu(&self.rows));
         }
         for latency in &self.latencies {
-            let title = format!("T8: latency over {}", latency.backbone);
-            let about = "µs from the scheduled send time until the client has looked at all fields. The last line is the highest rate \
-                         with a mean of at most 1 ms. The vendor's pair counts from when it made an update.";
+            let title = format!("T8: latency over {}", latency.label());
+            let about = "µs from the scheduled send time until the client has looked at all fields. The last line over a backbone is \
+                         the highest rate with a mean of at most 1 ms; busy: p2ps looks for its feed without a pause ([threads.feed] \
+                         busy-poll), rates with targets only. The vendor's pair counts from when it made an update.";
             part(&title, about, table::latency(latency, self.pair.as_ref()));
         }
         if let Some(pair) = &self.pair {

@@ -1,0 +1,96 @@
+//! `mdist-bench` runs whole: its programs start and end, the row is measured, and nothing is left behind.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn bench(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mdist-bench"));
+    // It would build what the tests have built.
+    command.env_remove("CARGO").env_remove("UTIPC_RTSDK_BIN").args(arguments.split(' '));
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The processes that it started are gone: each has its id in the environment.
+fn nothing_is_left(of: u32) {
+    let end = Instant::now() + Duration::from_secs(20);
+    let mark = format!("MDIST_BENCH={of}\0");
+    let is_ours = |folder: &Path| {
+        let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|part| part == mark.as_bytes())
+    };
+    loop {
+        let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let left: Vec<String> = all
+            .filter(|folder| is_ours(folder))
+            .map(|folder| text(&std::fs::read(folder.join("cmdline")).unwrap_or_default()))
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < end, "{left:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_row_is_measured_and_written() {
+    let json = std::env::temp_dir().join(format!("mdist-bench-test-{}.json", std::process::id()));
+    let row = "T3 --backbone none --quick --seconds 1 --rate 2000 --items 200 --json";
+    let child = bench(row).arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    assert!(status.success(), "{}", text(&stderr));
+    assert!(text(&stdout).contains("| T3 | none | p2ps | off | 1 |"), "{}", text(&stdout));
+    let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    std::fs::remove_file(&json).unwrap();
+    let window = &seen["throughput"][0]["stated"][0];
+    assert_eq!((window["rate"].as_u64(), window["lost"].as_i64()), (Some(2_000), Some(0)), "{seen}");
+    let parts = window["cpu"]["s"].as_array().unwrap().iter().map(|part| part[1].as_f64().unwrap());
+    let total = window["cpu"]["total_s"].as_f64().unwrap();
+    assert!((parts.sum::<f64>() - total).abs() < 1e-6, "{window}");
+    assert!(window["cpu_ns_per_output"].as_f64().unwrap() > 0.0, "{window}");
+    assert!(!std::env::temp_dir().join(format!("mdist-bench-{id}")).exists());
+    nothing_is_left(id);
+}
+
+#[test]
+fn a_killed_run_leaves_no_process() {
+    let mut child = bench("T3 --backbone none --seconds 600 --rate 1000 --items 100")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("item streams loaded") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    nothing_is_left(child.id());
+    std::fs::remove_dir_all(std::env::temp_dir().join(format!("mdist-bench-{}", child.id()))).unwrap();
+    line.clear();
+    let _ = said.read_to_string(&mut line);
+}
+
+#[test]
+fn what_cannot_run_is_said() {
+    let gone = bench("T1 --backbone none --quick").output().unwrap();
+    assert!(!gone.status.success());
+    assert!(text(&gone.stdout).contains("failed: it is about the distributor"), "{}", text(&gone.stdout));
+    let sdk = bench("sdk").output().unwrap();
+    assert!(sdk.status.success() && text(&sdk.stdout).contains("UTIPC_RTSDK_BIN"), "{}", text(&sdk.stdout));
+    let unknown = bench("T9").output().unwrap();
+    assert!(
+        text(&unknown.stderr).contains("'T9' is no test (use direct, sdk, T1,"),
+        "{}",
+        text(&unknown.stderr)
+    );
+}
