@@ -13,7 +13,7 @@ use rssl::rwf::{self, Class, Request, RequestFlags};
 
 use super::feeds::{Feeds, Window};
 use super::lasting::Lasting;
-use super::merge::{Broken, Merge};
+use super::merge::{Broken, HISTORY, Merge};
 use super::source_side::WINDOW;
 use super::wire::{Header, Record, VERSION};
 use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
@@ -102,6 +102,8 @@ pub struct SinkSide {
     /// By place above `first`.
     ups: Vec<Option<SourceId>>,
     events: Vec<SinkEvent>,
+    /// Bytes of past packets that are kept of each source.
+    history: usize,
     /// How many ends there were before this one.
     life: u64,
     /// What sources let be on its way to us.
@@ -127,6 +129,7 @@ impl SinkSide {
             sources: HashMap::new(),
             ups: vec![None; most.into()],
             events: Vec::new(),
+            history: HISTORY,
             life: 0,
             window: Window::default(),
             stats: Stats::default(),
@@ -137,6 +140,11 @@ impl SinkSide {
     /// all.
     pub fn take_only(&mut self, services: Vec<String>) {
         self.wanted = services;
+    }
+
+    /// Bytes of past packets that are kept of each source while images are awaited; for sources that come from now on.
+    pub fn set_history(&mut self, bytes: usize) {
+        self.history = bytes;
     }
 
     /// Readable while [`SinkSide::poll`] has something to do; `None` while the end is away.
@@ -302,7 +310,7 @@ impl SinkSide {
             services: Vec::new(),
             feeds: Vec::new(),
             window: 0,
-            merge: Merge::default(),
+            merge: Merge::new(0, self.history),
         };
         self.sources.insert(id, source);
         let hello =
@@ -362,7 +370,7 @@ impl SinkSide {
         let Some(source) = self.sources.get_mut(&id) else { return };
         tracing::warn!("{id} ({}) begins anew: {why}", source.name);
         let sink = source.merge.sink;
-        let merge = std::mem::replace(&mut source.merge, Merge::new(sink));
+        let merge = std::mem::replace(&mut source.merge, Merge::new(sink, self.history));
         merge.feeds().for_each(|(feed, _)| self.end.ignore(feed));
         source.phase = Phase::Draining { since: Instant::now(), read: false };
         source.epoch = source.epoch.wrapping_add(1);

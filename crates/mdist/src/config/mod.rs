@@ -49,7 +49,7 @@ pub struct Backbone {
     pub receive_buffer_kib: Option<u32>,
     /// Socket buffer for what is sent; unset: the system's.
     pub send_buffer_kib: Option<u32>,
-    /// Recent multicasts that a sink keeps to bring an image up to date, in MiB per feed.
+    /// Recent multicasts that a sink keeps to bring images up to date, in MiB per source distributor.
     pub history_mib: u32,
     /// Parameters of the vendor's protocol, as read from `rmds.cnf`-style files.
     pub rrcp: Rrcp,
@@ -62,7 +62,7 @@ impl Default for Backbone {
             feed_type: 18_501,
             receive_buffer_kib: None,
             send_buffer_kib: None,
-            history_mib: 16,
+            history_mib: 32,
             rrcp: Rrcp::default(),
         }
     }
@@ -158,6 +158,38 @@ impl Config {
     #[must_use]
     pub fn print(&self) -> String {
         toml::to_string(self).unwrap_or_else(|why| format!("# the settings cannot be written: {why}\n"))
+    }
+
+    /// The settings that differ from their defaults and steer nothing, each with the reason.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        let mut note = |set: bool, what: &str, why: &str| {
+            if set {
+                list.push(format!("{what}: {why}"));
+            }
+        };
+        const LATENCY: &str =
+            "built-in latency statistics are not there yet (rmdstestclient measures latency)";
+        note(self.p2ps.latency_calc != LatencyCalc::default(), "p2ps.latency-calc", LATENCY);
+        note(self.src_dist.latency_calc != LatencyCalc::default(), "src-dist.latency-calc", LATENCY);
+        let waits = |name: &String| self.src_dist.service(name).flush_interval_ms > 0;
+        note(
+            self.src_dist.defaults.flush_interval_ms > 0 || self.src_dist.service.keys().any(waits),
+            "src-dist flush-interval-ms (rrmpFlushInterval)",
+            "multicasts leave at the end of each turn, packed with all that the turn brought",
+        );
+        note(
+            self.backbone.send_buffer_kib.is_some(),
+            "backbone.send-buffer-kib (udpSendBufSize)",
+            "TIPC's links send by their window",
+        );
+        note(
+            self.backbone.rrcp != Rrcp::default(),
+            "backbone.rrcp",
+            "TIPC below the backbone does by itself what these parameters were for",
+        );
+        list
     }
 
     /// Combinations that no program can run with.

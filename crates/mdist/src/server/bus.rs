@@ -63,6 +63,7 @@ pub(super) fn tipc_options(config: &Config) -> tipc::Options {
     tipc::Options {
         source_type: config.backbone.source_type,
         feed_type: config.backbone.feed_type,
+        receive_buffer: config.backbone.receive_buffer_kib.map(|kib| kib.saturating_mul(1024)),
         spin: config.threads.feed.busy_poll.then_some(Spin::Busy),
     }
 }

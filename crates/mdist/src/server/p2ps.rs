@@ -87,6 +87,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         let (opener, end) = Opener::new(bus, tipc_options(config), Bus::sink, poller.waker())?;
         let mut side = SinkSide::new(end, first, MAX_SOURCES, "p2ps");
         side.take_only(from_backbone(settings));
+        side.set_history((config.backbone.history_mib as usize) << 20);
         let bias = settings.service.keys().map(|name| settings.read_bias(name)).max().unwrap_or(READ_BIAS);
         let (to, from) = channel();
         if let Some(feeds) = side.feeds() {

@@ -30,11 +30,15 @@ pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
     }
 }
 
-/// The settings of the files, after a warning for each line that changes nothing.
+/// The settings of the files, after a warning for each line that changes nothing, and a notice for each setting that steers
+/// nothing.
 #[must_use]
 pub fn settings(loaded: Loaded) -> Config {
     for line in &loaded.ignored {
         tracing::warn!("ignored: {line}");
+    }
+    for text in loaded.config.without_effect() {
+        tracing::info!("has no effect: {text}");
     }
     loaded.config
 }

@@ -12,8 +12,8 @@ use thiserror::Error;
 use super::FeedId;
 use super::wire::{Answer, AnswerKind, Entry, HEADER, Header, MAX_RECORD, WireError};
 
-/// Bytes of past packets kept while images are awaited.
-const HISTORY_MAX: usize = 32 << 20;
+/// Bytes of past packets of one source kept while images are awaited, unless configured.
+pub(super) const HISTORY: usize = 32 << 20;
 /// The same while the source has said of all of them that they may take long, such as for items that nobody has published.
 const HISTORY_LONG: usize = 2 << 20;
 /// Bytes of answers that wait for the feed, and of parts that wait for the last one.
@@ -101,7 +101,7 @@ struct Feed {
 }
 
 /// All feeds of one source.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Merge {
     /// Our number at the source.
     pub(crate) sink: u32,
@@ -115,6 +115,8 @@ pub(crate) struct Merge {
     /// Our streams that the source has ended, and whether that was before the last sweep.
     over: HashMap<i32, bool>,
     history_bytes: usize,
+    /// The most of them.
+    history_max: usize,
     waiting_bytes: usize,
     held_bytes: usize,
     again: Vec<Vec<u8>>,
@@ -143,9 +145,23 @@ fn stream_of(message: &[u8]) -> i32 {
 }
 
 impl Merge {
-    /// No feeds yet; `sink` is our number at the source.
-    pub(crate) fn new(sink: u32) -> Self {
-        Self { sink, ..Self::default() }
+    /// No feeds yet; `sink` is our number at the source, `history_max` the bytes of past packets that are kept.
+    pub(crate) fn new(sink: u32, history_max: usize) -> Self {
+        Self {
+            sink,
+            feeds: Vec::new(),
+            slots: Vec::new(),
+            items: HashMap::new(),
+            waits: HashMap::new(),
+            over: HashMap::new(),
+            history_bytes: 0,
+            history_max,
+            waiting_bytes: 0,
+            held_bytes: 0,
+            again: Vec::new(),
+            noticed: 0,
+            swept: None,
+        }
     }
 
     /// A feed that is being joined: its packets are kept until [`Merge::joined`].
@@ -392,7 +408,11 @@ impl Merge {
         }
         self.history_bytes += packet.len();
         feed.history.push_back(Past { first, last, start, bytes: packet.to_vec() });
-        let most = if self.waits.len() > self.noticed { HISTORY_MAX } else { HISTORY_LONG };
+        let most = if self.waits.len() > self.noticed {
+            self.history_max
+        } else {
+            HISTORY_LONG.min(self.history_max)
+        };
         while self.history_bytes > most {
             let Some(past) = feed.history.pop_front() else { break };
             self.history_bytes -= past.bytes.len();

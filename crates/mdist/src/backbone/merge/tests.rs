@@ -71,7 +71,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut merge = Merge::new(SINK);
+        let mut merge = Merge::new(SINK, HISTORY);
         merge.join(FEED);
         merge.joined(FEED, 0, &mut |_| {}).unwrap();
         Self {
@@ -357,7 +357,7 @@ fn give(merge: &mut Merge, mut packet: Vec<u8>) -> Result<u32> {
 
 #[test]
 fn what_came_before_the_beginning_is_kept_and_sorted_out() {
-    let mut merge = Merge::default();
+    let mut merge = Merge::new(0, HISTORY);
     merge.join(FEED);
     for number in 1..=4 {
         give(&mut merge, packet(number, &[&message(UPDATE, 1, 1, number, 0)])).unwrap();
@@ -373,7 +373,7 @@ fn what_came_before_the_beginning_is_kept_and_sorted_out() {
 
 #[test]
 fn gaps_stalls_and_nonsense_are_told() {
-    let mut merge = Merge::default();
+    let mut merge = Merge::new(0, HISTORY);
     merge.join(FEED);
     merge.joined(FEED, 0, &mut |_| {}).unwrap();
     let update = message(UPDATE, 1, 1, 1, 0);
@@ -402,17 +402,17 @@ fn gaps_stalls_and_nonsense_are_told() {
 
 #[test]
 fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
-    let mut merge = Merge::new(SINK);
+    let mut merge = Merge::new(SINK, HISTORY);
     merge.join(FEED);
     merge.joined(FEED, 0, &mut |_| {}).unwrap();
     merge.asked(5, b"request!");
     let answer = |kind, as_of| Answer { kind, feed: FEED, as_of, stream: 5, item: 1, message: vec![0; 20] };
     merge.answer(answer(AnswerKind::Opened, 0), &mut |_| {}).unwrap();
     let long = vec![0; 50_000];
-    for number in 1..=(HISTORY_MAX as u64 / 50_000 + 2) {
+    for number in 1..=(HISTORY as u64 / 50_000 + 2) {
         assert_eq!(give(&mut merge, packet(number, &[&long])), Ok(0));
     }
-    assert!(merge.history_bytes <= HISTORY_MAX);
+    assert!(merge.history_bytes <= HISTORY);
     merge.answer(answer(AnswerKind::Complete, 1), &mut |_| panic!("out of order")).unwrap();
     assert_eq!(merge.take_again(), [b"request!".to_vec()]);
     let entry =
@@ -428,7 +428,7 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
 
 #[test]
 fn little_is_kept_for_images_that_may_take_long() {
-    let mut merge = Merge::new(SINK);
+    let mut merge = Merge::new(SINK, HISTORY);
     merge.join(FEED);
     merge.joined(FEED, 0, &mut |_| {}).unwrap();
     let long = vec![0; 50_000];

@@ -28,13 +28,15 @@ pub struct Options {
     pub source_type: u32,
     /// Service type of feeds.
     pub feed_type: u32,
+    /// Receive buffer of feeds, bytes: 1 MiB to 16 MiB, nearest; `None`: 16 MiB.
+    pub receive_buffer: Option<u32>,
     /// What the feed's thread does while it waits; `None`: as the node (`UTIPC_SPIN`).
     pub spin: Option<Spin>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { source_type: SOURCE_TYPE, feed_type: FEED_TYPE, spin: None }
+        Self { source_type: SOURCE_TYPE, feed_type: FEED_TYPE, receive_buffer: None, spin: None }
     }
 }
 

@@ -22,8 +22,8 @@ const TOPOLOGY: u64 = 1 << 32;
 const RETRY: Duration = Duration::from_millis(200);
 /// Largest message of TIPC.
 const BUFFER: usize = 66_000;
-/// Receive buffer of feeds, bytes: the most that a socket may have.
-const RECEIVE_BUFFER: u32 = 16 << 20;
+/// Receive buffer of feeds, bytes: what the unread part of a window needs, and the most that a socket may have.
+const RECEIVE_BUFFER: (u32, u32) = (1 << 20, 16 << 20);
 
 /// A sink end.
 pub struct TipcSink {
@@ -70,7 +70,9 @@ impl TipcSink {
     pub fn open(node: &Node, options: Options) -> Result<Self> {
         let data = node.rdm().map_err(failed("open a socket for feeds"))?;
         data.set_importance(Importance::High).map_err(failed("set the importance of credits"))?;
-        data.set_option(SocketOption::ReceiveBuffer, OptionValue::Number(RECEIVE_BUFFER))
+        let (least, most) = RECEIVE_BUFFER;
+        let bytes = options.receive_buffer.map_or(most, |bytes| bytes.clamp(least, most));
+        data.set_option(SocketOption::ReceiveBuffer, OptionValue::Number(bytes))
             .map_err(failed("set the receive buffer"))?;
         if let Some(spin) = options.spin {
             data.set_spin(spin);
