@@ -163,7 +163,12 @@ impl Engine {
                 why(Open, code::NONE, "Waiting for the publisher's next image of the item")
             }
             // The source itself said why.
-            (Some(link), _) if !link.live && link.asked.is_none() => item.state.borrow(),
+            (Some(link), _) if !link.live && link.asked.is_none() => {
+                if waiter.snapshot {
+                    return self.end_snapshots(id, out);
+                }
+                item.state.borrow()
+            }
             (Some(_), _) => return,
             (None, _) if service.is_published() && service.is_up() => {
                 why(Open, code::NONE, "Waiting for the item to be published")
@@ -178,6 +183,17 @@ impl Engine {
         };
         let message = edit::status(&mut self.scratch, item.spec.domain, &state);
         out.push(Kind::Notice, waiter.side, id, waiter.token, message);
+    }
+
+    /// Ends the snapshots of an item whose source says that its image may take long: who asks once is answered once.
+    pub(super) fn end_snapshots(&mut self, id: ItemId, out: &mut Batch) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        let domain = item.spec.domain;
+        let state = rssl::rwf::OwnedState { stream: StreamState::ClosedRecover, ..item.state.clone() };
+        let ended: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
+        for w in ended {
+            self.refuse(w.side, w.token, domain, &state.borrow(), out);
+        }
     }
 
     /// Nobody has published the item yet.

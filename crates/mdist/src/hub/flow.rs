@@ -456,9 +456,11 @@ impl Engine {
                 if let Some(link) = link.filter(|l| !l.live && state.stream == StreamState::Open) {
                     // The source has the stream open and says why there is no image yet: it is not to be hurried.
                     self.settle(link.up, id);
+                    self.end_snapshots(id, out);
                     self.pump_item(now, id);
                 }
                 self.set_pass(id);
+                self.unwanted(now, id);
             }
         }
         Ok(())

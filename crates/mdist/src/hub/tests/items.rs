@@ -459,3 +459,24 @@ fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
     rig.run();
     rig.check_all();
 }
+
+#[test]
+fn a_snapshot_does_not_wait_where_the_source_says_that_it_takes_long() {
+    let mut rig = Rig::new(Options::default(), 1);
+    rig.provider();
+    rig.models[0].answer = Answer::Nothing;
+    let (a, early) = (rig.open(0, "A"), rig.snapshot(0, "A"));
+    assert!(rig.view(0, early).refused.is_none(), "it may come any moment");
+    rig.models[0].status("A", StreamState::Open, DataState::Suspect, 0);
+    rig.run();
+    let late = rig.snapshot(0, "A");
+    for token in [early, late] {
+        assert_eq!(rig.view(0, token).refused.map(|r| r.0), Some(StreamState::ClosedRecover));
+    }
+    rig.pass(Now::from_secs(300));
+    assert_eq!(rig.models[0].requests, 1, "the source has the stream open");
+    let id = rig.models[0].stream_of("A").unwrap();
+    rig.image(0, id, true);
+    rig.run();
+    assert_eq!(rig.view(0, a).state, OK);
+}
