@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+mod history;
+
+use self::history::History;
 use super::FeedId;
 use super::wire::{Answer, AnswerKind, Entry, HEADER, Header, MAX_RECORD, WireError};
 
@@ -68,15 +71,6 @@ struct Wait {
     parts: Vec<(u64, Vec<u8>)>,
 }
 
-#[derive(Debug)]
-struct Past {
-    first: u64,
-    last: u64,
-    /// Entries begin at this offset.
-    start: usize,
-    bytes: Vec<u8>,
-}
-
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
     /// The source has not said where it begins.
@@ -95,7 +89,7 @@ struct Feed {
     /// Since when `read` has not moved, if something is known to be ahead.
     stalled: Option<(u64, Instant)>,
     held: VecDeque<Vec<u8>>,
-    history: VecDeque<Past>,
+    history: History,
     ahead: VecDeque<Answer>,
     part: Vec<u8>,
 }
@@ -114,8 +108,7 @@ pub(crate) struct Merge {
     noticed: usize,
     /// Our streams that the source has ended, and whether that was before the last sweep.
     over: HashMap<i32, bool>,
-    history_bytes: usize,
-    /// The most of them.
+    /// The most bytes of past packets.
     history_max: usize,
     waiting_bytes: usize,
     held_bytes: usize,
@@ -154,7 +147,6 @@ impl Merge {
             items: HashMap::new(),
             waits: HashMap::new(),
             over: HashMap::new(),
-            history_bytes: 0,
             history_max,
             waiting_bytes: 0,
             held_bytes: 0,
@@ -174,7 +166,7 @@ impl Merge {
             newest: 0,
             stalled: None,
             held: VecDeque::new(),
-            history: VecDeque::new(),
+            history: History::default(),
             ahead: VecDeque::new(),
             part: Vec::new(),
         });
@@ -184,7 +176,6 @@ impl Merge {
     pub(crate) fn leave(&mut self, id: FeedId) {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == id) else { return };
         let feed = self.feeds.swap_remove(at);
-        self.history_bytes -= feed.history.iter().map(|past| past.bytes.len()).sum::<usize>();
         self.held_bytes -= feed.held.iter().map(Vec::len).sum::<usize>();
         self.waiting_bytes -= feed.ahead.iter().map(|answer| answer.message.len()).sum::<usize>();
     }
@@ -290,7 +281,7 @@ impl Merge {
         let number = header.first;
         let Some(part) = header.part else {
             self.entries(at, number, last, HEADER, packet, out)?;
-            self.keep(at, number, last, HEADER, packet);
+            self.keep(at, number, packet.get(HEADER..).unwrap_or_default());
             return self.settle(at, last, false, out);
         };
         let body = packet.get(HEADER..).unwrap_or(&[]);
@@ -307,7 +298,7 @@ impl Merge {
         }
         let mut whole = std::mem::take(&mut feed.part);
         self.entries(at, number, last, 0, &mut whole, out)?;
-        self.keep(at, number, last, 0, &whole);
+        self.keep(at, number, &whole);
         self.settle(at, last, false, out)
     }
 
@@ -400,23 +391,27 @@ impl Merge {
     }
 
     /// Keeps a packet while images are awaited that may be older than it.
-    fn keep(&mut self, at: usize, first: u64, last: u64, start: usize, packet: &[u8]) {
+    fn keep(&mut self, at: usize, first: u64, entries: &[u8]) {
+        let others = self.history_bytes();
         let Some(feed) = self.feeds.get_mut(at) else { return };
+        let others = others - feed.history.bytes();
         if self.waits.is_empty() {
-            self.history_bytes -= feed.history.drain(..).map(|past| past.bytes.len()).sum::<usize>();
+            if feed.history.bytes() > 0 {
+                feed.history.clear();
+            }
             return;
         }
-        self.history_bytes += packet.len();
-        feed.history.push_back(Past { first, last, start, bytes: packet.to_vec() });
+        feed.history.push(first, entries);
         let most = if self.waits.len() > self.noticed {
             self.history_max
         } else {
             HISTORY_LONG.min(self.history_max)
         };
-        while self.history_bytes > most {
-            let Some(past) = feed.history.pop_front() else { break };
-            self.history_bytes -= past.bytes.len();
-        }
+        while others + feed.history.bytes() > most && feed.history.pop() {}
+    }
+
+    fn history_bytes(&self) -> usize {
+        self.feeds.iter().map(|feed| feed.history.bytes()).sum()
     }
 
     /// An answer that came by the link.
@@ -533,19 +528,15 @@ impl Merge {
 
     /// Whether the item ended between two entries that were read already, and what was said then.
     fn ended(&self, at: usize, item: i32, after: u64, upto: u64) -> Result<Option<Vec<u8>>> {
-        let mut ended = None;
-        let known = self.each(at, after, upto, |_, entry| match entry {
-            Entry::Gone { item: gone, message } if gone == item && ended.is_none() => {
-                ended = Some(message.to_vec());
-            }
-            _ => {}
-        })?;
-        if !known {
+        let Some(feed) = self.feeds.get(at) else { return Ok(None) };
+        let Some(entries) = feed.history.of(item, after, upto) else {
             // Should it have ended we would wait for ever.
-            let feed = self.feeds.get(at).map_or(FeedId(0), |feed| feed.id);
-            return Err(Broken::Gap { feed, from: after + 1, to: upto });
-        }
-        Ok(ended)
+            return Err(Broken::Gap { feed: feed.id, from: after + 1, to: upto });
+        };
+        Ok(entries.into_iter().find_map(|(_, entry)| match entry {
+            Entry::Gone { message, .. } => Some(message.to_vec()),
+            _ => None,
+        }))
     }
 
     /// A part of an image for a stream with an item.
@@ -562,9 +553,8 @@ impl Merge {
         }
         if slot.live {
             // The streams behind ours are ahead of it if something of the item has come since.
-            let mut passed = false;
-            let known = self.each(at, answer.as_of, read, |_, entry| passed |= concerns(&entry, item))?;
-            if passed || !known {
+            let since = self.feeds.get(at).and_then(|feed| feed.history.of(item, answer.as_of, read));
+            if since.is_none_or(|since| !since.is_empty()) {
                 self.ask_again(stream);
                 return Ok(());
             }
@@ -596,15 +586,16 @@ impl Merge {
         self.waiting_bytes -= parts.iter().map(|(_, part)| part.len()).sum::<usize>();
         let after = parts.first().map_or(read, |(as_of, _)| *as_of);
         // What is at which place after the first part.
-        let mut since: Vec<(u64, Vec<u8>)> = Vec::new();
-        let known = self.each(at, after, read, |number, entry| match entry {
-            Entry::Message(message) if stream_of(message) == item => since.push((number, message.to_vec())),
-            _ => {}
-        })?;
-        if !known {
+        let since = self.feeds.get(at).and_then(|feed| feed.history.of(item, after, read));
+        let Some(since) = since else {
             self.ask_again(stream);
             return Ok(());
-        }
+        };
+        let since = since.into_iter().filter_map(|(number, entry)| match entry {
+            Entry::Message(message) => Some((number, message.to_vec())),
+            _ => None,
+        });
+        let since: Vec<(u64, Vec<u8>)> = since.collect();
         self.forget(stream);
         if let Some(slot) = self.slot(item) {
             slot.live = true;
@@ -626,28 +617,6 @@ impl Merge {
         if let Some(wait) = self.waits.get_mut(&stream) {
             self.again.push(wait.request.clone());
         }
-    }
-
-    /// Calls `f` for the entries after number `after` up to `upto`; false if the history does not reach back so far.
-    fn each(&self, at: usize, after: u64, upto: u64, mut f: impl FnMut(u64, Entry<'_>)) -> Result<bool> {
-        if after >= upto {
-            return Ok(true);
-        }
-        let Some(feed) = self.feeds.get(at) else { return Ok(false) };
-        if feed.history.front().is_none_or(|past| past.first > after + 1) {
-            return Ok(false);
-        }
-        let from = feed.history.partition_point(|past| past.last <= after);
-        for past in feed.history.range(from..) {
-            let mut rest = past.bytes.get(past.start..).unwrap_or(&[]);
-            for number in past.first..=past.last.min(upto) {
-                let entry = Entry::take(&mut rest)?;
-                if number > after {
-                    f(number, entry);
-                }
-            }
-        }
-        Ok(true)
     }
 
     /// The source says how far the feed has got by now.
@@ -681,15 +650,6 @@ impl Merge {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether streams of the item see this entry.
-fn concerns(entry: &Entry<'_>, item: i32) -> bool {
-    match entry {
-        Entry::Message(message) => stream_of(message) == item,
-        Entry::Gone { item: gone, .. } => *gone == item,
-        Entry::Image { .. } | Entry::Cut { .. } => false,
     }
 }
 

@@ -412,7 +412,7 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
     for number in 1..=(HISTORY as u64 / 50_000 + 2) {
         assert_eq!(give(&mut merge, packet(number, &[&long])), Ok(0));
     }
-    assert!(merge.history_bytes <= HISTORY);
+    assert!(merge.history_bytes() <= HISTORY);
     merge.answer(answer(AnswerKind::Complete, 1), &mut |_| panic!("out of order")).unwrap();
     assert_eq!(merge.take_again(), [b"request!".to_vec()]);
     let entry =
@@ -423,7 +423,7 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
     entry.append(&mut bytes);
     assert_eq!(give(&mut merge, bytes), Ok(1));
     assert!(merge.waits.is_empty());
-    assert_eq!(merge.history_bytes, 0);
+    assert_eq!(merge.history_bytes(), 0);
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn little_is_kept_for_images_that_may_take_long() {
             number += 1;
             assert_eq!(give(merge, packet(number, &[&long])), Ok(0));
         }
-        merge.history_bytes
+        merge.history_bytes()
     };
     let notice = |stream| Answer {
         kind: AnswerKind::Notice,
