@@ -258,11 +258,9 @@ impl Clients {
     }
 
     fn leave(&mut self, id: MountId, reason: Reason, now: Now) {
-        if let Some(place) = self.sockets.get_mut(id.index())
-            && place.as_ref().is_some_and(|client| client.id == id)
-        {
-            *place = None;
-        }
+        // Closed at the end of this: who sees the end of the connection finds the reason recorded.
+        let _socket =
+            self.sockets.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
         if let Some(farewell) = self.worker.closed(id, reason) {
             count(&mut self.past, &farewell.stats);
             self.past.refused += u64::from(matches!(farewell.reason, Reason::TooManyMounts { .. }));
