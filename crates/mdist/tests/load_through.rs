@@ -103,14 +103,28 @@ fn a_server_gives_everything_to_everybody() {
     }
 }
 
+/// A counter on the metrics page, once it is shown.
+fn counted(metrics: &Metrics, name: &str) -> u64 {
+    let mut seen = 0;
+    until(name, || {
+        let text = metrics.text();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        seen = line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or(0);
+        if seen > 0 { Ok(()) } else { Err(line) }
+    });
+    seen
+}
+
 #[test]
 fn a_distributor_and_a_backbone_between() {
-    for cache in [false, true] {
-        let provider = publisher(None, 20_000);
+    for (cache, flush_ms) in [(false, 0), (true, 0), (true, 30)] {
+        let (begin, provider) = (Instant::now(), publisher(None, 20_000));
         let bus = Bus::Memory(Memory::new());
         let mut settings = config(provider.address().unwrap(), None, cache);
         settings.p2ps.upstream = vec![Upstream::default()];
-        let mut distributor = src_dist::start(&settings, &Metrics::new("src_dist"), &bus).unwrap();
+        settings.src_dist.defaults.flush_interval_ms = flush_ms;
+        let metrics = Metrics::new("src_dist");
+        let mut distributor = src_dist::start(&settings, &metrics, &bus).unwrap();
         let mut server = p2ps::start(&settings, &Metrics::new("p2ps"), &bus).unwrap();
         let consumer = client(server.addresses[0], 5, 20);
         consumer.loaded(LONG).unwrap();
@@ -118,6 +132,12 @@ fn a_distributor_and_a_backbone_between() {
         settled(&provider, &consumer);
         let seen = consumer.stop().unwrap();
         assert!(seen.counts.is_clean(), "cache {cache}: {:?}", seen.counts);
+        if flush_ms > 0 {
+            let packets = counted(&metrics, "mdist_backbone_packets_out_total");
+            let most =
+                begin.elapsed().as_millis() as u64 / u64::from(flush_ms) + seen.counts.bytes / 50_000 + 10;
+            assert!(packets <= most, "{packets} packets, {most} at most");
+        }
         server.stop();
         distributor.stop();
     }

@@ -1,5 +1,7 @@
 //! The source's half of a feed: numbered entries become packets.
 
+use std::time::{Duration, Instant};
+
 use super::wire::{Entry, HEADER, Header, MAX_PACKET, Part};
 use super::{FeedId, SourceId};
 
@@ -15,13 +17,15 @@ pub(crate) struct FeedOut {
     /// The open packet: room for its header, then entries.
     packet: Vec<u8>,
     count: u16,
+    /// When it is to be sent although it is not full; an earlier one may have gone meanwhile.
+    due: Option<Instant>,
 }
 
 impl FeedOut {
     pub(crate) fn new(source: SourceId, id: FeedId) -> Self {
         let mut packet = Vec::with_capacity(MAX_PACKET);
         packet.resize(HEADER, 0);
-        Self { id, source, number: 0, position: 0, packet, count: 0 }
+        Self { id, source, number: 0, position: 0, packet, count: 0, due: None }
     }
 
     /// Number of the newest entry, in the open packet or before; 0 if there is none yet.
@@ -42,6 +46,20 @@ impl FeedOut {
     /// Whether nothing waits in the open packet.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Whether the open packet may wait for more entries: its first one waits for at most `flush`.
+    pub(crate) fn waits(&mut self, now: Instant, flush: Duration) -> bool {
+        let waits = !self.is_empty() && *self.due.get_or_insert(now + flush) > now;
+        if !waits {
+            self.due = None;
+        }
+        waits
+    }
+
+    /// Until when it does.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
     }
 
     /// Bytes of the open packet.
@@ -100,5 +118,26 @@ impl FeedOut {
 
     fn header(&self, count: u16, first: u64, part: Option<Part>) -> [u8; HEADER] {
         Header { count, source: self.source, feed: self.id, first, position: self.position, part }.encode()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_waits_from_its_first_entry_on() {
+        let (start, flush) = (Instant::now(), Duration::from_millis(20));
+        let mut out = FeedOut::new(SourceId(1), FeedId(1));
+        assert!(!out.waits(start, flush) && out.due().is_none());
+        out.push(&Entry::Cut { sink: 1 });
+        assert!(out.waits(start, flush));
+        out.push(&Entry::Cut { sink: 2 });
+        assert!(out.waits(start + flush / 2, flush));
+        assert_eq!(out.due(), Some(start + flush));
+        assert!(!out.waits(start + flush, flush) && out.due().is_none());
+        assert!(!out.seal().is_empty());
+        out.begin();
+        assert!(!out.waits(start + flush, flush));
     }
 }

@@ -30,18 +30,20 @@ const QUIET: Duration = Duration::from_secs(1);
 /// No feed.
 const NONE: u16 = u16::MAX;
 
-/// What happens to a sink that does not keep up with a service.
+/// How a service is sent, and what happens to a sink that does not keep up with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// All sinks wait for it so long; then it is cut.
     pub hold: Duration,
     /// Bytes that may be on their way to it, of the feed and of images: unread, or read and not yet used.
     pub window: u64,
+    /// How long a packet that is not full waits for more; zero: until the end of the turn.
+    pub flush: Duration,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { hold: HOLD, window: WINDOW }
+        Self { hold: HOLD, window: WINDOW, flush: Duration::ZERO }
     }
 }
 
@@ -735,14 +737,17 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Sends all that [`SourceSide::apply`] has gathered: the feeds first, so that images seldom are ahead of them.
+    /// Sends what [`SourceSide::apply`] has gathered, but for packets that wait for more: the feeds first, so that images
+    /// seldom are ahead of them.
     ///
     /// # Errors
     /// The end is over.
     pub fn flush(&mut self) -> Result<()> {
         self.put_ends()?;
         for feed in 0..self.feeds.len() {
-            self.seal(feed as u16)?;
+            if !self.waits_for_more(feed as u16) {
+                self.seal(feed as u16)?;
+            }
         }
         self.end.flush();
         self.go_on();

@@ -214,11 +214,10 @@ mod tests {
     fn what_steers_nothing_is_named_once_it_is_set() {
         assert_eq!(Config::default().without_effect(), Vec::<String>::new());
         let config = toml(
-            "[p2ps.latency-calc]\nenabled = true\n[src-dist.service.X]\nflush-interval-ms = 20\n[backbone.rrcp]\nndata = 9\n[backbone]\nsend-buffer-kib = 64\n",
+            "[p2ps.latency-calc]\nenabled = true\n[backbone.rrcp]\nndata = 9\n[backbone]\nsend-buffer-kib = 64\n",
         );
         let list = config.unwrap().without_effect();
-        let names =
-            ["p2ps.latency-calc", "src-dist flush-interval-ms", "backbone.send-buffer-kib", "backbone.rrcp"];
+        let names = ["p2ps.latency-calc", "backbone.send-buffer-kib", "backbone.rrcp"];
         assert_eq!(list.len(), names.len());
         assert!(list.iter().zip(names).all(|(text, name)| text.starts_with(name)), "{list:?}");
     }

@@ -173,12 +173,6 @@ impl Config {
             "built-in latency statistics are not there yet (rmdstestclient measures latency)";
         note(self.p2ps.latency_calc != LatencyCalc::default(), "p2ps.latency-calc", LATENCY);
         note(self.src_dist.latency_calc != LatencyCalc::default(), "src-dist.latency-calc", LATENCY);
-        let waits = |name: &String| self.src_dist.service(name).flush_interval_ms > 0;
-        note(
-            self.src_dist.defaults.flush_interval_ms > 0 || self.src_dist.service.keys().any(waits),
-            "src-dist flush-interval-ms (rrmpFlushInterval)",
-            "multicasts leave at the end of each turn, packed with all that the turn brought",
-        );
         note(
             self.backbone.send_buffer_kib.is_some(),
             "backbone.send-buffer-kib (udpSendBufSize)",

@@ -1,8 +1,10 @@
 //! What is below the hub: mounts, or the sinks of the backbone.
 
+use std::time::Instant;
+
 use crate::backbone::source_side::SourceSide;
 use crate::hub::{Ask, Batch, Directory};
-use crate::net::Now;
+use crate::net::{Now, now};
 
 use super::clients::Clients;
 
@@ -68,7 +70,9 @@ impl Side {
     pub(super) fn deadline(&self) -> Option<Now> {
         match self {
             Self::Mounts(clients) => clients.deadline(),
-            Self::Backbone(_) => None,
+            Self::Backbone(sinks) => {
+                sinks.deadline().map(|due| now() + due.saturating_duration_since(Instant::now()))
+            }
         }
     }
 }

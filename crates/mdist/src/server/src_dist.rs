@@ -128,5 +128,9 @@ fn policy(settings: &SourceServiceSettings) -> Policy {
         OnFull::Hold => Duration::from_millis(settings.hold_ms.into()),
         OnFull::Cut => Duration::ZERO,
     };
-    Policy { hold, window: u64::from(settings.window_kib) << 10 }
+    Policy {
+        hold,
+        window: u64::from(settings.window_kib) << 10,
+        flush: Duration::from_millis(settings.flush_interval_ms.into()),
+    }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Policy, Sink, SourceSide};
+use crate::backbone::feed_out::FeedOut;
 use crate::backbone::meter::unread;
 use crate::backbone::wire::Record;
 use crate::backbone::{FeedId, Result, SinkId};
@@ -22,6 +23,21 @@ impl SourceSide {
             }
             None => Ok(()),
         })
+    }
+
+    /// Whether the open packet of a feed may wait for more.
+    pub(super) fn waits_for_more(&mut self, feed: u16) -> bool {
+        let flush = self.policy_of(feed).flush;
+        if flush.is_zero() {
+            return false;
+        }
+        self.feeds.get_mut(usize::from(feed)).is_some_and(|out| out.waits(Instant::now(), flush))
+    }
+
+    /// When a packet that waits is to be sent.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.feeds.iter().filter_map(FeedOut::due).min()
     }
 
     /// Sends a packet of `len` bytes as soon as every sink has room for it, or has had its time.
