@@ -83,6 +83,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rwf_message", run: targets::rwf::message, takes_packets: false },
     Target { name: "rwf_containers", run: targets::rwf::containers, takes_packets: false },
     Target { name: "dictionary", run: targets::rwf::dictionary, takes_packets: false },
+    Target { name: "backbone", run: targets::backbone::run, takes_packets: false },
 ];
 
 /// The target of this name.

@@ -1,5 +1,6 @@
 //! The targets: one function each.
 
+pub(crate) mod backbone;
 pub(crate) mod discovery;
 pub(crate) mod link;
 pub(crate) mod manage;

@@ -51,7 +51,7 @@ pub(super) fn command(program: impl AsRef<OsStr>, space: Option<&Path>) -> Resul
     Ok(command)
 }
 
-/// Becomes the program that [`command`] was asked for, where the arguments say so; returns only if it cannot.
+/// Becomes the program that `command` was asked for, where the arguments say so; returns only if it cannot.
 #[must_use]
 pub fn as_child(arguments: impl IntoIterator<Item = OsString>) -> Option<anyhow::Error> {
     let mut arguments = arguments.into_iter().skip(1);

@@ -52,7 +52,7 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-tools", &["utipc", "utipc-manage", "mdist"], None),
     arrow("mdist", &["rssl", "utipc"], None),
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
-    arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl"], None),
+    arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl", "mdist"], None),
     arrow("xtask", &[], None),
 ];
 

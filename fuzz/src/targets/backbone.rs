@@ -1,0 +1,346 @@
+//! The backbone: what a packet, a record or a credit says, and a whole server's hub above a source that says anything.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mdist::backbone::sink_side::{SinkSide, Upstreams};
+use mdist::backbone::wire::{
+    Answer, AnswerKind, Entry, HEADER, Header, Part, Record, Records, VERSION, decode_credit, encode_credit,
+};
+use mdist::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SourceId};
+use mdist::cache::FieldTypes;
+use mdist::hub::{Ask, Batch, Engine, ItemSpec, Now, Options, SideId, UpstreamId};
+use rssl::dictionary::Fields;
+use rssl::rdm::directory::{self, Action, Service};
+use rssl::rwf::{Domain, Key, Refresh, State, Update};
+use rssl::wire::to_vec;
+
+use crate::source::Source;
+use crate::{Seen, magnitude};
+
+const SOURCE: SourceId = SourceId(7);
+const FEED: FeedId = FeedId(3);
+/// Our number at the source.
+const SINK: u32 = 1;
+
+pub(crate) fn run(data: &[u8], seen: &mut Seen) {
+    let mut source = Source::new(data);
+    if source.flag() {
+        let bytes = source.bytes(data.len());
+        packet(bytes, seen);
+        records(bytes, seen);
+    } else {
+        Rig::new().play(&mut source, seen);
+    }
+}
+
+/// What is understood is written as it was, and read the same again.
+fn packet(bytes: &[u8], seen: &mut Seen) {
+    match Header::decode(bytes) {
+        Ok(header) => {
+            assert_eq!(Header::decode(&[&header.encode(), &bytes[HEADER..]].concat()), Ok(header));
+            seen.note(("header", header.part.is_some()));
+        }
+        Err(why) => seen.note(("no header", core::mem::discriminant(&why))),
+    }
+    let mut rest = bytes.get(HEADER..).unwrap_or_default();
+    while !rest.is_empty() {
+        let before = rest.len();
+        match Entry::take(&mut rest) {
+            Ok(entry) => {
+                assert!(rest.len() < before);
+                let mut again = Vec::new();
+                entry.append(&mut again);
+                assert_eq!(again.len(), entry.size());
+                assert_eq!(Entry::take(&mut again.as_slice()), Ok(entry));
+                seen.note(("entry", core::mem::discriminant(&entry)));
+            }
+            Err(why) => {
+                seen.note(("no entry", core::mem::discriminant(&why)));
+                break;
+            }
+        }
+    }
+    if let Ok((feed, position)) = decode_credit(bytes) {
+        assert_eq!(decode_credit(&encode_credit(feed, position)), Ok((feed, position)));
+        seen.note("credit");
+    }
+}
+
+fn records(bytes: &[u8], seen: &mut Seen) {
+    match Record::decode(bytes) {
+        Ok(record) => {
+            assert_eq!(Record::decode(&record.encode()), Ok(record.clone()));
+            seen.note(("record", core::mem::discriminant(&record)));
+        }
+        Err(why) => seen.note(("no record", core::mem::discriminant(&why))),
+    }
+    let mut stream = Records::default();
+    for piece in bytes.chunks(5) {
+        stream.put(piece);
+        loop {
+            match stream.take() {
+                Ok(Some(record)) => seen.note(("piece", magnitude(record.len()))),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// An end whose source is the input.
+struct End(Arc<Mutex<Vec<SinkEvent>>>);
+
+impl AsFd for End {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        static NOTHING: OnceLock<File> = OnceLock::new();
+        NOTHING.get_or_init(|| File::open("/dev/null").expect("/dev/null")).as_fd()
+    }
+}
+
+impl SinkEnd for End {
+    fn address(&self) -> Address {
+        Address(1)
+    }
+
+    fn listen(&mut self, _: FeedId) -> Result<()> {
+        Ok(())
+    }
+
+    fn ignore(&mut self, _: FeedId) {}
+
+    fn send(&mut self, _: SourceId, _: &[u8]) {}
+
+    fn flush(&mut self) {}
+
+    fn poll(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
+        events.append(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    fn hang_up(&mut self, _: SourceId) {}
+
+    fn reader(&mut self) -> Option<Box<dyn FeedReader>> {
+        None
+    }
+}
+
+struct Above {
+    hub: Engine,
+    out: Batch,
+}
+
+impl Upstreams for Above {
+    fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String> {
+        self.hub.message(now, up, message, &mut self.out).map_err(|why| why.to_string())
+    }
+
+    fn up(&mut self, now: Now, up: UpstreamId) {
+        self.hub.upstream_up(now, up, false, &mut self.out);
+    }
+
+    fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, Service)>) {
+        self.hub.upstream_services(now, up, services, true, &mut self.out);
+    }
+
+    fn down(&mut self, now: Now, up: UpstreamId, why: &str) {
+        self.hub.upstream_down(now, up, why, &mut self.out);
+    }
+}
+
+/// A server's half of the backbone with its hub.
+struct Rig {
+    sink: SinkSide,
+    events: Arc<Mutex<Vec<SinkEvent>>>,
+    above: Above,
+    now: Now,
+    /// Number of the next entry, as an honest source would have it.
+    next: u64,
+    position: u64,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let end: Box<dyn SinkEnd> = Box::new(End(events.clone()));
+        let hub = Engine::new(Options::default(), FieldTypes::new(Arc::new(Fields::default())));
+        Self {
+            sink: SinkSide::new(Some(end), UpstreamId(0), 2, "fuzzed"),
+            events,
+            above: Above { hub, out: Batch::default() },
+            now: Duration::from_secs(1),
+            next: 1,
+            position: 0,
+        }
+    }
+
+    fn say(&mut self, event: SinkEvent) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    fn record(&mut self, record: &Record) {
+        self.say(SinkEvent::Record(SOURCE, record.encode()));
+    }
+
+    fn play(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
+        if source.flag() {
+            // Most inputs would never get so far.
+            self.say(SinkEvent::SourceUp(SOURCE));
+            self.record(&Record::Welcome { version: VERSION, sink: SINK, name: "source".into() });
+            self.directory(FEED);
+            self.turn(seen);
+            self.joined(0);
+            self.open(1);
+        }
+        for _ in 0..64 {
+            if source.is_empty() {
+                break;
+            }
+            self.act(source, seen);
+            self.turn(seen);
+        }
+    }
+
+    fn directory(&mut self, feed: FeedId) {
+        let state = directory::ServiceState { up: true, accepting: true, ..Default::default() };
+        let info = directory::Info {
+            name: "FUZZ".into(),
+            capabilities: vec![Domain::MARKET_PRICE.0],
+            ..Default::default()
+        };
+        let service = Service { id: 5, info: Some(info), state: Some(state), ..Default::default() };
+        let payload =
+            to_vec(|w| directory::encode_all(w, directory::filter::ALL, std::slice::from_ref(&service)));
+        self.record(&Record::Directory { feeds: vec![(5, feed)], payload: payload.expect("a directory") });
+    }
+
+    fn joined(&mut self, number: u64) {
+        (self.next, self.position) = (number + 1, 0);
+        self.record(&Record::Joined { epoch: 0, feed: FEED, number, position: 0, window: 1 << 20 });
+    }
+
+    fn open(&mut self, name: u8) {
+        let name = [b'A' + name % 4];
+        let service = self.above.hub.services().services.first().map_or(1, |service| service.id);
+        let key = Key { name: Some(&name), ..Key::default() };
+        let spec = ItemSpec::new(service, Domain::MARKET_PRICE, &key, None, false).expect("a short key");
+        let ask =
+            Ask::Open { side: SideId(0), token: name[0].into(), spec, worst_qos: None, streaming: true };
+        self.above.hub.ask(self.now, ask, &mut self.above.out);
+    }
+
+    fn act(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
+        let what = source.below(12);
+        seen.note(("act", what));
+        match what {
+            0 => self.say(SinkEvent::SourceUp(SOURCE)),
+            1 => self.say(SinkEvent::SourceDown(SOURCE, "so".into())),
+            2 => self.record(&Record::Welcome {
+                version: VERSION,
+                sink: source.u8().into(),
+                name: String::new(),
+            }),
+            3 => self.directory(FeedId(u32::from(source.u8() & 1) + FEED.0)),
+            4 => self.joined(source.u8().into()),
+            5 => {
+                let bytes = source.u8().into();
+                let bytes = source.bytes(bytes).to_vec();
+                self.say(SinkEvent::Record(SOURCE, bytes));
+            }
+            6 => {
+                let answer = self.answer(source);
+                self.record(&Record::Answer(answer));
+            }
+            7 => self.record(&Record::Cut { epoch: source.u8().into(), why: "slow".into() }),
+            8 => self.record(&Record::Newest { feed: FEED, number: self.next + u64::from(source.u8() & 3) }),
+            9 => self.open(source.u8()),
+            10 => self.now += Duration::from_millis(u64::from(source.u8()) * 20),
+            _ => self.packet(source),
+        }
+    }
+
+    fn message(source: &mut Source<'_>, stream: i32) -> Vec<u8> {
+        let kind = source.u8();
+        let bytes = source.bytes((kind >> 3).into());
+        let encoded = match kind & 3 {
+            0 => return bytes.to_vec(),
+            1 => to_vec(|w| {
+                Update { stream, domain: Domain::MARKET_PRICE, payload: bytes, ..Update::default() }.encode(w)
+            }),
+            _ => to_vec(|w| {
+                let state = State::default();
+                Refresh { stream, domain: Domain::MARKET_PRICE, state, payload: bytes, ..Refresh::default() }
+                    .encode(w)
+            }),
+        };
+        encoded.expect("a short message")
+    }
+
+    fn answer(&self, source: &mut Source<'_>) -> Answer {
+        use AnswerKind::{Complete, Image, Notice, Opened, Refused, Reply};
+        let (stream, item) = (i32::from(source.u8() & 7), i32::from(source.u8() & 7));
+        Answer {
+            kind: source.pick(&[Opened, Image, Complete, Complete, Notice, Reply, Refused]),
+            feed: if source.u8() > 250 { FeedId(9) } else { FEED },
+            as_of: (self.next + 4).saturating_sub(u64::from(source.u8() & 15)),
+            stream,
+            item,
+            message: Self::message(source, stream),
+        }
+    }
+
+    fn packet(&mut self, source: &mut Source<'_>) {
+        let mut packet = vec![0; HEADER];
+        let mut count = source.u8() & 7;
+        let flaws = source.u8();
+        for _ in 0..count {
+            let item = i32::from(source.u8() & 7);
+            let message = Self::message(source, item);
+            let entry = match source.u8() & 7 {
+                0 => Entry::Gone { item, message: &message },
+                1 => Entry::Image { sink: SINK, stream: item, complete: source.flag(), message: &message },
+                2 if flaws > 200 => Entry::Cut { sink: SINK },
+                _ => Entry::Message(&message),
+            };
+            entry.append(&mut packet);
+        }
+        let first = if flaws & 1 == 0 { self.next } else { source.u8().into() };
+        if flaws & 6 == 6 {
+            count = source.u8();
+        }
+        let part = (flaws & 24 == 24).then(|| Part {
+            offset: source.u8().into(),
+            total: source.u16().into(),
+            last: source.flag(),
+        });
+        let header =
+            Header { count: count.into(), source: SOURCE, feed: FEED, first, position: self.position, part };
+        packet[..HEADER].copy_from_slice(&header.encode());
+        self.position += packet.len() as u64;
+        self.next = first + u64::from(count);
+        let before = packet.clone();
+        self.sink.feed(self.now, &mut packet, &mut self.above);
+        assert_eq!(packet, before, "a packet is as it was");
+    }
+
+    fn turn(&mut self, seen: &mut Seen) {
+        self.sink.poll(self.now, &mut self.above).expect("an end that never fails");
+        self.above.hub.tick(self.now, &mut self.above.out);
+        let orders: Vec<_> = self.above.hub.orders().collect();
+        for (up, order) in orders {
+            self.sink.order(up, order);
+        }
+        self.sink.flush();
+        for entry in &self.above.out.entries {
+            seen.note((
+                "said",
+                core::mem::discriminant(&entry.kind),
+                magnitude(self.above.out.message(entry).len()),
+            ));
+        }
+        seen.note(("sources", self.sink.sources().filter(|source| source.3).count()));
+        self.above.out.clear();
+    }
+}
