@@ -1,14 +1,62 @@
-//! How packets go out: as soon as every sink has room, or has had its time.
+//! How entries become packets, and go out: as soon as every sink has room, or has had its time.
 
 use std::time::{Duration, Instant};
 
 use super::{Policy, Sink, SourceSide};
 use crate::backbone::feed_out::FeedOut;
 use crate::backbone::meter::unread;
-use crate::backbone::wire::Record;
+use crate::backbone::wire::{Entry, Record};
 use crate::backbone::{FeedId, Result, SinkId};
 
 impl SourceSide {
+    /// Appends an entry to a feed.
+    #[inline]
+    pub(super) fn put(&mut self, feed: u16, entry: &Entry<'_>) -> Result<()> {
+        if self.used.get(usize::from(feed)).is_none_or(|used| *used == 0) {
+            return Ok(());
+        }
+        self.put_always(feed, entry)
+    }
+
+    #[inline]
+    pub(super) fn put_always(&mut self, feed: u16, entry: &Entry<'_>) -> Result<()> {
+        let index = usize::from(feed);
+        let size = entry.size();
+        let Some(out) = self.feeds.get_mut(index) else { return Ok(()) };
+        if out.fits(size) {
+            out.push(entry);
+            return Ok(());
+        }
+        self.seal(feed)?;
+        let Some(out) = self.feeds.get_mut(index) else { return Ok(()) };
+        if out.fits(size) {
+            out.push(entry);
+            return Ok(());
+        }
+        for packet in out.parts(entry) {
+            self.stats.entries += 1;
+            self.multicast(feed, packet.len(), |side, id| side.end.multicast(id, &packet))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what [`SourceSide::apply`] has gathered, but for packets that wait for more: the feeds first, so that images
+    /// seldom are ahead of them.
+    ///
+    /// # Errors
+    /// The end is over.
+    pub fn flush(&mut self) -> Result<()> {
+        self.put_ends()?;
+        for feed in 0..self.feeds.len() {
+            if !self.waits_for_more(feed as u16) {
+                self.seal(feed as u16)?;
+            }
+        }
+        self.end.flush();
+        self.go_on();
+        Ok(())
+    }
+
     /// Sends the open packet of a feed.
     pub(super) fn seal(&mut self, feed: u16) -> Result<()> {
         let Some(out) = self.feeds.get(usize::from(feed)).filter(|out| !out.is_empty()) else {

@@ -1,0 +1,127 @@
+//! What sinks say, taken in.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::pacing::{Asked, Pace};
+use super::{QUIET, Sink, SourceSide};
+use crate::backbone::wire::{Record, VERSION};
+use crate::backbone::{Address, Result, SinkId, SourceEvent};
+use crate::hub::Ask;
+
+impl SourceSide {
+    /// Takes in what sinks have said, without waiting; [`SourceSide::take_asks`] has what the hub is to be asked then.
+    ///
+    /// # Errors
+    /// The end is over.
+    pub fn poll(&mut self) -> Result<()> {
+        let mut events = std::mem::take(&mut self.events);
+        self.end.poll(&mut events)?;
+        let now = Instant::now();
+        for event in events.drain(..) {
+            match event {
+                SourceEvent::Joined(id) => {
+                    let sink = Sink {
+                        name: String::new(),
+                        reader: None,
+                        epoch: 0,
+                        wanted: Vec::new(),
+                        joined: Vec::new(),
+                        in_flight: 0,
+                        heard: now,
+                        streams: HashMap::new(),
+                        pace: Pace::default(),
+                    };
+                    self.sinks.insert(id, sink);
+                }
+                SourceEvent::Left(id, why) => self.lose(id, &why),
+                SourceEvent::Record(id, record) => {
+                    if let Err(why) = self.record(id, &record)? {
+                        self.end.hang_up(id);
+                        self.lose(id, &why);
+                    }
+                }
+                SourceEvent::Listens(reader, feed) => {
+                    self.listening.insert((reader, feed));
+                    self.joins()?;
+                }
+                SourceEvent::Deaf(reader, feed) => {
+                    self.listening.remove(&(reader, feed));
+                    let Some(feed) = self.feeds.iter().position(|known| known.id == feed) else { continue };
+                    let id =
+                        self.sinks.iter().find(|(_, sink)| sink.reader == Some(reader)).map(|(id, _)| *id);
+                    id.into_iter().for_each(|id| self.leave(id, Some(feed as u16)));
+                }
+            }
+        }
+        self.events = events;
+        self.quiet(now);
+        self.end.flush();
+        self.go_on();
+        Ok(())
+    }
+
+    /// What the hub is to be asked, in order.
+    pub fn take_asks(&mut self) -> Vec<Ask> {
+        std::mem::take(&mut self.asks)
+    }
+
+    /// Sinks that have not said for long that they have read what was sent may have missed it.
+    fn quiet(&mut self, now: Instant) {
+        if now - self.checked < QUIET / 2 {
+            return;
+        }
+        self.checked = now;
+        for (id, sink) in &mut self.sinks {
+            if sink.in_flight == 0 || now - sink.heard < QUIET {
+                continue;
+            }
+            sink.heard = now;
+            for joined in &sink.joined {
+                let Some(feed) = self.feeds.get(usize::from(joined.feed)) else { continue };
+                let number = feed.number() - u64::from(feed.waiting());
+                self.end.send(*id, &Record::Newest { feed: feed.id, number }.encode());
+            }
+        }
+    }
+
+    /// A record of a sink; the inner error breaks its link.
+    fn record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), String>> {
+        let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Ok(())) };
+        match Record::decode(record) {
+            Ok(Record::Hello { version, .. }) if version != VERSION => Ok(Err(format!(
+                "it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides"
+            ))),
+            Ok(Record::Hello { address, name, .. }) => {
+                (sink.reader, sink.name) = (Some(Address(address)), name);
+                let welcome = Record::Welcome { version: VERSION, sink: id.0, name: self.name.clone() };
+                self.end.send(id, &welcome.encode());
+                if let Some(directory) = &self.directory {
+                    self.end.send(id, directory);
+                }
+                Ok(Ok(()))
+            }
+            Ok(Record::Join { epoch, feed }) => {
+                let feed = self.feeds.iter().position(|known| known.id == feed);
+                if epoch > sink.epoch {
+                    sink.epoch = epoch;
+                    sink.pace = Pace::default();
+                    self.leave(id, None);
+                }
+                if let (Some(feed), Some(sink)) = (feed, self.sinks.get_mut(&id)) {
+                    let feed = feed as u16;
+                    if !sink.wanted.contains(&feed) && !sink.joined.iter().any(|joined| joined.feed == feed) {
+                        sink.wanted.push(feed);
+                    }
+                    self.joins()?;
+                }
+                Ok(Ok(()))
+            }
+            Ok(Record::Ask { reissue, in_feed, message }) => {
+                Ok(self.paced(id, Asked { reissue, in_feed, message }))
+            }
+            Ok(_) => Ok(Err("it sent what only a source sends".into())),
+            Err(why) => Ok(Err(why.to_string())),
+        }
+    }
+}
