@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::super::SourceId;
-use super::super::feed_out::FeedOut;
 use super::*;
+use crate::backbone::SourceId;
+use crate::backbone::feed_out::FeedOut;
+use crate::backbone::wire::{AnswerKind, Entry};
 
 const FEED: FeedId = FeedId(7);
 const SINK: u32 = 3;
