@@ -1,4 +1,5 @@
 use super::*;
+use crate::backbone::SourceId;
 
 fn records() -> Vec<Record> {
     let feed = FeedId(0x0102_0304);

@@ -1,0 +1,44 @@
+//! Records on links that carry bytes.
+
+use super::{MAX_RECORD, Result, WireError};
+
+/// Cuts records out of a stream of bytes, for backbones whose links carry pieces: `u32` length, record.
+#[derive(Debug, Default)]
+pub struct Records {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Records {
+    /// Appends `record` with its length to what a link shall carry.
+    pub fn append(out: &mut Vec<u8>, record: &[u8]) {
+        // No longer than `MAX_RECORD`.
+        out.extend_from_slice(&(record.len() as u32).to_be_bytes());
+        out.extend_from_slice(record);
+    }
+
+    /// Takes in what a link has carried.
+    pub fn put(&mut self, piece: &[u8]) {
+        if self.taken > 0 {
+            self.bytes.drain(..std::mem::take(&mut self.taken));
+        }
+        self.bytes.extend_from_slice(piece);
+    }
+
+    /// The next whole record.
+    ///
+    /// # Errors
+    /// Its length is above [`MAX_RECORD`]: the link is of no use any more.
+    pub fn take(&mut self) -> Result<Option<&[u8]>> {
+        let Some((len, rest)) = self.bytes.get(self.taken..).and_then(<[u8]>::split_first_chunk::<4>) else {
+            return Ok(None);
+        };
+        let len = u32::from_be_bytes(*len) as usize;
+        if len > MAX_RECORD {
+            return Err(WireError::Unknown { what: "a record", field: "length", value: len as u64 });
+        }
+        let Some(record) = rest.get(..len) else { return Ok(None) };
+        self.taken += 4 + len;
+        Ok(Some(record))
+    }
+}

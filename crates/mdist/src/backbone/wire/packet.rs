@@ -1,0 +1,229 @@
+//! Packets on a feed: a header, and numbered entries.
+
+use rssl::wire::Reader;
+
+use super::{HEADER, Result, WireError, short};
+use crate::backbone::{FeedId, SourceId};
+
+/// First byte of a packet: nothing else on a feed begins with it.
+const PACKET_MARK: u8 = 0xFD;
+/// The length of a message that is followed by a kind and a longer length instead.
+const SPECIAL: u16 = u16::MAX;
+/// Bytes before the body of a special entry: [`SPECIAL`], kind, `u32` length.
+const SPECIAL_HEADER: usize = 7;
+/// The packet carries a part of one entry that is too long for a packet.
+const FLAG_PART: u8 = 1;
+/// It is the last part.
+const FLAG_LAST: u8 = 2;
+
+/// The header of a packet on a feed.
+///
+/// Wire: mark `u8`, flags `u8`, count `u16`, source `u32`, feed `u32`, first `u64`, position `u64`, total `u32`, offset `u32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Entries in the packet; 1 if it is a part of one.
+    pub count: u16,
+    /// Whose feed.
+    pub source: SourceId,
+    /// Which.
+    pub feed: FeedId,
+    /// Number of the first entry; the first one of a feed has number 1.
+    pub first: u64,
+    /// Bytes of all packets of the feed before this one.
+    pub position: u64,
+    /// Set if the packet carries a part of one long entry.
+    pub part: Option<Part>,
+}
+
+/// Which part of a long entry a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes of the entry before this part.
+    pub offset: u32,
+    /// Bytes of the whole entry.
+    pub total: u32,
+    /// No part follows.
+    pub last: bool,
+}
+
+impl Header {
+    /// The bytes on the wire.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        let part = self.part.unwrap_or(Part { offset: 0, total: 0, last: false });
+        let flags = if self.part.is_some() { FLAG_PART } else { 0 } | if part.last { FLAG_LAST } else { 0 };
+        out[0] = PACKET_MARK;
+        out[1] = flags;
+        out[2..4].copy_from_slice(&self.count.to_be_bytes());
+        out[4..8].copy_from_slice(&self.source.0.to_be_bytes());
+        out[8..12].copy_from_slice(&self.feed.0.to_be_bytes());
+        out[12..20].copy_from_slice(&self.first.to_be_bytes());
+        out[20..28].copy_from_slice(&self.position.to_be_bytes());
+        out[28..32].copy_from_slice(&part.total.to_be_bytes());
+        out[32..36].copy_from_slice(&part.offset.to_be_bytes());
+        out
+    }
+
+    /// Reads the header of a packet; the entries follow [`HEADER`] bytes after its start.
+    ///
+    /// # Errors
+    /// It is cut short or no packet of this version.
+    pub fn decode(packet: &[u8]) -> Result<Self> {
+        const WHAT: &str = "a packet";
+        let mut r = Reader::new(packet);
+        let (mark, flags) = (r.u8().map_err(short(WHAT))?, r.u8().map_err(short(WHAT))?);
+        if mark != PACKET_MARK {
+            return Err(WireError::Unknown { what: WHAT, field: "mark", value: mark.into() });
+        }
+        let mut rest = || -> rssl::Result<Self> {
+            let count = r.u16()?;
+            let (source, feed) = (SourceId(r.u32()?), FeedId(r.u32()?));
+            let (first, position) = (r.u64()?, r.u64()?);
+            let (total, offset) = (r.u32()?, r.u32()?);
+            let part =
+                (flags & FLAG_PART != 0).then_some(Part { offset, total, last: flags & FLAG_LAST != 0 });
+            Ok(Self { count, source, feed, first, position, part })
+        };
+        let header = rest().map_err(short(WHAT))?;
+        if header.first == 0 || header.first.checked_add(header.count.into()).is_none() {
+            return Err(WireError::Unknown { what: WHAT, field: "number", value: header.first });
+        }
+        if header.position.checked_add(packet.len() as u64).is_none() {
+            return Err(WireError::Unknown { what: WHAT, field: "position", value: header.position });
+        }
+        Ok(header)
+    }
+}
+
+/// One numbered entry of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A message for all live streams of the item whose stream id at the source it carries.
+    Message(&'a [u8]),
+    /// The item with this stream id at the source has ended; that id may mean another item afterwards.
+    Gone {
+        /// The source's stream id.
+        item: i32,
+        /// What its live streams are told last; empty if nothing.
+        message: &'a [u8],
+    },
+    /// An image for one stream of one sink, sent among the others because its order matters more than who reads it.
+    Image {
+        /// As [`Record::Welcome`](super::Record::Welcome) numbers the sink.
+        sink: u32,
+        /// The sink's stream.
+        stream: i32,
+        /// The last part.
+        complete: bool,
+        /// The refresh, with the source's stream id.
+        message: &'a [u8],
+    },
+    /// From here on nothing is meant for this sink: the source has given it up, and the ids of its items may mean others.
+    Cut {
+        /// As [`Record::Welcome`](super::Record::Welcome) numbers the sink.
+        sink: u32,
+    },
+}
+
+const ENTRY_MESSAGE: u8 = 1;
+const ENTRY_GONE: u8 = 2;
+const ENTRY_IMAGE: u8 = 3;
+const ENTRY_CUT: u8 = 4;
+
+impl<'a> Entry<'a> {
+    /// Takes the next entry off the front of `bytes`, at which it then begins no more. The hot path: a plain message is two
+    /// checks and a split.
+    ///
+    /// # Errors
+    /// It is cut short or of an unknown kind.
+    #[inline]
+    pub fn take(bytes: &mut &'a [u8]) -> Result<Self> {
+        if let Some((len, rest)) = bytes.split_first_chunk::<2>() {
+            let len = u16::from_be_bytes(*len);
+            if len != SPECIAL
+                && let Some((message, rest)) = rest.split_at_checked(len.into())
+            {
+                *bytes = rest;
+                return Ok(Self::Message(message));
+            }
+        }
+        Self::take_special(bytes)
+    }
+
+    #[cold]
+    fn take_special(bytes: &mut &'a [u8]) -> Result<Self> {
+        const WHAT: &str = "an entry of a packet";
+        let mut r = Reader::new(bytes);
+        let mut body = || -> rssl::Result<(u8, &'a [u8])> {
+            let len = r.u16()?;
+            if len != SPECIAL {
+                return Ok((ENTRY_MESSAGE, r.bytes(len.into())?));
+            }
+            let kind = r.u8()?;
+            let len = r.u32()?;
+            Ok((kind, r.bytes(len as usize)?))
+        };
+        let (kind, body) = body().map_err(short(WHAT))?;
+        *bytes = r.rest();
+        let mut r = Reader::new(body);
+        match kind {
+            ENTRY_MESSAGE => Ok(Self::Message(body)),
+            ENTRY_GONE => {
+                let item = r.i32().map_err(short(WHAT))?;
+                Ok(Self::Gone { item, message: r.rest() })
+            }
+            ENTRY_IMAGE => {
+                let sink = r.u32().map_err(short(WHAT))?;
+                let stream = r.i32().map_err(short(WHAT))?;
+                let complete = r.u8().map_err(short(WHAT))? != 0;
+                Ok(Self::Image { sink, stream, complete, message: r.rest() })
+            }
+            ENTRY_CUT => Ok(Self::Cut { sink: r.u32().map_err(short(WHAT))? }),
+            kind => Err(WireError::Unknown { what: WHAT, field: "kind", value: kind.into() }),
+        }
+    }
+
+    /// Appends the entry to a packet under construction.
+    #[inline]
+    pub fn append(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Message(message) => match u16::try_from(message.len()) {
+                Ok(len) if len != SPECIAL => {
+                    out.extend_from_slice(&len.to_be_bytes());
+                    out.extend_from_slice(message);
+                }
+                _ => special(out, ENTRY_MESSAGE, &[message]),
+            },
+            Self::Gone { item, message } => special(out, ENTRY_GONE, &[&item.to_be_bytes(), message]),
+            Self::Image { sink, stream, complete, message } => {
+                let head = [sink.to_be_bytes(), stream.to_be_bytes()].concat();
+                special(out, ENTRY_IMAGE, &[&head, &[complete.into()], message]);
+            }
+            Self::Cut { sink } => special(out, ENTRY_CUT, &[&sink.to_be_bytes()]),
+        }
+    }
+
+    /// Bytes that [`Entry::append`] appends.
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Message(message) if message.len() < usize::from(SPECIAL) => 2 + message.len(),
+            Self::Message(message) => SPECIAL_HEADER + message.len(),
+            Self::Gone { message, .. } => SPECIAL_HEADER + 4 + message.len(),
+            Self::Image { message, .. } => SPECIAL_HEADER + 9 + message.len(),
+            Self::Cut { .. } => SPECIAL_HEADER + 4,
+        }
+    }
+}
+
+#[cold]
+fn special(out: &mut Vec<u8>, kind: u8, body: &[&[u8]]) {
+    // No longer than `MAX_RECORD` and a header.
+    let len = body.iter().map(|part| part.len()).sum::<usize>() as u32;
+    out.extend_from_slice(&SPECIAL.to_be_bytes());
+    out.push(kind);
+    out.extend_from_slice(&len.to_be_bytes());
+    body.iter().for_each(|part| out.extend_from_slice(part));
+}
