@@ -1,7 +1,9 @@
 //! Opening, sharing and closing.
 
 use super::super::*;
-use super::rig::{Answer, Fields, Rig, class_of, listed, update_message};
+use super::models::{Answer, Fields, class_of, price_key, update_message};
+use super::rig::{Rig, listed};
+use super::sides::View;
 use rssl::rwf::{
     Ack, Class, DataState, Domain, Message, Post, PostFlags, Refresh, RefreshFlags, StreamState, nak,
 };
@@ -356,7 +358,7 @@ fn what_cannot_be_had_is_refused() {
     let ask = |token, domain, qos| Ask::Open {
         side: SideId(0),
         token,
-        spec: ItemSpec::new(5, domain, &super::rig::price_key("A"), qos, false).unwrap(),
+        spec: ItemSpec::new(5, domain, &price_key("A"), qos, false).unwrap(),
         worst_qos: None,
         streaming: true,
     };
@@ -400,7 +402,7 @@ fn post(id: u32, complete: bool) -> Vec<u8> {
     to_vec(|w| post.encode(w)).unwrap()
 }
 
-fn acks(view: &super::rig::View) -> Vec<(u32, Option<u8>)> {
+fn acks(view: &View) -> Vec<(u32, Option<u8>)> {
     let ack = |m: &Vec<u8>| Ack::decode(m).map(|a| (a.ack_id, a.nak)).unwrap();
     view.replies.iter().map(ack).collect()
 }
@@ -450,8 +452,8 @@ fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
     let ids: Vec<_> =
         directory.services.iter().map(|s| (s.id, s.info.as_ref().unwrap().name.as_str())).collect();
     assert_eq!(ids, [(5, "QUOTES"), (6, "OTHER")]);
-    let spec = ItemSpec::new(6, Domain::MARKET_PRICE, &super::rig::price_key("A"), None, false).unwrap();
-    rig.sides[0].views.insert(500, super::rig::View { name: "A".into(), ..Default::default() });
+    let spec = ItemSpec::new(6, Domain::MARKET_PRICE, &price_key("A"), None, false).unwrap();
+    rig.sides[0].views.insert(500, View { name: "A".into(), ..Default::default() });
     rig.ask(Ask::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
     assert_eq!((rig.models[0].streams.len(), rig.models[other].streams.len()), (0, 1));
     assert_eq!(rig.models[other].streams.values().next().unwrap().service, 5);

@@ -1,6 +1,8 @@
 //! Scenarios: a hub between model publishers and model sides, without sockets or clocks.
 
 mod items;
+mod models;
 mod published;
 mod recovery;
 mod rig;
+mod sides;

@@ -1,7 +1,8 @@
 //! Items that a non-interactive provider publishes: the hub is the cache of record.
 
 use super::super::*;
-use super::rig::{Fields, Rig, Stream, encode, listed, update_message};
+use super::models::{Fields, Stream, class_of, encode, price_key, update_message};
+use super::rig::{Rig, listed};
 use rssl::rdm::directory::{Action, Service as Listed, ServiceState};
 use rssl::rwf::{Ack, Class, DataState, DataType, Domain, Post, PostFlags, PostUser, StreamState, nak};
 use rssl::wire::to_vec;
@@ -289,7 +290,7 @@ fn posts_reach_the_publisher_on_its_login_stream() {
     let key = post.key.expect("which item it is for");
     assert_eq!((post.stream, key.service, key.name), (1, Some(1), Some(&b"A"[..])));
     assert_eq!(rig.view(0, a).replies.len(), 1);
-    assert_eq!(super::rig::class_of(&rig.view(0, a).replies[0]), Class::Ack);
+    assert_eq!(class_of(&rig.view(0, a).replies[0]), Class::Ack);
 }
 
 /// Posts to the item `name` of the service, off its stream; the answer.
@@ -302,7 +303,7 @@ fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payl
         post_user: PostUser { addr: 7, id: 9 },
         post_id: Some(5),
         seq: Some(3),
-        key: Some(super::rig::price_key(name)),
+        key: Some(price_key(name)),
         payload,
         ..Post::default()
     };
@@ -416,8 +417,7 @@ fn malformed_messages_never_harm_the_hub() {
         let _ = rig.hub.message(rig.now, UpstreamId(0), &message, &mut rig.out);
         rig.out.clear();
         if rig.hub.items() == 0 {
-            let spec =
-                ItemSpec::new(5, Domain::MARKET_PRICE, &super::rig::price_key("A"), None, false).unwrap();
+            let spec = ItemSpec::new(5, Domain::MARKET_PRICE, &price_key("A"), None, false).unwrap();
             let ask = Ask::Open { side: SideId(0), token: 1, spec, worst_qos: None, streaming: true };
             rig.hub.ask(rig.now, ask, &mut rig.out);
         }

@@ -1,7 +1,9 @@
 //! States, failures and what comes after them.
 
 use super::super::*;
-use super::rig::{Answer, Rig, View, listed};
+use super::models::Answer;
+use super::rig::{Rig, listed};
+use super::sides::View;
 use rssl::rdm::directory::{Action, GroupStatus, Load, Service as Listed, ServiceState};
 use rssl::rwf::{DataState, OwnedState, StreamState};
 
