@@ -1,7 +1,8 @@
 //! The load tools through a server, and through distributor, backbone and server: nothing is lost, and every field of every
 //! item is what the publisher made it, also after the parts were replaced.
 
-use std::collections::HashMap;
+mod load_common;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,23 +11,14 @@ use mdist::backbone::memory::Memory;
 use mdist::config::{Config, Provider as Source, Upstream, UpstreamKind};
 use mdist::load::consumer::{Consumer, ConsumerOptions};
 use mdist::load::items::{Shares, generated};
-use mdist::load::message_set::MessageSet;
-use mdist::load::msgdata::built_in;
 use mdist::load::provider::{Provider, ProviderOptions};
 use mdist::metrics::Metrics;
 use mdist::server::{Bus, Running, p2ps, src_dist};
 
-const LONG: Duration = Duration::from_secs(60);
+use load_common::{LONG, more_updates, publisher, sets, settled, until, until_seen};
 
-fn sets() -> Vec<MessageSet> {
-    let mut sets = built_in().unwrap();
-    sets.iter_mut().for_each(|set| set.running = true);
-    sets
-}
-
-fn publisher(at: Option<SocketAddr>, rate: u64) -> Provider {
-    let options = ProviderOptions { rate, ..ProviderOptions::new(sets()) };
-    Provider::start(ProviderOptions { listen: at.or(options.listen), ..options }).unwrap()
+fn publisher_at(at: SocketAddr, rate: u64) -> Provider {
+    Provider::start(ProviderOptions { rate, listen: Some(at), ..ProviderOptions::new(sets()) }).unwrap()
 }
 
 fn config(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Config {
@@ -58,40 +50,10 @@ fn client(to: SocketAddr, mounts: usize, own: usize) -> Consumer {
     Consumer::start(options).unwrap()
 }
 
-fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
-    let start = Instant::now();
-    while let Err(why) = done() {
-        assert!(start.elapsed() < LONG, "{what}: {why}");
-        std::thread::yield_now();
-    }
-}
-
-fn more_updates(consumer: &Consumer, count: u64) {
-    let before = consumer.snapshot().counts.updates;
-    until("updates", || {
-        let seen = consumer.snapshot();
-        if seen.counts.updates >= before + count {
-            Ok(())
-        } else {
-            Err(format!("{seen:?} {:?}", consumer.why_cut()))
-        }
-    });
-}
-
-/// The publisher rests, and every field at every mount becomes what the publisher made it.
-fn settled(provider: &Provider, consumer: &Consumer) {
-    provider.set_rate(0);
-    until("equal", || {
-        let published: HashMap<String, u32> = provider.items().into_iter().collect();
-        let compared = consumer.compare(Some(&published));
-        if compared.is_equal() { Ok(()) } else { Err(format!("{compared:?}")) }
-    });
-}
-
 #[test]
 fn a_server_gives_everything_to_everybody() {
     for cache in [false, true] {
-        let provider = publisher(None, 20_000);
+        let provider = publisher(20_000);
         let mut server = server(provider.address().unwrap(), None, cache);
         let consumer = client(server.addresses[0], 5, 20);
         consumer.loaded(LONG).unwrap();
@@ -118,7 +80,7 @@ fn counted(metrics: &Metrics, name: &str) -> u64 {
 #[test]
 fn a_distributor_and_a_backbone_between() {
     for (cache, flush_ms) in [(false, 0), (true, 0), (true, 30)] {
-        let (begin, provider) = (Instant::now(), publisher(None, 20_000));
+        let (begin, provider) = (Instant::now(), publisher(20_000));
         let bus = Bus::Memory(Memory::new());
         let mut settings = config(provider.address().unwrap(), None, cache);
         settings.p2ps.upstream = vec![Upstream::default()];
@@ -145,14 +107,14 @@ fn a_distributor_and_a_backbone_between() {
 
 #[test]
 fn after_a_server_was_replaced_everything_is_equal_again() {
-    let provider = publisher(None, 20_000);
+    let provider = publisher(20_000);
     let mut first = server(provider.address().unwrap(), None, true);
     let at = first.addresses[0];
     let consumer = client(at, 5, 20);
     consumer.loaded(LONG).unwrap();
     first.stop();
     drop(first);
-    until("cut", || if consumer.snapshot().counts.cuts >= 5 { Ok(()) } else { Err("not cut".into()) });
+    until_seen(&consumer, "cut", |seen| seen.counts.cuts >= 5);
     let mut second = server(provider.address().unwrap(), Some(at), true);
     consumer.loaded(LONG).unwrap();
     more_updates(&consumer, 10_000);
@@ -163,18 +125,15 @@ fn after_a_server_was_replaced_everything_is_equal_again() {
 
 #[test]
 fn after_a_publisher_was_replaced_everything_is_equal_again() {
-    let provider = publisher(None, 20_000);
+    let provider = publisher(20_000);
     let source = provider.address().unwrap();
     let mut server = server(source, None, true);
     let consumer = client(server.addresses[0], 5, 20);
     consumer.loaded(LONG).unwrap();
     more_updates(&consumer, 10_000);
     provider.stop().unwrap();
-    until(
-        "suspect",
-        || if consumer.snapshot().counts.suspect > 0 { Ok(()) } else { Err("not suspect".into()) },
-    );
-    let provider = publisher(Some(source), 20_000);
+    until_seen(&consumer, "suspect", |seen| seen.counts.suspect > 0);
+    let provider = publisher_at(source, 20_000);
     consumer.loaded(LONG).unwrap();
     more_updates(&consumer, 10_000);
     settled(&provider, &consumer);

@@ -1,25 +1,18 @@
 //! Publisher and clients of the load tools with nothing between them: what one sends, the other counts.
 
-use std::collections::HashMap;
+mod load_common;
+
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mdist::load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist::load::items::Shares;
-use mdist::load::message_set::MessageSet;
-use mdist::load::msgdata::built_in;
 use mdist::load::provider::{Provider, ProviderOptions};
 
-const LONG: Duration = Duration::from_secs(60);
-
-fn sets(running: bool) -> Vec<MessageSet> {
-    let mut sets = built_in().unwrap();
-    sets.iter_mut().for_each(|set| set.running = running);
-    sets
-}
+use load_common::{LONG, sets, settled, until_seen};
 
 fn pair(rate: u64, change: impl FnOnce(&mut ConsumerOptions)) -> (Provider, Consumer) {
-    let sets = sets(true);
+    let sets = sets();
     let provider = Provider::start(ProviderOptions { rate, ..ProviderOptions::new(sets.clone()) }).unwrap();
     let mut options = ConsumerOptions::new(provider.address().unwrap(), 1_000, Arc::new(sets));
     change(&mut options);
@@ -27,38 +20,11 @@ fn pair(rate: u64, change: impl FnOnce(&mut ConsumerOptions)) -> (Provider, Cons
     (provider, consumer)
 }
 
-/// Waits for `done`, or fails with what was seen.
-fn until(consumer: &Consumer, done: impl Fn(&Snapshot) -> bool) -> Snapshot {
-    let start = Instant::now();
-    loop {
-        let seen = consumer.snapshot();
-        if done(&seen) {
-            return seen;
-        }
-        assert!(start.elapsed() < LONG, "{seen:?} {:?}", consumer.why_cut());
-        std::thread::yield_now();
-    }
-}
-
-/// Everything that was sent was received, and every field of every item is what the publisher made it.
-fn settled(provider: &Provider, consumer: &Consumer) {
-    provider.set_rate(0);
-    let start = Instant::now();
-    loop {
-        let published: HashMap<String, u32> = provider.items().into_iter().collect();
-        let compared = consumer.compare(Some(&published));
-        if compared.is_equal() {
-            return;
-        }
-        assert!(start.elapsed() < LONG, "{compared:?}");
-    }
-}
-
 #[test]
 fn every_update_arrives_and_every_field_is_equal() {
     let (provider, consumer) = pair(50_000, |options| options.compare = true);
     consumer.loaded(LONG).unwrap();
-    until(&consumer, |seen| seen.counts.updates > 20_000);
+    until_seen(&consumer, "updates", |seen| seen.counts.updates > 20_000);
     settled(&provider, &consumer);
     let seen = consumer.stop().unwrap();
     let sent = provider.stop().unwrap();
@@ -77,7 +43,7 @@ fn orders_are_compared_entry_by_entry() {
         (options.items, options.shares) = (Arc::new(items), Shares::one(100));
     });
     consumer.loaded(LONG).unwrap();
-    until(&consumer, |seen| seen.counts.updates > 2_000);
+    until_seen(&consumer, "updates", |seen| seen.counts.updates > 2_000);
     settled(&provider, &consumer);
     assert!(consumer.stop().unwrap().counts.is_clean());
 }
@@ -130,14 +96,14 @@ fn contributions_and_generic_messages_come_back() {
             && seen.post_latency.points() > 3
             && seen.generic_latency.points() > 3
     };
-    let seen = until(&consumer, done);
+    let seen = until_seen(&consumer, "everything comes back", done);
     assert!(seen.counts.is_clean() && seen.counts.naks == 0, "{:?}", seen.counts);
     drop(provider);
 }
 
 #[test]
 fn a_client_that_is_cut_comes_back() {
-    let sets = sets(true);
+    let sets = sets();
     let options = ProviderOptions { rate: 10_000, ..ProviderOptions::new(sets.clone()) };
     let provider = Provider::start(options.clone()).unwrap();
     let at = provider.address().unwrap();
@@ -146,7 +112,7 @@ fn a_client_that_is_cut_comes_back() {
     let consumer = Consumer::start(wants).unwrap();
     consumer.loaded(LONG).unwrap();
     provider.stop().unwrap();
-    until(&consumer, |seen| seen.loaded == 0 && seen.counts.cuts > 0);
+    until_seen(&consumer, "cut", |seen| seen.loaded == 0 && seen.counts.cuts > 0);
     let provider = Provider::start(ProviderOptions { listen: Some(at), ..options }).unwrap();
     consumer.loaded(LONG).unwrap();
     settled(&provider, &consumer);

@@ -1,31 +1,20 @@
 //! A server with several threads, each with mounts of its own: everybody gets everything, whoever reads slowly is alone
 //! with it, and there are no more mounts than allowed.
 
-use std::collections::HashMap;
+mod load_common;
+
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mdist::backbone::memory::Memory;
 use mdist::config::{Config, Upstream, UpstreamKind};
 use mdist::load::consumer::{Consumer, ConsumerOptions};
 use mdist::load::items::{Shares, generated};
-use mdist::load::message_set::MessageSet;
-use mdist::load::msgdata::built_in;
-use mdist::load::provider::{Provider, ProviderOptions};
+use mdist::load::provider::Provider;
 use mdist::metrics::Metrics;
 use mdist::server::{Bus, Running, p2ps};
 
-const LONG: Duration = Duration::from_secs(60);
-
-fn sets() -> Vec<MessageSet> {
-    let mut sets = built_in().unwrap();
-    sets.iter_mut().for_each(|set| set.running = true);
-    sets
-}
-
-fn publisher(rate: u64) -> Provider {
-    Provider::start(ProviderOptions { rate, ..ProviderOptions::new(sets()) }).unwrap()
-}
+use load_common::{LONG, more_updates, publisher, sets, settled, until, until_seen};
 
 /// A server with two threads, changed as `change` says.
 fn server(provider: &Provider, metrics: &Metrics, change: impl FnOnce(&mut Config)) -> Running {
@@ -54,33 +43,6 @@ fn client(
     (options.mounts, options.compare, options.reconnect) = (mounts, true, None);
     change(&mut options);
     Consumer::start(options).unwrap()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
-    let start = Instant::now();
-    while let Err(why) = done() {
-        assert!(start.elapsed() < LONG, "{what}: {why}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn more_updates(consumer: &Consumer, count: u64) {
-    let before = consumer.snapshot().counts.updates;
-    until("updates", || {
-        let seen = consumer.snapshot();
-        let enough = seen.counts.updates >= before + count;
-        if enough { Ok(()) } else { Err(format!("{seen:?} {:?}", consumer.why_cut())) }
-    });
-}
-
-/// The publisher rests, and every field at every mount becomes what the publisher made it.
-fn settled(provider: &Provider, consumer: &Consumer) {
-    provider.set_rate(0);
-    until("equal", || {
-        let published: HashMap<String, u32> = provider.items().into_iter().collect();
-        let compared = consumer.compare(Some(&published));
-        if compared.is_equal() { Ok(()) } else { Err(format!("{compared:?}")) }
-    });
 }
 
 #[test]
@@ -124,10 +86,7 @@ fn a_slow_mount_of_either_thread_is_cut_alone() {
     good.loaded(LONG).unwrap();
     // The next two go to one thread each.
     let slow = client(&server, 2, 100, |options| options.slow = Some(10_000));
-    until("both slow ones are cut", || {
-        let cuts = slow.snapshot().counts.cuts;
-        if cuts == 2 { Ok(()) } else { Err(format!("{cuts} cuts")) }
-    });
+    until_seen(&slow, "both slow ones are cut", |seen| seen.counts.cuts == 2);
     more_updates(&good, 10_000);
     settled(&provider, &good);
     let seen = good.stop().unwrap();

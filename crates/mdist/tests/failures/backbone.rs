@@ -1,6 +1,7 @@
 //! The backbone itself: asked for everything at once, without its daemon, cut in two.
 
-use crate::chain::{Bus, LONG, Program, clients, publisher, until};
+use crate::chain::{Bus, LONG, Program, clients, until};
+use crate::load_common::publisher;
 
 #[test]
 fn a_hundred_thousand_images_in_one_burst_cut_no_sink() {

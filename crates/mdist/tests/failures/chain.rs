@@ -1,33 +1,20 @@
 //! The programs, started and killed.
 
-use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mdist::load::consumer::{Consumer, ConsumerOptions, Snapshot};
-use mdist::load::message_set::MessageSet;
-use mdist::load::msgdata::built_in;
-use mdist::load::provider::{Provider, ProviderOptions};
+use mdist::load::provider::Provider;
+
+use crate::load_common::{sets, settled_within, until_seen_within};
 
 /// Far beyond what anything here takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
-
-/// Messages whose values say how many updates they have seen, so that every field can be compared.
-pub(crate) fn sets() -> Vec<MessageSet> {
-    let mut sets = built_in().unwrap();
-    sets.iter_mut().for_each(|set| set.running = true);
-    sets
-}
-
-/// A publisher in this process.
-pub(crate) fn publisher(rate: u64) -> Provider {
-    Provider::start(ProviderOptions { rate, ..ProviderOptions::new(sets()) }).unwrap()
-}
 
 /// Clients in this process that keep every field.
 pub(crate) fn clients(to: SocketAddr, items: usize, change: impl FnOnce(&mut ConsumerOptions)) -> Consumer {
@@ -40,35 +27,12 @@ pub(crate) fn clients(to: SocketAddr, items: usize, change: impl FnOnce(&mut Con
 
 /// Waits for `done`, or fails with what was seen.
 pub(crate) fn until(clients: &Consumer, what: &str, done: impl Fn(&Snapshot) -> bool) -> Snapshot {
-    let start = Instant::now();
-    loop {
-        let seen = clients.snapshot();
-        if done(&seen) {
-            return seen;
-        }
-        assert!(start.elapsed() < LONG, "{what}: {seen:?} {:?}", clients.why_cut());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until_seen_within(LONG, clients, what, done)
 }
 
 /// The publisher rests; then all that clients hold is what it published, field by field.
 pub(crate) fn settled(provider: &Provider, clients: &Consumer) {
-    provider.set_rate(0);
-    let start = Instant::now();
-    loop {
-        let published: HashMap<String, u32> = provider.items().into_iter().collect();
-        let compared = clients.compare(Some(&published));
-        if compared.is_equal() {
-            return;
-        }
-        assert!(
-            start.elapsed() < LONG,
-            "{compared:?}; {:?}; {:?}",
-            clients.snapshot().counts,
-            clients.why_cut()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    settled_within(LONG, provider, clients);
 }
 
 /// An address that nobody listens on, for a program that is started again on it.

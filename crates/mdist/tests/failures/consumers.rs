@@ -4,7 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::chain::{Bus, LONG, Program, clients, publisher, settled, until};
+use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::load_common::publisher;
 
 #[test]
 fn a_consumer_that_stops_reading_is_cut_with_a_reason_and_delays_nobody() {

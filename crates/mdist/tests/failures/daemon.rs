@@ -9,7 +9,8 @@ use utipc::bearers::{UdpBearer, UdpConfig};
 use utipc::daemon::{Daemon, DaemonConfig, Plan};
 use utipc::{Node, NodeAddr};
 
-use crate::chain::{Bus, LONG, Program, clients, publisher, settled, until};
+use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::load_common::publisher;
 
 const ITEMS: usize = 10_000;
 /// Set for a process that is to be a daemon: its socket, its number, and where its UDP bearer is and leads to.

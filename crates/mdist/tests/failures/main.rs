@@ -3,6 +3,8 @@
 
 mod backbone;
 mod chain;
+#[path = "../load_common/mod.rs"]
+mod load_common;
 
 mod consumers;
 mod daemon;

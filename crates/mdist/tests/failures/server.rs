@@ -2,7 +2,8 @@
 
 use mdist::load::items::Shares;
 
-use crate::chain::{Bus, LONG, Program, clients, free_address, publisher, settled, until};
+use crate::chain::{Bus, LONG, Program, clients, free_address, settled, until};
+use crate::load_common::publisher;
 
 #[test]
 fn a_thousand_mounts_come_back_after_the_server_was_killed() {

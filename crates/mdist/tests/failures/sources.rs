@@ -2,7 +2,8 @@
 
 use mdist::load::provider::{Provider, ProviderOptions};
 
-use crate::chain::{Bus, LONG, Program, clients, publisher, sets, settled, until};
+use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::load_common::{publisher, sets};
 
 const ITEMS: usize = 10_000;
 
