@@ -1,7 +1,7 @@
 //! A line of statistics now and then.
 
 use super::published::{Cell, Definition};
-use super::{Metrics, held, process};
+use super::{MOUNTS, Metrics, SOURCE, held, process};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -29,6 +29,8 @@ struct Seen {
     bytes_out: u64,
     multicast: u64,
     cpu_s: f64,
+    /// Times measured, and their sum in nanoseconds.
+    latency: (u64, u64),
 }
 
 impl Line {
@@ -60,6 +62,10 @@ impl Line {
             bytes_out: self.sum("mounts_bytes_out").unwrap_or(0),
             multicast: self.sum("backbone_messages_out").unwrap_or(0),
             cpu_s: process::cpu_seconds(),
+            latency: [&MOUNTS, &SOURCE].into_iter().fold((0, 0), |(count, sum), kind| {
+                let more = self.metrics.inner.latencies.sum(kind);
+                (count + more.0, sum + more.1)
+            }),
         }
     }
 
@@ -88,6 +94,11 @@ impl Line {
         }
         if let Some(gaps) = self.sum("backbone_gaps") {
             line += &format!(" gaps {gaps}");
+        }
+        let measured = seen.latency.0.saturating_sub(last.latency.0);
+        if measured > 0 {
+            let mean = seen.latency.1.saturating_sub(last.latency.1) as f64 / measured as f64;
+            line += &format!(" latency {:.0} us", mean / 1e3);
         }
         line + &format!(" cpu {:.0} %", (seen.cpu_s - last.cpu_s) * 100.0 / seconds)
     }
@@ -133,6 +144,7 @@ impl Drop for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Latency;
     use crate::metrics::components::{Hub, Mounts, Source as BackboneSource};
 
     #[test]
@@ -148,8 +160,14 @@ mod tests {
         mounts.publish(&Mounts { mounts: 3, ..Mounts::default() });
         metrics.component::<BackboneSource>("0").publish(&BackboneSource { cuts: 4, ..Default::default() });
         let text = line.text();
-        let end = "multicast 0 sinks cut 4 cpu";
+        let (mut latency, end) = (Latency::default(), "multicast 0 sinks cut 4 cpu");
         assert!(text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains(end), "{text}");
+        for (took, shown) in [(10, "latency 10 us cpu"), (90, "latency 90 us cpu")] {
+            latency.record(Duration::from_micros(took));
+            metrics.set_latency(&MOUNTS, "0", latency, []);
+            assert!(line.text().contains(shown), "{shown}");
+        }
+        assert!(!line.text().contains("latency"));
     }
 
     #[test]

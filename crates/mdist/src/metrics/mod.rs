@@ -6,11 +6,13 @@
 
 pub mod components;
 mod http;
+mod latency;
 mod line;
 mod process;
 mod published;
 
 pub use http::Server;
+pub use latency::{Latency, MOUNTS, Measured, SOURCE};
 pub use line::{Line, Lines};
 pub use published::{Component, Counting, Definition, Published};
 
@@ -42,6 +44,7 @@ struct Inner {
     components: Mutex<Vec<line::Source>>,
     /// Ends of connections by kind of connection and reason.
     ends: Family<Labels, Counter>,
+    latencies: latency::Latencies,
     /// Somebody can ask for the mounts.
     served: AtomicBool,
     /// JSON of each worker's mounts.
@@ -63,12 +66,15 @@ impl Metrics {
         let ends = Family::<Labels, Counter>::default();
         registry.register("disconnects", "Ended connections by reason", ends.clone());
         registry.register_collector(Box::new(process::Process));
+        let latencies = latency::Latencies::default();
+        registry.register_collector(Box::new(latencies.clone()));
         Self {
             inner: Arc::new(Inner {
                 registry: Mutex::new(registry),
                 families: Mutex::default(),
                 components: Mutex::default(),
                 ends,
+                latencies,
                 served: AtomicBool::new(false),
                 mounts: Mutex::default(),
                 disconnects: Mutex::default(),
@@ -94,6 +100,18 @@ impl Metrics {
         let published = Published::new(cells);
         held(&self.inner.components).push(published.source());
         published
+    }
+
+    /// Says how long messages stayed in a component, and of each of the connections that it has now; replaces what it
+    /// said before.
+    pub fn set_latency(
+        &self,
+        kind: &'static Measured,
+        component: &str,
+        whole: Latency,
+        each: impl IntoIterator<Item = (String, Latency)>,
+    ) {
+        self.inner.latencies.set(kind, component, whole, each);
     }
 
     /// Says what mounts a worker has now; called about once a second, replaces what it said before. Without a
