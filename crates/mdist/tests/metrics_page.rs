@@ -1,12 +1,15 @@
 //! What the page of a running server shows.
 
 use mdist::backbone::memory::Memory;
-use mdist::config::Config;
+use mdist::config::{Config, LatencyCalc};
+use mdist::load::consumer::{Consumer, ConsumerOptions};
+use mdist::load::msgdata::built_in;
 use mdist::metrics::{Metrics, Server};
 use mdist::server::Bus;
 use mdist::server::demo::Chain;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn get(server: &Server, path: &str) -> String {
@@ -47,4 +50,85 @@ fn a_server_shows_its_mounts_and_why_they_left() {
     until(&server, "/disconnects", &peer);
     assert!(get(&server, "/disconnects").contains("\"reason\": \"peer_closed\""));
     until(&server, "/metrics", "reason=\"peer_closed\"} 1");
+}
+
+/// The value of a line of the page; `None` without such a line.
+fn value(page: &str, line: &str) -> Option<f64> {
+    page.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok())
+}
+
+/// A chain with a consumer of `items` items.
+fn chain(config: &mut Config, metrics: &Metrics, items: usize) -> (Chain, Consumer) {
+    config.p2ps.listen = vec!["127.0.0.1:0".into()];
+    let bus = Bus::Memory(Memory::new());
+    let chain = Chain::start(config, metrics, &bus, &bus, 1_000).unwrap();
+    let sets = Arc::new(built_in().unwrap());
+    let consumer = Consumer::start(ConsumerOptions::new(chain.server.addresses[0], items, sets)).unwrap();
+    consumer.loaded(Duration::from_secs(60)).unwrap();
+    (chain, consumer)
+}
+
+#[test]
+fn the_time_that_messages_take_is_shown_if_it_is_measured() {
+    for (enabled, per_connection) in [(true, true), (true, false), (false, false)] {
+        let mut config = Config::default();
+        config.p2ps.latency_calc = LatencyCalc { enabled, per_connection };
+        config.src_dist.latency_calc = config.p2ps.latency_calc;
+        config.p2ps.workers = 2;
+        let metrics = Metrics::new("p2ps");
+        let server = Server::start("127.0.0.1:0", &metrics).unwrap();
+        let (_chain, consumer) = chain(&mut config, &metrics, 50);
+        let both = ["mounts", "backbone", "mount", "server"];
+        let wanted = if per_connection {
+            &both[..]
+        } else if enabled {
+            &both[..2]
+        } else {
+            &[]
+        };
+        let patience = Instant::now() + Duration::from_secs(60);
+        let sum = |page: &str, what: &str, suffix: &str| -> f64 {
+            let start = format!("mdist_{what}_latency_seconds_{suffix}{{");
+            let lines = page.lines().filter(|line| line.starts_with(&start));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        };
+        let page = loop {
+            let page = get(&server, "/metrics");
+            let shown = wanted.iter().all(|what| sum(&page, what, "count") > 20.0);
+            let updates = value(&page, "mdist_hub_updates_in_total{program=\"p2ps\",hub=\"p2ps\"}");
+            if shown && updates.is_some_and(|updates| updates > 500.0) {
+                break page;
+            }
+            assert!(Instant::now() < patience, "{wanted:?} in\n{page}");
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        for what in both {
+            let here = wanted.contains(&what);
+            assert_eq!(page.contains(&format!("mdist_{what}_latency")), here, "{what} in\n{page}");
+            // The last class has them all.
+            let bucket = format!("mdist_{what}_latency_seconds_bucket{{");
+            let last = |line: &&str| line.starts_with(&bucket) && line.contains("le=\"+Inf\"");
+            let all = page.lines().filter(last);
+            let all: f64 = all.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+            assert!((all - sum(&page, what, "count")).abs() < 0.5, "{what} in\n{page}");
+            let mean = sum(&page, what, "sum") / all;
+            assert!(!here || mean > 1e-7 && mean < 10.0, "{what}: {mean}");
+        }
+        assert_eq!(get(&server, "/mounts").contains("\"latency_us\""), per_connection);
+        let seen = consumer.stop().unwrap();
+        assert!(seen.counts.is_clean(), "{:?}", seen.counts);
+        if per_connection {
+            until(&server, "/disconnects", "\"latency_us\": {");
+            until_not(&server, "mdist_mount_latency_seconds_count");
+        }
+    }
+}
+
+/// Asks until the page says no more of it.
+fn until_not(server: &Server, what: &str) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while get(server, "/metrics").contains(what) {
+        assert!(Instant::now() < patience, "`{what}` is still there");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }

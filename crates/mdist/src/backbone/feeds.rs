@@ -10,6 +10,8 @@ use super::meter::{Meter, unread};
 use super::source_side::WINDOW;
 use super::wire::Header;
 use super::{Address, FeedReader, Result};
+use crate::hub::Now;
+use crate::net::now;
 
 /// Room for the largest message of any carrier.
 const BUFFER: usize = 66_000;
@@ -44,16 +46,19 @@ pub struct Feeds {
     buffer: Vec<u8>,
     /// A packet in `buffer` that is still to be given out: who sent it, and its length.
     fetched: Option<(Address, usize)>,
+    /// When it was read, if that is noted.
+    fetched_at: Now,
     /// That is still to be credited.
     owed: bool,
     /// The same, once it has been given out: to be credited.
     used: Option<(Address, usize)>,
-    /// Packets behind it that were read ahead, and credited.
-    ahead: VecDeque<Vec<u8>>,
+    /// Packets behind it that were read ahead, and credited; and when, if that is noted.
+    ahead: VecDeque<(Now, Vec<u8>)>,
     ahead_bytes: usize,
     /// The one of those that was given out last.
     current: Vec<u8>,
     scratch: Vec<u8>,
+    timed: bool,
 }
 
 impl std::fmt::Debug for Feeds {
@@ -72,12 +77,14 @@ impl Feeds {
             window,
             buffer: vec![0; BUFFER],
             fetched: None,
+            fetched_at: Now::ZERO,
             owed: false,
             used: None,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             current: Vec::new(),
             scratch: Vec::new(),
+            timed: false,
         }
     }
 
@@ -85,6 +92,24 @@ impl Feeds {
     #[must_use]
     pub fn life(&self) -> u64 {
         self.life
+    }
+
+    /// Notes from now on when packets are read.
+    pub fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+    }
+
+    /// When the next packet was read, if that is noted.
+    #[must_use]
+    pub fn read_at(&self) -> Now {
+        match (self.fetched, self.ahead.front()) {
+            (None, Some((at, _))) => *at,
+            _ => self.fetched_at,
+        }
+    }
+
+    fn clock(&self) -> Now {
+        if self.timed { now() } else { Now::ZERO }
     }
 
     /// The next packet, or `None` if none comes within `wait`. The one before is credited: it has been used.
@@ -99,7 +124,7 @@ impl Feeds {
             self.used = std::mem::take(&mut self.owed).then_some((from, len));
             return Ok(self.buffer.get_mut(..len));
         }
-        self.current = self.ahead.pop_front().unwrap_or_default();
+        self.current = self.ahead.pop_front().unwrap_or_default().1;
         self.ahead_bytes -= self.current.len();
         Ok(Some(&mut self.current))
     }
@@ -118,6 +143,7 @@ impl Feeds {
         loop {
             self.fetched = self.reader.receive(left.min(Meter::IDLE), &mut self.buffer)?;
             if self.fetched.is_some() {
+                self.fetched_at = self.clock();
                 self.owed = true;
                 return Ok(true);
             }
@@ -152,7 +178,7 @@ impl Feeds {
             self.scratch.resize(BUFFER, 0);
             let Some((from, len)) = self.reader.receive(Duration::ZERO, &mut self.scratch)? else { break };
             let packet = self.scratch.get(..len).unwrap_or(&[]);
-            self.ahead.push_back(packet.to_vec());
+            self.ahead.push_back((self.clock(), packet.to_vec()));
             self.ahead_bytes += len;
             self.told(from, len, true);
         }

@@ -6,6 +6,7 @@
 mod asking;
 mod hearing;
 mod joining;
+mod latency;
 mod pacing;
 mod sending;
 mod telling;
@@ -137,6 +138,8 @@ pub struct SourceSide {
     scratch: Vec<u8>,
     checked: Instant,
     stats: Stats,
+    /// If it is measured.
+    latency: Option<Box<latency::Latencies>>,
 }
 
 impl fmt::Debug for SourceSide {
@@ -177,6 +180,7 @@ impl SourceSide {
             scratch: Vec::new(),
             checked: Instant::now(),
             stats: Stats::default(),
+            latency: None,
         }
     }
 
@@ -209,6 +213,9 @@ impl SourceSide {
     /// As [`SourceSide::directory`], which is done for `services`.
     pub fn attach(&mut self, end: Box<dyn SourceEnd>, services: &[directory::Service]) -> Result<()> {
         self.end.replace(end);
+        if let Some(latency) = &mut self.latency {
+            latency.forget();
+        }
         for feed in &mut self.feeds {
             *feed = FeedOut::new(self.end.id(), self.end.open_feed()?);
         }

@@ -169,10 +169,10 @@ impl Config {
                 list.push(format!("{what}: {why}"));
             }
         };
-        const LATENCY: &str =
-            "built-in latency statistics are not there yet (rmdstestclient measures latency)";
-        note(self.p2ps.latency_calc != LatencyCalc::default(), "p2ps.latency-calc", LATENCY);
-        note(self.src_dist.latency_calc != LatencyCalc::default(), "src-dist.latency-calc", LATENCY);
+        const ALONE: &str = "per-connection has an effect only if latency-calc.enabled is set as well";
+        let alone = |set: &LatencyCalc| set.per_connection && !set.enabled;
+        note(alone(&self.p2ps.latency_calc), "p2ps.latency-calc", ALONE);
+        note(alone(&self.src_dist.latency_calc), "src-dist.latency-calc", ALONE);
         note(
             self.backbone.send_buffer_kib.is_some(),
             "backbone.send-buffer-kib (udpSendBufSize)",

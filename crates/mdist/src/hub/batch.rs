@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ids::{ItemId, SideId, Token};
+use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 use super::services::Directory;
 
 /// A transport frame header: `u16` length of the frame, flags (Spec: rssl.md §1.6).
@@ -62,6 +62,17 @@ impl Entry {
     }
 }
 
+/// A read of an upstream, and where what it brought is in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// When it returned.
+    pub at: Now,
+    /// Whose it was; `None`: several upstreams' together.
+    pub up: Option<UpstreamId>,
+    /// The first entry of what it brought, and the first that is not.
+    pub entries: (usize, usize),
+}
+
 /// The log of one turn. Cleared and filled again, so that a steady stream of updates allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -71,6 +82,10 @@ pub struct Batch {
     pub entries: Vec<Entry>,
     /// Directories that entries of kind `Services` point to.
     pub directories: Vec<Arc<Directory>>,
+    /// Whether reads are noted: somebody measures how long messages stay here.
+    pub timed: bool,
+    /// Reads in order, if they are.
+    pub reads: Vec<Read>,
 }
 
 impl Batch {
@@ -85,6 +100,29 @@ impl Batch {
         self.bytes.clear();
         self.entries.clear();
         self.directories.clear();
+        self.reads.clear();
+    }
+
+    /// Notes a read, if that is wanted.
+    #[inline]
+    pub fn read(&mut self, up: Option<UpstreamId>, clock: impl FnOnce() -> Now) {
+        if self.timed {
+            let first = self.entries.len();
+            self.reads.push(Read { at: clock(), up, entries: (first, first) });
+        }
+    }
+
+    /// What the newest read has brought is in the log.
+    #[inline]
+    pub fn read_ends(&mut self) {
+        if let Some(read) = self.reads.last_mut() {
+            read.entries.1 = self.entries.len();
+        }
+    }
+
+    /// The reads that brought something.
+    pub fn brought(&self) -> impl Iterator<Item = &Read> {
+        self.reads.iter().filter(|read| read.entries.0 < read.entries.1)
     }
 
     /// The entry's bytes as they stand: frame header and message, or the bare message.

@@ -27,7 +27,7 @@ mod streams;
 mod tests;
 
 pub use ask::{Ask, ItemSpec, Target};
-pub use batch::{Batch, Entry, FRAME_HEADER, Kind, MAX_FRAMED};
+pub use batch::{Batch, Entry, FRAME_HEADER, Kind, MAX_FRAMED, Read};
 pub use engine::{Engine, Options, Stats};
 pub use flow::Broken;
 pub use ids::{ItemId, Now, SideId, Token, UpstreamId};

@@ -31,6 +31,8 @@ pub struct Config {
     pub login_timeout: Duration,
     /// Longest part of a dictionary, in bytes.
     pub dictionary_part: usize,
+    /// How long messages stay here is measured; `Some(true)`: for each mount as well.
+    pub latency: Option<bool>,
 }
 
 impl Default for Config {
@@ -45,6 +47,7 @@ impl Default for Config {
             mounts_per_user: None,
             login_timeout: Duration::from_secs(45),
             dictionary_part: 8192,
+            latency: None,
         }
     }
 }

@@ -21,6 +21,7 @@ impl Worker {
     /// Applies a turn of the hub to all mounts. The services are those of the hub now; they are read only if the batch says
     /// that they changed.
     pub fn apply(&mut self, batch: &Batch, services: &[rssl::rdm::directory::Service]) {
+        let dirty = self.dirty.len();
         for (at, entry) in batch.entries.iter().enumerate() {
             if let Some(soon) = batch.entries.get(at + AHEAD)
                 && let Some(item) = self.items.get(soon.item.index())
@@ -40,6 +41,9 @@ impl Worker {
                 Kind::Gone => self.gone(entry.item),
                 Kind::Services => self.services_changed(services),
             }
+        }
+        if !batch.reads.is_empty() {
+            self.follow(batch, dirty);
         }
         self.settle();
     }

@@ -8,6 +8,7 @@ mod config;
 mod dictionary;
 mod directory;
 mod fanout;
+mod latency;
 mod mount;
 mod output;
 mod pace;

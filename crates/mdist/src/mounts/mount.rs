@@ -10,6 +10,7 @@ use super::reason::Reason;
 use super::slots::Ticket;
 use super::view::View;
 use crate::hub::{ItemId, ItemSpec, Now};
+use crate::metrics::Latency;
 
 /// A mount of one worker. `index` is dense and used again: a place in the driver's own table of sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +62,8 @@ pub struct MountStats {
     pub last_write: Now,
     /// When bytes last came.
     pub last_read: Now,
+    /// How long its messages stayed here, if that is measured for each mount.
+    pub latency: Option<Latency>,
 }
 
 /// What a login told.

@@ -12,6 +12,7 @@ use super::arena::Arena;
 use super::config::{Config, Shared};
 use super::dictionary::Dictionaries;
 use super::directory::Services;
+use super::latency::Latencies;
 use super::mount::{Mount, MountId, MountStats, Role, Stream};
 use super::output::{CHUNK, Output, Overflow};
 use super::permit::Permissions;
@@ -79,6 +80,8 @@ pub struct Worker {
     /// Memory for listed messages on their way to a socket.
     chunk: Vec<u8>,
     next_tick: Now,
+    /// If it is measured.
+    pub(super) latency: Option<Box<Latencies>>,
 }
 
 impl Worker {
@@ -90,8 +93,10 @@ impl Worker {
         dictionaries: Arc<Dictionaries>,
         permissions: Box<dyn Permissions>,
     ) -> Self {
+        let latency = config.latency.map(|each| Box::new(Latencies::new(each)));
         Self {
             side,
+            latency,
             config,
             shared,
             dictionaries,
@@ -371,6 +376,7 @@ impl Worker {
             bytes_waiting: output.waiting(),
             last_write: mount.tally.last_write,
             last_read: mount.tally.last_read,
+            latency: self.latency.as_ref().and_then(|latency| latency.of(id.0)),
         })
     }
 

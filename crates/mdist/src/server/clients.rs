@@ -1,8 +1,8 @@
 //! One worker's mounts with their sockets.
 
-use crate::metrics::{Metrics, Published, components};
+use crate::metrics::{MOUNTS, Metrics, Published, components};
 use crate::mounts::{MountId, MountStats, Reason, Worker};
-use crate::net::{Interest, Now, Registry, Socket};
+use crate::net::{Interest, Now, Registry, Socket, now as clock};
 
 use super::shown::EVERY;
 
@@ -205,6 +205,10 @@ impl Clients {
             all.buffers += stats.buffers as u64;
             all.buffers_high = all.buffers_high.max(stats.buffers_high_water as u64);
         }
+        if let Some(whole) = self.worker.latency() {
+            let each = mounts.iter().filter_map(|stats| Some((stats.peer.clone(), stats.latency?)));
+            self.metrics.set_latency(&MOUNTS, &self.number.to_string(), *whole, each);
+        }
         self.shown.publish(&all);
         self.metrics.set_mounts(self.number, mounts.iter().map(|stats| figures(stats, "", now)));
     }
@@ -240,10 +244,12 @@ impl Clients {
         }
         let socket = &mut client.socket;
         let writes = &mut self.past.writes;
-        match self.worker.write(id, now, |bytes| {
+        let written = self.worker.write(id, now, |bytes| {
             *writes += 1;
             socket.write(bytes)
-        }) {
+        });
+        self.worker.written(id, clock);
+        match written {
             Ok(true) => return,
             Ok(false) => {}
             Err(why) => return self.leave(id, Reason::Lost(why.to_string()), now),
@@ -288,12 +294,16 @@ fn count(all: &mut components::Mounts, mount: &MountStats) {
 /// A mount as `/mounts` and `/disconnects` show it; `reason` is empty while it lives.
 pub(super) fn figures(stats: &MountStats, reason: &str, now: Now) -> serde_json::Value {
     let ago = |then: Now| now.saturating_sub(then).as_secs_f64();
-    serde_json::json!({
+    let mut figures = serde_json::json!({
         "peer": stats.peer, "user": stats.user, "application": stats.application, "position": stats.position,
         "component": stats.component, "reason": reason, "connected_s": ago(stats.since),
         "bytes_in": stats.bytes_in, "bytes_out": stats.bytes_out, "messages_in": stats.messages_in,
         "messages_out": stats.messages_out, "streams": stats.streams, "requests_waiting": stats.requests_waiting,
         "buffers": stats.buffers, "buffers_high_water": stats.buffers_high_water, "buffers_max": stats.buffers_max,
         "bytes_waiting": stats.bytes_waiting, "last_write_ago_s": ago(stats.last_write), "last_read_ago_s": ago(stats.last_read),
-    })
+    });
+    if let (Some(latency), Some(figures)) = (&stats.latency, figures.as_object_mut()) {
+        figures.insert("latency_us".into(), latency.figures().into());
+    }
+    figures
 }

@@ -125,7 +125,7 @@ impl Core {
     /// # Errors
     /// The backbone is over.
     pub(super) fn turn(&mut self, now: Now) -> Result<bool> {
-        self.shown.show(now, &self.hub, &self.side, self.sources.as_ref(), self.mend.lost);
+        self.show(now);
         for _ in 0..ROUNDS {
             self.side.asks(&mut self.asks);
             self.workers.asks(&mut self.asks);
@@ -134,7 +134,7 @@ impl Core {
             }
             self.orders(now);
             if self.batch.is_empty() {
-                self.side.flush(now)?;
+                self.flush(now)?;
                 self.side.asks(&mut self.asks);
                 if self.asks.is_empty() {
                     return Ok(false);
@@ -148,8 +148,23 @@ impl Core {
                 self.workers.apply(&mut self.batch, self.hub.services());
             }
         }
-        self.side.flush(now)?;
+        self.flush(now)?;
         Ok(true)
+    }
+
+    /// Writes, or sends, what came of it, and notes how long that took.
+    fn flush(&mut self, now: Now) -> Result<()> {
+        self.side.flush(now)?;
+        if let Side::Backbone(sinks) = &mut self.side {
+            for (up, took) in sinks.measured() {
+                if let Some(dialled) = self.dialled.get_mut(usize::from(up.0)) {
+                    dialled.latency.record(took);
+                } else if let Some(publishers) = &mut self.publishers {
+                    publishers.measured(up, took);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes a packet of a feed; a turn has to follow.

@@ -7,6 +7,7 @@ use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 
 use super::link::Link;
 use crate::hub::{Batch, Engine, UpstreamId};
+use crate::metrics::Latency;
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions, connect, resolve};
 use crate::upstream::{Consumer, Login, Lost, Session as _};
 
@@ -49,6 +50,8 @@ pub(super) struct Dialled {
     turn: usize,
     version: u8,
     pause: Duration,
+    /// How long its messages stayed here, if that is measured.
+    pub(super) latency: Latency,
 }
 
 impl Dialled {
@@ -62,7 +65,13 @@ impl Dialled {
             turn: 0,
             version: VERSION_NEWEST,
             pause: PAUSE.0,
+            latency: Latency::default(),
         }
+    }
+
+    /// Its hosts, as a label.
+    pub(super) fn label(&self) -> String {
+        self.target.hosts.join(",")
     }
 
     fn host(&self) -> &str {

@@ -1,6 +1,9 @@
 //! A session with its socket, whoever dialled whom.
 
+use std::net::SocketAddr;
+
 use crate::hub::{Batch, Broken, Engine, UpstreamId};
+use crate::metrics::Latency;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Event, Lost, Session, is_wanted};
 
@@ -22,12 +25,26 @@ pub(super) struct Link<S> {
     registry: Registry,
     /// The kernel has no room for the output: the poller says when.
     full: bool,
+    /// How long its messages stayed here, if that is measured.
+    pub(super) latency: Box<Latency>,
 }
 
 impl<S: Session> Link<S> {
     /// Over a socket that the poller has under this token, waiting for bytes to read.
     pub(super) fn new(socket: Socket, session: S, token: u64, registry: &Registry) -> Self {
-        Self { socket, session: Box::new(session), token, registry: registry.clone(), full: false }
+        Self {
+            socket,
+            session: Box::new(session),
+            token,
+            registry: registry.clone(),
+            full: false,
+            latency: Box::default(),
+        }
+    }
+
+    /// The other end's address.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.socket.peer()
     }
 
     /// Something is ready: writes what waits, and gives the hub what came. `wanted`: services by name; none: all.
@@ -56,7 +73,8 @@ impl<S: Session> Link<S> {
             Err(why) => return Err(self.session.ended(&why.to_string())),
             Ok(Some(count)) => count,
         };
-        self.session.input(buffer.get(..count).unwrap_or_default(), now, |event| {
+        out.read(Some(id), crate::net::now);
+        let taken = self.session.input(buffer.get(..count).unwrap_or_default(), now, |event| {
             match event {
                 Event::Message(message) => hub.message(now, id, message, out)?,
                 Event::Up => hub.upstream_up(now, id, S::PUBLISHES, out),
@@ -66,7 +84,9 @@ impl<S: Session> Link<S> {
                 }
             }
             Ok(())
-        })
+        });
+        out.read_ends();
+        taken
     }
 
     /// Writes what waits, as far as there is room.

@@ -106,7 +106,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         registry: poller.registry().clone(),
         mend,
         hub: Engine::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields.clone()))),
-        batch: Batch::default(),
+        batch: Batch { timed: settings.latency_calc.enabled, ..Batch::default() },
         dialled,
         publishers: None,
         sources,
@@ -210,6 +210,7 @@ fn mounts_config(settings: &config::P2ps) -> mounts::Config {
         max_mounts: settings.max_mounts,
         open_limit: settings.open_limit.unwrap_or(defaults.open_limit),
         open_window: settings.open_window.unwrap_or(defaults.open_window),
+        latency: settings.latency_calc.enabled.then_some(settings.latency_calc.per_connection),
         ..defaults
     }
 }

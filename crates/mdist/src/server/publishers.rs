@@ -1,6 +1,7 @@
 //! Publishers that dialled us: non-interactive providers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rssl::transport::ServerOptions;
 
@@ -69,6 +70,19 @@ impl Publishers {
             }
             Err(why) => tracing::warn!(%peer, %why, "a publisher could not be accepted"),
         }
+    }
+
+    /// A message of this upstream stayed here for so long.
+    pub(super) fn measured(&mut self, up: UpstreamId, took: Duration) {
+        let place = up.0.checked_sub(self.first).map(usize::from);
+        if let Some(link) = place.and_then(|place| self.links.get_mut(place)).and_then(Option::as_mut) {
+            link.latency.record(took);
+        }
+    }
+
+    /// The publishers that are there now.
+    pub(super) fn links(&self) -> impl Iterator<Item = &Link<Publisher>> {
+        self.links.iter().flatten()
     }
 
     fn id(&self, place: usize) -> UpstreamId {

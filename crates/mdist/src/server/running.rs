@@ -44,12 +44,13 @@ impl Running {
             waker: poller.waker(),
             threads: Vec::new(),
         };
+        let timed = core.batch.timed;
         let core = Arc::new(Turns::new(core));
         if let Some((feeds, in_a_row)) = feeds {
             let core = core.clone();
             let waker = poller.waker();
             running.spawn(Role::Feed, &threads.feed, move |stop| {
-                read_feeds(&core, &feeds, in_a_row, &waker, stop)
+                read_feeds(&core, &feeds, (in_a_row, timed), &waker, stop)
             })?;
         }
         running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop))?;
@@ -127,11 +128,11 @@ fn serve(turns: &Turns<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> 
     Ok(())
 }
 
-/// The feeds' thread: reads one end of the backbone after the other.
+/// The feeds' thread: reads one end of the backbone after the other. `timed`: it notes when.
 fn read_feeds(
     turns: &Turns<Core>,
     ends: &Receiver<Feeds>,
-    in_a_row: usize,
+    (in_a_row, timed): (usize, bool),
     main: &Waker,
     stop: &AtomicBool,
 ) -> Result<()> {
@@ -141,6 +142,7 @@ fn read_feeds(
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
+        feeds.set_timed(timed);
         while !stop.load(Ordering::Acquire) {
             let Err(why) = read_some(turns, &mut feeds, in_a_row, main)? else { continue };
             if let Some(sources) = &mut turns.take().sources {
@@ -180,6 +182,7 @@ fn read_some(
     let mut core = place.enter();
     let at = now();
     let mut state = Ok(());
+    core.batch.read(None, || feeds.read_at());
     for _ in 0..in_a_row {
         match feeds.next(Duration::ZERO) {
             Ok(Some(packet)) => core.feed(packet, at),
@@ -190,6 +193,7 @@ fn read_some(
             }
         }
     }
+    core.batch.read_ends();
     let more = core.turn(at)?;
     // The main thread keeps time, and sleeps by what was due when it looked.
     let next = if more { Some(at) } else { core.deadline() };

@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use crate::backbone::sink_side::SinkSide;
-use crate::hub::Engine;
-use crate::metrics::{Metrics, Published, components};
+use crate::backbone::source_side::SourceSide;
+use crate::config::LatencyCalc;
+use crate::metrics::{Metrics, Published, SOURCE, components};
 use crate::net::Now;
 
+use super::core::Core;
+use super::dialled::Dialled;
+use super::publishers::Publishers;
 use super::side::Side;
 
 /// Between two looks at the counters.
@@ -19,6 +23,10 @@ pub(super) struct Shown {
     sink: Option<Published<components::Sink>>,
     backbone: Option<Published<components::Backbone>>,
     due: Now,
+    metrics: Metrics,
+    name: String,
+    /// How long messages stay in a distributor is shown for each server as well.
+    each_server: bool,
 }
 
 impl Shown {
@@ -30,24 +38,38 @@ impl Shown {
             sink: sink.then(|| metrics.component(name)),
             backbone: (source || sink).then(|| metrics.component(name)),
             due: Now::ZERO,
+            metrics: metrics.clone(),
+            name: name.to_owned(),
+            each_server: false,
         }
     }
 
+    /// What is shown of the time that messages take.
+    pub(super) fn measuring(self, settings: LatencyCalc) -> Self {
+        Self { each_server: settings.per_connection, ..self }
+    }
+
+    /// The time that messages take in a distributor, if that is measured.
+    fn latency(&self, sinks: &SourceSide, dialled: &[Dialled], publishers: Option<&Publishers>) {
+        let Some(whole) = sinks.latency() else { return };
+        let dialled = dialled.iter().map(|server| (server.label(), server.latency));
+        let publishers = publishers.into_iter().flat_map(Publishers::links);
+        let publishers = publishers.map(|link| (link.peer().to_string(), *link.latency));
+        let each = dialled.chain(publishers).filter(|_| self.each_server);
+        self.metrics.set_latency(&SOURCE, &self.name, *whole, each);
+    }
+}
+
+impl Core {
     /// Publishes what was counted, if it is time.
-    pub(super) fn show(
-        &mut self,
-        now: Now,
-        hub: &Engine,
-        side: &Side,
-        sources: Option<&SinkSide>,
-        ends_lost: u64,
-    ) {
-        if now < self.due {
+    pub(super) fn show(&mut self, now: Now) {
+        let Self { shown, hub, side, sources, mend, dialled, publishers, .. } = self;
+        if now < shown.due {
             return;
         }
-        self.due = now + EVERY;
+        shown.due = now + EVERY;
         let stats = hub.stats();
-        self.hub.publish(&components::Hub {
+        shown.hub.publish(&components::Hub {
             services: hub.services().services.len() as u64,
             items: hub.items() as u64,
             updates: stats.updates,
@@ -61,17 +83,18 @@ impl Shown {
             cached_images: stats.cached_images,
             cache_errors: stats.cache_errors,
         });
-        if let Some(shown) = &self.backbone {
+        if let Some(place) = &shown.backbone {
             let (away, held) = match side {
                 Side::Backbone(sinks) => (sinks.is_away(), sinks.held()),
-                Side::Mounts(_) => (sources.is_some_and(SinkSide::is_away), 0),
+                Side::Mounts(_) => (sources.as_ref().is_some_and(SinkSide::is_away), 0),
             };
             let held = held as u64;
-            shown.publish(&components::Backbone { away: away.into(), lost: ends_lost, held });
+            place.publish(&components::Backbone { away: away.into(), lost: mend.lost, held });
         }
-        if let (Some(shown), Side::Backbone(sinks)) = (&self.source, side) {
+        if let (Some(place), Side::Backbone(sinks)) = (&shown.source, &*side) {
+            shown.latency(sinks, dialled, publishers.as_ref());
             let stats = sinks.stats();
-            shown.publish(&components::Source {
+            place.publish(&components::Source {
                 packets: stats.packets,
                 messages: stats.entries,
                 bytes: stats.bytes,
@@ -81,9 +104,9 @@ impl Shown {
                 waits: stats.waits,
             });
         }
-        if let (Some(shown), Some(sources)) = (&self.sink, sources) {
+        if let (Some(place), Some(sources)) = (&shown.sink, &*sources) {
             let stats = sources.stats();
-            shown.publish(&components::Sink {
+            place.publish(&components::Sink {
                 packets: stats.packets,
                 messages: stats.messages,
                 bytes: stats.bytes,

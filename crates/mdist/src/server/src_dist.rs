@@ -63,6 +63,9 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
 
     let (opener, end) = Opener::new(bus, tipc_options(config), Bus::source, poller.waker())?;
     let mut side = SourceSide::new(end, SideId(0), "src_dist");
+    if settings.latency_calc.enabled {
+        side.measure();
+    }
     side.set_policy(None, policy(&settings.defaults));
     for name in settings.service.keys() {
         side.set_policy(Some(name), policy(&settings.service(name)));
@@ -107,7 +110,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         registry: poller.registry().clone(),
         mend: Mend { sources: Some(opener), ..Mend::default() },
         hub: Engine::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
-        batch: Batch::default(),
+        batch: Batch { timed: settings.latency_calc.enabled, ..Batch::default() },
         dialled,
         publishers: Some(publishers),
         sources: None,
@@ -118,7 +121,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         look_at_backbone: Now::ZERO,
         buffer: vec![0; READ],
         looks_again: Now::ZERO,
-        shown: Shown::new(metrics, "src_dist", true, false),
+        shown: Shown::new(metrics, "src_dist", true, false).measuring(settings.latency_calc),
     };
     Running::start(core, poller, None, addresses, &config.threads)
 }

@@ -108,7 +108,8 @@ impl Workers {
                 None
             }
         });
-        let batch = Arc::new(mem::replace(batch, spare.unwrap_or_default()));
+        let timed = batch.timed;
+        let batch = Arc::new(mem::replace(batch, Batch { timed, ..spare.unwrap_or_default() }));
         for handle in &self.handles {
             // A worker that is gone has ended the program.
             let _ = handle.turns.send(Turn { batch: batch.clone(), directory: directory.clone() });

@@ -7,6 +7,7 @@ use crate::backbone::feed_out::FeedOut;
 use crate::backbone::meter::unread;
 use crate::backbone::wire::{Entry, Record};
 use crate::backbone::{FeedId, Result, SinkId};
+use crate::net::now;
 
 impl SourceSide {
     /// Appends an entry to a feed.
@@ -70,7 +71,11 @@ impl SourceSide {
                 sent
             }
             None => Ok(()),
-        })
+        })?;
+        if let Some(latency) = &mut self.latency {
+            latency.sent(feed, now);
+        }
+        Ok(())
     }
 
     /// Whether the open packet of a feed may wait for more.

@@ -1,5 +1,7 @@
 //! What the hub says, told to the sinks: in the feeds, or by the link of one of them.
 
+use std::ops::Range;
+
 use rssl::rwf::{Class, Refresh, RefreshFlags};
 
 use super::asking::{of_token, token};
@@ -16,8 +18,19 @@ impl SourceSide {
     /// The end is over.
     pub fn apply(&mut self, batch: &Batch) -> Result<bool> {
         self.put_ends()?;
+        let (mut services, mut done) = (false, 0);
+        for read in batch.brought() {
+            services |= self.apply_some(batch, done..read.entries.1)?;
+            done = read.entries.1;
+            self.follow(batch, read);
+        }
+        services |= self.apply_some(batch, done..batch.entries.len())?;
+        Ok(services)
+    }
+
+    fn apply_some(&mut self, batch: &Batch, some: Range<usize>) -> Result<bool> {
         let mut services = false;
-        for (at, entry) in batch.entries.iter().enumerate() {
+        for (at, entry) in (some.start..).zip(batch.entries.get(some).unwrap_or_default()) {
             if entry.kind == Kind::Message {
                 // The hot path: one table, one copy.
                 let feed = self.feed_of.get(entry.item.index()).copied().unwrap_or(NONE);
