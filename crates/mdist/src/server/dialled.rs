@@ -30,6 +30,11 @@ pub(super) struct Target {
     pub(super) services: Vec<String>,
 }
 
+/// The services that are taken from one source, by name: those set for it, else those of the program; empty: all.
+pub(super) fn taken(own: &[String], program: &[String]) -> Vec<String> {
+    if own.is_empty() { program } else { own }.to_vec()
+}
+
 #[derive(Debug)]
 enum State {
     /// Nothing until then.

@@ -1,6 +1,7 @@
 //! The backbone's carrier (the host's utipcd, mostly) may die, or be started later than the program: the program lives on
 //! without it, and takes it up again.
 
+use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use anyhow::{Context as _, Result};
 
 use crate::backbone::feeds::Feeds;
 use crate::backbone::{SinkEnd, SourceEnd, tipc};
-use crate::net::{Interest, Now, Waker};
+use crate::net::{Interest, Now, Registry, Waker};
 
 use super::bus::Bus;
 use super::core::{Above, BACKBONE, Core};
@@ -123,6 +124,21 @@ impl Mend {
     }
 }
 
+/// Has the main thread woken by an end of the backbone, if there is one.
+///
+/// # Errors
+/// The system has no room for one more descriptor.
+pub(super) fn watch(registry: &Registry, end: Option<BorrowedFd<'_>>) -> Result<()> {
+    end.map_or(Ok(()), |end| registry.add(end, BACKBONE, Interest::Read)).context("poll the backbone")
+}
+
+/// The same for an end that was awaited; people are told.
+fn come(registry: &Registry, end: Option<BorrowedFd<'_>>) -> Result<()> {
+    watch(registry, end)?;
+    tracing::warn!("the backbone is there");
+    Ok(())
+}
+
 impl Core {
     /// Lets go of an end of the backbone that has died, and takes one that has come.
     ///
@@ -152,17 +168,11 @@ impl Core {
                 // The thread is there as long as the program.
                 let _ = to.send(feeds);
             }
-            if let Some(descriptor) = sources.descriptor() {
-                self.registry.add(descriptor, BACKBONE, Interest::Read).context("poll the backbone")?;
-            }
-            tracing::warn!("the backbone is there");
+            come(&self.registry, sources.descriptor())?;
         }
         if let (Some(end), Side::Backbone(sinks)) = (source, &mut self.side) {
             sinks.attach(end, &self.hub.services().services)?;
-            if let Some(descriptor) = sinks.descriptor() {
-                self.registry.add(descriptor, BACKBONE, Interest::Read).context("poll the backbone")?;
-            }
-            tracing::warn!("the backbone is there");
+            come(&self.registry, sinks.descriptor())?;
         }
         Ok(())
     }

@@ -14,15 +14,15 @@ use crate::config::{self, Config, UpstreamKind};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
 use crate::mounts::{self, AllowAll, Dictionaries, Limits, Shared, Worker};
-use crate::net::{Interest, Now, Poller, Registry, Role, SocketOptions};
+use crate::net::{Now, Poller, Registry, Role, SocketOptions};
 use crate::upstream::Login;
 
 use super::bus::{Bus, tipc_options};
 use super::clients::{Clients, Writes};
-use super::core::{BACKBONE, Core, FIRST_UPSTREAM, READ};
-use super::dialled::{Dialled, Target};
+use super::core::{Core, FIRST_UPSTREAM, READ};
+use super::dialled::{Dialled, Target, taken};
 use super::listeners::Listeners;
-use super::mend::{Mend, Opener};
+use super::mend::{Mend, Opener, watch};
 use super::running::Running;
 use super::shown::Shown;
 use super::side::Side;
@@ -60,11 +60,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
             login: login(&config.login, "p2ps"),
             transport: ClientOptions { component: component("p2ps"), ..ClientOptions::default() },
             socket: SocketOptions::default(),
-            services: if upstream.services.is_empty() {
-                settings.services.clone()
-            } else {
-                upstream.services.clone()
-            },
+            services: taken(&upstream.services, &settings.services),
         };
         let token = FIRST_UPSTREAM + u64::from(number);
         dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
@@ -96,9 +92,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         }
         (mend.sinks, mend.feeds) = (Some(opener), Some(to));
         feeds = Some((from, bias as usize));
-        if let Some(descriptor) = side.descriptor() {
-            poller.add(descriptor, BACKBONE, Interest::Read).context("poll the backbone")?;
-        }
+        watch(poller.registry(), side.descriptor())?;
         sources = Some(side);
     }
     let shown = Shown::new(metrics, "p2ps", false, sources.is_some());
@@ -129,10 +123,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
 /// The services that are taken from the backbone, by name; none: all.
 fn from_backbone(settings: &config::P2ps) -> Vec<String> {
     let backbone = settings.upstream.iter().find(|u| u.kind == UpstreamKind::Backbone);
-    match backbone {
-        Some(own) if !own.services.is_empty() => own.services.clone(),
-        _ => settings.services.clone(),
-    }
+    taken(backbone.map_or(&[], |own| &own.services), &settings.services)
 }
 
 /// How many threads serve mounts; the main thread is the first of them.

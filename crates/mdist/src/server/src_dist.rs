@@ -12,13 +12,13 @@ use crate::config::{Config, OnFull, Posts, SourceServiceSettings};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
 use crate::mounts::{self, Dictionaries};
-use crate::net::{Interest, Now, Poller, SocketOptions};
+use crate::net::{Now, Poller, SocketOptions};
 
 use super::bus::{Bus, tipc_options};
-use super::core::{BACKBONE, Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
-use super::dialled::{Dialled, Target};
+use super::core::{Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
+use super::dialled::{Dialled, Target, taken};
 use super::listeners::Listeners;
-use super::mend::{Mend, Opener};
+use super::mend::{Mend, Opener, watch};
 use super::p2ps::{component, load_dictionary, login};
 use super::publishers::{Publishers, Welcome};
 use super::running::Running;
@@ -51,11 +51,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
                 ..ClientOptions::default()
             },
             socket: SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() },
-            services: if provider.services.is_empty() {
-                settings.services.clone()
-            } else {
-                provider.services.clone()
-            },
+            services: taken(&provider.services, &settings.services),
         };
         let token = FIRST_UPSTREAM + u64::from(number);
         dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
@@ -71,9 +67,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         side.set_policy(Some(name), policy(&settings.service(name)));
     }
     side.directory(&[])?;
-    if let Some(descriptor) = side.descriptor() {
-        poller.add(descriptor, BACKBONE, Interest::Read).context("poll the backbone")?;
-    }
+    watch(poller.registry(), side.descriptor())?;
 
     let options = hub::Options {
         hold: Duration::from_millis(settings.close_hold_ms.into()),
