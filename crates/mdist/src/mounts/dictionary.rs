@@ -90,21 +90,7 @@ impl Dictionaries {
 impl Worker {
     /// A request for a dictionary on a new stream.
     pub(super) fn dictionary_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let ticket = self.add(Stream {
-            mount: id,
-            id: request.stream,
-            domain: Domain::DICTIONARY.0,
-            service: 0,
-            role: Role::Dictionary,
-            flags: request.flags,
-            item: None,
-            waiting: false,
-            counted: false,
-            at_hub: false,
-            asked: true,
-            identity: 0,
-            extra: None,
-        });
+        let ticket = self.add(Stream::own(id, request, Role::Dictionary));
         if let Some(ticket) = ticket {
             self.dictionary_refresh(ticket, request);
         }

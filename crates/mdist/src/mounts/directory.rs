@@ -83,22 +83,7 @@ struct Change {
 impl Worker {
     /// A request for the directory on a new stream.
     pub(super) fn directory_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let role = role(request);
-        let ticket = self.add(Stream {
-            mount: id,
-            id: request.stream,
-            domain: Domain::DIRECTORY.0,
-            service: 0,
-            role,
-            flags: request.flags,
-            item: None,
-            waiting: false,
-            counted: false,
-            at_hub: false,
-            asked: true,
-            identity: 0,
-            extra: None,
-        });
+        let ticket = self.add(Stream::own(id, request, role(request)));
         if let Some(ticket) = ticket {
             self.directory_refresh(ticket);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use rssl::rwf::RequestFlags;
+use rssl::rwf::{Request, RequestFlags};
 use rssl::transport::Channel;
 
 use super::policy::Wants;
@@ -185,6 +185,25 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// One that the server answers itself: of the login, the directory or a dictionary.
+    pub(crate) fn own(mount: Ticket, request: &Request<'_>, role: Role) -> Self {
+        Self {
+            mount,
+            id: request.stream,
+            domain: request.domain.0,
+            service: 0,
+            role,
+            flags: request.flags,
+            item: None,
+            waiting: false,
+            counted: false,
+            at_hub: false,
+            asked: true,
+            identity: 0,
+            extra: None,
+        }
+    }
+
     pub(crate) fn streaming(&self) -> bool {
         self.flags.contains(RequestFlags::STREAMING)
     }

@@ -59,21 +59,7 @@ impl Worker {
             };
             return Err(self.refuse_login(id, request.stream, state));
         }
-        let stream = self.add(Stream {
-            mount: id,
-            id: request.stream,
-            domain: Domain::LOGIN.0,
-            service: 0,
-            role: Role::Login,
-            flags: request.flags,
-            item: None,
-            waiting: false,
-            counted: false,
-            at_hub: false,
-            asked: true,
-            identity: 0,
-            extra: None,
-        });
+        let stream = self.add(Stream::own(id, request, Role::Login));
         if let (Some(stream), Some(mount)) = (stream, self.mounts.get_mut(id)) {
             let name = text(told.attributes.application_name);
             let number = text(told.attributes.application_id);
