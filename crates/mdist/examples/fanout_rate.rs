@@ -9,8 +9,9 @@
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use mdist::dictionaries::Dictionaries;
 use mdist::hub::{Ask, Batch, ItemId, Kind, SideId};
-use mdist::mounts::{AllowAll, Config, Dictionaries, MountId, Shared, Worker};
+use mdist::mounts::{AllowAll, Config, MountId, Shared, Worker};
 use rssl::rdm::directory::{Info, Service, ServiceState};
 use rssl::rdm::login;
 use rssl::rwf::{DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, RequestFlags, State, Update};

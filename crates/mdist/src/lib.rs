@@ -6,6 +6,7 @@ pub mod backbone;
 pub mod bench;
 pub mod cache;
 pub mod config;
+pub mod dictionaries;
 pub mod hub;
 pub mod load;
 pub mod metrics;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
+use mdist::dictionaries;
 use mdist::load::control::{Control, Order};
 use mdist::load::provider::{Counts, Provider, ProviderOptions};
 use mdist::load::{items, msgdata, names};
-use rssl::dictionary::{Dictionary, Enums, Fields};
 
 /// A publisher for load tests: listens for distributors and consumers, or publishes to a distributor.
 #[derive(Parser)]
@@ -121,14 +121,8 @@ fn run(options: &Options) -> Result<()> {
         (None, Some(_)) => items::generated(options.item_count),
         (None, None) => Vec::new(),
     };
-    let mut dictionary = Dictionary::small();
-    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("read {}", path.display()));
-    if let Some(path) = &options.field_dictionary {
-        dictionary.fields = Fields::parse(&read(path)?).with_context(|| format!("in {}", path.display()))?;
-    }
-    if let Some(path) = &options.enum_dictionary {
-        dictionary.enums = Enums::parse(&read(path)?).with_context(|| format!("in {}", path.display()))?;
-    }
+    let dictionary =
+        dictionaries::load(options.field_dictionary.as_deref(), options.enum_dictionary.as_deref())?;
     let provider = Provider::start(ProviderOptions {
         listen: publish.is_none().then(|| SocketAddr::new(options.address, options.port)),
         publish,

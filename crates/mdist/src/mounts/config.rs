@@ -9,6 +9,7 @@ use rssl::transport::ServerOptions;
 
 use super::output::Limits;
 use super::pool::Pool;
+use crate::dictionaries;
 
 /// Settings of all mounts of a server.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl Default for Config {
             max_mounts: 5_000,
             mounts_per_user: None,
             login_timeout: Duration::from_secs(45),
-            dictionary_part: 8192,
+            dictionary_part: dictionaries::PART,
             latency: None,
         }
     }

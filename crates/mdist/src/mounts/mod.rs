@@ -27,7 +27,6 @@ mod view;
 mod worker;
 
 pub use config::{Config, Shared};
-pub use dictionary::Dictionaries;
 pub use mount::{MountId, MountStats};
 pub use output::{Limits, Overflow};
 pub use permit::{AllowAll, Denial, Permissions};

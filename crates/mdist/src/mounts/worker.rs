@@ -10,7 +10,6 @@ use rssl::wire::to_vec;
 
 use super::arena::Arena;
 use super::config::{Config, Shared};
-use super::dictionary::Dictionaries;
 use super::directory::Services;
 use super::latency::Latencies;
 use super::mount::{Mount, MountId, MountStats, Role, Stream};
@@ -19,6 +18,7 @@ use super::permit::Permissions;
 use super::reason::Reason;
 use super::slots::{Slots, Ticket};
 use super::subscribers::{Item, Subscriber};
+use crate::dictionaries::Dictionaries;
 use crate::hub::{Ask, ItemId, MAX_FRAMED, Now, SideId};
 
 /// How often time-outs are looked at.

@@ -11,9 +11,10 @@ use rssl::transport::{ClientOptions, Compression, ServerOptions};
 use crate::backbone::sink_side::SinkSide;
 use crate::cache::FieldTypes;
 use crate::config::{self, Config, UpstreamKind};
+use crate::dictionaries::{self, Dictionaries};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
-use crate::mounts::{self, AllowAll, Dictionaries, Limits, Shared, Worker};
+use crate::mounts::{self, AllowAll, Limits, Shared, Worker};
 use crate::net::{Now, Poller, Registry, Role, SocketOptions};
 use crate::upstream::Login;
 
@@ -45,7 +46,8 @@ const FULL: usize = 64 * 1024;
 /// An address that is taken, a dictionary that cannot be read, or the system's refusal of a thread; what is in the text.
 pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let settings = &config.p2ps;
-    let dictionary = load_dictionary(&config.dictionary)?;
+    let files = &config.dictionary;
+    let dictionary = dictionaries::load(files.fields.as_deref(), files.enums.as_deref())?;
     let poller = Poller::new().context("make a poller")?.busy(config.threads.main.busy_poll);
 
     let socket = client_socket(settings);
@@ -216,24 +218,6 @@ fn hub_options(config: &Config) -> hub::Options {
         cache_limits: config.cache.limits(),
         ..hub::Options::default()
     }
-}
-
-/// The dictionary of the settings' files, or our own small one.
-///
-/// # Errors
-/// A file that cannot be read, or is no dictionary; which, and the line.
-pub(super) fn load_dictionary(settings: &config::Dictionary) -> Result<Dictionary> {
-    let mut dictionary = Dictionary::small();
-    let read = |path: &str| std::fs::read(path).with_context(|| format!("read the dictionary {path}"));
-    if let Some(path) = &settings.fields {
-        dictionary.fields =
-            rssl::dictionary::Fields::parse(&read(path)?).with_context(|| format!("in {path}"))?;
-    }
-    if let Some(path) = &settings.enums {
-        dictionary.enums =
-            rssl::dictionary::Enums::parse(&read(path)?).with_context(|| format!("in {path}"))?;
-    }
-    Ok(dictionary)
 }
 
 /// How a program logs in upstream.

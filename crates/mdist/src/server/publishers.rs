@@ -6,9 +6,9 @@ use std::time::Duration;
 use rssl::transport::ServerOptions;
 
 use super::link::Link;
+use crate::dictionaries::Dictionaries;
 use crate::hub::{Batch, Engine, UpstreamId};
 use crate::metrics::Metrics;
-use crate::mounts::Dictionaries;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Lost, Publisher, Session as _};
 

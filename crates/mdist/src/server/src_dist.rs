@@ -9,9 +9,9 @@ use rssl::transport::{ClientOptions, ServerOptions};
 use crate::backbone::source_side::{Policy, SourceSide};
 use crate::cache::FieldTypes;
 use crate::config::{Config, OnFull, Posts, SourceServiceSettings};
+use crate::dictionaries::{self, Dictionaries};
 use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
 use crate::metrics::Metrics;
-use crate::mounts::{self, Dictionaries};
 use crate::net::{Now, Poller, SocketOptions};
 
 use super::bus::{Bus, tipc_options};
@@ -19,7 +19,7 @@ use super::core::{Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
 use super::dialled::{Dialled, Target, taken};
 use super::listeners::Listeners;
 use super::mend::{Mend, Opener, watch};
-use super::p2ps::{component, load_dictionary, login};
+use super::p2ps::{component, login};
 use super::publishers::{Publishers, Welcome};
 use super::running::Running;
 use super::shown::Shown;
@@ -37,7 +37,8 @@ const MAX_PUBLISHERS: u16 = 1024;
 /// An address that is taken, a dictionary that cannot be read, no backbone; what is in the text.
 pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let settings = &config.src_dist;
-    let dictionary = load_dictionary(&config.dictionary)?;
+    let files = &config.dictionary;
+    let dictionary = dictionaries::load(files.fields.as_deref(), files.enums.as_deref())?;
     let poller = Poller::new().context("make a poller")?.busy(config.threads.main.busy_poll);
 
     let mut dialled = Vec::new();
@@ -82,14 +83,15 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let socket = SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() };
     let listeners = Listeners::open(&settings.listen, PORT, socket, &poller)?;
     let addresses = listeners.addresses()?;
-    let part = mounts::Config::default().dictionary_part;
     let welcome = Welcome {
         transport: ServerOptions {
             component: component("src_dist"),
             ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
             ..ServerOptions::default()
         },
-        dictionaries: Arc::new(Dictionaries::of(&dictionary, part).context("encode the dictionary")?),
+        dictionaries: Arc::new(
+            Dictionaries::of(&dictionary, dictionaries::PART).context("encode the dictionary")?,
+        ),
     };
     let publishers = Publishers::new(
         u16::try_from(dialled.len()).unwrap_or(u16::MAX),

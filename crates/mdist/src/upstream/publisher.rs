@@ -16,8 +16,8 @@ use rssl::wire::to_vec;
 
 use super::LOGIN_STREAM;
 use super::session::{Event, Lost, Session, Step, Wire};
+use crate::dictionaries::Dictionaries;
 use crate::hub::Now;
-use crate::mounts::Dictionaries;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

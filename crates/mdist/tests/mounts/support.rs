@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mdist::dictionaries::Dictionaries;
 use mdist::hub::{Ask, Batch, ItemId, ItemSpec, Kind, SideId, Target};
-use mdist::mounts::{AllowAll, Config, Cut, Dictionaries, MountId, Permissions, Reason, Shared, Worker};
+use mdist::mounts::{AllowAll, Config, Cut, MountId, Permissions, Reason, Shared, Worker};
 use rssl::rdm::directory::{Info, Service, ServiceState};
 use rssl::rwf::{
     Close, DataState, DataType, Domain, Key, Message, Qos, Refresh, RefreshFlags, Request, RequestFlags,

@@ -11,17 +11,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
-use rssl::dictionary::{Dictionary, ENUM_DICTIONARY, FIELD_DICTIONARY};
+use rssl::dictionary::Dictionary;
 use rssl::rdm::directory;
 use rssl::rwf::{
-    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, RequestFlags, State, Status,
-    StreamState, code,
+    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, StreamState, code,
 };
 use rssl::wire::to_vec;
 use serde::Serialize;
 
 use super::items::Item;
 use super::message_set::MessageSet;
+use crate::dictionaries::Dictionaries;
 use crate::net::{Poller, Waker};
 
 /// Bytes of the longest part of a dictionary: two parts would not fit a frame of the usual size.
@@ -160,7 +160,7 @@ struct Shared {
     stamp_when_sent: bool,
     user: String,
     host: String,
-    dictionary: Arc<Dictionary>,
+    dictionaries: Dictionaries,
     stop: AtomicBool,
     want_items: AtomicBool,
     seen: Mutex<Seen>,
@@ -231,48 +231,17 @@ impl Shared {
 
     /// The parts of a dictionary, or the status that says that there is none of that name.
     fn dictionary(&self, request: &Request<'_>) -> Result<Vec<Vec<u8>>> {
-        let verbosity = request.key.filter.unwrap_or(0);
-        let name = request.key.name.unwrap_or_default();
-        let parts = if name == FIELD_DICTIONARY.as_bytes() {
-            self.dictionary.fields.parts(verbosity, DICTIONARY_PART)?
-        } else if name == ENUM_DICTIONARY.as_bytes() {
-            self.dictionary.enums.parts(verbosity, DICTIONARY_PART)?
-        } else {
-            let text = b"no dictionary of this name here";
-            let status = Status {
-                domain: Domain::DICTIONARY,
-                stream: request.stream,
-                state: Some(State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, text)),
-                ..Status::default()
-            };
-            return Ok(vec![to_vec(|w| status.encode(w))?]);
+        if let Some(parts) = self.dictionaries.answer(request) {
+            return Ok(parts);
+        }
+        let text = b"no dictionary of this name here";
+        let status = Status {
+            domain: Domain::DICTIONARY,
+            stream: request.stream,
+            state: Some(State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, text)),
+            ..Status::default()
         };
-        let streaming = request.flags.contains(RequestFlags::STREAMING);
-        let stream_state = if streaming { StreamState::Open } else { StreamState::NonStreaming };
-        let last = parts.len().saturating_sub(1);
-        let refresh = |(number, payload): (usize, &Vec<u8>)| {
-            let mut flags = RefreshFlags::SOLICITED;
-            if number == 0 {
-                flags.insert(RefreshFlags::CLEAR_CACHE);
-            }
-            if number == last {
-                flags.insert(RefreshFlags::COMPLETE);
-            }
-            let refresh = Refresh {
-                domain: Domain::DICTIONARY,
-                stream: request.stream,
-                flags,
-                container: DataType::SERIES,
-                state: State::new(stream_state, DataState::Ok, code::NONE, b""),
-                group: &[0, 0],
-                key: Some(request.key),
-                part: u16::try_from(number).ok(),
-                payload,
-                ..Refresh::default()
-            };
-            Ok(to_vec(|w| refresh.encode(w))?)
-        };
-        parts.iter().enumerate().map(refresh).collect()
+        Ok(vec![to_vec(|w| status.encode(w))?])
     }
 }
 
@@ -288,12 +257,14 @@ impl Provider {
     /// Listens, or dials, and serves on a thread of its own.
     ///
     /// # Errors
-    /// The address is taken, or the system has no thread or descriptor left.
+    /// The address is taken, the system has no thread or descriptor left, or the dictionary has a text too long for the wire.
     pub fn start(options: ProviderOptions) -> Result<Self> {
         let listener = options.listen.map(crate::net::listen).transpose()?;
         let address = listener.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
         let known = options.items.iter().map(|item| item.name.as_bytes().into()).collect();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let dictionaries =
+            Dictionaries::of(&options.dictionary, DICTIONARY_PART).context("encode the dictionary")?;
         let shared = Arc::new(Shared {
             service: options.service,
             service_id: options.service_id,
@@ -307,7 +278,7 @@ impl Provider {
             stamp_when_sent: options.stamp_when_sent,
             user: options.user,
             host,
-            dictionary: options.dictionary,
+            dictionaries,
             stop: AtomicBool::new(false),
             want_items: AtomicBool::new(false),
             seen: Mutex::default(),
