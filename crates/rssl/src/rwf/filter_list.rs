@@ -1,6 +1,7 @@
 //! FILTER_LIST: entries with small ids, as the source directory uses them. Spec: rssl.md §4.7.
 
 use super::DataType;
+use super::common::entries;
 use super::flags::flags;
 use super::header::Optional;
 use crate::wire::{Reader, Writer};
@@ -121,18 +122,7 @@ impl<'a> FilterEntries<'a> {
     }
 }
 
-impl<'a> Iterator for FilterEntries<'a> {
-    type Item = Result<FilterEntry<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let entry = self.read();
-        if entry.is_err() {
-            self.left = 0;
-        }
-        Some(entry)
-    }
-}
+entries!(FilterEntries, FilterEntry<'a>);
 
 /// Writes a filter list; the count is filled in by [`FilterListWriter::finish`].
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! MAP: entries with keys. Spec: rssl.md §4.4.
 
+use super::common::{definitions, entries, optional_parts};
 use super::flags::flags;
 use super::header::Optional;
 use super::sets::{ElementSets, FieldSets};
@@ -95,22 +96,6 @@ impl<'a> Map<'a> {
         Ok(map)
     }
 
-    /// The set definitions, if the entries are field lists.
-    ///
-    /// # Errors
-    /// As [`FieldSets::decode`].
-    pub fn field_sets(&self) -> Result<FieldSets<'a>> {
-        FieldSets::decode(self.sets.unwrap_or_default())
-    }
-
-    /// The set definitions, if the entries are element lists.
-    ///
-    /// # Errors
-    /// As [`ElementSets::decode`].
-    pub fn element_sets(&self) -> Result<ElementSets<'a>> {
-        ElementSets::decode(self.sets.unwrap_or_default())
-    }
-
     /// The entries.
     #[must_use]
     pub const fn entries(&self) -> MapEntries<'a> {
@@ -122,6 +107,8 @@ impl<'a> Map<'a> {
         }
     }
 }
+
+definitions!(Map);
 
 /// Entries of a [`Map`]; ends after the first error.
 #[derive(Clone, Debug)]
@@ -154,18 +141,7 @@ impl<'a> MapEntries<'a> {
     }
 }
 
-impl<'a> Iterator for MapEntries<'a> {
-    type Item = Result<MapEntry<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let entry = self.read();
-        if entry.is_err() {
-            self.left = 0;
-        }
-        Some(entry)
-    }
-}
+entries!(MapEntries, MapEntry<'a>);
 
 /// Writes a map. Optional parts, in the order of the methods, come before the first entry; the count is filled in by
 /// [`MapWriter::finish`].
@@ -194,30 +170,6 @@ impl<'w, 'b> MapWriter<'w, 'b> {
     /// [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
     pub fn key_field(&mut self, id: i16) -> Result<()> {
         self.head.part(1, MapFlags::KEY_FIELD.0, |w| w.i16(id))
-    }
-
-    /// Set definitions, written by `f` with [`super::sets::write_field_sets`] or its like.
-    ///
-    /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
-    pub fn sets(&mut self, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.head.part(2, MapFlags::SETS.0, |w| w.nested15(f))
-    }
-
-    /// A summary, written by `f`.
-    ///
-    /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
-    pub fn summary(&mut self, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.head.part(3, MapFlags::SUMMARY.0, |w| w.nested15(f))
-    }
-
-    /// An estimate of the number of entries in all parts.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`], [`crate::Error::TooLong`] at 2^30 and above, [`crate::Error::Malformed`] if it comes too late.
-    pub fn hint(&mut self, entries: u32) -> Result<()> {
-        self.head.part(4, MapFlags::HINT.0, |w| w.rb30(entries))
     }
 
     /// An entry; `f` writes its content, and is not called on deletion or if the map's container is
@@ -286,6 +238,8 @@ impl<'w, 'b> MapWriter<'w, 'b> {
         self.head.finish()
     }
 }
+
+optional_parts!(MapWriter, MapFlags);
 
 #[cfg(test)]
 mod tests {

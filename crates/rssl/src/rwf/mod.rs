@@ -31,6 +31,7 @@
 //! ```
 
 pub mod array;
+mod common;
 mod data_type;
 mod domain;
 mod element_list;

@@ -1,6 +1,7 @@
 //! SERIES: entries one after another. Spec: rssl.md §4.6.
 
 use super::DataType;
+use super::common::{definitions, entries, optional_parts};
 use super::flags::flags;
 use super::header::Optional;
 use super::sets::{ElementSets, FieldSets};
@@ -63,22 +64,6 @@ impl<'a> Series<'a> {
         Ok(series)
     }
 
-    /// The set definitions, if the entries are field lists.
-    ///
-    /// # Errors
-    /// As [`FieldSets::decode`].
-    pub fn field_sets(&self) -> Result<FieldSets<'a>> {
-        FieldSets::decode(self.sets.unwrap_or_default())
-    }
-
-    /// The set definitions, if the entries are element lists.
-    ///
-    /// # Errors
-    /// As [`ElementSets::decode`].
-    pub fn element_sets(&self) -> Result<ElementSets<'a>> {
-        ElementSets::decode(self.sets.unwrap_or_default())
-    }
-
     /// The entries, each as its bytes.
     #[must_use]
     pub const fn entries(&self) -> SeriesEntries<'a> {
@@ -90,6 +75,8 @@ impl<'a> Series<'a> {
     }
 }
 
+definitions!(Series);
+
 /// Entries of a [`Series`]; ends after the first error.
 #[derive(Clone, Debug)]
 pub struct SeriesEntries<'a> {
@@ -98,18 +85,13 @@ pub struct SeriesEntries<'a> {
     no_data: bool,
 }
 
-impl<'a> Iterator for SeriesEntries<'a> {
-    type Item = Result<&'a [u8]>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let entry = if self.no_data { Ok(&[][..]) } else { self.r.buf16().named("series entry") };
-        if entry.is_err() {
-            self.left = 0;
-        }
-        Some(entry)
+impl<'a> SeriesEntries<'a> {
+    fn read(&mut self) -> Result<&'a [u8]> {
+        if self.no_data { Ok(&[]) } else { self.r.buf16().named("series entry") }
     }
 }
+
+entries!(SeriesEntries, &'a [u8]);
 
 /// Writes a series. Optional parts, in the order of the methods, come before the first entry; the count is filled in
 /// by [`SeriesWriter::finish`].
@@ -129,31 +111,6 @@ impl<'w, 'b> SeriesWriter<'w, 'b> {
         w.u8(0)?;
         super::header::write_container(w, container)?;
         Ok(Self { head: Optional::new(w, flags_at, "series", true), container })
-    }
-
-    /// Set definitions, written by `f` with [`super::sets::write_element_sets`] or its like.
-    ///
-    /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
-    pub fn sets(&mut self, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.head.part(1, SeriesFlags::SETS.0, |w| w.nested15(f))
-    }
-
-    /// A summary, written by `f`.
-    ///
-    /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
-    pub fn summary(&mut self, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.head.part(2, SeriesFlags::SUMMARY.0, |w| w.nested15(f))
-    }
-
-    /// An estimate of the number of entries in all parts.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`], [`crate::Error::TooLong`] at 2^30 and above, [`crate::Error::Malformed`] if it comes
-    /// too late.
-    pub fn hint(&mut self, entries: u32) -> Result<()> {
-        self.head.part(3, SeriesFlags::HINT.0, |w| w.rb30(entries))
     }
 
     /// An entry; `f` writes its content, and is not called if the series' container is [`DataType::NO_DATA`].
@@ -186,6 +143,8 @@ impl<'w, 'b> SeriesWriter<'w, 'b> {
         self.head.finish()
     }
 }
+
+optional_parts!(SeriesWriter, SeriesFlags);
 
 #[cfg(test)]
 mod tests {

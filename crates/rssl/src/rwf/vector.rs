@@ -1,6 +1,7 @@
 //! VECTOR: entries with positions. Spec: rssl.md §4.5.
 
 use super::DataType;
+use super::common::{definitions, entries, optional_parts};
 use super::flags::flags;
 use super::header::Optional;
 use super::sets::{ElementSets, FieldSets};
@@ -101,22 +102,6 @@ impl<'a> Vector<'a> {
         Ok(vector)
     }
 
-    /// The set definitions, if the entries are field lists.
-    ///
-    /// # Errors
-    /// As [`FieldSets::decode`].
-    pub fn field_sets(&self) -> Result<FieldSets<'a>> {
-        FieldSets::decode(self.sets.unwrap_or_default())
-    }
-
-    /// The set definitions, if the entries are element lists.
-    ///
-    /// # Errors
-    /// As [`ElementSets::decode`].
-    pub fn element_sets(&self) -> Result<ElementSets<'a>> {
-        ElementSets::decode(self.sets.unwrap_or_default())
-    }
-
     /// The entries.
     #[must_use]
     pub const fn entries(&self) -> VectorEntries<'a> {
@@ -128,6 +113,8 @@ impl<'a> Vector<'a> {
         }
     }
 }
+
+definitions!(Vector);
 
 /// Entries of a [`Vector`]; ends after the first error.
 #[derive(Clone, Debug)]
@@ -159,18 +146,7 @@ impl<'a> VectorEntries<'a> {
     }
 }
 
-impl<'a> Iterator for VectorEntries<'a> {
-    type Item = Result<VectorEntry<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let entry = self.read();
-        if entry.is_err() {
-            self.left = 0;
-        }
-        Some(entry)
-    }
-}
+entries!(VectorEntries, VectorEntry<'a>);
 
 /// Writes a vector. Optional parts, in the order of the methods, come before the first entry; the count is filled in
 /// by [`VectorWriter::finish`].
@@ -192,31 +168,6 @@ impl<'w, 'b> VectorWriter<'w, 'b> {
         let mut head = Optional::new(w, flags_at, "vector", true);
         head.set(if sorting { VectorFlags::SORTING.0 } else { 0 })?;
         Ok(Self { head, container })
-    }
-
-    /// Set definitions, written by `f` with [`super::sets::write_field_sets`] or its like.
-    ///
-    /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
-    pub fn sets(&mut self, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.head.part(1, VectorFlags::SETS.0, |w| w.nested15(f))
-    }
-
-    /// A summary, written by `f`.
-    ///
-    /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
-    pub fn summary(&mut self, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
-        self.head.part(2, VectorFlags::SUMMARY.0, |w| w.nested15(f))
-    }
-
-    /// An estimate of the number of entries in all parts.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`], [`crate::Error::TooLong`] at 2^30 and above, [`crate::Error::Malformed`] if it comes
-    /// too late.
-    pub fn hint(&mut self, entries: u32) -> Result<()> {
-        self.head.part(3, VectorFlags::HINT.0, |w| w.rb30(entries))
     }
 
     /// An entry, with permission data if there is some; `f` writes its content, and is not called on clearing,
@@ -250,6 +201,8 @@ impl<'w, 'b> VectorWriter<'w, 'b> {
         self.head.finish()
     }
 }
+
+optional_parts!(VectorWriter, VectorFlags);
 
 #[cfg(test)]
 mod tests {
