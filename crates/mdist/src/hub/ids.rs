@@ -19,12 +19,6 @@ impl ItemId {
         self.0.wrapping_add(1).cast_signed()
     }
 
-    /// The item whose messages carry `stream`; `None` for ids that no item can have.
-    #[must_use]
-    pub const fn from_stream(stream: i32) -> Option<Self> {
-        if stream > 0 { Some(Self(stream.cast_unsigned() - 1)) } else { None }
-    }
-
     /// Index into a table of items.
     #[must_use]
     pub const fn index(self) -> usize {

@@ -101,7 +101,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let core = Core {
         registry: poller.registry().clone(),
         mend,
-        hub: Engine::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields.clone()))),
+        hub: Engine::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields))),
         batch: Batch { timed: settings.latency_calc.enabled, ..Batch::default() },
         dialled,
         publishers: None,

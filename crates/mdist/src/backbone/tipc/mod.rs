@@ -16,9 +16,9 @@ use utipc::{PortId, Spin};
 
 use super::{Address, Error};
 
-/// Service type of sources, unless configured.
+/// Service type of sources where nobody names one: in tests and examples. The programs are told by their settings.
 pub const SOURCE_TYPE: u32 = 0x6D64_7301;
-/// Service type of feeds, unless configured.
+/// The same of feeds.
 pub const FEED_TYPE: u32 = 0x6D64_7302;
 
 /// What both ends have to agree on, and how they wait.
