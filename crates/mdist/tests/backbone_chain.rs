@@ -108,6 +108,9 @@ fn a_sleeper_is_cut(source: Box<dyn SourceEnd>, ends: [Box<dyn SinkEnd>; 2]) {
     sinks[1].asleep.store(true, Ordering::Relaxed);
     source.set_burst(1000);
     until("a cut", || (source.orders.cuts.load(Ordering::Relaxed) == 1).then_some(()));
+    let farewells = source.orders.farewells.lock().unwrap().clone();
+    let reasons: Vec<_> = farewells.iter().map(|farewell| farewell.reason.label()).collect();
+    assert_eq!(reasons, ["behind"], "{farewells:?}");
     let before = updates(&sinks[0]);
     until("the others go on", || (updates(&sinks[0]) > before + 100_000).then_some(()));
     let longest = Duration::from_micros(source.orders.longest.load(Ordering::Relaxed));

@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::wire::MAX_PACKET;
 use super::{
-    Address, Credit, Error, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent,
-    SourceId,
+    Address, Credit, Ended, Error, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SinkId, SourceEnd,
+    SourceEvent, SourceId,
 };
 
 /// Bytes that wait for one reader; more are dropped, as on any backbone.
@@ -99,7 +99,7 @@ impl State {
         let Some(from) = self.sources.get_mut(&source) else { return };
         let Some(reader) = from.links.remove(&sink) else { return };
         if tell.0 {
-            from.events.push_back(SourceEvent::Left(sink, why.to_owned()));
+            from.events.push_back(SourceEvent::Left(sink, Ended::Closed));
             from.bell.ring();
         }
         if let Some(to) = self.sinks.get_mut(&reader) {

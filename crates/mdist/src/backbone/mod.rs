@@ -86,13 +86,27 @@ pub enum Error {
 /// Result of a call on the backbone.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// How a link ended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Ended {
+    /// The other end closed it, or died.
+    #[error("the other end has closed the link")]
+    Closed,
+    /// The other end left too much unread.
+    #[error("more than {0} bytes wait for it")]
+    Unread(usize),
+    /// It broke: why.
+    #[error("{0}")]
+    Broke(String),
+}
+
 /// What a source end sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
     /// A sink has a link to this end.
     Joined(SinkId),
     /// Its link is gone, and why.
-    Left(SinkId, String),
+    Left(SinkId, Ended),
     /// A record of it; in the order in which it sent them.
     Record(SinkId, Vec<u8>),
     /// Whoever reads feeds at this address gets every packet of this feed that is multicast from now on.

@@ -8,6 +8,7 @@ mod hearing;
 mod joining;
 mod latency;
 mod pacing;
+mod reason;
 mod sending;
 mod telling;
 
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 use rssl::rdm::directory;
 
 use self::pacing::Pace;
+pub use self::reason::{Farewell, Reason};
 use super::feed_out::FeedOut;
 use super::lasting::Lasting;
 use super::wire::{MAX_FEEDS, Record};
@@ -138,6 +140,8 @@ pub struct SourceSide {
     scratch: Vec<u8>,
     checked: Instant,
     stats: Stats,
+    /// Sinks that went, or were cut, since somebody asked.
+    farewells: Vec<Farewell>,
     /// If it is measured.
     latency: Option<Box<latency::Latencies>>,
 }
@@ -180,6 +184,7 @@ impl SourceSide {
             scratch: Vec::new(),
             checked: Instant::now(),
             stats: Stats::default(),
+            farewells: Vec::new(),
             latency: None,
         }
     }
@@ -193,9 +198,8 @@ impl SourceSide {
     /// Whether the end was lost since the last call, and why: all sinks are lost with it.
     pub fn take_lost(&mut self) -> Option<Error> {
         let why = self.end.take_lost()?;
-        let text = why.to_string();
         let sinks: Vec<_> = self.sinks.keys().copied().collect();
-        sinks.into_iter().for_each(|id| self.lose(id, &text));
+        sinks.into_iter().for_each(|id| self.lose(id, Reason::Backbone(why.to_string())));
         self.listening.clear();
         self.ends.clear();
         Some(why)
@@ -228,6 +232,11 @@ impl SourceSide {
             Some(name) => drop(self.policies.insert(name.to_owned(), policy)),
             None => self.policy = policy,
         }
+    }
+
+    /// The sinks that went, or were cut, since the last call.
+    pub fn farewells(&mut self) -> std::vec::Drain<'_, Farewell> {
+        self.farewells.drain(..)
     }
 
     /// What it has done.

@@ -156,6 +156,9 @@ impl Core {
     fn flush(&mut self, now: Now) -> Result<()> {
         self.side.flush(now)?;
         if let Side::Backbone(sinks) = &mut self.side {
+            for farewell in sinks.farewells() {
+                self.shown.farewell(&farewell);
+            }
             for (up, took) in sinks.measured() {
                 if let Some(dialled) = self.dialled.get_mut(usize::from(up.0)) {
                     dialled.latency.record(took);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::backbone::sink_side::SinkSide;
-use crate::backbone::source_side::SourceSide;
+use crate::backbone::source_side::{Farewell, SourceSide};
 use crate::config::LatencyCalc;
 use crate::metrics::{Metrics, Published, SOURCE, components};
 use crate::net::Now;
@@ -57,6 +57,13 @@ impl Shown {
         let publishers = publishers.map(|link| (link.peer().to_string(), *link.latency));
         let each = dialled.chain(publishers).filter(|_| self.each_server);
         self.metrics.set_latency(&SOURCE, &self.name, *whole, each);
+    }
+
+    /// Records that a sink went, or was cut.
+    pub(super) fn farewell(&self, farewell: &Farewell) {
+        let Farewell { sink, name, reason } = farewell;
+        let what = serde_json::json!({ "sink": sink.0, "name": name, "reason": reason.to_string() });
+        self.metrics.disconnect("sink", reason.label(), what);
     }
 }
 

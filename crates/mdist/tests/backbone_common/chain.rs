@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mdist::backbone::feeds::Feeds;
 use mdist::backbone::sink_side::{SinkSide, Upstreams};
-use mdist::backbone::source_side::{Policy, SourceSide};
+use mdist::backbone::source_side::{Farewell, Policy, SourceSide};
 use mdist::backbone::{POLL_EVERY, SinkEnd, SourceEnd};
 use mdist::hub::{Ask, Batch, ItemId, ItemSpec, Kind, Now, SideId, Token, UpstreamId};
 use mdist::net::{Interest, Poller};
@@ -141,6 +141,8 @@ pub(crate) struct Orders {
     stop: AtomicBool,
     pub(crate) updates: AtomicU64,
     pub(crate) cuts: AtomicU64,
+    /// Sinks that went, or were cut, and why.
+    pub(crate) farewells: Mutex<Vec<Farewell>>,
     /// Sinks that have a link.
     pub(crate) sinks: AtomicU64,
     /// The longest turn, microseconds.
@@ -210,6 +212,7 @@ fn run_source(end: Box<dyn SourceEnd>, service: &str, hold: Duration, orders: &O
         }
         side.flush().unwrap();
         orders.updates.fetch_add(updates as u64, Ordering::Relaxed);
+        orders.farewells.lock().unwrap().extend(side.farewells());
         orders.cuts.store(side.stats().cuts, Ordering::Relaxed);
         orders.sinks.store(side.sinks().count() as u64, Ordering::Relaxed);
         orders.longest.fetch_max(start.elapsed().as_micros() as u64, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::pacing::{Asked, Pace};
-use super::{QUIET, Sink, SourceSide};
+use super::{QUIET, Reason, Sink, SourceSide};
 use crate::backbone::wire::{Record, VERSION};
 use crate::backbone::{Address, Result, SinkId, SourceEvent};
 use crate::hub::Ask;
@@ -34,11 +34,11 @@ impl SourceSide {
                     };
                     self.sinks.insert(id, sink);
                 }
-                SourceEvent::Left(id, why) => self.lose(id, &why),
+                SourceEvent::Left(id, why) => self.lose(id, Reason::Link(why)),
                 SourceEvent::Record(id, record) => {
                     if let Err(why) = self.record(id, &record)? {
                         self.end.hang_up(id);
-                        self.lose(id, &why);
+                        self.lose(id, why);
                     }
                 }
                 SourceEvent::Listens(reader, feed) => {
@@ -86,12 +86,12 @@ impl SourceSide {
     }
 
     /// A record of a sink; the inner error breaks its link.
-    fn record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), String>> {
+    fn record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), Reason>> {
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Ok(())) };
         match Record::decode(record) {
-            Ok(Record::Hello { version, .. }) if version != VERSION => Ok(Err(format!(
-                "it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides"
-            ))),
+            Ok(Record::Hello { version, .. }) if version != VERSION => {
+                Ok(Err(Reason::Version { theirs: version.into(), ours: VERSION.into() }))
+            }
             Ok(Record::Hello { address, name, .. }) => {
                 (sink.reader, sink.name) = (Some(Address(address)), name);
                 let welcome = Record::Welcome { version: VERSION, sink: id.0, name: self.name.clone() };
@@ -118,10 +118,10 @@ impl SourceSide {
                 Ok(Ok(()))
             }
             Ok(Record::Ask { reissue, in_feed, message }) => {
-                Ok(self.paced(id, Asked { reissue, in_feed, message }))
+                Ok(self.paced(id, Asked { reissue, in_feed, message }).map_err(Reason::Protocol))
             }
-            Ok(_) => Ok(Err("it sent what only a source sends".into())),
-            Err(why) => Ok(Err(why.to_string())),
+            Ok(_) => Ok(Err(Reason::Protocol("it sent what only a source sends".into()))),
+            Err(why) => Ok(Err(Reason::Protocol(why.to_string()))),
         }
     }
 }

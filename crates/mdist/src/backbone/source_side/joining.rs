@@ -1,6 +1,6 @@
 //! Sinks join feeds, leave them, and are lost.
 
-use super::{Joined, SourceSide};
+use super::{Farewell, Joined, Reason, SourceSide};
 use crate::backbone::wire::{Entry, Record};
 use crate::backbone::{Result, SinkId};
 
@@ -80,11 +80,12 @@ impl SourceSide {
         Ok(())
     }
 
-    pub(super) fn lose(&mut self, id: SinkId, why: &str) {
+    pub(super) fn lose(&mut self, id: SinkId, why: Reason) {
         self.leave_at_once(id);
         if let Some(sink) = self.sinks.remove(&id) {
             self.stats.left += 1;
             tracing::info!("{id} ({}) has left: {why}", sink.name);
+            self.farewells.push(Farewell { sink: id, name: sink.name, reason: why });
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{SourceSide, WINDOW};
+use super::{Reason, SourceSide, WINDOW};
 use crate::backbone::SinkId;
 use crate::backbone::wire::AnswerKind;
 
@@ -104,7 +104,7 @@ impl SourceSide {
                 let Some(asked) = sink.pace.held.pop_front() else { break };
                 if let Err(why) = self.ask(id, asked) {
                     self.end.hang_up(id);
-                    self.lose(id, &why);
+                    self.lose(id, Reason::Protocol(why));
                 }
             }
         }

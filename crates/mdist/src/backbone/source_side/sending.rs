@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Policy, Sink, SourceSide};
+use super::{Farewell, Policy, Reason, Sink, SourceSide};
 use crate::backbone::feed_out::FeedOut;
 use crate::backbone::meter::unread;
 use crate::backbone::wire::{Entry, Record};
@@ -174,10 +174,13 @@ impl SourceSide {
 
     pub(super) fn cut(&mut self, id: SinkId, hold: Duration) {
         let Some(sink) = self.sinks.get(&id) else { return };
-        let why = format!("it left {} bytes unread for {} ms", sink.in_flight, hold.as_millis());
+        let ms = u64::try_from(hold.as_millis()).unwrap_or(u64::MAX);
+        let reason = Reason::Behind { unread: sink.in_flight, ms };
+        let why = reason.to_string();
         tracing::warn!("{id} ({}) is cut: {why}", sink.name);
         self.stats.cuts += 1;
         let epoch = sink.epoch;
+        self.farewells.push(Farewell { sink: id, name: sink.name.clone(), reason });
         self.leave_at_once(id);
         self.end.send(id, &Record::Cut { epoch, why }.encode());
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use utipc::Socket;
 
+use crate::backbone::Ended;
 use crate::backbone::wire::Records;
 use crate::net::{Interest, Poller};
 
@@ -54,16 +55,16 @@ impl Link {
     }
 
     /// Sends what can be sent now; why the link is over, if it is.
-    pub(super) fn flush(&mut self, poller: &Poller, token: u64) -> Result<(), String> {
+    pub(super) fn flush(&mut self, poller: &Poller, token: u64) -> Result<(), Ended> {
         if self.overdrawn {
-            return Err(format!("more than {QUEUE_MAX} bytes wait for it"));
+            return Err(Ended::Unread(QUEUE_MAX));
         }
         while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let piece = rest.get(..PIECE).unwrap_or(rest);
             match self.socket.within(Duration::ZERO).send(piece) {
                 Ok(sent) => self.sent += sent,
                 Err(why) if why.is_temporary() => break,
-                Err(why) => return Err(why.to_string()),
+                Err(why) => return Err(Ended::Broke(why.to_string())),
             }
         }
         let blocked = self.queued() > 0;
@@ -77,26 +78,26 @@ impl Link {
         if blocked != self.blocked {
             self.blocked = blocked;
             let interest = if blocked { Interest::Both } else { Interest::Read };
-            poller.change(&self.socket, token, interest).map_err(|why| why.to_string())?;
+            poller.change(&self.socket, token, interest).map_err(|why| Ended::Broke(why.to_string()))?;
         }
         Ok(())
     }
 
     /// Takes what has come, some messages at most; why the link is over, if it is.
-    pub(super) fn read(&mut self, buffer: &mut [u8], mut record: impl FnMut(Vec<u8>)) -> Result<(), String> {
+    pub(super) fn read(&mut self, buffer: &mut [u8], mut record: impl FnMut(Vec<u8>)) -> Result<(), Ended> {
         for _ in 0..TURN {
             let len = match self
                 .socket
                 .within(Duration::ZERO)
                 .receive_with(buffer, utipc::RecvOptions::default())
             {
-                Ok(received) if received.len == 0 => return Err("the other end has closed the link".into()),
+                Ok(received) if received.len == 0 => return Err(Ended::Closed),
                 Ok(received) => received.len,
                 Err(why) if why.is_temporary() => return Ok(()),
-                Err(why) => return Err(why.to_string()),
+                Err(why) => return Err(Ended::Broke(why.to_string())),
             };
             self.records.put(buffer.get(..len).unwrap_or(buffer));
-            while let Some(bytes) = self.records.take().map_err(|why| why.to_string())? {
+            while let Some(bytes) = self.records.take().map_err(|why| Ended::Broke(why.to_string()))? {
                 record(bytes.to_vec());
             }
         }

@@ -176,7 +176,7 @@ impl TipcSink {
                 }
                 match state {
                     Ok(()) => source.link = State::Up(link),
-                    Err(why) => self.lost.push((id, why)),
+                    Err(why) => self.lost.push((id, why.to_string())),
                 }
             }
         }
@@ -223,7 +223,7 @@ impl SinkEnd for TipcSink {
             let State::Up(link) = &mut source.link else { continue };
             if let Err(why) = link.flush(&self.poller, id.0.into()) {
                 source.link = State::Away { retry: Instant::now() + RETRY };
-                self.lost.push((*id, why));
+                self.lost.push((*id, why.to_string()));
             }
         }
     }

@@ -12,7 +12,7 @@ use utipc::{
 use super::link::Link;
 use super::{Options, address, failed, refused};
 use crate::backbone::wire::{MAX_PACKET, decode_credit};
-use crate::backbone::{Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent, SourceId};
+use crate::backbone::{Credit, Ended, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent, SourceId};
 use crate::net::{Event, Interest, Poller};
 
 const LISTENER: u64 = 1 << 32;
@@ -33,7 +33,7 @@ pub struct TipcSource {
     topology: Topology,
     feeds: HashMap<SubscriptionId, FeedId>,
     links: HashMap<SinkId, Link>,
-    lost: Vec<(SinkId, String)>,
+    lost: Vec<(SinkId, Ended)>,
     next: u32,
     next_feed: u32,
     buffer: Vec<u8>,
@@ -118,7 +118,7 @@ impl TipcSource {
         Ok(())
     }
 
-    fn lose(&mut self, sink: SinkId, why: String) {
+    fn lose(&mut self, sink: SinkId, why: Ended) {
         if self.links.remove(&sink).is_some() {
             self.lost.push((sink, why));
         }
