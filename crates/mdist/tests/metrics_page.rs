@@ -1,14 +1,15 @@
 //! What the page of a running server shows.
 
 use mdist::backbone::memory::Memory;
-use mdist::config::{Config, LatencyCalc};
+use mdist::config::{Config, LatencyCalc, Provider as Source, Upstream, UpstreamKind};
 use mdist::load::consumer::{Consumer, ConsumerOptions};
 use mdist::load::msgdata::built_in;
+use mdist::load::provider::{Provider, ProviderOptions};
 use mdist::metrics::{Metrics, Server};
-use mdist::server::Bus;
 use mdist::server::demo::Chain;
+use mdist::server::{Bus, p2ps, src_dist};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -131,4 +132,74 @@ fn until_not(server: &Server, what: &str) {
         assert!(Instant::now() < patience, "`{what}` is still there");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Reads the page until `found` finds something in it.
+fn read<T>(metrics: &Metrics, what: &str, found: impl Fn(&str) -> Option<T>) -> T {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        let page = metrics.text();
+        if let Some(found) = found(&page) {
+            return found;
+        }
+        assert!(Instant::now() < patience, "no {what} in\n{page}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn upstreams_and_sinks_are_shown_and_why_they_went() {
+    let provider = |at: Option<SocketAddr>| {
+        let mut sets = built_in().unwrap();
+        sets.iter_mut().for_each(|set| set.running = true);
+        let options = ProviderOptions { rate: 1_000, ..ProviderOptions::new(sets) };
+        Provider::start(ProviderOptions { listen: at.or(options.listen), ..options }).unwrap()
+    };
+    let first = provider(None);
+    let at = first.address().unwrap();
+    let mut config = Config::default();
+    config.src_dist.provider = vec![Source { hosts: vec![at.to_string()], services: Vec::new() }];
+    config.src_dist.listen.clear();
+    config.p2ps.listen = vec!["127.0.0.1:0".into()];
+    config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Backbone, ..Upstream::default() }];
+    let bus = Bus::Memory(Memory::new());
+    let (above, below) = (Metrics::new("src_dist"), Metrics::new("p2ps"));
+    let _distributor = src_dist::start(&config, &above, &bus).unwrap();
+    let server = p2ps::start(&config, &below, &bus).unwrap();
+    let options = ConsumerOptions::new(server.addresses[0], 50, Arc::new(built_in().unwrap()));
+    let consumer = Consumer::start(options).unwrap();
+    consumer.loaded(Duration::from_secs(60)).unwrap();
+
+    let labels = format!("{{program=\"src_dist\",hub=\"src_dist\",kind=\"provider\",upstream=\"{at}\"}}");
+    let is = |name: &str, wanted: fn(f64) -> bool| {
+        let line = format!("mdist_upstream_{name}{labels}");
+        read(&above, &line, |page| value(page, &line).filter(|value| wanted(*value)));
+    };
+    is("state", |state| state > 1.5);
+    is("messages_in_total", |messages| messages > 500.0);
+    is("bytes_in_total", |bytes| bytes > 20_000.0);
+    is("reconnects_total", |reconnects| reconnects < 0.5);
+    let source = "{program=\"p2ps\",hub=\"p2ps\",kind=\"backbone\",upstream=\"src_dist ";
+    for (name, least) in [("state", 2.0), ("messages_in_total", 500.0), ("bytes_in_total", 20_000.0)] {
+        let line = format!("mdist_upstream_{name}{source}");
+        read(&below, &line, |page| {
+            let lines = page.lines().filter(|l| l.starts_with(&line));
+            lines.filter_map(|l| l.rsplit(' ').next()?.parse::<f64>().ok()).find(|value| *value >= least)
+        });
+    }
+
+    drop(first);
+    let ends = |what: &str| {
+        let line = format!("mdist_disconnects_total{{program=\"src_dist\",{what}}}");
+        read(&above, &line, |page| value(page, &line).filter(|value| *value > 0.5));
+    };
+    ends("kind=\"provider\",reason=\"ended\"");
+    let _second = provider(Some(at));
+    is("reconnects_total", |reconnects| reconnects > 0.5);
+    is("state", |state| state > 1.5);
+    drop(consumer);
+    drop(server);
+    ends("kind=\"sink\",reason=\"closed\"");
+    let last: serde_json::Value = serde_json::from_str(&above.disconnects_json()).unwrap();
+    assert_eq!(last[0]["what"]["name"], "p2ps", "{last}");
 }

@@ -18,6 +18,7 @@ use super::source_side::WINDOW;
 use super::wire::{Header, Record, VERSION};
 use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::hub::{Now, UpstreamId};
+use crate::metrics::components::Upstream;
 use crate::upstream::is_wanted;
 
 /// Before a sink that was cut, or had lost something, begins anew: if the reader has caught up, and in any case.
@@ -86,6 +87,8 @@ struct Source {
     shown: bool,
     services: Vec<directory::Service>,
     feeds: Vec<(u16, FeedId)>,
+    messages: u64,
+    bytes: u64,
     /// The widest of its feeds' windows, bytes.
     window: u64,
     merge: Merge,
@@ -198,6 +201,19 @@ impl SinkSide {
         self.sources.iter().map(|(id, source)| (*id, source.up, source.name.as_str(), source.shown))
     }
 
+    /// What came of each source: its name, and its counters.
+    pub fn sessions(&self) -> impl Iterator<Item = (String, Upstream)> + '_ {
+        self.sources.iter().map(|(id, source)| {
+            let upstream = Upstream {
+                state: 1 + u64::from(source.shown),
+                messages: source.messages,
+                bytes: source.bytes,
+                reconnects: u64::from(source.epoch) - 1,
+            };
+            (format!("{} {:08x}", source.name, id.0), upstream)
+        })
+    }
+
     /// Takes in a packet of a feed. The hot path.
     pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl Upstreams) {
         // What no source says is no packet.
@@ -205,6 +221,8 @@ impl SinkSide {
         let Some(source) = self.sources.get_mut(&header.source) else { return };
         self.stats.packets += 1;
         self.stats.bytes += packet.len() as u64;
+        source.bytes += packet.len() as u64;
+        let before = self.stats.messages;
         let (up, messages) = (source.up, &mut self.stats.messages);
         let mut refused = None;
         let done = source.merge.packet(&header, packet, &mut |message| {
@@ -213,6 +231,7 @@ impl SinkSide {
                 refused = Some(why);
             }
         });
+        source.messages += self.stats.messages - before;
         self.done(now, header.source, done, refused, hub);
     }
 
@@ -309,6 +328,8 @@ impl SinkSide {
             shown: false,
             services: Vec::new(),
             feeds: Vec::new(),
+            messages: 0,
+            bytes: 0,
             window: 0,
             merge: Merge::new(0, self.history),
         };
@@ -440,6 +461,8 @@ impl SinkSide {
                 self.show(now, id, hub);
             }
             Ok(Record::Answer(answer)) if source.shown => {
+                source.bytes += record.len() as u64;
+                let before = self.stats.messages;
                 let (up, messages) = (source.up, &mut self.stats.messages);
                 let mut refused = None;
                 let done = source.merge.answer(answer, &mut |message| {
@@ -448,6 +471,7 @@ impl SinkSide {
                         refused = Some(why);
                     }
                 });
+                source.messages += self.stats.messages - before;
                 self.done(now, id, done, refused, hub);
             }
             Ok(Record::Newest { feed, number }) => source.merge.newest(feed, number),

@@ -41,6 +41,16 @@ component! {
 }
 
 component! {
+    /// One session with an upstream.
+    Upstream by "upstream" {
+        Gauge state "upstream_state" "2 while the session is open, 1 while it is being opened, 0 while there is none",
+        Counter messages "upstream_messages_in" "Messages of items received",
+        Counter bytes "upstream_bytes_in" "Bytes received",
+        Counter reconnects "upstream_reconnects" "Times it was opened again, or begun anew",
+    }
+}
+
+component! {
     /// The program's place on the backbone.
     Backbone by "end" {
         Gauge away "backbone_away" "1 while the backbone is away: there is no utipcd, or it has died",

@@ -10,6 +10,7 @@ mod latency;
 mod line;
 mod process;
 mod published;
+mod upstreams;
 
 pub use http::Server;
 pub use latency::{Latency, MOUNTS, Measured, SOURCE};
@@ -45,6 +46,7 @@ struct Inner {
     /// Ends of connections by kind of connection and reason.
     ends: Family<Labels, Counter>,
     latencies: latency::Latencies,
+    upstreams: upstreams::Upstreams,
     /// Somebody can ask for the mounts.
     served: AtomicBool,
     /// JSON of each worker's mounts.
@@ -68,6 +70,8 @@ impl Metrics {
         registry.register_collector(Box::new(process::Process));
         let latencies = latency::Latencies::default();
         registry.register_collector(Box::new(latencies.clone()));
+        let upstreams = upstreams::Upstreams::default();
+        registry.register_collector(Box::new(upstreams.clone()));
         Self {
             inner: Arc::new(Inner {
                 registry: Mutex::new(registry),
@@ -75,6 +79,7 @@ impl Metrics {
                 components: Mutex::default(),
                 ends,
                 latencies,
+                upstreams,
                 served: AtomicBool::new(false),
                 mounts: Mutex::default(),
                 disconnects: Mutex::default(),
@@ -100,6 +105,16 @@ impl Metrics {
         let published = Published::new(cells);
         held(&self.inner.components).push(published.source());
         published
+    }
+
+    /// Says which sessions with upstreams a program has now: of each its kind ("provider", "p2ps", "publisher",
+    /// "backbone"), its name and its counters; replaces what was said before.
+    pub fn set_upstreams(
+        &self,
+        program: &str,
+        all: impl IntoIterator<Item = (&'static str, String, components::Upstream)>,
+    ) {
+        self.inner.upstreams.set(program, all);
     }
 
     /// Says how long messages stayed in a component, and of each of the connections that it has now; replaces what it

@@ -161,7 +161,7 @@ impl Core {
             }
             for (up, took) in sinks.measured() {
                 if let Some(dialled) = self.dialled.get_mut(usize::from(up.0)) {
-                    dialled.latency.record(took);
+                    dialled.measured(took);
                 } else if let Some(publishers) = &mut self.publishers {
                     publishers.measured(up, took);
                 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 
-use super::link::Link;
+use super::link::{Link, Tally};
 use crate::hub::{Batch, Engine, UpstreamId};
-use crate::metrics::Latency;
+use crate::metrics::Metrics;
+use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions, connect, resolve};
 use crate::upstream::{Consumer, Login, Lost, Session as _};
 
@@ -21,6 +22,8 @@ const PORT: u16 = 14_002;
 /// What is dialled, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
+    /// "provider" or "p2ps".
+    pub(super) kind: &'static str,
     /// `host:port`s, tried in turn.
     pub(super) hosts: Vec<String>,
     pub(super) login: Login,
@@ -55,12 +58,19 @@ pub(super) struct Dialled {
     turn: usize,
     version: u8,
     pause: Duration,
-    /// How long its messages stayed here, if that is measured.
-    pub(super) latency: Latency,
+    /// What came in former sessions.
+    tally: Tally,
+    metrics: Metrics,
 }
 
 impl Dialled {
-    pub(super) fn new(id: UpstreamId, token: u64, target: Target, registry: Registry) -> Self {
+    pub(super) fn new(
+        id: UpstreamId,
+        token: u64,
+        target: Target,
+        registry: Registry,
+        metrics: Metrics,
+    ) -> Self {
         Self {
             id,
             target,
@@ -70,13 +80,35 @@ impl Dialled {
             turn: 0,
             version: VERSION_NEWEST,
             pause: PAUSE.0,
-            latency: Latency::default(),
+            tally: Tally::default(),
+            metrics,
         }
     }
 
     /// Its hosts, as a label.
     pub(super) fn label(&self) -> String {
         self.target.hosts.join(",")
+    }
+
+    /// What has come from it.
+    pub(super) fn tally(&self) -> &Tally {
+        if let State::Open(link) = &self.state { &link.tally } else { &self.tally }
+    }
+
+    /// A message of it stayed here for so long.
+    pub(super) fn measured(&mut self, took: Duration) {
+        let tally = if let State::Open(link) = &mut self.state { &mut link.tally } else { &mut self.tally };
+        tally.latency.record(took);
+    }
+
+    /// Its kind, its name and its counters.
+    pub(super) fn shown(&self) -> (&'static str, String, Upstream) {
+        let state = match &self.state {
+            State::Down(_) => 0,
+            State::Open(link) if link.session.is_open() => 2,
+            State::Connecting(_) | State::Open(_) => 1,
+        };
+        (self.target.kind, self.label(), self.tally().shown(state))
     }
 
     fn host(&self) -> &str {
@@ -111,6 +143,9 @@ impl Dialled {
     fn lost(&mut self, now: Now, why: &Lost, hub: &mut Engine, out: &mut Batch) {
         tracing::warn!(host = self.host(), %why, "the upstream is lost");
         hub.upstream_down(now, self.id, &why.to_string(), out);
+        self.tally = *self.tally();
+        let what = serde_json::json!({ "host": self.host(), "reason": why.to_string() });
+        self.metrics.disconnect(self.target.kind, why.label(), what);
         match why {
             // Old servers close without a word on versions they do not know.
             Lost::NoAnswer if self.version > VERSION_OLDEST => {
@@ -161,7 +196,9 @@ impl Dialled {
         }
         let transport = ClientOptions { version: self.version, ..self.target.transport.clone() };
         let session = Consumer::new(transport, self.target.login.clone(), now);
-        self.state = State::Open(Link::new(socket, session, self.token, &self.registry));
+        let mut link = Link::new(socket, session, self.token, &self.registry);
+        *link.tally = self.tally;
+        self.state = State::Open(link);
     }
 
     /// Frames an order of the hub.

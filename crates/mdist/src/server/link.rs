@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::hub::{Batch, Broken, Engine, UpstreamId};
 use crate::metrics::Latency;
+use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Event, Lost, Session, is_wanted};
 
@@ -16,6 +17,25 @@ impl From<Broken> for Lost {
     }
 }
 
+/// What has come from one upstream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    messages: u64,
+    bytes: u64,
+    /// How often it was open.
+    opened: u64,
+    /// How long its messages stayed here, if that is measured.
+    pub(super) latency: Latency,
+}
+
+impl Tally {
+    /// As it is shown.
+    pub(super) fn shown(&self, state: u64) -> Upstream {
+        let Self { messages, bytes, opened, .. } = *self;
+        Upstream { state, messages, bytes, reconnects: opened.saturating_sub(1) }
+    }
+}
+
 /// A connection with a session on it.
 #[derive(Debug)]
 pub(super) struct Link<S> {
@@ -25,8 +45,7 @@ pub(super) struct Link<S> {
     registry: Registry,
     /// The kernel has no room for the output: the poller says when.
     full: bool,
-    /// How long its messages stayed here, if that is measured.
-    pub(super) latency: Box<Latency>,
+    pub(super) tally: Box<Tally>,
 }
 
 impl<S: Session> Link<S> {
@@ -38,7 +57,7 @@ impl<S: Session> Link<S> {
             token,
             registry: registry.clone(),
             full: false,
-            latency: Box::default(),
+            tally: Box::default(),
         }
     }
 
@@ -74,10 +93,18 @@ impl<S: Session> Link<S> {
             Ok(Some(count)) => count,
         };
         out.read(Some(id), crate::net::now);
+        let tally = &mut self.tally;
+        tally.bytes += count as u64;
         let taken = self.session.input(buffer.get(..count).unwrap_or_default(), now, |event| {
             match event {
-                Event::Message(message) => hub.message(now, id, message, out)?,
-                Event::Up => hub.upstream_up(now, id, S::PUBLISHES, out),
+                Event::Message(message) => {
+                    tally.messages += 1;
+                    hub.message(now, id, message, out)?;
+                }
+                Event::Up => {
+                    tally.opened += 1;
+                    hub.upstream_up(now, id, S::PUBLISHES, out);
+                }
                 Event::Services { mut changes, anew } => {
                     changes.retain(|(_, service)| is_wanted(wanted, service));
                     hub.upstream_services(now, id, changes, anew, out);

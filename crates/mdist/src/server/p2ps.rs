@@ -58,6 +58,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     for (number, upstream) in (0..).zip(settings.upstream.iter().filter(|u| u.kind != UpstreamKind::Backbone))
     {
         let target = Target {
+            kind: if upstream.kind == UpstreamKind::P2ps { "p2ps" } else { "provider" },
             hosts: upstream.hosts.clone(),
             login: login(&config.login, "p2ps"),
             transport: ClientOptions { component: component("p2ps"), ..ClientOptions::default() },
@@ -65,7 +66,13 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
             services: taken(&upstream.services, &settings.services),
         };
         let token = FIRST_UPSTREAM + u64::from(number);
-        dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
+        dialled.push(Dialled::new(
+            UpstreamId(number),
+            token,
+            target,
+            poller.registry().clone(),
+            metrics.clone(),
+        ));
     }
 
     let mounts = Mounts::new(settings, &dictionary, metrics)?;

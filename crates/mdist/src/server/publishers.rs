@@ -76,7 +76,7 @@ impl Publishers {
     pub(super) fn measured(&mut self, up: UpstreamId, took: Duration) {
         let place = up.0.checked_sub(self.first).map(usize::from);
         if let Some(link) = place.and_then(|place| self.links.get_mut(place)).and_then(Option::as_mut) {
-            link.latency.record(took);
+            link.tally.latency.record(took);
         }
     }
 

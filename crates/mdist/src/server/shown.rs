@@ -7,6 +7,7 @@ use crate::backbone::source_side::{Farewell, SourceSide};
 use crate::config::LatencyCalc;
 use crate::metrics::{Metrics, Published, SOURCE, components};
 use crate::net::Now;
+use crate::upstream::Session as _;
 
 use super::core::Core;
 use super::dialled::Dialled;
@@ -52,9 +53,9 @@ impl Shown {
     /// The time that messages take in a distributor, if that is measured.
     fn latency(&self, sinks: &SourceSide, dialled: &[Dialled], publishers: Option<&Publishers>) {
         let Some(whole) = sinks.latency() else { return };
-        let dialled = dialled.iter().map(|server| (server.label(), server.latency));
+        let dialled = dialled.iter().map(|server| (server.label(), server.tally().latency));
         let publishers = publishers.into_iter().flat_map(Publishers::links);
-        let publishers = publishers.map(|link| (link.peer().to_string(), *link.latency));
+        let publishers = publishers.map(|link| (link.peer().to_string(), link.tally.latency));
         let each = dialled.chain(publishers).filter(|_| self.each_server);
         self.metrics.set_latency(&SOURCE, &self.name, *whole, each);
     }
@@ -75,6 +76,13 @@ impl Core {
             return;
         }
         shown.due = now + EVERY;
+        let above = sources.iter().flat_map(SinkSide::sessions).map(|(name, seen)| ("backbone", name, seen));
+        let beside = publishers.iter().flat_map(Publishers::links).map(|link| {
+            let open = u64::from(link.session.is_open());
+            ("publisher", link.peer().to_string(), link.tally.shown(1 + open))
+        });
+        let upstreams = dialled.iter().map(Dialled::shown).chain(above).chain(beside);
+        shown.metrics.set_upstreams(&shown.name, upstreams);
         let stats = hub.stats();
         shown.hub.publish(&components::Hub {
             services: hub.services().services.len() as u64,

@@ -44,6 +44,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let mut dialled = Vec::new();
     for (number, provider) in (0..).zip(&settings.provider) {
         let target = Target {
+            kind: "provider",
             hosts: provider.hosts.clone(),
             login: login(&config.login, "src_dist"),
             transport: ClientOptions {
@@ -55,7 +56,13 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
             services: taken(&provider.services, &settings.services),
         };
         let token = FIRST_UPSTREAM + u64::from(number);
-        dialled.push(Dialled::new(UpstreamId(number), token, target, poller.registry().clone()));
+        dialled.push(Dialled::new(
+            UpstreamId(number),
+            token,
+            target,
+            poller.registry().clone(),
+            metrics.clone(),
+        ));
     }
 
     let (opener, end) = Opener::new(bus, tipc_options(config), Bus::source, poller.waker())?;
