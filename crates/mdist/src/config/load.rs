@@ -214,10 +214,11 @@ mod tests {
     fn what_steers_nothing_is_named_once_it_is_set() {
         assert_eq!(Config::default().without_effect(), Vec::<String>::new());
         let config = toml(
-            "[p2ps.latency-calc]\nper-connection = true\n[backbone.rrcp]\nndata = 9\n[backbone]\nsend-buffer-kib = 64\n",
+            "[p2ps.latency-calc]\nper-connection = true\n[backbone.rrcp]\nndata = 9\npkt-pool-limit-low = 9\n[backbone]\nsend-buffer-kib = 64\n",
         );
         let list = config.unwrap().without_effect();
-        let names = ["p2ps.latency-calc", "backbone.send-buffer-kib", "backbone.rrcp"];
+        let names =
+            ["p2ps.latency-calc", "backbone.send-buffer-kib", "backbone.rrcp (maxPkt", "backbone.rrcp:"];
         assert_eq!(list.len(), names.len());
         assert!(list.iter().zip(names).all(|(text, name)| text.starts_with(name)), "{list:?}");
     }

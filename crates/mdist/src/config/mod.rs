@@ -176,10 +176,19 @@ impl Config {
         note(
             self.backbone.send_buffer_kib.is_some(),
             "backbone.send-buffer-kib (udpSendBufSize)",
-            "TIPC's links send by their window",
+            "the socket that sends is the UDP bearer's, which belongs to the node (utipcd); a feed goes by TIPC's window",
         );
+        let (rrcp, usual) = (&self.backbone.rrcp, Rrcp::default());
+        let pool = |rrcp: &Rrcp| (rrcp.max_pkt_pool_size, rrcp.pkt_pool_limit_high, rrcp.pkt_pool_limit_low);
         note(
-            self.backbone.rrcp != Rrcp::default(),
+            pool(rrcp) != pool(&usual),
+            "backbone.rrcp (maxPktPoolSize, pktPoolLimitHigh, pktPoolLimitLow)",
+            "no packet waits to be sent here: the distributor stops reading its providers as soon as one has to (window-kib, on-full, hold-ms)",
+        );
+        let (max_pkt_pool_size, pkt_pool_limit_high, pkt_pool_limit_low) = pool(&usual);
+        let others = Rrcp { max_pkt_pool_size, pkt_pool_limit_high, pkt_pool_limit_low, ..rrcp.clone() };
+        note(
+            others != usual,
             "backbone.rrcp",
             "TIPC below the backbone does by itself what these parameters were for",
         );
