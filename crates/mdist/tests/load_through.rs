@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mdist::backbone::memory::Memory;
 use mdist::config::{Config, Provider as Source, Upstream, UpstreamKind};
-use mdist::load::consumer::{Consumer, ConsumerOptions};
+use mdist::load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist::load::items::{Shares, generated};
 use mdist::load::provider::{Provider, ProviderOptions};
 use mdist::metrics::Metrics;
@@ -50,17 +50,23 @@ fn client(to: SocketAddr, mounts: usize, own: usize) -> Consumer {
     Consumer::start(options).unwrap()
 }
 
+/// Nothing is missing of the images, of many updates, and of what all fields are at the end.
+fn served(provider: &Provider, consumer: Consumer, cache: bool) -> Snapshot {
+    consumer.loaded(LONG).unwrap();
+    more_updates(&consumer, 20_000);
+    settled(provider, &consumer);
+    let seen = consumer.stop().unwrap();
+    assert!(seen.counts.is_clean(), "cache {cache}: {:?}", seen.counts);
+    seen
+}
+
 #[test]
 fn a_server_gives_everything_to_everybody() {
     for cache in [false, true] {
         let provider = publisher(20_000);
         let mut server = server(provider.address().unwrap(), None, cache);
         let consumer = client(server.addresses[0], 5, 20);
-        consumer.loaded(LONG).unwrap();
-        more_updates(&consumer, 20_000);
-        settled(&provider, &consumer);
-        let seen = consumer.stop().unwrap();
-        assert!(seen.counts.is_clean(), "cache {cache}: {:?}", seen.counts);
+        served(&provider, consumer, cache);
         server.stop();
     }
 }
@@ -89,11 +95,7 @@ fn a_distributor_and_a_backbone_between() {
         let mut distributor = src_dist::start(&settings, &metrics, &bus).unwrap();
         let mut server = p2ps::start(&settings, &Metrics::new("p2ps"), &bus).unwrap();
         let consumer = client(server.addresses[0], 5, 20);
-        consumer.loaded(LONG).unwrap();
-        more_updates(&consumer, 20_000);
-        settled(&provider, &consumer);
-        let seen = consumer.stop().unwrap();
-        assert!(seen.counts.is_clean(), "cache {cache}: {:?}", seen.counts);
+        let seen = served(&provider, consumer, cache);
         if flush_ms > 0 {
             let packets = counted(&metrics, "mdist_backbone_packets_out_total");
             let most =
