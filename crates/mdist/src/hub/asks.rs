@@ -8,7 +8,7 @@ use super::edit;
 use super::engine::Engine;
 use super::ids::{ItemId, Now, SideId, Token};
 use super::item::{Life, Waiter};
-use super::services::Pick;
+use super::services::{NoSuchQos, Pick};
 
 /// Why a request has to wait, or cannot be met.
 pub(super) const fn why(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
@@ -37,11 +37,11 @@ impl Engine {
             let state = why(Closed, code::USAGE_ERROR, "The service does not offer this domain");
             return self.refuse(side, token, domain, &state, out);
         }
-        match service.resolve_qos(spec.qos, worst) {
+        match service.choose_qos(spec.qos, worst) {
             // Publishers do not say of which of the service's QoS an item is.
             Ok(_) if service.is_published() => spec.qos = None,
             Ok(qos) => spec.qos = qos,
-            Err(()) => {
+            Err(NoSuchQos) => {
                 let state = why(Closed, code::USAGE_ERROR, "The service does not offer this QoS");
                 return self.refuse(side, token, domain, &state, out);
             }

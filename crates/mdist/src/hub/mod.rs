@@ -31,4 +31,6 @@ pub use batch::{Batch, Entry, FRAME_HEADER, Kind, MAX_FRAMED, Read};
 pub use engine::{Engine, Options, Stats};
 pub use flow::Broken;
 pub use ids::{ItemId, Now, SideId, Token, UpstreamId};
+pub use posts::LOGIN_STREAM;
 pub use services::Directory;
+pub(crate) use services::{NoSuchQos, choose_qos};

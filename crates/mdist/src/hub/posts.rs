@@ -18,7 +18,7 @@ use super::flow::Broken;
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
 
 /// The stream of every login, which posts take that are not on an item's stream. Spec: rssl.md §6.1.
-pub(super) const LOGIN_STREAM: i32 = 1;
+pub const LOGIN_STREAM: i32 = 1;
 
 /// Why a post was refused: a code of [`nak`], and words.
 type Nak = (u8, &'static str);
@@ -150,7 +150,6 @@ impl Engine {
             wanted: 1,
             complete: post.part.is_none() || post.flags.contains(PostFlags::COMPLETE),
         };
-        let fail = |code, text: &'static str| (code, text);
         let failed = match self.route(to) {
             Err(failed) => Some(failed),
             Ok(route) => {
@@ -159,7 +158,7 @@ impl Engine {
                 if let (true, Some(theirs)) = (wants, post_id) {
                     post_id = self.posts.note(now + self.options.post_timeout, pending(route.up, theirs));
                     if post_id.is_none() {
-                        full = Some(fail(nak::NO_RESOURCES, "Too many posts wait for an acknowledgement"));
+                        full = Some((nak::NO_RESOURCES, "Too many posts wait for an acknowledgement"));
                     }
                 }
                 if full.is_none() {
@@ -172,7 +171,7 @@ impl Engine {
                     let post = Post { stream: route.stream, post_id, key, ..post.clone() };
                     match to_vec(|w| post.encode(w)) {
                         Ok(message) => self.orders.push_back((route.up, message)),
-                        Err(_) => full = Some(fail(nak::INVALID_CONTENT, "The post has no encoding")),
+                        Err(_) => full = Some((nak::INVALID_CONTENT, "The post has no encoding")),
                     }
                 }
                 full

@@ -151,20 +151,9 @@ impl Service {
         }
     }
 
-    /// The QoS that answers a request: `Ok(None)` is the service's best.
-    pub(super) fn resolve_qos(&self, asked: Option<Qos>, worst: Option<Qos>) -> Result<Option<Qos>, ()> {
-        let Some(asked) = asked else { return Ok(None) };
-        let none = Vec::new();
-        let listed = self.last.info.as_ref().map_or(&none, |i| &i.qos);
-        let only = [Qos::REALTIME_TICK];
-        let offered: &[Qos] = if listed.is_empty() { &only } else { listed };
-        let best = offered.iter().min_by_key(|q| q.order());
-        let fits = |q: &&Qos| match worst {
-            Some(worst) => q.is_between(&asked, &worst),
-            None => q.order() == asked.order(),
-        };
-        let found = offered.iter().filter(fits).min_by_key(|q| q.order()).ok_or(())?;
-        Ok(Some(*found).filter(|q| Some(q.order()) != best.map(Qos::order)))
+    /// See [`choose_qos`].
+    pub(super) fn choose_qos(&self, best: Option<Qos>, worst: Option<Qos>) -> Result<Option<Qos>, NoSuchQos> {
+        choose_qos(&self.last, best, worst)
     }
 
     /// The service as all offers together make it.
@@ -194,6 +183,32 @@ impl Service {
             links: from.links.clone(),
         }
     }
+}
+
+/// The service has no quality that a request allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoSuchQos;
+
+/// The quality that a request for something between `best` and `worst` gets of a service: `None` where it is the service's
+/// best, so that requests with and without a wish for it share one item.
+pub(crate) fn choose_qos(
+    service: &Listed,
+    best: Option<Qos>,
+    worst: Option<Qos>,
+) -> Result<Option<Qos>, NoSuchQos> {
+    let Some(best) = best.filter(|qos| qos.order() != Qos::default().order()) else { return Ok(None) };
+    let default = [Qos::REALTIME_TICK];
+    let offered = match service.info.as_ref().map(|info| &info.qos[..]) {
+        Some(qos) if !qos.is_empty() => qos,
+        _ => &default,
+    };
+    let fits = |qos: &Qos| match &worst {
+        Some(worst) => qos.is_between(&best, worst),
+        None => qos.order() == best.order(),
+    };
+    let chosen = offered.iter().filter(|qos| fits(qos)).min_by_key(|qos| qos.order()).ok_or(NoSuchQos)?;
+    let best = offered.iter().map(Qos::order).min() == Some(chosen.order());
+    Ok((!best).then_some(*chosen))
 }
 
 /// All services of a hub.

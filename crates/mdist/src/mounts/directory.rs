@@ -1,6 +1,6 @@
 //! The source directory as clients see it: their streams, what they filter, and the changes of the services.
 
-use rssl::rdm::directory::{self, Action, Load, Service};
+use rssl::rdm::directory::{self, Action, Load, Service, filter};
 use rssl::rwf::{
     DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, RequestFlags, State, StreamState,
     Update, UpdateFlags,
@@ -10,14 +10,10 @@ use rssl::wire::to_vec;
 use super::mount::{Role, Stream};
 use super::slots::Ticket;
 use super::worker::Worker;
+use crate::hub::{NoSuchQos, choose_qos};
 
-/// Parts of a service that a client can ask for. Spec: rssl.md §5.2
-const INFO: u32 = 0x01;
-const STATE: u32 = 0x02;
-const GROUP: u32 = 0x04;
-const LOAD: u32 = 0x08;
-const LINK: u32 = 0x20;
-const ALL: u32 = 0x3f;
+/// What a client gets that asks for nothing in particular. Spec: rssl.md §5.2
+const EVERYTHING: u32 = filter::ALL | filter::DATA;
 
 /// The services of the hub, as shown to clients.
 #[derive(Debug, Default)]
@@ -49,28 +45,11 @@ impl<'a> Known<'a> {
         self.0.state.as_ref().is_none_or(|state| !state.up)
     }
 
-    /// The quality that a request gets: `None` where it is the service's best, so that requests with and without a wish
-    /// for it share one item.
+    /// See [`choose_qos`].
     pub(super) fn choose(&self, best: Option<Qos>, worst: Option<Qos>) -> Result<Option<Qos>, NoSuchQos> {
-        let Some(best) = best.filter(|qos| qos.order() != Qos::default().order()) else { return Ok(None) };
-        let default = [Qos::REALTIME_TICK];
-        let offered = match self.0.info.as_ref().map(|info| &info.qos[..]) {
-            Some(qos) if !qos.is_empty() => qos,
-            _ => &default,
-        };
-        let fits = |qos: &Qos| match &worst {
-            Some(worst) => qos.is_between(&best, worst),
-            None => qos.order() == best.order(),
-        };
-        let chosen = offered.iter().filter(|qos| fits(qos)).min_by_key(|qos| qos.order()).ok_or(NoSuchQos)?;
-        let best = offered.iter().map(Qos::order).min() == Some(chosen.order());
-        Ok((!best).then_some(*chosen))
+        choose_qos(self.0, best, worst)
     }
 }
-
-/// The service has no quality that the request allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoSuchQos;
 
 /// One service, with those parts that changed, and how.
 struct Change {
@@ -200,41 +179,41 @@ impl Worker {
 }
 
 fn role(request: &Request<'_>) -> Role {
-    Role::Directory { filter: request.key.filter.unwrap_or(ALL), service: request.key.service }
+    Role::Directory { filter: request.key.filter.unwrap_or(EVERYTHING), service: request.key.service }
 }
 
 fn changes(old: &[Service], new: &[Service]) -> Vec<Change> {
     let mut changes = Vec::new();
     for gone in old.iter().filter(|one| !new.iter().any(|other| other.id == one.id)) {
         let service = Service { id: gone.id, ..Service::default() };
-        changes.push(Change { action: Action::Delete, service, parts: ALL });
+        changes.push(Change { action: Action::Delete, service, parts: EVERYTHING });
     }
     for service in new {
         let Some(before) = old.iter().find(|other| other.id == service.id) else {
-            changes.push(Change { action: Action::Add, service: service.clone(), parts: ALL });
+            changes.push(Change { action: Action::Add, service: service.clone(), parts: EVERYTHING });
             continue;
         };
         let mut part = Service { id: service.id, ..Service::default() };
         let mut parts = 0;
         if before.info != service.info {
             part.info.clone_from(&service.info);
-            parts |= INFO;
+            parts |= filter::INFO;
         }
         if before.state != service.state {
             part.state.clone_from(&service.state);
-            parts |= STATE;
+            parts |= filter::STATE;
         }
         if before.groups != service.groups {
             part.groups.clone_from(&service.groups);
-            parts |= GROUP;
+            parts |= filter::GROUP;
         }
         if before.load != service.load {
             part.load.clone_from(&service.load);
-            parts |= LOAD;
+            parts |= filter::LOAD;
         }
         if before.links != service.links {
             part.links.clone_from(&service.links);
-            parts |= LINK;
+            parts |= filter::LINK;
         }
         if parts != 0 {
             changes.push(Change { action: Action::Update, service: part, parts });

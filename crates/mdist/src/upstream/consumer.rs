@@ -2,7 +2,7 @@
 //!
 //! Pure: bytes and time in, events and bytes to send out. Spec: rssl.md §5.1, §5.2, §7.4
 
-use rssl::rdm::directory;
+use rssl::rdm::directory::{self, filter};
 use rssl::rdm::login;
 use rssl::rwf::{
     DataState, DataType, Domain, Generic, Key, Message, Refresh, RefreshFlags, Request, RequestFlags, State,
@@ -12,14 +12,12 @@ use rssl::transport::{Channel, ClientOptions};
 use rssl::wire::to_vec;
 
 use super::session::{Event, Lost, Session, Step, Wire};
-use crate::hub::Now;
+use crate::hub::{LOGIN_STREAM, Now};
 
-/// Stream of the login. Item streams begin at 16, see [`crate::hub`].
-pub const LOGIN_STREAM: i32 = 1;
-/// Stream of the directory.
+/// Stream of the directory; the login is before it, item streams begin at 16, see [`crate::hub`].
 pub const DIRECTORY_STREAM: i32 = 2;
-/// Info, state, groups, load, data and links. Spec: rssl.md §5.2
-const EVERYTHING: u32 = 0x3f;
+/// What is asked of a directory. Spec: rssl.md §5.2
+const EVERYTHING: u32 = filter::ALL | filter::DATA;
 
 /// Who logs in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@ mod consumer;
 mod publisher;
 mod session;
 
-pub use consumer::{Consumer, DIRECTORY_STREAM, LOGIN_STREAM, Login};
+pub use crate::hub::LOGIN_STREAM;
+pub use consumer::{Consumer, DIRECTORY_STREAM, Login};
 pub use publisher::{Publisher, Publishes};
 pub use session::{Event, Lost, Session, Wire, is_wanted};
