@@ -356,8 +356,11 @@ impl Engine {
         let mut failed = false;
         for snapshot in [false, true] {
             let mut state = item.state.borrow();
-            if snapshot {
-                state.stream = StreamState::NonStreaming;
+            match state.stream {
+                _ if snapshot => state.stream = StreamState::NonStreaming,
+                // Upstream it is closed and asked for again; with us its stream is open, and stale.
+                StreamState::ClosedRecover => state.stream = StreamState::Open,
+                _ => {}
             }
             let to = to.iter().filter(|w| w.snapshot == snapshot);
             if to.clone().next().is_none() {

@@ -214,10 +214,12 @@ impl Worker {
     fn give_refresh(&mut self, ticket: Ticket, message: &[u8], view: RefreshView) {
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         let Some(mount) = self.mounts.get(stream.mount) else { return };
-        if view.suspect
-            && view.stream_state <= patch::OPEN
-            && told(Event::Suspect, mount.wants()) == Told::ClosedRecover
-        {
+        let outcome = match view.stream_state {
+            patch::CLOSED_RECOVER if stream.streaming() => Some(told(Event::Recoverable, mount.wants())),
+            ..=patch::OPEN if view.suspect => Some(told(Event::Suspect, mount.wants())),
+            _ => None,
+        };
+        if outcome == Some(Told::ClosedRecover) {
             let state = rssl::rwf::Refresh::decode(message)
                 .map(|refresh| refresh.state.to_owned())
                 .unwrap_or_default();
@@ -227,6 +229,10 @@ impl Worker {
         patch::set_stream(&mut own, stream.id);
         view.set_solicited(&mut own, stream.asked && stream.id > 0);
         let mut state = view.stream_state;
+        if outcome == Some(Told::OpenSuspect) {
+            state = patch::OPEN;
+            view.set_stale(&mut own);
+        }
         if !stream.streaming() && state <= patch::OPEN {
             state = patch::NON_STREAMING;
             view.set_stream_state(&mut own, state);

@@ -17,6 +17,7 @@ const SEQUENCE: u8 = 0x10;
 /// Stream states as they stand in the upper bits of a state. Spec: rssl.md §2.10
 pub(crate) const OPEN: u8 = 1;
 pub(crate) const NON_STREAMING: u8 = 2;
+pub(crate) const CLOSED_RECOVER: u8 = 3;
 const SUSPECT: u8 = 2;
 
 /// Where the parts of a refresh's header are that do not move anything else when they change.
@@ -53,6 +54,13 @@ impl RefreshView {
     pub(crate) fn set_solicited(&self, message: &mut [u8], solicited: bool) {
         if let Some(flags) = message.get_mut(self.low_flags) {
             *flags = if solicited { *flags | SOLICITED } else { *flags & !SOLICITED };
+        }
+    }
+
+    /// Makes the state OPEN/SUSPECT.
+    pub(crate) fn set_stale(&self, message: &mut [u8]) {
+        if let Some(state) = message.get_mut(self.state) {
+            *state = OPEN << 3 | SUSPECT;
         }
     }
 

@@ -92,6 +92,27 @@ fn a_suspect_image_after_the_table() {
 }
 
 #[test]
+fn an_image_whose_stream_upstream_is_closed_for_now() {
+    use StreamState::{ClosedRecover as Recover, Open};
+    let (mut room, clients) = room();
+    for &at in &clients {
+        room.request(at, 5, "A");
+        room.one(at);
+    }
+    let item = room.hub.item("A");
+    let spec = room.hub.items[item.index()].as_ref().unwrap().spec.clone();
+    let expected = [Open, Open, Recover, Recover];
+    room.tell(item, &image(&spec, Recover, DataState::Suspect));
+    expect(&mut room, &clients, expected);
+    room.tell(item, &update(Domain::MARKET_PRICE));
+    expect_left(&mut room, &clients, expected);
+    room.tell(item, &image(&spec, Open, DataState::Ok));
+    for &at in &clients[..2] {
+        assert_eq!(room.one(at).refresh().state.data, DataState::Ok);
+    }
+}
+
+#[test]
 fn a_request_while_the_service_is_down() {
     use StreamState::{ClosedRecover as Recover, Open};
     let (mut room, clients) = room();

@@ -228,6 +228,23 @@ fn a_provider_restarts() {
     }
 }
 
+/// Who opens an item while its source is away is given what the cache has, on a stream that stays.
+#[test]
+fn a_cached_image_of_a_lost_item_is_stale_and_open() {
+    let mut rig = Rig::new(cached(), 2);
+    rig.provider();
+    let first = rig.open(0, "A");
+    rig.down(0);
+    assert_eq!(rig.view(0, first).state, LOST);
+    let late = rig.open(1, "A");
+    rig.run();
+    assert_eq!(rig.view(1, late).state, STALE);
+    rig.back(0);
+    rig.pass(Now::from_secs(2));
+    assert_eq!(rig.view(1, late).state, OK);
+    rig.check_all();
+}
+
 #[test]
 fn another_source_takes_over() {
     for options in either() {
