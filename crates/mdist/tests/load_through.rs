@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mdist::backbone::memory::Memory;
-use mdist::config::{Config, Provider as Source, Upstream, UpstreamKind};
+use mdist::config::{Config, OwnNode, Provider as Source, Upstream, UpstreamKind};
 use mdist::load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist::load::items::{Shares, generated};
 use mdist::load::provider::{Provider, ProviderOptions};
@@ -105,6 +105,31 @@ fn a_distributor_and_a_backbone_between() {
         server.stop();
         distributor.stop();
     }
+}
+
+/// Distributor and server on nodes of their own, joined by TIPC over UDP, without any utipcd.
+#[test]
+fn a_backbone_between_nodes_of_the_programs_own() {
+    let provider = publisher(20_000);
+    let node = |local: &str, remote: &str| {
+        let mut settings = config(provider.address().unwrap(), None, true);
+        settings.p2ps.upstream = vec![Upstream::default()];
+        settings.backbone.node =
+            Some(OwnNode { local: local.into(), remotes: vec![remote.into()], address: None, cluster: 4770 });
+        settings.check().unwrap();
+        settings
+    };
+    let (above, below) = (node("127.0.77.1", "127.0.77.2"), node("127.0.77.2", "127.0.77.1"));
+    let mut distributor = src_dist::start(&above, &Metrics::new("src_dist"), &Bus::of(&above)).unwrap();
+    let mut server = p2ps::start(&below, &Metrics::new("p2ps"), &Bus::of(&below)).unwrap();
+    let consumer = client(server.addresses[0], 5, 20);
+    consumer.loaded(LONG).unwrap();
+    more_updates(&consumer, 20_000);
+    settled(&provider, &consumer);
+    let seen = consumer.stop().unwrap();
+    assert!(seen.counts.is_clean(), "{:?}", seen.counts);
+    server.stop();
+    distributor.stop();
 }
 
 #[test]

@@ -156,7 +156,8 @@ impl Chain {
         if let Some(cache) = plan.distributor {
             let text = format!(
                 "[src-dist]\nlisten = [\"127.0.0.1:0\"]\n[[src-dist.provider]]\nhosts = [\"{at}\"]\n\
-                 [src-dist.defaults]\ncache = {cache}\n{flush}",
+                 [src-dist.defaults]\ncache = {cache}\n{flush}{}",
+                place.node(Side::Source)
             );
             servers.push(start(place, Side::Source, "src_dist", "src_dist", &text, more)?);
         }
@@ -167,6 +168,9 @@ impl Chain {
             };
             if plan.busy {
                 upstream += "\n[threads.feed]\nbusy-poll = true";
+            }
+            if plan.distributor.is_some() {
+                upstream = format!("{upstream}\n{}", place.node(Side::Sink));
             }
             let (server, address) = serve(place, "p2ps", cache, writes, &upstream, more)?;
             servers.push(server);

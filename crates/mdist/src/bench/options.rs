@@ -57,7 +57,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',')]
     pub rates: Vec<u64>,
     /// Measure T1 to T7, chain and direct at this rate alone, without searching the highest
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
     /// Settings for p2ps and src_dist, which go before those of the test
     #[arg(long, value_name = "FILE")]

@@ -18,6 +18,8 @@ pub enum Backbone {
     Lanes,
     /// TIPC over UDP between two network namespaces, a utipcd in each; root only
     Udp,
+    /// The same without utipcd: distributor and server have nodes of their own
+    Own,
 }
 
 impl Backbone {
@@ -27,7 +29,13 @@ impl Backbone {
             Self::None => "none",
             Self::Lanes => "lanes",
             Self::Udp => "udp",
+            Self::Own => "own",
         }
+    }
+
+    /// Whether its ends are in network namespaces of their own.
+    pub(super) fn is_apart(self) -> bool {
+        matches!(self, Self::Udp | Self::Own)
     }
 }
 
@@ -51,6 +59,8 @@ pub(super) struct Place {
 
 /// Addresses of the two ends of the cable.
 const ADDRESSES: [&str; 2] = ["198.18.77.1", "198.18.77.2"];
+/// The cluster of the run.
+const CLUSTER: u32 = 4799;
 /// The interface at either end of it.
 const CABLE: &str = "mdist0";
 /// What the names of folders begin with that hold sockets and settings of a run; the process id follows.
@@ -63,11 +73,11 @@ impl Place {
         let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let mut place = Self { backbone, folder, daemons: Vec::new(), spaces: Vec::new() };
-        if backbone == Backbone::Udp {
+        if backbone.is_apart() {
             place.spaces = Namespace::joined()?;
         }
         let count = match backbone {
-            Backbone::None => 0,
+            Backbone::None | Backbone::Own => 0,
             Backbone::Lanes => 1,
             Backbone::Udp => 2,
         };
@@ -78,8 +88,10 @@ impl Place {
     }
 
     fn daemon(&mut self, side: usize) -> Result<()> {
-        let mut text =
-            format!("[node]\naddress = \"1.1.{}\"\ncluster = 4799\n\n[log]\nlevel = \"error\"\n", side + 1);
+        let mut text = format!(
+            "[node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\n\n[log]\nlevel = \"error\"\n",
+            side + 1
+        );
         if self.backbone == Backbone::Udp {
             let (local, remote) = (ADDRESSES[side], ADDRESSES[1 - side]);
             text +=
@@ -122,6 +134,20 @@ impl Place {
             command.env("UTIPC_ENGINE", "daemon").env("UTIPC_SOCKET", self.socket(number));
         }
         Ok(command)
+    }
+
+    /// What a program at this end has to be told of its node.
+    pub(super) fn node(&self, side: Side) -> String {
+        let at = side as usize;
+        match self.backbone {
+            Backbone::Own => format!(
+                "[backbone.node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\nlocal = \"{}\"\nremotes = [\"{}\"]\n",
+                at + 1,
+                ADDRESSES[at],
+                ADDRESSES[1 - at]
+            ),
+            _ => String::new(),
+        }
     }
 
     /// Writes settings for a program; returns the file's path.

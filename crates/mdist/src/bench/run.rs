@@ -54,7 +54,8 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Result<()> {
     let backbones = options.backbones();
-    let no_spaces = if backbones.contains(&Backbone::Udp) { place::no_namespaces() } else { None };
+    let no_spaces =
+        if backbones.iter().any(|backbone| backbone.is_apart()) { place::no_namespaces() } else { None };
     for (round, backbone) in backbones.into_iter().enumerate() {
         for name in names {
             if interrupt::came() {
@@ -67,7 +68,7 @@ fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Re
             }
             let label = if alone { (*name).to_owned() } else { format!("{name} {}", backbone.name()) };
             if !alone
-                && backbone == Backbone::Udp
+                && backbone.is_apart()
                 && let Some(why) = &no_spaces
             {
                 results.skipped.push((label, why.clone()));

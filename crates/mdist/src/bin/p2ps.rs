@@ -63,7 +63,7 @@ fn run(cli: Cli) -> Result<()> {
             Chain::start(config, metrics, &bus, &bus, cli.demo_rate)
         });
     }
-    program::serve("p2ps", &config, |config, metrics| p2ps::start(config, metrics, &Bus::Tipc))
+    program::serve("p2ps", &config, |config, metrics| p2ps::start(config, metrics, &Bus::of(config)))
 }
 
 fn main() -> ExitCode {

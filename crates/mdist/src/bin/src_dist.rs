@@ -45,7 +45,7 @@ fn run(cli: Cli) -> Result<()> {
         print!("{}", config.print());
         return Ok(());
     }
-    program::serve("src_dist", &config, |config, metrics| src_dist::start(config, metrics, &Bus::Tipc))
+    program::serve("src_dist", &config, |config, metrics| src_dist::start(config, metrics, &Bus::of(config)))
 }
 
 fn main() -> ExitCode {

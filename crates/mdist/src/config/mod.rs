@@ -3,11 +3,13 @@
 
 pub mod cnf;
 mod load;
+mod own_node;
 mod p2ps;
 mod rrcp;
 mod src_dist;
 
 pub use load::{Args, Error, Loaded};
+pub use own_node::OwnNode;
 pub use p2ps::{Compression, LatencyCalc, P2ps, P2psService, Upstream, UpstreamKind};
 pub use rrcp::Rrcp;
 pub use src_dist::{OnFull, Posts, Provider, SourceService, SourceServiceSettings, SrcDist};
@@ -51,6 +53,8 @@ pub struct Backbone {
     pub send_buffer_kib: Option<u32>,
     /// Recent multicasts that a sink keeps to bring images up to date, in MiB per source distributor.
     pub history_mib: u32,
+    /// A node of the program's own, instead of the host's utipcd.
+    pub node: Option<OwnNode>,
     /// Parameters of the vendor's protocol, as read from `rmds.cnf`-style files.
     pub rrcp: Rrcp,
 }
@@ -63,6 +67,7 @@ impl Default for Backbone {
             receive_buffer_kib: None,
             send_buffer_kib: None,
             history_mib: 32,
+            node: None,
             rrcp: Rrcp::default(),
         }
     }
@@ -202,6 +207,7 @@ impl Config {
     pub fn check(&self) -> Result<(), Error> {
         self.p2ps.check()?;
         self.src_dist.check()?;
+        self.backbone.node.as_ref().map_or(Ok(()), OwnNode::check)?;
         let no = |what: &str, may: &str| Err(Error::Value { setting: what.into(), may: may.into() });
         if self.cache.item_kib == 0 || self.cache.item_entries == 0 {
             return no("cache.item-kib and cache.item-entries", "above 0");

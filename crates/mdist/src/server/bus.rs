@@ -1,12 +1,14 @@
 //! Which backbone a program is on.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use anyhow::{Context as _, Result};
 use utipc::{Node, Spin};
 
 use crate::backbone::memory::Memory;
 use crate::backbone::tipc::{self, TipcSink, TipcSource};
 use crate::backbone::{SinkEnd, SourceEnd};
-use crate::config::Config;
+use crate::config::{Config, OwnNode};
 
 /// Between source distributors and point-to-point servers.
 #[derive(Clone, Debug, Default)]
@@ -16,15 +18,44 @@ pub enum Bus {
     Tipc,
     /// TIPC, by this node.
     Node(Node),
+    /// TIPC, by a node of this process with the bearer that the settings name; started by the first end.
+    Own(Arc<Own>),
     /// Nothing but this process.
     Memory(Memory),
 }
 
+/// Settings of a node, and the node once it has been asked for.
+#[derive(Debug)]
+pub struct Own {
+    settings: OwnNode,
+    node: Mutex<Option<Node>>,
+}
+
+impl Own {
+    fn node(&self) -> Result<Node> {
+        let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = &*node {
+            return Ok(node.clone());
+        }
+        let started = self.settings.start().context("start the program's own node ([backbone.node])")?;
+        Ok(node.insert(started).clone())
+    }
+}
+
 impl Bus {
+    /// As the settings say: the host's daemon, or a node of the program's own.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let own = |settings: &OwnNode| Own { settings: settings.clone(), node: Mutex::default() };
+        config.backbone.node.as_ref().map_or(Self::Tipc, |settings| Self::Own(Arc::new(own(settings))))
+    }
+
     /// The node; `None`: a daemon is wanted, and is not there.
     fn node(&self) -> Result<Option<Node>> {
-        if let Self::Node(node) = self {
-            return Ok(Some(node.clone()));
+        match self {
+            Self::Node(node) => return Ok(Some(node.clone())),
+            Self::Own(own) => return own.node().map(Some),
+            Self::Tipc | Self::Memory(_) => {}
         }
         match Node::start() {
             Ok(node) => Ok(Some(node)),
