@@ -89,13 +89,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// How a link ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Ended {
-    /// The other end closed it, or died.
+    /// The other end closed it, and had read everything.
     #[error("the other end has closed the link")]
     Closed,
     /// The other end left too much unread.
     #[error("more than {0} bytes wait for it")]
     Unread(usize),
-    /// It broke: why.
+    /// It broke, or the other end died: why.
     #[error("{0}")]
     Broke(String),
 }
