@@ -181,7 +181,7 @@ impl Config {
         note(
             self.backbone.send_buffer_kib.is_some(),
             "backbone.send-buffer-kib (udpSendBufSize)",
-            "the socket that sends is the UDP bearer's, which belongs to the node (utipcd); a feed goes by TIPC's window",
+            "the socket that sends is the UDP bearer's, which belongs to the TIPC node; a feed goes by TIPC's window",
         );
         let (rrcp, usual) = (&self.backbone.rrcp, Rrcp::default());
         let pool = |rrcp: &Rrcp| (rrcp.max_pkt_pool_size, rrcp.pkt_pool_limit_high, rrcp.pkt_pool_limit_low);
