@@ -307,16 +307,11 @@ impl Engine {
         if !item.imaged {
             item.set_state(&state);
         }
-        let mut snapshots = Vec::new();
+        let snapshots: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
         for w in &item.waiting {
-            if w.snapshot {
-                snapshots.push(*w);
-            } else {
-                let bytes = edit::status(&mut self.scratch, domain, &state);
-                out.push(Kind::Notice, w.side, id, w.token, bytes);
-            }
+            let bytes = edit::status(&mut self.scratch, domain, &state);
+            out.push(Kind::Notice, w.side, id, w.token, bytes);
         }
-        item.waiting.retain(|w| !w.snapshot);
         for w in snapshots {
             self.refuse(w.side, w.token, domain, &state, out);
         }
