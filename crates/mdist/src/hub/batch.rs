@@ -183,3 +183,30 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_brought_something_are_noted_if_that_is_wanted() {
+        let mut batch = Batch::default();
+        batch.read(None, || unreachable!("nobody measures"));
+        batch.read_ends();
+        assert_eq!(batch.brought().count(), 0);
+        batch.timed = true;
+        for (second, messages) in [(1, 2), (2, 0), (3, 1)] {
+            batch.read(Some(UpstreamId(second)), || Now::from_secs(second.into()));
+            for _ in 0..messages {
+                batch.push(Kind::Message, SideId::ALL, ItemId(0), 0, &[0; 12]);
+            }
+            batch.read_ends();
+            // What is not of the read.
+            batch.note(Kind::Gone, SideId::ALL, ItemId(0), 0);
+        }
+        let brought: Vec<_> = batch.brought().map(|read| (read.up, read.entries)).collect();
+        assert_eq!(brought, [(Some(UpstreamId(1)), (0, 2)), (Some(UpstreamId(3)), (4, 5))]);
+        batch.clear();
+        assert!(batch.timed && batch.reads.is_empty());
+    }
+}
