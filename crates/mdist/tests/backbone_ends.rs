@@ -10,6 +10,7 @@ use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
 use mdist::backbone::{
     Credit, FeedId, FeedReader, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
 };
+use utipc::Node;
 
 struct Ends {
     source: Option<Box<dyn SourceEnd>>,
@@ -180,6 +181,53 @@ fn keeps_its_promises(mut ends: Ends) {
     });
 }
 
+/// Packets stay in order whatever way they take: to one reader alone, to several, and to one again.
+fn readers_come_and_go(mut ends: Ends) {
+    ends.link();
+    let feed = ends.source().open_feed().unwrap();
+    let address = [ends.sinks[0].address(), ends.sinks[1].address()];
+    let mut readers: Vec<_> = ends.sinks.iter_mut().map(|sink| sink.reader().unwrap()).collect();
+    let mut buffer = vec![0; 66_000];
+    let mut number = 0_u32;
+    let mut before: &[usize] = &[];
+    for listening in [&[0][..], &[0, 1], &[1], &[0, 1], &[0], &[], &[1], &[0, 1]] {
+        for (at, address) in address.iter().enumerate() {
+            let (was, is) = (before.contains(&at), listening.contains(&at));
+            let event = match (was, is) {
+                (false, true) => {
+                    ends.sinks[at].listen(feed).unwrap();
+                    SourceEvent::Listens(*address, feed)
+                }
+                (true, false) => {
+                    ends.sinks[at].ignore(feed);
+                    SourceEvent::Deaf(*address, feed)
+                }
+                _ => continue,
+            };
+            ends.until("who listens", |source, _| source.contains(&event).then_some(()));
+            ends.source_events.clear();
+        }
+        before = listening;
+        let first = number;
+        for size in (0..60).map(|at| (at * 1_997) % 60_000) {
+            ends.source().multicast(feed, &[&number.to_be_bytes()[..], &vec![7; size]].concat()).unwrap();
+            number += 1;
+            // No more than what waits unread of a real feed.
+            if number % 6 == 0 {
+                for &at in listening {
+                    for expected in number - 6..number {
+                        assert_eq!(
+                            packet(&mut readers[at], &mut buffer)[..4],
+                            expected.to_be_bytes(),
+                            "{listening:?} from {first}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn over_lanes() {
     let host = Host::start();
@@ -188,12 +236,27 @@ fn over_lanes() {
     keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
 }
 
+fn three_nodes(nodes: [Node; 3], test: fn(Ends)) {
+    let source = TipcSource::open(&nodes[0], Options::default()).unwrap();
+    let sink = |node| Box::new(TipcSink::open(node, Options::default()).unwrap()) as Box<dyn SinkEnd>;
+    test(Ends::new(Box::new(source), vec![sink(&nodes[1]), sink(&nodes[2])]));
+}
+
 #[test]
 fn between_embedded_nodes() {
-    let [red, blue, green] = embedded(plain);
-    let source = TipcSource::open(&red, Options::default()).unwrap();
-    let sink = |node| Box::new(TipcSink::open(node, Options::default()).unwrap()) as Box<dyn SinkEnd>;
-    keeps_its_promises(Ends::new(Box::new(source), vec![sink(&blue), sink(&green)]));
+    three_nodes(embedded(plain), keeps_its_promises);
+}
+
+#[test]
+fn readers_come_and_go_between_embedded_nodes() {
+    three_nodes(embedded(plain), readers_come_and_go);
+}
+
+/// As between three machines with a utipcd each.
+#[test]
+fn readers_come_and_go_between_daemons() {
+    let hosts = Host::joined::<3>();
+    three_nodes(hosts.each_ref().map(Host::attach), readers_come_and_go);
 }
 
 #[test]
@@ -202,6 +265,14 @@ fn on_one_embedded_node() {
     let source = TipcSource::open(&node, Options::default()).unwrap();
     let sink = || Box::new(TipcSink::open(&node, Options::default()).unwrap()) as Box<dyn SinkEnd>;
     keeps_its_promises(Ends::new(Box::new(source), vec![sink(), sink()]));
+}
+
+#[test]
+fn readers_come_and_go_in_memory() {
+    let memory = Memory::new();
+    let source = memory.source().unwrap();
+    let sink = || Box::new(memory.sink().unwrap()) as Box<dyn SinkEnd>;
+    readers_come_and_go(Ends::new(Box::new(source), vec![sink(), sink()]));
 }
 
 #[test]

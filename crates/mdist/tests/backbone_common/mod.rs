@@ -7,14 +7,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use utipc::bearers::Bearer;
-use utipc::daemon::{Daemon, DaemonConfig};
+use utipc::bearers::{Bearer, DEFAULT_PORT, UdpBearer, UdpConfig};
+use utipc::daemon::{Daemon, DaemonConfig, Plan};
 use utipc::{Change, Node, NodeAddr};
 
 /// Far beyond what anything takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-
-const PORT: u16 = 6118;
 
 /// A directory of the test's own, gone with the value.
 pub(crate) struct Home(pub(crate) PathBuf);
@@ -43,12 +41,29 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn start() -> Self {
+        Self::with(NodeAddr(1), Vec::new())
+    }
+
+    fn with(address: NodeAddr, bearers: Vec<Box<dyn Bearer>>) -> Self {
         let home = Home::new();
         let socket = home.0.join("d.sock");
         let mut config = DaemonConfig { socket, ..DaemonConfig::default() };
-        config.node.stack.address = Some(NodeAddr(1));
+        config.node.stack.address = Some(address);
+        config.node.bearers.extend(bearers.into_iter().map(Plan::new));
         config.node.complete(None).unwrap();
         Self { daemon: Daemon::start(config).unwrap(), _home: home }
+    }
+
+    /// Hosts that are linked over UDP.
+    pub(crate) fn joined<const N: usize>() -> [Self; N] {
+        let addresses = addresses::<N>();
+        let hosts = std::array::from_fn(|own| {
+            let config = UdpConfig::replicast("UDP", addresses[own], others(&addresses, own));
+            let bearer = UdpBearer::open(&config).unwrap();
+            Self::with(NodeAddr(1 + own as u32), vec![Box::new(bearer)])
+        });
+        meet(&hosts.each_ref().map(Self::attach));
+        hosts
     }
 
     /// An attachment, as of one more process.
@@ -61,24 +76,23 @@ pub(crate) mod chain;
 
 type Wrap = fn(Box<dyn Bearer>) -> Box<dyn Bearer>;
 
-/// Nodes in this process that are linked over UDP, each frame passed through `wrap`.
-pub(crate) fn embedded<const N: usize>(wrap: Wrap) -> [Node; N] {
+/// Addresses that nobody else uses.
+fn addresses<const N: usize>() -> [IpAddr; N] {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let first = NEXT.fetch_add(N as u8, Ordering::Relaxed);
     // Other tests of the project use 127.64.0.0/10.
-    let addresses: [IpAddr; N] =
-        std::array::from_fn(|at| IpAddr::from(Ipv4Addr::new(127, 192 | high & 31, low, first + at as u8)));
-    let nodes: [Node; N] = std::array::from_fn(|own| {
-        let others = addresses.iter().filter(|address| **address != addresses[own]);
-        Node::builder()
-            .engine(utipc::Engine::Embedded)
-            .udp_peers(addresses[own], others.map(|other| SocketAddr::new(*other, PORT)))
-            .address(NodeAddr(1 + own as u32))
-            .middleware(wrap)
-            .start()
-            .unwrap()
-    });
+    std::array::from_fn(|at| IpAddr::from(Ipv4Addr::new(127, 192 | high & 31, low, first + at as u8)))
+}
+
+/// Where the peers of node `own` are.
+fn others(addresses: &[IpAddr], own: usize) -> Vec<SocketAddr> {
+    let others = addresses.iter().filter(|address| **address != addresses[own]);
+    others.map(|other| SocketAddr::new(*other, DEFAULT_PORT)).collect()
+}
+
+/// Waits until all nodes know each other.
+fn meet(nodes: &[Node]) {
     for (own, node) in nodes.iter().enumerate() {
         let mut topology = node.topology().unwrap();
         topology.nodes().unwrap();
@@ -92,6 +106,21 @@ pub(crate) fn embedded<const N: usize>(wrap: Wrap) -> [Node; N] {
         }
         assert!(others.is_empty(), "the nodes do not meet");
     }
+}
+
+/// Nodes in this process that are linked over UDP, each frame passed through `wrap`.
+pub(crate) fn embedded<const N: usize>(wrap: Wrap) -> [Node; N] {
+    let addresses = addresses::<N>();
+    let nodes = std::array::from_fn(|own| {
+        Node::builder()
+            .engine(utipc::Engine::Embedded)
+            .udp_peers(addresses[own], others(&addresses, own))
+            .address(NodeAddr(1 + own as u32))
+            .middleware(wrap)
+            .start()
+            .unwrap()
+    });
+    meet(&nodes);
     nodes
 }
 

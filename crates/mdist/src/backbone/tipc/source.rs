@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use utipc::{
-    Change, Importance, Node, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId, Topology,
+    Change, Importance, Node, PortId, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId, Topology,
 };
 
 use super::link::Link;
@@ -22,6 +22,25 @@ const SEND_LIMIT: Duration = Duration::from_secs(5);
 /// Largest message of TIPC.
 const BUFFER: usize = 66_000;
 
+/// Who reads a feed.
+#[derive(Debug, Default)]
+struct Readers {
+    ports: Vec<PortId>,
+    /// Packets went to all at once since there was nobody: they may be on their way still, by another link than those to one.
+    shared: bool,
+}
+
+impl Readers {
+    /// The only reader, if it is on another node and nothing that was sent to it can be overtaken: by the node's lane a
+    /// packet to one costs half of what a multicast does, which takes a command of the daemon.
+    fn alone(&self, here: &Socket) -> Option<PortId> {
+        match self.ports.as_slice() {
+            [one] if !self.shared && one.node != here.port().node => Some(*one),
+            _ => None,
+        }
+    }
+}
+
 /// A source end.
 pub struct TipcSource {
     id: SourceId,
@@ -31,7 +50,8 @@ pub struct TipcSource {
     data: Socket,
     listener: Socket,
     topology: Topology,
-    feeds: HashMap<SubscriptionId, FeedId>,
+    subscriptions: HashMap<SubscriptionId, FeedId>,
+    readers: HashMap<FeedId, Readers>,
     links: HashMap<SinkId, Link>,
     lost: Vec<(SinkId, Ended)>,
     next: u32,
@@ -79,7 +99,8 @@ impl TipcSource {
             data,
             listener,
             topology,
-            feeds: HashMap::new(),
+            subscriptions: HashMap::new(),
+            readers: HashMap::new(),
             links: HashMap::new(),
             lost: Vec::new(),
             next: 1,
@@ -108,10 +129,18 @@ impl TipcSource {
 
     fn readers(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
         while let Some(event) = self.topology.next(Duration::ZERO).map_err(failed("watch readers"))? {
-            let Some(feed) = self.feeds.get(&event.subscription).copied() else { continue };
+            let Some(feed) = self.subscriptions.get(&event.subscription).copied() else { continue };
+            let readers = self.readers.entry(feed).or_default();
             match event.change {
-                Change::ServiceUp => events.push(SourceEvent::Listens(address(event.port), feed)),
-                Change::ServiceDown => events.push(SourceEvent::Deaf(address(event.port), feed)),
+                Change::ServiceUp => {
+                    readers.ports.push(event.port);
+                    events.push(SourceEvent::Listens(address(event.port), feed));
+                }
+                Change::ServiceDown => {
+                    readers.ports.retain(|port| *port != event.port);
+                    readers.shared &= !readers.ports.is_empty();
+                    events.push(SourceEvent::Deaf(address(event.port), feed));
+                }
                 _ => {}
             }
         }
@@ -148,7 +177,7 @@ impl SourceEnd for TipcSource {
         self.next_feed = self.next_feed.wrapping_add(1);
         let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
         let subscription = self.topology.services(range).map_err(failed("watch readers"))?;
-        self.feeds.insert(subscription, feed);
+        self.subscriptions.insert(subscription, feed);
         Ok(feed)
     }
 
@@ -156,8 +185,15 @@ impl SourceEnd for TipcSource {
         if packet.len() > MAX_PACKET {
             return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
         }
-        let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
-        match self.data.send_to(packet, range) {
+        let readers = self.readers.entry(feed).or_default();
+        let sent = if let Some(one) = readers.alone(&self.data) {
+            self.data.send_to(packet, one)
+        } else {
+            readers.shared |= !readers.ports.is_empty();
+            let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
+            self.data.send_to(packet, range)
+        };
+        match sent {
             // Nobody listens any more, or a link is stuck: readers find the gap by the numbers.
             Ok(_) | Err(utipc::Error::Send { .. } | utipc::Error::TimedOut { .. }) => Ok(()),
             Err(why) => Err(failed("multicast")(why)),
