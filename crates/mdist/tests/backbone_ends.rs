@@ -213,7 +213,7 @@ fn readers_come_and_go(mut ends: Ends) {
             ends.source().multicast(feed, &[&number.to_be_bytes()[..], &vec![7; size]].concat()).unwrap();
             number += 1;
             // No more than what waits unread of a real feed.
-            if number % 6 == 0 {
+            if number.is_multiple_of(6) {
                 for &at in listening {
                     for expected in number - 6..number {
                         assert_eq!(
