@@ -73,6 +73,8 @@ fn run(
     let mut command = child::command(folder.join("ProvPerf"), None)?;
     command.current_dir(&work).args(["-p", &port.to_string(), "-serviceName", "DIRECT_FEED"]);
     command.args(["-updateRate", &rate.to_string(), "-latencyUpdateRate", "100", "-runTime", "3600"]);
+    // It looks at the time after each burst of images; with its usual 10 a full load of updates leaves it no time for loading.
+    command.args(["-refreshBurstSize", "500"]);
     let mut publisher = Process::start("ProvPerf", command)?;
     let mut processes = vec![("ProvPerf".to_owned(), publisher.id())];
     wait_for(port, &mut publisher)?;
