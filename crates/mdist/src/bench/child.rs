@@ -138,6 +138,11 @@ impl Process {
         }
     }
 
+    /// Whether it has come to its end by itself, and calls that a success.
+    pub(super) fn has_ended_well(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(status)) if status.success())
+    }
+
     /// What it said last, a line each.
     pub(super) fn last_words(&self) -> String {
         // What it said with its last breath may still be under way.

@@ -16,7 +16,7 @@ pub struct Reading {
 }
 
 /// CPU time between two readings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
     /// How long it was.
     pub elapsed: Duration,

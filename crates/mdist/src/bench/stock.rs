@@ -97,11 +97,19 @@ fn run(
     command.args(["-steadyStateTime", &(LOADING + time).as_secs().to_string()]);
     let mut client = Process::start("ConsPerf", command)?;
     processes.push(("ConsPerf".to_owned(), client.id()));
-    let mut look = || publisher.alive().and_then(|()| client.alive());
-    interrupt::sleep(LOADING, &mut look)?;
-    let before = Reading::take(&processes)?;
-    interrupt::sleep(time.saturating_sub(Duration::from_millis(500)), &mut look)?;
-    let cpu = Reading::take(&processes)?.since(&before);
+    let mut watch = || {
+        let mut look = || publisher.alive().and_then(|()| client.alive());
+        interrupt::sleep(LOADING, &mut look)?;
+        let before = Reading::take(&processes)?;
+        interrupt::sleep(time.saturating_sub(Duration::from_millis(500)), &mut look)?;
+        Ok(Reading::take(&processes)?.since(&before))
+    };
+    let cpu = match watch() {
+        Ok(cpu) => cpu,
+        // It gives up by itself if its items are not loaded in time.
+        Err(_) if client.has_ended_well() => Table::default(),
+        Err(why) => return Err(why),
+    };
 
     let text = client.rest(time + Duration::from_secs(30))?;
     publisher.alive()?;

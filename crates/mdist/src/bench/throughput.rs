@@ -224,15 +224,16 @@ fn measure(
     Ok(Measured { stated, highest, charged, startup_s: chain.startup_s() })
 }
 
-/// Measures the rate found; lower ones by `step`, should it not be clean for so long.
-fn sustained(found: u64, step: f64, mut at: impl FnMut(u64) -> Result<Window>) -> Result<Window> {
+/// Measures the rate found; lower ones by `step`, and then by twice as much each time, should it not be clean for so long.
+fn sustained(found: u64, mut step: f64, mut at: impl FnMut(u64) -> Result<Window>) -> Result<Window> {
     let mut rate = found;
-    for _ in 0..5 {
+    for _ in 0..6 {
         let window = at(rate)?;
         if window.is_clean() {
             return Ok(window);
         }
         rate = (rate as f64 * step) as u64;
+        step *= step;
     }
     bail!("it was clean for a moment only, at {found}/s and below")
 }
@@ -340,6 +341,6 @@ mod tests {
             tried.push(rate);
             Ok(Window { lost: i64::from(rate > 900), ..window(rate, &[]) })
         });
-        assert_eq!((found.unwrap().rate, tried.len()), (856, 4));
+        assert_eq!((found.unwrap().rate, tried.as_slice()), (857, &[1_000, 950, 857][..]));
     }
 }
