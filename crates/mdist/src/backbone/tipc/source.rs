@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use utipc::{
-    Change, Importance, Node, PortId, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId, Topology,
+    Change, Importance, Node, NodeAddr, PortId, Scope, ServiceAddress, ServiceRange, Socket, SubscriptionId,
+    Topology,
 };
 
 use super::link::Link;
@@ -33,11 +34,21 @@ struct Readers {
 impl Readers {
     /// The only reader, if it is on another node and nothing that was sent to it can be overtaken: by the node's lane a
     /// packet to one costs half of what a multicast does, which takes a command of the daemon.
-    fn alone(&self, here: &Socket) -> Option<PortId> {
+    fn alone(&self, here: NodeAddr) -> Option<PortId> {
         match self.ports.as_slice() {
-            [one] if !self.shared && one.node != here.port().node => Some(*one),
+            [one] if !self.shared && one.node != here => Some(*one),
             _ => None,
         }
+    }
+
+    /// A packet goes to all at once.
+    fn multicast(&mut self) {
+        self.shared |= !self.ports.is_empty();
+    }
+
+    fn left(&mut self, port: PortId) {
+        self.ports.retain(|other| *other != port);
+        self.shared &= !self.ports.is_empty();
     }
 }
 
@@ -137,8 +148,7 @@ impl TipcSource {
                     events.push(SourceEvent::Listens(address(event.port), feed));
                 }
                 Change::ServiceDown => {
-                    readers.ports.retain(|port| *port != event.port);
-                    readers.shared &= !readers.ports.is_empty();
+                    readers.left(event.port);
                     events.push(SourceEvent::Deaf(address(event.port), feed));
                 }
                 _ => {}
@@ -186,10 +196,10 @@ impl SourceEnd for TipcSource {
             return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
         }
         let readers = self.readers.entry(feed).or_default();
-        let sent = if let Some(one) = readers.alone(&self.data) {
+        let sent = if let Some(one) = readers.alone(self.data.port().node) {
             self.data.send_to(packet, one)
         } else {
-            readers.shared |= !readers.ports.is_empty();
+            readers.multicast();
             let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
             self.data.send_to(packet, range)
         };
@@ -270,5 +280,29 @@ impl SourceEnd for TipcSource {
 
     fn hang_up(&mut self, sink: SinkId) {
         self.links.remove(&sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_reader_gets_packets_alone_unless_one_to_all_may_be_overtaken() {
+        let port = |node| PortId { port: 7, node: NodeAddr(node) };
+        let (here, one, other) = (NodeAddr(1), port(2), port(3));
+        let mut readers = Readers::default();
+        readers.multicast();
+        readers.ports.push(one);
+        assert_eq!(readers.alone(here), Some(one), "what nobody read overtakes nobody");
+        assert_eq!(readers.alone(one.node), None, "on one node lanes do it");
+        readers.ports.push(other);
+        assert_eq!(readers.alone(here), None);
+        readers.multicast();
+        readers.left(other);
+        assert_eq!(readers.alone(here), None, "the last packet to both may be under way");
+        readers.left(one);
+        readers.ports.push(other);
+        assert_eq!(readers.alone(here), Some(other));
     }
 }
