@@ -90,7 +90,7 @@ def main():
     if not pairs:
         sys.exit("no such row: %s (see --list)" % ", ".join(args.only))
     if args.build and os.environ.get("RSSL_STOCK_ALONE") != "1":
-        command = [os.environ.get("CARGO", "cargo"), "build", "--quiet", "--release", "-p", "mdist", "-p", "utipc-tools"]
+        command = [os.environ.get("CARGO", "cargo"), "build", "--quiet", "--release", "-p", "mdist", "-p", "mdist-load", "-p", "utipc-tools"]
         subprocess.run(command, cwd=ROOT, check=True)
     alone()
     results = []

@@ -171,7 +171,7 @@ class Stage:
         built = [os.path.join(target(), kind, name) for kind in ("release", "debug")]
         path = max((p for p in built if os.access(p, os.X_OK)), key=os.path.getmtime, default=None)
         if path is None:
-            raise Missing("no %s in target/release: cargo build --release -p mdist -p utipc-tools" % name)
+            raise Missing("no %s in target/release: cargo build --release -p mdist -p mdist-load -p utipc-tools" % name)
         env = dict(os.environ, XDG_RUNTIME_DIR=self._home, UTIPC_LOG="info")
         process = self._start(name, [path, *map(str, arguments)], (), env)
         return process.until(ready, seconds) if ready else process

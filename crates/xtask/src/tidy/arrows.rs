@@ -13,8 +13,10 @@ use super::Finding;
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) manifest: PathBuf,
-    /// Names of dependencies of every kind (normal, build, dev).
+    /// Names of dependencies that are part of the crate (normal, build).
     pub(crate) wants: Vec<String>,
+    /// Names of dependencies of its tests and examples only.
+    pub(crate) wants_in_tests: Vec<String>,
 }
 
 /// What a crate may use. A crate that is missing here is a finding: a new crate needs a decision record.
@@ -51,10 +53,15 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-python", &["utipc"], None),
     arrow("utipc-tools", &["utipc", "utipc-manage", "mdist"], None),
     arrow("mdist", &["rssl", "utipc"], None),
+    arrow("mdist-load", &["rssl", "mdist"], None),
+    arrow("mdist-bench", &["mdist", "mdist-load"], None),
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
     arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl", "mdist"], None),
     arrow("xtask", &[], None),
 ];
+
+/// Dependencies between crates of the workspace that only tests may have.
+const TEST_ARROWS: &[(&str, &str)] = &[("mdist", "mdist-load")];
 
 /// Asks cargo for the members of the workspace at `root`.
 pub(crate) fn members(root: &Path) -> Result<Vec<Member>> {
@@ -76,12 +83,14 @@ fn parse(meta: &Value) -> Option<Vec<Member>> {
         .as_array()?
         .iter()
         .map(|p| {
-            let wants =
-                p["dependencies"].as_array()?.iter().map(|d| text(&d["name"])).collect::<Option<_>>()?;
+            let dependencies = p["dependencies"].as_array()?;
+            let (tests, own): (Vec<_>, Vec<_>) = dependencies.iter().partition(|d| d["kind"] == "dev");
+            let names = |list: Vec<&Value>| list.iter().map(|d| text(&d["name"])).collect::<Option<Vec<_>>>();
             Some(Member {
                 name: text(&p["name"])?,
                 manifest: PathBuf::from(p["manifest_path"].as_str()?),
-                wants,
+                wants: names(own)?,
+                wants_in_tests: names(tests)?,
             })
         })
         .collect()
@@ -96,7 +105,8 @@ pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
             found.push(Finding::new("dependency", &member.name, why));
             continue;
         };
-        for want in &member.wants {
+        let in_tests = |want: &&String| !TEST_ARROWS.contains(&(member.name.as_str(), want.as_str()));
+        for want in member.wants.iter().chain(member.wants_in_tests.iter().filter(in_tests)) {
             let ours = members.iter().any(|m| m.name == *want) || ARROWS.iter().any(|a| a.from == want);
             let allowed = if ours {
                 arrow.inside.contains(&want.as_str()) || *want == member.name

@@ -10,7 +10,8 @@ fn rules(found: &[Finding]) -> Vec<&str> {
 }
 
 fn member(name: &str, wants: &[&str]) -> Member {
-    Member { name: name.into(), manifest: PathBuf::new(), wants: wants.iter().map(|w| (*w).into()).collect() }
+    let wants = wants.iter().map(|w| (*w).into()).collect();
+    Member { name: name.into(), manifest: PathBuf::new(), wants, wants_in_tests: Vec::new() }
 }
 
 #[test]

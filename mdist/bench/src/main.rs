@@ -1,0 +1,23 @@
+//! `mdist-bench`: the tables of the RMDS performance report, run again on this machine.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use mdist_bench::{Options, as_child, run};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    if let Some(why) = as_child(std::env::args_os()) {
+        eprintln!("{why:#}");
+        return ExitCode::from(127);
+    }
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("mdist-bench: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

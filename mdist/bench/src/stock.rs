@@ -1,0 +1,298 @@
+//! The vendor's own performance programs beside ours, where they are at hand.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::child::{self, Process};
+use super::cpu::{Reading, Table};
+use super::options::Options;
+use super::place::{Backbone, Place};
+use super::throughput::{Middle, middle};
+use super::{chain, interrupt, latency, search, table};
+use mdist_load::plot::Curve;
+use mdist_load::stats::median;
+
+/// The environment variable that names their folder.
+pub(super) const FOLDER: &str = "UTIPC_RTSDK_BIN";
+/// Files that they want to find where they are started.
+const FILES: [&str; 4] = ["RDMFieldDictionary", "enumtype.def", "MsgData.xml", "350k.xml"];
+/// Time that their client has for loading all items; part of what it calls steady.
+const LOADING: Duration = Duration::from_secs(3);
+
+/// What their client said, and what was measured meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) rate: u64,
+    pub(super) output: f64,
+    /// Microseconds from the time when an update was made (not when it was due): mean, deviation, shortest, longest.
+    pub(super) latency: [f64; 4],
+    pub(super) cpu: Table,
+    pub(super) clean: bool,
+}
+
+/// All that was measured with them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pair {
+    /// Directly, by rate, the first rates several times.
+    pub(super) latencies: Vec<Run>,
+    /// At the highest rate, directly and through p2ps, in turn.
+    pub(super) direct: Vec<Run>,
+    pub(super) through: Vec<Run>,
+    /// What went wrong; nothing after it was measured.
+    pub(super) failed: Option<String>,
+}
+
+/// Their folder, if it is named and has both programs.
+pub(super) fn folder() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os(FOLDER)?);
+    ["ConsPerf", "ProvPerf"].iter().all(|name| folder.join(name).exists()).then_some(folder)
+}
+
+/// Runs the pair at a rate for `time`, `through` a server of ours with or without cache, or directly.
+fn run(
+    folder: &Path,
+    place: &Place,
+    through: Option<bool>,
+    items: usize,
+    rate: u64,
+    time: Duration,
+) -> Result<Run> {
+    let work = place.settings("stock", "")?.with_file_name("stock");
+    std::fs::create_dir_all(&work).context("make a folder for the vendor's programs")?;
+    for name in FILES {
+        let link = work.join(name);
+        if !link.exists() && folder.join(name).exists() {
+            std::os::unix::fs::symlink(folder.join(name), link).context("link the vendor's files")?;
+        }
+    }
+    let port = TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port();
+    let mut command = child::command(folder.join("ProvPerf"), None)?;
+    command.current_dir(&work).args(["-p", &port.to_string(), "-serviceName", "DIRECT_FEED"]);
+    command.args(["-updateRate", &rate.to_string(), "-latencyUpdateRate", "100", "-runTime", "3600"]);
+    // It looks at the time after each burst of images; with its usual 10 a full load of updates leaves it no time for loading.
+    command.args(["-refreshBurstSize", "500"]);
+    let mut publisher = Process::start("ProvPerf", command)?;
+    let mut processes = vec![("ProvPerf".to_owned(), publisher.id())];
+    wait_for(port, &mut publisher)?;
+
+    let mut server = None;
+    let mut port = port.to_string();
+    if let Some(cache) = through {
+        let upstream = format!("kind = \"provider\"\nhosts = [\"127.0.0.1:{port}\"]");
+        let (process, address) =
+            chain::serve(place, "p2ps", cache, "timed-writes = true\n", &upstream, None)?;
+        processes.push(("p2ps".to_owned(), process.id()));
+        port = address.rsplit_once(':').context("the server's address has no port")?.1.to_owned();
+        server = Some(process);
+        // Until it has dialled: their client does not wait for a service that comes later.
+        interrupt::sleep(Duration::from_secs(1), || Ok(()))?;
+    }
+    let mut command = child::command(folder.join("ConsPerf"), None)?;
+    command.current_dir(&work).args(["-h", "127.0.0.1", "-p", &port, "-serviceName", "DIRECT_FEED"]);
+    command.args(["-itemCount", &items.to_string()]);
+    command.args(["-steadyStateTime", &(LOADING + time).as_secs().to_string()]);
+    let mut client = Process::start("ConsPerf", command)?;
+    processes.push(("ConsPerf".to_owned(), client.id()));
+    let mut watch = || {
+        let mut look = || publisher.alive().and_then(|()| client.alive());
+        interrupt::sleep(LOADING, &mut look)?;
+        let before = Reading::take(&processes)?;
+        interrupt::sleep(time.saturating_sub(Duration::from_millis(500)), &mut look)?;
+        Ok(Reading::take(&processes)?.since(&before))
+    };
+    let cpu = match watch() {
+        Ok(cpu) => cpu,
+        // It gives up by itself if its items are not loaded in time.
+        Err(_) if client.has_ended_well() => Table::default(),
+        Err(why) => return Err(why),
+    };
+
+    let text = client.rest(time + Duration::from_secs(30))?;
+    publisher.alive()?;
+    let said = client.last_words();
+    drop((client, server, publisher));
+    let steady = text.split("Steady State Statistics").nth(1).unwrap_or_default();
+    let steady = steady.split("Overall Statistics").next().unwrap_or_default();
+    let loaded = figure(text.split("Test Statistics").nth(1).unwrap_or_default(), "Refreshes received");
+    let loaded = loaded.unwrap_or(0.0) as usize;
+    // A publisher that is asked for too much never gets to answering requests: a rate that is not kept, like others.
+    let is_loaded = loaded == items;
+    let output = if is_loaded { figure(steady, "Avg update rate") } else { Some(0.0) };
+    let output = output.with_context(|| format!("ConsPerf gave no rate{said}"))?;
+    let latency = ["Latency avg", "Latency std dev", "Latency min", "Latency max"]
+        .map(|name| figure(steady, &format!("{name} (usec)")).unwrap_or(f64::NAN));
+    let run = Run { rate, output, latency, cpu, clean: is_loaded && output >= 0.99 * rate as f64 };
+    table::say(&format!(
+        "sdk {}: {rate}/s: {}",
+        if through.is_some() { "through p2ps" } else { "direct" },
+        if is_loaded {
+            format!("{output:.0}/s came, mean {:.0} µs", latency[0])
+        } else {
+            format!("{loaded} of {items} images came")
+        }
+    ));
+    Ok(run)
+}
+
+fn figure(text: &str, name: &str) -> Option<f64> {
+    let (_, rest) = text.split_once(name)?;
+    rest.trim_start_matches([':', ' ']).split_whitespace().next()?.parse().ok()
+}
+
+fn wait_for(port: u16, publisher: &mut Process) -> Result<()> {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    // What a listening socket looks like in the kernel's table: looking does not connect.
+    let wanted = format!(":{port:04X} ");
+    loop {
+        let tables =
+            ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+        let listens = |line: &str| line.contains(&wanted) && line.contains(" 0A ");
+        if tables.iter().any(|table| table.lines().any(listens)) {
+            return Ok(());
+        }
+        publisher.alive()?;
+        ensure!(std::time::Instant::now() < end, "ProvPerf does not listen{}", publisher.last_words());
+        interrupt::sleep(Duration::from_millis(20), || Ok(()))?;
+    }
+}
+
+/// Rates at which the direct pair's latency is drawn besides those that are compared.
+const DRAWN: [u64; 3] = [10_000, 500_000, 1_000_000];
+/// How long a rate is tried while the highest is searched.
+const TRY: Duration = Duration::from_secs(3);
+const NEAR: f64 = 1.08;
+const TRIES: usize = 7;
+
+impl Pair {
+    /// Runs all of it.
+    pub(super) fn run(options: &Options, folder: &Path) -> Self {
+        let mut pair = Self::default();
+        pair.failed = pair.measure(options, folder).err().map(|why| format!("{why:#}"));
+        pair
+    }
+
+    fn measure(&mut self, options: &Options, folder: &Path) -> Result<()> {
+        let place = Place::new(Backbone::None)?;
+        let run = |through, rate, time| run(folder, &place, through, options.items, rate, time);
+        let short = options.window().min(Duration::from_secs(5));
+        for rate in latency::GOAL_RATES {
+            for _ in 0..options.repeat() {
+                self.latencies.push(run(None, rate, options.window())?);
+            }
+        }
+        if !options.quick {
+            for rate in DRAWN {
+                self.latencies.push(run(None, rate, short)?);
+            }
+        }
+        let highest =
+            |through, guess| search::highest(guess, NEAR, TRIES, |rate| Ok(run(through, rate, TRY)?.clean));
+        let mut rates = [highest(None, 2_000_000)?, highest(Some(false), 1_200_000)?];
+        // In turn, so that both see the same machine.
+        for _ in 0..options.repeat() {
+            for (through, rate) in [None, Some(false)].into_iter().zip(&mut rates) {
+                let seen = if through.is_none() { &mut self.direct } else { &mut self.through };
+                seen.push(loop {
+                    ensure!(*rate > 1_000, "no rate arrives in full");
+                    let seen = run(through, *rate, options.window())?;
+                    if seen.clean {
+                        break seen;
+                    }
+                    *rate = *rate * 24 / 25;
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The direct pair's mean latency at a rate, microseconds.
+    pub(super) fn mean_us(&self, rate: u64) -> Option<f64> {
+        let at = self.latencies.iter().filter(|run| run.rate == rate && run.clean);
+        let means: Vec<f64> = at.map(|run| run.latency[0]).filter(|mean| mean.is_finite()).collect();
+        (!means.is_empty()).then(|| median(&means))
+    }
+
+    /// The highest rates: directly, through p2ps.
+    pub(super) fn rates(&self) -> Option<(Middle, Middle)> {
+        let of = |runs: &[Run]| {
+            let rates: Vec<f64> = runs.iter().map(|run| run.output).collect();
+            (!rates.is_empty()).then(|| middle(&rates))
+        };
+        Some((of(&self.direct)?, of(&self.through)?))
+    }
+
+    /// The direct pair's mean against rate.
+    pub(super) fn curve(&self) -> Curve {
+        let mut rates: Vec<u64> = self.latencies.iter().map(|run| run.rate).collect();
+        rates.sort_unstable();
+        rates.dedup();
+        let points = rates.into_iter().filter_map(|rate| Some((rate as f64, self.mean_us(rate)?))).collect();
+        Curve { label: "mean, the vendor's pair directly".into(), points }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let each = |runs: &[Run]| runs.iter().map(Run::json).collect::<Value>();
+        json!({
+            "test": "sdk", "latency_direct": each(&self.latencies), "highest_direct": each(&self.direct),
+            "highest_through_p2ps": each(&self.through), "failed": self.failed,
+        })
+    }
+}
+
+impl Run {
+    fn json(&self) -> Value {
+        let [mean, stddev, min, max] = self.latency;
+        json!({
+            "rate": self.rate, "out_per_s": self.output, "clean": self.clean,
+            "latency_us": { "mean": mean, "stddev": stddev, "min": min, "max": max },
+            "cpu": table::cpu_json(&self.cpu),
+        })
+    }
+
+    /// Nanoseconds of CPU an update of each program.
+    pub(super) fn costs(&self) -> String {
+        let updates = self.output * self.cpu.elapsed.as_secs_f64();
+        let each = |(name, used): &(String, f64)| format!("{name} {:.0}", used * 1e9 / updates);
+        self.cpu.components().iter().map(each).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_in_what_their_client_says() {
+        let text = "Steady State Statistics:\n  Latency avg (usec): 64.100\n  Avg update rate: 99624\n";
+        assert_eq!(figure(text, "Latency avg (usec)"), Some(64.1));
+        assert_eq!(figure(text, "Avg update rate"), Some(99_624.0));
+        assert_eq!(figure(text, "Latency max (usec)"), None);
+    }
+
+    #[test]
+    fn medians_of_clean_runs() {
+        let run = |rate, mean, clean| Run {
+            rate,
+            output: rate as f64,
+            latency: [mean, 0.0, 0.0, 0.0],
+            cpu: Table { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
+            clean,
+        };
+        let pair = Pair {
+            latencies: vec![
+                run(1_000, 60.0, true),
+                run(1_000, 20.0, true),
+                run(1_000, 70.0, true),
+                run(5_000, 1.0, false),
+            ],
+            direct: vec![run(3_000_000, 80.0, true)],
+            ..Pair::default()
+        };
+        assert_eq!((pair.mean_us(1_000), pair.mean_us(5_000)), (Some(60.0), None));
+        assert!(pair.rates().is_none() && pair.curve().points.len() == 1);
+    }
+}

@@ -1,0 +1,384 @@
+//! The item streams of one mount: a dense table by stream id, one small entry for each.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rssl::rwf::{
+    DataType, FieldList, Generic, GenericFlags, Map, Post, PostFlags, Refresh, RefreshFlags, State, Update,
+};
+use rssl::wire::to_vec;
+
+use super::{Counts, Sent, Shared};
+use crate::items::Item;
+use crate::message_set::{Image, MessageSet, TIM_TRK_2, TIM_TRK_3};
+use crate::values::SEQUENCE_BASE;
+
+/// Item streams have this id and those after it.
+pub(super) const FIRST_ITEM: i32 = 5;
+
+/// Where a stream is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    #[default]
+    Unasked,
+    Asked,
+    Open,
+    Suspect,
+    /// A snapshot that was delivered.
+    Done,
+    /// To be asked for again.
+    Again,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
+    /// The count in the last update, or image, as on the wire.
+    sequence: u32,
+    phase: Phase,
+    /// An image came: updates may.
+    imaged: bool,
+}
+
+pub(super) struct Streams {
+    all: Vec<Stream>,
+    /// Which item of the list each is.
+    items: Vec<u32>,
+    next: usize,
+    again: Vec<u32>,
+    loaded: u64,
+    /// What each holds by now, where that is to be compared.
+    images: Vec<Image>,
+    outgoing: [Outgoing; 2],
+}
+
+/// Whom the next contribution, or generic message, is about.
+#[derive(Default)]
+struct Outgoing {
+    streams: Vec<i32>,
+    next: usize,
+    count: u32,
+}
+
+impl Streams {
+    pub(super) fn new(shared: &Shared, number: usize) -> Self {
+        let items: Vec<u32> = shared.shares.of(number).map(|place| place as u32).collect();
+        let of = |wanted: fn(&Item) -> bool| Outgoing {
+            streams: (FIRST_ITEM..)
+                .zip(&items)
+                .filter(|(_, place)| shared.items.get(**place as usize).is_some_and(wanted))
+                .map(|(stream, _)| stream)
+                .collect(),
+            ..Outgoing::default()
+        };
+        let outgoing = [of(|item| item.post), of(|item| item.generic)];
+        let images = if shared.compare { vec![Image::default(); items.len()] } else { Vec::new() };
+        Self {
+            all: vec![Stream::default(); items.len()],
+            items,
+            next: 0,
+            again: Vec::new(),
+            loaded: 0,
+            images,
+            outgoing,
+        }
+    }
+
+    /// Nothing is open any more.
+    pub(super) fn reset(&mut self) {
+        self.all.fill(Stream::default());
+        self.images.fill(Image::default());
+        self.again.clear();
+        (self.next, self.loaded) = (0, 0);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Streams whose image has come and is not in doubt.
+    pub(super) fn loaded(&self) -> u64 {
+        self.loaded
+    }
+
+    pub(super) fn has_unasked(&self) -> bool {
+        self.next < self.all.len() || !self.again.is_empty()
+    }
+
+    /// The next item to ask for, with the stream it is to have.
+    pub(super) fn next_unasked<'i>(&mut self, items: &'i [Item]) -> Option<(i32, &'i Item)> {
+        let place = match self.again.pop() {
+            Some(place) => place as usize,
+            None if self.next < self.all.len() => {
+                self.next += 1;
+                self.next - 1
+            }
+            None => return None,
+        };
+        self.all.get_mut(place)?.phase = Phase::Asked;
+        let item = items.get(*self.items.get(place)? as usize)?;
+        Some((FIRST_ITEM + i32::try_from(place).ok()?, item))
+    }
+
+    fn place(stream: i32) -> usize {
+        usize::try_from(stream - FIRST_ITEM).unwrap_or(usize::MAX)
+    }
+
+    /// Counts an update. `false`: nobody asked for it.
+    #[inline]
+    pub(super) fn update(
+        &mut self,
+        shared: &Shared,
+        stream: i32,
+        message: &[u8],
+        counts: &mut Counts,
+    ) -> bool {
+        let Some(entry) = self.all.get_mut((stream - FIRST_ITEM) as usize) else {
+            counts.unknown += 1;
+            return false;
+        };
+        if !entry.imaged {
+            counts.early += 1;
+        }
+        if shared.check
+            && let Some(sequence) = shared.sequence_of(message)
+        {
+            entry.check(sequence, counts);
+        }
+        if shared.decode {
+            counts.fields += shared.decode(message);
+        }
+        if shared.compare
+            && let Ok(update) = Update::decode(message)
+        {
+            self.apply(stream, update.container, update.payload, counts);
+        }
+        true
+    }
+
+    /// The same for one with optional parts.
+    pub(super) fn rich_update(
+        &mut self,
+        shared: &Shared,
+        stream: i32,
+        update: &Update<'_>,
+        counts: &mut Counts,
+    ) -> Result<()> {
+        let Some(entry) = self.all.get_mut(Self::place(stream)) else {
+            counts.unknown += 1;
+            return Ok(());
+        };
+        if shared.check
+            && let Some(sequence) = last_count(shared, update.container, update.payload)?
+        {
+            entry.check(sequence, counts);
+        }
+        if shared.compare {
+            self.apply(stream, update.container, update.payload, counts);
+        }
+        Ok(())
+    }
+
+    pub(super) fn refresh(
+        &mut self,
+        shared: &Shared,
+        stream: i32,
+        refresh: &Refresh<'_>,
+        counts: &mut Counts,
+    ) -> Result<()> {
+        let place = Self::place(stream);
+        let Some(entry) = self.all.get_mut(place) else {
+            counts.unknown += 1;
+            return Ok(());
+        };
+        entry.imaged = true;
+        if shared.check
+            && let Some(sequence) = last_count(shared, refresh.container, refresh.payload)?
+        {
+            entry.sequence = sequence;
+        }
+        if shared.compare && refresh.container != DataType::NO_DATA {
+            if refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
+                && let Some(image) = self.images.get_mut(place)
+            {
+                *image = Image::default();
+            }
+            self.apply(stream, refresh.container, refresh.payload, counts);
+        }
+        if refresh.flags.contains(RefreshFlags::COMPLETE) || refresh.state.is_final() {
+            self.state(shared, stream, &refresh.state, counts);
+        }
+        Ok(())
+    }
+
+    pub(super) fn state(&mut self, shared: &Shared, stream: i32, state: &State<'_>, counts: &mut Counts) {
+        let place = Self::place(stream);
+        let Some(entry) = self.all.get_mut(place) else { return };
+        let loaded = |phase| matches!(phase, Phase::Open | Phase::Done);
+        let before = entry.phase;
+        let mut after = Phase::after(state, shared.snapshot);
+        if after == Phase::Open && !entry.imaged {
+            // A status without an image loads nothing.
+            after = before;
+        }
+        if after == Phase::Suspect && loaded(before) {
+            counts.suspect += 1;
+        }
+        match after {
+            Phase::Closed if before != Phase::Closed => counts.closed += 1,
+            Phase::Again if before != Phase::Again => {
+                counts.closed_recover += 1;
+                self.again.push(place as u32);
+            }
+            _ => {}
+        }
+        entry.phase = after;
+        match (loaded(before), loaded(after)) {
+            (false, true) => self.loaded += 1,
+            (true, false) => self.loaded -= 1,
+            _ => {}
+        }
+    }
+
+    fn apply(&mut self, stream: i32, container: DataType, payload: &[u8], counts: &mut Counts) {
+        let Some(image) = self.images.get_mut(Self::place(stream)) else { return };
+        if image.apply_payload(container, payload).is_err() {
+            counts.undecodable += 1;
+        }
+    }
+
+    /// Each stream's item, whether it is loaded, and what it holds.
+    pub(super) fn images(&self) -> impl Iterator<Item = (usize, bool, &Image)> {
+        let loaded = self.all.iter().map(|entry| matches!(entry.phase, Phase::Open | Phase::Done));
+        self.items
+            .iter()
+            .zip(loaded)
+            .zip(&self.images)
+            .map(|((&item, loaded), image)| (item as usize, loaded, image))
+    }
+
+    /// The next contribution or generic message, of the items that have them in turn.
+    pub(super) fn outgoing(
+        &mut self,
+        shared: &Shared,
+        kind: Sent,
+        stamp: Option<Duration>,
+    ) -> Option<Vec<u8>> {
+        let turn = self.outgoing.get_mut(kind as usize)?;
+        let count = turn.streams.len();
+        for _ in 0..count {
+            let stream = *turn.streams.get(turn.next % count)?;
+            turn.next = (turn.next + 1) % count;
+            let place = Self::place(stream);
+            if self.all.get(place).is_none_or(|entry| entry.phase != Phase::Open) {
+                continue;
+            }
+            turn.count = turn.count.wrapping_add(1);
+            let item = shared.items.get(*self.items.get(place)? as usize)?;
+            let set = shared.sets.iter().find(|set| set.domain == item.domain)?;
+            return message(shared, set, kind, stream, turn.count, stamp);
+        }
+        None
+    }
+}
+
+impl Stream {
+    /// One more than the last is what it should be.
+    #[inline]
+    fn check(&mut self, sequence: u32, counts: &mut Counts) {
+        let ahead = sequence.wrapping_sub(self.sequence);
+        if ahead != 1 {
+            self.gap(ahead, counts);
+        }
+        self.sequence = sequence;
+    }
+
+    #[cold]
+    fn gap(&self, ahead: u32, counts: &mut Counts) {
+        if ahead == 0 || ahead > u32::MAX / 2 {
+            counts.backwards += 1;
+        } else if self.imaged {
+            counts.gaps += 1;
+            counts.lost += u64::from(ahead - 1);
+        }
+    }
+}
+
+/// The greatest count of updates in some data, as on the wire.
+pub(super) fn last_count(shared: &Shared, container: DataType, payload: &[u8]) -> Result<Option<u32>> {
+    let Some(field) = shared.sequence_field else { return Ok(None) };
+    let of = |list: &[u8]| -> Result<Option<u32>> {
+        for entry in FieldList::decode(list, None)?.entries() {
+            let entry = entry?;
+            if entry.id == field {
+                let value = entry.data.try_into().ok().map(u32::from_be_bytes);
+                return Ok(value.filter(|value| *value >= SEQUENCE_BASE));
+            }
+        }
+        Ok(None)
+    };
+    match container {
+        DataType::FIELD_LIST => of(payload),
+        DataType::MAP => {
+            let mut last = None;
+            for entry in Map::decode(payload)?.entries() {
+                let entry = entry?;
+                if !entry.data.is_empty() {
+                    last = last.max(of(entry.data)?);
+                }
+            }
+            Ok(last)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn message(
+    shared: &Shared,
+    set: &MessageSet,
+    kind: Sent,
+    stream: i32,
+    count: u32,
+    stamp: Option<Duration>,
+) -> Option<Vec<u8>> {
+    let (bodies, field) = match kind {
+        Sent::Post => (&set.posts, TIM_TRK_2),
+        Sent::Generic => (&set.generics, TIM_TRK_3),
+    };
+    let mut body = bodies.get(count as usize % bodies.len().max(1))?.clone();
+    if let Some(stamp) = stamp {
+        body = body.stamped(field, shared.stamp(stamp));
+    }
+    let (container, payload) = (body.container(), body.encode().ok()?);
+    to_vec(|w| match kind {
+        Sent::Post => {
+            let update =
+                Update { domain: set.domain, stream, container, payload: &payload, ..Update::default() };
+            let inner = to_vec(|w| update.encode(w))?;
+            let post = Post {
+                domain: set.domain,
+                stream,
+                flags: PostFlags::COMPLETE.with(PostFlags::ACK),
+                container: DataType::MSG,
+                post_user: shared.post_user,
+                post_id: Some(count),
+                seq: Some(count),
+                payload: &inner,
+                ..Post::default()
+            };
+            post.encode(w)
+        }
+        Sent::Generic => {
+            let generic = Generic {
+                domain: set.domain,
+                stream,
+                flags: GenericFlags::COMPLETE,
+                container,
+                payload: &payload,
+                ..Generic::default()
+            };
+            generic.encode(w)
+        }
+    })
+    .ok()
+}

@@ -1,0 +1,271 @@
+//! The publisher's thread: sockets, and a timer that knows parts of a millisecond.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::session::{Role, Session};
+use super::{Counts, Shared};
+use crate::timer::Timer;
+use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
+
+const LISTENER: u64 = 0;
+const TIMER: u64 = 1;
+const FIRST_PEER: u64 = 2;
+/// How much is read at once, bytes.
+const READ: usize = 64 * 1024;
+/// How long a publisher waits before it dials again; doubled up to the last.
+const REDIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// A sleeper is woken so much too late, on virtual machines above all: the rest of the time is spent looking.
+const WAKE_EARLY: Duration = Duration::from_micros(60);
+/// Reasons for ended connections that are kept.
+const REASONS: usize = 100;
+
+pub(super) struct Drive {
+    shared: Arc<Shared>,
+    poller: Poller,
+    listener: Option<TcpListener>,
+    publish: Option<SocketAddr>,
+    redial: Option<(Duration, Duration)>,
+    options: SocketOptions,
+    busy: bool,
+    timer: Timer,
+    peers: HashMap<u64, Peer>,
+    next: u64,
+    /// Of sessions that are over.
+    past: Counts,
+    buffer: Vec<u8>,
+}
+
+struct Peer {
+    socket: Socket,
+    session: Session,
+    connecting: bool,
+    out: Vec<u8>,
+    sent: usize,
+    blocked: bool,
+}
+
+impl Drive {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        poller: Poller,
+        listener: Option<TcpListener>,
+        publish: Option<SocketAddr>,
+        busy: bool,
+        no_delay: bool,
+    ) -> Result<Self> {
+        if let Some(listener) = &listener {
+            poller.add(listener, LISTENER, Interest::Read)?;
+        }
+        let timer = Timer::new()?;
+        poller.add(timer.fd(), TIMER, Interest::Read)?;
+        Ok(Self {
+            shared,
+            poller,
+            listener,
+            publish,
+            redial: publish.map(|_| (Duration::ZERO, REDIAL.0)),
+            options: SocketOptions { no_delay, ..SocketOptions::default() },
+            busy,
+            timer,
+            peers: HashMap::new(),
+            next: FIRST_PEER,
+            past: Counts::default(),
+            buffer: vec![0; READ],
+        })
+    }
+
+    pub(super) fn run(mut self) -> Result<()> {
+        let mut events: Vec<Event> = Vec::new();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let at = now();
+            self.dial(at)?;
+            for event in events.drain(..) {
+                match event.token {
+                    LISTENER => self.accept()?,
+                    TIMER => self.timer.clear(),
+                    token => self.serve(token, event),
+                }
+            }
+            self.work(now());
+            self.tell();
+            let timeout = match self.deadline() {
+                _ if self.busy && !self.peers.is_empty() => Some(Duration::ZERO),
+                Some(deadline) if deadline <= now() + WAKE_EARLY => Some(Duration::ZERO),
+                deadline => {
+                    let period =
+                        Duration::from_secs(1) / u32::try_from(self.shared.ticks.max(1)).unwrap_or(1);
+                    let set = match deadline {
+                        Some(deadline) => self.timer.beat(deadline - WAKE_EARLY, period),
+                        None => self.timer.set(None),
+                    };
+                    set.context("set the timer")?;
+                    None
+                }
+            };
+            self.poller.wait(timeout, &mut events)?;
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        let open = self.peers.values().filter(|peer| !peer.blocked && !peer.connecting);
+        open.filter_map(|peer| peer.session.deadline()).chain(self.redial.map(|redial| redial.0)).min()
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        while let Some(socket) = Socket::accept(listener, self.options)? {
+            let session = Session::new(self.shared.clone(), Role::Interactive);
+            self.poller.add(&socket, self.next, Interest::Read)?;
+            let peer = Peer { socket, session, connecting: false, out: Vec::new(), sent: 0, blocked: false };
+            self.peers.insert(self.next, peer);
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn dial(&mut self, at: Duration) -> Result<()> {
+        let (Some(to), Some((when, pause))) = (self.publish, self.redial) else { return Ok(()) };
+        if at < when {
+            return Ok(());
+        }
+        self.redial = Some((at + pause, (pause * 2).min(REDIAL.1)));
+        let socket = match connect(to, self.options) {
+            Ok(socket) => socket,
+            Err(why) => {
+                self.record(format!("{to}: {why}"));
+                return Ok(());
+            }
+        };
+        let mut session = Session::new(self.shared.clone(), Role::Publisher);
+        let mut out = Vec::new();
+        session.greet(&mut out);
+        self.poller.add(&socket, self.next, Interest::Write)?;
+        self.peers
+            .insert(self.next, Peer { socket, session, connecting: true, out, sent: 0, blocked: false });
+        self.next += 1;
+        self.redial = None;
+        Ok(())
+    }
+
+    fn serve(&mut self, token: u64, event: Event) {
+        let Some(peer) = self.peers.get_mut(&token) else { return };
+        if let Err(why) = peer.serve(token, event, &self.poller, &mut self.buffer) {
+            self.cut(token, &format!("{why:#}"));
+        }
+    }
+
+    fn work(&mut self, at: Duration) {
+        let mut broken = Vec::new();
+        for (&token, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.connecting) {
+            if let Err(why) = peer.work(token, at, &self.poller) {
+                broken.push((token, format!("{why:#}")));
+            }
+        }
+        for (token, why) in broken {
+            self.cut(token, &why);
+        }
+    }
+
+    fn cut(&mut self, token: u64, why: &str) {
+        let Some(peer) = self.peers.remove(&token) else { return };
+        self.past.add(&Counts { items: 0, cut: 1, ..peer.session.counts() });
+        self.record(format!("{}: {why}", peer.socket.peer()));
+        if self.publish == Some(peer.socket.peer()) {
+            let pause = if peer.connecting { REDIAL.1.min(REDIAL.0 * 4) } else { REDIAL.0 };
+            self.redial = Some((now() + pause, pause * 2));
+        }
+    }
+
+    fn record(&self, why: String) {
+        tracing::info!("{why}");
+        let mut seen = self.shared.seen();
+        if seen.why_cut.len() < REASONS {
+            seen.why_cut.push(why);
+        }
+    }
+
+    /// Publishes the counts, and the items' if they were asked for.
+    fn tell(&self) {
+        let mut all = self.past;
+        for peer in self.peers.values() {
+            all.add(&peer.session.counts());
+        }
+        all.sessions = self.peers.len() as u64;
+        let mut seen = self.shared.seen();
+        seen.counts = all;
+        if self.shared.want_items.swap(false, Ordering::Relaxed) {
+            let mut order: Vec<_> = self.peers.iter().collect();
+            order.sort_by_key(|(token, _)| **token);
+            let mut items = HashMap::new();
+            for (name, n) in order.iter().flat_map(|(_, peer)| peer.session.item_counts()) {
+                items.insert(String::from_utf8_lossy(name).into_owned(), n);
+            }
+            seen.items = Some(items.into_iter().collect());
+            self.shared.told.notify_all();
+        }
+    }
+}
+
+impl Peer {
+    fn serve(&mut self, token: u64, event: Event, poller: &Poller, buffer: &mut [u8]) -> Result<()> {
+        if event.writable {
+            if self.connecting {
+                self.socket.connected()?;
+                self.connecting = false;
+                self.blocked = true;
+            }
+            if self.blocked {
+                self.blocked = false;
+                poller.change(&self.socket, token, Interest::Read)?;
+            }
+        }
+        if event.readable && !self.connecting {
+            match self.socket.read(buffer)? {
+                Some(0) => anyhow::bail!("the peer closed the connection"),
+                Some(count) => {
+                    self.session.input(now(), buffer.get(..count).unwrap_or_default(), &mut self.out)?;
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, token: u64, at: Duration, poller: &Poller) -> Result<()> {
+        while !self.blocked {
+            let more = self.session.work(at, &mut self.out)?;
+            while self.sent < self.out.len() {
+                match self.socket.write(self.out.get(self.sent..).unwrap_or_default())? {
+                    Some(count) => {
+                        self.sent += count;
+                        self.session.sent(at);
+                    }
+                    None => {
+                        self.blocked = true;
+                        poller.change(&self.socket, token, Interest::Both)?;
+                        break;
+                    }
+                }
+            }
+            if self.sent == self.out.len() {
+                self.out.clear();
+                self.sent = 0;
+            } else if self.sent > 0 {
+                self.out.drain(..self.sent);
+                self.sent = 0;
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,365 @@
+//! A publisher for load: answers requests for any item, or publishes to a distributor, and sends updates at a rate.
+
+mod drive;
+mod items;
+mod session;
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+use rssl::dictionary::Dictionary;
+use rssl::rdm::directory;
+use rssl::rwf::{
+    DataState, DataType, Domain, Key, Qos, Refresh, RefreshFlags, Request, State, Status, StreamState, code,
+};
+use rssl::wire::to_vec;
+use serde::Serialize;
+
+use super::items::Item;
+use super::message_set::MessageSet;
+use mdist::dictionaries::Dictionaries;
+use mdist::net::{Poller, Waker};
+
+/// Bytes of the longest part of a dictionary: two parts would not fit a frame of the usual size.
+const DICTIONARY_PART: usize = 5_000;
+
+/// What a publisher is to do.
+#[derive(Clone, Debug)]
+pub struct ProviderOptions {
+    /// Where it listens for distributors or consumers; `None`: it does not.
+    pub listen: Option<SocketAddr>,
+    /// The distributor that it dials and publishes to; `None`: it does not.
+    pub publish: Option<SocketAddr>,
+    /// The service's name.
+    pub service: String,
+    /// The service's id.
+    pub service_id: u16,
+    /// Its messages, one set for each domain.
+    pub sets: Vec<MessageSet>,
+    /// Items that exist; a listening publisher with none takes every name.
+    pub items: Vec<Item>,
+    /// Updates a second for each session.
+    pub rate: u64,
+    /// Ticks a second that these are cut into.
+    pub ticks: u64,
+    /// Stamps a second.
+    pub stamps: u64,
+    /// Stamps hold nanoseconds, not microseconds.
+    pub nanoseconds: bool,
+    /// Stamps hold the time when the update is made instead of when it was due.
+    pub stamp_when_sent: bool,
+    /// Looks for work without a pause.
+    pub busy: bool,
+    /// Small writes go out at once.
+    pub no_delay: bool,
+    /// Who it says it is when it publishes.
+    pub user: String,
+    /// Fields and enumerated types that it gives out.
+    pub dictionary: Arc<Dictionary>,
+}
+
+impl ProviderOptions {
+    /// A publisher on an address of the system's choice, with the defaults of the vendor's performance provider.
+    #[must_use]
+    pub fn new(sets: Vec<MessageSet>) -> Self {
+        Self {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            publish: None,
+            service: "DIRECT_FEED".into(),
+            service_id: 1,
+            sets,
+            items: Vec::new(),
+            rate: 100_000,
+            ticks: 1_000,
+            stamps: 10,
+            nanoseconds: false,
+            stamp_when_sent: false,
+            busy: false,
+            no_delay: true,
+            user: "publisher".into(),
+            dictionary: Arc::new(Dictionary::small()),
+        }
+    }
+}
+
+/// What happened so far, of one session or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Updates made.
+    pub updates: u64,
+    /// Updates that were due and never made, because the peer did not take them in time.
+    pub missed: u64,
+    /// Of the updates, those with a stamp.
+    pub stamps: u64,
+    /// Images sent.
+    pub refreshes: u64,
+    /// Item requests.
+    pub requests: u64,
+    /// Item streams closed.
+    pub closes: u64,
+    /// Contributions received.
+    pub posts: u64,
+    /// Generic messages received.
+    pub generics: u64,
+    /// Logins.
+    pub logins: u64,
+    /// Items open now.
+    pub items: u64,
+    /// Connections now.
+    pub sessions: u64,
+    /// Connections that ended in an error.
+    pub cut: u64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            updates,
+            missed,
+            stamps,
+            refreshes,
+            requests,
+            closes,
+            posts,
+            generics,
+            logins,
+            items,
+            sessions,
+            cut,
+        } = other;
+        self.updates += updates;
+        self.missed += missed;
+        self.stamps += stamps;
+        self.refreshes += refreshes;
+        self.requests += requests;
+        self.closes += closes;
+        self.posts += posts;
+        self.generics += generics;
+        self.logins += logins;
+        self.items += items;
+        self.sessions += sessions;
+        self.cut += cut;
+    }
+}
+
+/// What all sessions share.
+struct Shared {
+    service: String,
+    service_id: u16,
+    sets: Vec<MessageSet>,
+    items: Vec<Item>,
+    known: HashSet<Box<[u8]>>,
+    rate: AtomicU64,
+    ticks: u64,
+    stamps: u64,
+    nanoseconds: bool,
+    stamp_when_sent: bool,
+    user: String,
+    host: String,
+    dictionaries: Dictionaries,
+    stop: AtomicBool,
+    want_items: AtomicBool,
+    seen: Mutex<Seen>,
+    told: std::sync::Condvar,
+}
+
+/// What the thread tells those who ask.
+#[derive(Default)]
+struct Seen {
+    counts: Counts,
+    items: Option<Vec<(String, u32)>>,
+    why_cut: Vec<String>,
+}
+
+impl Shared {
+    fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    fn knows(&self, name: &[u8]) -> bool {
+        self.known.is_empty() || self.known.contains(name)
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The one service, as a refresh.
+    fn directory(&self, stream: i32, filter: u32, only: Option<u16>, solicited: bool) -> Result<Vec<u8>> {
+        let dictionaries = vec!["RWFFld".to_owned(), "RWFEnum".to_owned()];
+        let capabilities = [Domain::DICTIONARY].into_iter().chain(self.sets.iter().map(|set| set.domain));
+        let service = directory::Service {
+            id: self.service_id,
+            info: Some(directory::Info {
+                name: self.service.clone(),
+                vendor: "utipc".into(),
+                is_source: true,
+                capabilities: capabilities.map(|domain| domain.0).collect(),
+                dictionaries_provided: dictionaries.clone(),
+                dictionaries_used: dictionaries,
+                qos: vec![Qos::REALTIME_TICK],
+                ..directory::Info::default()
+            }),
+            state: Some(directory::ServiceState { up: true, accepting: true, status: None }),
+            load: Some(directory::Load::default()),
+            ..directory::Service::default()
+        };
+        let mut services = vec![(directory::Action::Add, service)];
+        services.retain(|(_, service)| only.is_none_or(|id| id == service.id));
+        let payload = to_vec(|w| directory::encode(w, filter, &services))?;
+        let mut flags = RefreshFlags::COMPLETE.with(RefreshFlags::CLEAR_CACHE);
+        if solicited {
+            flags.insert(RefreshFlags::SOLICITED);
+        }
+        let refresh = Refresh {
+            domain: Domain::DIRECTORY,
+            stream,
+            flags,
+            container: DataType::MAP,
+            state: State::OK,
+            group: &[0, 0],
+            key: Some(Key { filter: Some(filter), service: only, ..Key::default() }),
+            payload: &payload,
+            ..Refresh::default()
+        };
+        Ok(to_vec(|w| refresh.encode(w))?)
+    }
+
+    /// The parts of a dictionary, or the status that says that there is none of that name.
+    fn dictionary(&self, request: &Request<'_>) -> Result<Vec<Vec<u8>>> {
+        if let Some(parts) = self.dictionaries.answer(request) {
+            return Ok(parts);
+        }
+        let text = b"no dictionary of this name here";
+        let status = Status {
+            domain: Domain::DICTIONARY,
+            stream: request.stream,
+            state: Some(State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, text)),
+            ..Status::default()
+        };
+        Ok(vec![to_vec(|w| status.encode(w))?])
+    }
+}
+
+/// A running publisher. Dropped: it stops.
+pub struct Provider {
+    shared: Arc<Shared>,
+    waker: Waker,
+    address: Option<SocketAddr>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Provider {
+    /// Listens, or dials, and serves on a thread of its own.
+    ///
+    /// # Errors
+    /// The address is taken, the system has no thread or descriptor left, or the dictionary has a text too long for the wire.
+    pub fn start(options: ProviderOptions) -> Result<Self> {
+        let listener = options.listen.map(mdist::net::listen).transpose()?;
+        let address = listener.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+        let known = options.items.iter().map(|item| item.name.as_bytes().into()).collect();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let dictionaries =
+            Dictionaries::of(&options.dictionary, DICTIONARY_PART).context("encode the dictionary")?;
+        let shared = Arc::new(Shared {
+            service: options.service,
+            service_id: options.service_id,
+            sets: options.sets,
+            items: options.items,
+            known,
+            rate: AtomicU64::new(options.rate),
+            ticks: options.ticks,
+            stamps: options.stamps,
+            nanoseconds: options.nanoseconds,
+            stamp_when_sent: options.stamp_when_sent,
+            user: options.user,
+            host,
+            dictionaries,
+            stop: AtomicBool::new(false),
+            want_items: AtomicBool::new(false),
+            seen: Mutex::default(),
+            told: std::sync::Condvar::new(),
+        });
+        let (tell, told) = std::sync::mpsc::channel();
+        let (common, publish, busy, no_delay) =
+            (shared.clone(), options.publish, options.busy, options.no_delay);
+        let body = move || {
+            let poller = Poller::new()?;
+            let _ = tell.send(poller.waker());
+            drive::Drive::new(common, poller, listener, publish, busy, no_delay)?.run()
+        };
+        let thread = std::thread::Builder::new().name("publisher".into()).spawn(body);
+        let thread = thread.context("start the publisher's thread")?;
+        let waker = told.recv().context("the publisher's thread has no descriptors")?;
+        Ok(Self { shared, waker, address, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Changes the rate of every session.
+    pub fn set_rate(&self, rate: u64) {
+        self.shared.rate.store(rate, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    /// What happened until a moment ago.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.seen().counts
+    }
+
+    /// (name, updates so far) of every open item, the last session's where several have it.
+    #[must_use]
+    pub fn items(&self) -> Vec<(String, u32)> {
+        let mut seen = self.shared.seen();
+        seen.items = None;
+        self.shared.want_items.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        loop {
+            match seen.items.take() {
+                Some(items) => return items,
+                None if self.thread.as_ref().is_none_or(JoinHandle::is_finished) => return Vec::new(),
+                None => {
+                    let waited = self.shared.told.wait_timeout(seen, std::time::Duration::from_millis(100));
+                    seen = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+
+    /// Why connections ended, oldest first; emptied by this.
+    #[must_use]
+    pub fn why_cut(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.seen().why_cut)
+    }
+
+    /// Ends it and says what happened.
+    ///
+    /// # Errors
+    /// What ended it before.
+    pub fn stop(mut self) -> Result<Counts> {
+        self.end()?;
+        Ok(self.counts())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        thread.join().map_err(|_| anyhow::anyhow!("the publisher's thread panicked"))?
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,92 @@
+//! What is above the point-to-point server dies and comes back.
+
+use mdist_load::provider::{Provider, ProviderOptions};
+
+use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::load_common::{publisher, sets};
+
+const ITEMS: usize = 10_000;
+
+#[test]
+fn a_killed_source_distributor_is_waited_for() {
+    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let upstream = provider.address().unwrap();
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+    let distributor = Program::src_dist(upstream, &bus, &[]);
+    let clients = clients(server.addresses[0], ITEMS, |_| {});
+    clients.loaded(LONG).unwrap();
+    until(&clients, "updates", |seen| seen.counts.updates > 20_000);
+    distributor.kill();
+    until(&clients, "all are suspect", |seen| seen.loaded == 0);
+    let _distributor = Program::src_dist(upstream, &bus, &[]);
+    let seen = clients.loaded(LONG).unwrap();
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    settled(&provider, &clients);
+}
+
+#[test]
+fn a_second_source_distributor_takes_over() {
+    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let upstream = provider.address().unwrap();
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+    let first = Program::src_dist(upstream, &bus, &[]);
+    let clients = clients(server.addresses[0], ITEMS, |_| {});
+    clients.loaded(LONG).unwrap();
+    let second = Program::src_dist(upstream, &bus, &[]);
+    until(&clients, "updates", |seen| seen.counts.updates > 20_000);
+    // Whichever serves: after both deaths one of them was the server's source.
+    first.kill();
+    clients.loaded(LONG).unwrap();
+    let before = clients.snapshot().counts.updates;
+    until(&clients, "updates by the second", |seen| seen.counts.updates > before + 20_000);
+    assert_eq!(clients.snapshot().counts.cuts, 0, "{:?}", clients.why_cut());
+    settled(&provider, &clients);
+    drop(second);
+}
+
+#[test]
+fn a_provider_is_asked_again_for_everything_when_it_is_back() {
+    let bus = Bus::new();
+    let provider = publisher(20_000);
+    let upstream = provider.address().unwrap();
+    let _distributor = Program::src_dist(upstream, &bus, &[]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+    let clients = clients(server.addresses[0], ITEMS, |_| {});
+    clients.loaded(LONG).unwrap();
+    until(&clients, "updates", |seen| seen.counts.updates > 20_000);
+    drop(provider);
+    until(&clients, "all are suspect", |seen| seen.loaded == 0);
+    let options = ProviderOptions { listen: Some(upstream), rate: 20_000, ..ProviderOptions::new(sets()) };
+    let provider = Provider::start(options).unwrap();
+    let seen = clients.loaded(LONG).unwrap();
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    settled(&provider, &clients);
+}
+
+#[test]
+fn a_publisher_that_dials_us_is_heard_again_when_it_is_back() {
+    let bus = Bus::new();
+    let distributor = Program::distributor(&bus, &["--listen", "127.0.0.1:0"]);
+    let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
+    let publish = || {
+        let items = mdist_load::items::generated(1_000);
+        let options = ProviderOptions {
+            listen: None,
+            publish: Some(distributor.addresses[0]),
+            items,
+            rate: 5_000,
+            ..ProviderOptions::new(sets())
+        };
+        Provider::start(options).unwrap()
+    };
+    let provider = publish();
+    let clients = clients(server.addresses[0], 1_000, |_| {});
+    clients.loaded(LONG).unwrap();
+    until(&clients, "updates", |seen| seen.counts.updates > 5_000);
+    drop(provider);
+    until(&clients, "all are suspect", |seen| seen.loaded == 0);
+    let provider = publish();
+    let seen = clients.loaded(LONG).unwrap();
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    settled(&provider, &clients);
+}

@@ -1,0 +1,126 @@
+//! A server with several threads, each with mounts of its own: everybody gets everything, whoever reads slowly is alone
+//! with it, and there are no more mounts than allowed.
+
+mod load_common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mdist::backbone::memory::Memory;
+use mdist::config::{Config, Upstream, UpstreamKind};
+use mdist::metrics::Metrics;
+use mdist::server::{Bus, Running, p2ps};
+use mdist_load::consumer::{Consumer, ConsumerOptions};
+use mdist_load::items::{Shares, generated};
+use mdist_load::provider::Provider;
+
+use load_common::{LONG, more_updates, publisher, sets, settled, until, until_seen};
+
+/// A server with two threads, changed as `change` says.
+fn server(provider: &Provider, metrics: &Metrics, change: impl FnOnce(&mut Config)) -> Running {
+    let mut config = Config::default();
+    config.p2ps.listen = vec!["127.0.0.1:0".into()];
+    config.p2ps.workers = 2;
+    config.p2ps.upstream = vec![Upstream {
+        kind: UpstreamKind::Provider,
+        hosts: vec![provider.address().unwrap().to_string()],
+        services: Vec::new(),
+    }];
+    change(&mut config);
+    p2ps::start(&config, metrics, &Bus::Memory(Memory::new())).unwrap()
+}
+
+/// Mounts that share half of what they have, and compare every field.
+fn client(
+    server: &Running,
+    mounts: usize,
+    own: usize,
+    change: impl FnOnce(&mut ConsumerOptions),
+) -> Consumer {
+    let mut options = ConsumerOptions::new(server.addresses[0], 0, Arc::new(sets()));
+    options.shares = Shares::half(mounts, own);
+    options.items = Arc::new(generated(options.shares.distinct()));
+    (options.mounts, options.compare, options.reconnect) = (mounts, true, None);
+    change(&mut options);
+    Consumer::start(options).unwrap()
+}
+
+#[test]
+fn mounts_of_all_threads_get_everything() {
+    for (timed, busy, cache) in [(false, false, true), (true, true, false)] {
+        let provider = publisher(20_000);
+        let metrics = Metrics::new("p2ps");
+        let mut server = server(&provider, &metrics, |config| {
+            (config.p2ps.timed_writes, config.p2ps.cache) = (timed, cache);
+            config.threads.mounts =
+                vec![mdist::net::ThreadSettings { busy_poll: busy, ..Default::default() }];
+        });
+        let consumer = client(&server, 7, 20, |_| ());
+        consumer.loaded(LONG).unwrap();
+        more_updates(&consumer, 60_000);
+        for worker in 0..2 {
+            let accepted = format!("mdist_mounts_accepted_total{{program=\"p2ps\",worker=\"{worker}\"}} ");
+            until("half of the mounts are with each thread", || {
+                let page = metrics.text();
+                let half = page.split_once(&accepted).is_some_and(|(_, rest)| rest.starts_with(['3', '4']));
+                if half { Ok(()) } else { Err(page) }
+            });
+        }
+        settled(&provider, &consumer);
+        let seen = consumer.stop().unwrap();
+        assert!(seen.counts.is_clean(), "timed {timed}: {:?}", seen.counts);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_slow_mount_of_either_thread_is_cut_alone() {
+    let provider = publisher(20_000);
+    let metrics = Metrics::new("p2ps");
+    let mut server = server(&provider, &metrics, |config| {
+        let p2ps = &mut config.p2ps;
+        (p2ps.guaranteed_output_buffers, p2ps.max_output_buffers, p2ps.pool_size) = (50, 400, 2_000);
+        p2ps.send_buffer_kib = Some(64);
+    });
+    let good = client(&server, 4, 50, |_| ());
+    good.loaded(LONG).unwrap();
+    // The next two go to one thread each.
+    let slow = client(&server, 2, 100, |options| options.slow = Some(10_000));
+    until_seen(&slow, "both slow ones are cut", |seen| seen.counts.cuts == 2);
+    more_updates(&good, 10_000);
+    settled(&provider, &good);
+    let seen = good.stop().unwrap();
+    assert!(seen.counts.is_clean(), "{:?}", seen.counts);
+    server.stop();
+    let page = metrics.text();
+    assert!(page.contains("reason=\"overflow\"} 2"), "{page}");
+}
+
+#[test]
+fn no_more_mounts_than_allowed() {
+    let provider = publisher(1_000);
+    let metrics = Metrics::new("p2ps");
+    let mut server = server(&provider, &metrics, |config| config.p2ps.max_mounts = 3);
+    let good = client(&server, 3, 5, |_| ());
+    good.loaded(LONG).unwrap();
+    let late = client(&server, 2, 5, |_| ());
+    until("refused", || {
+        let why = late.why_cut();
+        let text = format!("{why:?}");
+        if text.contains("3 connections, the most it takes") { Ok(()) } else { Err(text) }
+    });
+    drop(late);
+    more_updates(&good, 2_000);
+    let seen = good.stop().unwrap();
+    assert!(seen.counts.is_clean(), "{:?}", seen.counts);
+    // Those that left make room.
+    let next = client(&server, 3, 5, |options| {
+        options.reconnect = Some((Duration::from_millis(10), Duration::from_millis(100)));
+    });
+    next.loaded(LONG).unwrap();
+    settled(&provider, &next);
+    next.stop().unwrap();
+    server.stop();
+    let page = metrics.text();
+    assert!(page.contains("reason=\"too_many_mounts\"}"), "{page}");
+}
