@@ -74,9 +74,9 @@ pub enum Notice {
         /// Which end this attachment has.
         end: LaneEnd,
     },
-    /// From version 2 on. No other process holds the socket any more: its data path may be asked for
+    /// From version 2 on. This process is the socket's sole holder again: it may ask for the data path
     /// ([`crate::Request::Lend`]).
-    Alone {
+    SoleHolder {
         /// The socket.
         port: u32,
     },

@@ -87,8 +87,8 @@ enum Chore {
     PairOver(PairId),
     /// Another process holds the socket too.
     Share(u32),
-    /// None does any more.
-    Alone(u32),
+    /// This process is the socket's sole holder again.
+    SoleHolder(u32),
 }
 
 /// What the watching thread shares with the attachment.
@@ -506,7 +506,7 @@ impl Attachment {
                         self.host_while_shared(&socket)?;
                     }
                 }
-                Chore::Alone(port) => {
+                Chore::SoleHolder(port) => {
                     let socket = lock(&self.residents).get(port);
                     if let Some(socket) = socket {
                         self.unshare(&socket)?;
@@ -543,7 +543,7 @@ impl Attachment {
                 Notice::Address(node) => self.know_address(node),
                 Notice::PairOver(pair) => chores.push(Chore::PairOver(pair)),
                 Notice::Share { port } => chores.push(Chore::Share(port)),
-                Notice::Alone { port } => chores.push(Chore::Alone(port)),
+                Notice::SoleHolder { port } => chores.push(Chore::SoleHolder(port)),
                 Notice::Readiness { port } | Notice::Lane { port, .. } | Notice::NodeLane { port, .. } => {
                     let _ = self.deliver(port, *notice);
                 }

@@ -32,7 +32,6 @@ mod residents;
 mod sending;
 mod shared;
 mod socket;
-mod wait;
 mod waiting;
 
 pub use error::Error;
@@ -40,7 +39,7 @@ pub use node::Node;
 pub use passing::may_be_claimed;
 pub use place::Place;
 pub use socket::Socket;
-pub use wait::Wait;
 
 pub use utipc_attach::{Failure, Refusal, SocketView};
+pub use utipc_os::Wait;
 pub use utipc_os::shm::Mode as Spin;

@@ -7,12 +7,11 @@ use utipc_attach::{BindingPage, NodeEntry, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
-use utipc_os::fork;
 use utipc_os::shm::Mode;
+use utipc_os::{Left, fork};
 
 use crate::attachment::{Attachment, lock};
 use crate::fork::known;
-use crate::wait::Left;
 use crate::{Error, Place, Socket, Wait};
 
 /// Pauses between looks for the next daemon after one has died: a service manager starts it within about that time.

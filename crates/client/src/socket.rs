@@ -12,6 +12,7 @@ use utipc_core::socket::{
     AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
     SocketOption, State, WaitReason,
 };
+use utipc_os::Left;
 use utipc_os::shm::{Mode, Spin};
 
 use crate::attachment::{Attachment, lock};
@@ -19,7 +20,6 @@ use crate::descriptor::Descriptor;
 use crate::fork::known;
 use crate::lanes::receive::{Own, Receiver};
 use crate::shared::{Half, Letter, Shared};
-use crate::wait::Left;
 use crate::{Error, Wait};
 
 /// One socket of the daemon's node; closed when dropped.

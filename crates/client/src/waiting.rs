@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use utipc_os::Left;
 use utipc_os::futex::Woken;
 use utipc_os::shm::{BELLS_MAX, Mode, Parked};
 
@@ -11,7 +12,6 @@ use crate::attachment::lock;
 use crate::lanes::pair::Pair;
 use crate::shared::Half;
 use crate::socket::Socket;
-use crate::wait::Left;
 use crate::{Error, Wait};
 
 /// How often a sender whose message does not fit its lane's ring asks again for a larger one.

@@ -22,4 +22,4 @@ pub mod table;
 
 pub use engine::{NodeConfig, Plan, Slot, Want};
 pub use observe::{Counters, DropCounters};
-pub use run::{Node, StartError, Wait};
+pub use run::{Node, StartError};

@@ -30,5 +30,7 @@ pub mod signals;
 pub mod sockaddr;
 pub mod timer;
 pub mod udp;
+mod wait;
 
 pub use error::{OsError, Result};
+pub use wait::{Deadline, Left, Wait};

@@ -198,7 +198,7 @@ impl Hub {
         let owner = holding.owner;
         let knows = self.attachments.get(&owner).is_some_and(|a| a.version >= KNOWS_ALONE && a.takes_lanes);
         if knows && !holding.direct {
-            self.tell(owner, Notice::Alone { port });
+            self.tell(owner, Notice::SoleHolder { port });
         }
         owner != NOBODY
     }

@@ -24,7 +24,7 @@ use utipc_core::stack::Stack;
 use utipc_os::pollable::Pollable;
 use utipc_os::reactor::{Reactor, Waker};
 use utipc_os::udp::Express;
-use utipc_os::{OsError, fork};
+use utipc_os::{OsError, Wait, fork};
 
 use crate::bearers;
 use crate::engine::{Driver, Engine, NodeConfig, Sleeper, Slot, Waiting, Want, now};
@@ -61,24 +61,12 @@ pub enum StartError {
     Thread(std::io::Error),
 }
 
-/// How long a call may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    Never,
-    /// At most this long.
-    AtMost(Duration),
-    /// Until it is done.
-    Forever,
-}
-
-impl Wait {
-    fn until(self, now: Time) -> Time {
-        match self {
-            Self::Never => now,
-            Self::AtMost(limit) => now + limit,
-            Self::Forever => Time::NEVER,
-        }
+/// When a wait that begins `now` ends.
+fn end_of(wait: Wait, now: Time) -> Time {
+    match wait {
+        Wait::Never => now,
+        Wait::AtMost(limit) => now + limit,
+        Wait::Forever => Time::NEVER,
     }
 }
 
@@ -340,7 +328,7 @@ impl Shared {
         let mut engine = self.lock();
         engine.calls += 1;
         let mut time = now();
-        let until = wait.until(time);
+        let until = end_of(wait, time);
         if let Some(done) = attempt(&mut engine.stack, time) {
             self.leave_call(engine, time);
             return Some(done);

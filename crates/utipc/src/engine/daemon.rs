@@ -6,7 +6,7 @@ use std::time::Duration;
 use utipc_client::{Error as ClientError, Failure, SocketView};
 use utipc_core::PropertyError;
 use utipc_core::socket::{BindError, ConnectError, OptionValue, RecvError, SendError, SocketOption, State};
-use utipc_node::Wait;
+use utipc_os::Wait;
 
 use crate::{
     Binding, Counters, Destination, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,
@@ -18,14 +18,6 @@ pub(crate) struct Node(pub(super) utipc_client::Node);
 
 #[derive(Debug)]
 pub(crate) struct Socket(utipc_client::Socket);
-
-fn wait(wait: Wait) -> utipc_client::Wait {
-    match wait {
-        Wait::Never => utipc_client::Wait::Never,
-        Wait::AtMost(limit) => utipc_client::Wait::AtMost(limit),
-        Wait::Forever => utipc_client::Wait::Forever,
-    }
-}
 
 /// The public error; `meaning` knows the failures that the call expects.
 fn explain(
@@ -48,7 +40,7 @@ fn plain(error: ClientError) -> Error {
 
 impl Node {
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        let settled = self.0.wait_for_address(utipc_client::Wait::AtMost(limit)).map_err(plain)?;
+        let settled = self.0.wait_for_address(Wait::AtMost(limit)).map_err(plain)?;
         settled.map(drop).ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
     }
 
@@ -142,7 +134,7 @@ impl Socket {
     }
 
     pub(super) fn accept(&self, limit: Wait) -> Result<Option<(Self, PortId)>> {
-        let accepted = self.0.live().and_then(|s| s.accept(wait(limit))).map_err(|error| {
+        let accepted = self.0.live().and_then(|s| s.accept(limit)).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Accept(why) => Ok(Error::Accept(why)),
                 other => Err(other),
@@ -156,7 +148,7 @@ impl Socket {
     }
 
     pub(super) fn wait_connected(&self, limit: Wait) -> Result<Option<()>> {
-        self.0.live().and_then(|s| s.wait_connected(wait(limit))).map_err(connecting)
+        self.0.live().and_then(|s| s.wait_connected(limit)).map_err(connecting)
     }
 
     pub(super) fn shutdown(&self) -> Result<()> {
@@ -186,7 +178,7 @@ impl Socket {
 
     #[inline]
     pub(super) fn send(&self, data: &[u8], to: Option<Destination>, limit: Wait) -> Result<Option<usize>> {
-        self.0.live().and_then(|s| s.send(data, to, wait(limit))).map_err(|error| {
+        self.0.live().and_then(|s| s.send(data, to, limit)).map_err(|error| {
             explain(error, |failure| match failure {
                 Failure::Send(why) => Ok(Error::Send { to, why }),
                 Failure::NoSocket(_) => Ok(Error::Send { to, why: SendError::Broken }),
@@ -203,11 +195,11 @@ impl Socket {
         options: RecvOptions,
         limit: Wait,
     ) -> Result<Option<Received>> {
-        self.0.live().and_then(|s| s.receive(buffer, options, wait(limit))).map_err(receiving)
+        self.0.live().and_then(|s| s.receive(buffer, options, limit)).map_err(receiving)
     }
 
     pub(super) fn receive_whole(&self, data: &mut Vec<u8>, limit: Wait) -> Result<Option<Received>> {
-        self.0.live().and_then(|s| s.receive_whole(data, wait(limit))).map_err(receiving)
+        self.0.live().and_then(|s| s.receive_whole(data, limit)).map_err(receiving)
     }
 
     pub(super) fn wait_reason(&self) -> Option<WaitReason> {

@@ -10,7 +10,8 @@ use utipc_core::socket::{
 };
 use utipc_core::stack::Stack;
 use utipc_core::{PropertyError, Time};
-use utipc_node::{Slot, Wait, Want};
+use utipc_node::{Slot, Want};
+use utipc_os::Wait;
 
 use crate::{
     Binding, Counters, Destination, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,

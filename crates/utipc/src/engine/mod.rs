@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use utipc_core::socket::{OptionValue, SocketOption, State};
-pub(crate) use utipc_node::Wait;
+pub(crate) use utipc_os::Wait;
 
 pub(crate) use choice::Choice;
 pub use choice::Engine;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{ConnectError, OptionValue, RecvError, Returned, SocketOption, State};
 use utipc_core::wire::ErrorCode;
-use utipc_node::Wait;
+use utipc_os::Wait;
 use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, Message, PollFlags, Receive};
 
 use super::setup::Setup;

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use utipc_node::Wait;
+use utipc_os::Wait;
 use utipc_os::af_tipc::{KernelSocket, PollFlags};
 
 /// Time that is left of a wait.

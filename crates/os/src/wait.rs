@@ -1,4 +1,4 @@
-//! How long a call may wait.
+//! How long a call may wait, and what is left of that time.
 
 use std::time::{Duration, Instant};
 
@@ -9,30 +9,33 @@ pub enum Wait {
     Never,
     /// At most this long.
     AtMost(Duration),
-    /// Until it is done.
+    /// Without limit.
     Forever,
 }
 
-/// The end of a wait, once it has begun.
+/// The time at which a wait ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Deadline {
-    /// [`Wait::Never`], or too far away to be told.
+pub enum Deadline {
+    /// It has no end: [`Wait::Forever`], or a limit that the clock cannot represent.
     Never,
+    /// At this time.
     At(Instant),
 }
 
-/// What is left.
+/// The remaining time of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub enum Left {
+    /// The deadline has passed.
     Nothing,
-    /// `None`: for ever.
+    /// This long; `None`: without limit.
     Time(Option<Duration>),
 }
 
 impl Wait {
-    /// The time at which it is over; asked for when the first attempt has failed, so that a call which is answered at
-    /// once need not read the clock.
-    pub(crate) fn start(self) -> Deadline {
+    /// The deadline of a wait that begins now. Call it after the first attempt has failed: a call that succeeds at once
+    /// need not read the clock.
+    #[must_use]
+    pub fn start(self) -> Deadline {
         match self {
             Self::Never => Deadline::At(Instant::now()),
             Self::Forever => Deadline::Never,
@@ -42,7 +45,9 @@ impl Wait {
 }
 
 impl Deadline {
-    pub(crate) fn left(self) -> Left {
+    /// The remaining time.
+    #[must_use]
+    pub fn left(self) -> Left {
         match self {
             Self::Never => Left::Time(None),
             Self::At(end) => match end.checked_duration_since(Instant::now()) {
@@ -58,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_each_kind() {
+    fn each_wait_has_its_deadline() {
         assert_eq!(Wait::Never.start().left(), Left::Nothing);
         assert_eq!(Wait::Forever.start().left(), Left::Time(None));
         assert_eq!(Wait::AtMost(Duration::MAX).start().left(), Left::Time(None));
