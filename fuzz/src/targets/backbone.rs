@@ -11,7 +11,7 @@ use mdist::backbone::wire::{
 };
 use mdist::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SourceId};
 use mdist::cache::FieldTypes;
-use mdist::hub::{Ask, Batch, Engine, ItemSpec, Now, Options, SideId, UpstreamId};
+use mdist::hub::{Batch, Hub, HubRequest, ItemSpec, Now, Options, SideId, UpstreamId};
 use rssl::dictionary::Fields;
 use rssl::rdm::directory::{self, Action, Service};
 use rssl::rwf::{Domain, Key, Refresh, State, Update};
@@ -134,7 +134,7 @@ impl SinkEnd for End {
 }
 
 struct Above {
-    hub: Engine,
+    hub: Hub,
     out: Batch,
 }
 
@@ -171,7 +171,7 @@ impl Rig {
     fn new() -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let end: Box<dyn SinkEnd> = Box::new(End(events.clone()));
-        let hub = Engine::new(Options::default(), FieldTypes::new(Arc::new(Fields::default())));
+        let hub = Hub::new(Options::default(), FieldTypes::new(Arc::new(Fields::default())));
         Self {
             sink: SinkSide::new(Some(end), UpstreamId(0), 2, "fuzzed"),
             events,
@@ -232,9 +232,14 @@ impl Rig {
         let service = self.above.hub.services().services.first().map_or(1, |service| service.id);
         let key = Key { name: Some(&name), ..Key::default() };
         let spec = ItemSpec::new(service, Domain::MARKET_PRICE, &key, None, false).expect("a short key");
-        let ask =
-            Ask::Open { side: SideId(0), token: name[0].into(), spec, worst_qos: None, streaming: true };
-        self.above.hub.ask(self.now, ask, &mut self.above.out);
+        let ask = HubRequest::Open {
+            side: SideId(0),
+            token: name[0].into(),
+            spec,
+            worst_qos: None,
+            streaming: true,
+        };
+        self.above.hub.handle(self.now, ask, &mut self.above.out);
     }
 
     fn act(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
@@ -334,7 +339,7 @@ impl Rig {
     fn turn(&mut self, seen: &mut Seen) {
         self.sink.poll(self.now, &mut self.above).expect("an end that never fails");
         self.above.hub.tick(self.now, &mut self.above.out);
-        let orders: Vec<_> = self.above.hub.orders().collect();
+        let orders: Vec<_> = self.above.hub.outgoing().collect();
         for (up, order) in orders {
             self.sink.order(up, order);
         }

@@ -14,7 +14,7 @@ use mdist::backbone::POLL_EVERY;
 use mdist::backbone::sink_side::{SinkSide, Upstreams};
 use mdist::backbone::source_side::{Policy, SourceSide};
 use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
-use mdist::hub::{Ask, Batch, ItemId, Kind, Now, SideId, UpstreamId};
+use mdist::hub::{Batch, HubRequest, ItemId, Kind, Now, SideId, UpstreamId};
 use mdist::net::{Interest, Poller};
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{DataType, Domain, Key, Refresh, RefreshFlags, Request, RequestFlags, State, Update};
@@ -209,10 +209,10 @@ fn source(node: &Node, progress: &[Arc<Progress>], seconds: u64, rate: u64) -> a
         side.poll()?;
         batch.clear();
         for ask in side.take_asks() {
-            if let Ask::Open { token, spec, .. } = ask {
+            if let HubRequest::Open { token, spec, .. } = ask {
                 let next = ItemId(items.len() as u32);
                 let item = *items.entry(spec).or_insert(next);
-                batch.note(Kind::Opened, SIDE, item, token);
+                batch.push_bare(Kind::Opened, SIDE, item, token);
                 batch.push(Kind::Image, SIDE, item, token, &image);
             }
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use mdist::dictionaries::Dictionaries;
-use mdist::hub::{Ask, Batch, ItemId, Kind, SideId};
+use mdist::hub::{Batch, HubRequest, ItemId, Kind, SideId};
 use mdist::mounts::{AllowAll, Config, MountId, Shared, Worker};
 use rssl::rdm::directory::{Info, Service, ServiceState};
 use rssl::rdm::login;
@@ -70,7 +70,7 @@ fn work(mounts: usize, items: usize, seconds: u64, turn: usize, start: &Barrier)
         Box::new(AllowAll),
     );
     let mut batch = Batch::default();
-    batch.note(Kind::Services, SIDE, ItemId::NONE, 0);
+    batch.push_bare(Kind::Services, SIDE, ItemId::NONE, 0);
     worker.apply(&batch, &services);
     let clients: Vec<MountId> =
         (0..mounts).map(|_| mount(&mut worker, items)).collect::<rssl::Result<_>>()?;
@@ -107,7 +107,7 @@ fn work(mounts: usize, items: usize, seconds: u64, turn: usize, start: &Barrier)
         }
         writing += begun.elapsed();
     }
-    assert_eq!(worker.cuts().count(), 0, "no mount was cut");
+    assert_eq!(worker.disconnects().count(), 0, "no mount was cut");
     assert_eq!(bytes, outputs * (update.len() as u64 + 3), "every update came out");
     Ok(Work { outputs, applying, writing })
 }
@@ -189,16 +189,16 @@ fn answer(worker: &mut Worker, services: &[Service], clients: &[MountId]) -> rss
     };
     let image = to_vec(|w| refresh.encode(w))?;
     loop {
-        let asks: Vec<Ask> = worker.asks().collect();
+        let asks: Vec<HubRequest> = worker.hub_requests().collect();
         if asks.is_empty() {
             return Ok(());
         }
         let mut batch = Batch::default();
         for ask in asks {
-            if let Ask::Open { token, spec, .. } = ask {
+            if let HubRequest::Open { token, spec, .. } = ask {
                 let name = spec.key(1).name.unwrap_or_default().get(4..).unwrap_or_default().to_vec();
                 let item = ItemId(String::from_utf8_lossy(&name).parse().unwrap_or_default());
-                batch.note(Kind::Opened, SIDE, item, token);
+                batch.push_bare(Kind::Opened, SIDE, item, token);
                 batch.push(Kind::Image, SIDE, item, token, &image);
             }
         }

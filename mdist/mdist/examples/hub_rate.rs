@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use mdist::cache::FieldTypes;
-use mdist::hub::{Ask, Batch, Engine, ItemSpec, Kind, Now, Options, SideId, UpstreamId};
+use mdist::hub::{Batch, Hub, HubRequest, ItemSpec, Kind, Now, Options, SideId, UpstreamId};
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{
     DataType, Domain, FieldListWriter, Key, Refresh, RefreshFlags, Request, State, Update, peek, set_stream,
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let items = args.next().transpose()?.unwrap_or(100_000);
     let rounds = args.next().transpose()?.unwrap_or(50);
     for cache in [false, true] {
-        let mut hub = Engine::new(Options { cache, ..Options::default() }, FieldTypes::default());
+        let mut hub = Hub::new(Options { cache, ..Options::default() }, FieldTypes::default());
         let mut out = Batch::default();
         let now = Now::ZERO;
         hub.upstream_up(now, UP, false, &mut out);
@@ -59,14 +59,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let name = format!("ITEM{n}");
             let key = Key { name: Some(name.as_bytes()), ..Key::default() };
             let spec = ItemSpec::new(1, Domain::MARKET_PRICE, &key, None, false)?;
-            hub.ask(
+            hub.handle(
                 now,
-                Ask::Open { side: SIDE, token: n as u64, spec, worst_qos: None, streaming: true },
+                HubRequest::Open { side: SIDE, token: n as u64, spec, worst_qos: None, streaming: true },
                 &mut out,
             );
         }
         let image = to_vec(|w| fields(w, 1, 0x96))?;
-        let orders: Vec<Vec<u8>> = hub.orders().map(|(_, order)| order).collect();
+        let orders: Vec<Vec<u8>> = hub.outgoing().map(|(_, order)| order).collect();
         let mut streams = Vec::with_capacity(items);
         for order in &orders {
             let request = Request::decode(order)?;

@@ -44,7 +44,7 @@ pub(super) struct Fields {
 
 /// What an update does to one field, worked out before the record is touched.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct FieldPlan {
     id: i16,
     slot: u16,
     /// One more than the length of a long value in the payload; 0 = `value` is the whole place.
@@ -58,13 +58,13 @@ struct Step {
 }
 
 /// A step of no field: none has the id 0.
-const NO_STEP: Step = Step { id: 0, slot: 0, len: 0, short: 0, size: 3, mask: 0xff, value: 0 };
+const NO_PLAN: FieldPlan = FieldPlan { id: 0, slot: 0, len: 0, short: 0, size: 3, mask: 0xff, value: 0 };
 
 /// Memory that is used again for every message.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Those of the last lists stay, so that a list with the same fields in the same places finds their slots here.
-    steps: Vec<Step>,
+    steps: Vec<FieldPlan>,
     /// The layout that all steps are about.
     layout: u64,
     /// Steps of the list at hand.
@@ -122,11 +122,11 @@ impl Fields {
         let &[STANDARD, high, low, ..] = payload else { return None };
         let count = usize::from(u16::from_be_bytes([high, low]));
         if scratch.steps.len() < count {
-            scratch.steps.resize(count, NO_STEP);
+            scratch.steps.resize(count, NO_PLAN);
         }
         scratch.count = count;
         if scratch.layout != self.layout.number() {
-            scratch.steps.fill(NO_STEP);
+            scratch.steps.fill(NO_PLAN);
             scratch.layout = self.layout.number();
         }
         let (mut at, mut escapes, mut long) = (3, 0, 0);

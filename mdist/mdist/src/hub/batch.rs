@@ -25,7 +25,7 @@ pub enum Kind {
     Notice,
     /// Refresh, update, status or generic message for all live streams of the item.
     Message,
-    /// The item has ended for good: the side drops its streams and gives back its holds by `Ask::Close`. No message.
+    /// The item has ended for good: the side drops its streams and gives back its holds by `HubRequest::Close`. No message.
     Gone,
     /// The directory changed: [`Batch::directory`] of this entry.
     Services,
@@ -105,7 +105,7 @@ impl Batch {
 
     /// Notes a read, if that is wanted.
     #[inline]
-    pub fn read(&mut self, up: Option<UpstreamId>, clock: impl FnOnce() -> Now) {
+    pub fn begin_read(&mut self, up: Option<UpstreamId>, clock: impl FnOnce() -> Now) {
         if self.timed {
             let first = self.entries.len();
             self.reads.push(Read { at: clock(), up, entries: (first, first) });
@@ -114,14 +114,14 @@ impl Batch {
 
     /// What the newest read has brought is in the log.
     #[inline]
-    pub fn read_ends(&mut self) {
+    pub fn end_read(&mut self) {
         if let Some(read) = self.reads.last_mut() {
             read.entries.1 = self.entries.len();
         }
     }
 
     /// The reads that brought something.
-    pub fn brought(&self) -> impl Iterator<Item = &Read> {
+    pub fn reads_with_entries(&self) -> impl Iterator<Item = &Read> {
         self.reads.iter().filter(|read| read.entries.0 < read.entries.1)
     }
 
@@ -147,12 +147,12 @@ impl Batch {
 
     /// Tells all sides of a new directory.
     pub(super) fn services(&mut self, directory: Arc<Directory>) {
-        self.note(Kind::Services, SideId::ALL, ItemId::NONE, self.directories.len() as Token);
+        self.push_bare(Kind::Services, SideId::ALL, ItemId::NONE, self.directories.len() as Token);
         self.directories.push(directory);
     }
 
     /// Appends an entry without bytes.
-    pub fn note(&mut self, kind: Kind, to: SideId, item: ItemId, token: Token) {
+    pub fn push_bare(&mut self, kind: Kind, to: SideId, item: ItemId, token: Token) {
         let at = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.entries.push(Entry { kind, framed: false, to, item, at, len: 0, token });
     }
@@ -177,7 +177,7 @@ impl Batch {
     }
 
     /// Appends one more entry for the bytes of the newest one: the same message for another token.
-    pub fn again(&mut self, kind: Kind, to: SideId, item: ItemId, token: Token) {
+    pub fn push_repeat(&mut self, kind: Kind, to: SideId, item: ItemId, token: Token) {
         if let Some(&last) = self.entries.last() {
             self.entries.push(Entry { kind, to, item, token, ..last });
         }
@@ -191,20 +191,20 @@ mod tests {
     #[test]
     fn reads_that_brought_something_are_noted_if_that_is_wanted() {
         let mut batch = Batch::default();
-        batch.read(None, || unreachable!("nobody measures"));
-        batch.read_ends();
-        assert_eq!(batch.brought().count(), 0);
+        batch.begin_read(None, || unreachable!("nobody measures"));
+        batch.end_read();
+        assert_eq!(batch.reads_with_entries().count(), 0);
         batch.timed = true;
         for (second, messages) in [(1, 2), (2, 0), (3, 1)] {
-            batch.read(Some(UpstreamId(second)), || Now::from_secs(second.into()));
+            batch.begin_read(Some(UpstreamId(second)), || Now::from_secs(second.into()));
             for _ in 0..messages {
                 batch.push(Kind::Message, SideId::ALL, ItemId(0), 0, &[0; 12]);
             }
-            batch.read_ends();
+            batch.end_read();
             // What is not of the read.
-            batch.note(Kind::Gone, SideId::ALL, ItemId(0), 0);
+            batch.push_bare(Kind::Gone, SideId::ALL, ItemId(0), 0);
         }
-        let brought: Vec<_> = batch.brought().map(|read| (read.up, read.entries)).collect();
+        let brought: Vec<_> = batch.reads_with_entries().map(|read| (read.up, read.entries)).collect();
         assert_eq!(brought, [(Some(UpstreamId(1)), (0, 2)), (Some(UpstreamId(3)), (4, 5))]);
         batch.clear();
         assert!(batch.timed && batch.reads.is_empty());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rssl::rwf::{OwnedState, State};
 
-use super::ask::ItemSpec;
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
+use super::request::ItemSpec;
 
 /// Where an item is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

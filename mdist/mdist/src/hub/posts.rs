@@ -10,12 +10,12 @@ use rssl::rwf::{
 };
 use rssl::wire::to_vec;
 
-use super::ask::{ItemSpec, Target};
 use super::batch::{Batch, Kind};
-use super::edit;
-use super::engine::Engine;
-use super::flow::Broken;
+use super::encode;
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
+use super::request::{ItemSpec, Target};
+use super::state::Hub;
+use super::upstream_messages::UpstreamError;
 
 /// The stream of every login, which posts take that are not on an item's stream. Spec: rssl.md §6.1.
 pub const LOGIN_STREAM: i32 = 1;
@@ -93,7 +93,7 @@ impl Posts {
     }
 }
 
-impl Engine {
+impl Hub {
     /// A post or generic message of a client.
     pub(super) fn upward(
         &mut self,
@@ -128,7 +128,7 @@ impl Engine {
         if let Some(item) = self.items.get_mut(id) {
             item.asker = Some((side, token));
         }
-        self.orders.push_back((route.up, message));
+        self.outgoing.push_back((route.up, message));
     }
 
     fn post(&mut self, now: Now, side: SideId, token: Token, to: Target, post: &Post<'_>, out: &mut Batch) {
@@ -170,7 +170,7 @@ impl Engine {
                     };
                     let post = Post { stream: route.stream, post_id, key, ..post.clone() };
                     match to_vec(|w| post.encode(w)) {
-                        Ok(message) => self.orders.push_back((route.up, message)),
+                        Ok(message) => self.outgoing.push_back((route.up, message)),
                         Err(_) => full = Some((nak::INVALID_CONTENT, "The post has no encoding")),
                     }
                 }
@@ -320,13 +320,18 @@ impl Engine {
             seq,
             ..Ack::default()
         };
-        if let Ok(bytes) = edit::write(&mut self.scratch, 256, |w| ack.encode(w)) {
+        if let Ok(bytes) = encode::write(&mut self.scratch, 256, |w| ack.encode(w)) {
             out.push(Kind::Reply, post.side, post.item, post.token, bytes);
         }
     }
 
     /// An acknowledgement from upstream.
-    pub(super) fn ack(&mut self, up: UpstreamId, message: &[u8], out: &mut Batch) -> Result<(), Broken> {
+    pub(super) fn ack(
+        &mut self,
+        up: UpstreamId,
+        message: &[u8],
+        out: &mut Batch,
+    ) -> Result<(), UpstreamError> {
         let ack = Ack::decode(message)?;
         let Some(post) = self.posts.pending.get_mut(&ack.ack_id).filter(|p| p.up == up) else {
             self.stats.late += 1;
@@ -344,7 +349,7 @@ impl Engine {
             Key { service: ours, ..k }
         });
         let ack = Ack { ack_id: post.theirs, key, ..ack };
-        let bytes = edit::write(&mut self.scratch, message.len() + 8, |w| ack.encode(w))?;
+        let bytes = encode::write(&mut self.scratch, message.len() + 8, |w| ack.encode(w))?;
         out.push(Kind::Reply, post.side, post.item, post.token, bytes);
         Ok(())
     }

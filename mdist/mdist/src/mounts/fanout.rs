@@ -5,9 +5,9 @@ use std::mem;
 use rssl::rwf::{DataState, RequestFlags, State, Status, StreamState, Update};
 use rssl::wire::to_vec;
 
+use super::item_trouble::{ItemTrouble, ReportedState, reported_state};
 use super::mount::MountId;
 use super::patch::{self, RefreshView};
-use super::policy::{Event, Told, told};
 use super::slots::Ticket;
 use super::subscribers::{Subscriber, flag};
 use super::view::Viewed;
@@ -45,7 +45,7 @@ impl Worker {
         if !batch.reads.is_empty() {
             self.follow(batch, dirty);
         }
-        self.settle();
+        self.resume_queues();
     }
 
     /// One message to all live streams of an item. The hot path.
@@ -95,26 +95,26 @@ impl Worker {
                     self.dirty.push(MountId(output.mount));
                 }
             } else if subscriber.flags() & flag::WAITING == 0 || class == patch::STATUS {
-                self.slow.push(subscriber);
+                self.individual.push(subscriber);
             }
         }
-        if !self.slow.is_empty() {
-            self.deliver_slowly(message, class);
+        if !self.individual.is_empty() {
+            self.deliver_individually(message, class);
         }
         while let Some((mount, overflow)) = self.failed.pop() {
-            self.cut(mount, overflow.into());
+            self.disconnect(mount, overflow.into());
         }
     }
 
     #[cold]
-    fn deliver_slowly(&mut self, message: &[u8], class: u8) {
-        let mut slow = mem::take(&mut self.slow);
-        for subscriber in slow.drain(..) {
+    fn deliver_individually(&mut self, message: &[u8], class: u8) {
+        let mut individual = mem::take(&mut self.individual);
+        for subscriber in individual.drain(..) {
             let Some(ticket) = self.stream_of(subscriber) else { continue };
             match class {
                 // Whoever has asked the hub for an image hears the same as a notice.
                 patch::STATUS if subscriber.flags() & flag::WAITING != 0 && self.is_asked(ticket) => {}
-                patch::STATUS => self.item_status(ticket, message, Event::Suspect),
+                patch::STATUS => self.item_status(ticket, message, ItemTrouble::Suspect),
                 patch::REFRESH => {
                     if let Some(view) = RefreshView::of(message) {
                         self.give_refresh(ticket, message, view);
@@ -124,7 +124,7 @@ impl Worker {
                 _ => self.give(ticket, message),
             }
         }
-        self.slow = slow;
+        self.individual = individual;
     }
 
     fn is_asked(&self, ticket: Ticket) -> bool {
@@ -215,11 +215,13 @@ impl Worker {
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         let Some(mount) = self.mounts.get(stream.mount) else { return };
         let outcome = match view.stream_state {
-            patch::CLOSED_RECOVER if stream.streaming() => Some(told(Event::Recoverable, mount.wants())),
-            ..=patch::OPEN if view.suspect => Some(told(Event::Suspect, mount.wants())),
+            patch::CLOSED_RECOVER if stream.streaming() => {
+                Some(reported_state(ItemTrouble::Recoverable, mount.wants()))
+            }
+            ..=patch::OPEN if view.suspect => Some(reported_state(ItemTrouble::Suspect, mount.wants())),
             _ => None,
         };
-        if outcome == Some(Told::ClosedRecover) {
+        if outcome == Some(ReportedState::ClosedRecover) {
             let state = rssl::rwf::Refresh::decode(message)
                 .map(|refresh| refresh.state.to_owned())
                 .unwrap_or_default();
@@ -229,7 +231,7 @@ impl Worker {
         patch::set_stream(&mut own, stream.id);
         view.set_solicited(&mut own, stream.asked && stream.id > 0);
         let mut state = view.stream_state;
-        if outcome == Some(Told::OpenSuspect) {
+        if outcome == Some(ReportedState::OpenSuspect) {
             state = patch::OPEN;
             view.set_stale(&mut own);
         }
@@ -269,7 +271,7 @@ impl Worker {
         // One service that is down must not hold up what is asked of others.
         self.answered(ticket);
         let down = self.streams.get(ticket).is_some_and(|stream| self.service_is_down(stream));
-        self.item_status(ticket, message, if down { Event::ServiceDown } else { Event::Suspect });
+        self.item_status(ticket, message, if down { ItemTrouble::ServiceDown } else { ItemTrouble::Suspect });
     }
 
     fn refused(&mut self, ticket: Ticket, message: &[u8]) {
@@ -297,7 +299,7 @@ impl Worker {
     }
 
     /// A status of an item for one stream, after the client's own rules. Spec: rssl.md §6.3
-    pub(super) fn item_status(&mut self, ticket: Ticket, message: &[u8], event: Event) {
+    pub(super) fn item_status(&mut self, ticket: Ticket, message: &[u8], event: ItemTrouble) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let Ok(mut status) = Status::decode(message) else { return };
         let wants = self.mounts.get(stream.mount).map(|mount| mount.wants()).unwrap_or_default();
@@ -305,18 +307,18 @@ impl Worker {
         if let Some(state) = &mut status.state {
             let outcome = match (state.stream, state.data) {
                 (StreamState::Open | StreamState::Unspecified, DataState::Suspect) => {
-                    Some(told(event, wants))
+                    Some(reported_state(event, wants))
                 }
                 (StreamState::ClosedRecover, _) if stream.streaming() => {
-                    Some(told(Event::Recoverable, wants))
+                    Some(reported_state(ItemTrouble::Recoverable, wants))
                 }
                 _ => None,
             };
             match outcome {
-                Some(Told::OpenSuspect) => {
+                Some(ReportedState::OpenSuspect) => {
                     (state.stream, state.data) = (StreamState::Open, DataState::Suspect);
                 }
-                Some(Told::ClosedRecover) => {
+                Some(ReportedState::ClosedRecover) => {
                     (state.stream, state.data) = (StreamState::ClosedRecover, DataState::Suspect);
                 }
                 None => {}

@@ -1,4 +1,4 @@
-//! How long messages stay in the server. Of each mount one is followed at a time, from the read that brought it until the
+//! How long messages stay in the server. Of each mount one is followed at a time, from the read that reads_with_entries it until the
 //! socket has taken it: some words for a turn and a mount, whatever the rate.
 
 use super::mount::MountId;
@@ -10,7 +10,7 @@ use crate::metrics::Latency;
 /// A message that is followed.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
-    /// When the read that brought it returned.
+    /// When the read that reads_with_entries it returned.
     read: Now,
     /// Bytes of its mount up to its end.
     end: u64,
@@ -27,14 +27,14 @@ struct One {
 
 /// Of the mounts of one worker.
 #[derive(Debug)]
-pub(super) struct Latencies {
+pub(super) struct MountLatencies {
     pub(super) all: Latency,
     each: bool,
     /// By place.
     mounts: Vec<Option<One>>,
 }
 
-impl Latencies {
+impl MountLatencies {
     /// `each`: for each mount besides all together.
     pub(super) fn new(each: bool) -> Self {
         Self { all: Latency::default(), each, mounts: Vec::new() }
@@ -85,7 +85,9 @@ impl Worker {
     /// Follows what a batch has put out: for the mounts that are dirty from `from` on.
     #[cold]
     pub(super) fn follow(&mut self, batch: &Batch, from: usize) {
-        let (Some(latency), Some(read)) = (&mut self.latency, batch.brought().next()) else { return };
+        let (Some(latency), Some(read)) = (&mut self.latency, batch.reads_with_entries().next()) else {
+            return;
+        };
         for id in self.dirty.get(from..).unwrap_or_default() {
             let (Some(mount), Some(output)) = (self.mounts.get(id.0), self.outputs.get(id.index())) else {
                 continue;
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_a_mount_is_followed_to_its_last_byte() {
-        let mut all = Latencies::new(true);
+        let mut all = MountLatencies::new(true);
         let mount = Ticket::from_u64(3);
         all.follow(mount, US(100), 50);
         all.follow(mount, US(140), 90);
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_new_mount_in_an_old_place_begins_anew() {
-        let mut all = Latencies::new(true);
+        let mut all = MountLatencies::new(true);
         let (old, new) = (Ticket::from_u64(3), Ticket::from_u64(3 | 1 << 32));
         assert_eq!(old.index(), new.index());
         all.follow(old, US(100), 50);
@@ -144,6 +146,6 @@ mod tests {
         all.written(new, 10, || US(301));
         assert_eq!(all.of(new).unwrap().count, 1);
         assert_eq!(all.of(old), Some(Latency::default()));
-        assert_eq!(Latencies::new(false).of(new), None);
+        assert_eq!(MountLatencies::new(false).of(new), None);
     }
 }

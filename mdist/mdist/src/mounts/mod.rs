@@ -1,36 +1,36 @@
 //! The RSSL server side: clients, their logins, requests and streams, and the fan-out to them.
 //!
 //! A [`Worker`] has some of a server's mounts. It knows neither sockets nor clocks: bytes, batches of the hub and time go in;
-//! bytes, asks for the hub and mounts to close come out.
+//! bytes, hub_requests for the hub and mounts to close come out.
 
 mod arena;
+mod client_messages;
 mod config;
 mod dictionary;
 mod directory;
 mod fanout;
+mod item_trouble;
 mod latency;
 mod mount;
 mod output;
-mod pace;
 mod patch;
-mod permit;
-mod policy;
+mod permissions;
 mod pool;
 mod reason;
 mod request;
+mod request_queue;
 mod session;
 mod slots;
 mod subscribers;
 mod symbols;
-mod traffic;
 mod view;
 mod worker;
 
 pub use config::{Config, Shared};
+pub use item_trouble::{ItemTrouble, RecoveryOptions, ReportedState, reported_state};
 pub use mount::{MountId, MountStats};
 pub use output::{Limits, Overflow};
-pub use permit::{AllowAll, Denial, Permissions};
-pub use policy::{Event, Told, Wants, told};
+pub use permissions::{AllowAll, Denial, Permissions};
 pub use pool::{BUFFER, Pool};
 pub use reason::Reason;
-pub use worker::{Cut, Farewell, Worker};
+pub use worker::{ClosedMount, Disconnect, Worker};

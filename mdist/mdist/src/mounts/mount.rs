@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use rssl::rwf::{Request, RequestFlags};
 use rssl::transport::Channel;
 
-use super::policy::Wants;
+use super::item_trouble::RecoveryOptions;
 use super::reason::Reason;
 use super::slots::Ticket;
 use super::view::View;
@@ -73,7 +73,7 @@ pub(crate) struct Login {
     pub(crate) user: Vec<u8>,
     pub(crate) application: String,
     pub(crate) position: String,
-    pub(crate) wants: Wants,
+    pub(crate) wants: RecoveryOptions,
     pub(crate) paused: bool,
 }
 
@@ -135,7 +135,7 @@ impl Mount {
         }
     }
 
-    pub(crate) fn wants(&self) -> Wants {
+    pub(crate) fn wants(&self) -> RecoveryOptions {
         self.login.as_ref().map(|login| login.wants).unwrap_or_default()
     }
 }

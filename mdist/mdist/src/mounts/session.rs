@@ -5,8 +5,8 @@ use rssl::rwf::{Domain, Request, RequestFlags, State, StreamState, code};
 use rssl::wire::to_vec;
 
 use super::fanout::closed;
+use super::item_trouble::RecoveryOptions;
 use super::mount::{Login, Role, Stream};
-use super::policy::Wants;
 use super::reason::Reason;
 use super::slots::Ticket;
 use super::worker::Worker;
@@ -158,8 +158,8 @@ impl Worker {
     }
 }
 
-fn wants(told: &login::Request<'_>) -> Wants {
-    Wants { single_open: told.attributes.single_open, allow_suspect: told.attributes.allow_suspect }
+fn wants(told: &login::Request<'_>) -> RecoveryOptions {
+    RecoveryOptions { single_open: told.attributes.single_open, allow_suspect: told.attributes.allow_suspect }
 }
 
 fn text(bytes: Option<&[u8]>) -> String {

@@ -31,14 +31,14 @@ pub(crate) enum View {
 
 /// How much of a payload was kept.
 #[derive(Clone, Copy, Debug, Default)]
-struct Kept {
+struct Selection {
     /// There was something to choose from.
     chosen: bool,
     /// Something other than left-out fields remains.
     any: bool,
 }
 
-impl Kept {
+impl Selection {
     const ALL: Self = Self { chosen: false, any: true };
 
     fn with(&mut self, other: Self) {
@@ -99,8 +99,8 @@ impl View {
     pub(crate) fn payload(&self, container: DataType, payload: &[u8], out: &mut Vec<u8>) -> Viewed {
         let Some((filtered, kept)) = self.filter(container, payload) else { return Viewed::Whole };
         match kept {
-            Kept { chosen: false, .. } => Viewed::Whole,
-            Kept { any: false, .. } => Viewed::Nothing,
+            Selection { chosen: false, .. } => Viewed::Whole,
+            Selection { any: false, .. } => Viewed::Nothing,
             _ => {
                 *out = filtered;
                 Viewed::Filtered
@@ -108,8 +108,8 @@ impl View {
         }
     }
 
-    fn filter(&self, container: DataType, payload: &[u8]) -> Option<(Vec<u8>, Kept)> {
-        let mut kept = Kept::default();
+    fn filter(&self, container: DataType, payload: &[u8]) -> Option<(Vec<u8>, Selection)> {
+        let mut kept = Selection::default();
         let filtered = to_vec(|w| {
             kept = self.write(w, container, payload, Sets::default(), 0)?;
             Ok(())
@@ -124,7 +124,7 @@ impl View {
         payload: &[u8],
         sets: Sets<'_>,
         depth: usize,
-    ) -> rssl::Result<Kept> {
+    ) -> rssl::Result<Selection> {
         if depth >= MAX_DEPTH {
             return Err(rssl::Error::Malformed { what: "depth of containers", at: depth });
         }
@@ -137,7 +137,7 @@ impl View {
             (DataType::FILTER_LIST, _) => self.write_filter_list(w, payload, depth),
             _ => {
                 w.bytes(payload)?;
-                Ok(Kept::ALL)
+                Ok(Selection::ALL)
             }
         }
     }
@@ -150,10 +150,10 @@ impl View {
         )
     }
 
-    fn write_map(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+    fn write_map(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Selection> {
         let map = Map::decode(payload)?;
         let sets = Sets::of(map.container, map.sets)?;
-        let mut kept = Kept::default();
+        let mut kept = Selection::default();
         let mut out = MapWriter::new(w, map.key_type, map.container)?;
         if let Some(field) = map.key_field {
             out.key_field(field)?;
@@ -183,10 +183,10 @@ impl View {
         Ok(kept)
     }
 
-    fn write_vector(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+    fn write_vector(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Selection> {
         let vector = Vector::decode(payload)?;
         let sets = Sets::of(vector.container, vector.sets)?;
-        let mut kept = Kept { chosen: false, any: true };
+        let mut kept = Selection { chosen: false, any: true };
         let mut out = VectorWriter::new(w, vector.container, vector.flags.contains(VectorFlags::SORTING))?;
         if let (Some(definitions), true) = (vector.sets, self.keeps_sets(vector.container)) {
             out.sets(|w| w.bytes(definitions))?;
@@ -211,10 +211,10 @@ impl View {
         Ok(kept)
     }
 
-    fn write_series(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+    fn write_series(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Selection> {
         let series = Series::decode(payload)?;
         let sets = Sets::of(series.container, series.sets)?;
-        let mut kept = Kept { chosen: false, any: true };
+        let mut kept = Selection { chosen: false, any: true };
         let mut out = SeriesWriter::new(w, series.container)?;
         if let (Some(definitions), true) = (series.sets, self.keeps_sets(series.container)) {
             out.sets(|w| w.bytes(definitions))?;
@@ -239,9 +239,9 @@ impl View {
         Ok(kept)
     }
 
-    fn write_filter_list(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Kept> {
+    fn write_filter_list(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Selection> {
         let list = FilterList::decode(payload)?;
-        let mut kept = Kept::default();
+        let mut kept = Selection::default();
         let mut out = FilterListWriter::new(w, list.container)?;
         if let Some(hint) = list.hint {
             out.hint(hint)?;
@@ -259,7 +259,12 @@ impl View {
     }
 }
 
-fn write_fields(w: &mut Writer<'_>, payload: &[u8], sets: Sets<'_>, fields: &[i16]) -> rssl::Result<Kept> {
+fn write_fields(
+    w: &mut Writer<'_>,
+    payload: &[u8],
+    sets: Sets<'_>,
+    fields: &[i16],
+) -> rssl::Result<Selection> {
     let list = FieldList::decode(payload, sets.fields.as_ref())?;
     let mut out = match list.info {
         Some(info) => FieldListWriter::with_info(w, info)?,
@@ -276,7 +281,7 @@ fn write_fields(w: &mut Writer<'_>, payload: &[u8], sets: Sets<'_>, fields: &[i1
         }
     }
     out.finish()?;
-    Ok(Kept { chosen: true, any })
+    Ok(Selection { chosen: true, any })
 }
 
 fn write_elements(
@@ -284,7 +289,7 @@ fn write_elements(
     payload: &[u8],
     sets: Sets<'_>,
     names: &[Box<[u8]>],
-) -> rssl::Result<Kept> {
+) -> rssl::Result<Selection> {
     let list = ElementList::decode(payload, sets.elements.as_ref())?;
     let mut out = match list.info {
         Some(info) => ElementListWriter::with_info(w, info)?,
@@ -299,5 +304,5 @@ fn write_elements(
         }
     }
     out.finish()?;
-    Ok(Kept { chosen: true, any })
+    Ok(Selection { chosen: true, any })
 }

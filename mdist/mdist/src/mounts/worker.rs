@@ -11,15 +11,15 @@ use rssl::wire::to_vec;
 use super::arena::Arena;
 use super::config::{Config, Shared};
 use super::directory::Services;
-use super::latency::Latencies;
+use super::latency::MountLatencies;
 use super::mount::{Mount, MountId, MountStats, Role, Stream};
 use super::output::{CHUNK, Output, Overflow};
-use super::permit::Permissions;
+use super::permissions::Permissions;
 use super::reason::Reason;
 use super::slots::{Slots, Ticket};
 use super::subscribers::{Item, Subscriber};
 use crate::dictionaries::Dictionaries;
-use crate::hub::{Ask, ItemId, MAX_FRAMED, Now, SideId};
+use crate::hub::{HubRequest, ItemId, MAX_FRAMED, Now, SideId};
 
 /// How often time-outs are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// A mount that the worker wants to be closed: the driver writes what it can of its output, closes the socket and calls
 /// [`Worker::closed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct Disconnect {
     /// The mount.
     pub mount: MountId,
     /// Why.
@@ -36,7 +36,7 @@ pub struct Cut {
 
 /// The last that is known of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Farewell {
+pub struct ClosedMount {
     /// Why it went: the first reason there was.
     pub reason: Reason,
     /// Its figures at the end.
@@ -45,9 +45,9 @@ pub struct Farewell {
 
 /// The mounts of one worker: no sockets, no clock, no threads.
 ///
-/// The driver calls `open` for an accepted connection and `input` for received bytes, hands `asks` to the hub and the hub's
+/// The driver calls `open` for an accepted connection and `input` for received bytes, hands `hub_requests` to the hub and the hub's
 /// batches to `apply`, calls `write` for the mounts that `dirty` lists, calls `tick` when `deadline` has come, and acts on
-/// `cuts`. Any call may produce asks, dirty mounts and cuts.
+/// `disconnects`. Any call may produce hub_requests, dirty mounts and disconnects.
 pub struct Worker {
     pub(super) side: SideId,
     pub(super) config: Arc<Config>,
@@ -63,13 +63,13 @@ pub struct Worker {
     pub(super) streams: Slots<Stream>,
     /// By item id.
     pub(super) items: Vec<Item>,
-    pub(super) asks: Vec<Ask>,
+    pub(super) hub_requests: Vec<HubRequest>,
     /// Mounts whose queue may go on.
     pub(super) eager: Vec<Ticket>,
     pub(super) dirty: Vec<MountId>,
-    cuts: Vec<Cut>,
+    disconnects: Vec<Disconnect>,
     /// Subscribers of the entry in work that need more than a copy.
-    pub(super) slow: Vec<Subscriber>,
+    pub(super) individual: Vec<Subscriber>,
     pub(super) failed: Vec<(Ticket, Overflow)>,
     /// Bytes of an image, on average.
     pub(super) image_bytes: usize,
@@ -81,7 +81,7 @@ pub struct Worker {
     chunk: Vec<u8>,
     next_tick: Now,
     /// If it is measured.
-    pub(super) latency: Option<Box<Latencies>>,
+    pub(super) latency: Option<Box<MountLatencies>>,
 }
 
 impl Worker {
@@ -93,7 +93,7 @@ impl Worker {
         dictionaries: Arc<Dictionaries>,
         permissions: Box<dyn Permissions>,
     ) -> Self {
-        let latency = config.latency.map(|each| Box::new(Latencies::new(each)));
+        let latency = config.latency.map(|each| Box::new(MountLatencies::new(each)));
         Self {
             side,
             latency,
@@ -107,11 +107,11 @@ impl Worker {
             arena: Arena::default(),
             streams: Slots::default(),
             items: Vec::new(),
-            asks: Vec::new(),
+            hub_requests: Vec::new(),
             eager: Vec::new(),
             dirty: Vec::new(),
-            cuts: Vec::new(),
-            slow: Vec::new(),
+            disconnects: Vec::new(),
+            individual: Vec::new(),
             failed: Vec::new(),
             image_bytes: 512,
             own: Vec::new(),
@@ -164,7 +164,7 @@ impl Worker {
             mount.partial = partial;
         }
         self.pump(id.0);
-        self.settle();
+        self.resume_queues();
     }
 
     /// Handles all that is whole in `input`; returns how many bytes that were.
@@ -185,7 +185,7 @@ impl Worker {
                             message.extend_from_slice(bytes);
                             mount.tally.messages_in += 1;
                             if let Err(reason) = self.message(id, message) {
-                                self.cut(id, reason);
+                                self.disconnect(id, reason);
                             }
                             continue;
                         }
@@ -206,7 +206,7 @@ impl Worker {
             }
             self.transport(id, |channel, out| channel.take_output(out));
             if let Some(reason) = end {
-                self.cut(id, reason);
+                self.disconnect(id, reason);
             }
         }
         at
@@ -249,13 +249,13 @@ impl Worker {
     }
 
     /// What the hub has to be asked, in this order.
-    pub fn asks(&mut self) -> std::vec::Drain<'_, Ask> {
-        self.asks.drain(..)
+    pub fn hub_requests(&mut self) -> std::vec::Drain<'_, HubRequest> {
+        self.hub_requests.drain(..)
     }
 
     /// Mounts that must go.
-    pub fn cuts(&mut self) -> std::vec::Drain<'_, Cut> {
-        self.cuts.drain(..)
+    pub fn disconnects(&mut self) -> std::vec::Drain<'_, Disconnect> {
+        self.disconnects.drain(..)
     }
 
     /// Bytes that wait to be written to the mount's socket.
@@ -284,15 +284,15 @@ impl Worker {
         }
         if !mount.queue.is_empty() {
             self.pump(id.0);
-            self.settle();
+            self.resume_queues();
         }
         result
     }
 
     /// The mount's socket is closed: by the client, by an error, or after a cut. Tells what there was, once.
-    pub fn closed(&mut self, id: MountId, reason: Reason) -> Option<Farewell> {
-        self.cut(id.0, reason);
-        self.cuts.retain(|cut| cut.mount != id);
+    pub fn closed(&mut self, id: MountId, reason: Reason) -> Option<ClosedMount> {
+        self.disconnect(id.0, reason);
+        self.disconnects.retain(|cut| cut.mount != id);
         let stats = self.stats(id)?;
         let mount = self.mounts.remove(id.0)?;
         if mount.admitted {
@@ -301,7 +301,7 @@ impl Worker {
         if let Some(output) = self.outputs.get_mut(id.index()) {
             output.release(&mut self.arena, &self.shared.pool);
         }
-        Some(Farewell { reason: mount.cut.unwrap_or(Reason::PeerClosed), stats })
+        Some(ClosedMount { reason: mount.cut.unwrap_or(Reason::PeerClosed), stats })
     }
 
     /// Looks after pings, silent clients and logins that do not come.
@@ -315,7 +315,7 @@ impl Worker {
             let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) else { continue };
             let timeout = self.config.login_timeout;
             if mount.login.is_none() && now.saturating_sub(mount.since_login) >= timeout {
-                self.cut(id, Reason::NoLogin { seconds: timeout.as_secs() });
+                self.disconnect(id, Reason::NoLogin { seconds: timeout.as_secs() });
                 continue;
             }
             match mount.channel.tick(now) {
@@ -328,11 +328,11 @@ impl Worker {
                 }
                 Tick::PeerSilent => {
                     let seconds = mount.channel.opened().map_or(0, |opened| opened.ping_timeout.as_secs());
-                    self.cut(id, Reason::Silent { seconds });
+                    self.disconnect(id, Reason::Silent { seconds });
                 }
             }
         }
-        self.settle();
+        self.resume_queues();
     }
 
     /// When `tick` is due next; `None` without mounts.
@@ -341,10 +341,10 @@ impl Worker {
     }
 
     /// Cuts a mount by order.
-    pub fn force(&mut self, id: MountId, reason: Reason) {
+    pub fn log_out_and_disconnect(&mut self, id: MountId, reason: Reason) {
         self.log_out(id.0, &reason);
-        self.cut(id.0, reason);
-        self.settle();
+        self.disconnect(id.0, reason);
+        self.resume_queues();
     }
 
     /// All mounts there are.
@@ -380,7 +380,7 @@ impl Worker {
         })
     }
 
-    /// Appends what the mount's channel writes; too much cuts the mount.
+    /// Appends what the mount's channel writes; too much disconnects the mount.
     pub(super) fn transport<T>(
         &mut self,
         id: Ticket,
@@ -397,7 +397,7 @@ impl Worker {
                 Some(result)
             }
             Err(overflow) => {
-                self.cut(id, overflow.into());
+                self.disconnect(id, overflow.into());
                 None
             }
         }
@@ -411,7 +411,7 @@ impl Worker {
                     output.messages += 1;
                 }
             }
-            Some(Err(error)) => self.cut(id, Reason::Protocol(error.to_string())),
+            Some(Err(error)) => self.disconnect(id, Reason::Protocol(error.to_string())),
             None => {}
         }
     }
@@ -433,7 +433,7 @@ impl Worker {
     }
 
     /// The mount must go: its streams end at once, and nothing more is put out for it.
-    pub(super) fn cut(&mut self, id: Ticket, reason: Reason) {
+    pub(super) fn disconnect(&mut self, id: Ticket, reason: Reason) {
         let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) else { return };
         mount.cut = Some(reason.clone());
         mount.queue.clear();
@@ -445,7 +445,7 @@ impl Worker {
         for stream in streams {
             self.end(stream);
         }
-        self.cuts.push(Cut { mount: MountId(id), reason });
+        self.disconnects.push(Disconnect { mount: MountId(id), reason });
     }
 
     /// Forgets a stream, and lets go of its item with the last one.
@@ -475,7 +475,7 @@ impl Worker {
             && entry.holds > 0
         {
             let holds = mem::take(&mut entry.holds);
-            self.asks.push(Ask::Close { side: self.side, item, holds });
+            self.hub_requests.push(HubRequest::Close { side: self.side, item, holds });
         }
     }
 
@@ -525,7 +525,7 @@ impl Worker {
     }
 
     /// Lets the queues go on that may, after whatever has happened.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn resume_queues(&mut self) {
         while let Some(id) = self.eager.pop() {
             self.pump(id);
         }

@@ -223,13 +223,13 @@ impl Clients {
     pub(super) fn shut_down(&mut self, now: Now) {
         let all: Vec<_> = self.worker.mounts().collect();
         for id in all {
-            self.worker.force(id, Reason::ShutDown);
+            self.worker.log_out_and_disconnect(id, Reason::ShutDown);
         }
         self.cut(now);
     }
 
     fn cut(&mut self, now: Now) {
-        let cuts: Vec<_> = self.worker.cuts().collect();
+        let cuts: Vec<_> = self.worker.disconnects().collect();
         for cut in cuts {
             // The last words, as far as there is room for them.
             self.write(cut.mount, now);

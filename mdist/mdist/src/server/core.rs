@@ -5,7 +5,7 @@ use rssl::rdm::directory::{Action, Service};
 
 use crate::backbone::POLL_EVERY;
 use crate::backbone::sink_side::{SinkSide, Upstreams};
-use crate::hub::{Ask, Batch, Engine, UpstreamId};
+use crate::hub::{Batch, Hub, HubRequest, UpstreamId};
 use crate::net::{Event, Now, Registry, Socket};
 
 use super::clients::FIRST_CLIENT;
@@ -34,7 +34,7 @@ const ROUNDS: usize = 64;
 pub(super) struct Core {
     pub(super) registry: Registry,
     pub(super) mend: Mend,
-    pub(super) hub: Engine,
+    pub(super) hub: Hub,
     /// The log of the turn that is going on.
     pub(super) batch: Batch,
     /// By upstream number.
@@ -47,7 +47,7 @@ pub(super) struct Core {
     pub(super) side: Side,
     /// Threads that serve mounts besides this one.
     pub(super) workers: Workers,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<HubRequest>,
     /// When the backbone is looked at next: at once when it has something to say.
     pub(super) look_at_backbone: Now,
     /// What is read from upstreams.
@@ -130,7 +130,7 @@ impl Core {
             self.side.asks(&mut self.asks);
             self.workers.asks(&mut self.asks);
             for ask in self.asks.drain(..) {
-                self.hub.ask(now, ask, &mut self.batch);
+                self.hub.handle(now, ask, &mut self.batch);
             }
             self.orders(now);
             if self.batch.is_empty() {
@@ -178,7 +178,7 @@ impl Core {
     }
 
     fn orders(&mut self, now: Now) {
-        for (up, order) in self.hub.orders() {
+        for (up, order) in self.hub.outgoing() {
             if let Some(sources) = self.sources.as_mut().filter(|sources| sources.owns(up)) {
                 sources.order(up, order);
             } else if let Some(dialled) = self.dialled.get_mut(usize::from(up.0)) {
@@ -214,7 +214,7 @@ impl Core {
 
 /// The hub as the backbone's sources see it.
 pub(super) struct Above<'a> {
-    pub(super) hub: &'a mut Engine,
+    pub(super) hub: &'a mut Hub,
     pub(super) out: &'a mut Batch,
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rssl::transport::{ClientOptions, VERSION_NEWEST, VERSION_OLDEST};
 
 use super::link::{Link, Tally};
-use crate::hub::{Batch, Engine, UpstreamId};
+use crate::hub::{Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
 use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket, SocketOptions, connect, resolve};
-use crate::upstream::{Consumer, Login, Lost, Session as _};
+use crate::upstream::{Consumer, Login, Session as _, SessionError};
 
 /// First and longest pause before a lost connection is made again; doubled in between.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -140,7 +140,7 @@ impl Dialled {
     }
 
     /// The session is over: the hub learns of it, and another attempt is planned.
-    fn lost(&mut self, now: Now, why: &Lost, hub: &mut Engine, out: &mut Batch) {
+    fn lost(&mut self, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
         tracing::warn!(host = self.host(), %why, "the upstream is lost");
         hub.upstream_down(now, self.id, &why.to_string(), out);
         self.tally = *self.tally();
@@ -148,13 +148,13 @@ impl Dialled {
         self.metrics.disconnect(self.target.kind, why.label(), what);
         match why {
             // Old servers close without a word on versions they do not know.
-            Lost::NoAnswer if self.version > VERSION_OLDEST => {
+            SessionError::NoAnswer if self.version > VERSION_OLDEST => {
                 self.version -= 1;
                 self.state = State::Down(now);
                 return;
             }
-            Lost::NoAnswer => self.version = VERSION_NEWEST,
-            Lost::Login { for_good: true, .. } => self.pause = LONG_PAUSE,
+            SessionError::NoAnswer => self.version = VERSION_NEWEST,
+            SessionError::Login { for_good: true, .. } => self.pause = LONG_PAUSE,
             _ => {}
         }
         self.turn += 1;
@@ -167,7 +167,7 @@ impl Dialled {
         (readable, writable): (bool, bool),
         now: Now,
         buffer: &mut [u8],
-        hub: &mut Engine,
+        hub: &mut Hub,
         out: &mut Batch,
     ) {
         match &mut self.state {
@@ -211,7 +211,7 @@ impl Dialled {
     }
 
     /// Writes what waits.
-    pub(super) fn flush(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
+    pub(super) fn flush(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
         if let State::Open(link) = &mut self.state
             && let Err(why) = link.flush(now)
         {
@@ -220,7 +220,7 @@ impl Dialled {
     }
 
     /// Does what is due: an attempt to connect, pings, an end of patience.
-    pub(super) fn tick(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
+    pub(super) fn tick(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
         match &mut self.state {
             State::Down(until) if *until <= now => self.dial(now),
             State::Open(link) => {

@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 
-use crate::hub::{Batch, Broken, Engine, UpstreamId};
+use crate::hub::{Batch, Hub, UpstreamError, UpstreamId};
 use crate::metrics::Latency;
 use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket};
-use crate::upstream::{Event, Lost, Session, is_wanted};
+use crate::upstream::{Event, Session, SessionError, is_wanted};
 
 /// Bytes that may wait for an upstream that does not read.
 const MAX_OUTPUT: usize = 64 << 20;
 
-impl From<Broken> for Lost {
-    fn from(why: Broken) -> Self {
+impl From<UpstreamError> for SessionError {
+    fn from(why: UpstreamError) -> Self {
         Self::Protocol(why.to_string())
     }
 }
@@ -76,9 +76,9 @@ impl<S: Session> Link<S> {
         id: UpstreamId,
         wanted: &[String],
         buffer: &mut [u8],
-        hub: &mut Engine,
+        hub: &mut Hub,
         out: &mut Batch,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), SessionError> {
         if writable && std::mem::replace(&mut self.full, false) {
             self.watch(Interest::Read)?;
             self.flush(now)?;
@@ -92,7 +92,7 @@ impl<S: Session> Link<S> {
             Err(why) => return Err(self.session.ended(&why.to_string())),
             Ok(Some(count)) => count,
         };
-        out.read(Some(id), crate::net::now);
+        out.begin_read(Some(id), crate::net::now);
         let tally = &mut self.tally;
         tally.bytes += count as u64;
         let taken = self.session.input(buffer.get(..count).unwrap_or_default(), now, |event| {
@@ -112,12 +112,12 @@ impl<S: Session> Link<S> {
             }
             Ok(())
         });
-        out.read_ends();
+        out.end_read();
         taken
     }
 
     /// Writes what waits, as far as there is room.
-    pub(super) fn flush(&mut self, now: Now) -> Result<(), Lost> {
+    pub(super) fn flush(&mut self, now: Now) -> Result<(), SessionError> {
         while !self.full && !self.session.output().is_empty() {
             match self.socket.write(self.session.output()) {
                 Ok(Some(count)) => {
@@ -133,12 +133,14 @@ impl<S: Session> Link<S> {
         }
         let waiting = self.session.output().len();
         if waiting > MAX_OUTPUT {
-            return Err(Lost::Ended(format!("{waiting} bytes wait for it: it does not read")));
+            return Err(SessionError::Ended(format!("{waiting} bytes wait for it: it does not read")));
         }
         Ok(())
     }
 
-    fn watch(&self, interest: Interest) -> Result<(), Lost> {
-        self.registry.change(&self.socket, self.token, interest).map_err(|why| Lost::Ended(why.to_string()))
+    fn watch(&self, interest: Interest) -> Result<(), SessionError> {
+        self.registry
+            .change(&self.socket, self.token, interest)
+            .map_err(|why| SessionError::Ended(why.to_string()))
     }
 }

@@ -12,7 +12,7 @@ use crate::backbone::sink_side::SinkSide;
 use crate::cache::FieldTypes;
 use crate::config::{self, Config, UpstreamKind};
 use crate::dictionaries::{self, Dictionaries};
-use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
+use crate::hub::{self, Batch, Hub, SideId, UpstreamId};
 use crate::metrics::Metrics;
 use crate::mounts::{self, AllowAll, Limits, Shared, Worker};
 use crate::net::{Now, Poller, Registry, Role, SocketOptions};
@@ -108,7 +108,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let core = Core {
         registry: poller.registry().clone(),
         mend,
-        hub: Engine::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields))),
+        hub: Hub::new(hub_options(config), FieldTypes::new(Arc::new(dictionary.fields))),
         batch: Batch { timed: settings.latency_calc.enabled, ..Batch::default() },
         dialled,
         publishers: None,

@@ -7,10 +7,10 @@ use rssl::transport::ServerOptions;
 
 use super::link::Link;
 use crate::dictionaries::Dictionaries;
-use crate::hub::{Batch, Engine, UpstreamId};
+use crate::hub::{Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
 use crate::net::{Interest, Now, Registry, Socket};
-use crate::upstream::{Lost, Publisher, Session as _};
+use crate::upstream::{Publisher, Session as _, SessionError};
 
 /// What every publisher finds here.
 pub(super) struct Welcome {
@@ -96,7 +96,7 @@ impl Publishers {
         (readable, writable): (bool, bool),
         now: Now,
         buffer: &mut [u8],
-        hub: &mut Engine,
+        hub: &mut Hub,
         out: &mut Batch,
     ) {
         let place = usize::try_from(token.wrapping_sub(self.token)).unwrap_or(usize::MAX);
@@ -107,7 +107,7 @@ impl Publishers {
         }
     }
 
-    fn lost(&mut self, place: usize, now: Now, why: &Lost, hub: &mut Engine, out: &mut Batch) {
+    fn lost(&mut self, place: usize, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
         let Some(mut link) = self.links.get_mut(place).and_then(Option::take) else { return };
         link.session.farewell(why);
         // The last words, as far as there is room for them.
@@ -132,21 +132,21 @@ impl Publishers {
     }
 
     /// Writes what waits.
-    pub(super) fn flush(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
+    pub(super) fn flush(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
         self.each(now, hub, out, Link::flush);
     }
 
     /// Does what is due: pings, an end of patience.
-    pub(super) fn tick(&mut self, now: Now, hub: &mut Engine, out: &mut Batch) {
+    pub(super) fn tick(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
         self.each(now, hub, out, |link, now| link.session.tick(now));
     }
 
     fn each(
         &mut self,
         now: Now,
-        hub: &mut Engine,
+        hub: &mut Hub,
         out: &mut Batch,
-        f: impl Fn(&mut Link<Publisher>, Now) -> Result<(), Lost>,
+        f: impl Fn(&mut Link<Publisher>, Now) -> Result<(), SessionError>,
     ) {
         for place in 0..self.links.len() {
             let result =

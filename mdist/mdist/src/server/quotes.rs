@@ -11,7 +11,7 @@ use rssl::wire::to_vec;
 
 use super::p2ps::component;
 use crate::net::now;
-use crate::upstream::{Consumer, Event, Login, Lost, Session as _};
+use crate::upstream::{Consumer, Event, Login, Session as _, SessionError};
 
 /// Field ids of the vendor's dictionary that every tool knows.
 const BID: i16 = 22;
@@ -71,7 +71,9 @@ pub fn watch(server: SocketAddr, names: &[&str], mut on: impl FnMut(&Quote) -> b
                     service = up.map(|(_, service)| service.id);
                 }
                 Event::Message(message) => {
-                    if let Some(quote) = quote(message).map_err(|why| Lost::Protocol(why.to_string()))? {
+                    if let Some(quote) =
+                        quote(message).map_err(|why| SessionError::Protocol(why.to_string()))?
+                    {
                         enough = enough || on(&quote);
                     }
                 }

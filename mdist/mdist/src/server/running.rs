@@ -182,7 +182,7 @@ fn read_some(
     let mut core = place.enter();
     let at = now();
     let mut state = Ok(());
-    core.batch.read(None, || feeds.read_at());
+    core.batch.begin_read(None, || feeds.read_at());
     for _ in 0..in_a_row {
         match feeds.next(Duration::ZERO) {
             Ok(Some(packet)) => core.feed(packet, at),
@@ -193,7 +193,7 @@ fn read_some(
             }
         }
     }
-    core.batch.read_ends();
+    core.batch.end_read();
     let more = core.turn(at)?;
     // The main thread keeps time, and sleeps by what was due when it looked.
     let next = if more { Some(at) } else { core.deadline() };

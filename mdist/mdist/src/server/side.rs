@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::backbone::source_side::SourceSide;
-use crate::hub::{Ask, Batch, Directory};
+use crate::hub::{Batch, Directory, HubRequest};
 use crate::net::{Now, now};
 
 use super::clients::Clients;
@@ -18,9 +18,9 @@ pub(super) enum Side {
 
 impl Side {
     /// What the hub is to be asked.
-    pub(super) fn asks(&mut self, into: &mut Vec<Ask>) {
+    pub(super) fn asks(&mut self, into: &mut Vec<HubRequest>) {
         match self {
-            Self::Mounts(clients) => into.extend(clients.worker.asks()),
+            Self::Mounts(clients) => into.extend(clients.worker.hub_requests()),
             Self::Backbone(sinks) => into.extend(sinks.take_asks()),
         }
     }

@@ -10,7 +10,7 @@ use crate::backbone::source_side::{Policy, SourceSide};
 use crate::cache::FieldTypes;
 use crate::config::{Config, OnFull, Posts, SourceServiceSettings};
 use crate::dictionaries::{self, Dictionaries};
-use crate::hub::{self, Batch, Engine, SideId, UpstreamId};
+use crate::hub::{self, Batch, Hub, SideId, UpstreamId};
 use crate::metrics::Metrics;
 use crate::net::{Now, Poller, SocketOptions};
 
@@ -112,7 +112,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
     let core = Core {
         registry: poller.registry().clone(),
         mend: Mend { sources: Some(opener), ..Mend::default() },
-        hub: Engine::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
+        hub: Hub::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
         batch: Batch { timed: settings.latency_calc.enabled, ..Batch::default() },
         dialled,
         publishers: Some(publishers),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::hub::{Ask, Batch, Directory};
+use crate::hub::{Batch, Directory, HubRequest};
 use crate::net::{Poller, Socket, Waker, now};
 
 use super::clients::{Clients, FIRST_CLIENT};
@@ -30,7 +30,7 @@ struct Turn {
 /// What a worker leaves for the holder of the hub, and the other way round.
 #[derive(Default)]
 struct Exchange {
-    asks: Mutex<Vec<Ask>>,
+    asks: Mutex<Vec<HubRequest>>,
     sockets: Mutex<Vec<Socket>>,
 }
 
@@ -90,7 +90,7 @@ impl Workers {
     }
 
     /// What the workers ask of the hub.
-    pub(super) fn asks(&self, into: &mut Vec<Ask>) {
+    pub(super) fn asks(&self, into: &mut Vec<HubRequest>) {
         for handle in &self.handles {
             into.extend(take(&handle.exchange.asks));
         }
@@ -145,7 +145,7 @@ fn serve(
         }
         clients.worker.tick(at);
         clients.flush(at);
-        let asks: Vec<_> = clients.worker.asks().collect();
+        let asks: Vec<_> = clients.worker.hub_requests().collect();
         if !asks.is_empty() {
             put(&exchange.asks, asks);
             main.wake();

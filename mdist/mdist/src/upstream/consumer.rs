@@ -11,7 +11,7 @@ use rssl::rwf::{
 use rssl::transport::{Channel, ClientOptions};
 use rssl::wire::to_vec;
 
-use super::session::{Event, Lost, Session, Step, Wire};
+use super::session::{ChannelEvent, Event, Session, SessionError, Wire};
 use crate::hub::{LOGIN_STREAM, Now};
 
 /// Stream of the directory; the login is before it, item streams begin at 16, see [`crate::hub`].
@@ -80,16 +80,16 @@ impl Session for Consumer {
         &mut self,
         bytes: &[u8],
         now: Now,
-        mut on: impl FnMut(Event<'_>) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
+        mut on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         let Self { wire, phase, login } = self;
         wire.input(bytes, now, |step, replies| match step {
-            Step::Opened => {
+            ChannelEvent::Opened => {
                 *phase = Phase::Login;
                 replies.push(login_request(login)?);
                 Ok(())
             }
-            Step::Message(message) => {
+            ChannelEvent::Message(message) => {
                 let stream = peek(message)?.stream;
                 if stream != LOGIN_STREAM && stream != DIRECTORY_STREAM && *phase == Phase::Open {
                     return on(Event::Message(message));
@@ -99,8 +99,12 @@ impl Session for Consumer {
         })
     }
 
-    fn ended(&self, why: &str) -> Lost {
-        if self.phase == Phase::Handshake { Lost::NoAnswer } else { Lost::Ended(why.to_owned()) }
+    fn ended(&self, why: &str) -> SessionError {
+        if self.phase == Phase::Handshake {
+            SessionError::NoAnswer
+        } else {
+            SessionError::Ended(why.to_owned())
+        }
     }
 }
 
@@ -109,13 +113,13 @@ fn administrative(
     phase: &mut Phase,
     bytes: &[u8],
     replies: &mut Vec<Vec<u8>>,
-    on: &mut impl FnMut(Event<'_>) -> Result<(), Lost>,
-) -> Result<(), Lost> {
+    on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
+) -> Result<(), SessionError> {
     let message = Message::decode(bytes)?;
     let head = message.head();
     match (&message, head.stream, head.domain) {
         (Message::Refresh(Refresh { state, .. }), LOGIN_STREAM, Domain::LOGIN) => {
-            ended(state).map_or(Ok(()), |(text, for_good)| Err(Lost::Login { text, for_good }))?;
+            ended(state).map_or(Ok(()), |(text, for_good)| Err(SessionError::Login { text, for_good }))?;
             if *phase == Phase::Login && state.data != DataState::Suspect {
                 *phase = Phase::Directory;
                 on(Event::Up)?;
@@ -124,13 +128,13 @@ fn administrative(
         }
         (Message::Status(status), LOGIN_STREAM, Domain::LOGIN) => {
             let end = status.state.as_ref().and_then(ended);
-            end.map_or(Ok(()), |(text, for_good)| Err(Lost::Login { text, for_good }))?;
+            end.map_or(Ok(()), |(text, for_good)| Err(SessionError::Login { text, for_good }))?;
         }
         (Message::Close(_), LOGIN_STREAM, _) => {
-            return Err(Lost::Login { text: "the other end closed it".into(), for_good: false });
+            return Err(SessionError::Login { text: "the other end closed it".into(), for_good: false });
         }
         (Message::Refresh(refresh), DIRECTORY_STREAM, Domain::DIRECTORY) => {
-            ended(&refresh.state).map_or(Ok(()), |(text, _)| Err(Lost::Directory(text)))?;
+            ended(&refresh.state).map_or(Ok(()), |(text, _)| Err(SessionError::Directory(text)))?;
             let changes = directory::decode(refresh.payload)?;
             *phase = Phase::Open;
             let anew = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
@@ -143,7 +147,7 @@ fn administrative(
         }
         (Message::Status(status), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let end = status.state.as_ref().and_then(ended);
-            end.map_or(Ok(()), |(text, _)| Err(Lost::Directory(text)))?;
+            end.map_or(Ok(()), |(text, _)| Err(SessionError::Directory(text)))?;
         }
         // Probes of the round trip are answered as they came. Spec: rssl.md §5.1
         (Message::Generic(generic), LOGIN_STREAM, Domain::LOGIN) => {

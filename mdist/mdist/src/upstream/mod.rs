@@ -7,4 +7,4 @@ mod session;
 pub use crate::hub::LOGIN_STREAM;
 pub use consumer::{Consumer, DIRECTORY_STREAM, Login};
 pub use publisher::{Publisher, Publishes};
-pub use session::{Event, Lost, Session, Wire, is_wanted};
+pub use session::{Event, Session, SessionError, Wire, is_wanted};

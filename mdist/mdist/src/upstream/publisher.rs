@@ -15,7 +15,7 @@ use rssl::transport::{Channel, ServerOptions};
 use rssl::wire::to_vec;
 
 use super::LOGIN_STREAM;
-use super::session::{Event, Lost, Session, Step, Wire};
+use super::session::{ChannelEvent, Event, Session, SessionError, Wire};
 use crate::dictionaries::Dictionaries;
 use crate::hub::Now;
 
@@ -65,7 +65,7 @@ impl Publisher {
     }
 
     /// Ends the login with a reason, as a message for [`Session::output`]; then the connection is to be closed.
-    pub fn farewell(&mut self, why: &Lost) {
+    pub fn farewell(&mut self, why: &SessionError) {
         if self.talk.phase != Phase::Open {
             return;
         }
@@ -97,20 +97,20 @@ impl Session for Publisher {
         &mut self,
         bytes: &[u8],
         now: Now,
-        mut on: impl FnMut(Event<'_>) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
+        mut on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         let Self { wire, talk } = self;
         wire.input(bytes, now, |step, replies| match step {
-            Step::Opened => {
+            ChannelEvent::Opened => {
                 talk.phase = Phase::Login;
                 Ok(())
             }
-            Step::Message(message) => talk.message(message, replies, &mut on),
+            ChannelEvent::Message(message) => talk.message(message, replies, &mut on),
         })
     }
 
     /// Orders of the hub for the login stream go to the stream on which this publisher logged in.
-    fn send(&mut self, message: &[u8]) -> Result<(), Lost> {
+    fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let head = peek(message)?;
         if head.stream == LOGIN_STREAM && self.talk.login_stream != LOGIN_STREAM {
             let mut own = message.to_vec();
@@ -136,8 +136,8 @@ impl Talk {
         &mut self,
         bytes: &[u8],
         replies: &mut Vec<Vec<u8>>,
-        on: &mut impl FnMut(Event<'_>) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
+        on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         let head = peek(bytes)?;
         if self.phase == Phase::Open && !head.domain.is_administrative() {
             return on(Event::Message(bytes));
@@ -152,9 +152,11 @@ impl Talk {
                 }
             }
             _ if self.phase != Phase::Open => {
-                return Err(Lost::Protocol("a message before the login; log in first".into()));
+                return Err(SessionError::Protocol("a message before the login; log in first".into()));
             }
-            (Message::Close(_), Domain::LOGIN) => return Err(Lost::Ended("the publisher logged out".into())),
+            (Message::Close(_), Domain::LOGIN) => {
+                return Err(SessionError::Ended("the publisher logged out".into()));
+            }
             (Message::Refresh(refresh), Domain::DIRECTORY) => {
                 let changes = directory::decode(refresh.payload)?;
                 // Without the flag a first directory is the whole directory all the same.
@@ -202,7 +204,7 @@ impl Talk {
         Ok(())
     }
 
-    fn login(&mut self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), Lost> {
+    fn login(&mut self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
         let asked = login::Request::decode(request)?;
         self.login_stream = request.stream;
         if asked.attributes.role != login::PROVIDER {
@@ -210,7 +212,7 @@ impl Talk {
             let state =
                 State::new(StreamState::Closed, DataState::Suspect, code::USAGE_ERROR, text.as_bytes());
             replies.push(to_vec(|w| login::reject(request.stream, state, w))?);
-            return Err(Lost::Login { text: text.into(), for_good: true });
+            return Err(SessionError::Login { text: text.into(), for_good: true });
         }
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
         self.who = Publishes {
@@ -245,8 +247,8 @@ impl Talk {
     fn withdrawn(
         &mut self,
         stream: i32,
-        on: &mut impl FnMut(Event<'_>) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
+        on: &mut impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         if self.directory_stream == Some(stream) {
             self.directory_stream = None;
             on(Event::Services { changes: Vec::new(), anew: true })?;

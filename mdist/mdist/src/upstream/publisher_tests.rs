@@ -46,7 +46,7 @@ impl Peer {
 }
 
 /// What the session told, in words.
-fn exchange(peer: &mut Peer, session: &mut Publisher, piece: usize) -> Result<Vec<String>, Lost> {
+fn exchange(peer: &mut Peer, session: &mut Publisher, piece: usize) -> Result<Vec<String>, SessionError> {
     let mut told = Vec::new();
     while !peer.out.is_empty() || !session.output().is_empty() {
         let bytes = std::mem::take(&mut peer.out);
@@ -143,7 +143,7 @@ fn consumers_are_told_where_to_go() {
     exchange(&mut peer, &mut session, 100).unwrap();
     login(&mut peer, 1, login::CONSUMER);
     let why = exchange(&mut peer, &mut session, 100).unwrap_err();
-    assert!(matches!(why, Lost::Login { for_good: true, .. }), "{why}");
+    assert!(matches!(why, SessionError::Login { for_good: true, .. }), "{why}");
     let bytes = std::mem::take(session.output());
     peer.read(&bytes);
     let Ok(Message::Status(status)) = Message::decode(&peer.got[0]) else { panic!("a status") };
@@ -192,7 +192,7 @@ fn what_is_malformed_ends_the_session_with_a_reason() {
     let (mut peer, mut session) = opened(100, 1);
     peer.channel.write(&[0, 9, 2, 4, 0], &mut peer.out).unwrap();
     let why = exchange(&mut peer, &mut session, 100).unwrap_err();
-    assert!(matches!(why, Lost::Protocol(_)), "{why}");
+    assert!(matches!(why, SessionError::Protocol(_)), "{why}");
     session.farewell(&why);
     let bytes = std::mem::take(session.output());
     peer.read(&bytes);
@@ -214,8 +214,8 @@ fn who_says_nothing_is_given_up() {
     assert!(session.tick(T0).is_ok());
     assert!(session.tick(T0 + timeout / 2).is_ok());
     assert!(!session.output().is_empty(), "a ping");
-    assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(Lost::Silent(_))));
+    assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(SessionError::Silent(_))));
     let mut silent = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     silent.wire.channel.received(T0 + Now::from_secs(46));
-    assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(Lost::Slow("login")));
+    assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(SessionError::Slow("login")));
 }

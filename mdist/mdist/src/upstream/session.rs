@@ -13,7 +13,7 @@ const PATIENCE: Now = Now::from_secs(45);
 
 /// Why a connection is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Lost {
+pub enum SessionError {
     /// The other end closed before it answered: it may speak an older version only.
     #[error("closed before it answered the handshake")]
     NoAnswer,
@@ -45,7 +45,7 @@ pub enum Lost {
     Ended(String),
 }
 
-impl Lost {
+impl SessionError {
     /// One word, as a label of counters.
     #[must_use]
     pub fn label(&self) -> &'static str {
@@ -62,13 +62,13 @@ impl Lost {
     }
 }
 
-impl From<rssl::Error> for Lost {
+impl From<rssl::Error> for SessionError {
     fn from(why: rssl::Error) -> Self {
         Self::Protocol(why.to_string())
     }
 }
 
-impl From<rssl::transport::Error> for Lost {
+impl From<rssl::transport::Error> for SessionError {
     fn from(why: rssl::transport::Error) -> Self {
         Self::Protocol(why.to_string())
     }
@@ -120,8 +120,8 @@ pub trait Session {
         &mut self,
         bytes: &[u8],
         now: Now,
-        on: impl FnMut(Event<'_>) -> Result<(), Lost>,
-    ) -> Result<(), Lost>;
+        on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError>;
 
     /// Whether messages may be sent.
     fn is_open(&self) -> bool {
@@ -132,7 +132,7 @@ pub trait Session {
     ///
     /// # Errors
     /// It cannot be framed: not open, or too long.
-    fn send(&mut self, message: &[u8]) -> Result<(), Lost> {
+    fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         self.wire_mut().write(message)
     }
 
@@ -147,15 +147,15 @@ pub trait Session {
     }
 
     /// The connection ended: what that means.
-    fn ended(&self, why: &str) -> Lost {
-        Lost::Ended(why.to_owned())
+    fn ended(&self, why: &str) -> SessionError {
+        SessionError::Ended(why.to_owned())
     }
 
     /// Does what is due: pings, and an end of patience.
     ///
     /// # Errors
     /// The connection has to be closed.
-    fn tick(&mut self, now: Now) -> Result<(), Lost> {
+    fn tick(&mut self, now: Now) -> Result<(), SessionError> {
         let waits_for = self.waits_for();
         self.wire_mut().tick(now, waits_for)
     }
@@ -169,7 +169,7 @@ pub trait Session {
 }
 
 /// What a session has to look at.
-pub(super) enum Step<'a> {
+pub(super) enum ChannelEvent<'a> {
     /// The handshake is done.
     Opened,
     /// A message, whole.
@@ -200,7 +200,7 @@ impl Wire {
         Self { channel, since: now, partial: Vec::new(), out }
     }
 
-    pub(super) fn write(&mut self, message: &[u8]) -> Result<(), Lost> {
+    pub(super) fn write(&mut self, message: &[u8]) -> Result<(), SessionError> {
         Ok(self.channel.write(message, &mut self.out)?)
     }
 
@@ -209,8 +209,8 @@ impl Wire {
         &mut self,
         bytes: &[u8],
         now: Now,
-        mut step: impl FnMut(Step<'_>, &mut Vec<Vec<u8>>) -> Result<(), Lost>,
-    ) -> Result<(), Lost> {
+        mut step: impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         self.channel.received(now);
         if self.partial.is_empty() {
             let used = self.feed(bytes, &mut step)?;
@@ -223,7 +223,7 @@ impl Wire {
             self.partial = whole;
         }
         if self.partial.len() > MAX_PARTIAL {
-            return Err(Lost::Protocol(format!("a frame of more than {MAX_PARTIAL} bytes")));
+            return Err(SessionError::Protocol(format!("a frame of more than {MAX_PARTIAL} bytes")));
         }
         Ok(())
     }
@@ -231,8 +231,8 @@ impl Wire {
     fn feed(
         &mut self,
         input: &[u8],
-        step: &mut impl FnMut(Step<'_>, &mut Vec<Vec<u8>>) -> Result<(), Lost>,
-    ) -> Result<usize, Lost> {
+        step: &mut impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
+    ) -> Result<usize, SessionError> {
         let (mut at, mut replies) = (0, Vec::new());
         loop {
             let (used, pulled) = self.channel.pull(input.get(at..).unwrap_or_default())?;
@@ -240,10 +240,10 @@ impl Wire {
             let (speaks, result) = match pulled {
                 Pulled::NeedMore => return Ok(at),
                 Pulled::Ping => continue,
-                Pulled::Message(message) => (false, step(Step::Message(message), &mut replies)),
+                Pulled::Message(message) => (false, step(ChannelEvent::Message(message), &mut replies)),
                 Pulled::Handshake => (true, Ok(())),
-                Pulled::Opened(_) => (true, step(Step::Opened, &mut replies)),
-                Pulled::Refused { text } => (true, Err(Lost::Refused(text.to_owned()))),
+                Pulled::Opened(_) => (true, step(ChannelEvent::Opened, &mut replies)),
+                Pulled::Refused { text } => (true, Err(SessionError::Refused(text.to_owned()))),
             };
             if speaks {
                 self.channel.take_output(&mut self.out);
@@ -254,16 +254,18 @@ impl Wire {
         }
     }
 
-    fn tick(&mut self, now: Now, waits_for: Option<&'static str>) -> Result<(), Lost> {
+    fn tick(&mut self, now: Now, waits_for: Option<&'static str>) -> Result<(), SessionError> {
         match self.channel.tick(now) {
             Tick::SendPing if self.out.is_empty() => self.channel.ping(&mut self.out),
             Tick::None | Tick::SendPing => {}
             Tick::PeerSilent => {
-                return Err(Lost::Silent(self.channel.opened().map_or(0, |o| o.ping_timeout.as_secs())));
+                return Err(SessionError::Silent(
+                    self.channel.opened().map_or(0, |o| o.ping_timeout.as_secs()),
+                ));
             }
         }
         match waits_for {
-            Some(what) if now.saturating_sub(self.since) > PATIENCE => Err(Lost::Slow(what)),
+            Some(what) if now.saturating_sub(self.since) > PATIENCE => Err(SessionError::Slow(what)),
             _ => Ok(()),
         }
     }

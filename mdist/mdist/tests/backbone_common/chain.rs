@@ -10,7 +10,7 @@ use mdist::backbone::feeds::Feeds;
 use mdist::backbone::sink_side::{SinkSide, Upstreams};
 use mdist::backbone::source_side::{Farewell, Policy, SourceSide};
 use mdist::backbone::{POLL_EVERY, SinkEnd, SourceEnd};
-use mdist::hub::{Ask, Batch, ItemId, ItemSpec, Kind, Now, SideId, Token, UpstreamId};
+use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, Now, SideId, Token, UpstreamId};
 use mdist::net::{Interest, Poller};
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
 use rssl::rwf::{
@@ -47,20 +47,20 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    fn ask(&mut self, ask: Ask, out: &mut Batch) {
+    fn ask(&mut self, ask: HubRequest, out: &mut Batch) {
         match ask {
-            Ask::Open { token, spec, streaming, .. } => {
+            HubRequest::Open { token, spec, streaming, .. } => {
                 assert!(streaming);
                 let id = match self.by_spec.get(&spec) {
                     Some(id) => *id,
                     None => self.add(spec),
                 };
                 self.items[id.index()].as_mut().unwrap().holds += 1;
-                out.note(Kind::Opened, SIDE, id, token);
+                out.push_bare(Kind::Opened, SIDE, id, token);
                 self.image(id, token, out);
             }
-            Ask::Image { token, item, .. } => self.image(item, token, out),
-            Ask::Close { item, holds, .. } => {
+            HubRequest::Image { token, item, .. } => self.image(item, token, out),
+            HubRequest::Close { item, holds, .. } => {
                 let held = self.items[item.index()].as_mut().expect("an item that was closed before");
                 held.holds -= holds;
                 if held.holds == 0 {
@@ -69,7 +69,7 @@ impl Publisher {
                     self.free.push(item.0);
                 }
             }
-            Ask::Up { .. } => {}
+            HubRequest::SendUpstream { .. } => {}
         }
     }
 
@@ -129,7 +129,7 @@ impl Publisher {
         let state = State { stream: StreamState::Closed, ..State::OK };
         let status = Status { domain: spec.domain, state: Some(state), ..Status::default() };
         out.push(Kind::Message, SideId::ALL, id, 0, &to_vec(|w| status.encode(w)).unwrap());
-        out.note(Kind::Gone, SideId::ALL, id, 0);
+        out.push_bare(Kind::Gone, SideId::ALL, id, 0);
     }
 }
 

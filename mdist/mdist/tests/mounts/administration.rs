@@ -167,7 +167,7 @@ fn a_forced_logout_is_told() {
         (other, Reason::ShutDown, StreamState::ClosedRecover),
     ] {
         let mount = room.clients[client].mount;
-        room.worker.force(mount, reason.clone());
+        room.worker.log_out_and_disconnect(mount, reason.clone());
         room.run();
         let heard = room.one(client);
         assert_eq!(

@@ -112,7 +112,7 @@ fn turn(room: &mut Room, model: &mut Model, dice: &mut Dice) {
             }
             if stream == StreamState::Closed {
                 room.hub.waiting.retain(|(_, waits, _)| *waits != item);
-                batch.note(Kind::Gone, SideId::ALL, item, 0);
+                batch.push_bare(Kind::Gone, SideId::ALL, item, 0);
             }
             room.apply(&batch);
         }

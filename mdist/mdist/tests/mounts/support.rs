@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mdist::dictionaries::Dictionaries;
-use mdist::hub::{Ask, Batch, ItemId, ItemSpec, Kind, SideId, Target};
-use mdist::mounts::{AllowAll, Config, Cut, MountId, Permissions, Reason, Shared, Worker};
+use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, SideId, Target};
+use mdist::mounts::{AllowAll, Config, Disconnect, MountId, Permissions, Reason, Shared, Worker};
 use rssl::rdm::directory::{Info, Service, ServiceState};
 use rssl::rwf::{
     Close, DataState, DataType, Domain, Key, Message, Qos, Refresh, RefreshFlags, Request, RequestFlags,
@@ -100,9 +100,9 @@ impl Hub {
         ItemId(at.unwrap_or_else(|| panic!("{name} is not open")) as u32)
     }
 
-    fn ask(&mut self, ask: Ask, batch: &mut Batch) {
+    fn handle(&mut self, ask: HubRequest, batch: &mut Batch) {
         match ask {
-            Ask::Open { side, token, spec, streaming, .. } => {
+            HubRequest::Open { side, token, spec, streaming, .. } => {
                 assert_eq!(side, SIDE);
                 self.opens += 1;
                 if !streaming {
@@ -125,16 +125,16 @@ impl Hub {
                     free
                 });
                 self.items[at].as_mut().unwrap().holds += 1;
-                batch.note(Kind::Opened, side, ItemId(at as u32), token);
+                batch.push_bare(Kind::Opened, side, ItemId(at as u32), token);
                 self.waiting.push((token, ItemId(at as u32), true));
             }
-            Ask::Image { side, token, item } => {
+            HubRequest::Image { side, token, item } => {
                 assert_eq!(side, SIDE);
                 self.images_asked += 1;
                 assert!(self.items[item.index()].is_some(), "an image of an item that is not held");
                 self.waiting.push((token, item, true));
             }
-            Ask::Close { item, holds, .. } => {
+            HubRequest::Close { item, holds, .. } => {
                 self.closes += 1;
                 let entry = self.items[item.index()].as_mut().expect("closes what it holds");
                 assert!(holds > 0 && holds <= entry.holds, "gives back {holds} of {}", entry.holds);
@@ -143,7 +143,7 @@ impl Hub {
                     self.items[item.index()] = None;
                 }
             }
-            Ask::Up { token, to, message, .. } => self.ups.push((token, to, message)),
+            HubRequest::SendUpstream { token, to, message, .. } => self.ups.push((token, to, message)),
         }
     }
 
@@ -205,7 +205,7 @@ pub(crate) struct Room {
     pub(crate) now: Duration,
     pub(crate) clients: Vec<Client>,
     pub(crate) services: Vec<Service>,
-    pub(crate) cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<Disconnect>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -250,7 +250,7 @@ impl Room {
 
     pub(crate) fn show_services(&mut self) {
         let mut batch = Batch::default();
-        batch.note(Kind::Services, SideId::ALL, ItemId::NONE, 0);
+        batch.push_bare(Kind::Services, SideId::ALL, ItemId::NONE, 0);
         self.apply(&batch);
     }
 
@@ -299,13 +299,13 @@ impl Room {
     /// Until nothing is to be asked, answered or written.
     pub(crate) fn run(&mut self) {
         loop {
-            let asks: Vec<Ask> = self.worker.asks().collect();
+            let asks: Vec<HubRequest> = self.worker.hub_requests().collect();
             let mut batch = Batch::default();
             let any = !asks.is_empty();
             for ask in asks {
                 match &mut self.real {
-                    Some(real) => real.engine.ask(self.now, ask, &mut batch),
-                    None => self.hub.ask(ask, &mut batch),
+                    Some(real) => real.engine.handle(self.now, ask, &mut batch),
+                    None => self.hub.handle(ask, &mut batch),
                 }
             }
             if let Some(real) = &mut self.real {
@@ -317,7 +317,7 @@ impl Room {
             self.worker.apply(&batch, &self.services);
             let mut dirty = Vec::new();
             self.worker.dirty(&mut dirty);
-            self.cuts.extend(self.worker.cuts());
+            self.cuts.extend(self.worker.disconnects());
             for at in 0..self.clients.len() {
                 if self.clients[at].reads {
                     self.read(at);

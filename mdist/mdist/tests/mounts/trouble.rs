@@ -174,7 +174,7 @@ fn refused_requests_and_items_that_end() {
     assert_eq!((heard.stream(), heard.status().state), (5, Some(state)));
     let item = room.hub.item("B");
     batch.clear();
-    batch.note(Kind::Gone, SIDE, item, 0);
+    batch.push_bare(Kind::Gone, SIDE, item, 0);
     room.apply(&batch);
     let heard = room.one(at);
     assert_eq!((heard.stream(), heard.state().unwrap().is_final()), (6, true), "no stream is left hanging");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use mdist::cache::FieldTypes;
-use mdist::hub::{Batch, Engine, Now, Options, UpstreamId};
+use mdist::hub::{Batch, Hub, Now, Options, UpstreamId};
 use rssl::rdm::directory::Action;
 use rssl::rwf::{
     Ack, DataState, DataType, Domain, Message, Post, PostFlags, Refresh, RefreshFlags, RequestFlags, State,
@@ -18,7 +18,7 @@ const UP: UpstreamId = UpstreamId(0);
 
 /// A hub and its one provider.
 pub(crate) struct Real {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Hub,
     /// The provider's streams, by item name.
     streams: HashMap<Vec<u8>, i32>,
     requests: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Real {
 impl Real {
     fn new(cache: bool) -> Self {
         let options = Options { cache, ..Options::default() };
-        let engine = Engine::new(options, FieldTypes::default());
+        let engine = Hub::new(options, FieldTypes::default());
         Self { engine, streams: HashMap::new(), requests: 0, said: Vec::new(), came: true, went: false }
     }
 
@@ -48,7 +48,7 @@ impl Real {
             self.engine.upstream_services(now, UP, services, true, out);
         }
         loop {
-            let orders: Vec<_> = self.engine.orders().collect();
+            let orders: Vec<_> = self.engine.outgoing().collect();
             for (_, order) in &orders {
                 self.answer(order);
             }

@@ -5,7 +5,7 @@ use rssl::rwf::{self, Class, Request, RequestFlags};
 use super::pacing::Asked;
 use super::{NONE, SourceSide, Stream};
 use crate::backbone::SinkId;
-use crate::hub::{Ask, ItemId, ItemSpec, Target, Token};
+use crate::hub::{HubRequest, ItemId, ItemSpec, Target, Token};
 
 pub(super) fn token(sink: SinkId, stream: i32) -> Token {
     u64::from(sink.0) << 32 | u64::from(stream.cast_unsigned())
@@ -33,7 +33,7 @@ impl SourceSide {
                             self.in_feed.insert(token);
                         }
                         sink.pace.asked();
-                        self.asks.push(Ask::Image { side, token, item: known.item });
+                        self.asks.push(HubRequest::Image { side, token, item: known.item });
                     }
                     return Ok(());
                 }
@@ -50,7 +50,13 @@ impl SourceSide {
                 let streaming = request.flags.contains(RequestFlags::STREAMING);
                 sink.streams.insert(stream, Stream { item: ItemId::NONE, service, private });
                 sink.pace.asked();
-                self.asks.push(Ask::Open { side, token, spec, worst_qos: request.worst_qos, streaming });
+                self.asks.push(HubRequest::Open {
+                    side,
+                    token,
+                    spec,
+                    worst_qos: request.worst_qos,
+                    streaming,
+                });
             }
             Class::Close => {
                 if let Some(known) = sink.streams.remove(&stream) {
@@ -69,7 +75,7 @@ impl SourceSide {
                         None => return Ok(()),
                     },
                 };
-                self.asks.push(Ask::Up { side, token, to, message });
+                self.asks.push(HubRequest::SendUpstream { side, token, to, message });
             }
             Class::Refresh | Class::Status | Class::Update | Class::Ack => {
                 return Err("it sent a message that only a source sends".into());
@@ -84,7 +90,11 @@ impl SourceSide {
         let Some(holders) = self.holders.get_mut(item.index()) else { return };
         holders.streams.retain(|held| *held != (id, stream));
         if holders.streams.is_empty() && holders.holds > 0 {
-            self.asks.push(Ask::Close { side: self.side, item, holds: std::mem::take(&mut holders.holds) });
+            self.asks.push(HubRequest::Close {
+                side: self.side,
+                item,
+                holds: std::mem::take(&mut holders.holds),
+            });
             if let Some(feed) = self.feed_of.get_mut(item.index()) {
                 *feed = NONE;
             }

@@ -7,7 +7,7 @@ use super::pacing::{Asked, Pace};
 use super::{QUIET, Reason, Sink, SourceSide};
 use crate::backbone::wire::{Record, VERSION};
 use crate::backbone::{Address, Result, SinkId, SourceEvent};
-use crate::hub::Ask;
+use crate::hub::HubRequest;
 
 impl SourceSide {
     /// Takes in what sinks have said, without waiting; [`SourceSide::take_asks`] has what the hub is to be asked then.
@@ -62,7 +62,7 @@ impl SourceSide {
     }
 
     /// What the hub is to be asked, in order.
-    pub fn take_asks(&mut self) -> Vec<Ask> {
+    pub fn take_asks(&mut self) -> Vec<HubRequest> {
         std::mem::take(&mut self.asks)
     }
 

@@ -25,7 +25,7 @@ use super::feed_out::FeedOut;
 use super::lasting::Lasting;
 use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
-use crate::hub::{Ask, ItemId, SideId, Token};
+use crate::hub::{HubRequest, ItemId, SideId, Token};
 
 /// Bytes that may be on their way to one sink, unless configured for its service.
 pub const WINDOW: u64 = 8 << 20;
@@ -130,7 +130,7 @@ pub struct SourceSide {
     sinks: HashMap<SinkId, Sink>,
     listening: HashSet<(Address, FeedId)>,
     directory: Option<Vec<u8>>,
-    asks: Vec<Ask>,
+    asks: Vec<HubRequest>,
     /// Sinks that were given up, and the feeds that are still to say so.
     ends: Vec<(u16, SinkId)>,
     /// Tokens whose image is to go into the feed.

@@ -8,7 +8,7 @@ use super::asking::{of_token, token};
 use super::{Holders, NONE, SourceSide, Stream};
 use crate::backbone::wire::{self, AnswerKind, Entry};
 use crate::backbone::{FeedId, Result, SinkId};
-use crate::hub::{self, Ask, Batch, ItemId, Kind};
+use crate::hub::{self, Batch, HubRequest, ItemId, Kind};
 
 impl SourceSide {
     /// Tells the sinks what a batch of the hub says; [`SourceSide::flush`] sends it. Whether services have changed: then
@@ -19,7 +19,7 @@ impl SourceSide {
     pub fn apply(&mut self, batch: &Batch) -> Result<bool> {
         self.put_ends()?;
         let (mut services, mut done) = (false, 0);
-        for read in batch.brought() {
+        for read in batch.reads_with_entries() {
             services |= self.apply_some(batch, done..read.entries.1)?;
             done = read.entries.1;
             self.follow(batch, read);
@@ -111,7 +111,7 @@ impl SourceSide {
                     *feed = NONE;
                 }
                 if holds > 0 {
-                    self.asks.push(Ask::Close { side: self.side, item: entry.item, holds });
+                    self.asks.push(HubRequest::Close { side: self.side, item: entry.item, holds });
                 }
             }
         }

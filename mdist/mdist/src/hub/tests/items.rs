@@ -228,7 +228,7 @@ fn an_open_on_its_way_keeps_the_item_that_is_being_closed() {
     let item = rig.view(0, a).item.unwrap();
     // The side has not heard of the second open when it gives back the hold of the first.
     rig.start(0, "A", true, false);
-    rig.hub.ask(rig.now, Ask::Close { side: SideId(0), item, holds: 1 }, &mut rig.out);
+    rig.hub.handle(rig.now, HubRequest::Close { side: SideId(0), item, holds: 1 }, &mut rig.out);
     rig.forget(0, a);
     rig.run();
     rig.update("A");
@@ -355,7 +355,7 @@ fn what_cannot_be_had_is_refused() {
     let early = rig.open(0, "A");
     assert_eq!(rig.view(0, early).refused, Some((StreamState::ClosedRecover, 15)));
     rig.provider();
-    let ask = |token, domain, qos| Ask::Open {
+    let ask = |token, domain, qos| HubRequest::Open {
         side: SideId(0),
         token,
         spec: ItemSpec::new(5, domain, &price_key("A"), qos, false).unwrap(),
@@ -413,10 +413,10 @@ fn answers_to_posts_find_their_poster() {
     rig.provider();
     let (a, b) = (rig.open(0, "A"), rig.open(1, "A"));
     let item = Target::Item(rig.view(0, a).item.unwrap());
-    let up = |side, token, to, message| Ask::Up { side: SideId(side), token, to, message };
+    let up = |side, token, to, message| HubRequest::SendUpstream { side: SideId(side), token, to, message };
     // Both use the same post id.
-    rig.hub.ask(rig.now, up(0, a, item, post(9, true)), &mut rig.out);
-    rig.hub.ask(rig.now, up(1, b, Target::Service(5), post(9, true)), &mut rig.out);
+    rig.hub.handle(rig.now, up(0, a, item, post(9, true)), &mut rig.out);
+    rig.hub.handle(rig.now, up(1, b, Target::Service(5), post(9, true)), &mut rig.out);
     rig.run();
     let posts: Vec<_> = rig.models[0].seen.iter().filter(|m| class_of(m) == Class::Post).collect();
     let posts: Vec<_> = posts.iter().map(|m| Post::decode(m).unwrap()).collect();
@@ -454,7 +454,7 @@ fn two_services_of_two_upstreams_with_one_id_are_told_apart() {
     assert_eq!(ids, [(5, "QUOTES"), (6, "OTHER")]);
     let spec = ItemSpec::new(6, Domain::MARKET_PRICE, &price_key("A"), None, false).unwrap();
     rig.sides[0].views.insert(500, View { name: "A".into(), ..Default::default() });
-    rig.ask(Ask::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
+    rig.ask(HubRequest::Open { side: SideId(0), token: 500, spec, worst_qos: None, streaming: true });
     assert_eq!((rig.models[0].streams.len(), rig.models[other].streams.len()), (0, 1));
     assert_eq!(rig.models[other].streams.values().next().unwrap().service, 5);
     rig.update("A");

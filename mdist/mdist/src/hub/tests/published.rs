@@ -284,7 +284,7 @@ fn posts_reach_the_publisher_on_its_login_stream() {
     let post = Post { domain: Domain::MARKET_PRICE, stream: 3, flags, post_id: Some(5), ..Post::default() };
     let message = to_vec(|w| post.encode(w)).unwrap();
     let to = Target::Item(rig.view(0, a).item.unwrap());
-    rig.ask(Ask::Up { side: SideId(0), token: a, to, message });
+    rig.ask(HubRequest::SendUpstream { side: SideId(0), token: a, to, message });
     let seen = rig.models[up].seen.clone();
     let post = Post::decode(&seen[0]).unwrap();
     let key = post.key.expect("which item it is for");
@@ -308,7 +308,7 @@ fn contribute(rig: &mut Rig, token: Token, name: &str, container: DataType, payl
         ..Post::default()
     };
     let message = to_vec(|w| post.encode(w)).unwrap();
-    rig.ask(Ask::Up { side: SideId(0), token, to: Target::Service(1), message });
+    rig.ask(HubRequest::SendUpstream { side: SideId(0), token, to: Target::Service(1), message });
     let replies = &rig.view(0, token).replies;
     let ack = Ack::decode(replies.last().expect("an answer")).unwrap();
     assert_eq!((ack.ack_id, ack.seq), (5, Some(3)));
@@ -418,8 +418,8 @@ fn malformed_messages_never_harm_the_hub() {
         rig.out.clear();
         if rig.hub.items() == 0 {
             let spec = ItemSpec::new(5, Domain::MARKET_PRICE, &price_key("A"), None, false).unwrap();
-            let ask = Ask::Open { side: SideId(0), token: 1, spec, worst_qos: None, streaming: true };
-            rig.hub.ask(rig.now, ask, &mut rig.out);
+            let ask = HubRequest::Open { side: SideId(0), token: 1, spec, worst_qos: None, streaming: true };
+            rig.hub.handle(rig.now, ask, &mut rig.out);
         }
     }
 }

@@ -130,7 +130,7 @@ fn a_place_is_not_used_again_before_all_sides_let_go() {
     rig.feed(0, &message);
     // The side has not read yet that the item is gone, and asks for an image of it.
     let b = rig.start(0, "B", true, false);
-    rig.hub.ask(rig.now, Ask::Image { side: SideId(0), token: 999, item }, &mut rig.out);
+    rig.hub.handle(rig.now, HubRequest::Image { side: SideId(0), token: 999, item }, &mut rig.out);
     rig.sides[0].views.insert(999, View::default());
     rig.run();
     assert_ne!(rig.view(0, b).item, Some(item));

@@ -12,7 +12,7 @@ use super::models::{Answer, Fields, Model, price_key};
 use super::sides::{Side, View};
 
 pub(super) struct Rig {
-    pub(super) hub: Engine,
+    pub(super) hub: Hub,
     pub(super) now: Now,
     pub(super) models: Vec<Model>,
     pub(super) sides: Vec<Side>,
@@ -44,7 +44,7 @@ impl Rig {
             directories: 0,
         });
         Self {
-            hub: Engine::new(options, FieldTypes::default()),
+            hub: Hub::new(options, FieldTypes::default()),
             now: Now::from_secs(1000),
             models: Vec::new(),
             sides: sides.collect(),
@@ -119,8 +119,8 @@ impl Rig {
         self.services(model, vec![listed(5, "QUOTES", true)]);
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) {
-        self.hub.ask(self.now, ask, &mut self.out);
+    pub(super) fn ask(&mut self, ask: HubRequest) {
+        self.hub.handle(self.now, ask, &mut self.out);
         self.run();
     }
 
@@ -143,8 +143,8 @@ impl Rig {
         let view = View { name: name.into(), snapshot: !streaming, ..View::default() };
         self.sides[side].views.insert(token, view);
         let spec = ItemSpec::new(service, Domain::MARKET_PRICE, &price_key(name), None, private).unwrap();
-        let ask = Ask::Open { side: SideId(side as u16), token, spec, worst_qos: None, streaming };
-        self.hub.ask(self.now, ask, &mut self.out);
+        let ask = HubRequest::Open { side: SideId(side as u16), token, spec, worst_qos: None, streaming };
+        self.hub.handle(self.now, ask, &mut self.out);
         token
     }
 
@@ -168,12 +168,12 @@ impl Rig {
         self.sides[side].views.insert(token, View { name, item, ..View::default() });
         let item = item.expect("an open item");
         self.sides[side].by_item.entry(item).or_default().push(token);
-        self.ask(Ask::Image { side: SideId(side as u16), token, item });
+        self.ask(HubRequest::Image { side: SideId(side as u16), token, item });
         token
     }
 
     /// The view ends; its item, if it was the last.
-    pub(super) fn forget(&mut self, side: usize, token: Token) -> Option<Ask> {
+    pub(super) fn forget(&mut self, side: usize, token: Token) -> Option<HubRequest> {
         let s = &mut self.sides[side];
         let view = s.views.remove(&token).expect("a view");
         if let Some(tokens) = view.item.and_then(|i| s.by_item.get_mut(&i)) {
@@ -204,7 +204,7 @@ impl Rig {
             let batch = std::mem::take(&mut self.out);
             for n in 0..self.sides.len() {
                 for ask in self.sides[n].apply(&batch) {
-                    self.hub.ask(self.now, ask, &mut self.out);
+                    self.hub.handle(self.now, ask, &mut self.out);
                 }
             }
         }
@@ -214,12 +214,12 @@ impl Rig {
     pub(super) fn run(&mut self) {
         loop {
             self.deliver();
-            let orders: Vec<_> = self.hub.orders().collect();
-            for (up, message) in &orders {
+            let outgoing: Vec<_> = self.hub.outgoing().collect();
+            for (up, message) in &outgoing {
                 assert!(self.models[up.0 as usize].alive, "nothing is sent to who is gone");
                 self.answer(up.0 as usize, message);
             }
-            let mut moved = !orders.is_empty();
+            let mut moved = !outgoing.is_empty();
             for n in 0..self.models.len() {
                 while let Some(message) = self.models[n].outgoing.pop_front() {
                     self.feed(n, &message);

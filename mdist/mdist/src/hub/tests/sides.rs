@@ -65,7 +65,7 @@ impl Side {
         }
     }
 
-    pub(super) fn apply(&mut self, batch: &Batch) -> Vec<Ask> {
+    pub(super) fn apply(&mut self, batch: &Batch) -> Vec<HubRequest> {
         let mut asks = Vec::new();
         let me = self.id;
         for entry in batch.entries.iter().filter(|e| e.is_for(me)) {
@@ -144,11 +144,11 @@ impl Side {
     }
 
     /// Gives back the holds of an item that has no view any more.
-    pub(super) fn let_go(&mut self, item: ItemId) -> Option<Ask> {
+    pub(super) fn let_go(&mut self, item: ItemId) -> Option<HubRequest> {
         if self.by_item.get(&item).is_some_and(|t| !t.is_empty()) {
             return None;
         }
         let holds = self.holds.remove(&item)?;
-        Some(Ask::Close { side: self.id, item, holds })
+        Some(HubRequest::Close { side: self.id, item, holds })
     }
 }

@@ -2,14 +2,14 @@
 
 /// What a client said at login about items in trouble; both default to yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wants {
+pub struct RecoveryOptions {
     /// The server keeps streams open and recovers items itself.
     pub single_open: bool,
     /// Suspect data may be shown.
     pub allow_suspect: bool,
 }
 
-impl Default for Wants {
+impl Default for RecoveryOptions {
     fn default() -> Self {
         Self { single_open: true, allow_suspect: true }
     }
@@ -17,7 +17,7 @@ impl Default for Wants {
 
 /// What happened to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ItemTrouble {
     /// It is open, its data are suspect: of an old item or as the answer to a request.
     Suspect,
     /// Its stream upstream is closed and may be opened again.
@@ -28,7 +28,7 @@ pub enum Event {
 
 /// What the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ReportedState {
     /// OPEN/SUSPECT: the stream stays.
     OpenSuspect,
     /// CLOSED_RECOVER/SUSPECT: the stream is over, the client may open it again.
@@ -36,13 +36,13 @@ pub enum Told {
 }
 
 /// The table. CLOSED is not in it: everybody is told that unchanged.
-pub fn told(event: Event, wants: Wants) -> Told {
-    use Event::{Recoverable, ServiceDown, Suspect};
+pub fn reported_state(event: ItemTrouble, wants: RecoveryOptions) -> ReportedState {
+    use ItemTrouble::{Recoverable, ServiceDown, Suspect};
     match (event, wants.single_open, wants.allow_suspect) {
-        (_, true, _) => Told::OpenSuspect,
-        (Suspect, false, true) => Told::OpenSuspect,
-        (Suspect, false, false) => Told::ClosedRecover,
-        (Recoverable | ServiceDown, false, _) => Told::ClosedRecover,
+        (_, true, _) => ReportedState::OpenSuspect,
+        (Suspect, false, true) => ReportedState::OpenSuspect,
+        (Suspect, false, false) => ReportedState::ClosedRecover,
+        (Recoverable | ServiceDown, false, _) => ReportedState::ClosedRecover,
     }
 }
 
@@ -52,15 +52,15 @@ mod tests {
 
     #[test]
     fn every_cell_of_the_table() {
-        use Event::{Recoverable, ServiceDown, Suspect};
-        use Told::{ClosedRecover as C, OpenSuspect as O};
+        use ItemTrouble::{Recoverable, ServiceDown, Suspect};
+        use ReportedState::{ClosedRecover as C, OpenSuspect as O};
         let columns = [(true, true), (true, false), (false, true), (false, false)];
         for (event, cells) in
             [(Suspect, [O, O, O, C]), (Recoverable, [O, O, C, C]), (ServiceDown, [O, O, C, C])]
         {
             for ((single_open, allow_suspect), cell) in columns.into_iter().zip(cells) {
                 assert_eq!(
-                    told(event, Wants { single_open, allow_suspect }),
+                    reported_state(event, RecoveryOptions { single_open, allow_suspect }),
                     cell,
                     "{event:?} for single open {single_open}, suspect {allow_suspect}"
                 );

@@ -56,7 +56,7 @@ pub enum Target {
 
 /// Side to hub. The asks of one side are handled in the order in which it made them.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum HubRequest {
     /// Asks for an item.
     ///
     /// Streaming: answered at once by `Kind::Opened` (the token now has an item, and the side one more hold on it) or by
@@ -96,7 +96,7 @@ pub enum Ask {
         holds: u32,
     },
     /// A post or generic message. The answer (ack, generic) comes back to the token as `Kind::Reply`.
-    Up {
+    SendUpstream {
         /// Who sends.
         side: SideId,
         /// Comes back with the answer.

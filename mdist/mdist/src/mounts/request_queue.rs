@@ -5,7 +5,7 @@ use super::mount::Wanted;
 use super::pool::BUFFER;
 use super::slots::Ticket;
 use super::worker::Worker;
-use crate::hub::Ask;
+use crate::hub::HubRequest;
 
 impl Worker {
     /// Queues a request for an image; it goes out with `pump`.
@@ -42,12 +42,12 @@ impl Worker {
                 mount.outstanding += 1;
             }
             let (side, token) = (self.side, ticket.to_u64());
-            self.asks.push(match wanted {
+            self.hub_requests.push(match wanted {
                 // The quality was chosen among those that the service offers.
                 Wanted::Open(spec) => {
-                    Ask::Open { side, token, spec, worst_qos: None, streaming: stream.streaming() }
+                    HubRequest::Open { side, token, spec, worst_qos: None, streaming: stream.streaming() }
                 }
-                Wanted::Image(item) => Ask::Image { side, token, item },
+                Wanted::Image(item) => HubRequest::Image { side, token, item },
             });
         }
     }

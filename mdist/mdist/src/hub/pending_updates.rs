@@ -6,9 +6,9 @@
 
 use std::hint::black_box;
 
-use super::engine::Engine;
 use super::ids::ItemId;
 use super::item::Item;
+use super::state::Hub;
 use crate::cache::Record;
 
 /// Updates that wait, at most: enough to hide the memory's latency, few enough that what was fetched is still there.
@@ -56,38 +56,38 @@ impl Records {
 
 /// Updates that wait.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct PendingUpdates {
     bytes: Vec<u8>,
     /// Whose they are, and how long.
     list: Vec<(ItemId, usize)>,
 }
 
-impl Engine {
+impl Hub {
     /// Takes an update for the cache.
     #[inline]
     pub(super) fn keep_update(&mut self, id: ItemId, message: &[u8]) {
         if message.len() > LONGEST {
-            self.catch_up();
+            self.apply_pending_first();
             self.keep(id, message);
             return;
         }
-        self.kept.bytes.extend_from_slice(message);
-        self.kept.list.push((id, message.len()));
-        if self.kept.list.len() >= MOST {
-            self.apply_kept();
+        self.pending_updates.bytes.extend_from_slice(message);
+        self.pending_updates.list.push((id, message.len()));
+        if self.pending_updates.list.len() >= MOST {
+            self.apply_pending();
         }
     }
 
     /// Applies what waits. To be called before anything but an update is done.
     #[inline]
-    pub(super) fn catch_up(&mut self) {
-        if !self.kept.list.is_empty() {
-            self.apply_kept();
+    pub(super) fn apply_pending_first(&mut self) {
+        if !self.pending_updates.list.is_empty() {
+            self.apply_pending();
         }
     }
 
-    fn apply_kept(&mut self) {
-        let mut kept = std::mem::take(&mut self.kept);
+    fn apply_pending(&mut self) {
+        let mut kept = std::mem::take(&mut self.pending_updates);
         let records = || kept.list.iter().filter_map(|(id, _)| self.records.get(*id));
         // The first round reads where the second has to read.
         black_box(records().map(Record::touch).sum::<usize>());
@@ -99,7 +99,7 @@ impl Engine {
             self.keep(id, message);
         }
         kept.bytes.clear();
-        self.kept = kept;
+        self.pending_updates = kept;
     }
 
     #[inline]

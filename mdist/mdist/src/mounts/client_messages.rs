@@ -8,7 +8,7 @@ use super::mount::Role;
 use super::reason::Reason;
 use super::slots::Ticket;
 use super::worker::Worker;
-use crate::hub::{Ask, Target};
+use crate::hub::{HubRequest, Target};
 
 impl Worker {
     /// Closes are never answered; of a stream that is not open they mean nothing. Spec: rssl.md §10
@@ -65,7 +65,7 @@ impl Worker {
                 );
             }
         };
-        self.asks.push(Ask::Up {
+        self.hub_requests.push(HubRequest::SendUpstream {
             side: self.side,
             token: ticket.to_u64(),
             to: target,
@@ -100,7 +100,7 @@ impl Worker {
             && Domain(stream.domain) == generic.domain
         {
             let to = Target::Item(item);
-            self.asks.push(Ask::Up {
+            self.hub_requests.push(HubRequest::SendUpstream {
                 side: self.side,
                 token: ticket.to_u64(),
                 to,

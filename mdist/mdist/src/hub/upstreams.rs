@@ -3,11 +3,11 @@
 use rssl::rdm::directory::{Action, GroupStatus, Service as Listed};
 use rssl::rwf::{DataState, OwnedState, State, StreamState, code};
 
-use super::asks::why;
 use super::batch::Batch;
-use super::engine::Engine;
 use super::ids::{ItemId, Now, UpstreamId};
 use super::services::Offer;
+use super::side_requests::suspect_state;
+use super::state::Hub;
 
 /// What a change of a directory does to items, after the sides have the new directory.
 enum Effect {
@@ -23,7 +23,7 @@ enum Effect {
     Group(usize, GroupStatus),
 }
 
-impl Engine {
+impl Hub {
     /// An upstream is there. `publishes`: it opens the item streams itself and is never asked (a non-interactive provider);
     /// the hub then keeps its items' last values whatever the cache setting is.
     pub fn upstream_up(&mut self, now: Now, up: UpstreamId, publishes: bool, out: &mut Batch) {
@@ -47,7 +47,7 @@ impl Engine {
         anew: bool,
         out: &mut Batch,
     ) {
-        self.catch_up();
+        self.apply_pending_first();
         let Some(upstream) = self.upstreams.get(usize::from(up.0)).filter(|u| u.up) else { return };
         let publishes = upstream.publishes;
         let mut effects = Vec::new();
@@ -142,7 +142,7 @@ impl Engine {
 
     /// An upstream is lost, with all its services and streams.
     pub fn upstream_down(&mut self, now: Now, up: UpstreamId, reason: &str, out: &mut Batch) {
-        self.catch_up();
+        self.apply_pending_first();
         let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)).filter(|u| u.up) else { return };
         upstream.up = false;
         let publishes = upstream.publishes;
@@ -174,7 +174,7 @@ impl Engine {
     fn affect(&mut self, now: Now, up: UpstreamId, effect: Effect, out: &mut Batch) {
         match effect {
             Effect::Down(at) => {
-                let state = why(StreamState::Open, code::NONE, "Service down");
+                let state = suspect_state(StreamState::Open, code::NONE, "Service down");
                 for id in self.of_service(up, at) {
                     self.lost(now, id, &state, out);
                     if let Some(item) = self.items.get_mut(id) {
@@ -198,8 +198,11 @@ impl Engine {
                 self.move_stranded(now, at, out);
             }
             Effect::Deleted(at) => {
-                let state =
-                    why(StreamState::ClosedRecover, code::NONE, "The source has withdrawn the service");
+                let state = suspect_state(
+                    StreamState::ClosedRecover,
+                    code::NONE,
+                    "The source has withdrawn the service",
+                );
                 for id in self.of_service(up, at) {
                     if self.items.get(id).is_some_and(|i| i.published) {
                         self.unlink(now, id, false);
@@ -239,7 +242,7 @@ impl Engine {
         }
         let down = service.offers.iter().filter(|o| !o.publishes && !o.is_up());
         let down: Vec<UpstreamId> = down.map(|o| o.up).collect();
-        let state = why(
+        let state = suspect_state(
             StreamState::ClosedRecover,
             code::FAILOVER_STARTED,
             "Service down, another source takes over",

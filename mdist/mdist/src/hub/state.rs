@@ -4,13 +4,13 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::ask::Ask;
 use super::batch::Batch;
 use super::ids::{ItemId, Now, SideId, UpstreamId};
 use super::item::Items;
-use super::kept::{Kept, Records};
-use super::pace::Bucket;
+use super::pacing::Bucket;
+use super::pending_updates::{PendingUpdates, Records};
 use super::posts::Posts;
+use super::request::HubRequest;
 use super::services::{Directory, Services};
 use super::streams::Streams;
 use crate::cache::{Cache, FieldTypes, Limits};
@@ -100,16 +100,16 @@ pub(super) struct Upstream {
 
 /// Items and services between upstreams and sides.
 #[derive(Debug)]
-pub struct Engine {
+pub struct Hub {
     pub(super) options: Options,
     pub(super) items: Items,
     pub(super) services: Services,
     pub(super) upstreams: Vec<Upstream>,
     pub(super) cache: Cache,
     pub(super) records: Records,
-    pub(super) kept: Kept,
+    pub(super) pending_updates: PendingUpdates,
     pub(super) posts: Posts,
-    pub(super) orders: VecDeque<(UpstreamId, Vec<u8>)>,
+    pub(super) outgoing: VecDeque<(UpstreamId, Vec<u8>)>,
     /// Ends of holds, in order.
     pub(super) holds: VecDeque<(Now, ItemId, u32)>,
     /// Deadlines of requests, in order: item and number of the request.
@@ -123,7 +123,7 @@ pub struct Engine {
     pub(super) stats: Stats,
 }
 
-impl Engine {
+impl Hub {
     /// A hub without upstreams; `types` says which fields the cache has to edit rather than replace.
     #[must_use]
     pub fn new(options: Options, types: FieldTypes) -> Self {
@@ -134,9 +134,9 @@ impl Engine {
             upstreams: Vec::new(),
             cache: Cache::new(types, options.cache_limits),
             records: Records::default(),
-            kept: Kept::default(),
+            pending_updates: PendingUpdates::default(),
             posts: Posts::default(),
-            orders: VecDeque::new(),
+            outgoing: VecDeque::new(),
             holds: VecDeque::new(),
             timeouts: VecDeque::new(),
             delayed: BTreeSet::new(),
@@ -148,27 +148,29 @@ impl Engine {
     }
 
     /// Does what a side asks.
-    pub fn ask(&mut self, now: Now, ask: Ask, out: &mut Batch) {
-        self.catch_up();
+    pub fn handle(&mut self, now: Now, ask: HubRequest, out: &mut Batch) {
+        self.apply_pending_first();
         match ask {
-            Ask::Open { side, token, spec, worst_qos, streaming } => {
+            HubRequest::Open { side, token, spec, worst_qos, streaming } => {
                 self.open(now, side, token, spec, worst_qos, streaming, out);
             }
-            Ask::Image { side, token, item } => self.image(now, side, token, item, out),
-            Ask::Close { side, item, holds } => self.close(now, side, item, holds),
-            Ask::Up { side, token, to, message } => self.upward(now, side, token, to, &message, out),
+            HubRequest::Image { side, token, item } => self.image(now, side, token, item, out),
+            HubRequest::Close { side, item, holds } => self.close(now, side, item, holds),
+            HubRequest::SendUpstream { side, token, to, message } => {
+                self.upward(now, side, token, to, &message, out)
+            }
         }
     }
 
     /// Learns the types of fields: a dictionary came after the start.
     pub fn set_types(&mut self, types: FieldTypes) {
-        self.catch_up();
+        self.apply_pending_first();
         self.cache.set_types(types);
     }
 
     /// Takes back everything that a side holds: it is gone.
     pub fn side_gone(&mut self, now: Now, side: SideId) {
-        self.catch_up();
+        self.apply_pending_first();
         for id in self.items.places(|i| i.holders.iter().any(|(s, _)| *s == side)) {
             self.close(now, side, id, u32::MAX);
         }
@@ -182,8 +184,8 @@ impl Engine {
     }
 
     /// What is to be sent upstream: RWF messages with the stream id of the upstream, in order.
-    pub fn orders(&mut self) -> std::collections::vec_deque::Drain<'_, (UpstreamId, Vec<u8>)> {
-        self.orders.drain(..)
+    pub fn outgoing(&mut self) -> std::collections::vec_deque::Drain<'_, (UpstreamId, Vec<u8>)> {
+        self.outgoing.drain(..)
     }
 
     /// The services as the sides are to show them.
@@ -207,7 +209,7 @@ impl Engine {
     /// Does what is due: holds that end, requests that got no answer, requests that were put off, the next portion of a
     /// recovery, posts without an acknowledgement.
     pub fn tick(&mut self, now: Now, out: &mut Batch) {
-        self.catch_up();
+        self.apply_pending_first();
         self.end_holds(now);
         self.end_waits(now, out);
         self.posts_overdue(now, out);

@@ -3,19 +3,19 @@
 use rssl::rwf::{Close, DataType, Priority, Request, RequestFlags, StreamState, code};
 use rssl::wire::to_vec;
 
-use super::asks::why;
 use super::batch::{Batch, Kind};
-use super::edit;
-use super::engine::Engine;
+use super::encode;
 use super::ids::{ItemId, Now, UpstreamId};
 use super::item::{Asked, Link, Queue};
-use super::pace::back_off;
+use super::pacing::back_off;
 use super::services::{Pick, Service};
+use super::side_requests::suspect_state;
+use super::state::Hub;
 
 /// How long a request waits whose domain none of the service's upstreams offers at present.
 const ASIDE: Now = Now::from_secs(5);
 
-impl Engine {
+impl Hub {
     /// Puts an item into its service's queue of requests.
     pub(super) fn enqueue(&mut self, id: ItemId, recover: bool) {
         let Some(item) = self.items.get_mut(id) else { return };
@@ -193,7 +193,7 @@ impl Engine {
         }
         self.timeouts.push_back((now + self.options.request_timeout, id, number));
         self.stats.requests += 1;
-        self.orders.push_back((up, message));
+        self.outgoing.push_back((up, message));
     }
 
     /// Ties an item to a stream.
@@ -214,7 +214,7 @@ impl Engine {
     /// Ends an item's stream at this end, and with `close` at the upstream's too.
     pub(super) fn unlink(&mut self, now: Now, id: ItemId, close: bool) {
         let Some(link) = self.items.get(id).and_then(|i| i.link) else { return };
-        self.settle(link.up, id);
+        self.complete_request(link.up, id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.link = None;
         item.partial = false;
@@ -228,7 +228,7 @@ impl Engine {
         if (close || crossed) && upstream.up {
             let close = Close { domain: item.spec.domain, stream: link.stream, ..Close::default() };
             if let Ok(message) = to_vec(|w| close.encode(w)) {
-                self.orders.push_back((link.up, message));
+                self.outgoing.push_back((link.up, message));
             }
         }
         // There is room for another.
@@ -236,7 +236,7 @@ impl Engine {
     }
 
     /// The item's request is answered, or will never be.
-    pub(super) fn settle(&mut self, up: UpstreamId, id: ItemId) {
+    pub(super) fn complete_request(&mut self, up: UpstreamId, id: ItemId) {
         let Some(item) = self.items.get_mut(id) else { return };
         let Some(asked) = item.link.as_mut().and_then(|l| l.asked.take()) else { return };
         let Some(service) = self.services.by_id(item.spec.service) else { return };
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Tells the item's stream what to do with updates.
-    pub(super) fn set_pass(&mut self, id: ItemId) {
+    pub(super) fn route_updates(&mut self, id: ItemId) {
         let Some(item) = self.items.get(id) else { return };
         let Some(link) = item.link else { return };
         let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
@@ -299,7 +299,8 @@ impl Engine {
 
     fn unanswered(&mut self, now: Now, id: ItemId, link: Link, out: &mut Batch) {
         self.stats.timeouts += 1;
-        let state = why(StreamState::ClosedRecover, code::TIMEOUT, "No answer from the source in time");
+        let state =
+            suspect_state(StreamState::ClosedRecover, code::TIMEOUT, "No answer from the source in time");
         let Some(item) = self.items.get_mut(id) else { return };
         let domain = item.spec.domain;
         let mut begun = std::mem::take(&mut item.receiving);
@@ -309,7 +310,7 @@ impl Engine {
         }
         let snapshots: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
         for w in &item.waiting {
-            let bytes = edit::status(&mut self.scratch, domain, &state);
+            let bytes = encode::status(&mut self.scratch, domain, &state);
             out.push(Kind::Notice, w.side, id, w.token, bytes);
         }
         for w in snapshots {
@@ -317,7 +318,7 @@ impl Engine {
         }
         if link.live {
             // The stream works, only its image does not come.
-            self.settle(link.up, id);
+            self.complete_request(link.up, id);
             let Some(item) = self.items.get_mut(id) else { return };
             item.partial = false;
             let (tries, age) = (item.tries, item.age);

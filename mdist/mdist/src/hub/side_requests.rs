@@ -2,20 +2,20 @@
 
 use rssl::rwf::{DataState, Qos, State, StreamState, code};
 
-use super::ask::ItemSpec;
 use super::batch::{Batch, Kind};
-use super::edit;
-use super::engine::Engine;
+use super::encode;
 use super::ids::{ItemId, Now, SideId, Token};
 use super::item::{Life, Waiter};
+use super::request::ItemSpec;
 use super::services::{NoSuchQos, Pick};
+use super::state::Hub;
 
 /// Why a request has to wait, or cannot be met.
-pub(super) const fn why(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
+pub(super) const fn suspect_state(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
     State { stream, data: DataState::Suspect, code, text: text.as_bytes() }
 }
 
-impl Engine {
+impl Hub {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn open(
         &mut self,
@@ -30,11 +30,11 @@ impl Engine {
         use StreamState::{Closed, ClosedRecover};
         let domain = spec.domain;
         let Some(service) = self.services.by_id(spec.service).filter(|s| s.is_shown()) else {
-            let state = why(ClosedRecover, code::SOURCE_UNKNOWN, "No such service");
+            let state = suspect_state(ClosedRecover, code::SOURCE_UNKNOWN, "No such service");
             return self.refuse(side, token, domain, &state, out);
         };
         if !service.carries(domain) {
-            let state = why(Closed, code::USAGE_ERROR, "The service does not offer this domain");
+            let state = suspect_state(Closed, code::USAGE_ERROR, "The service does not offer this domain");
             return self.refuse(side, token, domain, &state, out);
         }
         match service.choose_qos(spec.qos, worst) {
@@ -42,7 +42,7 @@ impl Engine {
             Ok(_) if service.is_published() => spec.qos = None,
             Ok(qos) => spec.qos = qos,
             Err(NoSuchQos) => {
-                let state = why(Closed, code::USAGE_ERROR, "The service does not offer this QoS");
+                let state = suspect_state(Closed, code::USAGE_ERROR, "The service does not offer this QoS");
                 return self.refuse(side, token, domain, &state, out);
             }
         }
@@ -64,16 +64,18 @@ impl Engine {
         let refusal = match found {
             Some(_) => None,
             None if published && (snapshot || spec.private) && is_up => {
-                Some(why(Closed, code::NOT_FOUND, "The item is not published"))
+                Some(suspect_state(Closed, code::NOT_FOUND, "The item is not published"))
             }
             None if published && (snapshot || spec.private) => {
-                Some(why(ClosedRecover, code::NONE, "The publisher is not there"))
+                Some(suspect_state(ClosedRecover, code::NONE, "The publisher is not there"))
             }
-            None if published && awaited >= self.options.max_awaited => {
-                Some(why(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items wait to be published"))
-            }
+            None if published && awaited >= self.options.max_awaited => Some(suspect_state(
+                ClosedRecover,
+                code::TOO_MANY_ITEMS,
+                "Too many items wait to be published",
+            )),
             None if self.items.len() >= self.options.max_items => {
-                Some(why(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open"))
+                Some(suspect_state(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open"))
             }
             None => None,
         };
@@ -91,9 +93,9 @@ impl Engine {
             item.closing = None;
         }
         if streaming {
-            out.note(Kind::Opened, side, id, token);
+            out.push_bare(Kind::Opened, side, id, token);
         }
-        self.set_pass(id);
+        self.route_updates(id);
         if fresh {
             self.wait(id, waiter);
             self.enqueue(id, false);
@@ -116,7 +118,7 @@ impl Engine {
                 self.refuse(side, token, domain, &state.borrow(), out);
             }
             None => {
-                let state = why(StreamState::ClosedRecover, code::NOT_OPEN, "The item is not open");
+                let state = suspect_state(StreamState::ClosedRecover, code::NOT_OPEN, "The item is not open");
                 self.refuse(side, token, rssl::rwf::Domain::MARKET_PRICE, &state, out);
             }
         }
@@ -132,7 +134,7 @@ impl Engine {
         let pending = item.link.is_some_and(|l| l.asked.is_some());
         if waiter.snapshot && item.published && !item.partial {
             let domain = item.spec.domain;
-            let state = why(StreamState::ClosedRecover, code::NONE, "The item's image is not kept");
+            let state = suspect_state(StreamState::ClosedRecover, code::NONE, "The item's image is not kept");
             return self.refuse(waiter.side, waiter.token, domain, &state, out);
         }
         let partial = item.partial;
@@ -160,7 +162,7 @@ impl Engine {
         let state = match (item.link, service.pick(item.spec.domain)) {
             (Some(_), _) if item.partial => return,
             (Some(_), _) if item.published => {
-                why(Open, code::NONE, "Waiting for the publisher's next image of the item")
+                suspect_state(Open, code::NONE, "Waiting for the publisher's next image of the item")
             }
             // The source itself said why.
             (Some(link), _) if !link.live && link.asked.is_none() => {
@@ -171,17 +173,21 @@ impl Engine {
             }
             (Some(_), _) => return,
             (None, _) if service.is_published() && service.is_up() => {
-                why(Open, code::NONE, "Waiting for the item to be published")
+                suspect_state(Open, code::NONE, "Waiting for the item to be published")
             }
             (None, Pick::Offer(..) | Pick::Busy) if item.tries == 0 => return,
             (None, Pick::Offer(..) | Pick::Busy) => item.state.borrow(),
-            (None, Pick::Full) => why(ClosedRecover, code::TOO_MANY_ITEMS, "The source takes no more items"),
-            (None, Pick::Nobody) if service.is_up() => {
-                why(ClosedRecover, code::NONE, "The service accepts no requests")
+            (None, Pick::Full) => {
+                suspect_state(ClosedRecover, code::TOO_MANY_ITEMS, "The source takes no more items")
             }
-            (None, Pick::Nobody) => why(ClosedRecover, code::NONE, "Waiting for the service to come up"),
+            (None, Pick::Nobody) if service.is_up() => {
+                suspect_state(ClosedRecover, code::NONE, "The service accepts no requests")
+            }
+            (None, Pick::Nobody) => {
+                suspect_state(ClosedRecover, code::NONE, "Waiting for the service to come up")
+            }
         };
-        let message = edit::status(&mut self.scratch, item.spec.domain, &state);
+        let message = encode::status(&mut self.scratch, item.spec.domain, &state);
         out.push(Kind::Notice, waiter.side, id, waiter.token, message);
     }
 
@@ -235,7 +241,7 @@ impl Engine {
         out: &mut Batch,
     ) {
         self.stats.refused += 1;
-        let message = edit::status(&mut self.scratch, domain, state);
+        let message = encode::status(&mut self.scratch, domain, state);
         out.push(Kind::Refused, side, ItemId::NONE, token, message);
     }
 
@@ -247,7 +253,7 @@ impl Engine {
 
     /// Lets an item go that nobody wants: at once if it is over or was never there, else when its hold ends.
     pub(super) fn unwanted(&mut self, now: Now, id: ItemId) {
-        self.set_pass(id);
+        self.route_updates(id);
         let hold = self.options.hold;
         let Some(item) = self.items.get_mut(id) else { return };
         if !item.holders.is_empty() && item.life == Life::Over

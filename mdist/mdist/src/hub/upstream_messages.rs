@@ -5,19 +5,19 @@ use rssl::rwf::{
 };
 use rssl::rwf::{Update, code};
 
-use super::asks::why;
 use super::batch::{Batch, Kind};
-use super::edit;
-use super::engine::Engine;
+use super::encode;
 use super::ids::{ItemId, Now, SideId, UpstreamId};
 use super::item::Waiter;
+use super::side_requests::suspect_state;
+use super::state::Hub;
 use crate::cache::Image;
 use rssl::wire::to_vec;
 
 /// Flag bit of an update that has a key, in the low seven bits of its flags. Spec: rssl.md §2.4.
 const UPDATE_HAS_KEY: u8 = 0x08;
 
-impl Engine {
+impl Hub {
     /// Takes one message of an item stream, or an acknowledgement on the login stream, from an upstream.
     ///
     /// An update is the hot path: a look at its head, its stream's slot, the cache if it is on, a copy into the batch.
@@ -31,7 +31,7 @@ impl Engine {
         up: UpstreamId,
         message: &[u8],
         out: &mut Batch,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), UpstreamError> {
         let head = rwf::peek(message)?;
         let Some(upstream) = self.upstreams.get(usize::from(up.0)) else { return Ok(()) };
         if head.class == Class::Update {
@@ -40,7 +40,7 @@ impl Engine {
                 return Ok(());
             };
             if slot.domain != head.domain {
-                return Err(Broken::Domain { stream: head.stream });
+                return Err(UpstreamError::Domain { stream: head.stream });
             }
             if slot.pass && !slot.keep && !has_key(message) {
                 self.stats.updates += 1;
@@ -62,16 +62,16 @@ impl Engine {
             self.stats.early += u64::from(!slot.keep);
             return Ok(());
         }
-        self.other(now, up, head, message, out)
+        self.control_message(now, up, head, message, out)
     }
 
     #[cold]
-    fn update_with_key(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<(), Broken> {
+    fn update_with_key(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<(), UpstreamError> {
         let update = Update::decode(message)?;
         let Some(item) = self.items.get(id) else { return Ok(()) };
         let key = update.key.map(|k| ours(k, item.spec.service));
         let update = Update { key, ..update };
-        let bytes = edit::write(&mut self.scratch, message.len() + 8, |w| update.encode(w))?;
+        let bytes = encode::write(&mut self.scratch, message.len() + 8, |w| update.encode(w))?;
         out.push(Kind::Message, SideId::ALL, id, 0, bytes);
         Ok(())
     }
@@ -83,18 +83,18 @@ impl Engine {
             item.uncacheable = true;
         }
         self.records.take(id);
-        self.set_pass(id);
+        self.route_updates(id);
     }
 
-    fn other(
+    fn control_message(
         &mut self,
         now: Now,
         up: UpstreamId,
         head: rwf::Head,
         message: &[u8],
         out: &mut Batch,
-    ) -> Result<(), Broken> {
-        self.catch_up();
+    ) -> Result<(), UpstreamError> {
+        self.apply_pending_first();
         if head.class == Class::Ack {
             return self.ack(up, message, out);
         }
@@ -106,7 +106,7 @@ impl Engine {
                 Class::Refresh if head.stream < 0 => {
                     // A stream that the provider opens is not wanted here. Spec: rssl.md §6.
                     let close = Close { domain: head.domain, stream: head.stream, ..Close::default() };
-                    self.orders.push_back((up, to_vec(|w| close.encode(w))?));
+                    self.outgoing.push_back((up, to_vec(|w| close.encode(w))?));
                     Ok(())
                 }
                 _ => {
@@ -116,34 +116,44 @@ impl Engine {
             };
         };
         if slot.domain != head.domain {
-            return Err(Broken::Domain { stream: head.stream });
+            return Err(UpstreamError::Domain { stream: head.stream });
         }
         match head.class {
             Class::Refresh => self.refresh(now, up, slot.item, &Refresh::decode(message)?, message, out)?,
             Class::Status => self.status(now, slot.item, &Status::decode(message)?, out)?,
             Class::Generic => self.generic(slot.item, message, out)?,
             Class::Close => {
-                let state = why(StreamState::ClosedRecover, code::NONE, "The publisher closed the item");
+                let state =
+                    suspect_state(StreamState::ClosedRecover, code::NONE, "The publisher closed the item");
                 self.lost(now, slot.item, &state, out);
             }
             // Requests and posts do not come from a source.
             Class::Request | Class::Post | Class::Ack | Class::Update => {
-                return Err(Broken::Class { stream: head.stream });
+                return Err(UpstreamError::Class { stream: head.stream });
             }
         }
         Ok(())
     }
 
     /// A refresh on a stream that a publisher just opened.
-    fn publish(&mut self, now: Now, up: UpstreamId, message: &[u8], out: &mut Batch) -> Result<(), Broken> {
+    fn publish(
+        &mut self,
+        now: Now,
+        up: UpstreamId,
+        message: &[u8],
+        out: &mut Batch,
+    ) -> Result<(), UpstreamError> {
         let refresh = Refresh::decode(message)?;
-        let key = refresh.key.filter(|k| k.name.is_some()).ok_or(Broken::NoKey { stream: refresh.stream })?;
-        let theirs = key.service.ok_or(Broken::NoKey { stream: refresh.stream })?;
+        let key = refresh
+            .key
+            .filter(|k| k.name.is_some())
+            .ok_or(UpstreamError::NoKey { stream: refresh.stream })?;
+        let theirs = key.service.ok_or(UpstreamError::NoKey { stream: refresh.stream })?;
         let Some(at) = self.services.offered(up, theirs) else {
-            return Err(Broken::Service { stream: refresh.stream, service: theirs });
+            return Err(UpstreamError::Service { stream: refresh.stream, service: theirs });
         };
         let Some(service) = self.services.list.get(at) else { return Ok(()) };
-        let spec = super::ask::ItemSpec::new(service.id, refresh.domain, &key, None, false)?;
+        let spec = super::request::ItemSpec::new(service.id, refresh.domain, &key, None, false)?;
         let id = match self.items.find(&spec) {
             Some(id) => id,
             None if self.items.len() >= self.options.max_items => {
@@ -174,7 +184,7 @@ impl Engine {
         refresh: &Refresh<'_>,
         message: &[u8],
         out: &mut Batch,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), UpstreamError> {
         self.stats.refreshes += 1;
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };
         let Some(link) = item.link.as_mut() else { return Ok(()) };
@@ -214,7 +224,7 @@ impl Engine {
             self.keep_refresh(id, &Refresh { flags, ..refresh.clone() }, anew);
         }
         if !was_live {
-            self.set_pass(id);
+            self.route_updates(id);
         }
         self.give_refresh(id, refresh, message, first, anew, out)?;
 
@@ -246,7 +256,7 @@ impl Engine {
         let forbidden = refresh.flags.contains(RefreshFlags::DO_NOT_CACHE);
         if !cached || item.spec.private || item.snapshot || item.uncacheable || forbidden {
             if self.records.take(id).is_some() {
-                self.set_pass(id);
+                self.route_updates(id);
             }
             return;
         }
@@ -264,7 +274,7 @@ impl Engine {
         }
         self.records.put(id, record);
         if fresh {
-            self.set_pass(id);
+            self.route_updates(id);
         }
     }
 
@@ -277,7 +287,7 @@ impl Engine {
         first: bool,
         anew: bool,
         out: &mut Batch,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), UpstreamError> {
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };
         let key = refresh.key.map(|k| ours(k, item.spec.service));
         let scratch = &mut self.scratch;
@@ -286,7 +296,7 @@ impl Engine {
                 out.push(kind, side, id, token, message);
             } else {
                 let refresh = Refresh { flags, key, state, ..refresh.clone() };
-                let bytes = edit::write(scratch, message.len() + 16, |w| refresh.encode(w))?;
+                let bytes = encode::write(scratch, message.len() + 16, |w| refresh.encode(w))?;
                 out.push(kind, side, id, token, bytes);
             }
             rssl::Result::Ok(())
@@ -299,7 +309,7 @@ impl Engine {
         let mut said = false;
         for w in item.receiving.iter().filter(|w| !w.snapshot) {
             if said {
-                out.again(Kind::Image, w.side, id, w.token);
+                out.push_repeat(Kind::Image, w.side, id, w.token);
             } else {
                 say(Kind::Image, w.side, w.token, solicited, refresh.state, out)?;
                 said = true;
@@ -312,7 +322,7 @@ impl Engine {
                 other => other,
             };
             if said {
-                out.again(Kind::Image, w.side, id, w.token);
+                out.push_repeat(Kind::Image, w.side, id, w.token);
             } else {
                 say(Kind::Image, w.side, w.token, solicited, State { stream, ..refresh.state }, out)?;
                 said = true;
@@ -327,7 +337,7 @@ impl Engine {
 
     /// A refresh is complete: the request is answered, and those who came between its parts get theirs.
     fn answered(&mut self, now: Now, up: UpstreamId, id: ItemId, out: &mut Batch) {
-        self.settle(up, id);
+        self.complete_request(up, id);
         self.not_awaited(id);
         let Some(item) = self.items.get_mut(id) else { return };
         item.receiving.clear();
@@ -378,7 +388,7 @@ impl Engine {
                 let mut said = false;
                 for w in to.clone() {
                     if said {
-                        out.again(Kind::Image, w.side, id, w.token);
+                        out.push_repeat(Kind::Image, w.side, id, w.token);
                     } else {
                         out.push(Kind::Image, w.side, id, w.token, bytes);
                         said = true;
@@ -419,7 +429,13 @@ impl Engine {
         }
     }
 
-    fn status(&mut self, now: Now, id: ItemId, status: &Status<'_>, out: &mut Batch) -> Result<(), Broken> {
+    fn status(
+        &mut self,
+        now: Now,
+        id: ItemId,
+        status: &Status<'_>,
+        out: &mut Batch,
+    ) -> Result<(), UpstreamError> {
         self.stats.statuses += 1;
         let Some(item) = self.items.get_mut(id) else { return Ok(()) };
         if let Some(group) = status.group {
@@ -440,12 +456,12 @@ impl Engine {
             ours(k, other.and_then(|at| self.services.list.get(at)).map_or(service, |s| s.id))
         });
         let status = Status { key, ..status.clone() };
-        let bytes = edit::write(&mut self.scratch, 128 + status.payload.len(), |w| status.encode(w))?;
+        let bytes = encode::write(&mut self.scratch, 128 + status.payload.len(), |w| status.encode(w))?;
         let Some(state) = status.state else {
             if !item.holders.is_empty() {
                 out.push(Kind::Message, SideId::ALL, id, 0, bytes);
             }
-            self.set_pass(id);
+            self.route_updates(id);
             return Ok(());
         };
         item.set_state(&state);
@@ -458,11 +474,11 @@ impl Engine {
             StreamState::Open | StreamState::Unspecified => {
                 if let Some(link) = link.filter(|l| !l.live && state.stream == StreamState::Open) {
                     // The source has the stream open and says why there is no image yet: it is not to be hurried.
-                    self.settle(link.up, id);
+                    self.complete_request(link.up, id);
                     self.end_snapshots(id, out);
                     self.pump_item(now, id);
                 }
-                self.set_pass(id);
+                self.route_updates(id);
                 self.unwanted(now, id);
             }
         }
@@ -476,7 +492,7 @@ impl Engine {
         let ends = item.spec.private;
         let state = if ends { State { stream: StreamState::Closed, ..*state } } else { *state };
         item.set_state(&state);
-        let bytes = edit::status(&mut self.scratch, item.spec.domain, &state);
+        let bytes = encode::status(&mut self.scratch, item.spec.domain, &state);
         tell(item, id, bytes, out);
         if ends {
             self.end(now, id, out);
@@ -494,21 +510,21 @@ impl Engine {
         item.published = false;
         self.records.take(id);
         for w in item.waiting.drain(..).chain(item.receiving.drain(..)).filter(|w| w.snapshot) {
-            let bytes = edit::status(&mut self.scratch, item.spec.domain, &item.state.borrow());
+            let bytes = encode::status(&mut self.scratch, item.spec.domain, &item.state.borrow());
             out.push(Kind::Refused, w.side, id, w.token, bytes);
         }
         if !item.holders.is_empty() {
-            out.note(Kind::Gone, SideId::ALL, id, 0);
+            out.push_bare(Kind::Gone, SideId::ALL, id, 0);
         }
         self.unwanted(now, id);
     }
 
-    fn generic(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<(), Broken> {
+    fn generic(&mut self, id: ItemId, message: &[u8], out: &mut Batch) -> Result<(), UpstreamError> {
         let Some(item) = self.items.get(id) else { return Ok(()) };
         let generic = rwf::Generic::decode(message)?;
         let key = generic.key.map(|k| ours(k, item.spec.service));
         let generic = rwf::Generic { key, ..generic };
-        let bytes = edit::write(&mut self.scratch, message.len() + 8, |w| generic.encode(w))?;
+        let bytes = encode::write(&mut self.scratch, message.len() + 8, |w| generic.encode(w))?;
         match item.asker {
             Some((side, token)) if !item.spec.private => out.push(Kind::Reply, side, id, token, bytes),
             _ => out.push(Kind::Message, SideId::ALL, id, 0, bytes),
@@ -526,7 +542,7 @@ fn tell(item: &super::item::Item, id: ItemId, bytes: &[u8], out: &mut Batch) {
     }
     for w in item.waiting.iter().filter(|w| !w.snapshot) {
         if said {
-            out.again(Kind::Notice, w.side, id, w.token);
+            out.push_repeat(Kind::Notice, w.side, id, w.token);
         } else {
             out.push(Kind::Notice, w.side, id, w.token, bytes);
             said = true;
@@ -552,7 +568,7 @@ fn has_key(message: &[u8]) -> bool {
 
 /// Why an upstream's connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum UpstreamError {
     /// A message that cannot be decoded.
     #[error("malformed message: {0}")]
     Malformed(#[from] rssl::Error),
