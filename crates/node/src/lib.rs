@@ -6,7 +6,7 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | Who calls the protocol, and when do its frames leave? | `engine.rs` |
+//! | Who calls the protocol, and when do its frames leave? | `driver.rs` |
 //! | Which thread runs the loop? | `run.rs` |
 //! | What becomes a log line or a counter? | `observe.rs` |
 //! | How does a frame reach the medium? | `bearers/` |
@@ -15,11 +15,11 @@
 
 pub mod bearers;
 pub mod daemon;
-mod engine;
+mod driver;
 mod observe;
 pub mod run;
 pub mod table;
 
-pub use engine::{NodeConfig, Plan, Slot, Want};
+pub use driver::{NodeConfig, Plan, Slot, Want};
 pub use observe::{Counters, DropCounters};
 pub use run::{Node, StartError};

@@ -70,7 +70,7 @@ macro_rules! conformance {
     };
 }
 
-conformance!(hub);
+conformance!(network);
 conformance!(udp_unicast);
 conformance!(udp_multicast);
 conformance!(udp6_unicast);

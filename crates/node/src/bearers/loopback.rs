@@ -1,4 +1,4 @@
-//! A hub in memory: bearers for tests, with no network beneath them.
+//! A network in memory: bearers for tests, with no network beneath them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ const RECEIVE_BATCH: usize = 64;
 
 /// A segment in memory to which any number of bearers can be attached.
 #[derive(Clone, Default)]
-pub struct Hub {
+pub struct LoopbackNetwork {
     ports: Arc<Mutex<BTreeMap<MediaAddr, Port>>>,
 }
 
@@ -28,40 +28,40 @@ struct Port {
     frames: VecDeque<(MediaAddr, Vec<u8>)>,
 }
 
-/// One attachment to a [`Hub`].
-pub struct HubBearer {
+/// One attachment to a [`LoopbackNetwork`].
+pub struct LoopbackBearer {
     name: String,
-    hub: Hub,
+    network: LoopbackNetwork,
     address: MediaAddr,
     mtu: usize,
     waker: Waker,
     tally: Tally,
 }
 
-impl Hub {
-    /// An empty hub.
-    pub fn new() -> Hub {
-        Hub::default()
+impl LoopbackNetwork {
+    /// An empty network.
+    pub fn new() -> LoopbackNetwork {
+        LoopbackNetwork::default()
     }
 
     /// Attaches a bearer with this address, which carries frames of up to `mtu` bytes.
     ///
     /// # Errors
     /// If the address is attached already, or descriptors have run out.
-    pub fn attach(&self, address: MediaAddr, mtu: usize) -> Result<HubBearer, BearerError> {
+    pub fn attach(&self, address: MediaAddr, mtu: usize) -> Result<LoopbackBearer, BearerError> {
         let waker = Waker::new()?;
-        let name = format!("hub:{address}");
+        let name = format!("loopback:{address}");
         let mut ports = self.ports();
         if ports.contains_key(&address) {
             return Err(BearerError::Config {
                 bearer: name,
-                reason: "its address is attached to this hub already".into(),
+                reason: "its address is attached already".into(),
                 remedy: "take another address",
             });
         }
         ports.insert(address, Port { waker: waker.clone(), frames: VecDeque::new() });
         drop(ports);
-        Ok(HubBearer { name, hub: self.clone(), address, mtu, waker, tally: Tally::default() })
+        Ok(LoopbackBearer { name, network: self.clone(), address, mtu, waker, tally: Tally::default() })
     }
 
     /// A panic elsewhere leaves the queues usable: frames are whole or absent.
@@ -81,7 +81,7 @@ impl Port {
     }
 }
 
-impl Bearer for HubBearer {
+impl Bearer for LoopbackBearer {
     fn name(&self) -> &str {
         &self.name
     }
@@ -107,12 +107,12 @@ impl Bearer for HubBearer {
     }
 
     fn broadcast_targets(&self) -> Vec<MediaAddr> {
-        self.hub.ports().keys().copied().filter(|it| *it != self.address).collect()
+        self.network.ports().keys().copied().filter(|it| *it != self.address).collect()
     }
 
     fn send(&mut self, id: BearerId, batch: &FrameBatch) {
         let (own, counters) = (self.address, &mut self.tally.counters);
-        let mut ports = self.hub.ports();
+        let mut ports = self.network.ports();
         counters.tx_refused += runs::for_each(batch, id, self.mtu, false, |run| {
             let Some(frame) = batch.frames().get(run.first) else { return };
             let bytes = &*batch.frame(frame);
@@ -134,7 +134,7 @@ impl Bearer for HubBearer {
 
     fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         let (taken, more) = {
-            let mut ports = self.hub.ports();
+            let mut ports = self.network.ports();
             let Some(port) = ports.get_mut(&self.address) else { return Ok(false) };
             let count = port.frames.len().min(RECEIVE_BATCH);
             let taken: Vec<_> = port.frames.drain(..count).collect();
@@ -156,8 +156,8 @@ impl Bearer for HubBearer {
     }
 }
 
-impl Drop for HubBearer {
+impl Drop for LoopbackBearer {
     fn drop(&mut self) {
-        self.hub.ports().remove(&self.address);
+        self.network.ports().remove(&self.address);
     }
 }

@@ -1,7 +1,7 @@
 //! Bearers: what carries frames between nodes. A bearer never looks behind the frame it carries.
 //!
 //! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`LocalBearer`] (the nodes of one
-//! user on one host find each other without configuration), [`Hub`] (in memory, for tests), and
+//! user on one host find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and
 //! [`Middleware`], which wraps any of them to lose, delay, duplicate, reorder, cut or record.
 //! All pass the same conformance suite, `tests/bearers.rs`.
 
@@ -29,7 +29,7 @@ mod udp;
 pub use ethernet::EthernetBearer;
 pub use faults::{FaultCounters, Faults};
 pub use local::{LocalBearer, LocalConfig};
-pub use loopback::{Hub, HubBearer};
+pub use loopback::{LoopbackBearer, LoopbackNetwork};
 pub use middleware::{Control, Direction, Middleware};
 pub use tally::Counters;
 pub use udp::{DEFAULT_PORT, UdpBearer, UdpConfig, UdpMode, default_group};

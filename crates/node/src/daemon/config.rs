@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use utipc_attach::Greeting;
 
-use super::policy::Policy;
-use crate::engine::NodeConfig;
+use crate::daemon::attachments::policy::Policy;
+use crate::driver::NodeConfig;
 use crate::run::StartError;
 
 /// What of the node's name somebody has chosen before it starts.
@@ -40,7 +40,7 @@ pub struct DaemonConfig {
 }
 
 impl DaemonConfig {
-    pub(super) fn socket_mode(&self) -> u32 {
+    pub(in crate::daemon) fn socket_mode(&self) -> u32 {
         if self.socket_mode == 0 { 0o666 } else { self.socket_mode }
     }
 }

@@ -8,7 +8,7 @@ use crate::observe::Counters;
 
 /// Why an attachment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(in crate::daemon) enum Cut {
     /// The process closed its connection.
     Closed,
     /// The process ended.
@@ -35,7 +35,7 @@ pub(super) enum Cut {
 
 impl Cut {
     /// Name in the counters.
-    pub(super) const fn name(self) -> &'static str {
+    pub(in crate::daemon) const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Died => "died",
@@ -76,7 +76,7 @@ pub struct DaemonCounters {
 }
 
 impl DaemonCounters {
-    pub(super) fn count_end(&mut self, cut: Cut) {
+    pub(in crate::daemon) fn count_end(&mut self, cut: Cut) {
         *self.ended.entry(cut.name()).or_default() += 1;
     }
 }

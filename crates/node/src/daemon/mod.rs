@@ -20,32 +20,19 @@
 //! | What if the program owns the descriptor: passes it on, execs? | `keeping.rs` |
 //! | What becomes of a process that is gone? | `recovery.rs` |
 
-mod attachment;
-mod awake;
-mod bell;
-mod broker;
-mod commands;
+mod attachments;
 mod config;
-mod congestion;
 mod counters;
 mod descriptors;
-mod entrance;
+mod dispatcher;
 mod handle;
-mod heritage;
-mod hub;
-mod keeping;
-mod lane_end;
+mod inheritance;
+mod lanes;
 mod manage;
-mod node_lanes;
-mod node_traffic;
-mod notices;
-mod pairs;
-mod policy;
-mod questions;
-mod recovery;
+mod table;
 
+pub use attachments::policy::{Policy, Who};
 pub use config::{DaemonConfig, DaemonError, Limits, Named};
 pub use counters::DaemonCounters;
 pub use handle::Daemon;
-pub use policy::{Policy, Who};
 pub use utipc_attach::Greeting;

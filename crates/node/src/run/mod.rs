@@ -1,6 +1,6 @@
 //! Who turns the loop.
 //!
-//! 1. A call that can be answered at once is: it locks the engine, acts, sends its frames and returns.
+//! 1. A call that can be answered at once is: it locks the driver, acts, sends its frames and returns.
 //! 2. A call that has to wait becomes the *driver*, if no other call is: it waits in the event loop itself, without the
 //!    lock, and turns the loop until its condition holds. No other thread has to run for its message to arrive.
 //! 3. Other calls wait on their socket's slot and are woken when its readiness changes. A driver that leaves hands over
@@ -27,7 +27,7 @@ use utipc_os::udp::Express;
 use utipc_os::{OsError, Wait, fork};
 
 use crate::bearers;
-use crate::engine::{Driver, Engine, NodeConfig, Sleeper, Slot, Waiting, Want, now};
+use crate::driver::{DrivenBy, NodeConfig, NodeDriver, Sleeper, Slot, Waiting, Want, now};
 use crate::observe::Counters;
 
 /// How often the supervisor looks while calls come and go: the longest that an arrived frame waits when no thread is
@@ -90,7 +90,7 @@ struct Running {
 }
 
 struct Shared {
-    engine: Mutex<Engine>,
+    driver: Mutex<NodeDriver>,
     /// Where the supervisor sleeps while others drive.
     supervisor: Condvar,
     /// Of the callers' event loop, of the supervisor's, and of the one in which it watches what a driver on an express
@@ -100,7 +100,7 @@ struct Shared {
     outside: OnceLock<Reactor>,
 }
 
-type Guard<'a> = MutexGuard<'a, Engine>;
+type Guard<'a> = MutexGuard<'a, NodeDriver>;
 
 impl Node {
     /// Starts a node: enables its bearers and begins to look for neighbours.
@@ -109,19 +109,19 @@ impl Node {
     /// See [`StartError`].
     pub fn start(config: NodeConfig) -> Result<Node, StartError> {
         let label: Arc<str> = config.label.as_str().into();
-        let mut engine = Engine::new(config, Arc::clone(&label))?;
+        let mut driver = NodeDriver::new(config, Arc::clone(&label))?;
         let (own, others) = (Reactor::new()?, Reactor::new()?);
-        engine.watch(&own, true)?;
-        engine.watch(&others, false)?;
+        driver.watch(&own, true)?;
+        driver.watch(&others, false)?;
         let mut wakers = [own.waker(), own.waker(), others.waker()];
-        if let Some(callers) = &engine.idle {
-            engine.watch(&callers.reactor, true)?;
+        if let Some(callers) = &driver.idle {
+            driver.watch(&callers.reactor, true)?;
             wakers[0] = callers.reactor.waker();
         }
-        engine.settle();
+        driver.settle();
         fork::count()?;
         let shared = Arc::new(Shared {
-            engine: Mutex::new(engine),
+            driver: Mutex::new(driver),
             supervisor: Condvar::new(),
             wakers,
             outside: OnceLock::new(),
@@ -150,11 +150,11 @@ impl Node {
     /// Runs one command on the node, sends what it caused and returns its result.
     pub fn with<T>(&self, command: impl FnOnce(&mut Stack, Time) -> T) -> T {
         let shared = &self.running.shared;
-        let mut engine = shared.lock();
-        engine.calls += 1;
+        let mut driver = shared.lock();
+        driver.calls += 1;
         let now = now();
-        let result = command(&mut engine.stack, now);
-        shared.leave_call(engine, now);
+        let result = command(&mut driver.stack, now);
+        shared.leave_call(driver, now);
         result
     }
 
@@ -190,11 +190,11 @@ impl Node {
     /// Closes a socket: the node does the rest (what was not read goes back to its sender).
     pub fn close(&self, port: u32) {
         let shared = &self.running.shared;
-        let mut engine = shared.lock();
+        let mut driver = shared.lock();
         let now = now();
-        engine.stack.close(now, port);
-        engine.forget(port);
-        shared.leave_call(engine, now);
+        driver.stack.close(now, port);
+        driver.forget(port);
+        shared.leave_call(driver, now);
     }
 
     /// The descriptor that reports the readiness of a socket; made at the first call, then kept up to date.
@@ -207,14 +207,14 @@ impl Node {
         }
         let fresh = Pollable::new()?;
         let shared = &self.running.shared;
-        let mut engine = shared.lock();
+        let mut driver = shared.lock();
         let pollable = slot.pollable.get_or_init(|| {
-            engine.polled += 1;
+            driver.polled += 1;
             fresh
         });
-        engine.level(port, slot);
+        driver.level(port, slot);
         // From now on somebody must look at the wire while no call is in progress.
-        shared.rouse(&engine);
+        shared.rouse(&driver);
         Ok(pollable)
     }
 
@@ -222,13 +222,13 @@ impl Node {
     /// wait for [`Node::descriptor`]. How long they may wait there; `None`: until it is readable.
     pub fn poll(&self) -> Option<Duration> {
         let shared = &self.running.shared;
-        let mut engine = shared.lock();
-        engine.calls += 1;
+        let mut driver = shared.lock();
+        driver.calls += 1;
         let now = now();
-        engine.receive_all(now);
-        engine.handle_timeout(now);
-        let due = engine.stack.deadline();
-        shared.leave_call(engine, now);
+        driver.receive_all(now);
+        driver.handle_timeout(now);
+        let due = driver.stack.deadline();
+        shared.leave_call(driver, now);
         due.map(|due| due.since(now))
     }
 
@@ -261,49 +261,49 @@ impl Node {
 }
 
 impl Shared {
-    /// A thread that panicked in a call left the engine between two turns; it is whole.
+    /// A thread that panicked in a call left the driver between two turns; it is whole.
     fn lock(&self) -> Guard<'_> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The end of a call that did not wait.
-    fn leave_call(&self, mut engine: Guard<'_>, now: Time) {
-        if engine.driver == Driver::Supervisor && engine.polled == 0 {
+    fn leave_call(&self, mut driver: Guard<'_>, now: Time) {
+        if driver.driven_by == DrivenBy::Supervisor && driver.polled == 0 {
             // Where one call is, others follow: they look at the wire themselves, and nobody is woken by each frame.
-            engine.driver = Driver::Nobody;
-            engine.armed = Time::ZERO;
+            driver.driven_by = DrivenBy::None;
+            driver.armed = Time::ZERO;
         }
-        if now.since(engine.looked).as_nanos() > LOOK_NS && engine.driver == Driver::Nobody {
-            engine.receive_all(now);
-            engine.handle_timeout(now);
+        if now.since(driver.looked).as_nanos() > LOOK_NS && driver.driven_by == DrivenBy::None {
+            driver.receive_all(now);
+            driver.handle_timeout(now);
         }
-        engine.settle();
-        if engine.stack.take_backlogged() {
-            self.hurry(&mut engine, now);
+        driver.settle();
+        if driver.stack.take_backlogged() {
+            self.hurry(&mut driver, now);
         }
-        if engine.must_wake() {
-            self.wake(engine);
+        if driver.must_wake() {
+            self.wake(driver);
         }
     }
 
     /// The caller leaves messages behind that wait for acknowledgements: should it not come back soon, the supervisor
     /// receives them.
-    fn hurry(&self, engine: &mut Guard<'_>, now: Time) {
-        if engine.hurry <= now && engine.driver == Driver::Nobody {
-            self.rouse(engine);
+    fn hurry(&self, driver: &mut Guard<'_>, now: Time) {
+        if driver.hurry <= now && driver.driven_by == DrivenBy::None {
+            self.rouse(driver);
         }
-        engine.hurry = now + TICK;
+        driver.hurry = now + TICK;
     }
 
-    fn wake(&self, mut engine: Guard<'_>) {
-        let sleeper = engine.sleeper();
-        drop(engine);
+    fn wake(&self, mut driver: Guard<'_>) {
+        let sleeper = driver.sleeper();
+        drop(driver);
         self.wake_sleeper(sleeper);
     }
 
     fn wake_sleeper(&self, sleeper: Sleeper) {
         match sleeper {
-            Sleeper::Nobody => {}
+            Sleeper::None => {}
             Sleeper::Express(way) => way.wake(),
             Sleeper::Caller => self.wakers[0].wake(),
             Sleeper::Supervisor => self.wakers[1].wake(),
@@ -311,8 +311,8 @@ impl Shared {
     }
 
     /// Makes the supervisor look who drives.
-    fn rouse(&self, engine: &Engine) {
-        if engine.others_watched {
+    fn rouse(&self, driver: &NodeDriver) {
+        if driver.others_watched {
             self.wakers[2].wake();
         }
         self.supervisor.notify_one();
@@ -325,36 +325,36 @@ impl Shared {
         wait: Wait,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        let mut engine = self.lock();
-        engine.calls += 1;
+        let mut driver = self.lock();
+        driver.calls += 1;
         let mut time = now();
         let until = end_of(wait, time);
-        if let Some(done) = attempt(&mut engine.stack, time) {
-            self.leave_call(engine, time);
+        if let Some(done) = attempt(&mut driver.stack, time) {
+            self.leave_call(driver, time);
             return Some(done);
         }
         if wait == Wait::Never {
-            return self.look(engine, time, attempt);
+            return self.look(driver, time, attempt);
         }
         loop {
-            if engine.driver != Driver::Caller {
-                return self.drive(engine, (slot, want), (time, until), attempt);
+            if driver.driven_by != DrivenBy::Caller {
+                return self.drive(driver, (slot, want), (time, until), attempt);
             }
-            engine.settle();
-            if engine.must_wake() {
-                let sleeper = engine.sleeper();
+            driver.settle();
+            if driver.must_wake() {
+                let sleeper = driver.sleeper();
                 self.wake_sleeper(sleeper);
             }
-            engine = self.wait(engine, slot, want, until.since(time));
+            driver = self.wait(driver, slot, want, until.since(time));
             time = now();
-            if let Some(done) = attempt(&mut engine.stack, time) {
-                self.pass_on(&mut engine);
-                self.leave_call(engine, time);
+            if let Some(done) = attempt(&mut driver.stack, time) {
+                self.pass_on(&mut driver);
+                self.leave_call(driver, time);
                 return Some(done);
             }
             if time >= until {
-                self.pass_on(&mut engine);
-                self.leave_call(engine, time);
+                self.pass_on(&mut driver);
+                self.leave_call(driver, time);
                 return None;
             }
         }
@@ -363,226 +363,226 @@ impl Shared {
     /// A call that may not wait looks at the wire once: a loop of such calls drives the node.
     fn look<T>(
         &self,
-        mut engine: Guard<'_>,
+        mut driver: Guard<'_>,
         now: Time,
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        engine.glance_all(now);
-        engine.handle_timeout(now);
-        let done = attempt(&mut engine.stack, now);
-        self.leave_call(engine, now);
+        driver.glance_all(now);
+        driver.handle_timeout(now);
+        let done = attempt(&mut driver.stack, now);
+        self.leave_call(driver, now);
         done
     }
 
     /// Waits on the slot, while another thread drives.
-    fn wait<'a>(&self, mut engine: Guard<'a>, slot: &Arc<Slot>, want: Want, limit: Duration) -> Guard<'a> {
+    fn wait<'a>(&self, mut driver: Guard<'a>, slot: &Arc<Slot>, want: Want, limit: Duration) -> Guard<'a> {
         slot.enter(want);
         slot.sleep();
-        engine.waiting.push(Arc::clone(slot));
+        driver.waiting.push(Arc::clone(slot));
         // A cap far beyond any real limit, because a condition variable cannot add the largest ones to a clock.
         let limit = limit.min(Duration::from_secs(86_400));
-        engine = slot.ready.wait_timeout(engine, limit).unwrap_or_else(PoisonError::into_inner).0;
+        driver = slot.ready.wait_timeout(driver, limit).unwrap_or_else(PoisonError::into_inner).0;
         slot.awake();
         slot.leave(want);
-        if let Some(at) = engine.waiting.iter().position(|other| Arc::ptr_eq(other, slot)) {
-            engine.waiting.swap_remove(at);
+        if let Some(at) = driver.waiting.iter().position(|other| Arc::ptr_eq(other, slot)) {
+            driver.waiting.swap_remove(at);
         }
-        engine
+        driver
     }
 
     /// Somebody else has to drive, if nobody does.
-    fn pass_on(&self, engine: &mut Guard<'_>) {
-        if engine.driver != Driver::Nobody {
+    fn pass_on(&self, driver: &mut Guard<'_>) {
+        if driver.driven_by != DrivenBy::None {
             return;
         }
-        match engine.waiting.first() {
+        match driver.waiting.first() {
             Some(slot) => slot.ready.notify_one(),
-            None => self.rouse(engine),
+            None => self.rouse(driver),
         }
     }
 
     /// Turns the loop on the calling thread until `attempt` yields something.
     fn drive<'a, T>(
         &'a self,
-        mut engine: Guard<'a>,
+        mut driver: Guard<'a>,
         (slot, want): (&Arc<Slot>, Want),
         (mut time, until): (Time, Time),
         mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Option<T> {
-        let mut waiting = engine.idle.take()?;
-        engine.driver = Driver::Caller;
-        engine.drives += 1;
+        let mut waiting = driver.idle.take()?;
+        driver.driven_by = DrivenBy::Caller;
+        driver.drives += 1;
         slot.enter(want);
-        engine.settle();
-        engine.driving = Some(Arc::clone(slot));
+        driver.settle();
+        driver.driving = Some(Arc::clone(slot));
         let mut express = None;
         // More than one read is worth a try only where frames come faster than they are taken.
         let mut most = 1;
         let done = loop {
-            let pause = engine.pause(time, until);
-            let spin_until = (!engine.spin.is_zero()).then(|| time + engine.spin);
-            let way = engine.way(pause);
+            let pause = driver.pause(time, until);
+            let spin_until = (!driver.spin.is_zero()).then(|| time + driver.spin);
+            let way = driver.way(pause);
             if express.is_none() {
-                express = way.and_then(|way| Some((way, engine.express(way)?)));
+                express = way.and_then(|way| Some((way, driver.express(way)?)));
             }
             if let Some((way, express)) = express.as_ref().filter(|(open, _)| way == Some(*open)) {
-                engine.direct = Some(*way);
-                if engine.supervisor_sleeps && !engine.others_watched {
-                    self.rouse(&engine);
+                driver.direct = Some(*way);
+                if driver.supervisor_sleeps && !driver.others_watched {
+                    self.rouse(&driver);
                 }
-                drop(engine);
+                drop(driver);
                 let read = wait_express(express, &mut waiting, most, pause, spin_until);
-                engine = self.lock();
-                engine.direct = None;
+                driver = self.lock();
+                driver.direct = None;
                 let before = time;
                 time = now();
                 most = if time.since(before) < SHORT_WAIT { usize::MAX } else { 1 };
-                engine.receive_express(time, *way, read.map(|()| &waiting.ring));
+                driver.receive_express(time, *way, read.map(|()| &waiting.ring));
             } else {
-                drop(engine);
+                drop(driver);
                 let waited = wait_events(&mut waiting, pause, spin_until);
-                engine = self.lock();
+                driver = self.lock();
                 time = now();
                 if waited.is_err() {
-                    engine.receive_all(time);
+                    driver.receive_all(time);
                 }
-                engine.receive(time, &waiting.ready);
+                driver.receive(time, &waiting.ready);
             }
-            engine.handle_timeout(time);
-            let mut done = attempt(&mut engine.stack, time);
+            driver.handle_timeout(time);
+            let mut done = attempt(&mut driver.stack, time);
             if done.is_none()
-                && engine.stack.frames().only_acknowledges()
+                && driver.stack.frames().only_acknowledges()
                 && let Some((way, express)) = &express
                 && express.look(&mut waiting.ring, usize::MAX).is_ok()
                 && waiting.ring.filled() > 0
             {
                 // One acknowledgement for this and for what came meanwhile.
-                engine.receive_express(time, *way, Ok(&waiting.ring));
-                done = attempt(&mut engine.stack, time);
+                driver.receive_express(time, *way, Ok(&waiting.ring));
+                done = attempt(&mut driver.stack, time);
             }
-            engine.settle();
+            driver.settle();
             // Whatever has come, it was looked at just now.
-            engine.recall = false;
+            driver.recall = false;
             if done.is_some() || time >= until {
                 break done;
             }
         };
         slot.leave(want);
-        engine.driving = None;
-        engine.armed = Time::ZERO;
-        engine.idle = Some(waiting);
-        engine.driver = Driver::Nobody;
-        if !engine.waiting.is_empty() || engine.supervisor_sleeps || engine.polled > 0 {
-            self.pass_on(&mut engine);
+        driver.driving = None;
+        driver.armed = Time::ZERO;
+        driver.idle = Some(waiting);
+        driver.driven_by = DrivenBy::None;
+        if !driver.waiting.is_empty() || driver.supervisor_sleeps || driver.polled > 0 {
+            self.pass_on(&mut driver);
         }
         done
     }
 
     /// The background thread.
     fn supervise(&self, mut reactor: Reactor, mut others: Reactor) {
-        let mut engine = self.lock();
-        let (mut calls, mut drives) = (engine.calls, 0);
-        while !engine.stop {
-            match engine.driver {
-                Driver::Nobody if engine.calls == calls || engine.polled > 0 => {
-                    engine = self.supervise_alone(engine, &mut reactor);
-                    calls = engine.calls;
+        let mut driver = self.lock();
+        let (mut calls, mut drives) = (driver.calls, 0);
+        while !driver.stop {
+            match driver.driven_by {
+                DrivenBy::None if driver.calls == calls || driver.polled > 0 => {
+                    driver = self.supervise_alone(driver, &mut reactor);
+                    calls = driver.calls;
                 }
-                Driver::Nobody => {
-                    calls = engine.calls;
+                DrivenBy::None => {
+                    calls = driver.calls;
                     let time = now();
-                    engine.receive_all(time);
-                    engine.handle_timeout(time);
-                    engine.settle();
-                    let tick = if time < engine.hurry { HURRIED_TICK } else { TICK };
-                    engine = self.rest(engine, Some(tick));
+                    driver.receive_all(time);
+                    driver.handle_timeout(time);
+                    driver.settle();
+                    let tick = if time < driver.hurry { HURRIED_TICK } else { TICK };
+                    driver = self.rest(driver, Some(tick));
                 }
-                _ if engine.drives == drives && engine.direct.is_some() => {
-                    engine = self.watch_others(engine, &mut others);
+                _ if driver.drives == drives && driver.direct.is_some() => {
+                    driver = self.watch_others(driver, &mut others);
                 }
-                _ if engine.drives == drives => engine = self.rest(engine, None),
+                _ if driver.drives == drives => driver = self.rest(driver, None),
                 _ => {
-                    drives = engine.drives;
-                    if engine.direct.is_some() {
+                    drives = driver.drives;
+                    if driver.direct.is_some() {
                         // Calls come and go on an express way: this is the look at all others.
-                        engine.receive_others(now());
-                        engine = self.after_look(engine);
+                        driver.receive_others(now());
+                        driver = self.after_look(driver);
                     }
-                    engine = self.rest(engine, Some(TICK));
+                    driver = self.rest(driver, Some(TICK));
                 }
             }
         }
     }
 
     /// Waits for what comes by other ways than the one on which a driver waits.
-    fn watch_others<'a>(&'a self, mut engine: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
-        (engine.supervisor_sleeps, engine.others_watched) = (true, true);
-        drop(engine);
+    fn watch_others<'a>(&'a self, mut driver: Guard<'a>, others: &mut Reactor) -> Guard<'a> {
+        (driver.supervisor_sleeps, driver.others_watched) = (true, true);
+        drop(driver);
         let mut ready = Vec::new();
         let waited = others.wait(None, &mut ready);
-        engine = self.lock();
-        (engine.supervisor_sleeps, engine.others_watched) = (false, false);
+        driver = self.lock();
+        (driver.supervisor_sleeps, driver.others_watched) = (false, false);
         if ready.is_empty() && waited.is_ok() {
-            return engine;
+            return driver;
         }
-        engine.receive_others(now());
+        driver.receive_others(now());
         // Frames come by other ways too: the event loop is the place to wait for the driver.
-        engine.cool();
-        self.after_look(engine)
+        driver.cool();
+        self.after_look(driver)
     }
 
     /// Sends and tells what came of a look while another thread drives.
-    fn after_look<'a>(&'a self, mut engine: Guard<'a>) -> Guard<'a> {
-        engine.settle();
-        if engine.must_wake() {
-            self.wake(engine);
+    fn after_look<'a>(&'a self, mut driver: Guard<'a>) -> Guard<'a> {
+        driver.settle();
+        if driver.must_wake() {
+            self.wake(driver);
             return self.lock();
         }
-        engine
+        driver
     }
 
-    fn rest<'a>(&self, mut engine: Guard<'a>, limit: Option<Duration>) -> Guard<'a> {
-        if engine.stop {
-            return engine;
+    fn rest<'a>(&self, mut driver: Guard<'a>, limit: Option<Duration>) -> Guard<'a> {
+        if driver.stop {
+            return driver;
         }
         let Some(limit) = limit else {
-            engine.supervisor_sleeps = true;
-            engine = self.supervisor.wait(engine).unwrap_or_else(PoisonError::into_inner);
-            engine.supervisor_sleeps = false;
-            return engine;
+            driver.supervisor_sleeps = true;
+            driver = self.supervisor.wait(driver).unwrap_or_else(PoisonError::into_inner);
+            driver.supervisor_sleeps = false;
+            return driver;
         };
-        self.supervisor.wait_timeout(engine, limit).unwrap_or_else(PoisonError::into_inner).0
+        self.supervisor.wait_timeout(driver, limit).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Turns the loop while no call is in progress.
-    fn supervise_alone<'a>(&'a self, mut engine: Guard<'a>, reactor: &mut Reactor) -> Guard<'a> {
-        engine.driver = Driver::Supervisor;
+    fn supervise_alone<'a>(&'a self, mut driver: Guard<'a>, reactor: &mut Reactor) -> Guard<'a> {
+        driver.driven_by = DrivenBy::Supervisor;
         let mut ready = Vec::new();
         let mut time = now();
-        while engine.driver == Driver::Supervisor && !engine.stop {
-            let pause = engine.pause(time, Time::NEVER);
-            drop(engine);
+        while driver.driven_by == DrivenBy::Supervisor && !driver.stop {
+            let pause = driver.pause(time, Time::NEVER);
+            drop(driver);
             let waited = reactor.wait(pause, &mut ready);
-            engine = self.lock();
-            if engine.driver != Driver::Supervisor {
+            driver = self.lock();
+            if driver.driven_by != DrivenBy::Supervisor {
                 break;
             }
             time = now();
             if waited.is_err() {
-                engine.receive_all(time);
+                driver.receive_all(time);
             }
-            engine.receive(time, &ready);
-            engine.handle_timeout(time);
-            engine.settle();
+            driver.receive(time, &ready);
+            driver.handle_timeout(time);
+            driver.settle();
         }
-        if engine.driver == Driver::Supervisor {
-            engine.driver = Driver::Nobody;
+        if driver.driven_by == DrivenBy::Supervisor {
+            driver.driven_by = DrivenBy::None;
         }
-        engine
+        driver
     }
 }
 
-/// Waits on an express way, without the engine: its frames are in the ring.
+/// Waits on an express way, without the driver: its frames are in the ring.
 fn wait_express(
     way: &Express,
     waiting: &mut Waiting,
@@ -600,7 +600,7 @@ fn wait_express(
     way.wait(&mut waiting.ring, most, pause)
 }
 
-/// Waits in the event loop, without the engine: what is ready is in the list.
+/// Waits in the event loop, without the driver: what is ready is in the list.
 fn wait_events(
     waiting: &mut Waiting,
     pause: Option<Duration>,
@@ -623,10 +623,10 @@ impl Drop for Running {
             std::mem::forget(self.supervisor.take());
             return;
         }
-        let mut engine = self.shared.lock();
-        engine.stop = true;
-        engine.leave();
-        drop(engine);
+        let mut driver = self.shared.lock();
+        driver.stop = true;
+        driver.leave();
+        drop(driver);
         self.shared.supervisor.notify_all();
         self.shared.wakers[1..].iter().for_each(Waker::wake);
         if let Some(supervisor) = self.supervisor.take() {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::bearers::Hub;
-use crate::engine::Plan;
+use crate::bearers::LoopbackNetwork;
+use crate::driver::Plan;
 use utipc_core::config::StackConfig;
 use utipc_core::wire::MediaAddr;
 use utipc_core::{Destination, NodeAddr, Scope, ServiceRange, SocketKind};
@@ -8,13 +8,13 @@ use utipc_core::{Destination, NodeAddr, Scope, ServiceRange, SocketKind};
 /// Far beyond what anything takes on a loaded machine.
 const LIMIT: Wait = Wait::AtMost(Duration::from_secs(30));
 
-fn node(hub: &Hub, number: u32) -> Node {
+fn node(network: &LoopbackNetwork, number: u32) -> Node {
     let address = MediaAddr::Ethernet([2, 0, 0, 0, 0, number as u8]);
-    let bearer = hub.attach(address, 1500).unwrap();
+    let bearer = network.attach(address, 1500).unwrap();
     let stack =
         StackConfig { address: Some(NodeAddr(number)), seed: number.into(), ..StackConfig::default() };
     let mut plan = Plan::new(Box::new(bearer));
-    plan.tune = Box::new(|config| config.name = "hub:test".to_owned());
+    plan.tune = Box::new(|config| config.name = "loopback:test".to_owned());
     Node::start(NodeConfig {
         stack,
         bearers: vec![plan],
@@ -74,8 +74,8 @@ fn a_node_without_bearers_serves_its_own_process() {
 
 #[test]
 fn a_driver_hands_over_to_a_thread_that_still_waits() {
-    let hub = Hub::new();
-    let (red, blue) = (node(&hub, 1), node(&hub, 2));
+    let network = LoopbackNetwork::new();
+    let (red, blue) = (node(&network, 1), node(&network, 2));
     wait_linked(&red);
     let ports = [1001, 1002].map(|service| bound(&blue, service));
     std::thread::scope(|scope| {
@@ -94,8 +94,8 @@ fn a_driver_hands_over_to_a_thread_that_still_waits() {
 
 #[test]
 fn calls_that_never_wait_drive_the_node() {
-    let hub = Hub::new();
-    let (red, blue) = (node(&hub, 1), node(&hub, 2));
+    let network = LoopbackNetwork::new();
+    let (red, blue) = (node(&network, 1), node(&network, 2));
     wait_linked(&red);
     let port = bound(&blue, 1000);
     let slot = blue.slot(port);
@@ -112,8 +112,8 @@ fn calls_that_never_wait_drive_the_node() {
 
 #[test]
 fn a_wait_ends_at_its_time() {
-    let hub = Hub::new();
-    let blue = node(&hub, 2);
+    let network = LoopbackNetwork::new();
+    let blue = node(&network, 2);
     let slot = blue.slot(bound(&blue, 1000));
     let (start, limit) = (now(), Duration::from_millis(30));
     assert_eq!(blue.block(&slot, Want::Read, Wait::AtMost(limit), |_, _| None::<()>), None);
@@ -122,8 +122,8 @@ fn a_wait_ends_at_its_time() {
 
 #[test]
 fn the_supervisor_links_nodes_that_nobody_calls_and_a_drop_unlinks_them() {
-    let hub = Hub::new();
-    let (red, blue) = (node(&hub, 1), node(&hub, 2));
+    let network = LoopbackNetwork::new();
+    let (red, blue) = (node(&network, 1), node(&network, 2));
     wait_linked(&red);
     wait_linked(&blue);
     std::thread::sleep(Duration::from_secs(2));

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::conformance::Rig;
 use utipc_node::bearers::{
-    Bearer, DEFAULT_PORT, Direction, EthernetBearer, Faults, Hub, LocalBearer, LocalConfig, Middleware,
-    UdpBearer, UdpConfig, UdpMode,
+    Bearer, DEFAULT_PORT, Direction, EthernetBearer, Faults, LocalBearer, LocalConfig, LoopbackNetwork,
+    Middleware, UdpBearer, UdpConfig, UdpMode,
 };
 
 /// Two or more bearers on one medium, or why there are none.
@@ -46,11 +46,11 @@ pub(crate) fn fresh_v4() -> Ipv4Addr {
     Ipv4Addr::new(127, high | 0x80, middle, low | 1)
 }
 
-pub(crate) fn hub() -> Fixture {
-    let hub = Hub::new();
+pub(crate) fn network() -> Fixture {
+    let network = LoopbackNetwork::new();
     let bearer = |last| {
         let address = utipc_core::wire::MediaAddr::Ethernet([2, 0, 0, 0, 0, last]);
-        Box::new(hub.attach(address, 1500).unwrap()) as Box<dyn Bearer>
+        Box::new(network.attach(address, 1500).unwrap()) as Box<dyn Bearer>
     };
     Ok((1..=3).map(bearer).collect())
 }

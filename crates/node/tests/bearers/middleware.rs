@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use utipc_core::outbox::Target;
-use utipc_node::bearers::{Bearer, Control, Direction, FaultCounters, Faults, Hub, Middleware};
+use utipc_node::bearers::{Bearer, Control, Direction, FaultCounters, Faults, LoopbackNetwork, Middleware};
 
 use crate::conformance::{Rig, frame};
 
@@ -11,12 +11,12 @@ const SOON: Duration = Duration::from_millis(100);
 const MUST_COME: Duration = Duration::from_secs(20);
 
 fn pair(seed: u64) -> (Rig, Control, Target) {
-    let hub = Hub::new();
+    let network = LoopbackNetwork::new();
     let mac = |last| utipc_core::wire::MediaAddr::Ethernet([2, 0, 0, 0, 0, last]);
-    let wrapped = Middleware::new(Box::new(hub.attach(mac(1), 1500).unwrap()), seed).unwrap();
+    let wrapped = Middleware::new(Box::new(network.attach(mac(1), 1500).unwrap()), seed).unwrap();
     let control = wrapped.control();
     (
-        Rig::new(vec![Box::new(wrapped), Box::new(hub.attach(mac(2), 1500).unwrap())]),
+        Rig::new(vec![Box::new(wrapped), Box::new(network.attach(mac(2), 1500).unwrap())]),
         control,
         Target::Unicast(mac(2)),
     )
@@ -103,8 +103,8 @@ fn a_cut_wire_carries_nothing_until_it_is_mended() {
 
 #[test]
 fn a_bearer_that_takes_no_remotes_says_so_through_the_middleware() {
-    let hub = Hub::new();
-    let inner = hub.attach(utipc_core::wire::MediaAddr::Ethernet([2; 6]), 1500).unwrap();
+    let network = LoopbackNetwork::new();
+    let inner = network.attach(utipc_core::wire::MediaAddr::Ethernet([2; 6]), 1500).unwrap();
     let mut wrapped = Middleware::new(Box::new(inner), 0).unwrap();
     let error = wrapped.add_remote("127.0.0.1:6118".parse().unwrap()).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:6118") && error.contains("enable a UDP bearer"), "{error}");

@@ -11,8 +11,8 @@ use utipc_manage::{Bearer as BearerEntry, Entry, Errno, Properties, Refusal, Udp
 use super::Naming;
 use super::media::check;
 use crate::bearers::{Bearer, BearerError, EthernetBearer, UdpBearer, UdpConfig, UdpMode};
-use crate::daemon::hub::Hub;
-use crate::engine::Plan;
+use crate::daemon::dispatcher::Dispatcher;
+use crate::driver::Plan;
 use crate::run::StartError;
 
 pub(super) fn not_found() -> Refusal {
@@ -23,16 +23,16 @@ fn invalid(text: impl Into<String>) -> Refusal {
     Refusal::new(Errno::INVALID, text)
 }
 
-impl Hub {
+impl Dispatcher {
     pub(super) fn bearer_named(&self, name: &str) -> Result<BearerInfo, Refusal> {
-        self.engine.stack.bearers().into_iter().find(|b| b.config.name == name).ok_or_else(not_found)
+        self.driver.stack.bearers().into_iter().find(|b| b.config.name == name).ok_or_else(not_found)
     }
 
     pub(super) fn show_bearers(&self) -> Vec<Entry> {
-        let all = self.engine.stack.bearers().into_iter();
+        let all = self.driver.stack.bearers().into_iter();
         all.map(|info| {
             let config = &info.config;
-            let udp = self.engine.bearer(info.id).and_then(addresses);
+            let udp = self.driver.bearer(info.id).and_then(addresses);
             Entry::Bearer(BearerEntry {
                 name: config.name.clone(),
                 properties: Properties {
@@ -50,7 +50,7 @@ impl Hub {
 
     pub(super) fn show_remotes(&self, name: &str) -> Result<Vec<Entry>, Refusal> {
         let info = self.bearer_named(name)?;
-        let bearer = self.engine.bearer(info.id).ok_or_else(not_found)?;
+        let bearer = self.driver.bearer(info.id).ok_or_else(not_found)?;
         let udp = addresses(bearer).ok_or_else(|| invalid("it is no UDP bearer"))?;
         let remotes = bearer.broadcast_targets().into_iter().filter(|_| udp.replicast);
         Ok(remotes.filter_map(socket_address).map(Entry::Remote).collect())
@@ -95,21 +95,21 @@ impl Hub {
             config.priority = priority.map_or(config.priority, |p| p as u8);
             config.domain = NodeAddr(domain);
         };
-        self.engine.enable(now, Plan { bearer: opened, tune: Box::new(tune) }).map_err(
+        self.driver.enable(now, Plan { bearer: opened, tune: Box::new(tune) }).map_err(
             |error| match error {
                 StartError::Bearer(error) => refused(&error),
                 other => invalid(other.to_string()),
             },
         )?;
         self.naming = Naming::Settled;
-        self.engine.unwatch(&self.reactor);
-        self.engine.watch(&self.reactor, true).map_err(|e| refused(&BearerError::Os(e)))
+        self.driver.unwatch(&self.reactor);
+        self.driver.watch(&self.reactor, true).map_err(|e| refused(&BearerError::Os(e)))
     }
 
     pub(super) fn disable_bearer(&mut self, now: Time, name: &str) -> Result<(), Refusal> {
         let id = self.bearer_named(name)?.id;
         tracing::info!(bearer = name, "bearer disabled");
-        self.engine.disable(now, &self.reactor, id).map_err(|e| refused(&BearerError::Os(e)))
+        self.driver.disable(now, &self.reactor, id).map_err(|e| refused(&BearerError::Os(e)))
     }
 
     pub(super) fn set_bearer(&mut self, now: Time, name: &str, new: &Properties) -> Result<(), Refusal> {
@@ -126,7 +126,7 @@ impl Hub {
             mtu.map(BearerProperty::Mtu),
         ];
         for property in wanted.into_iter().flatten() {
-            let set = self.engine.stack.set_bearer(now, id, property);
+            let set = self.driver.stack.set_bearer(now, id, property);
             set.map_err(|error| invalid(error.to_string()))?;
         }
         Ok(())
@@ -136,7 +136,7 @@ impl Hub {
         let id = self.bearer_named(name)?.id;
         // The kernel does nothing then either.
         let Some(remote) = remote else { return Ok(()) };
-        let bearer = self.engine.bearer_mut(id).ok_or_else(not_found)?;
+        let bearer = self.driver.bearer_mut(id).ok_or_else(not_found)?;
         bearer.add_remote(remote).map_err(|e| refused(&e))
     }
 }

@@ -9,7 +9,7 @@ use utipc_manage::{Errno, Properties, Refusal};
 
 use super::Naming;
 use super::media::check;
-use crate::daemon::hub::Hub;
+use crate::daemon::dispatcher::Dispatcher;
 
 /// Methods of the broadcast link, as the kernel numbers them.
 pub(super) const BROADCAST: u32 = 1;
@@ -28,7 +28,7 @@ fn out_of_range(error: &PropertyError) -> Refusal {
     invalid(error.to_string())
 }
 
-impl Hub {
+impl Dispatcher {
     pub(super) fn set_link_properties(
         &mut self,
         now: Time,
@@ -39,7 +39,7 @@ impl Hub {
             return self.set_broadcast(new);
         }
         check(new)?;
-        if !self.engine.stack.links().iter().any(|link| link.name == name) {
+        if !self.driver.stack.links().iter().any(|link| link.name == name) {
             return Err(no_link(name));
         }
         let wanted = [
@@ -48,7 +48,7 @@ impl Hub {
             new.window.map(|w| LinkProperty::Window(w as u16)),
         ];
         for property in wanted.into_iter().flatten() {
-            self.engine.stack.set_link(now, name, property).map_err(|e| out_of_range(&e))?;
+            self.driver.stack.set_link(now, name, property).map_err(|e| out_of_range(&e))?;
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Hub {
         if new.window.is_none() && new.broadcast.is_none() && new.ratio.is_none() {
             return Err(Refusal::new(Errno::NOT_SUPPORTED, "the broadcast link has no such property"));
         }
-        let stack = &mut self.engine.stack;
+        let stack = &mut self.driver.stack;
         let (ratio, method) = (new.ratio, new.broadcast);
         let policy = match (method, stack.broadcast().policy) {
             (Some(BROADCAST), _) => MulticastPolicy::Forced(Method::Broadcast),
@@ -87,7 +87,7 @@ impl Hub {
     }
 
     pub(super) fn reset_link(&mut self, name: &str) -> Result<(), Refusal> {
-        let stack = &mut self.engine.stack;
+        let stack = &mut self.driver.stack;
         let done = if name == BROADCAST_LINK {
             stack.clear_broadcast_stats(None)
         } else if let Some(peer) = name.strip_prefix(BROADCAST_LINK).and_then(|rest| rest.strip_prefix(':')) {
@@ -102,7 +102,7 @@ impl Hub {
 
     pub(super) fn set_threshold(&mut self, nodes: Option<u32>) -> Result<(), Refusal> {
         let Some(nodes) = nodes else { return Ok(()) };
-        let set = self.engine.stack.set_monitor_threshold(nodes as usize);
+        let set = self.driver.stack.set_monitor_threshold(nodes as usize);
         set.map_err(|e| out_of_range(&e))
     }
 
@@ -111,7 +111,7 @@ impl Hub {
         address: Option<u32>,
         identity: Option<[u8; 16]>,
     ) -> Result<(), Refusal> {
-        let stack = &mut self.engine.stack;
+        let stack = &mut self.driver.stack;
         let address = match (address, identity.map(NodeId)) {
             (Some(0), _) | (None, None) => return Err(Errno::INVALID.into()),
             (_, Some(id)) => stack
@@ -150,7 +150,7 @@ impl Hub {
         }
         // The kernel keeps the first identity that it is given, without a word.
         let identity = identity.filter(|_| self.naming == Naming::Open);
-        let renamed = self.engine.stack.rename(
+        let renamed = self.driver.stack.rename(
             now,
             cluster.map(ClusterId),
             identity.map(NodeId),

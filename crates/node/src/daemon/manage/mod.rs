@@ -16,10 +16,10 @@ use utipc_attach::{Failure, Reply};
 use utipc_core::Time;
 use utipc_manage::{Answer, Entry, Errno, Refusal, Request};
 
-use super::attachment::AttachmentId;
-use super::commands;
-use super::hub::Hub;
 use super::{DaemonConfig, Named};
+use crate::daemon::attachments::attachment::AttachmentId;
+use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::dispatcher::commands;
 
 pub(super) use media::Defaults;
 
@@ -51,7 +51,7 @@ impl Naming {
 /// Entries after which a part of a list ends, each with where the next part begins.
 type Part = Vec<(u64, Entry)>;
 
-impl Hub {
+impl Dispatcher {
     /// Answers one request of the family; whatever is wrong with it is part of the answer.
     pub(super) fn manage(
         &mut self,
@@ -149,10 +149,10 @@ impl Hub {
             }
             Request::MediaGet { name } => return self.media.get(name).map(Some),
             Request::MonitorGet => {
-                let nodes = self.engine.stack.monitor_threshold();
+                let nodes = self.driver.stack.monitor_threshold();
                 return Ok(Some(Entry::Threshold(u32::try_from(nodes).unwrap_or(u32::MAX))));
             }
-            Request::LegacyAddress => return Ok(Some(Entry::LegacyAddress(self.engine.stack.is_legacy()))),
+            Request::LegacyAddress => return Ok(Some(Entry::LegacyAddress(self.driver.stack.is_legacy()))),
             Request::BearerEnable { name, domain, priority, udp } => {
                 self.enable_bearer(now, name, *domain, *priority, *udp)?;
             }

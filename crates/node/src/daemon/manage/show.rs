@@ -13,7 +13,7 @@ use utipc_manage::{
 };
 
 use super::{Part, change};
-use crate::daemon::hub::Hub;
+use crate::daemon::dispatcher::Dispatcher;
 use crate::observe::LinkEnd;
 
 /// Sockets of one part: their entries are bounded by their program's name.
@@ -26,11 +26,11 @@ const CHAINS: u32 = 1024;
 const CLUSTER: u32 = 2;
 const NODE: u32 = 3;
 
-impl Hub {
+impl Dispatcher {
     pub(super) fn show_sockets(&self, from: u64) -> Part {
         let Ok(first) = u32::try_from(from) else { return Part::new() };
-        let own = self.engine.stack.own_node();
-        let all = self.engine.stack.endpoints_from(first).take(SOCKETS_PART);
+        let own = self.driver.stack.own_node();
+        let all = self.driver.stack.endpoints_from(first).take(SOCKETS_PART);
         all.map(|(port, endpoint)| {
             let connected = endpoint.state() == State::Established;
             let connection = endpoint.peer().filter(|_| connected).map(|peer| Connection {
@@ -38,7 +38,7 @@ impl Hub {
                 port: peer.port,
                 service: endpoint.connected_service().map(|s| (s.service, s.instance)),
             });
-            let bound = connection.is_none() && self.engine.stack.bindings_of(port).next().is_some();
+            let bound = connection.is_none() && self.driver.stack.bindings_of(port).next().is_some();
             let entry = Entry::Socket(Socket {
                 port,
                 node: own.0,
@@ -70,7 +70,7 @@ impl Hub {
     }
 
     pub(super) fn show_bindings(&self, port: u32) -> Result<Vec<Entry>, Refusal> {
-        let stack = &self.engine.stack;
+        let stack = &self.driver.stack;
         if stack.endpoint(port).is_none() && stack.endpoints_from(port).next().is_none_or(|(p, _)| p != port)
         {
             return Err(Refusal::new(Errno::INVALID, format!("there is no socket {port}")));
@@ -82,8 +82,8 @@ impl Hub {
     }
 
     pub(super) fn show_names(&self) -> Vec<Entry> {
-        let own = self.engine.stack.own_node();
-        let mut all = self.engine.stack.bindings();
+        let own = self.driver.stack.own_node();
+        let mut all = self.driver.stack.bindings();
         all.sort_by_key(|b| (b.range.service % CHAINS, b.range.service, b.range.lower, b.range.upper));
         let entry = |b: &Binding| {
             let mut publication = publication(b);
@@ -98,14 +98,14 @@ impl Hub {
     }
 
     pub(super) fn show_nodes(&self) -> Vec<Entry> {
-        let all = self.engine.stack.nodes();
+        let all = self.driver.stack.nodes();
         all.iter()
             .map(|n| Entry::Node(Node { address: n.addr.0, up: n.up, identity: Some(n.id.0) }))
             .collect()
     }
 
     pub(super) fn show_net(&self) -> Entry {
-        let stack = &self.engine.stack;
+        let stack = &self.driver.stack;
         Entry::Net(Net {
             id: stack.cluster().0,
             identity: stack.identity().unwrap_or_default().0,
@@ -115,13 +115,13 @@ impl Hub {
 
     /// The broadcast link, then the links by peer; with `broadcast` what each peer broadcasts behind its links.
     pub(super) fn show_links(&self, broadcast: bool) -> Vec<Entry> {
-        let info = self.engine.stack.broadcast();
-        let own = self.engine.stack.own_node();
+        let info = self.driver.stack.broadcast();
+        let own = self.driver.stack.own_node();
         let mut all =
             vec![Entry::Link(broadcast_link(BROADCAST_LINK.to_owned(), info.window, info.policy, |s| {
                 sent(&info.sent, s);
             }))];
-        let links = self.engine.stack.links();
+        let links = self.driver.stack.links();
         let of = |peer: NodeAddr| links.iter().filter(move |link| link.peer == peer);
         for (peer, id, received) in &info.received {
             all.extend(of(*peer).map(|link| Entry::Link(self.link(link, own))));
@@ -136,7 +136,7 @@ impl Hub {
     }
 
     fn link(&self, link: &LinkInfo, own: NodeAddr) -> Link {
-        let last = self.engine.observer.history().iter().rev().find(|end| end.link == link.name);
+        let last = self.driver.observer.history().iter().rev().find(|end| end.link == link.name);
         let mut stats = Stats::default();
         counted(link, &mut stats);
         Link {
@@ -169,7 +169,7 @@ impl Hub {
                 ..Link::default()
             })
         };
-        self.engine.observer.history().iter().map(entry).collect()
+        self.driver.observer.history().iter().map(entry).collect()
     }
 
     pub(super) fn show_monitors(&self) -> Vec<Entry> {
@@ -182,11 +182,11 @@ impl Hub {
                 generation: m.generation,
             })
         };
-        self.engine.stack.monitors().into_iter().map(entry).collect()
+        self.driver.stack.monitors().into_iter().map(entry).collect()
     }
 
     pub(super) fn show_monitor_peers(&self, bearer: u32) -> Result<Vec<Entry>, Refusal> {
-        let mut all = self.engine.stack.monitors().into_iter();
+        let mut all = self.driver.stack.monitors().into_iter();
         let found = all.find(|m| u32::from(m.bearer) == bearer).ok_or(Errno::INVALID)?;
         let entry = |n: utipc_core::monitor::MonitorNode| {
             Entry::MonitorPeer(MonitorPeer {

@@ -3,13 +3,13 @@
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply};
 use utipc_core::Time;
 
-use super::attachment::AttachmentId;
-use super::hub::Hub;
-use super::pairs::{DAEMON, side};
+use crate::daemon::attachments::attachment::AttachmentId;
+use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::lanes::pairs::{DAEMON, side};
 
 /// Why a process uses the lanes of a socket no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(in crate::daemon) enum Why {
     /// It closed the socket.
     Closed,
     /// It shut the connection down.
@@ -22,11 +22,11 @@ pub(super) enum Why {
 
 impl Why {
     /// Messages to the socket come back from now on.
-    pub(super) fn is_gone(self) -> bool {
+    pub(in crate::daemon) fn is_gone(self) -> bool {
         matches!(self, Self::Closed | Self::Dead)
     }
 
-    pub(super) fn read_of(self, id: LaneId) -> usize {
+    pub(in crate::daemon) fn read_of(self, id: LaneId) -> usize {
         match self {
             Self::Hosted(Some((lane, read))) if lane == id => read as usize,
             _ => 0,
@@ -34,9 +34,9 @@ impl Why {
     }
 }
 
-impl Hub {
+impl Dispatcher {
     /// The lanes of a socket end.
-    pub(super) fn end_lanes(&mut self, now: Time, port: u32, why: Why) {
+    pub(in crate::daemon) fn end_lanes(&mut self, now: Time, port: u32, why: Why) {
         self.end_node_lanes(now, port, why);
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         holding.unopened.clear();
@@ -94,7 +94,7 @@ impl Hub {
         let bodies = if why == Why::Shut { Vec::new() } else { self.unread(id) };
         let mut read = why.read_of(id);
         for body in bodies {
-            if !self.engine.stack.adopt(now, from, to, body, read) {
+            if !self.driver.stack.adopt(now, from, to, body, read) {
                 self.broker.corrupt += 1;
             }
             read = 0;
@@ -120,7 +120,7 @@ impl Hub {
     }
 
     /// The reader is done: the writer, if it lives, shall say that it is too.
-    pub(super) fn dismiss_writer(&mut self, id: LaneId, gone: bool) {
+    pub(in crate::daemon) fn dismiss_writer(&mut self, id: LaneId, gone: bool) {
         let Some(lane) = self.broker.lanes.get(&id).filter(|l| !l.writer_done) else { return };
         let (owner, port) = (lane.from_owner, lane.from);
         self.tell(owner, Notice::LaneOver { port, lane: id, end: LaneEnd::Writer, gone });
@@ -130,12 +130,12 @@ impl Hub {
     fn retire_lane(&mut self, id: LaneId, from: u32, to: u32) {
         if self.broker.between.get(&(from, to)) == Some(&id) {
             self.broker.between.remove(&(from, to));
-            self.engine.stack.remove_lane(from, to);
+            self.driver.stack.remove_lane(from, to);
         }
     }
 
     /// One end says that it will not touch the lane any more.
-    pub(super) fn lane_done(
+    pub(in crate::daemon) fn lane_done(
         &mut self,
         now: Time,
         who: AttachmentId,
@@ -195,7 +195,12 @@ impl Hub {
     }
 
     /// A process found nonsense in a lane: it ends for both, and so does the connection that it belongs to.
-    pub(super) fn report(&mut self, now: Time, who: AttachmentId, id: LaneId) -> Result<Reply, Failure> {
+    pub(in crate::daemon) fn report(
+        &mut self,
+        now: Time,
+        who: AttachmentId,
+        id: LaneId,
+    ) -> Result<Reply, Failure> {
         let Some(lane) = self.broker.lanes.get(&id) else { return Err(Failure::State) };
         let (from, to, from_owner, to_owner) = (lane.from, lane.to, lane.from_owner, lane.to_owner);
         self.broker.corrupt += 1;
@@ -214,12 +219,12 @@ impl Hub {
             self.end_writing(id, from, Why::Shut);
         }
         self.finish_lane(now, id);
-        self.engine.stack.abort(now, port);
+        self.driver.stack.abort(now, port);
         Ok(Reply::Done)
     }
 
     /// Frees a lane that nobody uses any more.
-    pub(super) fn finish_lane(&mut self, now: Time, id: LaneId) {
+    pub(in crate::daemon) fn finish_lane(&mut self, now: Time, id: LaneId) {
         let Some(lane) = self.broker.lanes.get(&id).filter(|l| l.writer_done && l.reader_done) else {
             return;
         };
@@ -258,7 +263,7 @@ impl Hub {
         }
     }
 
-    pub(super) fn tell_pair_over(&mut self, pair: PairId, sides: [AttachmentId; 2]) {
+    pub(in crate::daemon) fn tell_pair_over(&mut self, pair: PairId, sides: [AttachmentId; 2]) {
         self.tell(sides[0], Notice::PairOver(pair));
         if sides[0] != sides[1] {
             self.tell(sides[1], Notice::PairOver(pair));
@@ -266,14 +271,14 @@ impl Hub {
     }
 
     /// Drops pairs that have been idle for long.
-    pub(super) fn expire_pairs(&mut self, now: Time) {
+    pub(in crate::daemon) fn expire_pairs(&mut self, now: Time) {
         while let Some((pair, sides)) = self.broker.pairs.expire(now) {
             self.tell_pair_over(pair, sides);
         }
     }
 
     /// A process is gone that may have closed sockets without having said yet that it writes their lanes no more.
-    pub(super) fn forget_writer(&mut self, now: Time, who: AttachmentId) {
+    pub(in crate::daemon) fn forget_writer(&mut self, now: Time, who: AttachmentId) {
         if self.broker.pairs.of(who).next().is_none() {
             return;
         }

@@ -12,17 +12,17 @@ use utipc_attach::{Failure, Notice, Reply};
 use utipc_core::Time;
 use utipc_os::packets;
 
-use super::attachment::{AttachmentId, Holder, NOBODY, Sharer};
-use super::hub::Hub;
-use super::lane_end::Why;
-use super::node_lanes::End;
+use crate::daemon::attachments::attachment::{AttachmentId, Holder, NOBODY, Sharer};
+use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::lanes::end::Why;
+use crate::daemon::lanes::node_lanes::End;
 
 /// How long an orphan whose connection is over waits for its new process, ms: an exec, and the start of a program.
 const ORPHAN_MS: u64 = 30_000;
 
 /// What there is to know of such descriptors.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(in crate::daemon) struct Kept {
     /// Ports, by the inode of the near end.
     by_inode: HashMap<u64, u32>,
     /// Orphans whose descriptor is hung up, oldest first, with the time when they end.
@@ -30,18 +30,18 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn deadline(&self) -> Option<Time> {
+    pub(in crate::daemon) fn deadline(&self) -> Option<Time> {
         self.orphans.front().map(|(at, _)| *at)
     }
 
-    pub(super) fn forget(&mut self, inode: u64) {
+    pub(in crate::daemon) fn forget(&mut self, inode: u64) {
         self.by_inode.remove(&inode);
     }
 }
 
-impl Hub {
+impl Dispatcher {
     /// A descriptor for the program to own.
-    pub(super) fn keep(
+    pub(in crate::daemon) fn keep(
         &mut self,
         id: AttachmentId,
         port: u32,
@@ -63,7 +63,7 @@ impl Hub {
     }
 
     /// A process has the descriptor of a socket, and wants to hold the socket too.
-    pub(super) fn claim(
+    pub(in crate::daemon) fn claim(
         &mut self,
         now: Time,
         id: AttachmentId,
@@ -100,7 +100,7 @@ impl Hub {
     }
 
     /// The last attachment that held a socket lets go of it: whether somebody has the descriptor still.
-    pub(super) fn is_orphaned(&mut self, now: Time, port: u32) -> bool {
+    pub(in crate::daemon) fn is_orphaned(&mut self, now: Time, port: u32) -> bool {
         let Some(far) = self.fars.get(&port).filter(|far| far.is_kept()) else { return false };
         if far.is_hung_up() {
             self.kept.orphans.push_back((now.plus_millis(ORPHAN_MS), port));
@@ -120,7 +120,7 @@ impl Hub {
     }
 
     /// Ends orphans that nobody has claimed in time.
-    pub(super) fn expire_orphans(&mut self, now: Time) {
+    pub(in crate::daemon) fn expire_orphans(&mut self, now: Time) {
         while let Some((_, port)) = self.kept.orphans.front().copied().filter(|(at, _)| *at <= now) {
             self.kept.orphans.pop_front();
             let unclaimed =
@@ -132,7 +132,7 @@ impl Hub {
     }
 
     /// Nobody has the near end of a descriptor any more.
-    pub(super) fn far_is_left(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn far_is_left(&mut self, now: Time, port: u32) {
         let Some(far) = self.fars.get(&port) else { return };
         if !far.is_kept() {
             return self.drop_far(port);
@@ -163,12 +163,12 @@ impl Hub {
     }
 
     /// Brings a descriptor up to date.
-    pub(super) fn level_far(&mut self, port: u32, mut readiness: utipc_core::socket::Readiness) {
+    pub(in crate::daemon) fn level_far(&mut self, port: u32, mut readiness: utipc_core::socket::Readiness) {
         if !self.fars.contains_key(&port) {
             return;
         }
         // What waits behind a lane that is over is found by who looks at that one first.
-        let waits = || self.engine.stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
+        let waits = || self.driver.stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
         readiness.readable |= self.follows_a_lane(port) && waits();
         let Some(far) = self.fars.get_mut(&port) else { return };
         far.level(readiness);

@@ -11,8 +11,8 @@ use utipc_core::Time;
 use utipc_os::reactor::Event as Ready;
 use utipc_os::shm::{Mode, Spin};
 
-use super::hub::{Hub, token};
-use super::pairs::Near;
+use crate::daemon::dispatcher::{Dispatcher, token};
+use crate::daemon::lanes::pairs::Near;
 
 /// Arenas that are looked at while the daemon is awake; the processes of any more tell it.
 const MAX_AWAKE: usize = 16;
@@ -26,7 +26,7 @@ const BULK: usize = 8 << 10;
 
 /// Arenas whose processes do not tell the daemon of what they write.
 #[derive(Debug)]
-pub(super) struct Awake {
+pub(in crate::daemon) struct Awake {
     pairs: Vec<PairId>,
     spin: Spin,
     /// Bytes that went through lanes since the last wait.
@@ -41,7 +41,7 @@ impl Default for Awake {
 
 impl Awake {
     /// So many bytes have gone through a lane.
-    pub(super) fn note_moved(&mut self, bytes: usize) {
+    pub(in crate::daemon) fn note_moved(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes);
     }
 }
@@ -50,10 +50,10 @@ fn has_something(near: &Near) -> bool {
     near.inc.has_ready() || near.out.has_room()
 }
 
-impl Hub {
+impl Dispatcher {
     /// An arena was served, or something was written there: it is looked at until the daemon sleeps, if there is room in
     /// the list; else its process tells from here on.
-    pub(super) fn stay_awake_for(&mut self, pair: PairId) {
+    pub(in crate::daemon) fn stay_awake_for(&mut self, pair: PairId) {
         let Some(near) = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { return };
         let pairs = &mut self.awake.pairs;
         if pairs.contains(&pair) {
@@ -67,7 +67,7 @@ impl Hub {
     }
 
     /// Serves the arenas whose processes tell nobody.
-    pub(super) fn serve_awake(&mut self, now: Time) {
+    pub(in crate::daemon) fn serve_awake(&mut self, now: Time) {
         for at in 0..self.awake.pairs.len() {
             let Some(pair) = self.awake.pairs.get(at).copied() else { return };
             let near = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref());
@@ -78,7 +78,11 @@ impl Hub {
     }
 
     /// Waits until something has happened, at most `pause`; as [`utipc_os::reactor::Reactor::wait`].
-    pub(super) fn wait(&mut self, pause: Option<Duration>, ready: &mut Vec<Ready>) -> utipc_os::Result<bool> {
+    pub(in crate::daemon) fn wait(
+        &mut self,
+        pause: Option<Duration>,
+        ready: &mut Vec<Ready>,
+    ) -> utipc_os::Result<bool> {
         let bulk = std::mem::take(&mut self.awake.moved) >= BULK;
         if self.awake.pairs.is_empty() || pause == Some(Duration::ZERO) {
             return self.reactor.wait(pause, ready);

@@ -8,7 +8,7 @@ use utipc_core::Time;
 use utipc_os::reactor::Waker;
 use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 
-use super::attachment::AttachmentId;
+use crate::daemon::attachments::attachment::AttachmentId;
 
 /// A pair without lanes is kept this long, milliseconds: who has talked often talks again.
 const IDLE_MS: u64 = 10_000;
@@ -17,21 +17,21 @@ const IDLE_MS: u64 = 10_000;
 const MAX_PAIRS: usize = 4096;
 
 /// The daemon as one side of a pair.
-pub(super) const DAEMON: AttachmentId = 0;
+pub(in crate::daemon) const DAEMON: AttachmentId = 0;
 
 /// The daemon's own side of a pair, which is side 0.
 #[derive(Debug)]
-pub(super) struct Near {
-    pub(super) out: Outgoing,
-    pub(super) inc: Incoming,
+pub(in crate::daemon) struct Near {
+    pub(in crate::daemon) out: Outgoing,
+    pub(in crate::daemon) inc: Incoming,
     /// What the process rings.
-    pub(super) bell: Doorbell,
+    pub(in crate::daemon) bell: Doorbell,
     /// What wakes the process.
-    pub(super) partner: Doorbell,
+    pub(in crate::daemon) partner: Doorbell,
     /// And how it says that it has.
-    pub(super) knock: Waker,
+    pub(in crate::daemon) knock: Waker,
     /// The event loop watches it.
-    pub(super) watched: bool,
+    pub(in crate::daemon) watched: bool,
 }
 
 impl Near {
@@ -66,11 +66,11 @@ impl Slots {
 
 /// Two processes, or one with itself, or one with the daemon.
 #[derive(Debug)]
-pub(super) struct Pair {
-    pub(super) arena: Arena,
-    pub(super) sides: [AttachmentId; 2],
+pub(in crate::daemon) struct Pair {
+    pub(in crate::daemon) arena: Arena,
+    pub(in crate::daemon) sides: [AttachmentId; 2],
     /// One side is the daemon.
-    pub(super) near: Option<Near>,
+    pub(in crate::daemon) near: Option<Near>,
     /// Until every side has fetched it.
     fd: Option<OwnedFd>,
     fetched: [bool; 2],
@@ -82,7 +82,7 @@ pub(super) struct Pair {
 
 /// All pairs.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(in crate::daemon) struct Pairs {
     pairs: HashMap<PairId, Pair>,
     /// By attachments, the lower number first.
     of: BTreeMap<(AttachmentId, AttachmentId), PairId>,
@@ -93,21 +93,25 @@ pub(super) struct Pairs {
 }
 
 /// The side of an arena with this number.
-pub(super) const fn side(number: u8) -> Side {
+pub(in crate::daemon) const fn side(number: u8) -> Side {
     if number == 0 { Side::Zero } else { Side::One }
 }
 
 impl Pairs {
-    pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
+    pub(in crate::daemon) fn get(&self, id: PairId) -> Option<&Pair> {
         self.pairs.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: PairId) -> Option<&mut Pair> {
+    pub(in crate::daemon) fn get_mut(&mut self, id: PairId) -> Option<&mut Pair> {
         self.pairs.get_mut(&id)
     }
 
     /// A free slot for a lane from one process to another; their arena is made if there is none.
-    pub(super) fn slot(&mut self, from: AttachmentId, to: AttachmentId) -> utipc_os::Result<Option<LaneId>> {
+    pub(in crate::daemon) fn slot(
+        &mut self,
+        from: AttachmentId,
+        to: AttachmentId,
+    ) -> utipc_os::Result<Option<LaneId>> {
         let sides = [from.min(to), from.max(to)];
         let id = match self.of.get(&(sides[0], sides[1])) {
             Some(id) => *id,
@@ -153,7 +157,7 @@ impl Pairs {
 
     /// The descriptor of a pair's arena for one of its processes; behind it the one by which it tells the daemon, if that is
     /// the other side.
-    pub(super) fn fetch(&mut self, id: PairId, who: AttachmentId) -> Option<Vec<OwnedFd>> {
+    pub(in crate::daemon) fn fetch(&mut self, id: PairId, who: AttachmentId) -> Option<Vec<OwnedFd>> {
         let pair = self.pairs.get_mut(&id).filter(|p| p.sides.contains(&who))?;
         let mut copies = vec![pair.fd.as_ref()?.try_clone().ok()?];
         if let Some(near) = &pair.near {
@@ -169,7 +173,7 @@ impl Pairs {
     }
 
     /// A lane's slot is free again.
-    pub(super) fn give_back(&mut self, now: Time, lane: LaneId) {
+    pub(in crate::daemon) fn give_back(&mut self, now: Time, lane: LaneId) {
         let Some(pair) = self.pairs.get_mut(&lane.pair) else { return };
         pair.slots[usize::from(lane.writer & 1)].free.push(lane.slot);
         pair.lanes -= 1;
@@ -180,12 +184,12 @@ impl Pairs {
     }
 
     /// When [`Self::expire`] may have something to do.
-    pub(super) fn deadline(&self) -> Option<Time> {
+    pub(in crate::daemon) fn deadline(&self) -> Option<Time> {
         self.idle.front().map(|(since, _)| since.plus_millis(IDLE_MS))
     }
 
     /// Drops a pair that has had no lanes for some time, and says whose it was. `None`: there is none.
-    pub(super) fn expire(&mut self, now: Time) -> Option<(PairId, [AttachmentId; 2])> {
+    pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<(PairId, [AttachmentId; 2])> {
         while let Some((since, id)) = self.idle.front().copied() {
             if since.plus_millis(IDLE_MS) > now {
                 return None;
@@ -199,7 +203,7 @@ impl Pairs {
     }
 
     /// Drops the pair of a process that is gone, if its lanes are over.
-    pub(super) fn drop_if_empty(&mut self, id: PairId) -> Option<(PairId, [AttachmentId; 2])> {
+    pub(in crate::daemon) fn drop_if_empty(&mut self, id: PairId) -> Option<(PairId, [AttachmentId; 2])> {
         self.pairs.get(&id).filter(|p| p.lanes == 0)?;
         self.drop_pair(id)
     }
@@ -219,7 +223,7 @@ impl Pairs {
     }
 
     /// Wakes whoever sleeps until its node takes more.
-    pub(super) fn ring_all(&self) {
+    pub(in crate::daemon) fn ring_all(&self) {
         for near in self.pairs.values().filter_map(|pair| pair.near.as_ref()) {
             // Who waits for a descriptor waits for the node, not for a word.
             let _ = near.partner.ring();
@@ -227,11 +231,11 @@ impl Pairs {
     }
 
     /// The pairs of a process.
-    pub(super) fn of(&self, who: AttachmentId) -> impl Iterator<Item = PairId> + '_ {
+    pub(in crate::daemon) fn of(&self, who: AttachmentId) -> impl Iterator<Item = PairId> + '_ {
         self.of_each.get(&who).into_iter().flatten().copied()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::daemon) fn len(&self) -> usize {
         self.pairs.len()
     }
 }

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use utipc_core::addr::NodeAddr;
 
-use super::hub::Hub;
+use crate::daemon::dispatcher::Dispatcher;
 
 /// The levels of each node that processes were told of, a bit each.
 #[derive(Debug, Default)]
-pub(super) struct Told(BTreeMap<NodeAddr, u8>);
+pub(in crate::daemon) struct Told(BTreeMap<NodeAddr, u8>);
 
-impl Hub {
+impl Dispatcher {
     /// Brings the words of the shared table up to date, and wakes those who sleep until one is clear.
-    pub(super) fn tell_congestion(&mut self) {
-        let Some(nodes) = self.engine.stack.take_congestion() else { return };
+    pub(in crate::daemon) fn tell_congestion(&mut self) {
+        let Some(nodes) = self.driver.stack.take_congestion() else { return };
         // Who cannot look is told by would-block.
         let Some(publisher) = self.table.as_ref().map(|table| table.publisher()) else { return };
         let mut cleared = false;

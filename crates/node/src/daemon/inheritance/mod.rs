@@ -4,6 +4,9 @@
 //! own children until they exec. Who claims it by a nonce in the descriptor holds the sockets by its own attachment. When
 //! the last copy of the descriptor is closed nobody can come any more.
 
+pub(in crate::daemon) mod orphans;
+mod recovery;
+
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 
@@ -12,9 +15,9 @@ use utipc_core::Time;
 use utipc_os::fdpass::{Channel, Got};
 use utipc_os::reactor::Interest;
 
-use super::attachment::{AttachmentId, Holder, NOBODY, Sharer};
-use super::hub::{Hub, token};
-use super::lane_end::Why;
+use crate::daemon::attachments::attachment::{AttachmentId, Holder, NOBODY, Sharer};
+use crate::daemon::dispatcher::{Dispatcher, token};
+use crate::daemon::lanes::end::Why;
 
 /// Nonces of processes that have not asked yet, at most; older ones are forgotten.
 const MAX_NONCES: usize = 64;
@@ -24,7 +27,7 @@ const KNOWS_ALONE: u16 = 2;
 
 /// What one fork has left.
 #[derive(Debug)]
-pub(super) struct Heritage {
+pub(in crate::daemon) struct Heritage {
     far: Channel,
     /// The user of the process that forked.
     uid: u32,
@@ -34,7 +37,7 @@ pub(super) struct Heritage {
 
 /// By number.
 #[derive(Debug, Default)]
-pub(super) struct Heritages {
+pub(in crate::daemon) struct Heritages {
     open: HashMap<u32, Heritage>,
     next: u32,
 }
@@ -56,9 +59,9 @@ impl Heritage {
     }
 }
 
-impl Hub {
+impl Dispatcher {
     /// A process is about to fork.
-    pub(super) fn fork(
+    pub(in crate::daemon) fn fork(
         &mut self,
         now: Time,
         id: AttachmentId,
@@ -90,7 +93,7 @@ impl Hub {
     }
 
     /// Lanes belong to one process.
-    pub(super) fn host_for_sharing(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn host_for_sharing(&mut self, now: Time, port: u32) {
         let Some(holding) = self.sockets.get_mut(&port) else { return };
         if !std::mem::replace(&mut holding.direct, false) {
             return;
@@ -104,7 +107,12 @@ impl Hub {
     }
 
     /// A process claims what it has inherited.
-    pub(super) fn inherit(&mut self, id: AttachmentId, number: u32, nonce: u64) -> Result<Reply, Failure> {
+    pub(in crate::daemon) fn inherit(
+        &mut self,
+        id: AttachmentId,
+        number: u32,
+        nonce: u64,
+    ) -> Result<Reply, Failure> {
         let heritage = self.heritages.open.get_mut(&number).ok_or(Failure::State)?;
         if !heritage.redeem(nonce) {
             return Err(Failure::State);
@@ -132,7 +140,7 @@ impl Hub {
     }
 
     /// The last copy of a heritage's descriptor was closed.
-    pub(super) fn end_heritage(&mut self, now: Time, number: u32) {
+    pub(in crate::daemon) fn end_heritage(&mut self, now: Time, number: u32) {
         let Some(heritage) = self.heritages.open.remove(&number) else { return };
         let _ = self.reactor.remove(&heritage.far);
         let mut ports: Vec<u32> = heritage.ports.into_iter().collect();
@@ -143,7 +151,7 @@ impl Hub {
     }
 
     /// One of those who hold a socket lets go of it; false if it was the only one, who then has to end it.
-    pub(super) fn release(&mut self, now: Time, port: u32, who: Holder) -> bool {
+    pub(in crate::daemon) fn release(&mut self, now: Time, port: u32, who: Holder) -> bool {
         let Some(holding) = self.sockets.get_mut(&port) else { return false };
         if holding.owner == NOBODY || Holder::Process(holding.owner) != who {
             let before = holding.sharers.len();
@@ -204,7 +212,7 @@ impl Hub {
     }
 
     /// The data path of a socket goes back to the one process that holds it; lanes that it had come back.
-    pub(super) fn lend(&mut self, id: AttachmentId, port: u32) -> Result<Reply, Failure> {
+    pub(in crate::daemon) fn lend(&mut self, id: AttachmentId, port: u32) -> Result<Reply, Failure> {
         self.held(id, port)?;
         let Some(holding) = self.sockets.get_mut(&port) else { return Err(Failure::NoSocket(port)) };
         if !holding.sharers.is_empty() {

@@ -2,6 +2,9 @@
 //! and then tells everybody: frames to the wire, replies, notices, bells. In this order, so that whatever a reply
 //! promises has happened.
 
+pub(in crate::daemon) mod commands;
+mod queries;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,24 +15,24 @@ use utipc_core::addr::NodeAddr;
 use utipc_os::fdpass::Doorway;
 use utipc_os::reactor::{Event as Ready, Interest, Reactor, Waker};
 
-use super::attachment::{Attachment, AttachmentId, Holding};
-use super::awake::Awake;
-use super::broker::Broker;
-use super::config::{DaemonConfig, DaemonError, Limits};
-use super::congestion::Told;
-use super::counters::{Cut, DaemonCounters};
-use super::descriptors::Fars;
-use super::handle::{Order, Orders};
-use super::heritage::Heritages;
-use super::keeping::Kept;
-use super::manage::{Defaults, Naming};
-use super::node_lanes::NodeLanes;
-use super::policy::Policy;
-use crate::engine::{Engine, now};
+use crate::daemon::attachments::attachment::{Attachment, AttachmentId, Holding};
+use crate::daemon::attachments::policy::Policy;
+use crate::daemon::config::{DaemonConfig, DaemonError, Limits};
+use crate::daemon::counters::{Cut, DaemonCounters};
+use crate::daemon::descriptors::Fars;
+use crate::daemon::handle::{Order, Orders};
+use crate::daemon::inheritance::Heritages;
+use crate::daemon::inheritance::orphans::Kept;
+use crate::daemon::lanes::awake::Awake;
+use crate::daemon::lanes::broker::Broker;
+use crate::daemon::lanes::node_lanes::NodeLanes;
+use crate::daemon::manage::{Defaults, Naming};
+use crate::daemon::table::congestion::Told;
+use crate::driver::{NodeDriver, now};
 use crate::table::SharedTable;
 
 /// What a token of the event loop stands for, in its upper byte; the bearers have 0. The rest names which one.
-pub(super) mod token {
+pub(in crate::daemon) mod token {
     pub(in crate::daemon) const DOORWAY: u64 = 1 << 56;
     pub(in crate::daemon) const ATTACHMENT: u64 = 2 << 56;
     pub(in crate::daemon) const PROCESS: u64 = 3 << 56;
@@ -40,82 +43,85 @@ pub(super) mod token {
 }
 
 /// A reply that leaves at the end of the turn.
-pub(super) struct Outgoing {
-    pub(super) to: AttachmentId,
-    pub(super) reply: Reply,
-    pub(super) payload: Vec<u8>,
-    pub(super) fds: Vec<OwnedFd>,
+pub(in crate::daemon) struct Outgoing {
+    pub(in crate::daemon) to: AttachmentId,
+    pub(in crate::daemon) reply: Reply,
+    pub(in crate::daemon) payload: Vec<u8>,
+    pub(in crate::daemon) fds: Vec<OwnedFd>,
 }
 
 /// Everything that the daemon's thread owns.
-pub(super) struct Hub {
-    pub(super) engine: Engine,
+pub(in crate::daemon) struct Dispatcher {
+    pub(in crate::daemon) driver: NodeDriver,
     /// Its binding table where processes can read it; none if the system has refused the memory.
-    pub(super) table: Option<SharedTable>,
-    pub(super) reactor: Reactor,
-    pub(super) doorway: Doorway,
-    pub(super) versions: Greeting,
-    pub(super) policy: Policy,
-    pub(super) limits: Limits,
+    pub(in crate::daemon) table: Option<SharedTable>,
+    pub(in crate::daemon) reactor: Reactor,
+    pub(in crate::daemon) doorway: Doorway,
+    pub(in crate::daemon) versions: Greeting,
+    pub(in crate::daemon) policy: Policy,
+    pub(in crate::daemon) limits: Limits,
     /// The user that the daemon runs as.
-    pub(super) own_user: u32,
-    pub(super) attachments: HashMap<AttachmentId, Attachment>,
+    pub(in crate::daemon) own_user: u32,
+    pub(in crate::daemon) attachments: HashMap<AttachmentId, Attachment>,
     /// Served attachments of each user.
-    pub(super) users: BTreeMap<u32, usize>,
-    pub(super) next_attachment: AttachmentId,
+    pub(in crate::daemon) users: BTreeMap<u32, usize>,
+    pub(in crate::daemon) next_attachment: AttachmentId,
     /// Connections that have said nothing yet, oldest first, with the time when they are cut.
-    pub(super) silent: VecDeque<(Time, AttachmentId)>,
+    pub(in crate::daemon) silent: VecDeque<(Time, AttachmentId)>,
     /// When the doorway is watched again, after the system had no descriptor for a newcomer.
-    pub(super) reopen: Option<Time>,
+    pub(in crate::daemon) reopen: Option<Time>,
     /// Sockets of processes, by port.
-    pub(super) sockets: HashMap<u32, Holding>,
-    pub(super) broker: Broker,
-    pub(super) node_lanes: NodeLanes,
-    pub(super) congestion: Told,
-    pub(super) awake: Awake,
-    pub(super) fars: Fars,
-    pub(super) kept: Kept,
+    pub(in crate::daemon) sockets: HashMap<u32, Holding>,
+    pub(in crate::daemon) broker: Broker,
+    pub(in crate::daemon) node_lanes: NodeLanes,
+    pub(in crate::daemon) congestion: Told,
+    pub(in crate::daemon) awake: Awake,
+    pub(in crate::daemon) fars: Fars,
+    pub(in crate::daemon) kept: Kept,
     /// The descriptor that came with the request in hand.
-    pub(super) passed: Option<OwnedFd>,
-    pub(super) heritages: Heritages,
+    pub(in crate::daemon) passed: Option<OwnedFd>,
+    pub(in crate::daemon) heritages: Heritages,
     /// What new bearers begin with.
-    pub(super) media: Defaults,
-    pub(super) naming: Naming,
-    pub(super) replies: Vec<Outgoing>,
+    pub(in crate::daemon) media: Defaults,
+    pub(in crate::daemon) naming: Naming,
+    pub(in crate::daemon) replies: Vec<Outgoing>,
     /// Attachments with new notices.
-    pub(super) rung: Vec<AttachmentId>,
+    pub(in crate::daemon) rung: Vec<AttachmentId>,
     /// Attachments that have come to their end in this turn.
-    pub(super) ended: Vec<(AttachmentId, Cut)>,
-    pub(super) counters: DaemonCounters,
+    pub(in crate::daemon) ended: Vec<(AttachmentId, Cut)>,
+    pub(in crate::daemon) counters: DaemonCounters,
     /// The address that processes were told.
     address: NodeAddr,
     orders: Arc<Orders>,
     /// Room for one packet that comes in.
-    pub(super) packet: Vec<u8>,
+    pub(in crate::daemon) packet: Vec<u8>,
     /// Room for the start of one that goes out.
-    pub(super) head: Vec<u8>,
+    pub(in crate::daemon) head: Vec<u8>,
     stop: bool,
 }
 
-impl Hub {
-    pub(super) fn new(config: DaemonConfig, orders: Arc<Orders>) -> Result<(Hub, Waker), DaemonError> {
+impl Dispatcher {
+    pub(in crate::daemon) fn new(
+        config: DaemonConfig,
+        orders: Arc<Orders>,
+    ) -> Result<(Dispatcher, Waker), DaemonError> {
         let label: Arc<str> = config.node.label.as_str().into();
         let naming = Naming::of(&config);
         let doorway = Doorway::open(&config.socket, config.socket_mode())?;
-        let mut engine = Engine::new(config.node, label)?;
-        engine.stack.set_binding_limit(config.limits.bindings);
-        let table = SharedTable::share(&mut engine.stack).inspect_err(|error| {
+        let mut driver = NodeDriver::new(config.node, label)?;
+        driver.stack.set_binding_limit(config.limits.bindings);
+        let table = SharedTable::share(&mut driver.stack).inspect_err(|error| {
             tracing::warn!(
                 "processes will ask for every lookup: the binding table cannot be shared: {error}"
             );
         });
         let table = table.ok();
         let reactor = Reactor::new()?;
-        engine.watch(&reactor, true)?;
+        driver.watch(&reactor, true)?;
         reactor.add(&doorway, token::DOORWAY, Interest::Read)?;
         let waker = reactor.waker();
-        let hub = Hub {
-            engine,
+        let hub = Dispatcher {
+            driver,
             table,
             reactor,
             doorway,
@@ -153,7 +159,7 @@ impl Hub {
     }
 
     /// Runs until it is told to stop.
-    pub(super) fn run(&mut self) {
+    pub(in crate::daemon) fn run(&mut self) {
         let mut ready = Vec::new();
         let mut time = now();
         self.finish(time);
@@ -164,11 +170,11 @@ impl Hub {
             let until = until.min(self.node_lanes.deadline().unwrap_or(Time::NEVER));
             let until = until.min(self.kept.deadline().unwrap_or(Time::NEVER));
             let more = !self.node_lanes.listed.is_empty();
-            let pause = self.engine.pause(time, if more { time } else { until });
+            let pause = self.driver.pause(time, if more { time } else { until });
             let waited = self.wait(pause, &mut ready);
             time = now();
             if waited.is_err() {
-                self.engine.receive_all(time);
+                self.driver.receive_all(time);
             }
             if waited.unwrap_or(true) {
                 self.obey(time);
@@ -177,8 +183,8 @@ impl Hub {
                 self.dispatch(time, event);
             }
             self.serve_awake(time);
-            self.engine.receive(time, &ready);
-            self.engine.handle_timeout(time);
+            self.driver.receive(time, &ready);
+            self.driver.handle_timeout(time);
             self.silence(time);
             self.expire_pairs(time);
             self.expire_unsent(time);
@@ -210,8 +216,8 @@ impl Hub {
             self.resume(now);
             self.note_all(now);
             self.tell_congestion();
-            self.engine.flush();
-            if self.engine.observe() {
+            self.driver.flush();
+            if self.driver.observe() {
                 self.tell_address();
             }
             self.answer();
@@ -228,14 +234,14 @@ impl Hub {
     }
 
     fn note_all(&mut self, now: Time) {
-        while let Some(port) = self.engine.stack.poll_ready() {
+        while let Some(port) = self.driver.stack.poll_ready() {
             self.note(now, port);
         }
     }
 
     fn tell_address(&mut self) {
-        let address = self.engine.stack.own_node();
-        if address == self.address || !self.engine.stack.address_is_final() {
+        let address = self.driver.stack.own_node();
+        if address == self.address || !self.driver.stack.address_is_final() {
             return;
         }
         self.address = address;
@@ -254,7 +260,7 @@ impl Hub {
                 Order::Stop => self.stop = true,
                 Order::Change(policy, limits) => {
                     (self.policy, self.limits) = (*policy, limits);
-                    self.engine.stack.set_binding_limit(limits.bindings);
+                    self.driver.stack.set_binding_limit(limits.bindings);
                 }
                 Order::Count(answer) => {
                     let mut counters = self.counters.clone();
@@ -263,11 +269,11 @@ impl Hub {
                     counters.lanes = self.broker.lanes.len();
                     counters.pairs = self.broker.pairs.len();
                     counters.lanes_corrupt = self.broker.corrupt;
-                    counters.node = self.engine.counters();
+                    counters.node = self.driver.counters();
                     // Whoever asked may have gone.
                     let _ = answer.send(counters);
                 }
-                Order::Run(command) => command(&mut self.engine.stack, now),
+                Order::Run(command) => command(&mut self.driver.stack, now),
             }
         }
     }
@@ -277,6 +283,6 @@ impl Hub {
         let all: Vec<AttachmentId> = self.attachments.keys().copied().collect();
         self.ended.extend(all.into_iter().map(|id| (id, Cut::Leaving)));
         self.bury(now);
-        self.engine.leave();
+        self.driver.leave();
     }
 }

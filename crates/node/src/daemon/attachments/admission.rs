@@ -9,10 +9,10 @@ use utipc_os::reactor::Interest;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 
-use super::attachment::{Attachment, AttachmentId, Stage};
-use super::bell::Bell;
-use super::counters::Cut;
-use super::hub::{Hub, token};
+use crate::daemon::attachments::attachment::{Attachment, AttachmentId, Stage};
+use crate::daemon::attachments::doorbell::Bell;
+use crate::daemon::counters::Cut;
+use crate::daemon::dispatcher::{Dispatcher, token};
 
 /// A process that has connected says who it is within this time, milliseconds: on a loaded machine it may wait for its turn
 /// between the two calls.
@@ -39,9 +39,9 @@ const NODE_LANES_SINCE: u16 = 2;
 /// The release that processes are told.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-impl Hub {
+impl Dispatcher {
     /// Takes those who stand at the doorway.
-    pub(super) fn admit(&mut self, now: Time) {
+    pub(in crate::daemon) fn admit(&mut self, now: Time) {
         for _ in 0..BATCH {
             let channel = match self.doorway.accept() {
                 Ok(Some(channel)) => channel,
@@ -84,7 +84,7 @@ impl Hub {
     }
 
     /// It has said something, or is gone.
-    pub(super) fn is_heard(&mut self, id: AttachmentId) {
+    pub(in crate::daemon) fn is_heard(&mut self, id: AttachmentId) {
         if let Some(at) = self.silent.iter().position(|(_, silent)| *silent == id) {
             self.silent.remove(at);
         }
@@ -100,7 +100,7 @@ impl Hub {
     }
 
     /// Cuts those who have been silent for too long; opens the doorway again.
-    pub(super) fn silence(&mut self, now: Time) {
+    pub(in crate::daemon) fn silence(&mut self, now: Time) {
         while let Some((_, id)) = self.silent.front().copied().filter(|(at, _)| *at <= now) {
             self.cut_silent(now, id);
         }
@@ -113,7 +113,7 @@ impl Hub {
     }
 
     /// The first packet of a process.
-    pub(super) fn greet(&mut self, id: AttachmentId, packet: &[u8]) {
+    pub(in crate::daemon) fn greet(&mut self, id: AttachmentId, packet: &[u8]) {
         self.is_heard(id);
         let refused = match self.check(id, packet) {
             Ok((version, hello)) => match self.welcome(id, version, hello) {
@@ -155,11 +155,11 @@ impl Hub {
     fn welcome(&mut self, id: AttachmentId, version: u16, hello: Hello) -> Result<(), Cut> {
         let attachment = self.attachments.get_mut(&id).ok_or(Cut::Closed)?;
         let (bell, bell_fd) = Bell::new().map_err(|_| Cut::System)?;
-        let is_final = self.engine.stack.address_is_final();
+        let is_final = self.driver.stack.address_is_final();
         let welcome = Welcome {
             version,
             attachment: id,
-            node: if is_final { self.engine.stack.own_node() } else { NodeAddr::NONE },
+            node: if is_final { self.driver.stack.own_node() } else { NodeAddr::NONE },
             release: RELEASE.to_owned(),
         };
         let mut bytes = self.versions.to_bytes().to_vec();
@@ -186,7 +186,7 @@ impl Hub {
     }
 
     /// What a process has sent: one packet a turn, so that nobody gets more turns than others.
-    pub(super) fn serve(&mut self, now: Time, id: AttachmentId) {
+    pub(in crate::daemon) fn serve(&mut self, now: Time, id: AttachmentId) {
         let Some(attachment) = self.attachments.get(&id) else { return };
         let mut packet = std::mem::take(&mut self.packet);
         let mut passed = Vec::new();

@@ -5,8 +5,8 @@ use utipc_attach::{BearerEntry, BindingPage, Failure, NodeEntry, Reply, Request}
 use utipc_core::Time;
 use utipc_core::{LinkProperty, PropertyError};
 
-use super::attachment::AttachmentId;
-use super::hub::Hub;
+use crate::daemon::attachments::attachment::AttachmentId;
+use crate::daemon::dispatcher::Dispatcher;
 
 /// Bindings in one reply.
 const BINDINGS_PAGE: usize = 1024;
@@ -22,9 +22,9 @@ const MAX_TEXT: usize = 65_536;
 
 type Done = Result<Reply, Failure>;
 
-impl Hub {
-    pub(super) fn question(&mut self, now: Time, id: AttachmentId, request: Request) -> Done {
-        let stack = &self.engine.stack;
+impl Dispatcher {
+    pub(in crate::daemon) fn question(&mut self, now: Time, id: AttachmentId, request: Request) -> Done {
+        let stack = &self.driver.stack;
         match request {
             Request::Node => Ok(Reply::Node(NodeEntry {
                 address: stack.own_node(),
@@ -34,7 +34,7 @@ impl Hub {
             })),
             Request::Peers { skip } => text(page(&stack.nodes(), skip, LIST_PAGE)).map(Reply::Peers),
             Request::Links { skip } => text(page(&stack.links(), skip, LIST_PAGE)).map(Reply::Links),
-            Request::Counters => text(&self.engine.counters()).map(Reply::Counters),
+            Request::Counters => text(&self.driver.counters()).map(Reply::Counters),
             Request::Bindings { skip } => {
                 let all = stack.bindings();
                 let bindings = page(&all, skip, BINDINGS_PAGE).to_vec();
@@ -57,7 +57,7 @@ impl Hub {
         if !self.policy.may_manage(&peer, self.own_user) {
             return Err(Failure::NotAllowed { uid: peer.uid, what: "change a link".to_owned() });
         }
-        match self.engine.stack.set_link(now, name, property) {
+        match self.driver.stack.set_link(now, name, property) {
             Ok(()) => Ok(Reply::Done),
             Err(PropertyError::NoLink(name)) => Err(Failure::NoLink(name)),
             Err(PropertyError::Range { .. }) => Err(Failure::State),

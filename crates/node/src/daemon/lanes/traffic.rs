@@ -8,8 +8,8 @@ use utipc_os::shm::{Kind, LaneError, Peek, Ring, Writer};
 
 use utipc_attach::{LaneId, PairId};
 
-use super::hub::Hub;
-use super::node_lanes::{Attention, Way};
+use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::lanes::node_lanes::{Attention, Way};
 
 /// Bytes that one lane gets rid of in one turn, then it is the next one's; a message may exceed it.
 const BUDGET: usize = 128 << 10;
@@ -42,9 +42,9 @@ enum Carried {
     Nonsense,
 }
 
-impl Hub {
+impl Dispatcher {
     /// A process knocks: something is in its lanes, or there is room again.
-    pub(super) fn serve_lanes(&mut self, now: Time, pair: PairId) {
+    pub(in crate::daemon) fn serve_lanes(&mut self, now: Time, pair: PairId) {
         self.stay_awake_for(pair);
         let Some(near) = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { return };
         let (mut ready, mut room) = (Vec::new(), Vec::new());
@@ -75,7 +75,7 @@ impl Hub {
     }
 
     /// Every listed lane gets its share.
-    pub(super) fn carry_all(&mut self, now: Time) {
+    pub(in crate::daemon) fn carry_all(&mut self, now: Time) {
         for _ in 0..self.node_lanes.listed.len() {
             let Some(port) = self.node_lanes.listed.pop_front() else { return };
             if let Some(outbound) = self.node_lanes.outbound.get_mut(&port) {
@@ -86,7 +86,7 @@ impl Hub {
     }
 
     /// Hands up to `share` bytes of an outbound lane to the endpoint.
-    pub(super) fn carry_out(&mut self, now: Time, port: u32, share: usize) {
+    pub(in crate::daemon) fn carry_out(&mut self, now: Time, port: u32, share: usize) {
         let carried = self.try_carry_out(now, port, share);
         let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { return };
         let listed = outbound.attention == Attention::Listed;
@@ -107,12 +107,12 @@ impl Hub {
         }
         if carried == Carried::Refused {
             // Its process was told that the message is on its way: if the connection does not know its end yet, this is it.
-            self.engine.stack.abort(now, port);
+            self.driver.stack.abort(now, port);
         }
     }
 
     fn try_carry_out(&mut self, now: Time, port: u32, share: usize) -> Carried {
-        let own = self.engine.stack.own_node();
+        let own = self.driver.stack.own_node();
         let datagram = self.is_datagram(port);
         let mut message = std::mem::take(&mut self.node_lanes.message);
         let mut left = share;
@@ -171,10 +171,10 @@ impl Hub {
     }
 
     /// Something has happened to a connection with lanes of the node.
-    pub(super) fn carry(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn carry(&mut self, now: Time, port: u32) {
         self.deliver(now, port);
         self.send_unsent(now, port);
-        let endpoint = self.engine.stack.endpoint(port);
+        let endpoint = self.driver.stack.endpoint(port);
         let datagram = endpoint.is_some_and(|e| !e.kind().is_connection_oriented());
         let writable = endpoint.is_some_and(|e| e.readiness().writable);
         let over = !datagram && endpoint.is_none_or(|e| e.state() != State::Established);
@@ -189,7 +189,7 @@ impl Hub {
     }
 
     /// Writes what an endpoint has received into its process's lane, as far as there is room.
-    pub(super) fn deliver(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn deliver(&mut self, now: Time, port: u32) {
         let Some(lane) = self.node_lanes.inbound.get(&port).map(|lane| lane.lane) else { return };
         let owner = self.broker.lanes.get(&lane).map_or(0, |lane| lane.to_owner);
         let datagram = self.is_datagram(port);
@@ -207,10 +207,10 @@ impl Hub {
                 false
             })
         };
-        let count = self.engine.stack.hand_out(now, port, &mut take);
+        let count = self.driver.stack.hand_out(now, port, &mut take);
         self.broker.corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
         let at_end = |endpoint: &Endpoint| !datagram && endpoint.is_at_end();
-        let over = broken.is_some() || self.engine.stack.endpoint(port).is_none_or(at_end);
+        let over = broken.is_some() || self.driver.stack.endpoint(port).is_none_or(at_end);
         let told = if over {
             inbound.ended = true;
             inbound.writer.mark(Kind::End, &[])

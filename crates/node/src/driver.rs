@@ -89,7 +89,7 @@ impl Plan {
 #[derive(Debug, Default)]
 pub struct Slot {
     pub(crate) ready: Condvar,
-    /// Threads that wait, by [`Want`], the driver among them; changed under the engine's lock.
+    /// Threads that wait, by [`Want`], the driver among them; changed under the driver's lock.
     waiting: [AtomicU32; 3],
     /// Those of them that sleep: telling nobody would cost a system call too.
     sleepers: AtomicU32,
@@ -139,9 +139,9 @@ impl Slot {
 
 /// Who turns the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Driver {
+pub(crate) enum DrivenBy {
     /// Nobody: the supervisor looks every few milliseconds whether it is wanted.
-    Nobody,
+    None,
     /// A thread that waits in a call.
     Caller,
     /// The background thread.
@@ -159,7 +159,7 @@ pub(crate) struct Waiting {
 /// Who must be woken for what somebody else has done.
 pub(crate) enum Sleeper {
     /// Nobody waits for the wire.
-    Nobody,
+    None,
     /// A call on an express way.
     Express(Arc<Express>),
     /// A call in its event loop.
@@ -175,7 +175,7 @@ pub(crate) struct Way {
     express: Arc<Express>,
 }
 
-pub(crate) struct Engine {
+pub(crate) struct NodeDriver {
     pub(crate) stack: Stack,
     bearers: Vec<(BearerId, Box<dyn Bearer>)>,
     ways: Vec<Way>,
@@ -191,7 +191,7 @@ pub(crate) struct Engine {
     /// Those who wait for something that is not a socket: a node, a link.
     pub(crate) observers: Arc<Slot>,
     pub(crate) observer: Observer,
-    pub(crate) driver: Driver,
+    pub(crate) driven_by: DrivenBy,
     /// What calling threads wait with; absent while one of them does.
     pub(crate) idle: Option<Waiting>,
     /// The slot of the call that drives.
@@ -226,10 +226,10 @@ fn token(bearer: usize, fd: usize) -> u64 {
     (bearer * MAX_FDS + fd) as u64
 }
 
-impl Engine {
+impl NodeDriver {
     pub(crate) fn new(config: NodeConfig, label: Arc<str>) -> Result<Self, StartError> {
         let now = now();
-        let mut engine = Self {
+        let mut driver = Self {
             stack: Stack::new(now, config.stack),
             bearers: Vec::new(),
             ways: Vec::new(),
@@ -240,7 +240,7 @@ impl Engine {
             sockets: HashMap::new(),
             observers: Arc::default(),
             observer: Observer::new(label),
-            driver: Driver::Nobody,
+            driven_by: DrivenBy::None,
             idle: Some(Waiting {
                 reactor: Reactor::new()?,
                 ring: ReceiveRing::new(DIRECT_BATCH, gro::MAX_BYTES),
@@ -259,9 +259,9 @@ impl Engine {
             stop: false,
         };
         for plan in config.bearers {
-            engine.enable(now, plan)?;
+            driver.enable(now, plan)?;
         }
-        Ok(engine)
+        Ok(driver)
     }
 
     /// Enables a bearer; who watches descriptors has to watch its too ([`Self::watch`]).
@@ -349,11 +349,11 @@ impl Engine {
     pub(crate) fn sleeper(&mut self) -> Sleeper {
         self.cool();
         let express = self.direct.take().and_then(|way| self.express(way));
-        match (self.driver, express) {
-            (Driver::Nobody, _) => Sleeper::Nobody,
-            (Driver::Caller, Some(express)) => Sleeper::Express(express),
-            (Driver::Caller, None) => Sleeper::Caller,
-            (Driver::Supervisor, _) => Sleeper::Supervisor,
+        match (self.driven_by, express) {
+            (DrivenBy::None, _) => Sleeper::None,
+            (DrivenBy::Caller, Some(express)) => Sleeper::Express(express),
+            (DrivenBy::Caller, None) => Sleeper::Caller,
+            (DrivenBy::Supervisor, _) => Sleeper::Supervisor,
         }
     }
 

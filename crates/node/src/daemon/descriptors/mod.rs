@@ -15,12 +15,12 @@ use utipc_os::fdpass::Channel;
 use utipc_os::packets;
 use utipc_os::reactor::Interest;
 
-use super::attachment::AttachmentId;
-use super::hub::{Hub, token};
+use crate::daemon::attachments::attachment::AttachmentId;
+use crate::daemon::dispatcher::{Dispatcher, token};
 
 /// The far end of a descriptor.
 #[derive(Debug)]
-pub(super) struct Far {
+pub(in crate::daemon) struct Far {
     channel: Channel,
     hung_up: bool,
     /// The inode of the near end, if the program owns it: see `keeping.rs`.
@@ -28,11 +28,11 @@ pub(super) struct Far {
 }
 
 /// Far ends, by port.
-pub(super) type Fars = HashMap<u32, Far>;
+pub(in crate::daemon) type Fars = HashMap<u32, Far>;
 
 impl Far {
     /// Brings the near end up to date, as far as that is up to this end.
-    pub(super) fn level(&mut self, readiness: Readiness) {
+    pub(in crate::daemon) fn level(&mut self, readiness: Readiness) {
         if self.hung_up {
             return;
         }
@@ -48,32 +48,32 @@ impl Far {
         }
     }
 
-    pub(super) fn keep(&mut self, inode: u64) {
+    pub(in crate::daemon) fn keep(&mut self, inode: u64) {
         self.inode = Some(inode);
     }
 
     /// Whether the program owns the near end.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(in crate::daemon) fn is_kept(&self) -> bool {
         self.inode.is_some()
     }
 
     /// Whether this end has hung up.
-    pub(super) fn is_hung_up(&self) -> bool {
+    pub(in crate::daemon) fn is_hung_up(&self) -> bool {
         self.hung_up
     }
 
     /// This end.
-    pub(super) fn end(&self) -> &Channel {
+    pub(in crate::daemon) fn end(&self) -> &Channel {
         &self.channel
     }
 
     /// Makes the near end writable.
-    pub(super) fn unplug(&self) {
+    pub(in crate::daemon) fn unplug(&self) {
         packets::drain(&self.channel);
     }
 
     /// Makes the near end readable, unless it is.
-    pub(super) fn flag(&self) {
+    pub(in crate::daemon) fn flag(&self) {
         if !packets::is_flagged(&self.channel) {
             // It fails only if nobody holds the near end any more.
             let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
@@ -81,9 +81,9 @@ impl Far {
     }
 }
 
-impl Hub {
+impl Dispatcher {
     /// A descriptor for a socket; an older one hangs up.
-    pub(super) fn descriptor(
+    pub(in crate::daemon) fn descriptor(
         &mut self,
         id: AttachmentId,
         port: u32,
@@ -111,7 +111,7 @@ impl Hub {
     }
 
     /// The process has read the byte away, or filled the buffer: both are looked at anew.
-    pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
+    pub(in crate::daemon) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
         self.held(id, port)?;
         let readiness = self.readiness(port);
         if let Some(holding) = self.sockets.get_mut(&port) {
@@ -122,7 +122,12 @@ impl Hub {
     }
 
     /// The process has read the byte away; `more`: a lane has something.
-    pub(super) fn settle(&mut self, id: AttachmentId, port: u32, more: bool) -> Result<Reply, Failure> {
+    pub(in crate::daemon) fn settle(
+        &mut self,
+        id: AttachmentId,
+        port: u32,
+        more: bool,
+    ) -> Result<Reply, Failure> {
         let readiness = self.rearm(id, port)?;
         if more && let Some(far) = self.fars.get(&port) {
             far.flag();
@@ -131,7 +136,7 @@ impl Hub {
     }
 
     /// The readiness of a socket may have changed.
-    pub(super) fn level(&mut self, port: u32, readiness: Readiness) {
+    pub(in crate::daemon) fn level(&mut self, port: u32, readiness: Readiness) {
         if readiness.readable && self.fars.contains_key(&port) {
             self.ring_holder(port);
         }
@@ -139,7 +144,7 @@ impl Hub {
     }
 
     /// A notice about a lane that the socket reads or writes waits: its process shall call.
-    pub(super) fn stir(&mut self, port: u32, end: LaneEnd) {
+    pub(in crate::daemon) fn stir(&mut self, port: u32, end: LaneEnd) {
         if self.fars.contains_key(&port) {
             self.ring_holder(port);
         }
@@ -158,7 +163,7 @@ impl Hub {
     }
 
     /// One end of a lane has something for the other, which waits for its descriptor.
-    pub(super) fn wake(&mut self, id: AttachmentId, lane: LaneId) -> Result<Reply, Failure> {
+    pub(in crate::daemon) fn wake(&mut self, id: AttachmentId, lane: LaneId) -> Result<Reply, Failure> {
         let Some(lane) = self.broker.lanes.get(&lane) else { return Err(Failure::State) };
         let (from, to) = (lane.from, lane.to);
         let (writes, reads) = (lane.from_owner == id, lane.to_owner == id);
@@ -172,7 +177,7 @@ impl Hub {
     }
 
     /// Nobody holds the near end of a descriptor any more, or its socket is gone.
-    pub(super) fn drop_far(&mut self, port: u32) {
+    pub(in crate::daemon) fn drop_far(&mut self, port: u32) {
         let Some(far) = self.fars.remove(&port) else { return };
         // A process that was forked meanwhile may hold a copy.
         let _ = self.reactor.remove(&far.channel);

@@ -3,15 +3,15 @@
 use utipc_attach::PairId;
 use utipc_core::Time;
 
-use super::attachment::{Attachment, AttachmentId, Holder};
-use super::counters::Cut;
-use super::hub::Hub;
-use super::lane_end::Why;
-use super::node_lanes::End;
+use crate::daemon::attachments::attachment::{Attachment, AttachmentId, Holder};
+use crate::daemon::counters::Cut;
+use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::lanes::end::Why;
+use crate::daemon::lanes::node_lanes::End;
 
-impl Hub {
+impl Dispatcher {
     /// Ends the attachments that have come to their end.
-    pub(super) fn bury(&mut self, now: Time) {
+    pub(in crate::daemon) fn bury(&mut self, now: Time) {
         for (id, cut) in std::mem::take(&mut self.ended) {
             if let Some(attachment) = self.attachments.remove(&id) {
                 self.counters.count_end(cut);
@@ -61,7 +61,7 @@ impl Hub {
     }
 
     /// Nobody holds these sockets any more.
-    pub(super) fn end_sockets(&mut self, now: Time, ports: &[u32]) {
+    pub(in crate::daemon) fn end_sockets(&mut self, now: Time, ports: &[u32]) {
         for port in ports {
             self.end_lanes(now, *port, Why::Dead);
             self.drop_far(*port);
@@ -73,9 +73,9 @@ impl Hub {
             ports.iter().partition(|port| self.node_lanes.has_unsent(**port));
         for port in later {
             // A socket without names has none to withdraw.
-            let _ = self.engine.stack.unbind(now, port, None);
+            let _ = self.driver.stack.unbind(now, port, None);
             self.end_socket(now, port, End::Close);
         }
-        self.engine.stack.close_all(now, &ports);
+        self.driver.stack.close_all(now, &ports);
     }
 }

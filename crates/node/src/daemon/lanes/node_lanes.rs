@@ -14,10 +14,10 @@ use utipc_core::{NodeAddr, Time};
 use utipc_os::reactor::Interest;
 use utipc_os::shm::{Kind, Reader, Side, Writer};
 
-use super::broker::{Lane, MAX_LANES_IN, MAX_LANES_OUT};
-use super::hub::{Hub, token};
-use super::lane_end::Why;
-use super::pairs::{DAEMON, side};
+use crate::daemon::dispatcher::{Dispatcher, token};
+use crate::daemon::lanes::broker::{Lane, MAX_LANES_IN, MAX_LANES_OUT};
+use crate::daemon::lanes::end::Why;
+use crate::daemon::lanes::pairs::{DAEMON, side};
 
 /// Messages that a connection has carried before it gets lanes: many carry but a question and an answer.
 const MESSAGES_BEFORE: u64 = 2;
@@ -40,11 +40,11 @@ const SCOPE_CLUSTER: u8 = 2;
 
 /// No more waits for one socket.
 #[derive(Debug)]
-pub(super) struct Full;
+pub(in crate::daemon) struct Full;
 
 /// Who looks at a lane that a process writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attention {
+pub(in crate::daemon) enum Attention {
     /// Nobody: its writer tells.
     Armed,
     /// The next turn: it is in the list.
@@ -55,24 +55,24 @@ pub(super) enum Attention {
 
 /// What a process sends on a connection.
 #[derive(Debug)]
-pub(super) struct Outbound {
-    pub(super) lane: LaneId,
-    pub(super) reader: Reader,
-    pub(super) attention: Attention,
+pub(in crate::daemon) struct Outbound {
+    pub(in crate::daemon) lane: LaneId,
+    pub(in crate::daemon) reader: Reader,
+    pub(in crate::daemon) attention: Attention,
 }
 
 /// What a process receives on a connection.
 #[derive(Debug)]
-pub(super) struct Inbound {
-    pub(super) lane: LaneId,
-    pub(super) writer: Writer,
+pub(in crate::daemon) struct Inbound {
+    pub(in crate::daemon) lane: LaneId,
+    pub(in crate::daemon) writer: Writer,
     /// Its end is written: what follows is fetched by commands.
-    pub(super) ended: bool,
+    pub(in crate::daemon) ended: bool,
 }
 
 /// How a socket ends once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(in crate::daemon) enum End {
     Shut,
     Close,
 }
@@ -80,7 +80,7 @@ pub(super) enum End {
 /// Messages that have left their lane, and that the endpoint does not take yet: those of a connection whose lane is over,
 /// or without a connection those for nodes to which the queue is full. They must not hold up the others.
 #[derive(Debug, Default)]
-pub(super) struct Unsent {
+pub(in crate::daemon) struct Unsent {
     /// By destination, in the order of sending; of a connection under no node.
     data: BTreeMap<NodeAddr, VecDeque<Parcel>>,
     bytes: usize,
@@ -98,16 +98,16 @@ impl Unsent {
 
 /// Where a message without a connection goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(in crate::daemon) struct Way {
     /// How it is addressed.
-    pub(super) to: Destination,
+    pub(in crate::daemon) to: Destination,
     /// The socket that its sender has found, on another node.
-    pub(super) found: PortId,
+    pub(in crate::daemon) found: PortId,
 }
 
 impl Way {
     /// What the header of a message in a lane to the node says; `None` if it is none that leads to another node.
-    pub(super) fn of(header: &[u8], total: usize, own: NodeAddr) -> Option<(Way, usize)> {
+    pub(in crate::daemon) fn of(header: &[u8], total: usize, own: NodeAddr) -> Option<(Way, usize)> {
         let view = View::parse_header(header, total).ok().filter(|view| view.is_data())?;
         let node = view.dest_node().filter(|node| !node.is_none() && *node != own)?;
         let found = PortId { port: view.dest_port(), node };
@@ -139,46 +139,46 @@ impl Parcel {
 
 /// All lanes of the node, by the port of the process's socket.
 #[derive(Debug, Default)]
-pub(super) struct NodeLanes {
-    pub(super) outbound: HashMap<u32, Outbound>,
-    pub(super) inbound: HashMap<u32, Inbound>,
+pub(in crate::daemon) struct NodeLanes {
+    pub(in crate::daemon) outbound: HashMap<u32, Outbound>,
+    pub(in crate::daemon) inbound: HashMap<u32, Inbound>,
     /// Outbound lanes to look at in this turn.
-    pub(super) listed: VecDeque<u32>,
+    pub(in crate::daemon) listed: VecDeque<u32>,
     unsent: HashMap<u32, Unsent>,
     /// Until when what is unsent may wait, oldest first.
     lingering: VecDeque<(Time, u32)>,
     /// One message on its way.
-    pub(super) message: Vec<u8>,
+    pub(in crate::daemon) message: Vec<u8>,
 }
 
 impl NodeLanes {
     /// Whether a process sends by a lane, and receives by one.
-    pub(super) fn serves(&self, port: u32) -> (bool, bool) {
+    pub(in crate::daemon) fn serves(&self, port: u32) -> (bool, bool) {
         (self.outbound.contains_key(&port), self.delivers(port))
     }
 
     /// What the process receives comes by a lane.
-    pub(super) fn delivers(&self, port: u32) -> bool {
+    pub(in crate::daemon) fn delivers(&self, port: u32) -> bool {
         self.inbound.get(&port).is_some_and(|lane| !lane.ended)
     }
 
     /// What the process sends now would overtake what it has sent before.
-    pub(super) fn holds_back(&self, port: u32) -> bool {
+    pub(in crate::daemon) fn holds_back(&self, port: u32) -> bool {
         self.outbound.contains_key(&port) || self.unsent.contains_key(&port)
     }
 
     /// The process has ended the connection; what it has sent before is on its way yet.
-    pub(super) fn is_ending(&self, port: u32) -> bool {
+    pub(in crate::daemon) fn is_ending(&self, port: u32) -> bool {
         self.unsent.get(&port).is_some_and(|unsent| unsent.end.is_some())
     }
 
     /// Messages to this node wait already.
-    pub(super) fn waits_for(&self, port: u32, node: NodeAddr) -> bool {
+    pub(in crate::daemon) fn waits_for(&self, port: u32, node: NodeAddr) -> bool {
         self.unsent.get(&port).is_some_and(|unsent| unsent.data.contains_key(&node))
     }
 
     /// A message without a connection waits for room in the queue to its node; `Err` if too much does.
-    pub(super) fn park(&mut self, port: u32, way: Way, data: &[u8]) -> Result<(), Full> {
+    pub(in crate::daemon) fn park(&mut self, port: u32, way: Way, data: &[u8]) -> Result<(), Full> {
         let unsent = self.unsent.entry(port).or_default();
         if unsent.bytes >= MAX_PARKED {
             return Err(Full);
@@ -188,19 +188,19 @@ impl NodeLanes {
     }
 
     /// Data of a lane that is over waits for the endpoint.
-    pub(super) fn has_unsent(&self, port: u32) -> bool {
+    pub(in crate::daemon) fn has_unsent(&self, port: u32) -> bool {
         self.unsent.contains_key(&port)
     }
 
-    /// When [`Hub::expire_unsent`] has something to do.
-    pub(super) fn deadline(&self) -> Option<Time> {
+    /// When [`Dispatcher::expire_unsent`] has something to do.
+    pub(in crate::daemon) fn deadline(&self) -> Option<Time> {
         self.lingering.front().map(|(until, _)| *until)
     }
 }
 
-impl Hub {
+impl Dispatcher {
     /// Gives a connection to another node its lanes, if it is one that has use for them.
-    pub(super) fn consider_node_lanes(&mut self, port: u32) {
+    pub(in crate::daemon) fn consider_node_lanes(&mut self, port: u32) {
         let Some(holding) = self.sockets.get(&port).filter(|h| h.direct && h.lanes.is_empty()) else {
             return;
         };
@@ -220,7 +220,7 @@ impl Hub {
     }
 
     /// Gives a socket without a connection its lanes for messages to other nodes and from there; whether it has them.
-    pub(super) fn open_datagram_lanes(&mut self, owner: u32, port: u32) -> bool {
+    pub(in crate::daemon) fn open_datagram_lanes(&mut self, owner: u32, port: u32) -> bool {
         let (outbound, inbound) = (&self.node_lanes.outbound, &self.node_lanes.inbound);
         let has = (outbound.contains_key(&port), inbound.contains_key(&port));
         if has == (true, true) {
@@ -242,34 +242,34 @@ impl Hub {
             && let Some(lane) = self.open_node_lane(DAEMON, port, owner)
         {
             self.begin_inbound(lane, owner, port, PortId::default());
-            self.deliver(crate::engine::now(), port);
+            self.deliver(crate::driver::now(), port);
         }
         self.node_lanes.outbound.contains_key(&port)
     }
 
     /// What the socket receives next comes by its lane, and not by a command.
-    pub(super) fn comes_by_lane(&self, port: u32) -> bool {
-        let own = self.engine.stack.own_node();
+    pub(in crate::daemon) fn comes_by_lane(&self, port: u32) -> bool {
+        let own = self.driver.stack.own_node();
         self.node_lanes.delivers(port)
             && self
-                .engine
+                .driver
                 .stack
                 .endpoint(port)
                 .is_none_or(|e| e.kind().is_connection_oriented() || e.next_is_far(own))
     }
 
     /// A socket without connections.
-    pub(super) fn is_datagram(&self, port: u32) -> bool {
-        self.engine.stack.endpoint(port).is_some_and(|e| !e.kind().is_connection_oriented())
+    pub(in crate::daemon) fn is_datagram(&self, port: u32) -> bool {
+        self.driver.stack.endpoint(port).is_some_and(|e| !e.kind().is_connection_oriented())
     }
 
     /// The peer of a connection that has lasted for a while and leads to another node.
     fn far_peer(&self, port: u32) -> Option<PortId> {
-        let endpoint = self.engine.stack.endpoint(port)?;
+        let endpoint = self.driver.stack.endpoint(port)?;
         let stats = endpoint.stats();
         let used = stats.sent_messages + stats.received_messages >= MESSAGES_BEFORE;
         let ready = used && endpoint.state() == State::Established && !endpoint.is_partly_read();
-        let far = |node: NodeAddr| !node.is_none() && node != self.engine.stack.own_node();
+        let far = |node: NodeAddr| !node.is_none() && node != self.driver.stack.own_node();
         endpoint.peer().filter(|peer| ready && far(peer.node))
     }
 
@@ -292,7 +292,7 @@ impl Hub {
         }
         let opened = near.watched && pair.arena.open_slot(side(id.writer), id.slot.into()).is_ok();
         if !opened {
-            self.broker.pairs.give_back(crate::engine::now(), id);
+            self.broker.pairs.give_back(crate::driver::now(), id);
             return None;
         }
         let outbound = to == DAEMON;
@@ -342,18 +342,18 @@ impl Hub {
     }
 
     /// A process has so few lanes that the memory of a pair is enough for a large ring of each.
-    pub(super) fn has_few_lanes(&self, owner: u32) -> bool {
+    pub(in crate::daemon) fn has_few_lanes(&self, owner: u32) -> bool {
         self.attachments.get(&owner).is_some_and(|a| a.lanes_out.max(a.lanes_in) <= FEW_LANES)
     }
 
     /// Whether a process writes this lane to the node.
-    pub(super) fn is_node_lane_of(&self, lane: LaneId, owner: u32) -> bool {
+    pub(in crate::daemon) fn is_node_lane_of(&self, lane: LaneId, owner: u32) -> bool {
         self.broker.lanes.get(&lane).is_some_and(|l| l.from_owner == owner && l.to_owner == DAEMON)
     }
 
     /// The process uses the lanes of a socket no more: what it has sent goes to the endpoint, what it has not received
     /// goes back there. Both before anything else that it asks for.
-    pub(super) fn end_node_lanes(&mut self, now: Time, port: u32, why: Why) {
+    pub(in crate::daemon) fn end_node_lanes(&mut self, now: Time, port: u32, why: Why) {
         if let Some(inbound) = self.node_lanes.inbound.remove(&port) {
             let read = why.read_of(inbound.lane);
             self.end_inbound(now, port, inbound, read);
@@ -362,13 +362,13 @@ impl Hub {
     }
 
     /// The process writes no more; what it has written is sent.
-    pub(super) fn stop_outbound(&mut self, now: Time, port: u32, gone: bool) {
+    pub(in crate::daemon) fn stop_outbound(&mut self, now: Time, port: u32, gone: bool) {
         if self.node_lanes.outbound.contains_key(&port) {
             self.carry_out(now, port, usize::MAX);
         }
         let Some(outbound) = self.node_lanes.outbound.remove(&port) else { return };
         let bodies = self.end_outbound(outbound.lane, gone);
-        let (own, datagram) = (self.engine.stack.own_node(), self.is_datagram(port));
+        let (own, datagram) = (self.driver.stack.own_node(), self.is_datagram(port));
         if bodies.is_empty() || !datagram && !self.is_connected(port) {
             return;
         }
@@ -389,14 +389,14 @@ impl Hub {
     }
 
     /// The process reads no more; what it has not read goes back to the endpoint.
-    pub(super) fn stop_inbound(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn stop_inbound(&mut self, now: Time, port: u32) {
         if let Some(inbound) = self.node_lanes.inbound.remove(&port) {
             self.end_inbound(now, port, inbound, 0);
         }
     }
 
     fn is_connected(&self, port: u32) -> bool {
-        self.engine.stack.endpoint(port).map(Endpoint::state) == Some(State::Established)
+        self.driver.stack.endpoint(port).map(Endpoint::state) == Some(State::Established)
     }
 
     fn end_inbound(&mut self, now: Time, port: u32, inbound: Inbound, read: usize) {
@@ -408,7 +408,7 @@ impl Hub {
         // That rang the daemon's own bell.
         self.serve_lanes(now, id.pair);
         let unread = self.recover(id);
-        if !self.engine.stack.take_back(now, port, unread, read) {
+        if !self.driver.stack.take_back(now, port, unread, read) {
             self.broker.corrupt += 1;
         }
         if let Some(lane) = self.broker.lanes.get_mut(&id) {
@@ -419,7 +419,7 @@ impl Hub {
     }
 
     /// Ends a lane that a process writes: the messages in it that the endpoint has not taken.
-    pub(super) fn end_outbound(&mut self, id: LaneId, gone: bool) -> Vec<Vec<u8>> {
+    pub(in crate::daemon) fn end_outbound(&mut self, id: LaneId, gone: bool) -> Vec<Vec<u8>> {
         if let Some(pair) = self.broker.pairs.get(id.pair) {
             // Refused for a slot that does not exist only.
             let _ = pair.arena.mark_gone(side(id.writer), id.slot.into());
@@ -453,22 +453,22 @@ impl Hub {
     }
 
     /// Ends a connection, or closes a socket: at once, or after what was sent before.
-    pub(super) fn end_socket(&mut self, now: Time, port: u32, end: End) {
+    pub(in crate::daemon) fn end_socket(&mut self, now: Time, port: u32, end: End) {
         match (self.node_lanes.unsent.get_mut(&port), end) {
             (Some(unsent), _) => {
                 unsent.end = Some(end);
                 // Nobody is there to answer any more.
-                let _ = self.engine.stack.unbind(now, port, None);
+                let _ = self.driver.stack.unbind(now, port, None);
                 self.node_lanes.lingering.push_back((now.plus_millis(MAX_LINGER_MS), port));
             }
-            (None, End::Close) => self.engine.stack.close(now, port),
+            (None, End::Close) => self.driver.stack.close(now, port),
             // Refused by a socket that is not connected, of which the caller knows.
-            (None, End::Shut) => drop(self.engine.stack.shutdown(now, port)),
+            (None, End::Shut) => drop(self.driver.stack.shutdown(now, port)),
         }
     }
 
     /// Sends what has left its lane, as far as the endpoint takes it, and then does what was to follow.
-    pub(super) fn send_unsent(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn send_unsent(&mut self, now: Time, port: u32) {
         if !self.node_lanes.unsent.contains_key(&port) {
             return;
         }
@@ -511,14 +511,14 @@ impl Hub {
     ///
     /// # Errors
     /// Not now, or on a connection: not any more.
-    pub(super) fn send_from_lane(
+    pub(in crate::daemon) fn send_from_lane(
         &mut self,
         now: Time,
         port: u32,
         data: &[u8],
         way: Option<Way>,
     ) -> Result<(), SendError> {
-        let stack = &mut self.engine.stack;
+        let stack = &mut self.driver.stack;
         let Some(Way { to, found }) = way else { return stack.send(now, port, data, None).map(drop) };
         let sent = match to {
             Destination::Port(_) => stack.send(now, port, data, Some(to)),
@@ -541,7 +541,7 @@ impl Hub {
     }
 
     /// Gives up what has waited for too long.
-    pub(super) fn expire_unsent(&mut self, now: Time) {
+    pub(in crate::daemon) fn expire_unsent(&mut self, now: Time) {
         while let Some((until, port)) = self.node_lanes.lingering.front().copied()
             && until <= now
         {
@@ -553,12 +553,12 @@ impl Hub {
     }
 
     /// What a process has written into a lane of the node makes no sense: its connection ends.
-    pub(super) fn refuse_outbound(&mut self, now: Time, port: u32) {
+    pub(in crate::daemon) fn refuse_outbound(&mut self, now: Time, port: u32) {
         self.broker.corrupt += 1;
         if let Some(outbound) = self.node_lanes.outbound.remove(&port) {
             drop(self.end_outbound(outbound.lane, true));
             self.finish_lane(now, outbound.lane);
         }
-        self.engine.stack.abort(now, port);
+        self.driver.stack.abort(now, port);
     }
 }

@@ -10,15 +10,15 @@ use utipc_core::Time;
 use utipc_core::limits::MESSAGE_OVERHEAD;
 use utipc_core::socket::{Endpoint, SocketOption, State};
 
-use super::attachment::AttachmentId;
-use super::hub::Hub;
-use super::pairs::{DAEMON, Pairs, side};
+use crate::daemon::attachments::attachment::AttachmentId;
+use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::lanes::pairs::{DAEMON, Pairs, side};
 
 /// Lanes that the sockets of one process write, at most.
-pub(super) const MAX_LANES_OUT: usize = 16_384;
+pub(in crate::daemon) const MAX_LANES_OUT: usize = 16_384;
 
 /// Lanes that they read. Those that a dead process wrote count until they are read.
-pub(super) const MAX_LANES_IN: usize = 65_536;
+pub(in crate::daemon) const MAX_LANES_IN: usize = 65_536;
 
 /// The ring that every lane has without asking, log2 of bytes.
 const FIRST_RING: u8 = 12;
@@ -29,42 +29,47 @@ const LAST_RING_OF_MANY: u8 = 18;
 
 /// One lane.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) from: u32,
-    pub(super) to: u32,
-    pub(super) from_owner: AttachmentId,
-    pub(super) to_owner: AttachmentId,
+pub(in crate::daemon) struct Lane {
+    pub(in crate::daemon) from: u32,
+    pub(in crate::daemon) to: u32,
+    pub(in crate::daemon) from_owner: AttachmentId,
+    pub(in crate::daemon) to_owner: AttachmentId,
     /// The reader was told.
-    pub(super) told: bool,
+    pub(in crate::daemon) told: bool,
     /// The writer has stopped for good (closed, dead, hosted), or has been told to.
-    pub(super) ended: bool,
+    pub(in crate::daemon) ended: bool,
     /// It takes no more part, each side.
-    pub(super) writer_done: bool,
-    pub(super) reader_done: bool,
+    pub(in crate::daemon) writer_done: bool,
+    pub(in crate::daemon) reader_done: bool,
     /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
-    pub(super) granted: u64,
+    pub(in crate::daemon) granted: u64,
     /// It counts among [`Broker::draining`].
-    pub(super) drains: bool,
+    pub(in crate::daemon) drains: bool,
 }
 
 /// All lanes.
 #[derive(Debug, Default)]
-pub(super) struct Broker {
-    pub(super) pairs: Pairs,
-    pub(super) lanes: HashMap<LaneId, Lane>,
+pub(in crate::daemon) struct Broker {
+    pub(in crate::daemon) pairs: Pairs,
+    pub(in crate::daemon) lanes: HashMap<LaneId, Lane>,
     /// The lanes in use, by the ports of writer and reader.
-    pub(super) between: HashMap<(u32, u32), LaneId>,
+    pub(in crate::daemon) between: HashMap<(u32, u32), LaneId>,
     /// From one port to another: lanes whose writer has stopped and whose reader has not read to the end.
-    pub(super) draining: HashMap<(u32, u32), usize>,
+    pub(in crate::daemon) draining: HashMap<(u32, u32), usize>,
     /// Of these, the ones that were read to the end in this turn.
-    pub(super) drained: Vec<(u32, u32)>,
+    pub(in crate::daemon) drained: Vec<(u32, u32)>,
     /// Lanes whose memory was found broken.
-    pub(super) corrupt: u64,
+    pub(in crate::daemon) corrupt: u64,
 }
 
-impl Hub {
+impl Dispatcher {
     /// A lane from `port` to `to`.
-    pub(super) fn want_lane(&mut self, id: AttachmentId, port: u32, to: u32) -> Result<Reply, Failure> {
+    pub(in crate::daemon) fn want_lane(
+        &mut self,
+        id: AttachmentId,
+        port: u32,
+        to: u32,
+    ) -> Result<Reply, Failure> {
         self.held(id, port)?;
         if to == 0 {
             return if self.open_datagram_lanes(id, port) { Ok(Reply::Done) } else { Err(Failure::State) };
@@ -72,7 +77,7 @@ impl Hub {
         if self.broker.between.contains_key(&(port, to)) {
             return Ok(Reply::Done);
         }
-        if self.engine.stack.endpoint(to).is_none() {
+        if self.driver.stack.endpoint(to).is_none() {
             return Err(Failure::NoSocket(to));
         }
         if self.may_have_lane(port, to) && self.make_lane(port, to) {
@@ -82,7 +87,7 @@ impl Hub {
     }
 
     /// Both ends of a local connection get lanes, as far as they take any.
-    pub(super) fn connect_lanes(&mut self, one: u32, other: u32) {
+    pub(in crate::daemon) fn connect_lanes(&mut self, one: u32, other: u32) {
         for (from, to) in [(one, other), (other, one)] {
             if self.may_have_lane(from, to) {
                 self.make_lane(from, to);
@@ -94,7 +99,7 @@ impl Hub {
     /// leads nowhere else.
     fn may_have_lane(&self, from: u32, to: u32) -> bool {
         let direct = |port| self.sockets.get(&port).is_some_and(|h| h.direct);
-        let stack = &self.engine.stack;
+        let stack = &self.driver.stack;
         let (Some(sender), Some(receiver)) = (stack.endpoint(from), stack.endpoint(to)) else { return false };
         let fits = match (sender.kind().is_connection_oriented(), receiver.kind().is_connection_oriented()) {
             (false, false) => true,
@@ -116,7 +121,7 @@ impl Hub {
 
     /// A lane that ended because one of the two sockets was shared, now that it is not: at once, or when all that was sent
     /// before is read.
-    pub(super) fn restore_lane(&mut self, from: u32, to: u32) {
+    pub(in crate::daemon) fn restore_lane(&mut self, from: u32, to: u32) {
         if self.may_have_lane(from, to) {
             self.make_lane(from, to);
         } else if self.broker.draining.contains_key(&(from, to))
@@ -128,11 +133,11 @@ impl Hub {
 
     /// Whether the next message in a socket's queue was sent by the node after its sender's lane, of which something is
     /// unread, had come to its end: what is in the lane comes first.
-    pub(super) fn follows_a_lane(&self, port: u32) -> bool {
+    pub(in crate::daemon) fn follows_a_lane(&self, port: u32) -> bool {
         if self.broker.draining.is_empty() {
             return false;
         }
-        let stack = &self.engine.stack;
+        let stack = &self.driver.stack;
         let sender = stack.endpoint(port).and_then(|e| e.next_sender(stack.own_node()));
         let drains = |from: &u32| self.broker.draining.get(&(*from, port)).is_some_and(|lanes| *lanes > 0);
         let Some(from) = sender.filter(drains) else { return false };
@@ -143,18 +148,18 @@ impl Hub {
 
     /// Whether what the node has for a connection comes behind what its reader has in a lane. The reader may have asked before
     /// it knew of the lane: one that came and ended, with the connection, in the meantime.
-    pub(super) fn is_behind_a_lane(&self, port: u32) -> bool {
+    pub(in crate::daemon) fn is_behind_a_lane(&self, port: u32) -> bool {
         let Some(holding) = self.sockets.get(&port) else { return false };
         let unread = |id: &LaneId| {
             let lane = self.broker.lanes.get(id).filter(|lane| lane.to == port);
             lane.is_some_and(|lane| lane.told && !lane.reader_done && lane.from_owner != DAEMON)
         };
         let connected = |endpoint: &Endpoint| endpoint.kind().is_connection_oriented();
-        holding.lanes.iter().any(unread) && self.engine.stack.endpoint(port).is_some_and(connected)
+        holding.lanes.iter().any(unread) && self.driver.stack.endpoint(port).is_some_and(connected)
     }
 
     /// Lanes were read to their ends: who had to wait for that goes on.
-    pub(super) fn resume(&mut self, now: Time) {
+    pub(in crate::daemon) fn resume(&mut self, now: Time) {
         for (from, to) in std::mem::take(&mut self.broker.drained) {
             if self.broker.draining.get(&(from, to)) != Some(&0) {
                 continue;
@@ -202,7 +207,7 @@ impl Hub {
         };
         self.broker.lanes.insert(id, lane);
         self.broker.between.insert((from, to), id);
-        self.engine.stack.add_lane(from, to);
+        self.driver.stack.add_lane(from, to);
         if let Some(attachment) = self.attachments.get_mut(&from_owner) {
             attachment.lanes_out += 1;
         }
@@ -215,7 +220,7 @@ impl Hub {
             }
         }
         self.tell(from_owner, Notice::Lane { port: from, other: to, lane: id, end: LaneEnd::Writer });
-        let after = self.engine.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
+        let after = self.driver.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
         if let Some(holding) = self.sockets.get_mut(&to) {
             holding.unopened.push_back((after, id));
         }
@@ -224,7 +229,7 @@ impl Hub {
     }
 
     /// What an option that counts what waits (tipc.md §8.9) says of lanes of which the reader was not told yet.
-    pub(super) fn unopened(&self, port: u32, option: SocketOption) -> u32 {
+    pub(in crate::daemon) fn unopened(&self, port: u32, option: SocketOption) -> u32 {
         let Some(holding) = self.sockets.get(&port) else { return 0 };
         let waiting = |(_, id): &(u64, LaneId)| {
             let pair = self.broker.pairs.get(id.pair)?;
@@ -242,7 +247,7 @@ impl Hub {
     }
 
     /// The reader of a new lane may be polled: its writer tells of the first message. So the reader need not look before.
-    pub(super) fn arm_for_descriptor(&self, id: LaneId, reader: u32) {
+    pub(in crate::daemon) fn arm_for_descriptor(&self, id: LaneId, reader: u32) {
         if self.fars.contains_key(&reader)
             && let Some(pair) = self.broker.pairs.get(id.pair)
         {
@@ -258,8 +263,8 @@ impl Hub {
     }
 
     /// Tells a reader of the lanes that it may read now.
-    pub(super) fn open_lanes(&mut self, port: u32) {
-        let taken = self.engine.stack.endpoint(port).map_or(u64::MAX, Endpoint::taken);
+    pub(in crate::daemon) fn open_lanes(&mut self, port: u32) {
+        let taken = self.driver.stack.endpoint(port).map_or(u64::MAX, Endpoint::taken);
         while let Some(holding) = self.sockets.get_mut(&port)
             && let Some((after, id)) = holding.unopened.front().copied()
             && after <= taken
@@ -277,7 +282,7 @@ impl Hub {
     }
 
     /// Memory for larger messages, or for more of them, at the cost of the receiver's buffer. Spec: tipc.md §8.7.
-    pub(super) fn grow(
+    pub(in crate::daemon) fn grow(
         &mut self,
         id: AttachmentId,
         lane_id: LaneId,
@@ -294,7 +299,7 @@ impl Hub {
         if !(FIRST_RING..=LAST_RING).contains(&log2) || importance > 3 {
             return Err(Failure::State);
         }
-        let Some(receiver) = self.engine.stack.endpoint(lane.to) else { return Err(Failure::State) };
+        let Some(receiver) = self.driver.stack.endpoint(lane.to) else { return Err(Failure::State) };
         let Some(holding) = self.sockets.get_mut(&lane.to) else { return Err(Failure::State) };
         // The window of a connection bounds what is on the way; its one lane may be as large as they get.
         let wanted =
@@ -310,7 +315,7 @@ impl Hub {
     }
 
     /// A process is told something beside readiness.
-    pub(super) fn tell(&mut self, id: AttachmentId, notice: Notice) {
+    pub(in crate::daemon) fn tell(&mut self, id: AttachmentId, notice: Notice) {
         let about = match notice {
             // Nothing to be read, as long as nobody has said so.
             Notice::Lane { lane, end: LaneEnd::Reader, .. }

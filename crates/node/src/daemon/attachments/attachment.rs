@@ -7,23 +7,23 @@ use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::socket::Readiness;
 use utipc_os::fdpass::{Channel, Peer};
 
-use super::bell::Bell;
+use crate::daemon::attachments::doorbell::Bell;
 
 /// Number of an attachment; never used again.
-pub(super) type AttachmentId = u32;
+pub(in crate::daemon) type AttachmentId = u32;
 
 /// No attachment has this number.
-pub(super) const NOBODY: AttachmentId = 0;
+pub(in crate::daemon) const NOBODY: AttachmentId = 0;
 
 /// Number of what a fork leaves; never used again.
-pub(super) type HeritageId = u32;
+pub(in crate::daemon) type HeritageId = u32;
 
 /// Most notices in one reply.
 const NOTICES_MAX: usize = 64;
 
 /// How far an attachment has come.
 #[derive(Debug)]
-pub(super) enum Stage {
+pub(in crate::daemon) enum Stage {
     /// It has connected and said nothing yet.
     Silent,
     /// It is served.
@@ -35,38 +35,38 @@ pub(super) enum Stage {
 
 /// A process.
 #[derive(Debug)]
-pub(super) struct Attachment {
-    pub(super) channel: Channel,
+pub(in crate::daemon) struct Attachment {
+    pub(in crate::daemon) channel: Channel,
     /// Readable when the process has ended, where the system can tell.
-    pub(super) process: Option<OwnedFd>,
-    pub(super) peer: Peer,
-    pub(super) program: String,
+    pub(in crate::daemon) process: Option<OwnedFd>,
+    pub(in crate::daemon) peer: Peer,
+    pub(in crate::daemon) program: String,
     /// The agreed version of the protocol.
-    pub(super) version: u16,
+    pub(in crate::daemon) version: u16,
     /// Its new sockets are direct.
-    pub(super) takes_lanes: bool,
+    pub(in crate::daemon) takes_lanes: bool,
     /// The version that it speaks knows of lanes between it and the node.
-    pub(super) takes_node_lanes: bool,
-    pub(super) stage: Stage,
-    pub(super) ports: BTreeSet<u32>,
+    pub(in crate::daemon) takes_node_lanes: bool,
+    pub(in crate::daemon) stage: Stage,
+    pub(in crate::daemon) ports: BTreeSet<u32>,
     /// Bindings of its sockets.
-    pub(super) bindings: usize,
+    pub(in crate::daemon) bindings: usize,
     /// Descriptors of its sockets.
-    pub(super) descriptors: usize,
+    pub(in crate::daemon) descriptors: usize,
     /// Lanes that its sockets write, and read.
-    pub(super) lanes_out: usize,
-    pub(super) lanes_in: usize,
+    pub(in crate::daemon) lanes_out: usize,
+    pub(in crate::daemon) lanes_in: usize,
     /// Its sockets whose readiness has grown; each at most once, see [`Holding::noted`].
     ready: VecDeque<u32>,
     /// Other notices. Each names a lane, a pair or the node's address, of which there are as many as the limits allow.
     others: VecDeque<Notice>,
     /// It is in the list of those to be rung for.
-    pub(super) rings: bool,
+    pub(in crate::daemon) rings: bool,
 }
 
 /// Who holds a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(in crate::daemon) enum Holder {
     Process(AttachmentId),
     /// What a fork has left, until nobody has its descriptor any more.
     Heritage(HeritageId),
@@ -74,46 +74,46 @@ pub(super) enum Holder {
 
 /// One who holds a socket that has an owner already, or none but heritages.
 #[derive(Debug)]
-pub(super) struct Sharer {
-    pub(super) who: Holder,
+pub(in crate::daemon) struct Sharer {
+    pub(in crate::daemon) who: Holder,
     /// A notice about it waits.
-    pub(super) noted: bool,
+    pub(in crate::daemon) noted: bool,
 }
 
 impl Sharer {
-    pub(super) fn new(who: Holder) -> Self {
+    pub(in crate::daemon) fn new(who: Holder) -> Self {
         Self { who, noted: false }
     }
 }
 
 /// A socket of the node that a process holds.
 #[derive(Debug)]
-pub(super) struct Holding {
+pub(in crate::daemon) struct Holding {
     /// [`NOBODY`] if only heritages hold it.
-    pub(super) owner: AttachmentId,
+    pub(in crate::daemon) owner: AttachmentId,
     /// Who else holds it. Then it is hosted.
-    pub(super) sharers: Vec<Sharer>,
+    pub(in crate::daemon) sharers: Vec<Sharer>,
     /// What it could do when its process was last told, or did something with it.
-    pub(super) seen: Readiness,
+    pub(in crate::daemon) seen: Readiness,
     /// A notice about it waits.
-    pub(super) noted: bool,
+    pub(in crate::daemon) noted: bool,
     /// Somebody waits for more than there is: each change is told.
-    pub(super) watched: bool,
-    pub(super) bindings: usize,
+    pub(in crate::daemon) watched: bool,
+    pub(in crate::daemon) bindings: usize,
     /// Its data may go by lanes: one process holds it.
-    pub(super) direct: bool,
+    pub(in crate::daemon) direct: bool,
     /// Lanes that it writes or reads, until they are free.
-    pub(super) lanes: BTreeSet<LaneId>,
+    pub(in crate::daemon) lanes: BTreeSet<LaneId>,
     /// Lanes that its process is not to read yet: each with the number of messages to be received first, rising.
-    pub(super) unopened: VecDeque<(u64, LaneId)>,
+    pub(in crate::daemon) unopened: VecDeque<(u64, LaneId)>,
     /// Bytes of rings that those who write to it were granted.
-    pub(super) granted: u64,
+    pub(in crate::daemon) granted: u64,
     /// Lanes from one port to another that ended because it was shared: they come back when it is direct again.
-    pub(super) former: BTreeSet<(u32, u32)>,
+    pub(in crate::daemon) former: BTreeSet<(u32, u32)>,
 }
 
 impl Holding {
-    pub(super) fn new(owner: AttachmentId, seen: Readiness, direct: bool) -> Self {
+    pub(in crate::daemon) fn new(owner: AttachmentId, seen: Readiness, direct: bool) -> Self {
         Self {
             owner,
             seen,
@@ -130,12 +130,12 @@ impl Holding {
     }
 
     /// Whether this process holds it.
-    pub(super) fn is_held_by(&self, id: AttachmentId) -> bool {
+    pub(in crate::daemon) fn is_held_by(&self, id: AttachmentId) -> bool {
         self.owner == id || self.sharers.iter().any(|s| s.who == Holder::Process(id))
     }
 
     /// Takes the mark that a notice about it waits for this process.
-    pub(super) fn take_noted(&mut self, id: AttachmentId) -> bool {
+    pub(in crate::daemon) fn take_noted(&mut self, id: AttachmentId) -> bool {
         if self.owner == id {
             return std::mem::take(&mut self.noted);
         }
@@ -145,7 +145,7 @@ impl Holding {
 }
 
 impl Attachment {
-    pub(super) fn new(channel: Channel, peer: Peer) -> Self {
+    pub(in crate::daemon) fn new(channel: Channel, peer: Peer) -> Self {
         Self {
             channel,
             process: None,
@@ -166,21 +166,21 @@ impl Attachment {
         }
     }
 
-    pub(super) fn is_served(&self) -> bool {
+    pub(in crate::daemon) fn is_served(&self) -> bool {
         matches!(self.stage, Stage::Served { .. })
     }
 
     /// The readiness of one of its sockets has grown; the caller sees to it that the socket is in here once.
-    pub(super) fn note_ready(&mut self, port: u32) {
+    pub(in crate::daemon) fn note_ready(&mut self, port: u32) {
         self.ready.push_back(port);
     }
 
-    pub(super) fn note(&mut self, notice: Notice) {
+    pub(in crate::daemon) fn note(&mut self, notice: Notice) {
         self.others.push_back(notice);
     }
 
     /// What it has not been told of lanes that its sockets were to read is void.
-    pub(super) fn forget_lanes_to_read(&mut self) {
+    pub(in crate::daemon) fn forget_lanes_to_read(&mut self) {
         self.others.retain(|notice| {
             !matches!(
                 notice,
@@ -190,7 +190,7 @@ impl Attachment {
     }
 
     /// Takes what fits into one reply, oldest first; true if more waits. `fresh` says whether a socket still has news.
-    pub(super) fn take_notices(
+    pub(in crate::daemon) fn take_notices(
         &mut self,
         notices: &mut Vec<Notice>,
         mut fresh: impl FnMut(u32) -> bool,
@@ -210,7 +210,7 @@ impl Attachment {
         !self.others.is_empty() || !self.ready.is_empty()
     }
 
-    pub(super) fn ring(&self) {
+    pub(in crate::daemon) fn ring(&self) {
         if let Stage::Served { bell } = &self.stage {
             bell.ring();
         }

@@ -8,9 +8,9 @@ use utipc_core::Time;
 use utipc_core::socket::{Endpoint, Readiness};
 use utipc_os::fdpass::Put;
 
-use super::attachment::Holder;
-use super::counters::Cut;
-use super::hub::{Hub, Outgoing};
+use crate::daemon::attachments::attachment::Holder;
+use crate::daemon::counters::Cut;
+use crate::daemon::dispatcher::{Dispatcher, Outgoing};
 
 /// What a socket offers that has ended in the node.
 const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };
@@ -23,10 +23,10 @@ fn has_grown(old: Readiness, new: Readiness) -> bool {
         || new.hung_up && !old.hung_up
 }
 
-impl Hub {
+impl Dispatcher {
     /// What a socket can do now.
-    pub(super) fn readiness(&self, port: u32) -> Readiness {
-        let mut readiness = self.engine.stack.endpoint(port).map_or(GONE, Endpoint::readiness);
+    pub(in crate::daemon) fn readiness(&self, port: u32) -> Readiness {
+        let mut readiness = self.driver.stack.endpoint(port).map_or(GONE, Endpoint::readiness);
         // It is there as soon as the lane has room, without being asked for.
         let by_lane = self.is_datagram(port) && self.comes_by_lane(port);
         readiness.readable &= !by_lane && !self.follows_a_lane(port);
@@ -34,7 +34,7 @@ impl Hub {
     }
 
     /// Something happened to a socket: tells its process if that may matter to it.
-    pub(super) fn note(&mut self, time: Time, port: u32) {
+    pub(in crate::daemon) fn note(&mut self, time: Time, port: u32) {
         self.carry(time, port);
         let mut now = self.readiness(port);
         self.level(port, now);
@@ -75,7 +75,7 @@ impl Hub {
     }
 
     /// Sends the replies of this turn, each with the notices that wait for its receiver.
-    pub(super) fn answer(&mut self) {
+    pub(in crate::daemon) fn answer(&mut self) {
         let mut replies = std::mem::take(&mut self.replies);
         let mut head = std::mem::take(&mut self.head);
         for outgoing in replies.drain(..) {

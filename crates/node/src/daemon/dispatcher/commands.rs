@@ -10,28 +10,28 @@ use utipc_core::socket::{
     AcceptError, BindError, Destination, Endpoint, OptionError, RecvError, RecvOptions, SendError, SocketKind,
 };
 
-use super::attachment::{AttachmentId, Holder, Holding};
-use super::counters::Cut;
-use super::hub::{Hub, Outgoing};
-use super::lane_end::Why;
-use super::node_lanes::End;
+use crate::daemon::attachments::attachment::{AttachmentId, Holder, Holding};
+use crate::daemon::counters::Cut;
+use crate::daemon::dispatcher::{Dispatcher, Outgoing};
+use crate::daemon::lanes::end::Why;
+use crate::daemon::lanes::node_lanes::End;
 
 /// The first version of the protocol in which processes read the binding table themselves.
 const TABLE_VERSION: u16 = 2;
 
 /// What a command leads to.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(in crate::daemon) struct Answer {
     /// Data that follows the reply.
-    pub(super) payload: Vec<u8>,
-    pub(super) fds: Vec<OwnedFd>,
+    pub(in crate::daemon) payload: Vec<u8>,
+    pub(in crate::daemon) fds: Vec<OwnedFd>,
 }
 
 type Done = Result<Reply, Failure>;
 
-impl Hub {
+impl Dispatcher {
     /// Does what a packet asks; the reply leaves at the end of the turn.
-    pub(super) fn execute(&mut self, now: Time, id: AttachmentId, packet: &[u8]) {
+    pub(in crate::daemon) fn execute(&mut self, now: Time, id: AttachmentId, packet: &[u8]) {
         let Ok((request, payload)) = decode::<Request>(packet) else {
             return self.ended.push((id, Cut::Garbage));
         };
@@ -54,7 +54,7 @@ impl Hub {
         payload: &[u8],
         answer: &mut Answer,
     ) -> Done {
-        let stack = &mut self.engine.stack;
+        let stack = &mut self.driver.stack;
         match request {
             Request::Open { kind } => self.open(now, id, kind),
             Request::Close { port } => self.held(id, port).map(|()| self.close(now, id, port)),
@@ -62,29 +62,29 @@ impl Hub {
             Request::Unbind { port, which } => self.unbind(now, id, port, which),
             Request::Listen { port } => {
                 self.held(id, port)?;
-                self.engine.stack.listen(now, port).map_err(Failure::Call).map(done)
+                self.driver.stack.listen(now, port).map_err(Failure::Call).map(done)
             }
             Request::Connect { port, to } => {
                 self.held(id, port)?;
-                self.engine.stack.connect(now, port, to).map_err(Failure::Connect).map(done)
+                self.driver.stack.connect(now, port, to).map_err(Failure::Connect).map(done)
             }
             Request::Accept { port } => self.accept(now, id, port),
             Request::Shutdown { port } => {
                 self.held(id, port)?;
-                if self.engine.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
+                if self.driver.stack.endpoint(port).is_some_and(|e| e.kind().is_connection_oriented()) {
                     self.end_lanes(now, port, Why::Shut);
                 }
                 if self.node_lanes.has_unsent(port) && !self.is_datagram(port) {
                     self.end_socket(now, port, End::Shut);
                     return Ok(Reply::Done);
                 }
-                self.engine.stack.shutdown(now, port).map_err(Failure::Call).map(done)
+                self.driver.stack.shutdown(now, port).map_err(Failure::Call).map(done)
             }
             Request::SetOption { port, option, value } => {
                 self.held(id, port)?;
                 // What was sent before was sent without it.
                 self.carry_out(now, port, usize::MAX);
-                self.engine.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
+                self.driver.stack.set_option(now, port, option, value).map_err(Failure::Option).map(done)
             }
             Request::GetOption { port, option } => {
                 let endpoint = self.endpoint(id, port, Failure::Option(OptionError::NoSuchOption))?;
@@ -95,7 +95,7 @@ impl Hub {
             Request::SendFound { port, to, found } => {
                 self.held(id, port)?;
                 self.send_what_is_before(now, port)?;
-                let sent = self.engine.stack.send_found(now, port, payload, to, found);
+                let sent = self.driver.stack.send_found(now, port, payload, to, found);
                 self.sent(port, sent, false)
             }
             Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
@@ -105,7 +105,7 @@ impl Hub {
             }
             Request::TakeError { port } => {
                 self.held(id, port)?;
-                Ok(Reply::Error(self.engine.stack.take_error(port)))
+                Ok(Reply::Error(self.driver.stack.take_error(port)))
             }
             Request::Lookup { to, domain } => Ok(Reply::Found(stack.lookup(to, domain))),
             Request::IsLocal { port } => {
@@ -146,7 +146,7 @@ impl Hub {
     }
 
     /// Whether the attachment holds the socket.
-    pub(super) fn held(&self, id: AttachmentId, port: u32) -> Result<(), Failure> {
+    pub(in crate::daemon) fn held(&self, id: AttachmentId, port: u32) -> Result<(), Failure> {
         let holds = self.sockets.get(&port).is_some_and(|h| h.is_held_by(id));
         if holds { Ok(()) } else { Err(Failure::NoSocket(port)) }
     }
@@ -159,11 +159,11 @@ impl Hub {
 
     fn endpoint(&self, id: AttachmentId, port: u32, gone: Failure) -> Result<&Endpoint, Failure> {
         self.held(id, port)?;
-        self.engine.stack.endpoint(port).ok_or(gone)
+        self.driver.stack.endpoint(port).ok_or(gone)
     }
 
     /// The attachment may hold one more socket.
-    pub(super) fn room_for_socket(&self, id: AttachmentId) -> Result<(), Failure> {
+    pub(in crate::daemon) fn room_for_socket(&self, id: AttachmentId) -> Result<(), Failure> {
         let limit = self.limits.sockets_per_attachment;
         let held = self.attachments.get(&id).map_or(limit, |a| a.ports.len());
         if held < limit { Ok(()) } else { Err(Failure::Limit(format!("{limit} sockets of one process"))) }
@@ -179,7 +179,7 @@ impl Hub {
 
     fn open(&mut self, now: Time, id: AttachmentId, kind: SocketKind) -> Done {
         self.room_for_socket(id)?;
-        let port = self.engine.stack.open(now, kind).map_err(|e| Failure::Limit(e.to_string()))?;
+        let port = self.driver.stack.open(now, kind).map_err(|e| Failure::Limit(e.to_string()))?;
         self.hold(id, port);
         Ok(Reply::Opened { port })
     }
@@ -206,7 +206,7 @@ impl Hub {
             self.holding(port, |h| h.seen.writable = false);
             return Err(Failure::Send(SendError::WouldBlock));
         }
-        let sent = self.engine.stack.send(now, port, payload, to);
+        let sent = self.driver.stack.send(now, port, payload, to);
         self.sent(port, sent, matches!(to, Some(Destination::Range(_))))
     }
 
@@ -228,7 +228,7 @@ impl Hub {
         if sent == Err(SendError::WouldBlock) {
             self.holding(port, |h| h.seen.writable = false);
         }
-        let lanes = self.engine.stack.take_diverted();
+        let lanes = self.driver.stack.take_diverted();
         let bytes = sent.map_err(Failure::Send)?;
         self.consider_node_lanes(port);
         Ok(Reply::Sent { bytes: if elsewhere || lanes.is_empty() { bytes as u32 } else { 0 }, lanes })
@@ -273,7 +273,7 @@ impl Hub {
         if attachment.bindings >= self.limits.bindings_per_attachment {
             return Err(Failure::Bind(BindError::TooMany));
         }
-        self.engine.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
+        self.driver.stack.bind(now, port, range, scope).map_err(Failure::Bind)?;
         attachment.bindings += 1;
         self.holding(port, |h| h.bindings += 1);
         Ok(Reply::Done)
@@ -287,7 +287,7 @@ impl Hub {
         which: Option<(ServiceRange, Scope)>,
     ) -> Done {
         self.held(id, port)?;
-        self.engine.stack.unbind(now, port, which).map_err(Failure::Bind)?;
+        self.driver.stack.unbind(now, port, which).map_err(Failure::Bind)?;
         if let Some(holding) = self.sockets.get_mut(&port)
             && let Some(attachment) = self.attachments.get_mut(&id)
         {
@@ -301,7 +301,7 @@ impl Hub {
     fn accept(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
         self.held(id, port)?;
         self.room_for_socket(id)?;
-        let accepted = self.engine.stack.accept(now, port);
+        let accepted = self.driver.stack.accept(now, port);
         if accepted == Err(AcceptError::WouldBlock) {
             self.holding(port, |h| h.seen.readable = false);
         }
@@ -336,7 +336,7 @@ impl Hub {
         // No more than there is: an idle look costs no memory. One byte at least, for an empty buffer is an error.
         let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
         answer.payload.resize(room, 0);
-        let received = self.engine.stack.recv(now, port, &mut answer.payload, options);
+        let received = self.driver.stack.recv(now, port, &mut answer.payload, options);
         answer.payload.truncate(received.as_ref().map_or(0, |r| r.len));
         let blocks = received == Err(RecvError::WouldBlock);
         self.holding(port, |h| {
@@ -356,8 +356,8 @@ impl Hub {
     }
 
     /// A socket of the node, as anybody may see it.
-    pub(super) fn view(&self, port: u32) -> Option<SocketView> {
-        let endpoint = self.engine.stack.endpoint(port)?;
+    pub(in crate::daemon) fn view(&self, port: u32) -> Option<SocketView> {
+        let endpoint = self.driver.stack.endpoint(port)?;
         let owner = self.sockets.get(&port).and_then(|h| self.attachments.get(&h.owner));
         Some(SocketView {
             kind: endpoint.kind(),

@@ -13,18 +13,18 @@ const SLEEPERS: usize = 4;
 
 /// See the module's text. What the process does to its own bell harms that process alone.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(in crate::daemon) struct Bell {
     segment: Segment,
 }
 
 impl Bell {
     /// A bell, and the descriptor by which the process shares it.
-    pub(super) fn new() -> Result<(Bell, OwnedFd)> {
+    pub(in crate::daemon) fn new() -> Result<(Bell, OwnedFd)> {
         let (segment, fd) = Segment::create("utipc-bell", 8)?;
         Ok((Bell { segment }, fd))
     }
 
-    pub(super) fn ring(&self) {
+    pub(in crate::daemon) fn ring(&self) {
         self.segment.add32(SEQ, 1);
         self.segment.fence(Fence::Ring);
         if self.segment.load32(SLEEPERS, Ordering::Relaxed) != 0 {

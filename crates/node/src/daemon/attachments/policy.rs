@@ -55,16 +55,16 @@ impl Default for Policy {
 }
 
 impl Policy {
-    pub(super) fn may_attach(&self, peer: &Peer, own: u32) -> bool {
+    pub(in crate::daemon) fn may_attach(&self, peer: &Peer, own: u32) -> bool {
         self.attach.includes(peer, own)
     }
 
-    pub(super) fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
+    pub(in crate::daemon) fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
         let rule = self.bind.iter().find(|(types, _)| types.contains(&range.service));
         rule.is_none_or(|(_, who)| who.includes(peer, own))
     }
 
-    pub(super) fn may_manage(&self, peer: &Peer, own: u32) -> bool {
+    pub(in crate::daemon) fn may_manage(&self, peer: &Peer, own: u32) -> bool {
         self.manage.includes(peer, own)
     }
 }

@@ -1,0 +1,3 @@
+//! The replica.
+
+pub(in crate::daemon) mod congestion;
