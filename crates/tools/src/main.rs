@@ -3,7 +3,7 @@
 mod bench;
 mod demo;
 mod manage;
-mod rooms;
+mod namespaces;
 mod run;
 
 use std::path::PathBuf;

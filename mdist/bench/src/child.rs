@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 use super::interrupt;
@@ -66,9 +65,7 @@ pub fn as_child(arguments: impl IntoIterator<Item = OsString>) -> Option<anyhow:
         ensure!(is_there(), "the parent is gone");
         let space = arguments.next().context("no namespace")?;
         if space != "-" {
-            let file = std::fs::File::open(&space).context("find the network namespace")?;
-            move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), Some(LinkNameSpaceType::Network))
-                .context("enter the network namespace (needs root)")?;
+            utipc_netns::enter(Path::new(&space))?;
         }
         let program = arguments.next().context("no program")?;
         let why = Command::new(&program).args(arguments.by_ref()).exec();

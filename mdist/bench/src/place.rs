@@ -1,10 +1,12 @@
 //! Where the parts of a test are, and what joins them.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use utipc_netns::{Cable, Namespace};
 
 use super::child::{self, Process, program};
 use super::interrupt;
@@ -54,15 +56,14 @@ pub(super) struct Place {
     folder: PathBuf,
     // Before the namespaces, in which they live.
     daemons: Vec<Process>,
-    spaces: Vec<Namespace>,
+    namespaces: Vec<Namespace>,
 }
 
-/// Addresses of the two ends of the cable.
-const ADDRESSES: [&str; 2] = ["198.18.77.1", "198.18.77.2"];
+/// The cable between the two ends.
+const CABLE: Cable =
+    Cable { interface: "mdist0", addresses: [Ipv4Addr::new(198, 18, 77, 1), Ipv4Addr::new(198, 18, 77, 2)] };
 /// The cluster of the run.
 const CLUSTER: u32 = 4799;
-/// The interface at either end of it.
-const CABLE: &str = "mdist0";
 /// What the names of folders begin with that hold sockets and settings of a run; the process id follows.
 const FOLDER: &str = "mdist-bench-";
 /// How long a daemon may take until its socket is there.
@@ -72,9 +73,9 @@ impl Place {
     pub(super) fn new(backbone: Backbone) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-        let mut place = Self { backbone, folder, daemons: Vec::new(), spaces: Vec::new() };
+        let mut place = Self { backbone, folder, daemons: Vec::new(), namespaces: Vec::new() };
         if backbone.is_apart() {
-            place.spaces = Namespace::joined()?;
+            place.namespaces = CABLE.join()?.into();
         }
         let count = match backbone {
             Backbone::None | Backbone::Own => 0,
@@ -93,7 +94,7 @@ impl Place {
             side + 1
         );
         if self.backbone == Backbone::Udp {
-            let (local, remote) = (ADDRESSES[side], ADDRESSES[1 - side]);
+            let (local, remote) = (CABLE.addresses[side], CABLE.addresses[1 - side]);
             text +=
                 &format!("\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n");
         }
@@ -123,7 +124,7 @@ impl Place {
     }
 
     fn enter(&self, side: usize, name: &str) -> Result<Command> {
-        child::command(program(name)?, self.spaces.get(side).map(Namespace::path).as_deref())
+        child::command(program(name)?, self.namespaces.get(side).map(Namespace::path).as_deref())
     }
 
     /// A command that runs a program of ours at one end.
@@ -143,8 +144,8 @@ impl Place {
             Backbone::Own => format!(
                 "[backbone.node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\nlocal = \"{}\"\nremotes = [\"{}\"]\n",
                 at + 1,
-                ADDRESSES[at],
-                ADDRESSES[1 - at]
+                CABLE.addresses[at],
+                CABLE.addresses[1 - at]
             ),
             _ => String::new(),
         }
@@ -181,44 +182,8 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.daemons.clear();
-        self.spaces.clear();
+        self.namespaces.clear();
         let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A network namespace that lives as long as a process in it, which ends with us. Dropped: it goes.
-struct Namespace(Process);
-
-impl Namespace {
-    fn new() -> Result<Self> {
-        let mut keeper = child::command("unshare", None)?;
-        keeper.args(["--net", "sh", "-c", "echo; exec cat >/dev/null"]);
-        let mut keeper = Process::start("unshare", keeper).context("(install util-linux)")?;
-        keeper.line().context("make a network namespace (needs root)")?;
-        Ok(Self(keeper))
-    }
-
-    /// Two, joined by a virtual cable.
-    fn joined() -> Result<Vec<Self>> {
-        let both = vec![Self::new()?, Self::new()?];
-        both[0].ip(&format!("link add {CABLE} type veth peer name {CABLE} netns {}", both[1].0.id()))?;
-        for (space, address) in both.iter().zip(ADDRESSES) {
-            space.ip(&format!("addr add {address}/24 dev {CABLE}"))?;
-            space.ip(&format!("link set {CABLE} up"))?;
-            space.ip("link set lo up")?;
-        }
-        Ok(both)
-    }
-
-    fn path(&self) -> PathBuf {
-        format!("/proc/{}/ns/net", self.0.id()).into()
-    }
-
-    fn ip(&self, arguments: &str) -> Result<()> {
-        let mut command = child::command("ip", Some(&self.path()))?;
-        let done = command.args(arguments.split(' ')).output().context("run ip (install iproute2)")?;
-        ensure!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr).trim());
-        Ok(())
     }
 }
 
@@ -239,5 +204,5 @@ pub(super) fn no_namespaces() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("two network namespaces need root".into());
     }
-    Namespace::joined().err().map(|why| format!("{why:#}"))
+    CABLE.join().err().map(|why| format!("{why:#}"))
 }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use utipc_netns::Namespace;
+
 use super::library;
-use crate::rooms::Room;
+use crate::namespaces::CABLE;
 
 /// How long a daemon may take until its socket is there.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -47,19 +49,19 @@ pub(super) fn is_named() -> bool {
 }
 
 impl Daemons {
-    /// Starts them; with `rooms`, joined by UDP between `addresses`.
-    pub(super) fn start(rooms: Option<&[Room; 2]>, addresses: [[u8; 4]; 2]) -> Result<Self> {
+    /// Starts them; in `namespaces`, joined by UDP over the cable.
+    pub(super) fn start(namespaces: Option<&[Namespace; 2]>) -> Result<Self> {
         ensure!(is_there(), "this build has no daemon (use --engine embedded)");
         let program = std::env::current_exe().context("find the own program")?;
         let folder = std::env::temp_dir().join(format!("utipc-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let mut daemons = Self { folder, running: Vec::new() };
-        for side in 0..if rooms.is_some() { 2 } else { 1 } {
+        for side in 0..if namespaces.is_some() { 2 } else { 1 } {
             let file = daemons.folder.join(format!("{side}.toml"));
-            let text = configuration(side, rooms.map(|_| addresses));
+            let text = configuration(side, namespaces.is_some());
             std::fs::write(&file, text).context("write a configuration")?;
             let socket = daemons.folder.join(format!("{side}.sock"));
-            let mut command = rooms.map_or_else(|| Command::new("sh"), |rooms| rooms[side].enter("sh"));
+            let mut command = namespaces.map_or_else(|| Command::new("sh"), |pair| pair[side].command("sh"));
             command.args(["-c", KEEPER, "sh"]).args([&file, &socket, &daemons.folder]);
             command.arg(&program).args(["daemon", "--config"]).arg(&file).arg("--socket").arg(&socket);
             daemons.running.push(Daemon::start(command, socket)?);
@@ -89,15 +91,14 @@ impl Daemons {
 }
 
 /// A daemon's configuration: an explicit address, so that it is up at once, and between namespaces the other one.
-fn configuration(side: usize, addresses: Option<[[u8; 4]; 2]>) -> String {
+fn configuration(side: usize, apart: bool) -> String {
     let mut text = format!(
         "[node]\naddress = \"1.1.{}\"\ncluster = {}\n\n[log]\nlevel = \"error\"\n",
         1 + side,
         library::CLUSTER
     );
-    if let Some(addresses) = addresses {
-        let ip = |side: usize| std::net::IpAddr::from(addresses[side]);
-        let (local, remote) = (ip(side), ip(1 - side));
+    if apart {
+        let (local, remote) = (CABLE.addresses[side], CABLE.addresses[1 - side]);
         text += &format!("\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n");
     }
     text

@@ -127,7 +127,9 @@ fn work(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
         Test::Crowd => library::crowd(job, parent),
         Test::Many if job.role == Role::Serve => library::bind_many(job, parent),
         Test::Many => library::look_up(job, parent),
-        Test::OffloadsOff => offload::switch_off(crate::rooms::INTERFACE).map(|()| Part::default()),
+        Test::OffloadsOff => {
+            offload::switch_off(crate::namespaces::CABLE.interface).map(|()| Part::default())
+        }
     }
 }
 

@@ -7,17 +7,19 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use utipc_netns::Namespace;
+
 use super::daemon::{self, Daemons};
 use super::job::{Job, Meet, Part, Role, Said, Site};
 use super::party::{Engine, Scope};
 use super::peer::GO;
 use super::{library, traffic};
-use crate::rooms::{self, ADDRESSES, Room};
+use crate::namespaces::{self, CABLE};
 
 /// A place; it vanishes with this value, or with this process.
 pub(super) struct Place {
     /// The two namespaces, server's first; none on this host.
-    rooms: Option<[Room; 2]>,
+    namespaces: Option<[Namespace; 2]>,
     engine: Engine,
     daemons: Option<Daemons>,
     /// Why the kernel has no nodes in the namespaces, once it was asked for some.
@@ -35,20 +37,20 @@ pub(super) struct Peer {
 impl Place {
     /// The place for `scope`, with daemons if the nodes are to live in such.
     pub(super) fn new(scope: Scope, engine: Engine) -> Result<Self> {
-        let rooms = match scope {
+        let namespaces = match scope {
             Scope::Intra => None,
-            Scope::Inter => Some(rooms::joined().context("make two namespaces (--scope intra needs none)")?),
+            Scope::Inter => Some(CABLE.join().context("make two namespaces (--scope intra needs none)")?),
         };
         let daemons = match engine {
             Engine::Embedded | Engine::Kernel => None,
-            Engine::Daemon if rooms.is_none() && daemon::is_named() => None,
-            Engine::Daemon => Some(Daemons::start(rooms.as_ref(), ADDRESSES)?),
+            Engine::Daemon if namespaces.is_none() && daemon::is_named() => None,
+            Engine::Daemon => Some(Daemons::start(namespaces.as_ref())?),
         };
-        Ok(Self { rooms, engine, daemons, kernel: OnceCell::new() })
+        Ok(Self { namespaces, engine, daemons, kernel: OnceCell::new() })
     }
 
     pub(super) fn scope(&self) -> Scope {
-        if self.rooms.is_some() { Scope::Inter } else { Scope::Intra }
+        if self.namespaces.is_some() { Scope::Inter } else { Scope::Intra }
     }
 
     pub(super) fn engine(&self) -> Engine {
@@ -58,9 +60,10 @@ impl Place {
     /// Makes the kernel's nodes in the namespaces, joined by the cable. Why there are none, if so; on this host the kernel has
     /// its node anyway.
     pub(super) fn kernel_obstacle(&self) -> Option<String> {
-        let rooms = self.rooms.as_ref()?;
+        let pair = self.namespaces.as_ref()?;
         let make = || {
-            let made = (1..).zip(rooms).try_for_each(|(number, room)| room.kernel_node(number));
+            let made =
+                (1..).zip(pair).try_for_each(|(number, it)| namespaces::enable_kernel_node(it, number));
             if made.is_ok() {
                 eprintln!(
                     "kernel-tipc: both namespaces are one kernel's, which hands messages from socket to socket: no packet \
@@ -74,7 +77,7 @@ impl Place {
 
     /// Switches the segmentation and coalescing of the cable off, at both ends.
     pub(super) fn offloads_off(&self, job: &Job) -> Result<()> {
-        ensure!(self.rooms.is_some(), "offloads are those of the cable between two namespaces");
+        ensure!(self.namespaces.is_some(), "offloads are those of the cable between two namespaces");
         for role in [Role::Serve, Role::Drive] {
             let mut job = job.clone();
             (job.test, job.role) = (super::job::Test::OffloadsOff, role);
@@ -95,10 +98,10 @@ impl Place {
 
     /// Where a process of this role is.
     fn site(&self, role: Role) -> Site {
-        match &self.rooms {
+        match &self.namespaces {
             Some(_) => {
                 let (own, other) = if role == Role::Serve { (0, 1) } else { (1, 0) };
-                let (local, remote) = (ADDRESSES[own].into(), ADDRESSES[other].into());
+                let (local, remote) = (CABLE.addresses[own].into(), CABLE.addresses[other].into());
                 Site { local, remote, private: true }
             }
             None => {
@@ -116,8 +119,8 @@ impl Place {
         (job.site, job.engine) = (self.site(job.role), self.engine);
         let side = usize::from(job.role == Role::Drive);
         let program = std::env::current_exe().context("find the own program")?;
-        let mut command = match &self.rooms {
-            Some(rooms) => rooms[side].enter(&program),
+        let mut command = match &self.namespaces {
+            Some(pair) => pair[side].command(&program),
             None => Command::new(&program),
         };
         command.args(["bench", "peer", &job.to_argument()?]);

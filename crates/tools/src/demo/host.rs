@@ -2,22 +2,23 @@
 
 use anyhow::{Context, Result, bail};
 use utipc::{Engine, Node, NodeAddr};
+use utipc_netns::Namespace;
 
 use super::narrator::Narrator;
-use crate::rooms::{self, Room};
+use crate::namespaces;
 
 /// A node: embedded, or the kernel's in a network namespace of its own.
 pub(super) struct Host {
     node: Node,
-    room: Option<Room>,
+    namespace: Option<Namespace>,
 }
 
 impl Host {
     /// Opens a socket, or asks something, where the node is.
     pub(super) fn at<T: Send>(&self, ask: impl FnOnce(&Node) -> T + Send) -> Result<T> {
-        match &self.room {
+        match &self.namespace {
             None => Ok(ask(&self.node)),
-            Some(room) => room.with(|| ask(&self.node)),
+            Some(namespace) => namespace.inside(|| ask(&self.node)),
         }
     }
 
@@ -26,8 +27,8 @@ impl Host {
     }
 
     /// Whether it is in a namespace of its own, where no other host's loopback leads.
-    pub(super) fn has_room(&self) -> bool {
-        self.room.is_some()
+    pub(super) fn has_namespace(&self) -> bool {
+        self.namespace.is_some()
     }
 
     pub(super) fn address(&self) -> NodeAddr {
@@ -35,11 +36,11 @@ impl Host {
     }
 
     /// The node leaves the cluster. A namespace lives until its value goes.
-    pub(super) fn leave(self) -> Result<Option<Room>> {
-        if let Some(room) = &self.room {
-            room.kernel_leaves().context("take the kernel's node off the cable")?;
+    pub(super) fn leave(self) -> Result<Option<Namespace>> {
+        if let Some(namespace) = &self.namespace {
+            namespaces::disable_kernel_bearer(namespace).context("take the kernel's node off the cable")?;
         }
-        Ok(self.room)
+        Ok(self.namespace)
     }
 }
 
@@ -58,7 +59,9 @@ pub(super) fn embedded(out: &Narrator, cluster: u32) -> Result<(Host, Host)> {
     };
     let (red, blue) = (begin("red"), begin("blue"));
     let end = |name: &str, thread: std::thread::JoinHandle<utipc::Result<Node>>| match thread.join() {
-        Ok(node) => node.map(|node| Host { node, room: None }).with_context(|| format!("start node {name}")),
+        Ok(node) => {
+            node.map(|node| Host { node, namespace: None }).with_context(|| format!("start node {name}"))
+        }
         Err(_) => bail!("start node {name}: its thread panicked (please report this)"),
     };
     let (red, blue) = (end("red", red)?, end("blue", blue)?);
@@ -71,13 +74,14 @@ pub(super) fn embedded(out: &Narrator, cluster: u32) -> Result<(Host, Host)> {
 pub(super) fn kernel(out: &Narrator) -> Result<(Host, Host)> {
     out.line("Each is the kernel's own, in a network namespace with one end of a virtual cable, and gets a");
     out.line("bearer on it, as `tipc bearer enable media eth device DEVICE` would do.");
-    let start = |name: &str, number: u32, room: Room| -> Result<Host> {
-        let probe = room.with(|| Node::builder().engine(Engine::Kernel).start())?;
+    let start = |name: &str, number: u32, namespace: Namespace| -> Result<Host> {
+        let probe = namespace.inside(|| Node::builder().engine(Engine::Kernel).start())?;
         let node = probe.with_context(|| format!("start node {name}"))?;
-        room.kernel_node(number).with_context(|| format!("configure node {name}"))?;
-        Ok(Host { node, room: Some(room) })
+        namespaces::enable_kernel_node(&namespace, number)
+            .with_context(|| format!("configure node {name}"))?;
+        Ok(Host { node, namespace: Some(namespace) })
     };
-    let [red, blue] = rooms::joined()?;
+    let [red, blue] = namespaces::CABLE.join()?;
     let (red, blue) = (start("red", 1, red)?, start("blue", 2, blue)?);
     out.say("red", format_args!("I am the kernel's node {} in one namespace", red.address()));
     out.say("blue", format_args!("I am the kernel's node {} in the other", blue.address()));

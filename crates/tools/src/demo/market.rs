@@ -19,14 +19,14 @@ const RATE: u64 = 20;
 const SHOWN: usize = 16;
 
 /// Publisher and source distributor at red, point-to-point server at blue, a consumer that asks for quotes. Kernel nodes are
-/// in rooms of their own: there the chain is at red alone.
+/// in namespaces of their own: there the chain is at red alone.
 pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     out.chapter("Market data: publisher -> src_dist on red == backbone == p2ps on blue -> consumer");
     out.line(
         "Publisher and consumer speak RSSL/RWF over TCP, as the programs of trading rooms do; between the",
     );
     out.line("distributor and the server updates are multicast to a service address.");
-    let below = if blue.has_room() { red } else { blue };
+    let below = if blue.has_namespace() { red } else { blue };
     red.at(|node| {
         let mut config = Config::default();
         config.p2ps.listen = vec!["127.0.0.1:0".into()];

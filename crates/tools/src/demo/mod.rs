@@ -229,7 +229,7 @@ fn remote_view(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
 fn farewell(out: &mut Narrator, red: &Host, blue: Host, watch: &mut Watch) -> Result<()> {
     out.chapter("Blue leaves the cluster");
     let gone = blue.address();
-    let _room = blue.leave()?;
+    let _namespace = blue.leave()?;
     watch.until(out, LIMIT, &[Change::LinkDown(gone), Change::NodeDown(gone)])?;
     ensure!(red.at(Node::peers)?.iter().all(|peer| !peer.up), "look for neighbours: one is still up");
     out.say("red", format_args!("I am alone"));

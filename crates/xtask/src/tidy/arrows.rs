@@ -43,6 +43,7 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-core", &[], PURE),
     arrow("rssl", &[], Some(&["flate2", "lz4_flex", "thiserror"])),
     arrow("utipc-os", &[], None),
+    arrow("utipc-netns", &["utipc-os"], None),
     arrow("utipc-attach", &["utipc-core"], Some(&["postcard", "serde", "thiserror"])),
     arrow("utipc-manage", &[], PURE),
     arrow("utipc-node", &["utipc-attach", "utipc-core", "utipc-manage", "utipc-os"], None),
@@ -51,17 +52,22 @@ const ARROWS: &[Arrow] = &[
     arrow("utipc-preload", &["utipc-client", "utipc-core", "utipc-manage", "utipc-os"], None),
     arrow("utipc-c", &["utipc"], None),
     arrow("utipc-python", &["utipc"], None),
-    arrow("utipc-tools", &["utipc", "utipc-manage", "mdist"], None),
+    arrow("utipc-tools", &["utipc", "utipc-manage", "utipc-netns", "mdist"], None),
     arrow("mdist", &["rssl", "utipc"], None),
     arrow("mdist-load", &["rssl", "mdist"], None),
-    arrow("mdist-bench", &["mdist", "mdist-load"], None),
+    arrow("mdist-bench", &["mdist", "mdist-load", "utipc-netns"], None),
     arrow("utipc-sim", &["utipc-core", "rssl"], None),
     arrow("utipc-fuzz", &["utipc-core", "utipc-manage", "rssl", "mdist"], None),
     arrow("xtask", &[], None),
 ];
 
 /// Dependencies between crates of the workspace that only tests may have.
-const TEST_ARROWS: &[(&str, &str)] = &[("mdist", "mdist-load")];
+const TEST_ARROWS: &[(&str, &str)] = &[
+    ("mdist", "mdist-load"),
+    ("mdist", "utipc-netns"),
+    ("utipc-node", "utipc-netns"),
+    ("utipc", "utipc-netns"),
+];
 
 /// Asks cargo for the members of the workspace at `root`.
 pub(crate) fn members(root: &Path) -> Result<Vec<Member>> {
