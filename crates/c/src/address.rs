@@ -95,7 +95,7 @@ const fn zone(node: u32) -> u32 {
 pub(crate) fn scope(scope: u32, own: NodeAddr) -> Result<Scope, Fault> {
     match scope {
         _ if scope == own.0 && scope != 0 => Ok(Scope::Node),
-        3 => Ok(Scope::Node),
+        _ if scope == u32::from(Scope::Node.number()) => Ok(Scope::Node),
         0..=2 => Ok(Scope::Cluster),
         _ if scope == cluster(own.0) || scope == zone(own.0) => Ok(Scope::Cluster),
         _ => {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
-use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
+use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use utipc_core::limits::{MAX_RETURNED_DATA, MAX_USER_DATA};
 use utipc_core::names::Lookup;
 use utipc_core::socket::{Destination, Received, Returned, SendError, SocketKind, SocketOption};
@@ -17,10 +17,6 @@ use crate::lanes::send::{Sender, Step};
 use crate::shared::{Half, Letter};
 use crate::socket::{Socket, unless_blocked};
 use crate::{Error, Wait};
-
-/// Lookup scopes of a header. Spec: tipc.md §2.6.
-const SCOPE_CLUSTER: u8 = 2;
-const SCOPE_NODE: u8 = 3;
 
 /// Lanes to one receiver, each over when the message gets there, before the message is given up as to one that is gone.
 const COPY_ATTEMPTS: u32 = 8;
@@ -359,7 +355,7 @@ impl Socket {
     fn send_copy(&self, sender: &mut Sender, other: u32, data: &[u8], to: Destination) -> Result<(), Error> {
         let address = match to {
             Destination::Service { addr, domain } => {
-                Address::Named(addr, if domain.is_none() { SCOPE_CLUSTER } else { SCOPE_NODE })
+                Address::Named(addr, if domain.is_none() { Scope::Cluster } else { Scope::Node }.number())
             }
             Destination::Range(range) => Address::Multicast(range),
             Destination::Port(_) => Address::Direct,

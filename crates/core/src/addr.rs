@@ -180,9 +180,28 @@ impl fmt::Display for ServiceRange {
 pub enum Scope {
     /// On every node of the cluster.
     #[default]
-    Cluster,
+    Cluster = 2,
     /// On this node only.
-    Node,
+    Node = 3,
+}
+
+impl Scope {
+    /// The number of this scope in socket addresses, message headers and management: `TIPC_CLUSTER_SCOPE` is 2,
+    /// `TIPC_NODE_SCOPE` is 3.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The scope with this number; `None` for 1, the obsolete zone scope, and all other numbers.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            2 => Some(Self::Cluster),
+            3 => Some(Self::Node),
+            _ => None,
+        }
+    }
 }
 
 /// A binding of a socket to a service range, as the binding table holds it ("publication"). Spec: tipc.md §1.2.

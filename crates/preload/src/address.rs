@@ -16,9 +16,6 @@ const SERVICE_RANGE: u8 = 1;
 const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
 
-/// The scope of bindings for this node only; all others are for the cluster.
-const NODE_SCOPE: i8 = 3;
-
 /// Service types below it are the node's own.
 pub(crate) const RESERVED_TYPES: u32 = 64;
 
@@ -139,8 +136,8 @@ pub(crate) unsafe fn binding(at: *const sockaddr, len: socklen_t) -> Result<Bind
     if range.service < RESERVED_TYPES {
         return Err(libc::EACCES);
     }
-    let scope =
-        if addr.scope.unsigned_abs() == NODE_SCOPE.unsigned_abs() { Scope::Node } else { Scope::Cluster };
+    // As in the kernel, any number but that of the node scope stands for the cluster.
+    let scope = Scope::from_number(addr.scope.unsigned_abs()).unwrap_or_default();
     Ok(if addr.scope < 0 { Binding::Unbind(range, scope) } else { Binding::Bind(range, scope) })
 }
 

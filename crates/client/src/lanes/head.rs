@@ -2,7 +2,7 @@
 //!
 //! What arrives is a claim of another process: it is copied out first, checked, and only then believed.
 
-use utipc_core::addr::{Importance, NodeAddr, PortId, ServiceAddr, ServiceRange};
+use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use utipc_core::socket::{OptionValue, SocketKind, SocketOption};
 use utipc_core::wire::{
     BASIC_HEADER, ErrorCode, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER, View,
@@ -10,8 +10,6 @@ use utipc_core::wire::{
 
 /// The largest header that a lane carries, bytes.
 pub(crate) const HEAD_MAX: usize = 60;
-/// Lookup scope "cluster". Spec: tipc.md §2.1.
-const SCOPE_CLUSTER: u32 = 2;
 
 /// What a socket's options say about the messages that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +86,7 @@ impl Head {
         );
         let scope = match address {
             Address::Named(_, scope) => u32::from(scope),
-            Address::Multicast(_) => SCOPE_CLUSTER,
+            Address::Multicast(_) => u32::from(Scope::Cluster.number()),
             Address::Connection | Address::Direct => 0,
         };
         head.set(1, u32::from(u8::from(kind)) << 29 | scope << 19);
@@ -242,7 +240,7 @@ mod tests {
                     message.set_name_instance(service.instance);
                 }
                 Address::Multicast(range) => {
-                    message.set_lookup_scope(2);
+                    message.set_lookup_scope(Scope::Cluster.number());
                     message.set_name_type(range.service);
                     message.set_name_lower(range.lower);
                     message.set_name_upper(range.upper);

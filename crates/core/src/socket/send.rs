@@ -8,15 +8,12 @@ use super::nagle::Collected;
 use super::state::State;
 use super::types::{Destination, SocketKind, WaitReason};
 use super::uplink::Uplink;
-use crate::addr::{NodeAddr, PortId, ServiceRange};
+use crate::addr::{NodeAddr, PortId, Scope, ServiceRange};
 use crate::limits::MAX_USER_DATA;
 use crate::time::Time;
 use crate::wire::{
     BASIC_HEADER, MULTICAST_HEADER, Message, MessageType, NAMED_HEADER, Packet, SHORT_HEADER, User,
 };
-
-/// Lookup scope "cluster" of a header. Spec: tipc.md §2.1.
-const SCOPE_CLUSTER: u8 = 2;
 
 impl Endpoint {
     /// Sends `data`, on a STREAM possibly only its start; returns the bytes accepted. With a destination on an open
@@ -92,7 +89,7 @@ impl Endpoint {
     ) -> Result<usize, SendError> {
         let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink);
         msg.set_src_droppable(false); // on a multicast the bit tells the method
-        msg.set_lookup_scope(SCOPE_CLUSTER);
+        msg.set_lookup_scope(Scope::Cluster.number());
         msg.set_name_type(range.service);
         msg.set_name_lower(range.lower);
         msg.set_name_upper(range.upper);

@@ -7,9 +7,6 @@ use crate::socket::reverse;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, User};
 
-/// Lookup scope of a message that may be resolved on this node only. Spec: tipc.md §2.6.
-const SCOPE_NODE: u8 = 3;
-
 impl Switch {
     /// Hands on what a peer's links delivered, in order. What a message leads to may end up here again: then the call
     /// under way goes on with the rest, however many there are.
@@ -100,7 +97,7 @@ impl Switch {
         if !fresh {
             return self.send_back(now, message, ErrorCode::NoName);
         }
-        let only_here = message.lookup_scope() == SCOPE_NODE;
+        let only_here = message.lookup_scope() == Scope::Node.number();
         let domain = if only_here { self.own_node() } else { NodeAddr::NONE };
         let Some(found) = self.table.lookup(message.service(), domain).filter(|f| f.port != 0) else {
             return self.send_back(now, message, ErrorCode::NoName);

@@ -2,6 +2,7 @@
 //! packet socket whose descriptor it has. Spec: tipc.md §8.9.
 
 use libc::{c_int, c_void, socklen_t};
+use utipc_core::addr::Scope;
 use utipc_core::socket::{OptionValue, SocketKind, SocketOption, State};
 
 use super::replace;
@@ -13,9 +14,6 @@ use crate::{real, table};
 
 /// Bytes of the request to join a group: four words, type, instance, scope and flags.
 const GROUP_REQUEST: socklen_t = 16;
-
-/// The highest scope that such a request may have.
-const NODE_SCOPE: u32 = 3;
 
 fn type_number(kind: SocketKind) -> c_int {
     match kind {
@@ -88,7 +86,7 @@ fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> 
         if service < RESERVED_TYPES {
             return Err(libc::EACCES);
         }
-        if scope > NODE_SCOPE {
+        if scope > u32::from(Scope::Node.number()) {
             return Err(libc::EINVAL);
         }
     }

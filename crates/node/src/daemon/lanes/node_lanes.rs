@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
-use utipc_core::addr::PortId;
+use utipc_core::addr::{PortId, Scope};
 use utipc_core::socket::{Destination, Endpoint, SendError, State};
 use utipc_core::wire::{BASIC_HEADER, ErrorCode, MessageType, NAMED_HEADER, SHORT_HEADER, View};
 use utipc_core::{NodeAddr, Time};
@@ -34,9 +34,6 @@ const MAX_UNREAD: usize = 3 << 20;
 /// Bytes that wait for full queues on behalf of one socket without a connection, beside one message. Processes look at the
 /// queues before they send, so they are seldom more than what was in the lane when one became full.
 const MAX_PARKED: usize = 1 << 20;
-
-/// Lookup scope of a message to any node. Spec: tipc.md §2.1.
-const SCOPE_CLUSTER: u8 = 2;
 
 /// No more waits for one socket.
 #[derive(Debug)]
@@ -114,7 +111,7 @@ impl Way {
         let (to, need) = match view.message_type() {
             MessageType::Direct => (Destination::Port(found), BASIC_HEADER),
             MessageType::Named => {
-                let domain = if view.lookup_scope() == SCOPE_CLUSTER { NodeAddr::NONE } else { node };
+                let domain = if view.lookup_scope() == Scope::Cluster.number() { NodeAddr::NONE } else { node };
                 (Destination::Service { addr: view.service(), domain }, NAMED_HEADER)
             }
             _ => return None,

@@ -1,6 +1,6 @@
 //! What an administrator sees: the node's state as entries of the family.
 
-use utipc_core::addr::{Binding, NodeAddr, Scope};
+use utipc_core::addr::{Binding, NodeAddr};
 use utipc_core::broadcast::{MulticastPolicy, ReceiverStats, SenderStats};
 use utipc_core::limits::LINK_STATE;
 use utipc_core::socket::{EndpointStats, SocketKind, State};
@@ -21,10 +21,6 @@ const SOCKETS_PART: usize = 1024;
 
 /// Chains of the kernel's binding table: it lists service types by the number of their chain.
 const CHAINS: u32 = 1024;
-
-/// Scopes, as the kernel numbers them.
-const CLUSTER: u32 = 2;
-const NODE: u32 = 3;
 
 impl Dispatcher {
     pub(super) fn show_sockets(&self, from: u64) -> Part {
@@ -224,7 +220,7 @@ fn publication(b: &Binding) -> Publication {
         service: b.range.service,
         lower: b.range.lower,
         upper: b.range.upper,
-        scope: if b.scope == Scope::Cluster { CLUSTER } else { NODE },
+        scope: b.scope.number().into(),
         node: b.port.node.0,
         port: b.port.port,
         key: b.key,
