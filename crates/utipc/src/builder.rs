@@ -1,4 +1,4 @@
-//! How a node is configured.
+//! Configuration of a node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use utipc_node::{NodeConfig, Plan, StartError};
 use crate::engine::{self, Choice};
 use crate::{ClusterId, Engine, Error, Node, NodeAddr, NodeId, Result, Spin};
 
-/// The longest that the choice of an address takes: a trial of one second, and as many again as there are clashes.
+/// Upper bound for the choice of an address: a trial of one second, repeated on each clash.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(15);
 
-/// What a node is started with; every part has a default.
+/// Configures and starts a [`Node`]; every setting has a default.
 ///
-/// Without a bearer the node uses the *same-host* one: it finds the other nodes of this user on this host and asks
-/// for nothing.
+/// Without a bearer the node uses the *same-host* one: it finds the other nodes of this user on this host and needs no
+/// privileges.
 ///
 /// ```no_run
 /// # fn main() -> utipc::Result<()> {
@@ -62,151 +62,151 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// What stands behind the node; without it `UTIPC_ENGINE` decides, else [`Engine::Auto`] holds.
+    /// The engine of the node. Default: `UTIPC_ENGINE`, else [`Engine::Auto`].
     #[must_use]
     pub fn engine(mut self, engine: Engine) -> Self {
         self.choice.engine = Some(engine);
         self
     }
 
-    /// The daemon whose socket has this path, instead of the one at the usual place (`$UTIPC_SOCKET`, the user's own,
-    /// the system's). Chooses [`Engine::Daemon`] if nothing else is said.
+    /// Attaches to the daemon at this socket path instead of the default one (`$UTIPC_SOCKET`, the user's own, the
+    /// system's). Implies [`Engine::Daemon`] unless an engine is chosen.
     #[must_use]
     pub fn daemon_at(mut self, socket: impl Into<PathBuf>) -> Self {
         self.choice.place = Some(Place::at(socket));
         self
     }
 
-    /// The daemon of this instance name, where several run side by side; else `$UTIPC_INSTANCE`, else `default`.
-    /// Chooses [`Engine::Daemon`] if nothing else is said.
+    /// Attaches to the daemon with this instance name, where several run side by side. Default: `$UTIPC_INSTANCE`, else
+    /// `default`. Implies [`Engine::Daemon`] unless an engine is chosen.
     #[must_use]
     pub fn instance(mut self, name: &str) -> Self {
         self.choice.place = Some(Place::instance(name));
         self
     }
 
-    /// What a thread does with its core while a call waits on a daemon's socket; without it `UTIPC_SPIN` (`busy`,
-    /// `adaptive` or `parked`) decides, else [`Spin::Adaptive`] holds. See [`Socket::set_spin`](crate::Socket::set_spin).
+    /// Whether a thread spins or sleeps while a call waits on a daemon's socket. Default: `UTIPC_SPIN` (`busy`,
+    /// `adaptive` or `parked`), else [`Spin::Adaptive`]. See [`Socket::set_spin`](crate::Socket::set_spin).
     #[must_use]
     pub fn spin(mut self, spin: Spin) -> Self {
         self.choice.spin = Some(spin);
         self
     }
 
-    /// How long a call that has to wait on a node in this process asks the wire again and again before it sleeps; zero if
-    /// not given. It saves the time to fall asleep and to wake up, some microseconds at each end, and costs a processor
-    /// meanwhile: for those who have one to spare.
+    /// How long a waiting call on an embedded node polls its bearers before it sleeps; zero by default. Polling saves
+    /// some microseconds for falling asleep and again for waking up, and occupies a processor meanwhile.
     #[must_use]
     pub fn busy_poll(mut self, limit: Duration) -> Self {
         self.spin = limit;
         self
     }
 
-    /// The 128-bit identity as text of at most 16 characters; random if neither it nor an address is given.
+    /// The node's 128-bit identity, as text of at most 16 characters. Random if neither an identity nor an address is
+    /// given.
     #[must_use]
     pub fn identity(mut self, text: &str) -> Self {
         self.identity = Some(NodeId::from_text(text));
         self
     }
 
-    /// The 128-bit identity as bytes.
+    /// The node's 128-bit identity, as bytes.
     #[must_use]
     pub fn identity_bytes(mut self, id: [u8; 16]) -> Self {
         self.identity = Some(NodeId(id));
         self
     }
 
-    /// An explicit ("legacy") address instead of one that follows from the identity: the node is up at once instead of
-    /// after a trial period of a second, and it is up to you that no other node has it.
+    /// An explicit ("legacy") address instead of one derived from the identity. The node is up at once instead of after
+    /// a trial period of one second; the caller guarantees that the address is unique in the cluster.
     #[must_use]
     pub fn address(mut self, address: NodeAddr) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// The number of the cluster, 1 to 9999, 4711 if not given: nodes of other clusters are not seen.
+    /// The cluster number, 1 to 9999, 4711 by default. Nodes of other clusters are ignored.
     #[must_use]
     pub fn cluster(mut self, id: u32) -> Self {
         self.cluster = ClusterId(id);
         self
     }
 
-    /// Seed of all that is random in the node, for runs that have to be repeated.
+    /// Seed of the node's random numbers, for reproducible runs.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// A name for logs and thread names.
+    /// A label for logs and thread names.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
         label.clone_into(&mut self.label);
         self
     }
 
-    /// Link tolerance on all bearers, 50 to 30000 ms: a silent peer is given up after this time. 1500 if not given.
+    /// Link tolerance on all bearers, 50 to 30000 ms: a peer that is silent for longer is lost. 1500 by default.
     #[must_use]
     pub fn tolerance_ms(mut self, ms: u32) -> Self {
         self.tolerance_ms = Some(ms);
         self
     }
 
-    /// Largest send window of links on all bearers, 50 to 8191 packets.
+    /// Largest send window of the links on all bearers, 50 to 8191 packets.
     #[must_use]
     pub fn window(mut self, packets: u16) -> Self {
         self.window = Some(packets);
         self
     }
 
-    /// UDP on the interface that has the address `local`, with the multicast group that kernel nodes use by default.
+    /// Adds UDP on the interface with the address `local`, with the multicast group that kernel nodes use by default.
     #[must_use]
     pub fn udp(self, local: IpAddr) -> Self {
         self.open(move |cluster| Ok(UdpBearer::open(&UdpConfig::multicast("UDP", local, cluster.0)?)?))
     }
 
-    /// UDP from `local` to a list of peers, where there is no multicast; port 0 stands for the usual 6118.
+    /// Adds UDP from `local` to a list of peers, for networks without multicast. Port 0 stands for the usual 6118.
     #[must_use]
     pub fn udp_peers(self, local: IpAddr, peers: impl IntoIterator<Item = SocketAddr>) -> Self {
         let peers = peers.into_iter().collect();
         self.open(move |_| Ok(UdpBearer::open(&UdpConfig::replicast("UDP", local, peers))?))
     }
 
-    /// UDP with every property chosen.
+    /// Adds UDP with every property chosen.
     #[must_use]
     pub fn udp_with(self, config: UdpConfig) -> Self {
         self.open(move |_| Ok(UdpBearer::open(&config)?))
     }
 
-    /// The Ethernet interface of this name. Needs root or `CAP_NET_RAW`.
+    /// Adds the Ethernet interface of this name. Needs root or `CAP_NET_RAW`.
     #[must_use]
     pub fn ethernet(self, interface: &str) -> Self {
         let interface = interface.to_owned();
         self.open(move |_| Ok(EthernetBearer::open(&interface)?))
     }
 
-    /// The same-host bearer: what a node without any bearer gets.
+    /// Adds the same-host bearer, which a node without any bearer gets by default.
     #[must_use]
     pub fn same_host(self) -> Self {
         self.open(|_| Ok(LocalBearer::open(&LocalConfig::default())?))
     }
 
-    /// A bearer of your own.
+    /// Adds a bearer that the program implements.
     #[must_use]
     pub fn bearer(mut self, bearer: Box<dyn Bearer>) -> Self {
         self.bearers.push(Box::new(move |_| Ok(bearer)));
         self
     }
 
-    /// No bearer at all: a node that only its own process can use.
+    /// Starts the node without any bearer: only its own process can use it.
     #[must_use]
     pub fn isolated(mut self) -> Self {
         self.isolated = true;
         self
     }
 
-    /// Puts something between the node and each of its bearers, such as a
-    /// [`Middleware`](crate::bearers::Middleware) that loses, delays or records frames.
+    /// Wraps each of the node's bearers, for example in a [`Middleware`](crate::bearers::Middleware) that loses, delays
+    /// or records frames.
     #[must_use]
     pub fn middleware(
         mut self,
@@ -224,15 +224,15 @@ impl Builder {
         self
     }
 
-    /// Starts the node, or attaches to the daemon's, and waits until it has its address: about a second after the start,
-    /// unless [`Builder::address`] gave one.
+    /// Starts the node, or attaches to a daemon, and waits until it has its address: about one second, or no time at
+    /// all with [`Builder::address`].
     ///
     /// # Errors
-    /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for a cluster number that is not one,
-    /// [`Error::Daemon`] and [`Error::Engine`] if an engine was chosen that cannot be had.
+    /// [`Error::Start`] if a bearer cannot be opened, [`Error::OutOfRange`] for an invalid cluster number,
+    /// [`Error::Daemon`] and [`Error::Engine`] if the chosen engine is not available.
     pub fn start(mut self) -> Result<Node> {
-        let own = self.own();
-        if let Some(node) = std::mem::take(&mut self.choice).attach(own)? {
+        let embedded_only = self.embedded_only();
+        if let Some(node) = std::mem::take(&mut self.choice).attach(embedded_only)? {
             node.wait_for_address(ADDRESS_LIMIT)?;
             return Ok(Node::from_engine(node));
         }
@@ -248,9 +248,9 @@ impl Builder {
         Ok(Node::from_engine(node))
     }
 
-    /// What was asked for that only a node of the program's own can have.
-    fn own(&self) -> Option<&'static str> {
-        let asked = [
+    /// The first setting that only an embedded node can have, if any is set.
+    fn embedded_only(&self) -> Option<&'static str> {
+        let settings = [
             (!self.bearers.is_empty(), "a bearer"),
             (self.isolated, "no bearer"),
             (self.identity.is_some(), "an identity"),
@@ -260,7 +260,7 @@ impl Builder {
             (self.tolerance_ms.is_some() || self.window.is_some(), "link properties"),
             (self.wrap.is_some(), "a middleware"),
         ];
-        asked.into_iter().find_map(|(asked, what)| asked.then_some(what))
+        settings.into_iter().find_map(|(is_set, what)| is_set.then_some(what))
     }
 
     fn into_config(mut self) -> Result<NodeConfig> {

@@ -1,4 +1,4 @@
-//! Connections with the traits and habits of `std::net`.
+//! Connections in the style of `std::net`.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -39,7 +39,7 @@ impl Listener {
         Ok(Self { socket })
     }
 
-    /// Waits for a client.
+    /// Waits for a client and accepts its connection.
     ///
     /// # Errors
     /// [`Error::WouldBlock`](crate::Error::WouldBlock), [`Error::TimedOut`](crate::Error::TimedOut).
@@ -47,12 +47,12 @@ impl Listener {
         Ok(Connection { socket: self.socket.accept()?.0 })
     }
 
-    /// The clients, for ever; ends at the first error.
+    /// Iterates over accepted connections; ends at the first error.
     pub fn incoming(&self) -> impl Iterator<Item = Connection> + '_ {
         std::iter::from_fn(|| self.accept().ok())
     }
 
-    /// The socket, for timeouts, options and polling.
+    /// The underlying socket, for timeouts, options and polling.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
@@ -71,17 +71,17 @@ impl AsFd for Listener {
     }
 }
 
-/// One end of a connection; it breaks as soon as the other end is gone, whatever the reason.
+/// One end of a connection. It breaks as soon as the peer is gone, for whatever reason.
 ///
-/// `Read` and `Write` are there for streams; [`Connection::send`] and [`Connection::receive`] for messages. Dropping
-/// it closes it; [`Connection::shutdown`] ends it in good order.
+/// Use `Read` and `Write` for streams, [`Connection::send`] and [`Connection::receive`] for messages. Dropping the
+/// connection closes it; [`Connection::shutdown`] ends it in order.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
 }
 
 impl Connection {
-    /// Connects `socket` and waits for the server's answer.
+    /// Connects `socket` and waits for the server's reply.
     ///
     /// # Errors
     /// [`Error::Connect`](crate::Error::Connect).
@@ -90,8 +90,8 @@ impl Connection {
         Ok(Self { socket })
     }
 
-    /// Sets the connection up *by* its first message, without a round trip of its own: `data` travels with the
-    /// request, and the server's first answer completes the setup.
+    /// Connects without a round trip of its own: `data` travels with the request, and the server's first reply
+    /// completes the setup.
     ///
     /// ```
     /// # use utipc::{Connection, Node, ServiceAddress, SocketKind};
@@ -107,19 +107,19 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Send`](crate::Error::Send) if nobody is bound there; a refusal shows at the first receive.
+    /// [`Error::Send`](crate::Error::Send) if no socket is bound there; the first receive reports a refusal.
     pub fn open_with(socket: Socket, to: impl Into<Destination>, data: &[u8]) -> Result<Self> {
         socket.send_to(data, to)?;
         Ok(Self { socket })
     }
 
-    /// The other end.
+    /// The address of the peer's socket.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
         self.socket.peer()
     }
 
-    /// Sends a message (on a stream: bytes, all of them).
+    /// Sends a message; on a stream, all bytes.
     ///
     /// # Errors
     /// As [`Socket::send`].
@@ -133,7 +133,8 @@ impl Connection {
         }
     }
 
-    /// Receives a message (on a stream: what is there). No data means the orderly end.
+    /// Receives a message; on a stream, whatever has arrived. Empty data means that the peer has shut the connection
+    /// down.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -141,7 +142,7 @@ impl Connection {
         self.socket.receive()
     }
 
-    /// [`Connection::receive`] into memory of the caller's.
+    /// As [`Connection::receive`], into the caller's memory.
     ///
     /// # Errors
     /// As [`Socket::receive_into`].
@@ -150,7 +151,7 @@ impl Connection {
         self.socket.receive_into(buffer)
     }
 
-    /// Ends the connection in good order.
+    /// Shuts the connection down in order: the peer reads everything that was sent, then the end.
     ///
     /// # Errors
     /// [`Error::Shutdown`](crate::Error::Shutdown) if it has ended already.
@@ -158,7 +159,7 @@ impl Connection {
         self.socket.shutdown()
     }
 
-    /// The socket, for timeouts, options and polling.
+    /// The underlying socket, for timeouts, options and polling.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket

@@ -1,5 +1,5 @@
-//! Running a daemon: a node that serves other processes. `utipcd` is little more than this module and a configuration
-//! file.
+//! A daemon in this process: a node that serves other processes. `utipcd` is little more than this module and a
+//! configuration file.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! The one error type of the public API: each variant names what failed, why and what to do.
+//! The error type of the public API: each variant names what failed, why, and the remedy.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::{Destination, Engine, NodeAddr};
 /// Result of a call on utipc.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. [`Error::errno`] gives the number that an AF_TIPC program would see.
+/// The reason why a call failed. [`Error::errno`] gives the number that an AF_TIPC program would see.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,15 +27,15 @@ pub enum Error {
     /// A binding was refused.
     #[error("cannot bind to {range}: {why}")]
     Bind {
-        /// What was to be bound.
+        /// The service range.
         range: ServiceRange,
-        /// Why.
+        /// The reason.
         why: BindError,
     },
-    /// A binding was not withdrawn.
+    /// A binding could not be withdrawn.
     #[error("cannot unbind: {0}")]
     Unbind(BindError),
-    /// The socket does not listen.
+    /// The socket cannot listen.
     #[error("cannot listen: {0}")]
     Listen(StateError),
     /// No connection could be accepted.
@@ -47,83 +47,83 @@ pub enum Error {
     /// A message was not sent.
     #[error("cannot send{}: {why}", destination(.to))]
     Send {
-        /// Where to, if the call said so.
+        /// The destination, if the call named one.
         to: Option<Destination>,
-        /// Why.
+        /// The reason.
         why: SendError,
     },
-    /// Nothing could be received.
+    /// Receiving failed.
     #[error("cannot receive: {0}")]
     Receive(RecvError),
-    /// The connection is not there to be shut down.
+    /// The connection could not be shut down.
     #[error("cannot shut down: {0}")]
     Shutdown(StateError),
-    /// An option was refused.
+    /// A socket option was refused.
     #[error("cannot set the option: {0}")]
     Option(OptionError),
-    /// The call would have to wait and may not.
+    /// The call would have to wait, but the socket is non-blocking.
     #[error("{call} would block{} (wait until the socket is ready)", waiting(.reason))]
     WouldBlock {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
-        /// What it would wait for.
+        /// What the call would wait for.
         reason: Option<WaitReason>,
     },
-    /// The call has waited as long as it may.
-    #[error("{call} timed out{} (raise the timeout, or look at the one who is waited for)", waiting(.reason))]
+    /// The call ran out of time.
+    #[error("{call} timed out{} (raise the timeout, or check the peer)", waiting(.reason))]
     TimedOut {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
-        /// What it waited for.
+        /// What the call waited for.
         reason: Option<WaitReason>,
     },
     /// The topology server ended the subscription.
     #[error(
-        "the topology server of node {node} closed the connection (an invalid subscription, too many of them, \
-         events that were not read, or contact lost): subscribe again"
+        "the topology server of node {node} closed the connection (an invalid subscription, too many subscriptions, \
+         unread events, or contact lost): subscribe again"
     )]
     TopologyClosed {
-        /// Whose server.
+        /// The server's node.
         node: NodeAddr,
     },
-    /// No such link.
+    /// No link has this name.
     #[error("no link is named {0} (`Node::links` lists them)")]
     NoSuchLink(String),
-    /// A number is out of its range.
+    /// An argument is out of range.
     #[error("{what} is out of range ({remedy})")]
     OutOfRange {
-        /// Which number.
+        /// The argument.
         what: &'static str,
-        /// The range.
+        /// Its range.
         remedy: &'static str,
     },
-    /// The daemon has ended, and with it every socket that this process had of it.
+    /// The daemon has ended, and with it every socket that this process had there.
     #[error(
         "the daemon at {} has ended (close this socket; a new one attaches to the next daemon there)",
         socket.display()
     )]
     DaemonDied {
-        /// Its socket.
+        /// The path of the daemon's socket.
         socket: PathBuf,
     },
-    /// The daemon is not there, does not take this process in, or its policy or limits forbid the call.
+    /// The daemon is absent, refuses this process, or its policy or limits forbid the call.
     #[error(transparent)]
     Daemon(utipc_client::Error),
-    /// The node belongs to the process from which this one was forked.
+    /// The embedded node belongs to the process from which this one was forked.
     #[error(
-        "the embedded node stays with the process that started it, not with its forked child (start a node after the fork, \
-         or attach to a daemon, UTIPC_ENGINE=daemon: its sockets pass to children)"
+        "the embedded node stays in the process that started it (start a node after the fork, or attach to a daemon \
+         with UTIPC_ENGINE=daemon: its sockets pass to forked children)"
     )]
     Forked,
-    /// The engine that was asked for cannot do what was asked of it.
+    /// The chosen engine cannot do what was asked of it.
     #[error("cannot use the {engine} engine: {why}")]
     Engine {
-        /// Which engine.
+        /// The engine.
         engine: Engine,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         why: String,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] utipc_os::OsError),
 }
@@ -143,7 +143,7 @@ fn destination(to: &Option<Destination>) -> String {
 }
 
 impl Error {
-    /// The number that an AF_TIPC program would find in `errno`.
+    /// The errno that an AF_TIPC program would see.
     ///
     /// ```
     /// # use utipc::{Node, Scope, ServiceAddress};
@@ -177,14 +177,14 @@ impl Error {
         errno.number()
     }
 
-    /// True if the same call may succeed later: it would block, or has waited as long as it may.
+    /// True if the same call may succeed later: it would block, or ran out of time.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::WouldBlock { .. } | Self::TimedOut { .. })
     }
 }
 
-/// The number for what only a daemon can refuse.
+/// The errno for failures that only a daemon reports.
 fn daemon_errno(why: &utipc_client::Error) -> i32 {
     use utipc_client::{Error, Failure};
     let errno = match why {

@@ -35,16 +35,15 @@
 //! |---|---|
 //! | a message to one server, to all servers, to a certain socket | [`Socket::send_to`] |
 //! | a connection: by request, by its first data, with `Read` and `Write` | [`Connection`], [`Listener`] |
-//! | to know which services, nodes and links are there, and when that changes | [`Topology`] |
-//! | timeouts, importance, would-block, why a call waits | [`Socket`] |
+//! | to learn which services, nodes and links exist, and of each change | [`Topology`] |
+//! | timeouts, importance, non-blocking calls, why a call waits | [`Socket`] |
 //! | a socket in a poll loop | [`Socket`'s `AsFd`](Socket#impl-AsFd-for-Socket) |
-//! | tasks of tokio instead of threads | `utipc::tokio`, with the feature `tokio` |
+//! | async tasks of tokio instead of threads | `utipc::tokio`, with the feature `tokio` |
 //! | UDP, Ethernet, identities, cluster number | [`Builder`] |
 //!
-//! # Who runs the node
-//! The thread that calls: a call that waits runs the node's event loop itself, so a message goes from the wire into the
-//! buffer of that call without a change of threads. While no call is in progress a background thread keeps links
-//! and names alive.
+//! # Threads
+//! A call that waits runs the node's event loop on its own thread, so a message goes from the wire into the buffer of
+//! that call without a thread switch. While no call is in progress, a background thread maintains links and bindings.
 
 mod builder;
 mod connection;
@@ -55,10 +54,10 @@ mod info;
 pub mod manage;
 mod node;
 mod socket;
+mod time_limit;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod topology;
-mod within;
 
 pub use builder::Builder;
 pub use connection::{Connection, Listener};
@@ -67,8 +66,8 @@ pub use error::{Error, Result};
 pub use info::{Counters, LinkInfo, LinkProperty, PeerInfo};
 pub use node::Node;
 pub use socket::{Incoming, Socket};
+pub use time_limit::Within;
 pub use topology::{Change, Event, Events, SubscriptionId, Topology};
-pub use within::Within;
 
 pub use utipc_client::Spin;
 pub use utipc_core::addr::{
@@ -82,8 +81,8 @@ pub use utipc_core::socket::{
 pub use utipc_core::topology::Filter;
 pub use utipc_core::wire::ErrorCode;
 
-/// What carries frames between nodes, for nodes with media of their own and for tests that lose, delay, reorder and
-/// record frames.
+/// Bearers, which carry frames between nodes: to implement one, or to wrap one in a middleware that loses, delays,
+/// reorders or records frames in a test.
 pub mod bearers {
     pub use utipc_node::bearers::*;
 }

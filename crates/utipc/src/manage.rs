@@ -1,5 +1,5 @@
-//! Management of the node that programs attach to: requests of the family TIPCv2 as bytes, to a daemon or to the kernel.
-//! `utipc-manage` makes and reads the bytes.
+//! Management of a daemon or of the kernel: exchanges requests of the netlink family TIPCv2 as bytes. The crate
+//! `utipc-manage` encodes and decodes them.
 
 use utipc_client::Place;
 use utipc_manage::{Family, FamilyQuestion, Header, Messages, Request, flag, kind};
@@ -7,22 +7,23 @@ use utipc_os::af_tipc::{self, Address, KernelSocket, Netlink};
 
 use crate::{Engine, Error, NodeAddr, NodeId, Result};
 
-/// Where requests go.
+/// A connection to the daemon or the kernel for management requests.
 #[derive(Debug)]
-pub struct Management(Way);
+pub struct Management(Target);
 
 #[derive(Debug)]
-enum Way {
+enum Target {
     Daemon(utipc_client::Node),
     Kernel { netlink: Netlink, family: u16 },
 }
 
 impl Management {
-    /// The daemon of this user or of the system, or the kernel, as `engine` or `UTIPC_ENGINE` says. Where it says neither,
-    /// the kernel if no daemon answers and there is TIPC in it.
+    /// Connects to the daemon of this user or of the system, or to the kernel, as `engine` or else `UTIPC_ENGINE`
+    /// selects. If neither is given: to the daemon, or to the kernel if no daemon answers and the kernel has TIPC.
     ///
     /// # Errors
-    /// Nobody is there; an embedded node has no other manager than its own program.
+    /// [`Error::Daemon`] or [`Error::Engine`] if the target is not available. An embedded node is managed by its own
+    /// program only.
     pub fn open(engine: Option<Engine>) -> Result<Self> {
         let engine = match (engine, std::env::var("UTIPC_ENGINE")) {
             (Some(engine), _) => engine,
@@ -32,9 +33,9 @@ impl Management {
         let daemon = || utipc_client::Node::attach(Place::usual(), utipc_client::Spin::Parked);
         match engine {
             Engine::Kernel => Self::kernel(),
-            Engine::Daemon => daemon().map(|node| Self(Way::Daemon(node))).map_err(Error::Daemon),
+            Engine::Daemon => daemon().map(|node| Self(Target::Daemon(node))).map_err(Error::Daemon),
             Engine::Auto => match daemon() {
-                Ok(node) => Ok(Self(Way::Daemon(node))),
+                Ok(node) => Ok(Self(Target::Daemon(node))),
                 Err(error) if error.is_absent() => Self::kernel().map_err(|_| Error::Daemon(error)),
                 Err(error) => Err(Error::Daemon(error)),
             },
@@ -51,7 +52,7 @@ impl Management {
             netlink.send(&FamilyQuestion::own(1))?;
             let family = Family::from_bytes(&netlink.receive()?);
             let Family(family) = family.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
-            Ok(Self(Way::Kernel { netlink, family }))
+            Ok(Self(Target::Kernel { netlink, family }))
         };
         open().map_err(|cause| {
             let why = format!("the kernel has no TIPC: {cause} (load its module: `modprobe tipc`)");
@@ -59,55 +60,55 @@ impl Management {
         })
     }
 
-    /// Whether it is the kernel that is asked: it does not understand what is ours.
+    /// Whether requests go to the kernel, which lacks utipc's own attributes and commands.
     #[must_use]
     pub const fn is_kernel(&self) -> bool {
-        matches!(self.0, Way::Kernel { .. })
+        matches!(self.0, Target::Kernel { .. })
     }
 
-    /// Asks, and returns all messages of the answer.
+    /// Sends a request and returns all messages of the reply. A refusal is part of the reply.
     ///
     /// # Errors
-    /// Nobody answers any more; what is refused is refused in the answer.
+    /// [`Error::Daemon`] or [`Error::Engine`] if the target no longer answers.
     pub fn ask(&self, request: &Request) -> Result<Vec<u8>> {
         match &self.0 {
-            Way::Daemon(node) => {
+            Target::Daemon(node) => {
                 let version = utipc_manage::family::EXTENDED;
-                // Its number is the kernel's affair.
+                // The daemon ignores the family number, which the kernel assigns.
                 let header = Header { family: u16::MAX, sequence: 1, version, ..Header::default() };
                 node.manage(&request.to_bytes(&header)).map_err(Error::Daemon)
             }
-            Way::Kernel { netlink, family } => {
+            Target::Kernel { netlink, family } => {
                 let header = Header { family: *family, sequence: 1, ..Header::default() };
-                let question = request.to_bytes(&header);
+                let message = request.to_bytes(&header);
                 let exchange = || -> std::io::Result<Vec<u8>> {
-                    netlink.send(&question)?;
+                    netlink.send(&message)?;
                     let mut all = Vec::new();
                     loop {
                         let packet = netlink.receive()?;
-                        let over = Messages::new(&packet).any(|message| is_end(&message.header));
+                        let ended = Messages::new(&packet).any(|message| is_end(&message.header));
                         all.extend_from_slice(&packet);
-                        if over || packet.is_empty() {
+                        if ended || packet.is_empty() {
                             return Ok(all);
                         }
                     }
                 };
                 exchange().map_err(|cause| {
-                    let why = format!("it does not answer: {cause} (try again)");
+                    let why = format!("the kernel does not answer: {cause} (try again)");
                     Error::Engine { engine: Engine::Kernel, why }
                 })
             }
         }
     }
 
-    /// Identity of a node that the kernel knows, by its address.
+    /// The identity of a node that the kernel knows, by its address.
     #[must_use]
     pub fn kernel_identity(node: NodeAddr) -> Option<NodeId> {
         let socket = KernelSocket::open(af_tipc::Kind::Rdm).ok()?;
         af_tipc::node_identity(&socket, node.0).ok().map(NodeId)
     }
 
-    /// Address of the kernel's node; [`NodeAddr::NONE`] while it has none.
+    /// The address of the kernel's node; [`NodeAddr::NONE`] while it has none.
     #[must_use]
     pub fn kernel_address() -> NodeAddr {
         let socket = KernelSocket::open(af_tipc::Kind::Rdm).ok();
@@ -118,7 +119,7 @@ impl Management {
     }
 }
 
-/// Whether nothing follows: the end of a list, or an error or acknowledgement.
+/// Whether this message ends the reply: the end of a list, an error or an acknowledgement.
 const fn is_end(header: &Header) -> bool {
     header.family == kind::DONE || header.family == kind::ERROR && header.flags & flag::MULTI == 0
 }

@@ -1,4 +1,4 @@
-//! The node: where sockets come from, and what it knows about its cluster.
+//! The node: opens sockets and reports what it knows about its cluster.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use crate::{
 
 /// A member of a TIPC cluster, in this process.
 ///
-/// Clones are handles on the same node, and so are its sockets: the node leaves the cluster, and its peers are told,
-/// when the last of them is dropped. Several nodes in one process are as separate as several machines.
+/// Clones are handles on the same node, and its sockets hold it as well: when the last of them is dropped, the node
+/// leaves the cluster and notifies its peers. Several nodes in one process are as independent as nodes on different
+/// hosts.
 ///
 /// ```
 /// # fn main() -> utipc::Result<()> {
@@ -27,7 +28,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node that finds the other nodes of this user on this host; needs no configuration and no privileges.
+    /// Starts a node that finds the other nodes of this user on this host. It needs no configuration and no privileges.
     ///
     /// # Errors
     /// [`Error::Start`] if the system has no socket, descriptor or thread left for it.
@@ -35,7 +36,7 @@ impl Node {
         Node::builder().start()
     }
 
-    /// A node with bearers, an identity or a cluster of your choice.
+    /// Configures a node: engine, bearers, identity, cluster.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
@@ -49,16 +50,16 @@ impl Node {
         &self.engine
     }
 
-    /// A reliable datagram socket: connectionless; messages to one socket arrive once and in order as long as it and
-    /// the way to it exist. With [`Socket::set_returned`] what cannot be delivered comes back.
+    /// Opens a reliable datagram socket. It is connectionless; messages to one socket arrive once and in order as long
+    /// as that socket and a path to it exist. After [`Socket::set_returned`], undeliverable messages come back.
     ///
     /// # Errors
-    /// [`Error::Open`] if the node has no port left; so for all kinds of sockets.
+    /// [`Error::Open`] if the node has no port left. All kinds of sockets share this error.
     pub fn rdm(&self) -> Result<Socket> {
         self.socket(SocketKind::Rdm)
     }
 
-    /// A datagram socket: as [`Node::rdm`], but its messages may be dropped first when a queue is full.
+    /// Opens a datagram socket: as [`Node::rdm`], but a full queue may drop its messages first.
     ///
     /// # Errors
     /// As [`Node::rdm`].
@@ -66,7 +67,7 @@ impl Node {
         self.socket(SocketKind::Dgram)
     }
 
-    /// A socket for connections that carry messages.
+    /// Opens a socket for connections that carry messages.
     ///
     /// # Errors
     /// As [`Node::rdm`].
@@ -74,7 +75,7 @@ impl Node {
         self.socket(SocketKind::SeqPacket)
     }
 
-    /// A socket for connections that carry a stream of bytes.
+    /// Opens a socket for connections that carry a stream of bytes.
     ///
     /// # Errors
     /// As [`Node::rdm`].
@@ -82,7 +83,7 @@ impl Node {
         self.socket(SocketKind::Stream)
     }
 
-    /// A socket of any kind.
+    /// Opens a socket of the given kind.
     ///
     /// # Errors
     /// As [`Node::rdm`].
@@ -90,34 +91,34 @@ impl Node {
         Socket::open(self, kind)
     }
 
-    /// A server's socket in one step: open, listen, bind to `service` in the whole cluster.
+    /// Opens a server's socket in one step: opens it, listens, and binds it to `service` in the whole cluster.
     ///
     /// # Errors
     /// [`Error::Bind`], [`Error::Listen`] for a kind without connections.
     pub fn listen(&self, kind: SocketKind, service: impl Into<ServiceRange>) -> Result<Listener> {
-        // In this order, so that nobody who sees the name is refused.
+        // Listen before the service becomes visible, so that no early client is refused.
         let listener = Listener::new(self.socket(kind)?)?;
         listener.socket().bind(service, Scope::Cluster)?;
         Ok(listener)
     }
 
-    /// A client's connection in one step.
+    /// Opens a client's connection in one step.
     ///
     /// # Errors
-    /// [`Error::Connect`] if nobody is bound to the service or the server refuses, [`Error::TimedOut`].
+    /// [`Error::Connect`] if no socket is bound to the service or the server refuses, [`Error::TimedOut`].
     pub fn connect(&self, kind: SocketKind, to: impl Into<Destination>) -> Result<Connection> {
         Connection::open(self.socket(kind)?, to)
     }
 
-    /// A subscriber to this node's view of the cluster.
+    /// Subscribes to this node's view of the cluster.
     ///
     /// # Errors
-    /// [`Error::Connect`] if its topology server cannot be reached.
+    /// [`Error::Connect`] if the topology server cannot be reached.
     pub fn topology(&self) -> Result<Topology> {
         Topology::open(self, self.address())
     }
 
-    /// A subscriber to another node's view of the cluster.
+    /// Subscribes to another node's view of the cluster.
     ///
     /// # Errors
     /// [`Error::Connect`] if that node cannot be reached.
@@ -125,31 +126,31 @@ impl Node {
         Topology::open(self, node)
     }
 
-    /// The own address.
+    /// The node's own address; [`NodeAddr::NONE`] in a forked child of an embedded node.
     #[must_use]
     pub fn address(&self) -> NodeAddr {
         self.engine.address()
     }
 
-    /// The nodes that this node knows, without itself.
+    /// The other nodes that this node knows.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerInfo> {
         self.engine.peers()
     }
 
-    /// The links to them.
+    /// The links to the peers.
     #[must_use]
     pub fn links(&self) -> Vec<LinkInfo> {
         self.engine.links()
     }
 
-    /// The binding table: every service of the cluster, and who is bound to it.
+    /// The binding table: every service range of the cluster with the socket bound to it.
     #[must_use]
     pub fn bindings(&self) -> Vec<Binding> {
         self.engine.bindings()
     }
 
-    /// The socket that the next message to a service address would go to; several take turns.
+    /// The socket that the next message to this service address would reach. Several bound sockets take turns.
     #[must_use]
     pub fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
         self.engine.lookup(service)
@@ -163,30 +164,33 @@ impl Node {
         self.engine.set_link(name, property)
     }
 
-    /// What the node has counted since it started.
+    /// The node's counters since it started.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.engine.counters()
     }
 
-    /// Takes what has come and does what is due, without waiting, for a program with a loop of its own: it waits there for
-    /// [`Node::descriptor`] instead of the descriptors of sockets, calls this, then asks its non-blocking sockets. No
-    /// other thread has to run for a message to arrive. How long the loop may wait at most; `None`: for ever.
+    /// Processes pending input and due timers without waiting, and returns how long the caller may wait until the next
+    /// call; `None`: no limit.
     ///
-    /// With a daemon there is nothing to do.
+    /// For a program with an event loop of its own: it polls [`Node::descriptor`] instead of the descriptors of
+    /// sockets, calls this, then tries its non-blocking sockets. Messages arrive without any other thread.
+    ///
+    /// With a daemon or the kernel there is nothing to do: returns `None`.
     pub fn poll(&self) -> Option<Duration> {
         self.engine.poll()
     }
 
-    /// Like [`Node::poll`], and waits until something has happened to one of the node's sockets, at most for `limit`;
-    /// whether it has. For a program with one such thread and non-blocking sockets.
+    /// As [`Node::poll`], but waits up to `limit` until something happens to one of the node's sockets; returns whether
+    /// it did. For a program with one such thread and non-blocking sockets.
     ///
-    /// With a daemon there is nothing to wait for, and it has not.
+    /// With a daemon or the kernel it returns `false` at once.
     pub fn drive(&self, limit: Duration) -> bool {
         self.engine.drive(limit)
     }
 
-    /// Readable while there is something to take for [`Node::poll`]; none with a daemon, whose sockets have their own.
+    /// A descriptor that is readable while [`Node::poll`] has input to process; `None` with a daemon or the kernel,
+    /// whose sockets have descriptors of their own.
     ///
     /// # Errors
     /// [`Error::System`] if the process has no descriptor left.
@@ -194,7 +198,7 @@ impl Node {
         self.engine.descriptor()
     }
 
-    /// Waits until a socket is bound in `service`, here or on another node, and says which.
+    /// Waits until a socket is bound in `service`, on any node, and returns its address.
     ///
     /// ```
     /// # fn main() -> utipc::Result<()> {

@@ -1,4 +1,4 @@
-//! Sockets: one type for all kinds, with the calls and the meaning of BSD sockets.
+//! Sockets: one type for all kinds, with the calls and semantics of BSD sockets.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,28 +12,29 @@ use crate::{
     ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
-/// A TIPC socket of any kind; see [`Node::rdm`] and its sisters.
+/// A TIPC socket of any kind; opened by [`Node::rdm`], [`Node::dgram`], [`Node::seqpacket`] or [`Node::stream`].
 ///
-/// All calls take `&self`: a socket may be shared among threads, one of which receives while another sends. A call that
-/// has to wait does so until its timeout ([`Socket::set_receive_timeout`], [`Socket::set_send_timeout`]), for ever by
-/// default, or not at all ([`Socket::set_nonblocking`]). [`Socket::wait_reason`] says what it waits for.
+/// All calls take `&self`: threads may share a socket, for example one that receives while another sends. A call that
+/// has to wait does so until its timeout ([`Socket::set_receive_timeout`], [`Socket::set_send_timeout`]), without limit
+/// by default, or not at all ([`Socket::set_nonblocking`]). [`Socket::wait_reason`] tells what it waits for.
 ///
-/// Dropping the socket closes it: unread messages go back to their senders, a connection breaks, bindings vanish.
+/// Dropping the socket closes it: unread messages are returned to their senders, its connection breaks, its bindings
+/// are withdrawn.
 #[derive(Debug)]
 pub struct Socket {
     node: Node,
     kind: SocketKind,
     engine: engine::Socket,
-    receive_limit: Limit,
-    send_limit: Limit,
+    receive_limit: AtomicTimeout,
+    send_limit: AtomicTimeout,
     nonblocking: AtomicBool,
 }
 
-/// A timeout that threads may change, nanoseconds; [`u64::MAX`] for none.
+/// A timeout that any thread may change, in nanoseconds; [`u64::MAX`] for none.
 #[derive(Debug)]
-struct Limit(AtomicU64);
+struct AtomicTimeout(AtomicU64);
 
-impl Limit {
+impl AtomicTimeout {
     const fn none() -> Self {
         Self(AtomicU64::new(u64::MAX))
     }
@@ -49,16 +50,16 @@ impl Limit {
     }
 }
 
-/// A received message with memory of its own; see [`Socket::receive`].
+/// A received message that owns its data; see [`Socket::receive`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Incoming {
-    /// What was sent.
+    /// The payload.
     pub data: Vec<u8>,
-    /// The socket that sent it: the place for an answer.
+    /// The sender's socket: the destination of a reply.
     pub source: PortId,
-    /// The service that the sender addressed, if it addressed one; for a server that is bound to several.
+    /// The service that the sender addressed, if any; distinguishes the bindings of a server with several.
     pub destination: Option<ServiceRange>,
-    /// Set if this is an own message that could not be delivered: why, and the start of its data.
+    /// Set if this is an undeliverable message of this socket that came back: the reason and the start of its data.
     pub returned: Option<Returned>,
     /// Importance of the message.
     pub importance: Importance,
@@ -74,8 +75,8 @@ impl Socket {
             node: node.clone(),
             kind,
             engine,
-            receive_limit: Limit::none(),
-            send_limit: Limit::none(),
+            receive_limit: AtomicTimeout::none(),
+            send_limit: AtomicTimeout::none(),
             nonblocking: AtomicBool::new(false),
         }
     }
@@ -86,35 +87,35 @@ impl Socket {
         &self.node
     }
 
-    /// Its kind.
+    /// The kind of the socket.
     #[must_use]
     pub fn kind(&self) -> SocketKind {
         self.kind
     }
 
-    /// Its own address, unique in the cluster: what others see as [`Incoming::source`].
+    /// The socket's address, unique in the cluster: receivers see it as [`Incoming::source`].
     #[must_use]
     pub fn port(&self) -> PortId {
         PortId { port: self.engine.port(), node: self.node.address() }
     }
 
-    /// The other end of its connection.
+    /// The peer of the connection, if there is one.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
         self.engine.peer()
     }
 
-    /// Its state.
+    /// The state of the socket.
     #[must_use]
     pub fn state(&self) -> State {
         self.engine.state()
     }
 
-    /// Binds to a service address or range: from now on messages to it arrive here. A socket may have many bindings,
-    /// and many sockets may have the same one.
+    /// Binds the socket to a service address or range: from now on it receives messages to that service. A socket may
+    /// have many bindings, and many sockets may have the same one.
     ///
     /// # Errors
-    /// [`Error::Bind`]: a service type below 64, an inverted range, a connected socket, too many bindings.
+    /// [`Error::Bind`] for a service type below 64, an inverted range, a connected socket, or too many bindings.
     pub fn bind(&self, to: impl Into<ServiceRange>, scope: Scope) -> Result<()> {
         self.engine.bind(to.into(), scope)
     }
@@ -122,7 +123,7 @@ impl Socket {
     /// Withdraws one binding.
     ///
     /// # Errors
-    /// [`Error::Unbind`] if there is none such.
+    /// [`Error::Unbind`] if the socket has no such binding.
     pub fn unbind(&self, from: impl Into<ServiceRange>, scope: Scope) -> Result<()> {
         self.engine.unbind(Some((from.into(), scope)))
     }
@@ -130,7 +131,7 @@ impl Socket {
     /// Withdraws all bindings.
     ///
     /// # Errors
-    /// [`Error::Unbind`] if there are none.
+    /// [`Error::Unbind`] if the socket has none.
     pub fn unbind_all(&self) -> Result<()> {
         self.engine.unbind(None)
     }
@@ -139,11 +140,13 @@ impl Socket {
     ///
     /// * To a [`ServiceAddress`](crate::ServiceAddress): to *one* of the sockets bound to it, in turn ("anycast").
     /// * To a [`ServiceRange`]: to *all* sockets bound to an instance in it ("multicast").
-    /// * To a [`PortId`]: to that socket, for an answer.
-    /// * [`Destination::service`] with [`Destination::on`] looks for the service on one node only.
+    /// * To a [`PortId`]: to that socket, for example a reply.
+    /// * [`Destination::service`] with [`Destination::on`]: to the service, if it is bound on that node.
     ///
-    /// On a [`SocketKind::SeqPacket`] or [`SocketKind::Stream`] socket it requests a connection whose first message
-    /// this is; see [`Connection::open_with`](crate::Connection::open_with). At most 66000 bytes, except on a stream.
+    /// On a [`SocketKind::SeqPacket`] or [`SocketKind::Stream`] socket the call requests a connection, and `data`
+    /// travels with the request; see [`Connection::open_with`](crate::Connection::open_with).
+    ///
+    /// Returns the number of bytes sent. A message has at most 66000 bytes; a stream may take only a part.
     ///
     /// ```
     /// # use utipc::{Node, Scope, ServiceAddress, ServiceRange};
@@ -158,7 +161,7 @@ impl Socket {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Send`] if nobody is bound there or the message is too large, [`Error::WouldBlock`],
+    /// [`Error::Send`] if no socket is bound there or the message is too large, [`Error::WouldBlock`],
     /// [`Error::TimedOut`].
     #[inline]
     pub fn send_to(&self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
@@ -184,7 +187,7 @@ impl Socket {
         self.engine.send(data, to, wait)?.ok_or_else(|| self.overdue("send", wait))
     }
 
-    /// Receives a message, or on a stream what is there, into `buffer`. What does not fit is cut off
+    /// Receives a message into `buffer`; on a stream, whatever has arrived. A message that does not fit is truncated
     /// ([`Received::truncated`]).
     ///
     /// # Errors
@@ -194,7 +197,7 @@ impl Socket {
         self.receive_with(buffer, RecvOptions::default())
     }
 
-    /// [`Socket::receive_into`] with options: peek, wait for all, keep what does not fit.
+    /// As [`Socket::receive_into`], with options: peek, wait for all, keep the remainder.
     ///
     /// # Errors
     /// As [`Socket::receive_into`].
@@ -214,7 +217,7 @@ impl Socket {
         received.ok_or_else(|| self.overdue("receive", wait))
     }
 
-    /// Receives a message with its origin. An own message that came back has [`Incoming::returned`] set.
+    /// Receives a message with its source. A message of this socket that came back has [`Incoming::returned`] set.
     ///
     /// ```
     /// # use utipc::{ErrorCode, Node, PortId};
@@ -243,7 +246,7 @@ impl Socket {
         Ok(Incoming { data, source, destination, returned, importance })
     }
 
-    /// Makes this a server's socket; connection requests to its bindings wait for [`Socket::accept`].
+    /// Makes the socket a listener: connection requests to its bindings wait for [`Socket::accept`].
     ///
     /// # Errors
     /// [`Error::Listen`] for a kind without connections or a connected socket.
@@ -251,7 +254,7 @@ impl Socket {
         self.engine.listen()
     }
 
-    /// Accepts a connection: a socket for it, and who asked.
+    /// Accepts a connection: returns its socket and the peer's address.
     ///
     /// # Errors
     /// [`Error::Accept`] if the socket does not listen, [`Error::WouldBlock`], [`Error::TimedOut`].
@@ -265,12 +268,12 @@ impl Socket {
         Ok((Self::new(&self.node, self.kind, socket), peer))
     }
 
-    /// Connects to a server and waits for its answer, at most for the connect timeout. On a connectionless socket it
+    /// Connects to a server and waits for its reply, at most for the connect timeout. On a connectionless socket it
     /// sets the default destination of [`Socket::send`].
     ///
     /// # Errors
-    /// [`Error::Connect`]: nobody bound, refused, timed out, the socket bound itself. A non-blocking socket gets
-    /// [`Error::WouldBlock`] and becomes writable when the connection is there.
+    /// [`Error::Connect`] if no socket is bound there, the server refuses or does not answer in time, or the socket is
+    /// itself bound. A non-blocking socket gets [`Error::WouldBlock`] and becomes writable once connected.
     pub fn connect(&self, to: impl Into<Destination>) -> Result<()> {
         self.request(to.into())?;
         self.wait_connected()
@@ -281,12 +284,12 @@ impl Socket {
         self.engine.connect(Some(to))
     }
 
-    /// Waits for the answer to a connection request, for who has made it without waiting; at once if it is there.
+    /// Waits for the reply to a connection request that an earlier, non-blocking [`Socket::connect`] sent.
     ///
     /// # Errors
     /// As [`Socket::connect`], [`Error::WouldBlock`] if a non-blocking socket still has to wait.
     pub fn wait_connected(&self) -> Result<()> {
-        // The endpoint itself knows the connect timeout and gives up.
+        // No limit here: the endpoint enforces the connect timeout.
         self.wait_connected_waiting(self.wait(None))
     }
 
@@ -297,7 +300,7 @@ impl Socket {
         self.engine.wait_connected(wait)?.ok_or_else(|| self.overdue("connect", wait))
     }
 
-    /// Forgets the default destination of a connectionless socket.
+    /// Clears the default destination of a connectionless socket.
     ///
     /// # Errors
     /// [`Error::Connect`] on a connection.
@@ -305,7 +308,7 @@ impl Socket {
         self.engine.connect(None)
     }
 
-    /// Ends the connection in good order: the peer reads what was sent, then the end.
+    /// Shuts the connection down in order: the peer reads everything that was sent, then the end.
     ///
     /// # Errors
     /// [`Error::Shutdown`] if there is no connection.
@@ -313,28 +316,28 @@ impl Socket {
         self.engine.shutdown()
     }
 
-    /// How long [`Socket::receive`] and [`Socket::accept`] wait; `None`: for ever.
+    /// Sets how long [`Socket::receive`] and [`Socket::accept`] wait; `None`: no limit.
     pub fn set_receive_timeout(&self, limit: Option<Duration>) {
         self.receive_limit.set(limit);
     }
 
-    /// How long [`Socket::send`] waits; `None`: for ever.
+    /// Sets how long [`Socket::send`] waits; `None`: no limit.
     pub fn set_send_timeout(&self, limit: Option<Duration>) {
         self.send_limit.set(limit);
     }
 
-    /// Whether calls return [`Error::WouldBlock`] instead of waiting.
+    /// Makes calls return [`Error::WouldBlock`] instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// What a thread does with its core while a call on this socket waits for another process of this host. It has no
-    /// effect on an embedded node, where the thread that waits drives the node.
+    /// Sets whether a thread spins or sleeps while a call on this socket waits for another process of this host. It has
+    /// no effect on an embedded node, where the waiting thread drives the node.
     pub fn set_spin(&self, spin: Spin) {
         self.engine.set_spin(spin);
     }
 
-    /// How long [`Socket::connect`] waits, 8 seconds by default, 65 at most.
+    /// Sets how long [`Socket::connect`] waits: 8 seconds by default, 65 at most.
     ///
     /// # Errors
     /// [`Error::Option`] if it is longer.
@@ -343,7 +346,7 @@ impl Socket {
         self.set_option(SocketOption::ConnectTimeout, OptionValue::Number(ms))
     }
 
-    /// Importance of the messages sent from now on: under congestion, the less important wait first.
+    /// Sets the importance of messages sent from now on: under congestion, less important ones wait first.
     ///
     /// # Errors
     /// [`Error::Option`], never for a socket that is open.
@@ -351,7 +354,7 @@ impl Socket {
         self.set_option(SocketOption::Importance, OptionValue::Number(importance as u32))
     }
 
-    /// Whether messages that cannot be delivered come back, with the reason, instead of vanishing; off by default on
+    /// Makes undeliverable messages come back, with the reason, instead of being dropped; off by default on
     /// connectionless sockets. See [`Incoming::returned`].
     ///
     /// # Errors
@@ -360,7 +363,7 @@ impl Socket {
         self.set_option(SocketOption::DestDroppable, OptionValue::Number((!returned).into()))
     }
 
-    /// On a stream: send each write at once instead of gathering small ones while data is on its way.
+    /// On a stream: sends each write at once instead of gathering small ones while data is in flight.
     ///
     /// # Errors
     /// [`Error::Option`] on other kinds.
@@ -368,7 +371,7 @@ impl Socket {
         self.set_option(SocketOption::NoDelay, OptionValue::Number(nodelay.into()))
     }
 
-    /// How multicasts of this socket travel: over the broadcast link, or as copies. Without this the node chooses.
+    /// Sets how multicasts of this socket travel: over the broadcast link, or as copies. By default the node chooses.
     ///
     /// # Errors
     /// As [`Socket::set_importance`].
@@ -380,31 +383,31 @@ impl Socket {
         self.set_option(option, OptionValue::None)
     }
 
-    /// Sets an option by its number; see tipc.md §8.9.
+    /// Sets any socket option; the setters above are short forms of this. Spec: tipc.md §8.9.
     ///
     /// # Errors
-    /// [`Error::Option`].
+    /// [`Error::Option`] for an option that the kind of socket does not have, or an invalid value.
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
         self.engine.set_option(option, value)
     }
 
-    /// Why a call on this socket would wait now, or waits now in another thread.
+    /// The reason why a call on this socket would wait now, or waits now in another thread.
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {
         self.engine.wait_reason()
     }
 
-    /// Counters since the socket was opened.
+    /// The counters since the socket was opened.
     #[must_use]
     pub fn stats(&self) -> SocketStats {
         self.engine.stats()
     }
 
-    /// A descriptor for poll loops, whose level is the readiness of the socket: POLLIN while a receive or accept would
-    /// not wait, POLLOUT while a send would not, POLLHUP when the connection is over.
+    /// A descriptor for poll loops that shows the readiness of the socket: POLLIN while a receive or accept would not
+    /// wait, POLLOUT while a send would not, POLLHUP when the connection is over.
     ///
-    /// It is there to be polled, not to be read or written. Calls on the socket bring it up to date, and the node's
-    /// thread does when something arrives. Use it with [`Socket::set_nonblocking`].
+    /// Poll it, but do not read or write it. Calls on the socket update it, and the node's thread does when something
+    /// arrives. Use it with [`Socket::set_nonblocking`].
     ///
     /// # Errors
     /// [`Error::System`] if the process has no descriptor left.
@@ -420,7 +423,7 @@ impl Socket {
         }
     }
 
-    /// The error of a call that has not been done in its time.
+    /// The error of a call that ran out of time.
     fn overdue(&self, call: &'static str, wait: Wait) -> Error {
         let reason = self.wait_reason();
         match wait {
@@ -431,10 +434,10 @@ impl Socket {
 }
 
 impl AsFd for Socket {
-    /// [`Socket::descriptor`], for what takes `AsFd`. Call that one first if the process may run out of descriptors.
+    /// [`Socket::descriptor`] as `AsFd`. If the process may run out of descriptors, call that one first.
     ///
     /// # Panics
-    /// If the descriptor is not there yet and the process has none left.
+    /// If the socket has no descriptor yet and the process has none left.
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self.descriptor() {
             Ok(fd) => fd,

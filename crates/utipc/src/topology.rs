@@ -1,4 +1,4 @@
-//! Subscriptions to what happens in the cluster. Spec: tipc.md §10.
+//! Subscriptions to the services, nodes and links of the cluster. Spec: tipc.md §10.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,14 @@ use crate::{
     Destination, Error, Node, NodeAddr, PortId, Result, ServiceAddress, ServiceRange, Socket, SocketKind,
 };
 
-/// Names one subscription of a [`Topology`].
+/// Identifies one subscription of a [`Topology`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId(u64);
 
-/// A connection to the topology server of a node, which tells what that node sees.
+/// A connection to the topology server of a node, which reports services, nodes and links as that node sees them.
 ///
-/// Each subscription begins with what is there already; then follow the changes, in order, until it is cancelled.
+/// Each subscription first yields an event for everything that is already there, then the changes in order, until it is
+/// cancelled.
 ///
 /// ```
 /// # fn main() -> utipc::Result<()> {
@@ -46,41 +47,42 @@ pub struct Topology {
     next_id: u64,
 }
 
-/// Something happened.
+/// One event of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// What changed.
     pub change: Change,
-    /// The range that was bound or withdrawn; for a node its address, for a link the peer's, at both ends.
+    /// The service range that was bound or withdrawn. For a node its address, for a link the peer's address, as both
+    /// ends of the range.
     pub found: ServiceRange,
-    /// The socket that bound it; for a link, `port.port` is the link's number.
+    /// The socket that bound the range; for a link, `port.port` is the link's number.
     pub port: PortId,
-    /// Whose answer this is.
+    /// The subscription that the event belongs to.
     pub subscription: SubscriptionId,
 }
 
-/// What may happen.
+/// A change that an [`Event`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
     /// A service is available.
     ServiceUp,
-    /// A service is not available any more.
+    /// A service is no longer available.
     ServiceDown,
-    /// A node is in the cluster.
+    /// A node has joined the cluster.
     NodeUp(NodeAddr),
-    /// A node has left, died or cannot be reached.
+    /// A node has left, failed or become unreachable.
     NodeDown(NodeAddr),
-    /// A link to this node works.
+    /// A link to this node is up.
     LinkUp(NodeAddr),
-    /// A link to this node does not work any more.
+    /// A link to this node is down.
     LinkDown(NodeAddr),
-    /// The subscription's time is over.
+    /// The subscription's time limit has passed.
     Expired,
 }
 
 impl Event {
-    /// True if something came up.
+    /// True if something became available.
     #[must_use]
     pub fn is_up(&self) -> bool {
         matches!(self.change, Change::ServiceUp | Change::NodeUp(_) | Change::LinkUp(_))
@@ -110,15 +112,15 @@ impl Topology {
         Ok(Self { socket, server, subscriptions: Vec::new(), next_id: 1 })
     }
 
-    /// Follows every binding in a service range: with several sockets bound to one address, each is told.
+    /// Reports every binding in a service range; several sockets bound to one address give one event each.
     ///
     /// # Errors
-    /// [`Error::Send`] for an inverted range or a lost server; so for all subscriptions.
+    /// [`Error::Send`] for an inverted range or a lost server, as for all subscriptions.
     pub fn services(&mut self, range: impl Into<ServiceRange>) -> Result<SubscriptionId> {
         self.subscribe(range, Filter::PORTS, None)
     }
 
-    /// Follows whether a service is available at all: the first binding of a range and the withdrawal of its last.
+    /// Reports whether a service is available at all: the first binding of a range and the withdrawal of its last one.
     ///
     /// # Errors
     /// As [`Topology::services`].
@@ -126,7 +128,7 @@ impl Topology {
         self.subscribe(range, Filter::SERVICE, None)
     }
 
-    /// Follows the nodes of the cluster, the own one included.
+    /// Reports the nodes of the cluster, including the node itself.
     ///
     /// # Errors
     /// As [`Topology::services`].
@@ -134,7 +136,7 @@ impl Topology {
         self.subscribe(ServiceRange::new(NODE_STATE, 0, u32::MAX), Filter::PORTS, None)
     }
 
-    /// Follows the server's links.
+    /// Reports the links of the server's node.
     ///
     /// # Errors
     /// As [`Topology::services`].
@@ -142,7 +144,7 @@ impl Topology {
         self.subscribe(ServiceRange::new(LINK_STATE, 0, u32::MAX), Filter::PORTS, None)
     }
 
-    /// A subscription with every part chosen; with a `limit` it ends by [`Change::Expired`].
+    /// Subscribes with every setting chosen; after `limit` the subscription ends with [`Change::Expired`].
     ///
     /// # Errors
     /// As [`Topology::services`].
@@ -163,7 +165,7 @@ impl Topology {
         Ok(id)
     }
 
-    /// Ends a subscription. Events that are on their way may still come.
+    /// Cancels a subscription. Events already in flight may still arrive.
     ///
     /// # Errors
     /// As [`Topology::services`].
@@ -178,7 +180,7 @@ impl Topology {
     /// The next event, or `None` if there is none within `limit`.
     ///
     /// # Errors
-    /// [`Error::TopologyClosed`] if the server ended the connection: subscribe anew then.
+    /// [`Error::TopologyClosed`] if the server ended the connection; open a new [`Topology`] then.
     pub fn next(&mut self, limit: Duration) -> Result<Option<Event>> {
         self.socket.set_receive_timeout(Some(limit));
         let closed = || Error::TopologyClosed { node: self.server };
@@ -203,7 +205,7 @@ impl Topology {
         Events { topology: self, end: Instant::now() + limit }
     }
 
-    /// Whose view this is.
+    /// The node whose topology server this is.
     #[must_use]
     pub fn server(&self) -> NodeAddr {
         self.server
@@ -216,7 +218,7 @@ impl Topology {
     }
 }
 
-/// The events of a [`Topology`] within some time; see [`Topology::events`].
+/// Iterates over the events of a [`Topology`] until a deadline; see [`Topology::events`].
 #[derive(Debug)]
 pub struct Events<'a> {
     topology: &'a mut Topology,

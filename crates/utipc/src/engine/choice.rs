@@ -1,4 +1,4 @@
-//! Which engine a program gets.
+//! Selection of the engine of a program.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +8,23 @@ use utipc_client::{Place, Spin};
 use super::Node;
 use crate::{Error, Result};
 
-/// What stands behind a [`Node`](crate::Node). The API is the same on each.
+/// The implementation behind a [`Node`](crate::Node); the API is the same for each.
 ///
-/// The environment variable `UTIPC_ENGINE` (`auto`, `embedded`, `daemon` or `kernel`) chooses for programs that do not
-/// choose themselves ([`Builder::engine`](crate::Builder::engine)).
+/// The environment variable `UTIPC_ENGINE` (`auto`, `embedded`, `daemon` or `kernel`) selects it for programs that do
+/// not choose one themselves ([`Builder::engine`](crate::Builder::engine)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Engine {
-    /// The daemon if its socket answers and the program asks for nothing that only a node of its own can have (bearers,
-    /// an address); else embedded.
+    /// The daemon if its socket answers and the program sets nothing that only an embedded node can have (bearers, an
+    /// address); else embedded.
     #[default]
     Auto,
-    /// A node of its own in this process.
+    /// A node in this process.
     Embedded,
-    /// The node of the `utipcd` of this user, or of the system.
+    /// The node of the user's or the system's `utipcd`.
     Daemon,
-    /// The kernel's TIPC, which the system's own tools configure. It does not tell the importance of what it received, nor why
-    /// a call waits, and it counts per link only.
+    /// The kernel's TIPC, configured by the system's own tools. It does not report the importance of received messages
+    /// or the reason why a call waits, and its counters are per link only.
     Kernel,
 }
 
@@ -45,13 +45,13 @@ impl FromStr for Engine {
     fn from_str(text: &str) -> Result<Self> {
         let all = [Self::Auto, Self::Embedded, Self::Daemon, Self::Kernel];
         all.into_iter().find(|engine| engine.to_string() == text).ok_or(Error::OutOfRange {
-            what: "the name of the engine (UTIPC_ENGINE)",
+            what: "the engine's name (UTIPC_ENGINE)",
             remedy: "auto, embedded, daemon or kernel",
         })
     }
 }
 
-/// What the builder knows about the choice.
+/// The settings of the builder that select the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) engine: Option<Engine>,
@@ -59,32 +59,32 @@ pub(crate) struct Choice {
     pub(crate) spin: Option<Spin>,
 }
 
-/// The mode that `UTIPC_SPIN` names; [`Spin::Adaptive`] if it names none.
+/// The mode set by `UTIPC_SPIN`; [`Spin::Adaptive`] if it is unset.
 fn spin_from_environment() -> Result<Spin> {
     match std::env::var("UTIPC_SPIN").unwrap_or_default().as_str() {
         "" | "adaptive" => Ok(Spin::Adaptive),
         "busy" => Ok(Spin::Busy),
         "parked" => Ok(Spin::Parked),
-        _ => Err(Error::OutOfRange {
-            what: "the way to wait (UTIPC_SPIN)",
-            remedy: "busy, adaptive or parked",
-        }),
+        _ => {
+            Err(Error::OutOfRange { what: "the spin mode (UTIPC_SPIN)", remedy: "busy, adaptive or parked" })
+        }
     }
 }
 
 impl Choice {
-    /// The daemon's or the kernel's node, or `None` for an embedded one; `own` names what only a node of its own can have.
-    pub(crate) fn attach(self, own: Option<&'static str>) -> Result<Option<Node>> {
+    /// Attaches to the daemon or opens the kernel's node; `None` selects an embedded one. `embedded_only` names a
+    /// setting that only an embedded node can have.
+    pub(crate) fn attach(self, embedded_only: Option<&'static str>) -> Result<Option<Node>> {
         let engine = match (self.engine, std::env::var("UTIPC_ENGINE")) {
             (Some(engine), _) => engine,
             (None, Ok(name)) if !name.is_empty() => name.parse()?,
-            // Who names a daemon's socket means it.
+            // A daemon's socket implies the daemon.
             (None, _) if self.place.is_some() => Engine::Daemon,
             (None, _) => Engine::Auto,
         };
         let spin = self.spin.map_or_else(spin_from_environment, Ok)?;
         let place = self.place.unwrap_or_else(Place::usual);
-        match (engine, own) {
+        match (engine, embedded_only) {
             (Engine::Embedded, _) | (Engine::Auto, Some(_)) => Ok(None),
             (Engine::Auto, None) => match utipc_client::Node::attach(place, spin) {
                 Ok(node) => Ok(Some(Node::daemon(node))),
@@ -98,7 +98,7 @@ impl Choice {
             (Engine::Kernel, None) => Node::kernel().map(Some),
             (Engine::Daemon | Engine::Kernel, Some(what)) => {
                 let why = format!(
-                    "the program gives the node {what}, but the {engine} has its own configuration (configure the \
+                    "the program sets {what}, but the {engine} has a configuration of its own (configure the \
                      {engine}, or choose the embedded engine)"
                 );
                 Err(Error::Engine { engine, why })
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_have_names() {
+    fn engine_names_parse_to_their_engine() {
         for engine in [Engine::Auto, Engine::Embedded, Engine::Daemon, Engine::Kernel] {
             assert_eq!(engine.to_string().parse::<Engine>().unwrap(), engine);
         }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused_by_name() {
+    fn unavailable_engine_is_a_named_error() {
         let choice = |engine| Choice {
             engine: Some(engine),
             place: Some(Place::at("/nonexistent/utipc.sock")),
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_hangs_up_is_no_reason_to_do_without_it() {
+    fn auto_fails_if_the_daemon_hangs_up() {
         let path = std::env::temp_dir().join(format!("utipc-choice-{}", std::process::id()));
         let door = utipc_os::fdpass::Doorway::open(&path, 0o600).unwrap();
         let place = Some(Place::at(&path));
         let program = std::thread::spawn(move || {
             Choice { engine: Some(Engine::Auto), place, spin: None }.attach(None).map(drop)
         });
-        // Each time that it tries.
+        // Hang up on each attempt.
         while !program.is_finished() {
             drop(door.accept().unwrap());
             std::thread::yield_now();

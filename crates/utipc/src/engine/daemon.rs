@@ -1,4 +1,4 @@
-//! The node of a daemon: calls are commands to it.
+//! The daemon engine: calls are requests to the daemon.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -19,40 +19,40 @@ pub(crate) struct Node(pub(super) utipc_client::Node);
 #[derive(Debug)]
 pub(crate) struct Socket(utipc_client::Socket);
 
-/// The public error; `meaning` knows the failures that the call expects.
-fn explain(
+/// Translates a client error; `translate` knows the failures that the call expects and gives back the rest.
+fn public_error(
     error: ClientError,
-    meaning: impl FnOnce(Failure) -> std::result::Result<Error, Failure>,
+    translate: impl FnOnce(Failure) -> std::result::Result<Error, Failure>,
 ) -> Error {
     match error {
         ClientError::Died(socket) => Error::DaemonDied { socket },
         ClientError::System(error) => Error::System(error),
         ClientError::Failed(failure) => {
-            meaning(failure).unwrap_or_else(|other| Error::Daemon(ClientError::Failed(other)))
+            translate(failure).unwrap_or_else(|other| Error::Daemon(ClientError::Failed(other)))
         }
         other => Error::Daemon(other),
     }
 }
 
-fn plain(error: ClientError) -> Error {
-    explain(error, Err)
+fn daemon_error(error: ClientError) -> Error {
+    public_error(error, Err)
 }
 
 impl Node {
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        let settled = self.0.wait_for_address(Wait::AtMost(limit)).map_err(plain)?;
-        settled.map(drop).ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
+        let address = self.0.wait_for_address(Wait::AtMost(limit)).map_err(daemon_error)?;
+        address.map(drop).ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
     }
 
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
-        self.0.open(kind).map(Socket).map_err(plain)
+        self.0.open(kind).map(Socket).map_err(daemon_error)
     }
 
     pub(super) fn address(&self) -> NodeAddr {
         self.0.address()
     }
 
-    // Questions without an error of their own: the calls on sockets tell when the daemon has gone.
+    // Queries have no error of their own: calls on sockets report a daemon that has gone.
 
     pub(super) fn peers(&self) -> Vec<PeerInfo> {
         self.0.peers().unwrap_or_default()
@@ -75,7 +75,7 @@ impl Node {
             return Err(Error::OutOfRange { what, remedy: range });
         }
         self.0.set_link(name, property).map_err(|error| {
-            explain(error, |failure| match failure {
+            public_error(error, |failure| match failure {
                 Failure::NoLink(name) => Ok(Error::NoSuchLink(name)),
                 other => Err(other),
             })
@@ -93,21 +93,21 @@ impl Socket {
         self.0.port()
     }
 
-    fn look<T>(&self, what: impl FnOnce(SocketView) -> T) -> Option<T> {
-        self.0.live().and_then(utipc_client::Socket::look).ok().map(what)
+    fn with_view<T>(&self, read: impl FnOnce(SocketView) -> T) -> Option<T> {
+        self.0.live().and_then(utipc_client::Socket::look).ok().map(read)
     }
 
     pub(super) fn peer(&self) -> Option<PortId> {
-        self.look(|view| view.peer).flatten()
+        self.with_view(|view| view.peer).flatten()
     }
 
     pub(super) fn state(&self) -> State {
-        self.look(|view| view.state).unwrap_or(State::Disconnecting)
+        self.with_view(|view| view.state).unwrap_or(State::Disconnecting)
     }
 
     pub(super) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
         self.0.live().and_then(|s| s.bind(range, scope)).map_err(|error| {
-            explain(error, |failure| match failure {
+            public_error(error, |failure| match failure {
                 Failure::Bind(why) => Ok(Error::Bind { range, why }),
                 Failure::NoSocket(_) => Ok(Error::Bind { range, why: BindError::InvalidState }),
                 other => Err(other),
@@ -117,7 +117,7 @@ impl Socket {
 
     pub(super) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
         self.0.live().and_then(|s| s.unbind(which)).map_err(|error| {
-            explain(error, |failure| match failure {
+            public_error(error, |failure| match failure {
                 Failure::Bind(why) => Ok(Error::Unbind(why)),
                 other => Err(other),
             })
@@ -126,16 +126,16 @@ impl Socket {
 
     pub(super) fn listen(&self) -> Result<()> {
         self.0.live().and_then(|s| s.listen()).map_err(|error| {
-            explain(error, |failure| match failure {
+            public_error(error, |failure| match failure {
                 Failure::Call(why) => Ok(Error::Listen(why)),
                 other => Err(other),
             })
         })
     }
 
-    pub(super) fn accept(&self, limit: Wait) -> Result<Option<(Self, PortId)>> {
-        let accepted = self.0.live().and_then(|s| s.accept(limit)).map_err(|error| {
-            explain(error, |failure| match failure {
+    pub(super) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
+        let accepted = self.0.live().and_then(|s| s.accept(wait)).map_err(|error| {
+            public_error(error, |failure| match failure {
                 Failure::Accept(why) => Ok(Error::Accept(why)),
                 other => Err(other),
             })
@@ -144,16 +144,16 @@ impl Socket {
     }
 
     pub(super) fn connect(&self, to: Option<Destination>) -> Result<()> {
-        self.0.live().and_then(|s| s.connect(to)).map_err(connecting)
+        self.0.live().and_then(|s| s.connect(to)).map_err(connect_error)
     }
 
-    pub(super) fn wait_connected(&self, limit: Wait) -> Result<Option<()>> {
-        self.0.live().and_then(|s| s.wait_connected(limit)).map_err(connecting)
+    pub(super) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
+        self.0.live().and_then(|s| s.wait_connected(wait)).map_err(connect_error)
     }
 
     pub(super) fn shutdown(&self) -> Result<()> {
         self.0.live().and_then(|s| s.shutdown()).map_err(|error| {
-            explain(error, |failure| match failure {
+            public_error(error, |failure| match failure {
                 Failure::Call(why) => Ok(Error::Shutdown(why)),
                 other => Err(other),
             })
@@ -162,7 +162,7 @@ impl Socket {
 
     pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
         self.0.live().and_then(|s| s.set_option(option, value)).map_err(|error| {
-            explain(error, |failure| match failure {
+            public_error(error, |failure| match failure {
                 Failure::Option(why) => Ok(Error::Option(why)),
                 other => Err(other),
             })
@@ -170,16 +170,16 @@ impl Socket {
     }
 
     pub(super) fn set_spin(&self, spin: Spin) {
-        // A call that can fail will tell what is wrong with it.
+        // The next call that can fail reports the error.
         if let Ok(socket) = self.0.live() {
             socket.set_spin(spin);
         }
     }
 
     #[inline]
-    pub(super) fn send(&self, data: &[u8], to: Option<Destination>, limit: Wait) -> Result<Option<usize>> {
-        self.0.live().and_then(|s| s.send(data, to, limit)).map_err(|error| {
-            explain(error, |failure| match failure {
+    pub(super) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
+        self.0.live().and_then(|s| s.send(data, to, wait)).map_err(|error| {
+            public_error(error, |failure| match failure {
                 Failure::Send(why) => Ok(Error::Send { to, why }),
                 Failure::NoSocket(_) => Ok(Error::Send { to, why: SendError::Broken }),
                 Failure::Overload => Ok(Error::Send { to, why: SendError::NoBuffers }),
@@ -193,13 +193,13 @@ impl Socket {
         &self,
         buffer: &mut [u8],
         options: RecvOptions,
-        limit: Wait,
+        wait: Wait,
     ) -> Result<Option<Received>> {
-        self.0.live().and_then(|s| s.receive(buffer, options, limit)).map_err(receiving)
+        self.0.live().and_then(|s| s.receive(buffer, options, wait)).map_err(receive_error)
     }
 
-    pub(super) fn receive_whole(&self, data: &mut Vec<u8>, limit: Wait) -> Result<Option<Received>> {
-        self.0.live().and_then(|s| s.receive_whole(data, limit)).map_err(receiving)
+    pub(super) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
+        self.0.live().and_then(|s| s.receive_whole(data, wait)).map_err(receive_error)
     }
 
     pub(super) fn wait_reason(&self) -> Option<WaitReason> {
@@ -211,20 +211,20 @@ impl Socket {
     }
 
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        self.0.live().and_then(|s| s.descriptor()).map_err(plain)
+        self.0.live().and_then(|s| s.descriptor()).map_err(daemon_error)
     }
 }
 
-fn connecting(error: ClientError) -> Error {
-    explain(error, |failure| match failure {
+fn connect_error(error: ClientError) -> Error {
+    public_error(error, |failure| match failure {
         Failure::Connect(why) => Ok(Error::Connect(why)),
         Failure::NoSocket(_) => Ok(Error::Connect(ConnectError::Aborted)),
         other => Err(other),
     })
 }
 
-fn receiving(error: ClientError) -> Error {
-    explain(error, |failure| match failure {
+fn receive_error(error: ClientError) -> Error {
+    public_error(error, |failure| match failure {
         Failure::Receive(why) => Ok(Error::Receive(why)),
         Failure::NoSocket(_) => Ok(Error::Receive(RecvError::NotConnected)),
         other => Err(other),

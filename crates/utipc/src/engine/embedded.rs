@@ -1,4 +1,4 @@
-//! The node in this process: calls run on its protocol stack and drive its event loop.
+//! The embedded engine: calls run on the node's protocol stack in this process and drive its event loop.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Node(pub(super) utipc_node::Node);
 
-/// Holds the node: it leaves the cluster after its last socket.
+/// An open socket. It holds the node, which leaves the cluster after its last socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     node: utipc_node::Node,
@@ -29,63 +29,63 @@ pub(crate) struct Socket {
     slot: Arc<Slot>,
 }
 
-/// In a forked child nothing of a node may be touched: its locks may be taken for ever.
-fn own(node: &utipc_node::Node) -> Result<&utipc_node::Node> {
+/// Fails in a forked child, which must not touch the node: its locks may be held by threads that do not exist there.
+fn in_own_process(node: &utipc_node::Node) -> Result<&utipc_node::Node> {
     if node.is_own() { Ok(node) } else { Err(Error::Forked) }
 }
 
 impl Node {
-    /// What `question` yields; nothing in a forked child.
-    fn ask<T: Default>(&self, question: impl FnOnce(&mut Stack) -> T) -> T {
-        own(&self.0).map_or_else(|_| T::default(), |node| node.with(|stack, _| question(stack)))
+    /// The result of `query` on the stack; the default value in a forked child.
+    fn query<T: Default>(&self, query: impl FnOnce(&mut Stack) -> T) -> T {
+        in_own_process(&self.0).map_or_else(|_| T::default(), |node| node.with(|stack, _| query(stack)))
     }
 
     pub(super) fn wait_for_address(&self, limit: Duration) -> Result<()> {
-        let observers = own(&self.0)?.observers();
+        let observers = in_own_process(&self.0)?.observers();
         let final_address = |stack: &mut Stack, _| stack.address_is_final().then_some(());
-        let settled = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
-        settled.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
+        let is_final = self.0.block(&observers, Want::Change, Wait::AtMost(limit), final_address);
+        is_final.ok_or(Error::TimedOut { call: "the choice of a node address", reason: None })
     }
 
     pub(super) fn open(&self, kind: SocketKind) -> Result<Socket> {
-        let port = own(&self.0)?.with(|stack, now| stack.open(now, kind))?;
+        let port = in_own_process(&self.0)?.with(|stack, now| stack.open(now, kind))?;
         Ok(Socket::new(&self.0, port))
     }
 
     pub(super) fn address(&self) -> NodeAddr {
-        self.ask(|stack| stack.own_node())
+        self.query(|stack| stack.own_node())
     }
 
     pub(super) fn poll(&self) -> Option<Duration> {
-        own(&self.0).ok()?.poll()
+        in_own_process(&self.0).ok()?.poll()
     }
 
     pub(super) fn drive(&self, limit: Duration) -> bool {
-        own(&self.0).is_ok_and(|node| node.drive(Wait::AtMost(limit)))
+        in_own_process(&self.0).is_ok_and(|node| node.drive(Wait::AtMost(limit)))
     }
 
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        Ok(own(&self.0)?.descriptor()?)
+        Ok(in_own_process(&self.0)?.descriptor()?)
     }
 
     pub(super) fn peers(&self) -> Vec<PeerInfo> {
-        self.ask(|stack| stack.nodes())
+        self.query(|stack| stack.nodes())
     }
 
     pub(super) fn links(&self) -> Vec<LinkInfo> {
-        self.ask(|stack| stack.links())
+        self.query(|stack| stack.links())
     }
 
     pub(super) fn bindings(&self) -> Vec<Binding> {
-        self.ask(|stack| stack.bindings())
+        self.query(|stack| stack.bindings())
     }
 
     pub(super) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
-        self.ask(|stack| stack.lookup(service, NodeAddr::NONE))
+        self.query(|stack| stack.lookup(service, NodeAddr::NONE))
     }
 
     pub(super) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
-        let result = own(&self.0)?.with(|stack, now| stack.set_link(now, name, property));
+        let result = in_own_process(&self.0)?.with(|stack, now| stack.set_link(now, name, property));
         result.map_err(|e| match e {
             PropertyError::Range { what, range } => Error::OutOfRange { what, remedy: range },
             PropertyError::NoLink(name) => Error::NoSuchLink(name),
@@ -93,7 +93,7 @@ impl Node {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        own(&self.0).map_or_else(|_| Counters::default(), utipc_node::Node::counters)
+        in_own_process(&self.0).map_or_else(|_| Counters::default(), utipc_node::Node::counters)
     }
 }
 
@@ -107,25 +107,27 @@ impl Socket {
     }
 
     pub(super) fn peer(&self) -> Option<PortId> {
-        self.look(Endpoint::peer).flatten()
+        self.with_endpoint(Endpoint::peer).flatten()
     }
 
     pub(super) fn state(&self) -> State {
-        self.look(Endpoint::state).unwrap_or(State::Disconnecting)
+        self.with_endpoint(Endpoint::state).unwrap_or(State::Disconnecting)
     }
 
     pub(super) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
-        own(&self.node)?
+        in_own_process(&self.node)?
             .with(|stack, now| stack.bind(now, self.port, range, scope))
             .map_err(|why| Error::Bind { range, why })
     }
 
     pub(super) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
-        own(&self.node)?.with(|stack, now| stack.unbind(now, self.port, which)).map_err(Error::Unbind)
+        in_own_process(&self.node)?
+            .with(|stack, now| stack.unbind(now, self.port, which))
+            .map_err(Error::Unbind)
     }
 
     pub(super) fn listen(&self) -> Result<()> {
-        own(&self.node)?.with(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
+        in_own_process(&self.node)?.with(|stack, now| stack.listen(now, self.port)).map_err(Error::Listen)
     }
 
     pub(super) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
@@ -138,7 +140,9 @@ impl Socket {
     }
 
     pub(super) fn connect(&self, to: Option<Destination>) -> Result<()> {
-        own(&self.node)?.with(|stack, now| stack.connect(now, self.port, to)).map_err(Error::Connect)
+        in_own_process(&self.node)?
+            .with(|stack, now| stack.connect(now, self.port, to))
+            .map_err(Error::Connect)
     }
 
     pub(super) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
@@ -152,11 +156,11 @@ impl Socket {
     }
 
     pub(super) fn shutdown(&self) -> Result<()> {
-        own(&self.node)?.with(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
+        in_own_process(&self.node)?.with(|stack, now| stack.shutdown(now, self.port)).map_err(Error::Shutdown)
     }
 
     pub(super) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        own(&self.node)?
+        in_own_process(&self.node)?
             .with(|stack, now| stack.set_option(now, self.port, option, value))
             .map_err(Error::Option)
     }
@@ -175,7 +179,7 @@ impl Socket {
         options: RecvOptions,
         wait: Wait,
     ) -> Result<Option<Received>> {
-        // A stream may have to collect more than one call yields.
+        // On a stream, one call of the endpoint may yield less than the caller asked for.
         let mut collected: Option<Received> = None;
         let received = self.block(Want::Read, wait, |stack, now| {
             let goal = stack.endpoint(self.port).map_or(1, |e| e.receive_goal(buffer.len(), options));
@@ -197,13 +201,13 @@ impl Socket {
                 }
             }
         });
-        // What was collected in time is better than nothing.
+        // On a timeout, return what was collected so far.
         received?.or_else(|| collected.take().map(Ok)).transpose().map_err(Error::Receive)
     }
 
     pub(super) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
         let received = self.block(Want::Read, wait, |stack, now| {
-            // As large as what waits, and not so small that the call is refused.
+            // As large as the pending data; at least one byte, because the endpoint refuses an empty buffer.
             let len = stack.endpoint(self.port).map_or(0, Endpoint::available).clamp(1, MAX_USER_DATA);
             data.resize(len, 0);
             match stack.recv(now, self.port, data, RecvOptions::default()) {
@@ -217,19 +221,19 @@ impl Socket {
     }
 
     pub(super) fn wait_reason(&self) -> Option<WaitReason> {
-        self.look(Endpoint::wait_reason).flatten()
+        self.with_endpoint(Endpoint::wait_reason).flatten()
     }
 
     pub(super) fn stats(&self) -> SocketStats {
-        self.look(Endpoint::stats).unwrap_or_default()
+        self.with_endpoint(Endpoint::stats).unwrap_or_default()
     }
 
     pub(super) fn descriptor(&self) -> Result<BorrowedFd<'_>> {
-        Ok(own(&self.node)?.pollable(self.port, &self.slot)?.as_fd())
+        Ok(in_own_process(&self.node)?.pollable(self.port, &self.slot)?.as_fd())
     }
 
-    fn look<T>(&self, what: impl FnOnce(&Endpoint) -> T) -> Option<T> {
-        own(&self.node).ok()?.ask(|stack| stack.endpoint(self.port).map(what))
+    fn with_endpoint<T>(&self, read: impl FnOnce(&Endpoint) -> T) -> Option<T> {
+        in_own_process(&self.node).ok()?.ask(|stack| stack.endpoint(self.port).map(read))
     }
 
     fn block<T>(
@@ -238,7 +242,7 @@ impl Socket {
         wait: Wait,
         attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
     ) -> Result<Option<T>> {
-        Ok(own(&self.node)?.block(&self.slot, want, wait, attempt))
+        Ok(in_own_process(&self.node)?.block(&self.slot, want, wait, attempt))
     }
 }
 

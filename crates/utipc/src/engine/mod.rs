@@ -1,6 +1,6 @@
-//! The seam between the public API and what stands behind it: a node in this process, or a daemon's.
+//! The engines behind the public API: a node in this process, a daemon's, or the kernel's.
 //!
-//! Everything that differs between engines is here; sockets, connections and topology are written once on top of it.
+//! Everything that differs between engines is here. Sockets, connections and topology are written once, on top of it.
 
 mod choice;
 mod daemon;
@@ -21,7 +21,7 @@ use crate::{
     RecvOptions, Result, Scope, ServiceAddress, ServiceRange, SocketKind, SocketStats, Spin, WaitReason,
 };
 
-/// A node, wherever it runs.
+/// A node of any engine.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     Embedded(embedded::Node),
@@ -29,7 +29,7 @@ pub(crate) enum Node {
     Kernel(kernel::Node),
 }
 
-/// A socket of a node.
+/// A socket of any engine.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Embedded(embedded::Socket),
@@ -37,8 +37,8 @@ pub(crate) enum Socket {
     Kernel(kernel::Socket),
 }
 
-/// Calls the same method on whichever engine it is.
-macro_rules! either {
+/// Calls the same method on each engine.
+macro_rules! dispatch {
     ($enum:ident, $value:expr, $engine:ident => $call:expr) => {
         match $value {
             $enum::Embedded($engine) => $call,
@@ -57,17 +57,17 @@ impl Node {
         Self::Daemon(daemon::Node(node))
     }
 
-    /// The kernel's node, if the kernel has TIPC.
+    /// Opens the kernel's node, if the kernel has TIPC.
     pub(crate) fn kernel() -> Result<Self> {
         kernel::Node::open().map(Self::Kernel)
     }
 
-    /// Waits for the node's address.
+    /// Waits until the node has its address.
     pub(crate) fn wait_for_address(&self, limit: Duration) -> Result<()> {
         match self {
             Self::Embedded(node) => node.wait_for_address(limit),
             Self::Daemon(node) => node.wait_for_address(limit),
-            // It gets one with its first bearer, and serves this host before.
+            // The kernel's node serves this host even without an address, which comes with its first bearer.
             Self::Kernel(_) => Ok(()),
         }
     }
@@ -81,34 +81,34 @@ impl Node {
     }
 
     pub(crate) fn address(&self) -> NodeAddr {
-        either!(Node, self, node => node.address())
+        dispatch!(Node, self, node => node.address())
     }
 
     pub(crate) fn peers(&self) -> Vec<PeerInfo> {
-        either!(Node, self, node => node.peers())
+        dispatch!(Node, self, node => node.peers())
     }
 
     pub(crate) fn links(&self) -> Vec<LinkInfo> {
-        either!(Node, self, node => node.links())
+        dispatch!(Node, self, node => node.links())
     }
 
     pub(crate) fn bindings(&self) -> Vec<Binding> {
-        either!(Node, self, node => node.bindings())
+        dispatch!(Node, self, node => node.bindings())
     }
 
     pub(crate) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
-        either!(Node, self, node => node.lookup(service))
+        dispatch!(Node, self, node => node.lookup(service))
     }
 
     pub(crate) fn set_link(&self, name: &str, property: LinkProperty) -> Result<()> {
-        either!(Node, self, node => node.set_link(name, property))
+        dispatch!(Node, self, node => node.set_link(name, property))
     }
 
     pub(crate) fn counters(&self) -> Counters {
         match self {
             Self::Embedded(node) => node.counters(),
             Self::Daemon(node) => node.counters(),
-            // The kernel counts per link.
+            // The kernel counts per link only.
             Self::Kernel(_) => Counters::default(),
         }
     }
@@ -127,7 +127,7 @@ impl Node {
         }
     }
 
-    /// None with a daemon or the kernel: its sockets have their own.
+    /// `None` with a daemon or the kernel, whose sockets have descriptors of their own.
     pub(crate) fn descriptor(&self) -> Result<Option<BorrowedFd<'_>>> {
         match self {
             Self::Embedded(node) => node.descriptor().map(Some),
@@ -138,31 +138,31 @@ impl Node {
 
 impl Socket {
     pub(crate) fn port(&self) -> u32 {
-        either!(Socket, self, socket => socket.port())
+        dispatch!(Socket, self, socket => socket.port())
     }
 
     pub(crate) fn peer(&self) -> Option<PortId> {
-        either!(Socket, self, socket => socket.peer())
+        dispatch!(Socket, self, socket => socket.peer())
     }
 
     pub(crate) fn state(&self) -> State {
-        either!(Socket, self, socket => socket.state())
+        dispatch!(Socket, self, socket => socket.state())
     }
 
     pub(crate) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
-        either!(Socket, self, socket => socket.bind(range, scope))
+        dispatch!(Socket, self, socket => socket.bind(range, scope))
     }
 
     pub(crate) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
-        either!(Socket, self, socket => socket.unbind(which))
+        dispatch!(Socket, self, socket => socket.unbind(which))
     }
 
     pub(crate) fn listen(&self) -> Result<()> {
-        either!(Socket, self, socket => socket.listen())
+        dispatch!(Socket, self, socket => socket.listen())
     }
 
-    /// A socket for the next connection request, and who asked; `None` if there is none in time. So for all calls that
-    /// may wait.
+    /// Takes the next connection request: a socket for it and the peer's address. `None` if `wait` ends first, as for
+    /// all calls that may wait.
     pub(crate) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
         Ok(match self {
             Self::Embedded(socket) => socket.accept(wait)?.map(|(new, peer)| (Self::Embedded(new), peer)),
@@ -171,22 +171,23 @@ impl Socket {
         })
     }
 
-    /// Begins a connection, or sets the default destination.
+    /// Requests a connection, or sets the default destination.
     pub(crate) fn connect(&self, to: Option<Destination>) -> Result<()> {
-        either!(Socket, self, socket => socket.connect(to))
+        dispatch!(Socket, self, socket => socket.connect(to))
     }
 
-    /// Waits until a connection is set up.
+    /// Waits until the connection is set up.
     pub(crate) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
-        either!(Socket, self, socket => socket.wait_connected(wait))
+        dispatch!(Socket, self, socket => socket.wait_connected(wait))
     }
 
     pub(crate) fn shutdown(&self) -> Result<()> {
-        either!(Socket, self, socket => socket.shutdown())
+        dispatch!(Socket, self, socket => socket.shutdown())
     }
 
+    /// Sets any option. Options pass through all engines as values; a new one needs code in `core` only.
     pub(crate) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
-        either!(Socket, self, socket => socket.set_option(option, value))
+        dispatch!(Socket, self, socket => socket.set_option(option, value))
     }
 
     pub(crate) fn set_spin(&self, spin: Spin) {
@@ -195,13 +196,13 @@ impl Socket {
         }
     }
 
-    /// Bytes taken.
+    /// Sends `data`; returns the number of bytes taken.
     #[inline]
     pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
-        either!(Socket, self, socket => socket.send(data, to, wait))
+        dispatch!(Socket, self, socket => socket.send(data, to, wait))
     }
 
-    /// Receives into memory of the caller's.
+    /// Receives into the caller's memory.
     #[inline]
     pub(crate) fn receive(
         &self,
@@ -209,25 +210,25 @@ impl Socket {
         options: RecvOptions,
         wait: Wait,
     ) -> Result<Option<Received>> {
-        either!(Socket, self, socket => socket.receive(buffer, options, wait))
+        dispatch!(Socket, self, socket => socket.receive(buffer, options, wait))
     }
 
-    /// Receives one message (of a stream: what is there) into memory that is made as large as needed.
+    /// Receives one message (on a stream: what has arrived) into `data`, which is resized to fit.
     pub(crate) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
-        either!(Socket, self, socket => socket.receive_whole(data, wait))
+        dispatch!(Socket, self, socket => socket.receive_whole(data, wait))
     }
 
     pub(crate) fn wait_reason(&self) -> Option<WaitReason> {
         match self {
             Self::Embedded(socket) => socket.wait_reason(),
             Self::Daemon(socket) => socket.wait_reason(),
-            // The kernel does not say.
+            // The kernel does not report it.
             Self::Kernel(_) => None,
         }
     }
 
     pub(crate) fn stats(&self) -> SocketStats {
-        either!(Socket, self, socket => socket.stats())
+        dispatch!(Socket, self, socket => socket.stats())
     }
 
     pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>> {

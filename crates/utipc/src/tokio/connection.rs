@@ -1,4 +1,4 @@
-//! Connections with the traits of tokio.
+//! Connections with tokio's traits.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes a listener over.
+    /// Wraps a listener.
     ///
     /// # Errors
     /// As [`Socket::new`].
@@ -27,7 +27,7 @@ impl Listener {
         Ok(Self { socket: Socket::new(listener.into())? })
     }
 
-    /// Waits for a client.
+    /// Waits for a client and accepts its connection.
     ///
     /// # Errors
     /// As [`Socket::accept`].
@@ -35,21 +35,21 @@ impl Listener {
         Ok(Connection { socket: self.socket.accept().await?.0 })
     }
 
-    /// The socket.
+    /// The underlying socket.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 }
 
-/// One end of a connection; see [`crate::Connection`]. `AsyncRead` and `AsyncWrite` are there for streams.
+/// One end of a connection; see [`crate::Connection`]. Use `AsyncRead` and `AsyncWrite` for streams.
 #[derive(Debug)]
 pub struct Connection {
     socket: Socket,
 }
 
 impl Connection {
-    /// Connects `socket` and waits for the server's answer.
+    /// Connects `socket` and waits for the server's reply.
     ///
     /// # Errors
     /// As [`Socket::new`] and [`Socket::connect`].
@@ -62,14 +62,14 @@ impl Connection {
         Ok(Self { socket })
     }
 
-    /// The other end.
+    /// The address of the peer's socket.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
         self.socket.get().peer()
     }
 
-    /// Sends a message (on a stream: bytes, all of them). Dropped while it waits, it may have sent a part of a stream's
-    /// bytes.
+    /// Sends a message; on a stream, all bytes. If the future is dropped, a part of a stream's bytes may have been
+    /// sent.
     ///
     /// # Errors
     /// As [`Socket::send`].
@@ -83,7 +83,8 @@ impl Connection {
         }
     }
 
-    /// Receives a message (on a stream: what is there). No data means the orderly end.
+    /// Receives a message; on a stream, whatever has arrived. Empty data means that the peer has shut the connection
+    /// down.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -91,7 +92,7 @@ impl Connection {
         self.socket.receive().await
     }
 
-    /// [`Connection::receive`] into memory of the caller's.
+    /// As [`Connection::receive`], into the caller's memory.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -99,7 +100,7 @@ impl Connection {
         self.socket.receive_into(buffer).await
     }
 
-    /// Ends the connection in good order.
+    /// Shuts the connection down in order.
     ///
     /// # Errors
     /// [`crate::Error::Shutdown`] if it has ended already.
@@ -107,7 +108,7 @@ impl Connection {
         self.socket.get().shutdown()
     }
 
-    /// The socket.
+    /// The underlying socket.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
@@ -127,11 +128,11 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let room = buffer.initialize_unfilled();
-        if room.is_empty() {
+        let space = buffer.initialize_unfilled();
+        if space.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        self.socket.poll_until(cx, true, |socket| socket.receive_into(room)).map_ok(|received| {
+        self.socket.poll_until(cx, true, |socket| socket.receive_into(space)).map_ok(|received| {
             buffer.advance(received.len);
         })
     }
@@ -146,7 +147,7 @@ impl AsyncWrite for Connection {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the connection in good order; it may have ended already.
+    /// Shuts the connection down in order; an already ended connection is not an error.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let _ = self.shutdown();
         Poll::Ready(Ok(()))

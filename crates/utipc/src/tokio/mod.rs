@@ -1,4 +1,4 @@
-//! Sockets for programs that run on tokio: feature `tokio`.
+//! Sockets for programs that run on tokio (feature `tokio`).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> utipc::Result<()> {
@@ -36,16 +36,16 @@ pub use connection::{Connection, Listener};
 pub use socket::Socket;
 pub use topology::Topology;
 
-/// Puts something with a descriptor into the event loop of this task's runtime.
+/// Registers a descriptor with the event loop of the current runtime.
 #[allow(
     deprecated,
-    reason = "its successor is unsafe; what is given here keeps its descriptor for life, which is what that asks for"
+    reason = "its successor is unsafe; it requires that values keep their descriptor for life, which they do here"
 )]
-fn watch<T: AsRawFd>(watched: T, interest: Interest) -> Result<AsyncFd<T>> {
-    AsyncFd::with_interest(watched, interest).map_err(refused)
+fn register<T: AsRawFd>(watched: T, interest: Interest) -> Result<AsyncFd<T>> {
+    AsyncFd::with_interest(watched, interest).map_err(event_loop_error)
 }
 
-/// The event loop does not watch it.
-fn refused(cause: std::io::Error) -> Error {
+/// The error of a descriptor that the event loop cannot watch.
+fn event_loop_error(cause: std::io::Error) -> Error {
     Error::System(OsError::new("watch", "the descriptor of a socket in tokio's event loop", cause))
 }

@@ -1,4 +1,4 @@
-//! One socket whose calls let the task wait instead of the thread.
+//! A socket whose calls suspend the task instead of blocking the thread.
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::task::{Context, Poll, ready};
@@ -6,10 +6,10 @@ use std::task::{Context, Poll, ready};
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
 
-use super::{refused, watch};
+use super::{event_loop_error, register};
 use crate::{Destination, Error, Incoming, PortId, Received, Result};
 
-/// What tokio's event loop watches.
+/// The value registered with tokio's event loop.
 #[derive(Debug)]
 struct Watched(crate::Socket);
 
@@ -19,35 +19,35 @@ impl AsRawFd for Watched {
     }
 }
 
-/// A [`crate::Socket`] for tokio. Every call can be made by several tasks at once; one that is dropped while it waits has
-/// done nothing.
+/// A [`crate::Socket`] for tokio. Several tasks may make calls at once; a call that is dropped while it waits has had
+/// no effect.
 #[derive(Debug)]
 pub struct Socket {
     watched: AsyncFd<Watched>,
 }
 
 impl Socket {
-    /// Takes a socket over, which becomes non-blocking.
+    /// Wraps a socket and makes it non-blocking.
     ///
     /// # Errors
     /// [`Error::System`] if the process has no descriptor left.
     ///
     /// # Panics
-    /// Outside a tokio runtime whose input and output is enabled.
+    /// If called outside a tokio runtime with I/O enabled.
     pub fn new(socket: crate::Socket) -> Result<Self> {
         socket.set_nonblocking(true);
         socket.descriptor()?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        Ok(Self { watched: watch(Watched(socket), both)? })
+        Ok(Self { watched: register(Watched(socket), both)? })
     }
 
-    /// The socket itself, for addresses, bindings, options and counters.
+    /// The underlying socket, for addresses, bindings, options and counters.
     #[must_use]
     pub fn get(&self) -> &crate::Socket {
         &self.watched.get_ref().0
     }
 
-    /// Repeats a call until it would not block.
+    /// Repeats a call until it no longer would block.
     async fn until<T>(
         &self,
         interest: Interest,
@@ -58,8 +58,8 @@ impl Socket {
                 Err(Error::WouldBlock { .. }) => {}
                 done => return done,
             }
-            let mut guard = self.watched.ready(interest).await.map_err(refused)?;
-            // Forgets the readiness only if nothing new has shown since it was seen.
+            let mut guard = self.watched.ready(interest).await.map_err(event_loop_error)?;
+            // The readiness is cleared only if no new readiness has shown since it was read.
             match call(self.get()) {
                 Err(Error::WouldBlock { .. }) => guard.clear_ready(),
                 done => return done,
@@ -67,7 +67,7 @@ impl Socket {
         }
     }
 
-    /// [`Socket::until`] for the traits that poll; `readable`: for a read.
+    /// As [`Socket::until`], for traits that poll. `readable` selects the direction to wait for.
     pub(super) fn poll_until<T>(
         &self,
         cx: &mut Context<'_>,
@@ -94,7 +94,7 @@ impl Socket {
         self.until(Interest::WRITABLE, |socket| socket.send_to(data, to)).await
     }
 
-    /// Sends on a connection or to the default destination; on a stream perhaps a part.
+    /// Sends on a connection or to the default destination; on a stream, possibly only a part.
     ///
     /// # Errors
     /// [`Error::Send`].
@@ -102,7 +102,7 @@ impl Socket {
         self.until(Interest::WRITABLE, |socket| socket.send(data)).await
     }
 
-    /// Receives a message with its origin.
+    /// Receives a message with its source.
     ///
     /// # Errors
     /// [`Error::Receive`].
@@ -110,7 +110,7 @@ impl Socket {
         self.until(Interest::READABLE, crate::Socket::receive).await
     }
 
-    /// Receives into memory of the caller's.
+    /// Receives into the caller's memory.
     ///
     /// # Errors
     /// [`Error::Receive`].
@@ -118,7 +118,7 @@ impl Socket {
         self.until(Interest::READABLE, |socket| socket.receive_into(buffer)).await
     }
 
-    /// Accepts a connection: a socket for it, and who asked.
+    /// Accepts a connection: returns its socket and the peer's address.
     ///
     /// # Errors
     /// [`Error::Accept`].
@@ -127,7 +127,7 @@ impl Socket {
         Ok((Self::new(socket)?, peer))
     }
 
-    /// Connects to a server and waits for its answer; on a connectionless socket sets the default destination.
+    /// Connects to a server and waits for its reply; on a connectionless socket sets the default destination.
     ///
     /// # Errors
     /// [`Error::Connect`].
@@ -136,7 +136,7 @@ impl Socket {
             Err(Error::WouldBlock { .. }) => {}
             done => return done,
         }
-        // A refusal makes it readable, the answer writable.
+        // A refusal makes the socket readable, acceptance makes it writable.
         let both = Interest::READABLE | Interest::WRITABLE;
         self.until(both, crate::Socket::wait_connected).await
     }

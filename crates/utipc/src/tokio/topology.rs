@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
 
-use super::{refused, watch};
+use super::{event_loop_error, register};
 use crate::{Event, Result};
 
 /// A [`crate::Topology`] for tokio.
@@ -15,7 +15,7 @@ pub struct Topology {
     watched: AsyncFd<Watched>,
 }
 
-/// What tokio's event loop watches.
+/// The value registered with tokio's event loop.
 #[derive(Debug)]
 struct Watched(crate::Topology);
 
@@ -26,24 +26,24 @@ impl AsRawFd for Watched {
 }
 
 impl Topology {
-    /// Takes a subscriber over; make its first subscriptions before.
+    /// Wraps a topology connection; make its first subscriptions before.
     ///
     /// # Errors
     /// [`crate::Error::System`] if the process has no descriptor left.
     ///
     /// # Panics
-    /// Outside a tokio runtime whose input and output is enabled.
+    /// If called outside a tokio runtime with I/O enabled.
     pub fn new(topology: crate::Topology) -> Result<Self> {
         topology.socket().descriptor()?;
-        Ok(Self { watched: watch(Watched(topology), Interest::READABLE)? })
+        Ok(Self { watched: register(Watched(topology), Interest::READABLE)? })
     }
 
-    /// The subscriber itself, for more subscriptions.
+    /// The underlying topology connection, for more subscriptions.
     pub fn get_mut(&mut self) -> &mut crate::Topology {
         &mut self.watched.get_mut().0
     }
 
-    /// The next event. Dropped while it waits, it has lost none.
+    /// The next event. A call that is dropped while it waits loses none.
     ///
     /// # Errors
     /// [`crate::Error::TopologyClosed`] if the server ended the connection.
@@ -52,7 +52,7 @@ impl Topology {
             if let Some(event) = self.get_mut().next(Duration::ZERO)? {
                 return Ok(event);
             }
-            let mut guard = self.watched.readable_mut().await.map_err(refused)?;
+            let mut guard = self.watched.readable_mut().await.map_err(event_loop_error)?;
             if let Some(event) = guard.get_inner_mut().0.next(Duration::ZERO)? {
                 return Ok(event);
             }

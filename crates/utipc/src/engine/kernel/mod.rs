@@ -1,12 +1,11 @@
-//! The kernel's TIPC as an engine: sockets are the kernel's, and so is the node.
+//! The kernel engine: sockets and node are those of the kernel's TIPC.
 
+mod connect_setup;
+mod errors;
 mod node;
-mod reasons;
-mod setup;
 mod socket;
 mod transfer;
 
-use utipc_core::addr::Scope;
 use utipc_os::af_tipc::Address;
 
 use crate::{Destination, NodeAddr, PortId, ServiceRange};
@@ -14,7 +13,7 @@ use crate::{Destination, NodeAddr, PortId, ServiceRange};
 pub(crate) use node::Node;
 pub(crate) use socket::Socket;
 
-/// A destination as the kernel knows it.
+/// The kernel's form of a destination.
 fn address(to: Destination) -> Address {
     match to {
         Destination::Service { addr, domain } => {
@@ -29,15 +28,7 @@ fn range_address(range: ServiceRange) -> Address {
     Address::Range { service: range.service, lower: range.lower, upper: range.upper }
 }
 
-/// The number of a scope.
-fn scope_number(scope: Scope) -> i8 {
-    match scope {
-        Scope::Cluster => 2,
-        Scope::Node => 3,
-    }
-}
-
-/// The socket that an address names; none for other addresses.
+/// The socket that an address names; the default for other addresses.
 fn port(address: Option<Address>) -> PortId {
     match address {
         Some(Address::Port { port, node }) => PortId { port, node: NodeAddr(node) },

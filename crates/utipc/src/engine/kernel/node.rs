@@ -1,4 +1,4 @@
-//! The kernel's node. It is configured by the system's own tools; here it is asked.
+//! The kernel's node, which the system's own tools configure; here it is only queried.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::{
     ServiceRange, SocketKind,
 };
 
-/// Service type whose instances are the nodes. Spec: tipc.md §10.2.
+/// Service type of the bindings that stand for nodes. Spec: tipc.md §10.2.
 const NODES: u32 = 0;
 
-/// A handle on the kernel's node, of the network namespace in which it was made.
+/// A handle on the kernel's node of the current network namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// A socket to ask questions with.
+    /// An open socket to query the kernel with.
     probe: Arc<Socket>,
 }
 
@@ -38,12 +38,12 @@ impl Node {
         })
     }
 
-    /// The own address; [`NodeAddr::NONE`] while the kernel's node has no bearer and no identity.
+    /// The node's own address; [`NodeAddr::NONE`] while the kernel's node has neither bearer nor identity.
     pub(crate) fn address(&self) -> NodeAddr {
         self.probe.local().node
     }
 
-    // Questions without an error of their own, as with the other engines.
+    // Queries have no error of their own, as with the other engines.
 
     pub(crate) fn peers(&self) -> Vec<PeerInfo> {
         let own = self.address();
@@ -68,7 +68,7 @@ impl Node {
             let [service, lower, upper] = entry.range;
             Binding {
                 range: ServiceRange { service, lower, upper },
-                scope: if entry.scope == 3 { Scope::Node } else { Scope::Cluster },
+                scope: u8::try_from(entry.scope).ok().and_then(Scope::from_number).unwrap_or_default(),
                 port: PortId { port: entry.port, node: NodeAddr(entry.node) },
                 key: entry.key,
             }
@@ -76,14 +76,14 @@ impl Node {
         af_tipc::bindings().unwrap_or_default().into_iter().map(binding).collect()
     }
 
-    /// One of those bound there; whose turn it is only the kernel knows.
+    /// One of the bound sockets; only the kernel knows whose turn it is.
     pub(crate) fn lookup(&self, service: ServiceAddress) -> Option<PortId> {
         let own = self.address();
         let bound = |b: &Binding| {
             b.range.service == service.service && (b.range.lower..=b.range.upper).contains(&service.instance)
         };
         let mut found: Vec<PortId> = self.bindings().iter().filter(|b| bound(b)).map(|b| b.port).collect();
-        // Those of this node come first, as in the kernel's own search.
+        // Sockets of this node come first, as in the kernel's own lookup.
         found.sort_by_key(|port| port.node != own);
         found.first().copied()
     }
@@ -106,12 +106,13 @@ impl Node {
 
 fn refused(name: &str, error: io::Error) -> Error {
     let error = utipc_os::OsError::new("change the kernel's link", name, error);
-    Error::System(error.with_remedy("it takes the privilege CAP_NET_ADMIN"))
+    Error::System(error.with_remedy("CAP_NET_ADMIN is required"))
 }
 
-/// Why there is no kernel engine here.
+/// The error of a host whose kernel has no TIPC.
 fn absent() -> Error {
-    let why = "this kernel has no AF_TIPC (`modprobe tipc` where the module exists; else choose embedded or daemon)";
+    let why =
+        "this kernel has no AF_TIPC (`modprobe tipc` if the module exists, else use embedded or daemon)";
     Error::Engine { engine: Engine::Kernel, why: why.to_owned() }
 }
 
@@ -132,7 +133,7 @@ fn link(link: KernelLink) -> LinkInfo {
     }
 }
 
-/// The kernel's counters in the order of its enumeration.
+/// Names the kernel's counters, which come in the order of its enumeration.
 fn stats(counters: &[u64; 32]) -> LinkStats {
     let [rx_packets, rx_fragments, rx_fragmented, rx_bundles, rx_bundled, rest @ ..] = *counters;
     let [tx_packets, tx_fragments, tx_fragmented, tx_bundles, tx_bundled, rest @ ..] = rest;
@@ -176,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_find_their_names() {
+    fn kernel_counters_map_to_link_stats() {
         let mut counters = [0; 32];
         for (number, counter) in (1..).zip(&mut counters) {
             *counter = number;
         }
         let stats = stats(&counters);
-        // The numbers of TIPC_NLA_STATS_* in linux/tipc_netlink.h.
+        // As TIPC_NLA_STATS_* in linux/tipc_netlink.h.
         assert_eq!((stats.rx_packets, stats.tx_packets, stats.profile_octets), (1, 6, 13));
         assert_eq!((stats.profile[6], stats.rx_states, stats.tx_acks), (20, 21, 28));
         assert_eq!((stats.retransmitted, stats.rx_duplicates, stats.congestions), (29, 30, 31));

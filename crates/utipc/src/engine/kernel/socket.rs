@@ -1,4 +1,4 @@
-//! A socket of the kernel's.
+//! One socket of the kernel.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,43 +11,43 @@ use utipc_core::wire::ErrorCode;
 use utipc_os::Wait;
 use utipc_os::af_tipc::{KernelOption, KernelSocket, Kind, Message, PollFlags, Receive};
 
-use super::setup::Setup;
-use super::transfer::{Left, Timeout, Way, wait_for};
-use super::{address, port, range_address, reasons, scope_number};
+use super::connect_setup::ConnectSetup;
+use super::transfer::{Direction, Remaining, Timeout, wait_for};
+use super::{address, errors, port, range_address};
 use crate::{
     Destination, Error, PortId, Received, RecvOptions, Result, Scope, ServiceRange, SocketKind, SocketStats,
 };
 
 thread_local! {
-    /// Where a message of unknown length is received.
-    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_USER_DATA]);
+    /// Receive buffer for messages of unknown length.
+    static WHOLE_MESSAGE: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_USER_DATA]);
 }
 
-/// Counts what passes; the kernel does not.
+/// Messages and bytes in one direction, which the kernel does not count.
 #[derive(Debug, Default)]
-struct Count {
+struct TrafficCount {
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Count {
+impl TrafficCount {
     fn add(&self, bytes: usize) {
         self.messages.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 }
 
-/// One socket; closed when dropped.
+/// One socket; dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     kernel: KernelSocket,
     port: u32,
     kind: SocketKind,
-    setup: Setup,
+    setup: ConnectSetup,
     receive_timeout: Timeout,
     send_timeout: Timeout,
-    sent: Count,
-    received: Count,
+    sent: TrafficCount,
+    received: TrafficCount,
 }
 
 impl Socket {
@@ -67,11 +67,11 @@ impl Socket {
             kernel,
             port,
             kind,
-            setup: Setup::new(),
+            setup: ConnectSetup::new(),
             receive_timeout: Timeout::new(),
             send_timeout: Timeout::new(),
-            sent: Count::default(),
-            received: Count::default(),
+            sent: TrafficCount::default(),
+            received: TrafficCount::default(),
         })
     }
 
@@ -96,27 +96,27 @@ impl Socket {
 
     pub(crate) fn bind(&self, range: ServiceRange, scope: Scope) -> Result<()> {
         self.kernel
-            .bind(range_address(range), scope_number(scope))
-            .map_err(|error| reasons::binding(error, |why| Error::Bind { range, why }))
+            .bind(range_address(range), scope.number().cast_signed())
+            .map_err(|error| errors::bind_error(error, |why| Error::Bind { range, why }))
     }
 
     pub(crate) fn unbind(&self, which: Option<(ServiceRange, Scope)>) -> Result<()> {
-        let which = which.map(|(range, scope)| (range_address(range), scope_number(scope)));
-        self.kernel.unbind(which).map_err(|error| reasons::binding(error, Error::Unbind))
+        let which = which.map(|(range, scope)| (range_address(range), scope.number().cast_signed()));
+        self.kernel.unbind(which).map_err(|error| errors::bind_error(error, Error::Unbind))
     }
 
     pub(crate) fn listen(&self) -> Result<()> {
         let listening = self.kernel.listen().and_then(|()| self.kernel.set_nonblocking(true));
-        listening.map_err(|error| reasons::state(error, Error::Listen))?;
-        self.setup.listens();
+        listening.map_err(|error| errors::state_error(error, Error::Listen))?;
+        self.setup.set_listening();
         Ok(())
     }
 
     pub(crate) fn accept(&self, wait: Wait) -> Result<Option<(Self, PortId)>> {
-        let way = Way::In(&self.receive_timeout);
-        let accepted = wait_for(&self.kernel, way, wait, |_| self.kernel.accept());
-        let Some(kernel) = accepted.map_err(reasons::accepting)? else { return Ok(None) };
-        let socket = Self::new(kernel, self.kind).map_err(reasons::accepting)?;
+        let direction = Direction::Receive(&self.receive_timeout);
+        let accepted = wait_for(&self.kernel, direction, wait, |_| self.kernel.accept());
+        let Some(kernel) = accepted.map_err(errors::accept_error)? else { return Ok(None) };
+        let socket = Self::new(kernel, self.kind).map_err(errors::accept_error)?;
         let peer = socket.peer().unwrap_or_default();
         Ok(Some((socket, peer)))
     }
@@ -124,60 +124,60 @@ impl Socket {
     pub(crate) fn connect(&self, to: Option<Destination>) -> Result<()> {
         let to = to.map(address);
         if !self.kind.is_connection_oriented() {
-            return self.kernel.connect(to).map_err(reasons::connecting);
+            return self.kernel.connect(to).map_err(errors::connect_error);
         }
-        // It is not to wait for the answer.
-        self.kernel.set_nonblocking(true).map_err(reasons::connecting)?;
+        // The call must not wait for the reply.
+        self.kernel.set_nonblocking(true).map_err(errors::connect_error)?;
         match self.kernel.connect(to) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(IN_PROGRESS) => {}
             Err(error) => {
                 if self.setup.deadline().is_none() {
-                    self.is_settled();
+                    self.finish_setup();
                 }
-                return Err(reasons::connecting(error));
+                return Err(errors::connect_error(error));
             }
         }
-        self.setup.requested();
+        self.setup.set_requested();
         Ok(())
     }
 
-    /// No connection is being set up (any more).
-    fn is_settled(&self) {
-        self.setup.settled();
-        // Calls that wait then do so by polling.
+    /// Marks the connection setup as finished: connected, refused, timed out or never requested.
+    fn finish_setup(&self) {
+        self.setup.finish();
+        // If this fails, waiting calls poll instead of blocking in the kernel.
         let _ = self.kernel.set_nonblocking(false);
     }
 
     pub(crate) fn wait_connected(&self, wait: Wait) -> Result<Option<()>> {
-        let left = Left::start(wait);
+        let remaining = Remaining::start(wait);
         loop {
             if self.peer().is_some() {
-                self.is_settled();
+                self.finish_setup();
                 return Ok(Some(()));
             }
             let over = self.kernel.poll(PollFlags::OUT, Some(std::time::Duration::ZERO));
-            if over.map_err(reasons::connecting)?.contains(PollFlags::HUP) {
-                self.is_settled();
+            if over.map_err(errors::connect_error)?.contains(PollFlags::HUP) {
+                self.finish_setup();
                 let why = self.kernel.take_error().ok().flatten();
-                return Err(why.map_or(Error::Connect(ConnectError::Refused), reasons::connecting));
+                return Err(why.map_or(Error::Connect(ConnectError::Refused), errors::connect_error));
             }
             let answer =
                 self.setup.deadline().map(|until| until.saturating_duration_since(std::time::Instant::now()));
             if answer.is_some_and(|left| left.is_zero()) {
-                self.is_settled();
-                // There is no connection to end; the request is forgotten with the socket.
+                self.finish_setup();
+                // Shutdown may fail since there is no connection; closing the socket ends the request.
                 let _ = self.kernel.shutdown();
                 return Err(Error::Connect(ConnectError::TimedOut));
             }
-            let Some(limit) = left.get() else { return Ok(None) };
+            let Some(limit) = remaining.get() else { return Ok(None) };
             let limit = [limit, answer].into_iter().flatten().min();
-            self.kernel.poll(PollFlags::OUT, limit).map_err(reasons::connecting)?;
+            self.kernel.poll(PollFlags::OUT, limit).map_err(errors::connect_error)?;
         }
     }
 
     pub(crate) fn shutdown(&self) -> Result<()> {
-        self.kernel.shutdown().map_err(|error| reasons::state(error, Error::Shutdown))
+        self.kernel.shutdown().map_err(|error| errors::state_error(error, Error::Shutdown))
     }
 
     pub(crate) fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<()> {
@@ -190,7 +190,7 @@ impl Socket {
             OptionValue::None => None,
             OptionValue::Number(number) => Some(number),
         };
-        self.kernel.set_option(place, number).map_err(reasons::option)?;
+        self.kernel.set_option(place, number).map_err(errors::option_error)?;
         if let (SocketOption::ConnectTimeout, Some(ms)) = (option, number) {
             self.setup.set_timeout(ms);
         }
@@ -198,16 +198,17 @@ impl Socket {
     }
 
     pub(crate) fn send(&self, data: &[u8], to: Option<Destination>, wait: Wait) -> Result<Option<usize>> {
-        let way = Way::Out(&self.send_timeout);
+        let direction = Direction::Send(&self.send_timeout);
         let address = to.map(address);
         let requests = to.is_some() && self.kind.is_connection_oriented();
-        // A request that carries data would wait for its answer.
-        let sent = wait_for(&self.kernel, way, wait, |now| self.kernel.send(data, address, now || requests));
-        let sent = sent.map_err(|error| reasons::sending(error, |why| Error::Send { to, why }))?;
+        // Non-blocking: a request that carries data would wait for the reply.
+        let sent =
+            wait_for(&self.kernel, direction, wait, |now| self.kernel.send(data, address, now || requests));
+        let sent = sent.map_err(|error| errors::send_error(error, |why| Error::Send { to, why }))?;
         if let Some(bytes) = sent {
             self.sent.add(bytes);
             if requests {
-                self.setup.requested();
+                self.setup.set_requested();
             }
         }
         Ok(sent)
@@ -222,19 +223,19 @@ impl Socket {
         if buffer.is_empty() {
             return Err(Error::Receive(RecvError::EmptyBuffer));
         }
-        let way = Way::In(&self.receive_timeout);
-        let message = wait_for(&self.kernel, way, wait, |now| {
+        let direction = Direction::Receive(&self.receive_timeout);
+        let message = wait_for(&self.kernel, direction, wait, |now| {
             let RecvOptions { peek, wait_all, keep_remainder, .. } = options;
             self.kernel.receive(buffer, Receive { peek, wait_all, keep_remainder, now })
         });
-        message.map_err(reasons::receiving)?.map(|message| self.translate(message, options)).transpose()
+        message.map_err(errors::receive_error)?.map(|message| self.translate(message, options)).transpose()
     }
 
     pub(crate) fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>> {
-        ROOM.with_borrow_mut(|room| {
-            let received = self.receive(room, RecvOptions::default(), wait)?;
+        WHOLE_MESSAGE.with_borrow_mut(|buffer| {
+            let received = self.receive(buffer, RecvOptions::default(), wait)?;
             data.clear();
-            data.extend_from_slice(&room[..received.as_ref().map_or(0, |received| received.len)]);
+            data.extend_from_slice(&buffer[..received.as_ref().map_or(0, |received| received.len)]);
             Ok(received)
         })
     }
@@ -285,11 +286,11 @@ impl Socket {
         &self.kernel
     }
 
-    /// The own port with its node.
+    /// The socket's own address.
     pub(super) fn local(&self) -> PortId {
         port(self.kernel.local().ok())
     }
 }
 
-/// EINPROGRESS.
+/// The errno EINPROGRESS.
 const IN_PROGRESS: i32 = utipc_core::socket::Errno::InProgress.number();

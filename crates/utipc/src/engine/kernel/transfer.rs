@@ -1,4 +1,4 @@
-//! Calls that may wait: one system call where the kernel can do the waiting by itself.
+//! Calls that may wait: one system call where the kernel's own timeout suffices.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use utipc_os::Wait;
 use utipc_os::af_tipc::{KernelSocket, PollFlags};
 
-/// Time that is left of a wait.
+/// The time that remains of a wait.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     until: Option<Instant>,
     never: bool,
 }
 
-impl Left {
+impl Remaining {
     pub(super) fn start(wait: Wait) -> Self {
         match wait {
             Wait::Never => Self { until: None, never: true },
@@ -23,7 +23,7 @@ impl Left {
         }
     }
 
-    /// `None`: no time is left. `Some(None)`: for ever.
+    /// `None`: no time remains. `Some(None)`: no limit.
     pub(super) fn get(self) -> Option<Option<Duration>> {
         match self.until {
             _ if self.never => None,
@@ -36,11 +36,11 @@ impl Left {
     }
 }
 
-/// The timeout that a direction of a socket has in the kernel, microseconds; it is set only when it changes.
+/// The timeout that one direction of a socket has in the kernel, in microseconds; set only when it changes.
 #[derive(Debug)]
 pub(super) struct Timeout(AtomicU64);
 
-/// As the kernel begins: for ever.
+/// The kernel's initial value: no limit.
 const FOREVER: u64 = 0;
 
 impl Timeout {
@@ -48,7 +48,7 @@ impl Timeout {
         Self(AtomicU64::new(FOREVER))
     }
 
-    fn want(&self, wait: Wait, set: impl FnOnce(Option<Duration>) -> io::Result<()>) -> io::Result<()> {
+    fn apply(&self, wait: Wait, set: impl FnOnce(Option<Duration>) -> io::Result<()>) -> io::Result<()> {
         let limit = match wait {
             Wait::Never => return Ok(()),
             Wait::AtMost(limit) => Some(limit.max(Duration::from_micros(1))),
@@ -64,42 +64,42 @@ impl Timeout {
     }
 }
 
-/// A direction of a socket.
+/// A direction of a socket with its kernel timeout.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'a> {
-    In(&'a Timeout),
-    Out(&'a Timeout),
+pub(super) enum Direction<'a> {
+    Receive(&'a Timeout),
+    Send(&'a Timeout),
 }
 
-/// Calls `attempt`, which shall not wait if its argument says so, until it succeeds, fails, or the time is over (`None`).
+/// Calls `attempt` until it succeeds, fails, or the time is over (`None`). Its argument says whether it must not block.
 ///
-/// The kernel's own timeout does the waiting as a rule. It is the socket's, not the call's: where another thread has
-/// changed it meanwhile, or the socket does not wait for a reason of its own, a poll waits for the rest.
+/// The kernel's timeout normally does the waiting. It belongs to the socket, not to the call: if another thread has
+/// changed it, or the socket is non-blocking, a poll waits for the rest.
 pub(super) fn wait_for<T>(
     kernel: &KernelSocket,
-    way: Way<'_>,
+    direction: Direction<'_>,
     wait: Wait,
     mut attempt: impl FnMut(bool) -> io::Result<T>,
 ) -> io::Result<Option<T>> {
-    let wanted = match way {
-        Way::In(timeout) => {
-            timeout.want(wait, |limit| kernel.set_receive_timeout(limit))?;
+    let wanted = match direction {
+        Direction::Receive(timeout) => {
+            timeout.apply(wait, |limit| kernel.set_receive_timeout(limit))?;
             PollFlags::IN
         }
-        Way::Out(timeout) => {
-            timeout.want(wait, |limit| kernel.set_send_timeout(limit))?;
+        Direction::Send(timeout) => {
+            timeout.apply(wait, |limit| kernel.set_send_timeout(limit))?;
             PollFlags::OUT
         }
     };
     let now = matches!(wait, Wait::Never);
-    let left = Left::start(wait);
+    let remaining = Remaining::start(wait);
     loop {
         match attempt(now) {
             Ok(done) => return Ok(Some(done)),
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
                 io::ErrorKind::WouldBlock => {
-                    let Some(limit) = left.get() else { return Ok(None) };
+                    let Some(limit) = remaining.get() else { return Ok(None) };
                     kernel.poll(wanted, limit)?;
                 }
                 _ => return Err(error),

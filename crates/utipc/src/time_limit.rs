@@ -1,12 +1,12 @@
-//! Calls with a limit of their own.
+//! Calls with a time limit of their own.
 
 use std::time::Duration;
 
 use crate::engine::Wait;
 use crate::{Destination, Incoming, PortId, Received, RecvOptions, Result, Socket};
 
-/// A socket whose calls wait at most so long, whatever its timeouts are, non-blocking or not; see
-/// [`Socket::within`]. What several threads ask of one socket at once stays apart.
+/// A socket whose calls wait at most for a given time, whatever its timeouts are and whether or not it is non-blocking;
+/// see [`Socket::within`]. Threads that share a socket do not affect each other's limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Within<'a> {
     socket: &'a Socket,
@@ -14,8 +14,9 @@ pub struct Within<'a> {
 }
 
 impl Socket {
-    /// The same socket, for calls that wait at most `limit`; zero: not at all. A call that was not done in time returns
-    /// [`Error::TimedOut`](crate::Error::TimedOut), or [`Error::WouldBlock`](crate::Error::WouldBlock) if it may not wait.
+    /// Limits the calls made through the returned value to `limit`; zero: do not wait. A call that runs out of time
+    /// returns [`Error::TimedOut`](crate::Error::TimedOut), or with a zero limit
+    /// [`Error::WouldBlock`](crate::Error::WouldBlock).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -36,56 +37,57 @@ impl Within<'_> {
         if self.limit.is_zero() { Wait::Never } else { Wait::AtMost(self.limit) }
     }
 
-    /// [`Socket::send_to`].
+    /// As [`Socket::send_to`], with the limit.
     ///
     /// # Errors
-    /// As there; so for all calls.
+    /// As [`Socket::send_to`].
     pub fn send_to(self, data: &[u8], to: impl Into<Destination>) -> Result<usize> {
         self.socket.send_waiting(data, Some(to.into()), self.wait())
     }
 
-    /// [`Socket::send`].
+    /// As [`Socket::send`], with the limit.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Socket::send`].
     pub fn send(self, data: &[u8]) -> Result<usize> {
         self.socket.send_waiting(data, None, self.wait())
     }
 
-    /// [`Socket::receive`].
+    /// As [`Socket::receive`], with the limit.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Socket::receive`].
     pub fn receive(self) -> Result<Incoming> {
         self.socket.receive_waiting(self.wait())
     }
 
-    /// [`Socket::receive_with`].
+    /// As [`Socket::receive_with`], with the limit.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Socket::receive_with`].
     pub fn receive_with(self, buffer: &mut [u8], options: RecvOptions) -> Result<Received> {
         self.socket.receive_with_waiting(buffer, options, self.wait())
     }
 
-    /// [`Socket::accept`].
+    /// As [`Socket::accept`], with the limit.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Socket::accept`].
     pub fn accept(self) -> Result<(Socket, PortId)> {
         self.socket.accept_waiting(self.wait())
     }
 
-    /// [`Socket::connect`]. A request that is not answered in time stays under way: [`Within::finish_connect`].
+    /// As [`Socket::connect`], with the limit. A request that is not answered in time stays pending: wait with
+    /// [`Within::finish_connect`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Socket::connect`].
     pub fn connect(self, to: impl Into<Destination>) -> Result<()> {
         self.socket.request(to.into())?;
         self.finish_connect()
     }
 
-    /// Waits for the answer to a connection request that an earlier call sent.
+    /// Waits for the reply to a connection request that an earlier call sent.
     ///
     /// # Errors
     /// As [`Socket::connect`].

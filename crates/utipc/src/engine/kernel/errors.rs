@@ -1,4 +1,4 @@
-//! The kernel's numbers as the reasons of the API.
+//! Translation of the kernel's errno to errors of the API.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use utipc_core::socket::{
 
 use crate::Error;
 
-/// Looks a number up in a list of reasons; anything else is the system's own.
-fn find<T: Copy>(error: io::Error, all: &[(Errno, T)], known: impl FnOnce(T) -> Error) -> Error {
+/// Looks an errno up in a list of reasons; any other becomes [`Error::System`].
+fn translate<T: Copy>(error: io::Error, all: &[(Errno, T)], known: impl FnOnce(T) -> Error) -> Error {
     let number = error.raw_os_error();
     match all.iter().find(|(errno, _)| Some(errno.number()) == number) {
         Some((_, reason)) => known(*reason),
@@ -17,17 +17,17 @@ fn find<T: Copy>(error: io::Error, all: &[(Errno, T)], known: impl FnOnce(T) -> 
     }
 }
 
-pub(super) fn binding(error: io::Error, known: impl FnOnce(BindError) -> Error) -> Error {
+pub(super) fn bind_error(error: io::Error, known: impl FnOnce(BindError) -> Error) -> Error {
     let all = [
         (Errno::Access, BindError::Reserved),
         (Errno::Invalid, BindError::InvalidRange),
         (Errno::AddressInUse, BindError::TooMany),
         (Errno::AddressNotAvailable, BindError::NotBound),
     ];
-    find(error, &all, known)
+    translate(error, &all, known)
 }
 
-const SENDING: [(Errno, SendError); 13] = [
+const SEND_ERRORS: [(Errno, SendError); 13] = [
     (Errno::Again, SendError::WouldBlock),
     (Errno::MessageSize, SendError::MessageSize),
     (Errno::DestAddrRequired, SendError::DestinationRequired),
@@ -43,11 +43,11 @@ const SENDING: [(Errno, SendError); 13] = [
     (Errno::TimedOut, SendError::TimedOut),
 ];
 
-pub(super) fn sending(error: io::Error, known: impl FnOnce(SendError) -> Error) -> Error {
-    find(error, &SENDING, known)
+pub(super) fn send_error(error: io::Error, known: impl FnOnce(SendError) -> Error) -> Error {
+    translate(error, &SEND_ERRORS, known)
 }
 
-pub(super) fn receiving(error: io::Error) -> Error {
+pub(super) fn receive_error(error: io::Error) -> Error {
     let all = [
         (Errno::Again, RecvError::WouldBlock),
         (Errno::Invalid, RecvError::EmptyBuffer),
@@ -57,11 +57,11 @@ pub(super) fn receiving(error: io::Error) -> Error {
         (Errno::TimedOut, RecvError::TimedOut),
         (Errno::ConnectionAborted, RecvError::Aborted),
     ];
-    find(error, &all, Error::Receive)
+    translate(error, &all, Error::Receive)
 }
 
-/// A connection request that was not sent, or was refused.
-pub(super) fn connecting(error: io::Error) -> Error {
+/// A connection request that could not be sent, or was refused.
+pub(super) fn connect_error(error: io::Error) -> Error {
     let all = [
         (Errno::Already, ConnectError::Already),
         (Errno::TimedOut, ConnectError::TimedOut),
@@ -70,36 +70,36 @@ pub(super) fn connecting(error: io::Error) -> Error {
     ];
     let number = error.raw_os_error();
     if all.iter().any(|(errno, _)| Some(errno.number()) == number) {
-        return find(error, &all, Error::Connect);
+        return translate(error, &all, Error::Connect);
     }
-    sending(error, |why| Error::Connect(ConnectError::Send(why)))
+    send_error(error, |why| Error::Connect(ConnectError::Send(why)))
 }
 
-pub(super) fn accepting(error: io::Error) -> Error {
+pub(super) fn accept_error(error: io::Error) -> Error {
     let all = [
         (Errno::Again, AcceptError::WouldBlock),
         (Errno::Invalid, AcceptError::NotListening),
         (Errno::NotSupported, AcceptError::NotListening),
     ];
-    find(error, &all, Error::Accept)
+    translate(error, &all, Error::Accept)
 }
 
-pub(super) fn state(error: io::Error, known: impl FnOnce(StateError) -> Error) -> Error {
+pub(super) fn state_error(error: io::Error, known: impl FnOnce(StateError) -> Error) -> Error {
     let all = [
         (Errno::NotSupported, StateError::Connectionless),
         (Errno::Invalid, StateError::InUse),
         (Errno::NotConnected, StateError::NotConnected),
     ];
-    find(error, &all, known)
+    translate(error, &all, known)
 }
 
-pub(super) fn option(error: io::Error) -> Error {
+pub(super) fn option_error(error: io::Error) -> Error {
     let all = [
         (Errno::Invalid, OptionError::Invalid),
         (Errno::NoProtocolOption, OptionError::NoSuchOption),
         (Errno::NotSupported, OptionError::NotSupported),
     ];
-    find(error, &all, Error::Option)
+    translate(error, &all, Error::Option)
 }
 
 #[cfg(test)]
@@ -107,15 +107,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_has_the_number_that_it_was_found_by() {
-        for (errno, why) in SENDING.iter().filter(|(errno, _)| *errno != Errno::NoMemory) {
+    fn reasons_map_back_to_their_errno() {
+        for (errno, why) in SEND_ERRORS.iter().filter(|(errno, _)| *errno != Errno::NoMemory) {
             assert_eq!(why.errno(), *errno);
         }
         let lost = io::Error::from_raw_os_error(Errno::ConnectionReset.number());
-        assert!(matches!(receiving(lost), Error::Receive(RecvError::ConnectionReset)));
+        assert!(matches!(receive_error(lost), Error::Receive(RecvError::ConnectionReset)));
         let odd = io::Error::from_raw_os_error(71); // EPROTO
-        assert_eq!(receiving(odd).errno(), 71);
+        assert_eq!(receive_error(odd).errno(), 71);
         let busy = io::Error::from_raw_os_error(Errno::HostUnreachable.number());
-        assert!(matches!(connecting(busy), Error::Connect(ConnectError::Send(SendError::HostUnreachable))));
+        assert!(matches!(
+            connect_error(busy),
+            Error::Connect(ConnectError::Send(SendError::HostUnreachable))
+        ));
     }
 }

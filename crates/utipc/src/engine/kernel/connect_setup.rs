@@ -1,17 +1,17 @@
-//! How far the connection of a kernel's socket has come: what the kernel does not tell, and the connect timeout, which it
-//! keeps for callers that wait in `connect` only.
+//! Progress of a kernel socket's connection, which the kernel does not report, and its connect timeout, which the
+//! kernel applies only to callers that wait in `connect`.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Spec: tipc.md §8.2.
+/// The kernel's default connect timeout. Spec: tipc.md §8.2.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(8);
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Fresh,
     Listening,
-    /// Requested, to be answered until then.
+    /// A request was sent; its reply is due at this time.
     Requested(Instant),
 }
 
@@ -21,34 +21,34 @@ struct State {
     timeout: Duration,
 }
 
-/// See the module's text.
+/// State of the connection setup and the connect timeout.
 #[derive(Debug)]
-pub(super) struct Setup(Mutex<State>);
+pub(super) struct ConnectSetup(Mutex<State>);
 
-impl Setup {
+impl ConnectSetup {
     pub(super) fn new() -> Self {
         Self(Mutex::new(State { stage: Stage::Fresh, timeout: DEFAULT_TIMEOUT }))
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, update: impl FnOnce(&mut State) -> T) -> T {
+        update(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn listens(&self) {
+    pub(super) fn set_listening(&self) {
         self.with(|state| state.stage = Stage::Listening);
     }
 
-    /// A request has left.
-    pub(super) fn requested(&self) {
+    /// Starts the timeout of a request that was sent.
+    pub(super) fn set_requested(&self) {
         self.with(|state| state.stage = Stage::Requested(Instant::now() + state.timeout));
     }
 
-    /// It was answered, or nobody waits for the answer any more.
-    pub(super) fn settled(&self) {
+    /// Ends the setup: the reply has come, or no call waits for it any more.
+    pub(super) fn finish(&self) {
         self.with(|state| state.stage = Stage::Fresh);
     }
 
-    /// Milliseconds; 0 stands for the default.
+    /// Sets the connect timeout in milliseconds; 0 stands for the default.
     pub(super) fn set_timeout(&self, ms: u32) {
         let timeout = if ms == 0 { DEFAULT_TIMEOUT } else { Duration::from_millis(ms.into()) };
         self.with(|state| state.timeout = timeout);
@@ -58,7 +58,7 @@ impl Setup {
         self.with(|state| matches!(state.stage, Stage::Listening))
     }
 
-    /// Until when the answer to the request has to come.
+    /// When the reply to a pending request is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.with(|state| match state.stage {
             Stage::Requested(until) => Some(until),
