@@ -111,7 +111,8 @@ impl Way {
         let (to, need) = match view.message_type() {
             MessageType::Direct => (Destination::Port(found), BASIC_HEADER),
             MessageType::Named => {
-                let domain = if view.lookup_scope() == Scope::Cluster.number() { NodeAddr::NONE } else { node };
+                let domain =
+                    if view.lookup_scope() == Scope::Cluster.number() { NodeAddr::NONE } else { node };
                 (Destination::Service { addr: view.service(), domain }, NAMED_HEADER)
             }
             _ => return None,
