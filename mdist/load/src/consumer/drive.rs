@@ -385,9 +385,9 @@ impl Client {
         if !event.readable || self.connecting {
             return Ok(());
         }
-        let held = self.mount.held();
-        let from = HELD.checked_sub(held.len()).context("a frame that is too long")?;
-        buffer.get_mut(from..HELD).context("a frame that is too long")?.copy_from_slice(held);
+        let unread = self.mount.unread();
+        let from = HELD.checked_sub(unread.len()).context("a frame that is too long")?;
+        buffer.get_mut(from..HELD).context("a frame that is too long")?.copy_from_slice(unread);
         let into = buffer.get_mut(HELD..).unwrap_or_default();
         let into = match shared.slow {
             Some(rate) => {

@@ -9,7 +9,7 @@ use rssl::rwf::{
     Ack, Class, DataState, Domain, Generic, Key, Message, Refresh, Request, RequestFlags, State, Status,
     StreamState, Update, peek,
 };
-use rssl::transport::{Channel, ClientOptions, Pulled, Tick};
+use rssl::transport::{Channel, ClientOptions, InputBuffer, Pulled, Tick};
 use rssl::wire::to_vec;
 
 use super::streams::{FIRST_ITEM, Phase, Streams};
@@ -34,8 +34,7 @@ enum Stage {
 
 pub(super) struct Mount {
     channel: Channel,
-    /// Received, not yet a whole frame.
-    tail: Vec<u8>,
+    input: InputBuffer,
     scratch: Vec<u8>,
     pub(super) desk: Desk,
 }
@@ -72,13 +71,18 @@ impl Mount {
             stamps: Vec::new(),
             shared,
         };
-        Self { channel: Channel::client(desk.client()), tail: Vec::new(), scratch: Vec::new(), desk }
+        Self {
+            channel: Channel::client(desk.client()),
+            input: InputBuffer::default(),
+            scratch: Vec::new(),
+            desk,
+        }
     }
 
     /// Begins anew on another connection: nothing is open.
     pub(super) fn restart(&mut self, out: &mut Vec<u8>) {
         self.channel = Channel::client(self.desk.client());
-        self.tail.clear();
+        self.input.clear();
         self.desk.stage = Stage::Connection;
         self.desk.service = None;
         self.desk.dictionaries = 0;
@@ -86,47 +90,41 @@ impl Mount {
         self.channel.take_output(out);
     }
 
-    /// Takes what was read into `buffer[held..held + count]`, where `held` bytes that were kept from before stand before
-    /// it; see [`Self::held`].
+    /// Handles received bytes, which begin with those of [`Self::unread`].
     ///
     /// # Errors
-    /// The connection is over; why.
+    /// Why the connection is over.
     pub(super) fn input(&mut self, now: Duration, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        self.channel.received(now);
-        let mut at = 0;
-        loop {
-            let left = bytes.get(at..).unwrap_or_default();
-            let (used, pulled) = self.channel.pull(left)?;
-            at += used;
-            match pulled {
-                Pulled::Message(message) => {
-                    if self.desk.update(message) {
-                        continue;
+        let Self { channel, input, scratch, desk } = self;
+        channel.received(now);
+        input.receive_joined(bytes, |received| {
+            loop {
+                match received.pull(channel)? {
+                    Pulled::Message(message) => {
+                        if desk.update(message) {
+                            continue;
+                        }
+                        scratch.clear();
+                        scratch.extend_from_slice(message);
+                        desk.message(scratch, &mut |reply: &[u8]| Ok(channel.write(reply, out)?))?;
                     }
-                    self.scratch.clear();
-                    self.scratch.extend_from_slice(message);
-                    let (desk, channel) = (&mut self.desk, &mut self.channel);
-                    desk.message(&self.scratch, &mut |reply: &[u8]| Ok(channel.write(reply, out)?))?;
+                    Pulled::NeedMore => return Ok(()),
+                    Pulled::Ping => {}
+                    Pulled::Handshake => channel.take_output(out),
+                    Pulled::Opened(_) => {
+                        channel.take_output(out);
+                        let request = desk.login()?;
+                        channel.write(&request, out)?;
+                    }
+                    Pulled::Refused { text } => bail!("refused: {text}"),
                 }
-                Pulled::NeedMore => break,
-                Pulled::Ping => {}
-                Pulled::Handshake => self.channel.take_output(out),
-                Pulled::Opened(_) => {
-                    self.channel.take_output(out);
-                    let request = self.desk.login()?;
-                    self.channel.write(&request, out)?;
-                }
-                Pulled::Refused { text } => bail!("refused: {text}"),
             }
-        }
-        self.tail.clear();
-        self.tail.extend_from_slice(bytes.get(at..).unwrap_or_default());
-        Ok(())
+        })
     }
 
-    /// What must stand before the next bytes: the front of a frame that is not whole.
-    pub(super) fn held(&self) -> &[u8] {
-        &self.tail
+    /// The front of an incomplete frame: the bytes to put before the next ones that are read.
+    pub(super) fn unread(&self) -> &[u8] {
+        self.input.unread()
     }
 
     /// Pings.

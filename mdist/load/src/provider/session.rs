@@ -10,7 +10,7 @@ use rssl::rwf::{
     Ack, Class, DataState, DataType, Domain, Generic, Key, Message, Post, Qos, Refresh, RefreshFlags,
     Request, RequestFlags, State, Status, StatusFlags, StreamState, code, nak, peek,
 };
-use rssl::transport::{Channel, ClientOptions, Pulled, ServerOptions, Tick};
+use rssl::transport::{Channel, ClientOptions, InputBuffer, Pulled, Received, ServerOptions, Tick};
 use rssl::wire::to_vec;
 
 use super::items::{Items, OpenItem};
@@ -38,7 +38,7 @@ pub(super) struct Session {
     channel: Channel,
     desk: Desk,
     scratch: Vec<u8>,
-    input: Vec<u8>,
+    input: InputBuffer,
 }
 
 /// All of a session but its channel.
@@ -119,7 +119,7 @@ impl Session {
             over: None,
             shared,
         };
-        Self { channel, desk, scratch: Vec::new(), input: Vec::new() }
+        Self { channel, desk, scratch: Vec::new(), input: InputBuffer::default() }
     }
 
     /// Bytes that the channel wants to send by itself, the handshake above all.
@@ -134,49 +134,37 @@ impl Session {
     pub(super) fn input(&mut self, now: Duration, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         self.channel.received(now);
         let mut input = std::mem::take(&mut self.input);
-        input.extend_from_slice(bytes);
-        let mut at = 0;
-        let result = loop {
-            let (used, pulled) = match self.channel.pull(input.get(at..).unwrap_or_default()) {
-                Ok(got) => got,
-                Err(why) => break Err(why.into()),
-            };
-            at += used;
-            match pulled {
-                Pulled::NeedMore => break Ok(()),
-                Pulled::Opened(_) => {
-                    self.channel.take_output(out);
-                    if self.desk.role == Role::Publisher {
-                        let message = match self.desk.login_request() {
-                            Ok(message) => message,
-                            Err(why) => break Err(why),
-                        };
-                        if let Err(why) = self.channel.write(&message, out) {
-                            break Err(why.into());
-                        }
-                    }
-                }
-                Pulled::Handshake => self.channel.take_output(out),
-                Pulled::Ping => {}
-                Pulled::Refused { text } => break Err(anyhow::anyhow!("refused: {text}")),
-                Pulled::Message(message) => {
-                    self.scratch.clear();
-                    self.scratch.extend_from_slice(message);
-                    let (desk, channel) = (&mut self.desk, &mut self.channel);
-                    let answered =
-                        desk.message(now, &self.scratch, &mut |reply: &[u8]| Ok(channel.write(reply, out)?));
-                    if let Err(why) = answered {
-                        break Err(why);
-                    }
-                }
-            }
-        };
-        input.drain(..at);
+        let result = input.receive(bytes, |received| self.handle(now, received, out));
         self.input = input;
         result?;
         match self.desk.over.take() {
             Some(why) => bail!("{why}"),
             None => Ok(()),
+        }
+    }
+
+    /// Handles every whole message in `received`.
+    fn handle(&mut self, now: Duration, received: &mut Received<'_>, out: &mut Vec<u8>) -> Result<()> {
+        loop {
+            match received.pull(&mut self.channel)? {
+                Pulled::NeedMore => return Ok(()),
+                Pulled::Opened(_) => {
+                    self.channel.take_output(out);
+                    if self.desk.role == Role::Publisher {
+                        let request = self.desk.login_request()?;
+                        self.channel.write(&request, out)?;
+                    }
+                }
+                Pulled::Handshake => self.channel.take_output(out),
+                Pulled::Ping => {}
+                Pulled::Refused { text } => bail!("refused: {text}"),
+                Pulled::Message(message) => {
+                    self.scratch.clear();
+                    self.scratch.extend_from_slice(message);
+                    let (desk, channel) = (&mut self.desk, &mut self.channel);
+                    desk.message(now, &self.scratch, &mut |reply: &[u8]| Ok(channel.write(reply, out)?))?;
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use rssl::rwf::{Request, RequestFlags};
-use rssl::transport::Channel;
+use rssl::transport::{Channel, InputBuffer};
 
 use super::item_trouble::RecoveryOptions;
 use super::reason::Reason;
@@ -101,8 +101,7 @@ pub(crate) struct Mount {
     pub(crate) channel: Channel,
     /// Counts among the server's mounts; otherwise there were too many, and the handshake says so.
     pub(crate) admitted: bool,
-    /// Bytes received of a frame that is not whole yet.
-    pub(crate) partial: Vec<u8>,
+    pub(crate) input: InputBuffer,
     pub(crate) login: Option<Login>,
     /// The client's stream ids.
     pub(crate) ids: HashMap<i32, Ticket>,
@@ -124,7 +123,7 @@ impl Mount {
             since_login: now,
             channel,
             admitted,
-            partial: Vec::new(),
+            input: InputBuffer::default(),
             login: None,
             ids: HashMap::new(),
             queue: VecDeque::new(),

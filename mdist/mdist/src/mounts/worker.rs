@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rssl::rwf::{Domain, Message, State, Status, StatusFlags};
-use rssl::transport::{Channel, Pulled, Tick};
+use rssl::transport::{Channel, Pulled, Received, Tick};
 use rssl::wire::to_vec;
 
 use super::arena::Arena;
@@ -149,67 +149,51 @@ impl Worker {
         mount.channel.received(now);
         mount.tally.last_read = now;
         mount.tally.bytes_in += bytes.len() as u64;
-        let mut partial = mem::take(&mut mount.partial);
+        let mut input = mem::take(&mut mount.input);
         let mut scratch = mem::take(&mut self.scratch);
-        if partial.is_empty() {
-            let used = self.feed(id.0, bytes, &mut scratch);
-            partial.extend_from_slice(bytes.get(used..).unwrap_or_default());
-        } else {
-            partial.extend_from_slice(bytes);
-            let used = self.feed(id.0, &partial, &mut scratch);
-            partial.drain(..used);
-        }
+        input.receive(bytes, |received| self.handle(id.0, received, &mut scratch));
         self.scratch = scratch;
         if let Some(mount) = self.mounts.get_mut(id.0) {
-            mount.partial = partial;
+            mount.input = input;
         }
         self.pump(id.0);
         self.resume_queues();
     }
 
-    /// Handles all that is whole in `input`; returns how many bytes that were.
-    fn feed(&mut self, id: Ticket, input: &[u8], message: &mut Vec<u8>) -> usize {
-        let mut at = 0;
+    /// Handles every whole message in `received`.
+    fn handle(&mut self, id: Ticket, received: &mut Received<'_>, message: &mut Vec<u8>) {
         while let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) {
-            let pulled = mount.channel.pull(input.get(at..).unwrap_or_default());
             let mut end = None;
-            match pulled {
+            match received.pull(&mut mount.channel) {
                 Err(error) => end = Some(Reason::Protocol(error.to_string())),
-                Ok((used, pulled)) => {
-                    at += used;
-                    match pulled {
-                        Pulled::NeedMore => break,
-                        Pulled::Ping => continue,
-                        Pulled::Message(bytes) => {
-                            message.clear();
-                            message.extend_from_slice(bytes);
-                            mount.tally.messages_in += 1;
-                            if let Err(reason) = self.message(id, message) {
-                                self.disconnect(id, reason);
-                            }
-                            continue;
-                        }
-                        Pulled::Opened(opened) => {
-                            let plain =
-                                !opened.compress_sent && usize::from(opened.max_message) >= MAX_FRAMED;
-                            if let Some(output) = self.outputs.get_mut(id.index() as usize) {
-                                output.plain = plain;
-                            }
-                        }
-                        Pulled::Handshake => {}
-                        Pulled::Refused { .. } if !mount.admitted => {
-                            end = Some(Reason::TooManyMounts { most: self.config.max_mounts });
-                        }
-                        Pulled::Refused { text } => end = Some(Reason::Refused(text.to_owned())),
+                Ok(Pulled::NeedMore) => break,
+                Ok(Pulled::Ping) => continue,
+                Ok(Pulled::Message(bytes)) => {
+                    message.clear();
+                    message.extend_from_slice(bytes);
+                    mount.tally.messages_in += 1;
+                    if let Err(reason) = self.message(id, message) {
+                        self.disconnect(id, reason);
+                    }
+                    continue;
+                }
+                Ok(Pulled::Opened(opened)) => {
+                    let plain = !opened.compress_sent && usize::from(opened.max_message) >= MAX_FRAMED;
+                    if let Some(output) = self.outputs.get_mut(id.index() as usize) {
+                        output.plain = plain;
                     }
                 }
+                Ok(Pulled::Handshake) => {}
+                Ok(Pulled::Refused { .. }) if !mount.admitted => {
+                    end = Some(Reason::TooManyMounts { most: self.config.max_mounts });
+                }
+                Ok(Pulled::Refused { text }) => end = Some(Reason::Refused(text.to_owned())),
             }
             self.transport(id, |channel, out| channel.take_output(out));
             if let Some(reason) = end {
                 self.disconnect(id, reason);
             }
         }
-        at
     }
 
     fn message(&mut self, id: Ticket, bytes: &[u8]) -> Result<(), Reason> {
@@ -437,7 +421,7 @@ impl Worker {
         let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) else { return };
         mount.cut = Some(reason.clone());
         mount.queue.clear();
-        mount.partial.clear();
+        mount.input.clear();
         if let Some(login) = &mount.login {
             self.shared.dismiss_user(&login.user);
         }

@@ -1,7 +1,7 @@
 //! What every session has: a channel, bytes that are not whole yet, bytes to be written, an end of patience.
 
 use rssl::rdm::directory::{Action, Service};
-use rssl::transport::{Channel, Pulled, Tick};
+use rssl::transport::{Channel, InputBuffer, Pulled, Received, Tick};
 use thiserror::Error;
 
 use crate::hub::Now;
@@ -180,7 +180,7 @@ pub(super) enum ChannelEvent<'a> {
 pub struct Wire {
     pub(super) channel: Channel,
     since: Now,
-    partial: Vec<u8>,
+    input: InputBuffer,
     out: Vec<u8>,
 }
 
@@ -197,7 +197,7 @@ impl Wire {
         channel.sent(now);
         let mut out = Vec::new();
         channel.take_output(&mut out);
-        Self { channel, since: now, partial: Vec::new(), out }
+        Self { channel, since: now, input: InputBuffer::default(), out }
     }
 
     pub(super) fn write(&mut self, message: &[u8]) -> Result<(), SessionError> {
@@ -212,33 +212,25 @@ impl Wire {
         mut step: impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         self.channel.received(now);
-        if self.partial.is_empty() {
-            let used = self.feed(bytes, &mut step)?;
-            self.partial.extend_from_slice(bytes.get(used..).unwrap_or_default());
-        } else {
-            let mut whole = std::mem::take(&mut self.partial);
-            whole.extend_from_slice(bytes);
-            let used = self.feed(&whole, &mut step)?;
-            whole.drain(..used);
-            self.partial = whole;
-        }
-        if self.partial.len() > MAX_PARTIAL {
+        let mut input = std::mem::take(&mut self.input);
+        let result = input.receive(bytes, |received| self.handle(received, &mut step));
+        self.input = input;
+        result?;
+        if self.input.unread().len() > MAX_PARTIAL {
             return Err(SessionError::Protocol(format!("a frame of more than {MAX_PARTIAL} bytes")));
         }
         Ok(())
     }
 
-    fn feed(
+    fn handle(
         &mut self,
-        input: &[u8],
+        received: &mut Received<'_>,
         step: &mut impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
-    ) -> Result<usize, SessionError> {
-        let (mut at, mut replies) = (0, Vec::new());
+    ) -> Result<(), SessionError> {
+        let mut replies = Vec::new();
         loop {
-            let (used, pulled) = self.channel.pull(input.get(at..).unwrap_or_default())?;
-            at += used;
-            let (speaks, result) = match pulled {
-                Pulled::NeedMore => return Ok(at),
+            let (speaks, result) = match received.pull(&mut self.channel)? {
+                Pulled::NeedMore => return Ok(()),
                 Pulled::Ping => continue,
                 Pulled::Message(message) => (false, step(ChannelEvent::Message(message), &mut replies)),
                 Pulled::Handshake => (true, Ok(())),

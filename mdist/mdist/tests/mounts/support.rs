@@ -12,7 +12,7 @@ use rssl::rwf::{
     Close, DataState, DataType, Domain, Key, Message, Qos, Refresh, RefreshFlags, Request, RequestFlags,
     State, Status, StreamState, Update,
 };
-use rssl::transport::{Channel, ClientOptions, Pulled};
+use rssl::transport::{Channel, ClientOptions, InputBuffer, Pulled};
 use rssl::wire::to_vec;
 
 pub(crate) const SIDE: SideId = SideId(3);
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Heard {
 pub(crate) struct Client {
     pub(crate) mount: MountId,
     channel: Channel,
-    unread: Vec<u8>,
+    input: InputBuffer,
     pub(crate) inbox: Vec<Heard>,
     /// Whether it reads what the server wrote.
     pub(crate) reads: bool,
@@ -273,7 +273,13 @@ impl Room {
     pub(crate) fn connect_with(&mut self, options: ClientOptions) -> usize {
         let mount = self.worker.open(self.now, "192.0.2.1:4000".into());
         let channel = Channel::client(options);
-        self.clients.push(Client { mount, channel, unread: Vec::new(), inbox: Vec::new(), reads: true });
+        self.clients.push(Client {
+            mount,
+            channel,
+            input: InputBuffer::default(),
+            inbox: Vec::new(),
+            reads: true,
+        });
         let at = self.clients.len() - 1;
         for _ in 0..3 {
             let mut out = Vec::new();
@@ -344,20 +350,16 @@ impl Room {
     /// Takes all that waits for a client.
     pub(crate) fn read(&mut self, at: usize) {
         let bytes = self.take(at, usize::MAX);
-        let client = &mut self.clients[at];
-        client.unread.extend_from_slice(&bytes);
-        let mut used = 0;
-        loop {
-            let (count, pulled) =
-                client.channel.pull(&client.unread[used..]).expect("the server's frames are right");
-            used += count;
-            match pulled {
-                Pulled::NeedMore => break,
-                Pulled::Message(message) => client.inbox.push(Heard(message.to_vec())),
-                _ => {}
+        let Client { channel, input, inbox, .. } = &mut self.clients[at];
+        input.receive(&bytes, |received| {
+            loop {
+                match received.pull(channel).expect("the server's frames are right") {
+                    Pulled::NeedMore => return,
+                    Pulled::Message(message) => inbox.push(Heard(message.to_vec())),
+                    _ => {}
+                }
             }
-        }
-        client.unread.drain(..used);
+        });
     }
 
     pub(crate) fn heard(&mut self, at: usize) -> Vec<Heard> {

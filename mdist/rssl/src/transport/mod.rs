@@ -9,6 +9,7 @@ mod compress;
 mod error;
 mod frame;
 mod handshake;
+mod input;
 mod pack;
 mod ping;
 
@@ -17,6 +18,7 @@ pub use compress::Compression;
 pub use error::{Error, Result};
 pub use frame::{FRAME_HEADER, PING_FRAME, frame_header};
 pub use handshake::{ClientOptions, Opened, ServerOptions};
+pub use input::{InputBuffer, Received};
 pub use pack::Packer;
 pub use ping::Tick;
 

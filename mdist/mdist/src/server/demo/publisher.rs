@@ -16,7 +16,7 @@ use rssl::rwf::{
     Class, DataState, DataType, Domain, FieldListWriter, Key, Qos, Real, Refresh, RefreshFlags, Request,
     RequestFlags, State, Status, StreamState, Update, code, peek,
 };
-use rssl::transport::{Channel, Pulled, ServerOptions, Tick};
+use rssl::transport::{Channel, InputBuffer, Pulled, Received, ServerOptions, Tick};
 use rssl::wire::to_vec;
 
 use crate::net::now;
@@ -132,19 +132,19 @@ impl<'a> Connection<'a> {
     }
 
     fn serve(mut self) -> Result<()> {
-        let (mut buffer, mut input) = (vec![0; 64 * 1024], Vec::new());
+        let (mut buffer, mut input) = (vec![0; 64 * 1024], InputBuffer::default());
         let (start, mut sent) = (Instant::now(), 0);
         while !self.shared.stop.load(Ordering::Relaxed) {
             match self.socket.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(count) => {
-                    input.extend_from_slice(buffer.get(..count).unwrap_or_default());
                     self.channel.received(now());
+                    let bytes = buffer.get(..count).unwrap_or_default();
+                    input.receive(bytes, |received| self.answer(received))?;
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.answer(&mut input)?;
             let due = (start.elapsed().as_secs_f64() * self.rate as f64) as u64;
             self.update(due - sent)?;
             sent = due;
@@ -162,14 +162,11 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Answers the whole messages in `input` and leaves the rest there.
-    fn answer(&mut self, input: &mut Vec<u8>) -> Result<()> {
-        let mut at = 0;
+    /// Answers every whole message in `received`.
+    fn answer(&mut self, received: &mut Received<'_>) -> Result<()> {
         loop {
-            let (used, pulled) = self.channel.pull(input.get(at..).unwrap_or_default())?;
-            at += used;
-            let replies = match pulled {
-                Pulled::NeedMore => break,
+            let replies = match received.pull(&mut self.channel)? {
+                Pulled::NeedMore => return Ok(()),
                 Pulled::Opened(_) | Pulled::Handshake => {
                     self.channel.take_output(&mut self.out);
                     continue;
@@ -182,8 +179,6 @@ impl<'a> Connection<'a> {
                 self.channel.write(&reply, &mut self.out)?;
             }
         }
-        input.drain(..at);
-        Ok(())
     }
 
     /// Sends `count` updates, to the open items in turn.
