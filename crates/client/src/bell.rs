@@ -5,9 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
+use utipc_lanes::{Parked, wait_with};
 use utipc_os::Result;
 use utipc_os::futex::Woken;
-use utipc_os::shm::{Access, Fence, Memory, PAGE, Parked, Segment, Watched, wait_with};
+use utipc_os::shm::{Access, Fence, Memory, PAGE, Segment, Watched};
 
 /// Word that changes with each ring.
 const SEQ: usize = 0;

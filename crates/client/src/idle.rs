@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use utipc_attach::Request;
-use utipc_os::shm::Ring;
+use utipc_lanes::Wakeup;
 use utipc_os::signals;
 
 use crate::attachment::{Attachment, lock};
@@ -63,7 +63,7 @@ impl Attachment {
                 Rest::Small => continue,
                 Rest::Large => {}
                 Rest::Returned(ring) => {
-                    if ring == Ring::TellDaemon {
+                    if ring == Wakeup::TellDaemon {
                         self.request(&Request::Wake { lane: lane.id });
                     }
                     // The receiver's buffer has room for others.

@@ -42,4 +42,4 @@ pub use socket::Socket;
 
 pub use utipc_attach::{Failure, Refusal, SocketView};
 pub use utipc_os::Wait;
-pub use utipc_os::shm::Mode as Spin;
+pub use utipc_os::spin::Mode as Spin;

@@ -7,7 +7,7 @@ use utipc_attach::{BindingPage, NodeEntry, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
-use utipc_os::shm::Mode;
+use utipc_os::spin::Mode;
 use utipc_os::{Left, fork};
 
 use crate::attachment::{Attachment, lock};

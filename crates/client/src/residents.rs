@@ -61,7 +61,7 @@ impl Residents {
 mod tests {
     use utipc_attach::{LaneEnd, LaneId, PairId};
     use utipc_core::socket::SocketKind;
-    use utipc_os::shm::Mode;
+    use utipc_os::spin::Mode;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::addr::{Importance, NodeAddr, ServiceRange};
 use utipc_core::socket::{Received, SocketKind};
-use utipc_os::shm::{Mode, Spin};
+use utipc_os::spin::{Mode, Spin};
 
 use crate::attachment::lock;
 use crate::lanes::head::Style;

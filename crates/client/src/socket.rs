@@ -13,7 +13,7 @@ use utipc_core::socket::{
     SocketOption, State, WaitReason,
 };
 use utipc_os::Left;
-use utipc_os::shm::{Mode, Spin};
+use utipc_os::spin::{Mode, Spin};
 
 use crate::attachment::{Attachment, lock};
 use crate::descriptor::Descriptor;

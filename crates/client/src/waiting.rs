@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use utipc_lanes::{BELLS_MAX, Parked};
 use utipc_os::Left;
 use utipc_os::futex::Woken;
-use utipc_os::shm::{BELLS_MAX, Mode, Parked};
+use utipc_os::spin::Mode;
 
 use crate::attachment::lock;
 use crate::lanes::pair::Pair;

@@ -28,6 +28,7 @@ pub mod runtime_dir;
 pub mod shm;
 pub mod signals;
 pub mod sockaddr;
+pub mod spin;
 pub mod timer;
 pub mod udp;
 mod wait;

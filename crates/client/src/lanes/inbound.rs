@@ -5,7 +5,7 @@ use std::sync::Arc;
 use utipc_attach::LaneId;
 use utipc_core::addr::NodeAddr;
 use utipc_core::wire::blocks;
-use utipc_os::shm::{Corrupt, Kind, Peek, Reader, Record, Ring};
+use utipc_lanes::{Corrupt, Kind, Peek, Reader, Record, Wakeup};
 
 use super::head::{Arrived, Expected, HEAD_MAX, check};
 use super::pair::Pair;
@@ -127,16 +127,16 @@ impl InLane {
 
     /// What the writer is owed.
     #[inline]
-    pub(crate) fn take_ring(&mut self) -> Ring {
-        let ring = self.reader.take_ring();
+    pub(crate) fn take_wakeup(&mut self) -> Wakeup {
+        let ring = self.reader.take_wakeup();
         self.pair.tell(ring)
     }
 
     /// The message was read.
     #[inline]
-    pub(crate) fn consume(&mut self, record: Record) -> Ring {
+    pub(crate) fn consume(&mut self, record: Record) -> Wakeup {
         self.reader.consume(record, blocks(record.len()));
-        self.take_ring()
+        self.take_wakeup()
     }
 
     /// One message, or a part of it, for all kinds but STREAM: how far it is read now (`None`: to its end), and what the
@@ -147,7 +147,7 @@ impl InLane {
         (record, arrived): (Record, &Arrived),
         offset: usize,
         call: &mut Call<'_>,
-    ) -> (Option<usize>, Ring) {
+    ) -> (Option<usize>, Wakeup) {
         let Call { sink, options, received } = call;
         let unread = arrived.data.saturating_sub(offset);
         let room = sink.room(unread);
@@ -160,10 +160,10 @@ impl InLane {
         received.end_of_record = whole && options.keep_remainder;
         received.importance = arrived.importance;
         if options.peek {
-            return (Some(offset), Ring::Quiet);
+            return (Some(offset), Wakeup::Quiet);
         }
         if !whole && options.keep_remainder {
-            return (Some(offset + len), Ring::Quiet);
+            return (Some(offset + len), Wakeup::Quiet);
         }
         (None, self.consume(record))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use utipc_attach::LaneId;
 use utipc_core::addr::PortId;
 use utipc_core::wire::blocks;
-use utipc_os::shm::{Corrupt, LaneError, Ring, Writer};
+use utipc_lanes::{Corrupt, LaneError, Wakeup, Writer};
 
 use super::head::{Address, Head, Style};
 use super::pair::Pair;
@@ -35,7 +35,7 @@ impl Growth {
 /// What became of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    Sent(Ring),
+    Sent(Wakeup),
     /// Not now.
     Full(Option<Growth>),
     /// The lane is over: send by the node.
@@ -65,7 +65,7 @@ pub(crate) enum Rest {
     /// The lane is in use, or its reader has not left the large ring yet.
     Large,
     /// It goes back as soon as the reader, which was told, has looked.
-    Returned(Ring),
+    Returned(Wakeup),
 }
 
 impl OutLane {

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
 use utipc_attach::{LaneId, PairId};
+use utipc_lanes::{Arena, Doorbell, Incoming, Outgoing, Side, Wakeup, Writer};
 use utipc_os::Result;
 use utipc_os::hidden::{Hiding, raise};
 use utipc_os::reactor::Waker;
-use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Ring, Side, Writer};
 
 use crate::attachment::lock;
 
@@ -111,11 +111,11 @@ impl Pair {
 
     /// Tells the daemon that it was rung for, if it is the other side; else what is left to be told by a command.
     #[inline]
-    pub(crate) fn tell(&self, ring: Ring) -> Ring {
+    pub(crate) fn tell(&self, ring: Wakeup) -> Wakeup {
         match &self.knock {
-            Some(knock) if ring == Ring::TellDaemon => {
+            Some(knock) if ring == Wakeup::TellDaemon => {
                 knock.waker.wake();
-                Ring::Quiet
+                Wakeup::Quiet
             }
             _ => ring,
         }

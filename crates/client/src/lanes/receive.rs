@@ -10,7 +10,8 @@ use std::sync::Arc;
 use utipc_attach::LaneId;
 use utipc_core::addr::{NodeAddr, PortId, ServiceRange};
 use utipc_core::socket::{Received, RecvOptions, SocketKind};
-use utipc_os::shm::{Peek, Record, Ring, prefetch};
+use utipc_lanes::{Peek, Record, Wakeup};
+use utipc_os::shm::prefetch;
 
 use super::head::{Arrived, Expected};
 use super::inbound::{Found, InLane, Sink};
@@ -501,7 +502,7 @@ impl Receiver {
     ) -> Next {
         let Some(lane) = &mut self.lanes[place] else { return Next::Nothing };
         let (rest, ring) = lane.receive(message, offset, call);
-        if ring == Ring::TellDaemon {
+        if ring == Wakeup::TellDaemon {
             self.tell.push(lane.id);
         }
         if own.kind.is_connection_oriented() {
@@ -569,7 +570,7 @@ impl Receiver {
                 self.begun = Some((place, offset));
                 break;
             }
-            if lane.consume(record) == Ring::TellDaemon {
+            if lane.consume(record) == Wakeup::TellDaemon {
                 self.tell.push(lane.id);
             }
             self.messages += 1;
@@ -610,7 +611,7 @@ impl Receiver {
 
 /// A lane that is found empty gives all its room back, for which its writer may wait by a descriptor.
 fn note_ring(lane: &mut InLane, tell: &mut Vec<LaneId>) {
-    if lane.take_ring() == Ring::TellDaemon {
+    if lane.take_wakeup() == Wakeup::TellDaemon {
         tell.push(lane.id);
     }
 }

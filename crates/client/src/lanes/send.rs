@@ -8,7 +8,7 @@ use utipc_attach::LaneId;
 use utipc_core::addr::{Importance, NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Destination, SocketKind, WaitReason};
-use utipc_os::shm::Ring;
+use utipc_lanes::Wakeup;
 
 use super::head::{Address, Style};
 use super::outbound::{Growth, OutLane, Put};
@@ -153,7 +153,7 @@ impl Sender {
         }
         match lane.put(style, PortId { port: own.port, node: own.node }, address, data) {
             Put::Sent(ring) => {
-                if ring == Ring::TellDaemon {
+                if ring == Wakeup::TellDaemon {
                     self.tell.push(lane.id);
                 }
                 self.messages += 1;
@@ -187,7 +187,7 @@ impl Sender {
         }
         match lane.put_far(style, PortId { port: own.port, node: own.node }, to, address, data) {
             Put::Sent(ring) => {
-                if ring == Ring::TellDaemon {
+                if ring == Wakeup::TellDaemon {
                     self.tell.push(lane.id);
                 }
                 // It is counted by the node.
@@ -241,7 +241,7 @@ impl Sender {
             let chunk = &data[sent..data.len().min(sent + MAX_USER_DATA)];
             match lane.put(style, origin, Address::Connection, chunk) {
                 Put::Sent(ring) => {
-                    if ring == Ring::TellDaemon {
+                    if ring == Wakeup::TellDaemon {
                         self.tell.push(lane.id);
                     }
                     // What goes by the node is counted there.

@@ -6,7 +6,7 @@ use utipc_attach::{LaneId, PairId};
 use utipc_core::addr::{NodeAddr, PortId};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Received, RecvOptions, SocketKind};
-use utipc_os::shm::{Arena, Kind, Shape, Side};
+use utipc_lanes::{Arena, Kind, Shape, Side};
 
 use super::head::{Address, Style};
 use super::inbound::{InLane, Sink};

@@ -9,10 +9,11 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use utipc_attach::{LaneEnd, Notice, Request, encode};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
+use utipc_lanes::{Arena, Incoming, Peek, Reader, Side, Writer};
 use utipc_os::fdpass::Channel;
 use utipc_os::futex::Woken;
 use utipc_os::packets;
-use utipc_os::shm::{self, Access, Arena, Incoming, Memory, Peek, Reader, Segment, Side, Writer};
+use utipc_os::shm::{Access, Memory, Segment};
 
 use crate::client::{Client, Host};
 use crate::lanes::{Lanes, Two};
@@ -91,7 +92,7 @@ impl End {
             let parked = bell.park();
             if !self.incoming.has_ready() {
                 let over = begun.elapsed() + WANTED;
-                let woken = shm::wait(&[(&parked, seen)], Some(WANTED)).unwrap();
+                let woken = utipc_lanes::wait(&[(&parked, seen)], Some(WANTED)).unwrap();
                 self.sleeps += 1;
                 // The sleep was over later than `over` at the earliest; the bell had been rung for this message by `at`.
                 let rung = other.sent.load(Ordering::SeqCst) > self.received

@@ -6,7 +6,7 @@ use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply, Request};
 use utipc_core::addr::{NodeAddr, ServiceRange};
 use utipc_core::socket::{Destination, OptionValue, RecvError, SendError, SocketKind, SocketOption, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
-use utipc_os::shm::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Writer};
+use utipc_lanes::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Writer};
 
 use crate::client::{Client, Host};
 

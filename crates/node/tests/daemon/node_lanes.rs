@@ -8,10 +8,11 @@ use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply, Request};
 use utipc_core::addr::{NodeAddr, ServiceAddr, ServiceRange};
 use utipc_core::socket::{Destination, RecvError, SendError, SocketKind, State};
 use utipc_core::wire::{ErrorCode, Message, MessageType, Packet, User};
+use utipc_lanes::{Arena, Incoming, Outgoing, Peek, Reader, Side, Writer};
 use utipc_node::Plan;
 use utipc_node::bearers::{Control, Middleware, UdpBearer, UdpConfig};
 use utipc_os::reactor::Waker;
-use utipc_os::shm::{Access, Arena, Incoming, Memory, Outgoing, Peek, Reader, Segment, Side, Writer};
+use utipc_os::shm::{Access, Memory, Segment};
 
 use crate::client::{Client, Host};
 
@@ -251,7 +252,7 @@ fn nonsense_ends_the_connection_at_both_ends_and_is_counted() {
                 writer.grow(2).unwrap();
                 writer.send(&[0; 24], &[&[0; 66_001]], 1)
             }
-            _ => writer.mark(utipc_os::shm::Kind::Switch, &[]),
+            _ => writer.mark(utipc_lanes::Kind::Switch, &[]),
         };
         let _ = ring.unwrap();
         c.lanes.knock.wake();

@@ -11,7 +11,7 @@ use nix::unistd::{Pid, gettid};
 use utipc_attach::{LaneEnd, Notice, Reply, Request};
 use utipc_core::addr::ServiceRange;
 use utipc_core::socket::SocketKind;
-use utipc_os::shm::{Arena, Peek, Side};
+use utipc_lanes::{Arena, Peek, Side};
 
 use crate::client::{Client, Host};
 

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::layout::LINE;
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
 
 /// Which of the full fences this is: real memory ignores it, a model may leave one out to show that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

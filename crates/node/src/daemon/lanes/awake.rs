@@ -9,7 +9,7 @@ use std::time::Duration;
 use utipc_attach::PairId;
 use utipc_core::Time;
 use utipc_os::reactor::Event as Ready;
-use utipc_os::shm::{Mode, Spin};
+use utipc_os::spin::{Mode, Spin};
 
 use crate::daemon::dispatcher::{Dispatcher, token};
 use crate::daemon::lanes::pairs::Near;

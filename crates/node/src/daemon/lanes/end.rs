@@ -109,7 +109,7 @@ impl Dispatcher {
         let found = pair.arena.recover(side(id.writer), id.slot.into()).and_then(|mut left| {
             let mut body = Vec::new();
             while let Some(kind) = left.next_into(&mut body)? {
-                if kind == utipc_os::shm::Kind::Data {
+                if kind == utipc_lanes::Kind::Data {
                     bodies.push(std::mem::take(&mut body));
                 }
             }

@@ -11,8 +11,8 @@ use utipc_core::addr::{PortId, Scope};
 use utipc_core::socket::{Destination, Endpoint, SendError, State};
 use utipc_core::wire::{BASIC_HEADER, ErrorCode, MessageType, NAMED_HEADER, SHORT_HEADER, View};
 use utipc_core::{NodeAddr, Time};
+use utipc_lanes::{Kind, Reader, Side, Writer};
 use utipc_os::reactor::Interest;
-use utipc_os::shm::{Kind, Reader, Side, Writer};
 
 use crate::daemon::dispatcher::{Dispatcher, token};
 use crate::daemon::lanes::broker::{Lane, MAX_LANES_IN, MAX_LANES_OUT};

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use utipc_attach::{LaneId, PairId};
 use utipc_core::Time;
+use utipc_lanes::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_os::reactor::Waker;
-use utipc_os::shm::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 
 use crate::daemon::attachments::attachment::AttachmentId;
 

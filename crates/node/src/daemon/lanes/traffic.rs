@@ -4,7 +4,7 @@ use utipc_core::Time;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Endpoint, SendError, State};
 use utipc_core::wire::{Message, SHORT_HEADER, blocks};
-use utipc_os::shm::{Kind, LaneError, Peek, Ring, Writer};
+use utipc_lanes::{Kind, LaneError, Peek, Wakeup, Writer};
 
 use utipc_attach::{LaneId, PairId};
 
@@ -91,7 +91,7 @@ impl Dispatcher {
         let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { return };
         let listed = outbound.attention == Attention::Listed;
         let armed = if carried == Carried::All { outbound.reader.arm() } else { Ok(false) };
-        if outbound.reader.take_ring() == Ring::TellDaemon
+        if outbound.reader.take_wakeup() == Wakeup::TellDaemon
             && let Some(far) = self.fars.get(&port)
         {
             far.unplug();
@@ -220,7 +220,7 @@ impl Dispatcher {
             return;
         };
         // A lane that takes nothing more ends with its socket.
-        if told == Ok(Ring::TellDaemon)
+        if told == Ok(Wakeup::TellDaemon)
             && let Some(far) = self.fars.get(&port)
         {
             far.flag();

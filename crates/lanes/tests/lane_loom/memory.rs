@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
-use utipc_os::shm::{Fence, Memory, Shape};
+use utipc_lanes::Shape;
+use utipc_os::shm::{Fence, Memory};
 
 /// What is left out, to show that a model notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::record::{Code, Commit, span, span_max};
 use super::writer::{Own, RESERVE, Writer};
 use super::{Corrupt, LaneError, OLDER_MAX, RECORD_MAX};
-use crate::shm::alloc::{Rings, Taken};
-use crate::shm::doorbell::Ring;
-use crate::shm::layout::{LINE, LINES, Layout, Place, Side, slot};
-use crate::shm::memory::Memory;
+use crate::alloc::{Rings, Taken};
+use crate::doorbell::Wakeup;
+use crate::layout::{LINES, Layout, Place, Side, slot};
+use utipc_os::shm::LINE;
+use utipc_os::shm::Memory;
 
 impl<M: Memory> Writer<M> {
     /// Moves the lane to a ring of `class` (0 smallest to 3), for which the daemon has granted memory.
@@ -49,7 +50,7 @@ impl<M: Memory> Writer<M> {
 
     /// Moves a lane that is empty from a larger ring to one of the smallest class, and gives old rings back to the
     /// system that the reader has left. `None`: nothing to do (yet).
-    pub fn shrink_if_idle(&mut self) -> Result<Option<Ring>, LaneError> {
+    pub fn shrink_if_idle(&mut self) -> Result<Option<Wakeup>, LaneError> {
         self.refresh()?;
         match self.ring {
             Some(ring) if ring.taken.class > 0 && self.released == self.position && !self.ended => {

@@ -1,13 +1,14 @@
 //! Both ends of lanes as threads of one process, over memory of the heap: what Miri and ThreadSanitizer can follow.
 //!
-//! `cargo +nightly miri test -p utipc-os --test lane_threads`
+//! `cargo +nightly miri test -p utipc-lanes --test lane_threads`
 
 mod lane_support;
 
 use std::thread;
 
 use lane_support::{Receiver, Sender, receive_all};
-use utipc_os::shm::{Arena, Kind, LaneError, Segment, Shape, Side};
+use utipc_lanes::{Arena, Kind, LaneError, Shape, Side};
+use utipc_os::shm::Segment;
 
 /// Rings of 512 B to 32 KiB.
 const SHAPE: Shape = Shape { slots: 130, region: 512 << 10, ring_shifts: [9, 11, 13, 15] };

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::record::{Code, Commit, WORD, span, span_max};
 use super::{Corrupt, Kind, LaneError, MARK_WORDS, RECORD_MAX};
-use crate::shm::alloc::{Rings, Taken};
-use crate::shm::arena::Outgoing;
-use crate::shm::bits::Bits;
-use crate::shm::doorbell::{Doorbell, Ring};
-use crate::shm::layout::{LINE, Layout, Side, flag, slot};
-use crate::shm::memory::Memory;
-use crate::shm::segment::Segment;
+use crate::alloc::{Rings, Taken};
+use crate::arena::Outgoing;
+use crate::bits::Bits;
+use crate::doorbell::{Doorbell, Wakeup};
+use crate::layout::{Layout, Side, flag, slot};
+use utipc_os::shm::LINE;
+use utipc_os::shm::Memory;
+use utipc_os::shm::Segment;
 
 /// So many bytes ahead the writer fetches lines that the reader has left, for small records.
 const AHEAD: u64 = 512;
@@ -47,7 +48,7 @@ pub struct Writer<M: Memory = Segment> {
     pub(super) released_cost: u64,
     /// Where the first record lies that was pushed since the last flush, and how many were.
     pub(super) unflushed: (u64, u32),
-    pub(super) owed: Ring,
+    pub(super) owed: Wakeup,
     pub(super) telling: bool,
     pub(super) ended: bool,
 }
@@ -68,7 +69,7 @@ impl Own {
 }
 
 impl<M: Memory> Writer<M> {
-    pub(in crate::shm) fn new(out: &Outgoing<M>, number: u32) -> Result<Self, Corrupt> {
+    pub(crate) fn new(out: &Outgoing<M>, number: u32) -> Result<Self, Corrupt> {
         let (arena, side) = (&out.arena, out.me);
         let no_slot = Corrupt { writer: side, slot: number, what: "there is no such slot" };
         Ok(Self {
@@ -88,7 +89,7 @@ impl<M: Memory> Writer<M> {
             sent_cost: 0,
             released_cost: 0,
             unflushed: (0, 0),
-            owed: Ring::Quiet,
+            owed: Wakeup::Quiet,
             telling: false,
             ended: false,
         })
@@ -104,7 +105,7 @@ impl<M: Memory> Writer<M> {
     /// # Errors
     /// Nothing was sent, with one exception that [`LaneError::Gone`] tells by its count.
     #[inline]
-    pub fn send(&mut self, header: &[u8], payload: &[&[u8]], cost: u32) -> Result<Ring, LaneError> {
+    pub fn send(&mut self, header: &[u8], payload: &[&[u8]], cost: u32) -> Result<Wakeup, LaneError> {
         self.push(header, payload, cost)?;
         self.flush()
     }
@@ -141,7 +142,7 @@ impl<M: Memory> Writer<M> {
 
     /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and sees to it that the reader notices.
     /// An END always finds room.
-    pub fn mark(&mut self, kind: Kind, words: &[u64]) -> Result<Ring, LaneError> {
+    pub fn mark(&mut self, kind: Kind, words: &[u64]) -> Result<Wakeup, LaneError> {
         self.check()?;
         let words = words.get(..MARK_WORDS).unwrap_or(words);
         let ring = match self.ring {

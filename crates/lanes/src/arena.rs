@@ -11,12 +11,12 @@ use rustix::io::Errno;
 
 use super::alloc::Rings;
 use super::bits::Bits;
-use super::doorbell::{Doorbell, Ring};
+use super::doorbell::{Doorbell, Wakeup};
 use super::lane::{Corrupt, Reader, Recovered, Writer};
 use super::layout::{Layout, MAGIC, Shape, Side, VERSION, flag, header, slot};
-use super::memory::Memory;
-use super::segment::{Access, Segment};
-use crate::OsError;
+use utipc_os::OsError;
+use utipc_os::shm::Memory;
+use utipc_os::shm::{Access, Segment};
 
 /// Largest segment that is taken for an arena, bytes.
 const MAX_SIZE: usize = 1 << 33;
@@ -40,7 +40,7 @@ fn senseless(why: &'static str) -> OsError {
 
 impl Arena {
     /// A new arena, and the descriptor to give to both sides.
-    pub fn create(name: &str, shape: Shape) -> crate::Result<(Arena, OwnedFd)> {
+    pub fn create(name: &str, shape: Shape) -> utipc_os::Result<(Arena, OwnedFd)> {
         let layout = Layout::new(shape).ok_or_else(|| senseless("ask for sizes that make sense"))?;
         let (segment, fd) = Segment::create(name, layout.size())?;
         Ok((Arena::format(segment, shape)?, fd))
@@ -50,14 +50,14 @@ impl Arena {
     ///
     /// # Errors
     /// Not sealed, not an arena, or of a version that this build does not know.
-    pub fn open(fd: impl AsFd) -> crate::Result<Arena> {
+    pub fn open(fd: impl AsFd) -> utipc_os::Result<Arena> {
         Arena::attach(Segment::open(fd, Access::ReadWrite, MAX_SIZE)?)
     }
 }
 
 impl<M: Memory> Arena<M> {
     /// Makes an arena in memory that is all zero.
-    pub fn format(memory: M, shape: Shape) -> crate::Result<Arena<M>> {
+    pub fn format(memory: M, shape: Shape) -> utipc_os::Result<Arena<M>> {
         let layout = Layout::new(shape).ok_or_else(|| senseless("ask for sizes that make sense"))?;
         if memory.size() < layout.size() {
             return Err(senseless("give it more memory"));
@@ -76,7 +76,7 @@ impl<M: Memory> Arena<M> {
     }
 
     /// Checks the header once and keeps its own copy: what a peer writes there later has no effect.
-    pub fn attach(memory: M) -> crate::Result<Arena<M>> {
+    pub fn attach(memory: M) -> utipc_os::Result<Arena<M>> {
         let word = |at| memory.load64(at, Relaxed);
         if word(header::MAGIC) != MAGIC {
             return Err(senseless("its sender broke the protocol: it is no arena"));
@@ -159,7 +159,7 @@ impl<M: Memory> Arena<M> {
     }
 
     /// Daemon: the writer is dead. The reader reads to the last whole record and then sees the end.
-    pub fn freeze(&self, writer: Side, number: u32) -> Result<Ring, Corrupt> {
+    pub fn freeze(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::FROZEN);
         Bits::new(self.memory.clone(), self.layout.ready(writer), self.slots()).add(number);
         Ok(self.doorbell(writer.other()).ring())
@@ -167,7 +167,7 @@ impl<M: Memory> Arena<M> {
 
     /// Daemon: the reader will not read any more; the writer's sends fail from now on. Then call [`Arena::recover`]: the
     /// fence of ringing stands between the mark and that reading, against the writer's between commit and flags.
-    pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Ring, Corrupt> {
+    pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::GONE);
         Bits::new(self.memory.clone(), self.layout.room(writer), self.slots()).add(number);
         Ok(self.doorbell(writer).ring())

@@ -5,15 +5,14 @@
 //! number to change. Ringing costs nothing but one load while nobody sleeps.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
+use utipc_os::Result;
+use utipc_os::futex::{WAIT_ANY_MAX, Woken};
+use utipc_os::shm::{Fence, Memory, Segment, Watched, wait_any};
+
 use super::layout::{Layout, Side, bell};
-use super::memory::{Fence, Memory};
-use super::segment::Segment;
-use crate::Result;
-use crate::futex::{self, Woken};
 
 /// In `parked`: nobody sleeps on the word, but the daemon shall be told, which then makes a descriptor readable.
 const TELL: u32 = 1 << 31;
@@ -21,7 +20,7 @@ const TELL: u32 = 1 << 31;
 /// What became of ringing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "the daemon may have to be told"]
-pub enum Ring {
+pub enum Wakeup {
     /// The partner is awake, or had asked for nothing.
     #[default]
     Quiet,
@@ -80,11 +79,11 @@ impl<M: Memory> Doorbell<M> {
     }
 
     /// Wakes the owner if it sleeps. Make visible first what it shall find.
-    pub fn ring(&self) -> Ring {
+    pub fn ring(&self) -> Wakeup {
         self.memory.fence(Fence::Ring);
         let parked = self.memory.load32(self.at + bell::PARKED, Relaxed);
         if parked == 0 {
-            return Ring::Quiet;
+            return Wakeup::Quiet;
         }
         self.memory.add32(self.at + bell::SEQ, 1);
         if parked & !TELL != 0 {
@@ -92,9 +91,9 @@ impl<M: Memory> Doorbell<M> {
         }
         // Whoever takes the mark tells, so that a descriptor costs one message, however many ring.
         if parked & TELL != 0 && self.memory.and32(self.at + bell::PARKED, !TELL) & TELL != 0 {
-            return Ring::TellDaemon;
+            return Wakeup::TellDaemon;
         }
-        Ring::Woken
+        Wakeup::Woken
     }
 }
 
@@ -112,10 +111,10 @@ impl<M: Memory> Parked<'_, M> {
 }
 
 impl Parked<'_> {
-    /// The word that changes when the bell is rung.
-    pub(super) fn word(&self) -> &AtomicU32 {
+    /// The word that changes when the doorbell is rung, to sleep on together with others.
+    fn watched(&self, seen: u32) -> Watched<'_> {
         let Doorbell { memory, at } = self.bell;
-        memory.word32(at + bell::SEQ, memory.size())
+        Watched { segment: memory, at: at + bell::SEQ, seen }
     }
 }
 
@@ -125,20 +124,53 @@ impl<M: Memory> Drop for Parked<'_, M> {
     }
 }
 
-/// Sleeps until one of several doorbells is rung, at most `timeout`: each with the number seen before the last look.
+/// Most doorbells that [`wait_with`] takes.
+pub const BELLS_MAX: usize = WAIT_ANY_MAX - 1;
+
+/// Sleeps until one of several doorbells is rung, at most `timeout`. Each comes with its number from before the last
+/// check.
 ///
-/// Kernels before 5.16 wait for the first alone and return within [`futex::SLICE`].
+/// Kernels before 5.16 wait for the first alone and return within [`utipc_os::futex::SLICE`].
 ///
 /// # Errors
-/// None, or more than [`futex::WAIT_ANY_MAX`] doorbells: wait for the descriptor then.
+/// No doorbell, or more than [`WAIT_ANY_MAX`]: wait for the descriptor then.
 pub fn wait(bells: &[(&Parked<'_>, u32)], timeout: Option<Duration>) -> Result<Woken> {
-    let words: Vec<_> = bells
-        .iter()
-        .take(futex::WAIT_ANY_MAX + 1)
-        .map(|(parked, seen)| {
-            let Doorbell { memory, at } = parked.bell;
-            (memory.word32(at + bell::SEQ, memory.size()), *seen)
-        })
-        .collect();
-    futex::wait_any(&words, timeout)
+    wait_any(bells.iter().map(|(parked, seen)| parked.watched(*seen)), timeout)
+}
+
+/// [`wait`] that a change of `word` ends too; `bells` may be empty.
+///
+/// # Errors
+/// More than [`BELLS_MAX`] doorbells.
+pub fn wait_with(
+    word: Watched<'_>,
+    bells: &[(&Parked<'_>, u32)],
+    timeout: Option<Duration>,
+) -> Result<Woken> {
+    let rung = bells.iter().map(|(parked, seen)| parked.watched(*seen));
+    wait_any(std::iter::once(word).chain(rung), timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arena, Shape};
+
+    #[test]
+    fn doorbell_and_word_both_end_the_sleep() {
+        let shape = Shape { slots: 1, region: 1 << 20, ring_shifts: [12, 15, 18, 20] };
+        let (arena, _fd) = Arena::create("utipc-test", shape).unwrap();
+        let (page, _fd) = Segment::create("utipc-test", 8).unwrap();
+        let bell = arena.doorbell(Side::Zero);
+        let word = || Watched { segment: &page, at: 4, seen: 0 };
+        let short = Some(Duration::from_millis(1));
+        assert_eq!(wait_with(word(), &[], short).unwrap(), Woken::TimedOut);
+        let seen = bell.seq();
+        let parked = bell.park();
+        assert_eq!(wait_with(word(), &[(&parked, seen)], short).unwrap(), Woken::TimedOut);
+        let _ = bell.ring();
+        assert_eq!(wait_with(word(), &[(&parked, seen)], None).unwrap(), Woken::Changed);
+        page.store32(4, 1, std::sync::atomic::Ordering::Release);
+        assert_eq!(wait_with(word(), &[(&parked, bell.seq())], None).unwrap(), Woken::Changed);
+    }
 }

@@ -1,14 +1,12 @@
 //! Where everything lies in an arena. The same text with reasons: `docs/spec/lanes.md`.
 
-use super::segment::PAGE;
+use utipc_os::shm::{LINE, PAGE};
 
 /// First word of an arena.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"utipcARN");
 /// Version of the layout. Another one is refused.
 pub(super) const VERSION: u64 = 1;
 
-/// Bytes of a cache line.
-pub(super) const LINE: usize = 64;
 /// Processors fetch lines in pairs: what two parties write must not share one.
 const PAIR: usize = 128;
 

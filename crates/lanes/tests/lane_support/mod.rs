@@ -7,9 +7,9 @@ pub(crate) mod process;
 
 use std::time::{Duration, Instant};
 
-use utipc_os::shm::{
-    Arena, Corrupt, Doorbell, Incoming, Kind, LaneError, Outgoing, Parked, Peek, Reader, Record, Ring, Side,
-    Writer,
+use utipc_lanes::{
+    Arena, Corrupt, Doorbell, Incoming, Kind, LaneError, Outgoing, Parked, Peek, Reader, Record, Side,
+    Wakeup, Writer,
 };
 
 /// Longest sleep: a wake-up that is lost for so long fails the test.
@@ -102,13 +102,13 @@ impl Sender {
             let seen = self.bell.seq();
             let parts = [&self.payload[start..cut], &self.payload[cut..start + len]];
             let sent = if quietly {
-                self.writer.push(&head, &parts, 1).map(|()| Ring::Quiet)
+                self.writer.push(&head, &parts, 1).map(|()| Wakeup::Quiet)
             } else {
                 self.writer.send(&head, &parts, 1)
             };
             match sent {
                 Ok(ring) => {
-                    assert_ne!(ring, Ring::TellDaemon);
+                    assert_ne!(ring, Wakeup::TellDaemon);
                     self.number += 1;
                     return Ok(());
                 }
@@ -156,7 +156,7 @@ impl Sender {
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), LaneError> {
-        self.writer.flush().map(|ring| assert_ne!(ring, Ring::TellDaemon))
+        self.writer.flush().map(|ring| assert_ne!(ring, Wakeup::TellDaemon))
     }
 
     pub(crate) fn end(&mut self) -> Result<(), LaneError> {
@@ -211,7 +211,7 @@ impl Receiver {
         }
         self.check(record);
         self.reader.consume(record, 1);
-        assert_ne!(self.reader.take_ring(), Ring::TellDaemon);
+        assert_ne!(self.reader.take_wakeup(), Wakeup::TellDaemon);
         Ok(Looked::Message)
     }
 
@@ -222,7 +222,7 @@ impl Receiver {
         self.reader.copy_payload(&record, 0, &mut self.buffer);
         self.reader.words(&record);
         self.reader.consume(record, 1);
-        let _ = self.reader.take_ring();
+        let _ = self.reader.take_wakeup();
         Ok(Looked::Message)
     }
 

@@ -1,6 +1,6 @@
 //! Both ends of lanes as processes: for a while each under load, and beside a neighbour that writes anything anywhere.
 //!
-//! Two seconds each; `UTIPC_STRESS_SECONDS=600 cargo test --release -p utipc-os --test lane_processes` for longer.
+//! Two seconds each; `UTIPC_STRESS_SECONDS=600 cargo test --release -p utipc-lanes --test lane_processes` for longer.
 
 mod lane_support;
 
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use lane_support::process::{Partner, arena, role};
 use lane_support::{Looked, Random, Receiver, Sender, receive_all};
-use utipc_os::shm::{Access, Arena, Memory, Segment, Side};
+use utipc_lanes::{Arena, Side};
+use utipc_os::shm::{Access, Memory, Segment};
 
 fn duration() -> Duration {
     let seconds = std::env::var("UTIPC_STRESS_SECONDS").ok().and_then(|text| text.parse().ok());

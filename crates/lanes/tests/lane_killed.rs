@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use lane_support::process::{Partner, arena, role};
 use rustix::process::{Signal, getpid, kill_process};
+use utipc_lanes::{Arena, Kind, LaneError, Peek, Reader, Side, Writer};
 use utipc_os::fdpass::{Channel, Got, Put};
-use utipc_os::shm::{Access, Arena, Fence, Kind, LaneError, Memory, Peek, Reader, Segment, Side, Writer};
+use utipc_os::shm::{Access, Fence, Memory, Segment};
 
 /// A segment whose user dies at a given step.
 struct Dying {
@@ -116,7 +117,7 @@ fn next<M: Memory>(reader: &mut Reader<M>, n: u64) -> Option<Kind> {
     reader.copy_payload(&record, 0, &mut bytes);
     assert!(record.kind() != Kind::Data || is_message(&bytes, n), "not message {n}: {bytes:?}");
     reader.consume(record, 1);
-    let _ = reader.take_ring();
+    let _ = reader.take_wakeup();
     Some(record.kind())
 }
 

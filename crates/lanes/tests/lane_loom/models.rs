@@ -2,7 +2,7 @@
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use utipc_os::shm::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Ring, Side, Writer};
+use utipc_lanes::{Arena, Incoming, Kind, LaneError, Outgoing, Peek, Reader, Side, Wakeup, Writer};
 
 use crate::memory::{Broken, Modelled, SHAPE};
 
@@ -34,7 +34,7 @@ fn message(n: u64) -> [u8; 16] {
     bytes
 }
 
-fn send(writer: &mut Writer<Modelled>, n: u64) -> Result<Ring, LaneError> {
+fn send(writer: &mut Writer<Modelled>, n: u64) -> Result<Wakeup, LaneError> {
     writer.send(&message(n), &[], 1)
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn descriptor(broken: Broken) {
     let sender = thread::spawn(move || send(&mut writer, 1).unwrap());
     let found = reader.arm().unwrap();
     let ring = sender.join().unwrap();
-    assert!(found || ring == Ring::TellDaemon, "found nothing, and nobody told");
+    assert!(found || ring == Wakeup::TellDaemon, "found nothing, and nobody told");
     assert_eq!(receive(&mut reader), 1);
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn knock(broken: Broken) {
     pair.arena.doorbell(Side::One).tell_daemon(true);
     let found = pair.incoming.has_ready();
     let ring = sender.join().unwrap();
-    assert!(found || ring == Ring::TellDaemon, "found nothing, and nobody told");
+    assert!(found || ring == Wakeup::TellDaemon, "found nothing, and nobody told");
     assert_eq!(receive(&mut reader), 1);
 }
 
@@ -195,12 +195,12 @@ pub(crate) fn writable(broken: Broken) {
     let taker = thread::spawn(move || {
         receive(&mut reader);
         reader.release();
-        reader.take_ring()
+        reader.take_wakeup()
     });
     writer.want_room().unwrap();
     let room = writer.has_room(1).unwrap();
     let ring = taker.join().unwrap();
-    assert!(room || ring == Ring::TellDaemon, "found no room, and nobody told");
+    assert!(room || ring == Wakeup::TellDaemon, "found no room, and nobody told");
 }
 
 /// The ring is full; the writer parks until the reader has made room.

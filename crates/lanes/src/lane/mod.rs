@@ -21,7 +21,8 @@ pub use record::Kind;
 pub use recover::Recovered;
 pub use writer::Writer;
 
-use super::layout::{LINE, Side};
+use crate::layout::Side;
+use utipc_os::shm::LINE;
 
 /// Most bytes of one record's body: a message of 66,000 bytes and its header, with room to spare.
 pub const RECORD_MAX: usize = 128 * 1024 - LINE;

@@ -4,8 +4,8 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
+use utipc_lanes::{Arena, Shape};
 use utipc_os::fdpass::{Channel, Got};
-use utipc_os::shm::{Arena, Shape};
 
 /// Set in a second process: what it shall do.
 const ROLE: &str = "UTIPC_LANE_ROLE";

@@ -3,7 +3,8 @@
 mod hostile;
 
 use super::*;
-use crate::shm::{Arena, Incoming, Memory, Outgoing, Ring, Segment, Shape};
+use crate::{Arena, Incoming, Outgoing, Shape, Wakeup};
+use utipc_os::shm::{Memory, Segment};
 
 /// Rings of 512 B, 1 KiB, 4 KiB and 16 KiB.
 const SMALL: Shape = Shape { slots: 70, region: 64 << 10, ring_shifts: [9, 10, 12, 14] };
@@ -83,7 +84,7 @@ fn messages_of_all_sizes_arrive_in_order_through_laps_and_larger_rings() {
         let (first, second) = payload.split_at(payload.len() / 3);
         loop {
             match writer.send(header, &[first, second], 1) {
-                Ok(ring) => break assert_eq!(ring, Ring::Quiet),
+                Ok(ring) => break assert_eq!(ring, Wakeup::Quiet),
                 Err(LaneError::NeedsRing(class)) => writer.grow(class).unwrap(),
                 Err(LaneError::Full) => assert_eq!(Some(receive(&mut reader)), unread.pop_front()),
                 Err(other) => panic!("{other}"),
@@ -126,8 +127,8 @@ fn a_full_lane_says_so_and_tells_when_there_is_room() {
     writer.want_room().unwrap();
     assert!(!writer.has_room(64).unwrap() && !pair.out.has_room());
     receive(&mut reader);
-    assert_eq!(reader.take_ring(), Ring::TellDaemon);
-    assert_eq!(reader.take_ring(), Ring::Quiet);
+    assert_eq!(reader.take_wakeup(), Wakeup::TellDaemon);
+    assert_eq!(reader.take_wakeup(), Wakeup::Quiet);
     assert!(pair.out.has_room());
     let mut slots = Vec::new();
     pair.out.take_room(|slot| slots.push(slot));
@@ -145,8 +146,8 @@ fn an_armed_lane_is_told_of_once() {
     let bell = pair.arena.doorbell(Side::One);
     let parked = bell.park();
     let seen = bell.seq();
-    assert_eq!(writer.send(b"one", &[], 1), Ok(Ring::TellDaemon));
-    assert_eq!(writer.send(b"two", &[], 1), Ok(Ring::Quiet));
+    assert_eq!(writer.send(b"one", &[], 1), Ok(Wakeup::TellDaemon));
+    assert_eq!(writer.send(b"two", &[], 1), Ok(Wakeup::Quiet));
     assert_ne!(bell.seq(), seen);
     drop(parked);
     let mut slots = Vec::new();
@@ -159,7 +160,7 @@ fn an_armed_lane_is_told_of_once() {
     assert!(!reader.arm().unwrap());
     let parked = bell.park();
     writer.push(b"three", &[], 1).unwrap();
-    assert_eq!(writer.flush(), Ok(Ring::Woken));
+    assert_eq!(writer.flush(), Ok(Wakeup::Woken));
     parked.wait(bell.seq().wrapping_sub(1), None);
     drop(parked);
     assert!(!bell.is_parked());
@@ -268,7 +269,7 @@ fn a_send_that_crosses_the_readers_end_is_either_taken_or_taken_back() {
             assert_eq!(left.next_into(&mut Vec::new()), Ok(Some(Kind::Data)));
         }
         let unsent = 3 - taken.min(3) as u32;
-        let expected = if unsent == 0 { Ok(Ring::Quiet) } else { Err(LaneError::Gone { unsent }) };
+        let expected = if unsent == 0 { Ok(Wakeup::Quiet) } else { Err(LaneError::Gone { unsent }) };
         assert_eq!(writer.flush(), expected);
         assert_eq!(left.next_into(&mut Vec::new()), Ok(None));
     }

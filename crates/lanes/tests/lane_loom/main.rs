@@ -1,7 +1,7 @@
 //! Lanes and doorbells under every interleaving and every reordering that the memory model allows; and the same models
 //! with one part left out, which must fail: a model that cannot fail shows nothing.
 //!
-//! `cargo test -p utipc-os --release --features loom --test lane_loom`
+//! `cargo test -p utipc-lanes --release --features loom --test lane_loom`
 
 mod memory;
 mod models;

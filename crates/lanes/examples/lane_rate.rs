@@ -1,6 +1,6 @@
 //! How fast a bare lane is between two processes: round trips and one-way rates, counted at the receiver.
 //!
-//! `cargo run --release -p utipc-os --example lane_rate [SECONDS]`, on an otherwise idle machine with two cores.
+//! `cargo run --release -p utipc-lanes --example lane_rate [SECONDS]`, on an otherwise idle machine with two cores.
 
 use std::error::Error;
 use std::io::IoSlice;
@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use utipc_lanes::{Arena, LaneError, Peek, Reader, Shape, Side, Writer};
 use utipc_os::fdpass::{Channel, Got};
-use utipc_os::shm::{Arena, LaneError, Mode, Peek, Reader, Shape, Side, Spin, Writer};
+use utipc_os::spin::{Mode, Spin};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

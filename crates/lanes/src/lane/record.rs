@@ -1,6 +1,6 @@
 //! The word that commits a record.
 
-use crate::shm::layout::LINE;
+use utipc_os::shm::LINE;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

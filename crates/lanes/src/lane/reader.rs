@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::record::{Code, Commit, WORD, span, span_max};
 use super::{Corrupt, Kind, MARK_WORDS};
-use crate::shm::arena::Arena;
-use crate::shm::bits::Bits;
-use crate::shm::doorbell::{Doorbell, Ring};
-use crate::shm::layout::{LINE, Layout, Place, Side, flag, slot};
-use crate::shm::memory::Memory;
-use crate::shm::segment::Segment;
+use crate::arena::Arena;
+use crate::bits::Bits;
+use crate::doorbell::{Doorbell, Wakeup};
+use crate::layout::{Layout, Place, Side, flag, slot};
+use utipc_os::shm::LINE;
+use utipc_os::shm::Memory;
+use utipc_os::shm::Segment;
 
 /// Pads, voids and jumps that one look skips; an honest writer makes far fewer in a row.
 const HOPS_MAX: u32 = 4096;
@@ -66,7 +67,7 @@ impl Record {
     }
 }
 
-/// The reading end of a lane; see [`Incoming::reader`](super::super::Incoming::reader).
+/// The reading end of a lane; see [`Incoming::reader`](crate::Incoming::reader).
 #[derive(Debug)]
 pub struct Reader<M: Memory = Segment> {
     pub(super) memory: Arc<M>,
@@ -83,7 +84,7 @@ pub struct Reader<M: Memory = Segment> {
     pub(super) released: u64,
     pub(super) cost: u64,
     pub(super) released_cost: u64,
-    pub(super) owed: Ring,
+    pub(super) owed: Wakeup,
     pub(super) telling: bool,
     pub(super) ended: bool,
     /// Records consumed since the lane was empty.
@@ -105,7 +106,7 @@ impl Own {
 }
 
 impl<M: Memory> Reader<M> {
-    pub(in crate::shm) fn new(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
+    pub(crate) fn new(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
         let (memory, layout) = (arena.memory.clone(), arena.layout);
         let no_slot = Corrupt { writer, slot: number, what: "there is no such slot" };
         Ok(Self {
@@ -121,7 +122,7 @@ impl<M: Memory> Reader<M> {
             released: 0,
             cost: 0,
             released_cost: 0,
-            owed: Ring::Quiet,
+            owed: Wakeup::Quiet,
             telling: false,
             ended: false,
             streak: 0,

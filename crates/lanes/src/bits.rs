@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::memory::Memory;
+use utipc_os::shm::Memory;
 
 /// The set: one bit per slot in `words`, one bit per word in `summary`.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ fn ones(mut word: u64) -> impl Iterator<Item = u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::Segment;
+    use utipc_os::shm::Segment;
 
     #[test]
     fn what_was_added_is_taken_once() {

@@ -83,10 +83,8 @@ impl Spin {
     }
 
     /// Looks once, and on until `look` finds something or the budget is used up. `None`: sleep now and tell by [`Spin::slept`] (in
-    /// [`Mode::Busy`]: see to timeouts and call again). `partner_awake`: it ran when last seen, see
-    /// [`Doorbell::is_parked`].
-    ///
-    /// [`Doorbell::is_parked`]: super::Doorbell::is_parked
+    /// [`Mode::Busy`]: see to timeouts and call again). `partner_awake`: it ran when last seen, by
+    /// its doorbell.
     pub fn look<T>(&mut self, partner_awake: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(found) = look() {
             return Some(found);

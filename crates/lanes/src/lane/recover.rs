@@ -4,15 +4,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::record::{Code, Commit, WORD, span};
 use super::{Corrupt, Kind, Peek, Reader, Record, Writer};
-use crate::shm::arena::Arena;
-use crate::shm::layout::{LINE, Place, Side, slot};
-use crate::shm::memory::Memory;
-use crate::shm::segment::Segment;
+use crate::arena::Arena;
+use crate::layout::{Place, Side, slot};
+use utipc_os::shm::LINE;
+use utipc_os::shm::Memory;
+use utipc_os::shm::Segment;
 
 /// Most bytes that recovery reads from one lane: more than all rings that an honest writer can have.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The unread whole records of a lane, oldest first; see [`Arena::recover`](super::super::Arena::recover).
+/// The unread whole records of a lane, oldest first; see [`Arena::recover`](crate::Arena::recover).
 ///
 /// Each record is claimed: a writer that is still alive knows afterwards which of its records were not.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct Recovered<M: Memory = Segment> {
 }
 
 impl<M: Memory> Recovered<M> {
-    pub(in crate::shm) fn new(reader: Reader<M>) -> Self {
+    pub(crate) fn new(reader: Reader<M>) -> Self {
         Self { reader, left: BYTES_MAX }
     }
 
@@ -53,7 +54,7 @@ impl<M: Memory> Recovered<M> {
 
 impl<M: Memory> Reader<M> {
     /// Goes on where the reader stopped that this lane had before.
-    pub(in crate::shm) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
+    pub(crate) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
         let mut reader = Self::new(arena, writer, number)?;
         let word = reader.memory.load64(reader.at + slot::EXACT, Acquire);
         if word != 0 {

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::reader::{Reader, place};
 use super::writer::Writer;
 use super::{Corrupt, LaneError, Peek};
-use crate::shm::doorbell::Ring;
-use crate::shm::layout::{flag, slot, waiting};
-use crate::shm::memory::{Fence, Memory};
+use crate::doorbell::Wakeup;
+use crate::layout::{flag, slot, waiting};
+use utipc_os::shm::{Fence, Memory};
 
 impl<M: Memory> Writer<M> {
     /// Wakes a reader that sleeps, if records were pushed since the last time.
     #[inline]
-    pub fn flush(&mut self) -> Result<Ring, LaneError> {
+    pub fn flush(&mut self) -> Result<Wakeup, LaneError> {
         // Against the reader's fence between asking to be told and its last look: one of the two sees the other.
         self.memory.fence(Fence::Commit);
         let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
@@ -24,7 +24,7 @@ impl<M: Memory> Writer<M> {
     }
 
     #[cold]
-    pub(super) fn flush_slowly(&mut self, flags: u32) -> Result<Ring, LaneError> {
+    pub(super) fn flush_slowly(&mut self, flags: u32) -> Result<Wakeup, LaneError> {
         if flags & flag::GONE != 0 {
             return match self.take_back() {
                 0 => Ok(std::mem::take(&mut self.owed)),
@@ -35,13 +35,13 @@ impl<M: Memory> Writer<M> {
         let asked = self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL));
         if asked & flag::WANT != 0 {
             self.ready.add(self.slot);
-            let tell = if asked & flag::TELL != 0 { Ring::TellDaemon } else { Ring::Quiet };
+            let tell = if asked & flag::TELL != 0 { Wakeup::TellDaemon } else { Wakeup::Quiet };
             self.owed = self.owed.max(self.bell.ring()).max(tell);
         }
         Ok(std::mem::take(&mut self.owed))
     }
 
-    /// Asks to be told (by the bitmap of [`Outgoing::take_room`](crate::shm::Outgoing::take_room) and this side's doorbell) when there is room again,
+    /// Asks to be told (by the bitmap of [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell) when there is room again,
     /// and looks once more: try again after this, and sleep only if that fails too.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
         let asked = waiting::ROOM | if self.telling { waiting::TELL } else { 0 };
@@ -83,18 +83,18 @@ impl<M: Memory> Reader<M> {
         let asked = self.memory.swap64(self.at + slot::WAITING, 0);
         if asked != 0 {
             self.room.add(self.slot);
-            let tell = if asked & waiting::TELL != 0 { Ring::TellDaemon } else { Ring::Quiet };
+            let tell = if asked & waiting::TELL != 0 { Wakeup::TellDaemon } else { Wakeup::Quiet };
             self.owed = self.owed.max(self.bell.ring()).max(tell);
         }
     }
 
     /// Whether the daemon has to be told that the writer has room: ask after a round of reading.
     #[must_use = "the daemon may have to be told"]
-    pub fn take_ring(&mut self) -> Ring {
+    pub fn take_wakeup(&mut self) -> Wakeup {
         std::mem::take(&mut self.owed)
     }
 
-    /// Asks to be told of the next record (by [`Incoming::take_ready`](super::super::Incoming::take_ready) and this
+    /// Asks to be told of the next record (by [`Incoming::take_ready`](crate::Incoming::take_ready) and this
     /// side's doorbell), and looks once more: whether there is something already. Then the lane is not armed.
     ///
     /// An armed lane need not be looked at before it is told of, nor be armed again.

@@ -1,0 +1,28 @@
+//! The same-host data path: lanes, and what a socket does with them.
+//!
+//! Two processes of one host exchange messages through memory that they share, without the daemon and without a system
+//! call while both are awake. An [`Arena`] is the shared memory of one pair of processes. For each direction it holds
+//! lanes, rings with one [`Writer`] and one [`Reader`] each, and a [`Doorbell`] for each side. No lock is shared. What a
+//! peer can write is hostile input: it is copied out once and checked on the copy.
+//!
+//! | Question | Place |
+//! |---|---|
+//! | Where does each word of an arena lie? | `layout.rs`, [docs/spec/lanes.md](../../../docs/spec/lanes.md) |
+//! | Which rings are free? | `alloc.rs` |
+//! | How does a sleeper wake up? | `doorbell.rs` |
+//! | How is a record written, read, recovered? | `lane/` |
+//!
+//! The mapped memory itself, with everything `unsafe`, is `utipc_os::shm`.
+//! Decision: [16](../../../docs/decisions/0016-one-crate-for-lanes.md).
+
+mod alloc;
+mod arena;
+mod bits;
+mod doorbell;
+mod lane;
+mod layout;
+
+pub use arena::{Arena, Incoming, Outgoing};
+pub use doorbell::{BELLS_MAX, Doorbell, Parked, Wakeup, wait, wait_with};
+pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Writer};
+pub use layout::{MAX_SLOTS, Shape, Side};
