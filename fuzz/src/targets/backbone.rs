@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use mdist::backbone::sink_side::{SinkSide, Upstreams};
+use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
 use mdist::backbone::wire::{
     Answer, AnswerKind, Entry, HEADER, Header, Part, Record, Records, VERSION, decode_credit, encode_credit,
 };
@@ -138,7 +138,7 @@ struct Above {
     out: Batch,
 }
 
-impl Upstreams for Above {
+impl UpstreamEvents for Above {
     fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String> {
         self.hub.message(now, up, message, &mut self.out).map_err(|why| why.to_string())
     }

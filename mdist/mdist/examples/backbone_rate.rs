@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mdist::backbone::POLL_EVERY;
-use mdist::backbone::sink_side::{SinkSide, Upstreams};
+use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
 use mdist::backbone::source_side::{Policy, SourceSide};
 use mdist::backbone::tipc::{Options, TipcSink, TipcSource};
 use mdist::hub::{Batch, HubRequest, ItemId, Kind, Now, SideId, UpstreamId};
@@ -40,7 +40,7 @@ struct Counter {
     orders: Vec<(UpstreamId, Vec<u8>)>,
 }
 
-impl Upstreams for Counter {
+impl UpstreamEvents for Counter {
     #[inline]
     fn message(&mut self, _: Now, _: UpstreamId, message: &[u8]) -> Result<(), String> {
         if message.get(2) == Some(&4) {

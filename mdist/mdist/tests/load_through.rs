@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mdist::backbone::memory::Memory;
 use mdist::config::{Config, OwnNode, Provider as Source, Upstream, UpstreamKind};
 use mdist::metrics::Metrics;
-use mdist::server::{Bus, Running, p2ps, src_dist};
+use mdist::server::{Backbone, Running, p2ps, src_dist};
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist_load::items::{Shares, generated};
 use mdist_load::provider::{Provider, ProviderOptions};
@@ -38,7 +38,7 @@ fn config(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Config {
 }
 
 fn server(source: SocketAddr, at: Option<SocketAddr>, cache: bool) -> Running {
-    p2ps::start(&config(source, at, cache), &Metrics::new("p2ps"), &Bus::Memory(Memory::new())).unwrap()
+    p2ps::start(&config(source, at, cache), &Metrics::new("p2ps"), &Backbone::Memory(Memory::new())).unwrap()
 }
 
 fn client(to: SocketAddr, mounts: usize, own: usize) -> Consumer {
@@ -87,7 +87,7 @@ fn counted(metrics: &Metrics, name: &str) -> u64 {
 fn a_distributor_and_a_backbone_between() {
     for (cache, flush_ms) in [(false, 0), (true, 0), (true, 30)] {
         let (begin, provider) = (Instant::now(), publisher(20_000));
-        let bus = Bus::Memory(Memory::new());
+        let bus = Backbone::Memory(Memory::new());
         let mut settings = config(provider.address().unwrap(), None, cache);
         settings.p2ps.upstream = vec![Upstream::default()];
         settings.src_dist.defaults.flush_interval_ms = flush_ms;
@@ -120,8 +120,9 @@ fn a_backbone_between_nodes_of_the_programs_own() {
         settings
     };
     let (above, below) = (node("127.0.77.1", "127.0.77.2"), node("127.0.77.2", "127.0.77.1"));
-    let mut distributor = src_dist::start(&above, &Metrics::new("src_dist"), &Bus::of(&above)).unwrap();
-    let mut server = p2ps::start(&below, &Metrics::new("p2ps"), &Bus::of(&below)).unwrap();
+    let mut distributor =
+        src_dist::start(&above, &Metrics::new("src_dist"), &Backbone::from_config(&above)).unwrap();
+    let mut server = p2ps::start(&below, &Metrics::new("p2ps"), &Backbone::from_config(&below)).unwrap();
     let consumer = client(server.addresses[0], 5, 20);
     consumer.loaded(LONG).unwrap();
     more_updates(&consumer, 20_000);

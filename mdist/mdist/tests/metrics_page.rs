@@ -4,7 +4,7 @@ use mdist::backbone::memory::Memory;
 use mdist::config::{Config, LatencyCalc, Provider as Source, Upstream, UpstreamKind};
 use mdist::metrics::{Metrics, Server};
 use mdist::server::demo::Chain;
-use mdist::server::{Bus, p2ps, src_dist};
+use mdist::server::{Backbone, p2ps, src_dist};
 use mdist_load::consumer::{Consumer, ConsumerOptions};
 use mdist_load::msgdata::built_in;
 use mdist_load::provider::{Provider, ProviderOptions};
@@ -39,7 +39,7 @@ fn a_server_shows_its_mounts_and_why_they_left() {
     let mut config = Config::default();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     let metrics = Metrics::new("p2ps");
-    let bus = Bus::Memory(Memory::new());
+    let bus = Backbone::Memory(Memory::new());
     let chain = Chain::start(&config, &metrics, &bus, &bus, 10).unwrap();
     let server = Server::start("127.0.0.1:0", &metrics).unwrap();
     until(&server, "/metrics", "mdist_hub_services{program=\"p2ps\",hub=\"p2ps\"} 1");
@@ -61,7 +61,7 @@ fn value(page: &str, line: &str) -> Option<f64> {
 /// A chain with a consumer of `items` items.
 fn chain(config: &mut Config, metrics: &Metrics, items: usize) -> (Chain, Consumer) {
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
-    let bus = Bus::Memory(Memory::new());
+    let bus = Backbone::Memory(Memory::new());
     let chain = Chain::start(config, metrics, &bus, &bus, 1_000).unwrap();
     let sets = Arc::new(built_in().unwrap());
     let consumer = Consumer::start(ConsumerOptions::new(chain.server.addresses[0], items, sets)).unwrap();
@@ -162,7 +162,7 @@ fn upstreams_and_sinks_are_shown_and_why_they_went() {
     config.src_dist.listen.clear();
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.upstream = vec![Upstream { kind: UpstreamKind::Backbone, ..Upstream::default() }];
-    let bus = Bus::Memory(Memory::new());
+    let bus = Backbone::Memory(Memory::new());
     let (above, below) = (Metrics::new("src_dist"), Metrics::new("p2ps"));
     let _distributor = src_dist::start(&config, &above, &bus).unwrap();
     let server = p2ps::start(&config, &below, &bus).unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mdist::backbone::memory::Memory;
 use mdist::config::{Config, Upstream, UpstreamKind};
 use mdist::metrics::Metrics;
-use mdist::server::{Bus, Running, p2ps};
+use mdist::server::{Backbone, Running, p2ps};
 use mdist_load::consumer::{Consumer, ConsumerOptions};
 use mdist_load::items::{Shares, generated};
 use mdist_load::provider::Provider;
@@ -27,7 +27,7 @@ fn server(provider: &Provider, metrics: &Metrics, change: impl FnOnce(&mut Confi
         services: Vec::new(),
     }];
     change(&mut config);
-    p2ps::start(&config, metrics, &Bus::Memory(Memory::new())).unwrap()
+    p2ps::start(&config, metrics, &Backbone::Memory(Memory::new())).unwrap()
 }
 
 /// Mounts that share half of what they have, and compare every field.

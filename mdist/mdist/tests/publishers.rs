@@ -8,7 +8,7 @@ use std::time::Duration;
 use mdist::backbone::memory::Memory;
 use mdist::config::Config;
 use mdist::metrics::Metrics;
-use mdist::server::{Bus, Running, p2ps, src_dist};
+use mdist::server::{Backbone, Running, p2ps, src_dist};
 use rssl::rdm::directory::{self, Action, Info, Service, ServiceState};
 use rssl::rdm::login;
 use rssl::rwf::{
@@ -216,7 +216,7 @@ fn chain(services: &[&str]) -> (Running, Running, SocketAddr, SocketAddr) {
     config.p2ps.listen = vec!["127.0.0.1:0".into()];
     config.p2ps.services = services.iter().map(|&name| name.into()).collect();
     config.src_dist.listen = vec!["127.0.0.1:0".into()];
-    let bus = Bus::Memory(Memory::new());
+    let bus = Backbone::Memory(Memory::new());
     let metrics = Metrics::new("test");
     let distributor = src_dist::start(&config, &metrics, &bus).unwrap();
     let server = p2ps::start(&config, &metrics, &bus).unwrap();

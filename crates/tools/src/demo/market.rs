@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use mdist::config::Config;
 use mdist::metrics::Metrics;
 use mdist::server::demo::Chain;
-use mdist::server::{Bus, quotes};
+use mdist::server::{Backbone, quotes};
 
 use super::host::Host;
 use super::narrator::Narrator;
@@ -30,7 +30,7 @@ pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     red.at(|node| {
         let mut config = Config::default();
         config.p2ps.listen = vec!["127.0.0.1:0".into()];
-        let (above, below) = (Bus::Node(node.clone()), Bus::Node(below.node().clone()));
+        let (above, below) = (Backbone::Node(node.clone()), Backbone::Node(below.node().clone()));
         let chain = Chain::start(&config, &Metrics::new("demo"), &above, &below, RATE)?;
         show(out, &chain)
     })?

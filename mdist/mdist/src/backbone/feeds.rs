@@ -90,7 +90,7 @@ impl Feeds {
 
     /// Which of the ends that its sink has had these are the feeds of; see `SinkSide::lose`.
     #[must_use]
-    pub fn life(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.life
     }
 

@@ -15,9 +15,10 @@ pub mod tipc;
 pub mod wire;
 
 mod feed_out;
-mod lasting;
+
 mod merge;
 pub mod meter;
+mod reconnecting;
 
 use std::fmt;
 use std::os::fd::AsFd;

@@ -12,8 +12,8 @@ use rssl::rdm::directory::{self, Action};
 use rssl::rwf::{self, Class, Request, RequestFlags};
 
 use super::feeds::{Feeds, Window};
-use super::lasting::Lasting;
 use super::merge::{Broken, HISTORY, Merge};
+use super::reconnecting::Reconnecting;
 use super::source_side::WINDOW;
 use super::wire::{Header, Record, VERSION};
 use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
@@ -26,7 +26,7 @@ const DRAIN_MIN: Duration = Duration::from_millis(100);
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// What sources are to whoever uses them: upstreams.
-pub trait Upstreams {
+pub trait UpstreamEvents {
     /// A message of an upstream, with the stream id of the order that opened its stream.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ struct Source {
 
 /// The adapter.
 pub struct SinkSide {
-    end: Lasting<dyn SinkEnd>,
+    end: Reconnecting<dyn SinkEnd>,
     name: String,
     first: u16,
     /// Services by name; none: all.
@@ -125,7 +125,7 @@ impl SinkSide {
     #[must_use]
     pub fn new(end: Option<Box<dyn SinkEnd>>, first: UpstreamId, most: u16, name: &str) -> Self {
         Self {
-            end: Lasting::new(end),
+            end: Reconnecting::new(end),
             name: name.to_owned(),
             first: first.0,
             wanted: Vec::new(),
@@ -141,7 +141,7 @@ impl SinkSide {
 
     /// Only services with these names are taken, and only their feeds joined, of directories that come from now on; none:
     /// all.
-    pub fn take_only(&mut self, services: Vec<String>) {
+    pub fn accept_only(&mut self, services: Vec<String>) {
         self.wanted = services;
     }
 
@@ -157,7 +157,7 @@ impl SinkSide {
     }
 
     /// Whether the end was lost since the last call, and why: all sources are lost with it.
-    pub fn take_lost(&mut self, now: Now, hub: &mut impl Upstreams) -> Option<Error> {
+    pub fn take_lost(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Option<Error> {
         let why = self.end.take_lost()?;
         let text = why.to_string();
         let sources: Vec<_> = self.sources.keys().copied().collect();
@@ -215,7 +215,7 @@ impl SinkSide {
     }
 
     /// Takes in a packet of a feed. The hot path.
-    pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl Upstreams) {
+    pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl UpstreamEvents) {
         // What no source says is no packet.
         let Ok(header) = Header::decode(packet) else { return };
         let Some(source) = self.sources.get_mut(&header.source) else { return };
@@ -248,7 +248,7 @@ impl SinkSide {
     ///
     /// # Errors
     /// The end is over.
-    pub fn poll(&mut self, now: Now, hub: &mut impl Upstreams) -> Result<()> {
+    pub fn poll(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Result<()> {
         let mut events = std::mem::take(&mut self.events);
         self.end.poll(&mut events)?;
         for event in events.drain(..) {
@@ -339,7 +339,7 @@ impl SinkSide {
         self.end.send(id, &hello.encode());
     }
 
-    fn down(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl Upstreams) {
+    fn down(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.remove(&id) else { return };
         self.stats.sources_lost += 1;
         tracing::info!("{id} ({}) is lost: {why}", source.name);
@@ -361,7 +361,7 @@ impl SinkSide {
         id: SourceId,
         done: std::result::Result<(), Broken>,
         refused: Option<String>,
-        hub: &mut impl Upstreams,
+        hub: &mut impl UpstreamEvents,
     ) {
         match (done, refused) {
             (Ok(()), None) => {
@@ -387,7 +387,7 @@ impl SinkSide {
     }
 
     /// Everything of a source is lost; its feeds are joined again when what is under way has been read.
-    fn begin_anew(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl Upstreams) {
+    fn begin_anew(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         tracing::warn!("{id} ({}) begins anew: {why}", source.name);
         let sink = source.merge.sink;
@@ -428,7 +428,7 @@ impl SinkSide {
         Ok(())
     }
 
-    fn record(&mut self, now: Now, id: SourceId, record: &[u8], hub: &mut impl Upstreams) -> Result<()> {
+    fn record(&mut self, now: Now, id: SourceId, record: &[u8], hub: &mut impl UpstreamEvents) -> Result<()> {
         let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
         match Record::decode(record) {
             Ok(Record::Welcome { version, sink, name }) if version == VERSION => {
@@ -495,13 +495,13 @@ impl SinkSide {
         Ok(())
     }
 
-    fn refuse(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl Upstreams) {
+    fn refuse(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         self.end.hang_up(id);
         self.down(now, id, why, hub);
     }
 
     /// Tells the hub of the services whose feeds are joined.
-    fn show(&mut self, now: Now, id: SourceId, hub: &mut impl Upstreams) {
+    fn show(&mut self, now: Now, id: SourceId, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         let joined: Vec<_> = source.merge.feeds().filter(|(_, on)| *on).map(|(feed, _)| feed).collect();
         let ready = |service: &&directory::Service| {

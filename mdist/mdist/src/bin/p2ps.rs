@@ -7,7 +7,7 @@ use clap::Parser;
 use mdist::backbone::memory::Memory;
 use mdist::config::{Args, Upstream, UpstreamKind};
 use mdist::server::demo::Chain;
-use mdist::server::{Bus, p2ps, program};
+use mdist::server::{Backbone, p2ps, program};
 
 /// Serves market data to consumers that speak RSSL/RWF.
 #[derive(Debug, Parser)]
@@ -15,25 +15,25 @@ use mdist::server::{Bus, p2ps, program};
 struct Cli {
     #[command(flatten)]
     args: Args,
-    /// Where consumers connect; instead of what the settings say.
+    /// Address for consumers; replaces the configured ones.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Vec<String>,
-    /// An interactive provider to get data from; instead of what the settings say.
+    /// Interactive provider to get data from; replaces the configured upstreams.
     #[arg(long, value_name = "HOST:PORT")]
     provider: Vec<String>,
-    /// Another point-to-point server to get data from; instead of what the settings say.
+    /// Point-to-point server to get data from; replaces the configured upstreams.
     #[arg(long, value_name = "HOST:PORT")]
     p2ps: Vec<String>,
-    /// Keep last values and serve images from here.
+    /// Cache last values and serve images from the cache.
     #[arg(long, value_name = "true|false")]
     cache: Option<bool>,
-    /// Start a publisher and a distributor in this process too: consumers get every item they ask for, ticking.
+    /// Start a publisher and a distributor in this process too; every item name exists and gets updates.
     #[arg(long)]
     demo: bool,
-    /// Updates a second that the publisher of the demo sends.
+    /// Updates per second that the demo's publisher sends.
     #[arg(long, default_value_t = 100, requires = "demo", value_name = "UPDATES")]
     demo_rate: u64,
-    /// Where metrics are served: /metrics, /mounts, /disconnects.
+    /// Address of the HTTP server for metrics: /metrics, /mounts, /disconnects.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
 }
@@ -43,11 +43,12 @@ fn run(cli: Cli) -> Result<()> {
     if !cli.listen.is_empty() {
         config.p2ps.listen = cli.listen;
     }
-    let dialled = |kind, hosts: Vec<String>| {
+    let upstreams = |kind, hosts: Vec<String>| {
         hosts.into_iter().map(move |host| Upstream { kind, hosts: vec![host], services: Vec::new() })
     };
-    let upstream: Vec<_> =
-        dialled(UpstreamKind::Provider, cli.provider).chain(dialled(UpstreamKind::P2ps, cli.p2ps)).collect();
+    let upstream: Vec<_> = upstreams(UpstreamKind::Provider, cli.provider)
+        .chain(upstreams(UpstreamKind::P2ps, cli.p2ps))
+        .collect();
     if !upstream.is_empty() {
         config.p2ps.upstream = upstream;
     }
@@ -58,12 +59,14 @@ fn run(cli: Cli) -> Result<()> {
         return Ok(());
     }
     if cli.demo {
-        let bus = Bus::Memory(Memory::new());
+        let bus = Backbone::Memory(Memory::new());
         return program::serve("p2ps", &config, |config, metrics| {
             Chain::start(config, metrics, &bus, &bus, cli.demo_rate)
         });
     }
-    program::serve("p2ps", &config, |config, metrics| p2ps::start(config, metrics, &Bus::of(config)))
+    program::serve("p2ps", &config, |config, metrics| {
+        p2ps::start(config, metrics, &Backbone::from_config(config))
+    })
 }
 
 fn main() -> ExitCode {

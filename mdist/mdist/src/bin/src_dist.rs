@@ -5,24 +5,24 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 use mdist::config::{Args, Provider};
-use mdist::server::{Bus, program, src_dist};
+use mdist::server::{Backbone, program, src_dist};
 
-/// Connects sources of market data and puts what they publish on the backbone.
+/// Connects to publishers of market data and puts their data on the backbone.
 #[derive(Debug, Parser)]
 #[command(name = "src_dist", version)]
 struct Cli {
     #[command(flatten)]
     args: Args,
-    /// Where publishers connect (non-interactive providers); instead of what the settings say.
+    /// Address for non-interactive publishers; replaces the configured ones.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Vec<String>,
-    /// An interactive provider to get data from; instead of what the settings say.
+    /// Interactive provider to get data from; replaces the configured ones.
     #[arg(long, value_name = "HOST:PORT")]
     provider: Vec<String>,
-    /// Keep last values and serve images from here.
+    /// Cache last values and serve images from the cache.
     #[arg(long, value_name = "true|false")]
     cache: Option<bool>,
-    /// Where metrics are served: /metrics, /disconnects.
+    /// Address of the HTTP server for metrics: /metrics, /disconnects.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
 }
@@ -45,7 +45,9 @@ fn run(cli: Cli) -> Result<()> {
         print!("{}", config.print());
         return Ok(());
     }
-    program::serve("src_dist", &config, |config, metrics| src_dist::start(config, metrics, &Bus::of(config)))
+    program::serve("src_dist", &config, |config, metrics| {
+        src_dist::start(config, metrics, &Backbone::from_config(config))
+    })
 }
 
 fn main() -> ExitCode {

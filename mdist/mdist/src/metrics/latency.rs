@@ -34,7 +34,7 @@ const CLASSES: [u64; 19] = [
 
 /// Times of one component or connection: their number, sum and extremes, and how many were in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Latency {
+pub struct LatencyHistogram {
     /// How many.
     pub count: u64,
     /// All together, nanoseconds.
@@ -46,7 +46,7 @@ pub struct Latency {
     classes: [u64; CLASSES.len() + 1],
 }
 
-impl Latency {
+impl LatencyHistogram {
     /// Takes one.
     pub fn record(&mut self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -123,22 +123,22 @@ pub static SOURCE: Measured = Measured {
 /// What one component has said last.
 #[derive(Debug, Default)]
 struct Said {
-    whole: Latency,
-    each: BTreeMap<String, Latency>,
+    whole: LatencyHistogram,
+    each: BTreeMap<String, LatencyHistogram>,
 }
 
 /// What all components have said last: by kind and component.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Latencies(Arc<Mutex<BTreeMap<(&'static str, String), Said>>>);
+pub(super) struct LatencyCollector(Arc<Mutex<BTreeMap<(&'static str, String), Said>>>);
 
-impl Latencies {
+impl LatencyCollector {
     /// Replaces what the component has said before.
     pub(super) fn set(
         &self,
         kind: &'static Measured,
         component: &str,
-        whole: Latency,
-        each: impl IntoIterator<Item = (String, Latency)>,
+        whole: LatencyHistogram,
+        each: impl IntoIterator<Item = (String, LatencyHistogram)>,
     ) {
         let said = Said { whole, each: each.into_iter().collect() };
         held(&self.0).insert((kind.whole.name, component.to_owned()), said);
@@ -152,7 +152,7 @@ impl Latencies {
             .fold((0, 0), |(count, sum), (_, said)| (count + said.whole.count, sum + said.whole.sum_ns))
     }
 
-    fn of(&self, kind: &Measured) -> [Vec<(Labels, Latency)>; 2] {
+    fn of(&self, kind: &Measured) -> [Vec<(Labels, LatencyHistogram)>; 2] {
         let all = held(&self.0);
         let said = || all.iter().filter(|((name, _), _)| *name == kind.whole.name);
         let component = |name: &String| (kind.label, name.clone());
@@ -166,7 +166,7 @@ impl Latencies {
     }
 }
 
-impl Collector for Latencies {
+impl Collector for LatencyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for kind in [&MOUNTS, &SOURCE] {
             let [whole, each] = self.of(kind);
@@ -180,7 +180,7 @@ impl Collector for Latencies {
 fn family(
     encoder: &mut DescriptorEncoder<'_>,
     family: &Family,
-    all: &[(Labels, Latency)],
+    all: &[(Labels, LatencyHistogram)],
 ) -> Result<(), std::fmt::Error> {
     // A family without members is not shown at all.
     if all.is_empty() {
@@ -214,8 +214,8 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    fn of(times_us: &[u64]) -> Latency {
-        let mut all = Latency::default();
+    fn of(times_us: &[u64]) -> LatencyHistogram {
+        let mut all = LatencyHistogram::default();
         times_us.iter().for_each(|time| all.record(Duration::from_micros(*time)));
         all
     }
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(all.classes[..3], [1, 2, 1]);
         assert_eq!(all.classes[18..], [1, 1]);
         assert_eq!(all.classes.iter().sum::<u64>(), all.count);
-        assert_eq!(Latency::default().figures(), None);
+        assert_eq!(LatencyHistogram::default().figures(), None);
         assert_eq!(of(&[10, 30]).figures().unwrap()["mean"], 20.0);
     }
 

@@ -144,7 +144,7 @@ impl Drop for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Latency;
+    use crate::metrics::LatencyHistogram;
     use crate::metrics::components::{Hub, Mounts, Source as BackboneSource};
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         mounts.publish(&Mounts { mounts: 3, ..Mounts::default() });
         metrics.component::<BackboneSource>("0").publish(&BackboneSource { cuts: 4, ..Default::default() });
         let text = line.text();
-        let (mut latency, end) = (Latency::default(), "multicast 0 sinks cut 4 cpu");
+        let (mut latency, end) = (LatencyHistogram::default(), "multicast 0 sinks cut 4 cpu");
         assert!(text.contains("updates/s in 0 out 0 MB/s 0.0 mounts 3") && text.contains(end), "{text}");
         for (took, shown) in [(10, "latency 10 us cpu"), (90, "latency 90 us cpu")] {
             latency.record(Duration::from_micros(took));

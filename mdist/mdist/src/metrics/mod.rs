@@ -13,7 +13,7 @@ mod published;
 mod upstreams;
 
 pub use http::Server;
-pub use latency::{Latency, MOUNTS, Measured, SOURCE};
+pub use latency::{LatencyHistogram, MOUNTS, Measured, SOURCE};
 pub use line::{Line, Lines};
 pub use published::{Component, Counting, Definition, Published};
 
@@ -24,8 +24,11 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Disconnects that are remembered.
+/// Interval at which components publish their counters.
+pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of disconnects that `/disconnects` shows.
 pub const DISCONNECTS: usize = 1_000;
 
 type Labels = Vec<(&'static str, String)>;
@@ -45,7 +48,7 @@ struct Inner {
     components: Mutex<Vec<line::Source>>,
     /// Ends of connections by kind of connection and reason.
     ends: Family<Labels, Counter>,
-    latencies: latency::Latencies,
+    latencies: latency::LatencyCollector,
     upstreams: upstreams::Upstreams,
     /// Somebody can ask for the mounts.
     served: AtomicBool,
@@ -68,7 +71,7 @@ impl Metrics {
         let ends = Family::<Labels, Counter>::default();
         registry.register("disconnects", "Ended connections by reason", ends.clone());
         registry.register_collector(Box::new(process::Process));
-        let latencies = latency::Latencies::default();
+        let latencies = latency::LatencyCollector::default();
         registry.register_collector(Box::new(latencies.clone()));
         let upstreams = upstreams::Upstreams::default();
         registry.register_collector(Box::new(upstreams.clone()));
@@ -123,8 +126,8 @@ impl Metrics {
         &self,
         kind: &'static Measured,
         component: &str,
-        whole: Latency,
-        each: impl IntoIterator<Item = (String, Latency)>,
+        whole: LatencyHistogram,
+        each: impl IntoIterator<Item = (String, LatencyHistogram)>,
     ) {
         self.inner.latencies.set(kind, component, whole, each);
     }

@@ -5,7 +5,7 @@ use super::mount::MountId;
 use super::slots::Ticket;
 use super::worker::Worker;
 use crate::hub::{Batch, Now};
-use crate::metrics::Latency;
+use crate::metrics::LatencyHistogram;
 
 /// A message that is followed.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +22,13 @@ struct One {
     mount: Ticket,
     followed: Option<Followed>,
     /// If it is kept for each mount.
-    own: Option<Box<Latency>>,
+    own: Option<Box<LatencyHistogram>>,
 }
 
 /// Of the mounts of one worker.
 #[derive(Debug)]
 pub(super) struct MountLatencies {
-    pub(super) all: Latency,
+    pub(super) all: LatencyHistogram,
     each: bool,
     /// By place.
     mounts: Vec<Option<One>>,
@@ -37,7 +37,7 @@ pub(super) struct MountLatencies {
 impl MountLatencies {
     /// `each`: for each mount besides all together.
     pub(super) fn new(each: bool) -> Self {
-        Self { all: Latency::default(), each, mounts: Vec::new() }
+        Self { all: LatencyHistogram::default(), each, mounts: Vec::new() }
     }
 
     fn place(&mut self, mount: Ticket) -> &mut Option<One> {
@@ -75,7 +75,7 @@ impl MountLatencies {
     }
 
     /// Of one mount, if it is kept for each.
-    pub(super) fn of(&self, mount: Ticket) -> Option<Latency> {
+    pub(super) fn of(&self, mount: Ticket) -> Option<LatencyHistogram> {
         let one = self.mounts.get(mount.index() as usize)?.as_ref().filter(|one| one.mount == mount);
         self.each.then(|| one.and_then(|one| one.own.as_deref().copied()).unwrap_or_default())
     }
@@ -107,7 +107,7 @@ impl Worker {
     }
 
     /// How long messages stayed here, if that is measured.
-    pub fn latency(&self) -> Option<&Latency> {
+    pub fn latency(&self) -> Option<&LatencyHistogram> {
         self.latency.as_ref().map(|latency| &latency.all)
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         all.written(old, 70, || unreachable!("it is gone"));
         all.written(new, 10, || US(301));
         assert_eq!(all.of(new).unwrap().count, 1);
-        assert_eq!(all.of(old), Some(Latency::default()));
+        assert_eq!(all.of(old), Some(LatencyHistogram::default()));
         assert_eq!(MountLatencies::new(false).of(new), None);
     }
 }

@@ -10,7 +10,7 @@ use super::reason::Reason;
 use super::slots::Ticket;
 use super::view::View;
 use crate::hub::{ItemId, ItemSpec, Now};
-use crate::metrics::Latency;
+use crate::metrics::LatencyHistogram;
 
 /// A mount of one worker. `index` is dense and used again: a place in the driver's own table of sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ pub struct MountStats {
     /// When bytes last came.
     pub last_read: Now,
     /// How long its messages stayed here, if that is measured for each mount.
-    pub latency: Option<Latency>,
+    pub latency: Option<LatencyHistogram>,
 }
 
 /// What a login told.

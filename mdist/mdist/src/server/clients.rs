@@ -1,15 +1,12 @@
 //! One worker's mounts with their sockets.
 
-use crate::metrics::{MOUNTS, Metrics, Published, components};
+use crate::metrics::{MOUNTS, Metrics, PUBLISH_INTERVAL, Published, components};
 use crate::mounts::{MountId, MountStats, Reason, Worker};
 use crate::net::{Interest, Now, Registry, Socket, now as clock};
 
-use super::shown::EVERY;
+use super::tokens::FIRST_CLIENT;
 
-/// Tokens of clients in a poller begin here; what stands below is the driver's own.
-pub(super) const FIRST_CLIENT: u64 = 1 << 32;
-
-/// Bytes that are taken from one client before the next has its turn.
+/// Most bytes that are read from one client before the next is served.
 const READ: usize = 64 * 1024;
 
 /// One client's socket.
@@ -17,31 +14,31 @@ const READ: usize = 64 * 1024;
 struct Client {
     id: MountId,
     socket: Socket,
-    /// The kernel has no room for its output: the poller says when.
+    /// The socket's send buffer is full; the poller reports when it is not.
     full: bool,
-    /// Among those with output that waits to be written.
+    /// The mount is in [`Clients::unwritten`].
     queued: bool,
 }
 
-/// Parts of the flush timer's period: in each of them some mounts are written. All at once would fill more memory in the
-/// kernel than any cache holds before a client has read of it.
+/// Parts of the flush timer's period; some mounts are written in each part. Writing all at once would fill more socket
+/// buffers than a processor cache holds before the first client reads.
 const PARTS: u32 = 8;
 
 /// When output is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
-    /// At the end of the turn that made it.
+    /// At the end of the turn.
     AtOnce,
-    /// Once in a period, or when this much waits (`timedWrites`).
+    /// Once a period, or earlier if much output waits (`timedWrites`).
     Timed {
         /// The period.
         every: Now,
-        /// Bytes that do not wait for it.
+        /// Bytes above which a mount is written at once.
         full: usize,
     },
 }
 
-/// The mounts of one worker, their sockets, and what is left to write to them.
+/// The mounts of one worker, their sockets, and the output that waits to be written.
 pub(super) struct Clients {
     pub(super) worker: Worker,
     sockets: Vec<Option<Client>>,
@@ -49,17 +46,17 @@ pub(super) struct Clients {
     writes: Writes,
     last_flush: Now,
     next_flush: Now,
-    /// Mounts with output that waits to be written, each once, the longest first.
+    /// Mounts with output that waits to be written, each once, the longest waiting first.
     unwritten: Vec<MountId>,
-    /// Memory for mounts that have new output.
+    /// Scratch memory: mounts that have new output.
     dirty: Vec<MountId>,
     input: Vec<u8>,
     metrics: Metrics,
     number: u16,
-    shown: Published<components::Mounts>,
-    /// Counts of mounts that left, and those that are not a mount's own.
+    published: Published<components::Mounts>,
+    /// Counts of mounts that have left, and counts that belong to no single mount.
     past: components::Mounts,
-    next_show: Now,
+    publish_at: Now,
 }
 
 impl Clients {
@@ -81,14 +78,14 @@ impl Clients {
             dirty: Vec::new(),
             input: vec![0; READ],
             number,
-            shown: metrics.component(&number.to_string()),
+            published: metrics.component(&number.to_string()),
             past: components::Mounts::default(),
-            next_show: Now::ZERO,
+            publish_at: Now::ZERO,
             metrics,
         }
     }
 
-    /// Serves a connection from now on.
+    /// Opens a mount on an accepted connection.
     pub(super) fn adopt(&mut self, socket: Socket, now: Now) {
         let id = self.worker.open(now, socket.peer().to_string());
         self.past.accepted += 1;
@@ -103,7 +100,7 @@ impl Clients {
         self.sockets[place] = Some(Client { id, socket, full: false, queued: false });
     }
 
-    /// Something is ready at the client of this token.
+    /// Handles readiness of the client with this token.
     pub(super) fn ready(&mut self, token: u64, readable: bool, writable: bool, now: Now) {
         let place = usize::try_from(token - FIRST_CLIENT).unwrap_or(usize::MAX);
         let Some(client) = self.sockets.get_mut(place).and_then(Option::as_mut) else { return };
@@ -135,9 +132,24 @@ impl Clients {
         }
     }
 
-    /// Ends a turn: writes what is to be written now, closes the mounts that the worker has cut.
+    /// Ends a turn: writes output that is due, and closes the mounts that the worker has disconnected.
     pub(super) fn flush(&mut self, now: Now) {
-        self.show(now);
+        self.publish(now);
+        self.queue_dirty();
+        self.select_due(now);
+        let mut due = std::mem::take(&mut self.dirty);
+        for id in due.drain(..) {
+            if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut) {
+                client.queued = false;
+            }
+            self.write(id, now);
+        }
+        self.dirty = due;
+        self.close_disconnected(now);
+    }
+
+    /// Queues the mounts that have new output.
+    fn queue_dirty(&mut self) {
         self.worker.dirty(&mut self.dirty);
         for id in self.dirty.drain(..) {
             if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut)
@@ -147,6 +159,10 @@ impl Clients {
                 self.unwritten.push(id);
             }
         }
+    }
+
+    /// Moves the queued mounts whose output is due into [`Clients::dirty`].
+    fn select_due(&mut self, now: Now) {
         let mut waiting = std::mem::take(&mut self.unwritten);
         if let Writes::Timed { every, full } = self.writes {
             let due = self.due(now, every, waiting.len());
@@ -163,18 +179,9 @@ impl Clients {
             self.dirty.append(&mut waiting);
         }
         self.unwritten = waiting;
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
-            if let Some(client) = self.sockets.get_mut(id.index()).and_then(Option::as_mut) {
-                client.queued = false;
-            }
-            self.write(id, now);
-        }
-        self.dirty = dirty;
-        self.cut(now);
     }
 
-    /// How many of the waiting mounts the timer has come for.
+    /// How many of the `waiting` mounts are due by the timer.
     fn due(&mut self, now: Now, every: Now, waiting: usize) -> usize {
         if now < self.next_flush || waiting == 0 {
             return 0;
@@ -183,18 +190,19 @@ impl Clients {
         let all = u32::try_from(waiting).unwrap_or(u32::MAX);
         self.last_flush = now;
         self.next_flush = now + every / all.min(PARTS);
-        // Rounded up: who comes last must not wait for longer than the period.
+        // Rounded up, so that the last mount waits no longer than the period.
         (passed.as_nanos() * u128::from(all)).div_ceil(every.as_nanos().max(1)) as usize
     }
 
-    /// Publishes what was counted, if it is time.
-    fn show(&mut self, now: Now) {
-        if now < self.next_show {
+    /// Publishes the counters, if that is due.
+    fn publish(&mut self, now: Now) {
+        if now < self.publish_at {
             return;
         }
         let mounts: Vec<_> = self.worker.mounts().filter_map(|id| self.worker.stats(id)).collect();
-        // With thousands of mounts the look itself takes milliseconds, so it is taken less often.
-        self.next_show = now + EVERY + Now::from_millis(2) * u32::try_from(mounts.len()).unwrap_or(u32::MAX);
+        // Collecting takes milliseconds with thousands of mounts, so it is done less often then.
+        let pause = Now::from_millis(2) * u32::try_from(mounts.len()).unwrap_or(u32::MAX);
+        self.publish_at = now + PUBLISH_INTERVAL + pause;
         let mut all = self.past;
         for stats in &mounts {
             count(&mut all, stats);
@@ -209,11 +217,11 @@ impl Clients {
             let each = mounts.iter().filter_map(|stats| Some((stats.peer.clone(), stats.latency?)));
             self.metrics.set_latency(&MOUNTS, &self.number.to_string(), *whole, each);
         }
-        self.shown.publish(&all);
+        self.published.publish(&all);
         self.metrics.set_mounts(self.number, mounts.iter().map(|stats| figures(stats, "", now)));
     }
 
-    /// When output that waits for the timer, or the worker, is due.
+    /// When output that waits for the timer, or a timer of the worker, is due.
     pub(super) fn deadline(&self) -> Option<Now> {
         let flush = (!self.unwritten.is_empty()).then_some(self.next_flush);
         [flush, self.worker.deadline()].into_iter().flatten().min()
@@ -225,13 +233,13 @@ impl Clients {
         for id in all {
             self.worker.log_out_and_disconnect(id, Reason::ShutDown);
         }
-        self.cut(now);
+        self.close_disconnected(now);
     }
 
-    fn cut(&mut self, now: Now) {
+    fn close_disconnected(&mut self, now: Now) {
         let cuts: Vec<_> = self.worker.disconnects().collect();
         for cut in cuts {
-            // The last words, as far as there is room for them.
+            // Final messages are written as far as the socket takes them.
             self.write(cut.mount, now);
             self.leave(cut.mount, cut.reason, now);
         }
@@ -264,7 +272,7 @@ impl Clients {
     }
 
     fn leave(&mut self, id: MountId, reason: Reason, now: Now) {
-        // Closed at the end of this: who sees the end of the connection finds the reason recorded.
+        // Closed when this function returns: the reason is recorded before the peer sees the end of the connection.
         let _socket =
             self.sockets.get_mut(id.index()).and_then(|place| place.take_if(|client| client.id == id));
         if let Some(farewell) = self.worker.closed(id, reason) {
@@ -283,7 +291,7 @@ impl Clients {
     }
 }
 
-/// Adds what only grows.
+/// Adds the mount's counters, not its gauges.
 fn count(all: &mut components::Mounts, mount: &MountStats) {
     all.messages_in += mount.messages_in;
     all.bytes_in += mount.bytes_in;
@@ -291,7 +299,7 @@ fn count(all: &mut components::Mounts, mount: &MountStats) {
     all.bytes_out += mount.bytes_out;
 }
 
-/// A mount as `/mounts` and `/disconnects` show it; `reason` is empty while it lives.
+/// A mount as `/mounts` and `/disconnects` show it; `reason` is empty while it is connected.
 pub(super) fn figures(stats: &MountStats, reason: &str, now: Now) -> serde_json::Value {
     let ago = |then: Now| now.saturating_sub(then).as_secs_f64();
     let mut figures = serde_json::json!({

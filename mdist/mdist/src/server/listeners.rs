@@ -1,4 +1,4 @@
-//! The sockets at which consumers and publishers arrive.
+//! Listening sockets for consumers and publishers.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -7,25 +7,25 @@ use anyhow::Result;
 
 use crate::net::{Interest, Now, Poller, Registry, Socket, SocketOptions, listen, resolve};
 
-/// How long nobody is taken after the system refused a connection: out of descriptors, it would refuse the next too.
-const REST: Duration = Duration::from_millis(200);
+/// Pause after the system refused a connection: while it is out of descriptors, it would refuse the next one too.
+const BACKOFF: Duration = Duration::from_millis(200);
 
-/// All listening sockets of a program; their tokens in the poller are 0, 1, 2 …
+/// All listening sockets of a program; their tokens in the poller are 0, 1, 2 and so on.
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
     options: SocketOptions,
     registry: Registry,
-    /// Nobody is taken before then.
-    rests_until: Option<Now>,
-    /// The refusals in a row, of which only the first is logged.
+    /// No connection is accepted before then.
+    paused_until: Option<Now>,
+    /// Refusals in a row; only the first is logged.
     refusals: u64,
 }
 
 impl Listeners {
-    /// At these addresses; `port` where one names none.
+    /// Listens at these addresses; `port` completes those without one.
     ///
     /// # Errors
-    /// An address that is taken, or not this host's; it is in the text.
+    /// An address that is taken or not this host's; the error names it.
     pub(super) fn open(at: &[String], port: u16, options: SocketOptions, poller: &Poller) -> Result<Self> {
         let mut sockets = Vec::new();
         for (token, text) in (0..).zip(at) {
@@ -34,60 +34,60 @@ impl Listeners {
             sockets.push(socket);
         }
         let registry = poller.registry().clone();
-        Ok(Self { sockets, options, registry, rests_until: None, refusals: 0 })
+        Ok(Self { sockets, options, registry, paused_until: None, refusals: 0 })
     }
 
-    /// Where they listen, in the order of the settings.
+    /// The addresses of the sockets, in the order of the settings.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not tell an address.
     pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>> {
         self.sockets.iter().map(|socket| Ok(socket.local_addr()?)).collect()
     }
 
-    /// The next connection that waits at the listener of this token.
+    /// Accepts the next connection at the listener with this token.
     pub(super) fn accept(&mut self, token: u64, now: Now) -> Option<Socket> {
         let listener = usize::try_from(token).ok().and_then(|place| self.sockets.get(place))?;
-        if self.rests_until.is_some() {
+        if self.paused_until.is_some() {
             return None;
         }
         match Socket::accept(listener, self.options) {
-            Ok(taken) => {
-                if taken.is_some() && std::mem::take(&mut self.refusals) > 1 {
+            Ok(accepted) => {
+                if accepted.is_some() && std::mem::take(&mut self.refusals) > 1 {
                     tracing::info!("connections are accepted again");
                 }
-                taken
+                accepted
             }
             Err(why) => {
                 self.refusals += 1;
                 if self.refusals == 1 {
-                    tracing::warn!(%why, "a connection could not be accepted (raise the limit of open files, `ulimit -n`, if it is reached); tried again every {REST:?}");
+                    tracing::warn!(%why, "cannot accept a connection (raise the limit of open files, `ulimit -n`, if it is reached); retrying every {BACKOFF:?}");
                 }
-                // They stay readable: without a rest the poller would report nothing else.
+                // The listeners stay readable: without a pause the poller would report nothing else.
                 self.watch(Interest::End);
-                self.rests_until = Some(now + REST);
+                self.paused_until = Some(now + BACKOFF);
                 None
             }
         }
     }
 
-    /// Ends a rest that is over.
+    /// Ends a pause that is over.
     pub(super) fn tick(&mut self, now: Now) {
-        if self.rests_until.is_some_and(|until| until <= now) {
-            self.rests_until = None;
+        if self.paused_until.is_some_and(|until| until <= now) {
+            self.paused_until = None;
             self.watch(Interest::Read);
         }
     }
 
-    /// When that is.
+    /// When [`Listeners::tick`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
-        self.rests_until
+        self.paused_until
     }
 
     fn watch(&self, interest: Interest) {
         for (token, socket) in (0..).zip(&self.sockets) {
             if let Err(why) = self.registry.change(socket, token, interest) {
-                tracing::error!(%why, "a listener is lost");
+                tracing::error!(%why, "cannot watch a listener: it accepts no more connections");
             }
         }
     }
@@ -98,15 +98,15 @@ mod tests {
     use std::net::TcpStream;
     use std::time::Duration;
 
-    use super::{Listeners, REST};
+    use super::{BACKOFF, Listeners};
     use crate::net::{Now, Poller, SocketOptions};
 
-    /// A refusal as the system makes them when descriptors run out: here an option that cannot be set.
+    /// Makes the system refuse a connection, as it does when descriptors run out: an option that cannot be set.
     const REFUSED: SocketOptions =
         SocketOptions { no_delay: true, receive_buffer: Some(usize::MAX), send_buffer: None };
 
     #[test]
-    fn rests_after_a_refusal_and_comes_back() {
+    fn accepting_pauses_after_a_refusal_and_resumes() {
         let poller = Poller::new().unwrap();
         let mut listeners =
             Listeners::open(&["127.0.0.1:0".into()], 0, SocketOptions::default(), &poller).unwrap();
@@ -117,24 +117,24 @@ mod tests {
         poller.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
         listeners.options = REFUSED;
         assert!(listeners.accept(0, Now::ZERO).is_none());
-        assert_eq!(listeners.deadline(), Some(REST));
+        assert_eq!(listeners.deadline(), Some(BACKOFF));
 
         listeners.options = SocketOptions::default();
         let _second = TcpStream::connect(at).unwrap();
         events.clear();
         poller.wait(Some(Duration::from_millis(20)), &mut events).unwrap();
-        assert!(events.is_empty(), "a listener that rests is not reported");
+        assert!(events.is_empty(), "a paused listener is reported");
         assert!(listeners.accept(0, Now::ZERO).is_none());
 
-        listeners.tick(REST);
+        listeners.tick(BACKOFF);
         poller.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
         assert_eq!(events[0].token, 0);
-        assert!(listeners.accept(0, REST).is_some());
+        assert!(listeners.accept(0, BACKOFF).is_some());
         assert_eq!(listeners.deadline(), None);
     }
 
     #[test]
-    fn a_token_of_nobody_is_nothing() {
+    fn unknown_token_accepts_nothing() {
         let poller = Poller::new().unwrap();
         let mut none = Listeners::open(&[], 0, SocketOptions::default(), &poller).unwrap();
         assert!(none.accept(7, Now::ZERO).is_none() && none.addresses().unwrap().is_empty());

@@ -1,23 +1,27 @@
-//! What the programs run: hub, sides and upstreams wired together.
+//! What the programs run: the hub wired to its sides, its upstreams and their sockets.
 
-mod bus;
+mod assembly;
+mod backbone;
 mod clients;
-mod core;
+mod connection;
+mod connector;
 pub mod demo;
-mod dialled;
-mod link;
+mod driver;
+mod hub_input;
+mod hub_metrics;
+mod identity;
 mod listeners;
-mod mend;
 pub mod p2ps;
 pub mod program;
 mod publishers;
 pub mod quotes;
+mod reconnect;
 mod running;
-mod shown;
 mod side;
 pub mod src_dist;
-mod turns;
+mod ticket_lock;
+mod tokens;
 mod workers;
 
-pub use bus::Bus;
+pub use backbone::Backbone;
 pub use running::Running;

@@ -1,4 +1,4 @@
-//! What the programs have in common: log, signals, metrics, how they end.
+//! What both programs do around their server: log, signals, metrics, exit code.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -13,7 +13,8 @@ use super::demo::Chain;
 use crate::config::{Config, Loaded};
 use crate::metrics::{Lines, Metrics, Server};
 
-/// Runs a program: its log goes to standard error (`RUST_LOG` chooses), an error becomes one line there and the exit code 1.
+/// Runs a program. The log goes to standard error, filtered by `RUST_LOG`; an error is printed there in one line, and the
+/// exit code is 1.
 pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
     use tracing_subscriber::EnvFilter;
     tracing_subscriber::fmt()
@@ -30,8 +31,7 @@ pub fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
     }
 }
 
-/// The settings of the files, after a warning for each line that changes nothing, and a notice for each setting that steers
-/// nothing.
+/// The loaded settings; logs a warning for each ignored line, and a notice for each setting without effect.
 #[must_use]
 pub fn settings(loaded: Loaded) -> Config {
     for line in &loaded.ignored {
@@ -43,9 +43,9 @@ pub fn settings(loaded: Loaded) -> Config {
     loaded.config
 }
 
-/// What a program serves with.
+/// What a program runs until it ends.
 pub trait Served {
-    /// The part that listens.
+    /// The part with the listeners.
     fn running(&mut self) -> &mut Running;
 }
 
@@ -61,16 +61,16 @@ impl Served for Chain {
     }
 }
 
-/// Starts a server, says where it is, and keeps it until a signal comes (SIGINT, SIGTERM) or it ends by itself.
+/// Starts a server, prints its addresses, and runs it until SIGINT, SIGTERM or a failure.
 ///
 /// # Errors
-/// It does not start, or ended by itself.
+/// The server does not start, or one of its threads has failed.
 pub fn serve<S: Served>(
     name: &'static str,
     config: &Config,
     start: impl FnOnce(&Config, &Metrics) -> Result<S>,
 ) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("listen to signals")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("handle signals")?;
     let metrics = Metrics::new(name);
     let mut served = start(config, &metrics)?;
     let page = config.metrics.listen.as_deref().map(|at| Server::start(at, &metrics)).transpose()?;
@@ -92,7 +92,7 @@ pub fn serve<S: Served>(
         }
         if !running.is_alive() {
             running.stop();
-            anyhow::bail!("it ended by itself (the log says why)");
+            anyhow::bail!("a thread has failed (see the log)");
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -1,95 +1,94 @@
-//! Publishers that dialled us: non-interactive providers.
+//! Non-interactive publishers: they connect to the distributor.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rssl::transport::ServerOptions;
 
-use super::link::Link;
+use super::connection::Connection;
+use super::tokens::FIRST_PUBLISHER;
 use crate::dictionaries::Dictionaries;
 use crate::hub::{Batch, Hub, UpstreamId};
 use crate::metrics::Metrics;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Publisher, Session as _, SessionError};
 
-/// What every publisher finds here.
-pub(super) struct Welcome {
+/// What the distributor offers to publishers and accepts from them.
+pub(super) struct Acceptance {
     pub(super) transport: ServerOptions,
-    /// Given out on request.
+    /// Sent on request.
     pub(super) dictionaries: Arc<Dictionaries>,
+    /// Services to accept, by name; empty: all.
+    pub(super) services: Vec<String>,
 }
 
 /// The publishers of a distributor; each is an upstream of the hub while it is connected.
 pub(super) struct Publishers {
-    /// Number of the first as an upstream.
+    /// Upstream number of the first slot.
     first: u16,
-    /// Token of the first in the poller.
-    token: u64,
-    /// As many as were ever there at once.
-    links: Vec<Option<Link<Publisher>>>,
-    most: u16,
-    welcome: Welcome,
-    /// Services that are taken, by name; empty: all.
-    services: Vec<String>,
+    /// Slots, as many as publishers were ever connected at once.
+    connections: Vec<Option<Connection<Publisher>>>,
+    max: u16,
+    acceptance: Acceptance,
     registry: Registry,
     metrics: Metrics,
 }
 
 impl Publishers {
-    /// For at most `most` at a time.
+    /// Accepts at most `max` publishers at a time; they are the upstreams `first`, `first + 1` and so on.
     pub(super) fn new(
         first: u16,
-        most: u16,
-        token: u64,
-        welcome: Welcome,
-        services: Vec<String>,
+        max: u16,
+        acceptance: Acceptance,
         registry: Registry,
         metrics: Metrics,
     ) -> Self {
-        Self { first, token, links: Vec::new(), most, welcome, services, registry, metrics }
+        Self { first, connections: Vec::new(), max, acceptance, registry, metrics }
     }
 
-    /// Serves a connection from now on.
+    /// Starts a session on an accepted connection.
     pub(super) fn adopt(&mut self, socket: Socket, now: Now) {
         let peer = socket.peer();
-        let place = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
-        if place >= self.most.into() {
-            return tracing::warn!(%peer, "a publisher is sent away: there are {place} already");
+        let place = self.connections.iter().position(Option::is_none).unwrap_or(self.connections.len());
+        if place >= self.max.into() {
+            return tracing::warn!(%peer, "a publisher is refused: {place} are connected already");
         }
-        let token = self.token + place as u64;
+        let token = FIRST_PUBLISHER + place as u64;
         match self.registry.add(&socket, token, Interest::Read) {
             Ok(()) => {
-                let Welcome { transport, dictionaries } = &self.welcome;
+                let Acceptance { transport, dictionaries, .. } = &self.acceptance;
                 let session = Publisher::new(transport.clone(), dictionaries.clone(), now);
-                let link = Link::new(socket, session, token, &self.registry);
-                match self.links.get_mut(place) {
-                    Some(free) => *free = Some(link),
-                    None => self.links.push(Some(link)),
+                let connection = Connection::new(socket, session, token, &self.registry);
+                match self.connections.get_mut(place) {
+                    Some(free) => *free = Some(connection),
+                    None => self.connections.push(Some(connection)),
                 }
                 tracing::info!(%peer, "a publisher connected");
             }
-            Err(why) => tracing::warn!(%peer, %why, "a publisher could not be accepted"),
+            Err(why) => tracing::warn!(%peer, %why, "cannot accept a publisher"),
         }
     }
 
-    /// A message of this upstream stayed here for so long.
-    pub(super) fn measured(&mut self, up: UpstreamId, took: Duration) {
+    /// Records how long a message of this upstream stayed in the program.
+    pub(super) fn record_latency(&mut self, up: UpstreamId, took: Duration) {
         let place = up.0.checked_sub(self.first).map(usize::from);
-        if let Some(link) = place.and_then(|place| self.links.get_mut(place)).and_then(Option::as_mut) {
-            link.tally.latency.record(took);
+        if let Some(connection) =
+            place.and_then(|place| self.connections.get_mut(place)).and_then(Option::as_mut)
+        {
+            connection.tally.latency.record(took);
         }
     }
 
-    /// The publishers that are there now.
-    pub(super) fn links(&self) -> impl Iterator<Item = &Link<Publisher>> {
-        self.links.iter().flatten()
+    /// The connected publishers.
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Connection<Publisher>> {
+        self.connections.iter().flatten()
     }
 
     fn id(&self, place: usize) -> UpstreamId {
         UpstreamId(self.first + u16::try_from(place).unwrap_or(u16::MAX - self.first))
     }
 
-    /// Something is ready at the socket of this token.
+    /// Handles readiness of the socket with this token.
     pub(super) fn ready(
         &mut self,
         token: u64,
@@ -99,20 +98,22 @@ impl Publishers {
         hub: &mut Hub,
         out: &mut Batch,
     ) {
-        let place = usize::try_from(token.wrapping_sub(self.token)).unwrap_or(usize::MAX);
+        let place = usize::try_from(token.wrapping_sub(FIRST_PUBLISHER)).unwrap_or(usize::MAX);
         let id = self.id(place);
-        let Some(link) = self.links.get_mut(place).and_then(Option::as_mut) else { return };
-        if let Err(why) = link.ready(readable, writable, now, id, &self.services, buffer, hub, out) {
+        let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut) else { return };
+        if let Err(why) =
+            connection.ready(readable, writable, now, id, &self.acceptance.services, buffer, hub, out)
+        {
             self.lost(place, now, &why, hub, out);
         }
     }
 
     fn lost(&mut self, place: usize, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
-        let Some(mut link) = self.links.get_mut(place).and_then(Option::take) else { return };
-        link.session.farewell(why);
-        // The last words, as far as there is room for them.
-        let _ = link.flush(now);
-        let who = link.session.who();
+        let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take) else { return };
+        connection.session.farewell(why);
+        // The final message is written as far as the socket takes it.
+        let _ = connection.flush(now);
+        let who = connection.session.who();
         tracing::warn!(user = who.user, application = who.application, position = who.position, %why, "a publisher is lost");
         let what = serde_json::json!({
             "user": who.user, "application": who.application, "position": who.position, "reason": why.to_string(),
@@ -121,24 +122,25 @@ impl Publishers {
         hub.upstream_down(now, self.id(place), &why.to_string(), out);
     }
 
-    /// Frames an order of the hub, if it is for a publisher.
+    /// Queues an order of the hub, if it is for a publisher.
     pub(super) fn send(&mut self, to: UpstreamId, message: &[u8]) {
         let place = to.0.checked_sub(self.first).map(usize::from);
-        if let Some(link) = place.and_then(|place| self.links.get_mut(place)).and_then(Option::as_mut)
-            && let Err(why) = link.session.send(message)
+        if let Some(connection) =
+            place.and_then(|place| self.connections.get_mut(place)).and_then(Option::as_mut)
+            && let Err(why) = connection.session.send(message)
         {
-            tracing::warn!(%why, "a post could not be passed on to its publisher");
+            tracing::warn!(%why, "cannot pass a post on to its publisher");
         }
     }
 
-    /// Writes what waits.
+    /// Writes queued output.
     pub(super) fn flush(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
-        self.each(now, hub, out, Link::flush);
+        self.each(now, hub, out, Connection::flush);
     }
 
-    /// Does what is due: pings, an end of patience.
+    /// Runs the timers that are due: pings and timeouts.
     pub(super) fn tick(&mut self, now: Now, hub: &mut Hub, out: &mut Batch) {
-        self.each(now, hub, out, |link, now| link.session.tick(now));
+        self.each(now, hub, out, |connection, now| connection.session.tick(now));
     }
 
     fn each(
@@ -146,19 +148,22 @@ impl Publishers {
         now: Now,
         hub: &mut Hub,
         out: &mut Batch,
-        f: impl Fn(&mut Link<Publisher>, Now) -> Result<(), SessionError>,
+        f: impl Fn(&mut Connection<Publisher>, Now) -> Result<(), SessionError>,
     ) {
-        for place in 0..self.links.len() {
-            let result =
-                self.links.get_mut(place).and_then(Option::as_mut).map_or(Ok(()), |link| f(link, now));
+        for place in 0..self.connections.len() {
+            let result = self
+                .connections
+                .get_mut(place)
+                .and_then(Option::as_mut)
+                .map_or(Ok(()), |connection| f(connection, now));
             if let Err(why) = result {
                 self.lost(place, now, &why, hub, out);
             }
         }
     }
 
-    /// When [`Publishers::tick`] has something to do.
+    /// When [`Publishers::tick`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
-        self.links.iter().flatten().filter_map(|link| link.session.deadline()).min()
+        self.connections.iter().flatten().filter_map(|connection| connection.session.deadline()).min()
     }
 }

@@ -1,4 +1,4 @@
-//! A consumer for people to look at: asks for a few items and shows what their quotes do.
+//! A small consumer for demonstrations: opens a few items and reports their quotes.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,35 +9,35 @@ use rssl::rwf::{DataType, Domain, FieldList, Key, Message, Real, Request, Reques
 use rssl::transport::ClientOptions;
 use rssl::wire::to_vec;
 
-use super::p2ps::component;
+use super::identity::component;
 use crate::net::now;
 use crate::upstream::{Consumer, Event, Login, Session as _, SessionError};
 
-/// Field ids of the vendor's dictionary that every tool knows.
+/// Field ids of the vendor's dictionary.
 const BID: i16 = 22;
 const ASK: i16 = 25;
 /// Stream of the first item.
 const FIRST: i32 = 5;
-/// Far beyond what a chain of one machine takes.
+/// Longest wait for the quotes; a chain on one host needs milliseconds.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What happened to an item.
+/// An image or update of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quote {
-    /// Which of the items asked for.
+    /// Index of the item among those requested.
     pub item: usize,
-    /// Its first word: everything that is known, not a change.
+    /// An image, not an update.
     pub image: bool,
-    /// The price that somebody pays, if it was told.
+    /// The bid price, if the message has one.
     pub bid: Option<Real>,
-    /// The price that somebody wants.
+    /// The ask price, if the message has one.
     pub ask: Option<Real>,
 }
 
-/// Opens `names` of the first service at `server` and tells `on` of every quote, until it says that this is enough.
+/// Opens `names` of the first service at `server` and calls `on` with every quote until it returns true.
 ///
 /// # Errors
-/// No server, no service, or 20 s without what is awaited.
+/// The server is unreachable or offers no service, or `on` has not returned true within 20 s.
 pub fn watch(server: SocketAddr, names: &[&str], mut on: impl FnMut(&Quote) -> bool) -> Result<()> {
     let mut socket =
         TcpStream::connect_timeout(&server, LIMIT).with_context(|| format!("connect to {server}"))?;

@@ -1,4 +1,4 @@
-//! A program's threads: what starts them, what they loop over, what ends them.
+//! The threads of a program: how they start, what they loop over, how they end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use anyhow::Result;
 use crate::backbone::{self, feeds::Feeds};
 use crate::net::{Poller, Role, ThreadSettings, Waker, now, spawn};
 
-use super::core::Core;
+use super::driver::Driver;
 use super::side::Side;
-use super::turns::Turns;
+use super::ticket_lock::TicketLock;
 
-/// The longest sleep: a bound on what a missed wake-up can cost.
-const LONGEST: Duration = Duration::from_millis(500);
+/// Longest sleep: bounds the cost of a missed wake-up.
+const MAX_SLEEP: Duration = Duration::from_millis(500);
 
-/// A program that runs in threads of this process. Dropped, it ends.
+/// A program that runs in threads of this process; it stops when dropped.
 #[derive(Debug)]
 pub struct Running {
-    /// Where it listens, in the order of its settings.
+    /// Addresses of its listeners, in the order of its settings.
     pub addresses: Vec<SocketAddr>,
     stop: Arc<AtomicBool>,
     waker: Waker,
@@ -30,9 +30,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the threads: one for sockets and time, and one for the feeds of the backbone if it is above.
+    /// Starts the threads: one for sockets and timers, and one for the feeds of the backbone if it is upstream.
     pub(super) fn start(
-        core: Core,
+        driver: Driver,
         poller: Poller,
         feeds: Option<(Receiver<Feeds>, usize)>,
         addresses: Vec<SocketAddr>,
@@ -44,23 +44,23 @@ impl Running {
             waker: poller.waker(),
             threads: Vec::new(),
         };
-        let timed = core.batch.timed;
-        let core = Arc::new(Turns::new(core));
+        let timed = driver.batch.timed;
+        let driver = Arc::new(TicketLock::new(driver));
         if let Some((feeds, in_a_row)) = feeds {
-            let core = core.clone();
+            let driver = driver.clone();
             let waker = poller.waker();
             running.spawn(Role::Feed, &threads.feed, move |stop| {
-                read_feeds(&core, &feeds, (in_a_row, timed), &waker, stop)
+                read_feeds(&driver, &feeds, (in_a_row, timed), &waker, stop)
             })?;
         }
-        running.spawn(Role::Main, &threads.main, move |stop| serve(&core, &poller, stop))?;
+        running.spawn(Role::Main, &threads.main, move |stop| serve(&driver, &poller, stop))?;
         Ok(running)
     }
 
-    /// Starts one more thread of the program.
+    /// Starts another thread of the program; if its body fails, the program stops.
     ///
     /// # Errors
-    /// The system has no room for it.
+    /// The system refuses the thread.
     pub(super) fn spawn(
         &mut self,
         role: Role,
@@ -70,7 +70,7 @@ impl Running {
         let (stop, waker) = (self.stop.clone(), self.waker.clone());
         let thread = spawn(role, settings, move || {
             if let Err(why) = body(&stop) {
-                tracing::error!(%why, thread = role.name(), "the program ends");
+                tracing::error!(%why, thread = role.name(), "a thread has failed: the program stops");
                 stop.store(true, Ordering::Release);
                 waker.wake();
             }
@@ -79,17 +79,17 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it: consumers are logged out, upstreams closed.
+    /// Stops the program: disconnects consumers, closes upstreams, and waits for the threads.
     pub fn stop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();
         for thread in self.threads.drain(..) {
-            // Its panic has been printed where it happened.
+            // The panic of a thread was printed when it happened.
             let _ = thread.join();
         }
     }
 
-    /// Whether all of its threads still run.
+    /// Whether all threads still run.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.threads.iter().any(JoinHandle::is_finished)
@@ -102,51 +102,52 @@ impl Drop for Running {
     }
 }
 
-/// When somebody else has the hub for longer, the feeds' thread reads ahead meanwhile.
+/// How long the feeds' thread waits for the driver before it reads ahead.
 const AHEAD_AFTER: Duration = Duration::from_millis(5);
 
-/// The main thread's loop, until told to stop.
-fn serve(turns: &Turns<Core>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
+/// The main thread's loop.
+fn serve(driver: &TicketLock<Driver>, poller: &Poller, stop: &AtomicBool) -> Result<()> {
     let mut events = Vec::new();
     let mut wait = Duration::ZERO;
     while !stop.load(Ordering::Acquire) {
         poller.wait(Some(wait), &mut events)?;
-        let mut core = turns.take();
+        let mut driver = driver.lock();
         let at = now();
         for event in events.drain(..) {
-            core.ready(event, at);
+            driver.ready(event, at);
         }
-        core.tick(at)?;
-        let more = core.turn(at)?;
-        let due = core.deadline().map_or(LONGEST, |due| due.saturating_sub(at));
-        wait = if more { Duration::ZERO } else { due.min(LONGEST) };
-        core.looks_again = at + wait;
+        driver.tick(at)?;
+        let more = driver.turn(at)?;
+        let due = driver.deadline().map_or(MAX_SLEEP, |due| due.saturating_sub(at));
+        wait = if more { Duration::ZERO } else { due.min(MAX_SLEEP) };
+        driver.main_wakes_at = at + wait;
     }
-    if let Side::Mounts(clients) = &mut turns.take().side {
+    if let Side::Mounts(clients) = &mut driver.lock().side {
         clients.shut_down(now());
     }
     Ok(())
 }
 
-/// The feeds' thread: reads one end of the backbone after the other. `timed`: it notes when.
+/// The loop of the feeds' thread: reads the feeds of one endpoint until it is lost, then of the next. `timed`: stamps
+/// packets with the time of their read.
 fn read_feeds(
-    turns: &Turns<Core>,
-    ends: &Receiver<Feeds>,
+    driver: &TicketLock<Driver>,
+    endpoints: &Receiver<Feeds>,
     (in_a_row, timed): (usize, bool),
     main: &Waker,
     stop: &AtomicBool,
 ) -> Result<()> {
     while !stop.load(Ordering::Acquire) {
-        let mut feeds = match ends.recv_timeout(LONGEST) {
+        let mut feeds = match endpoints.recv_timeout(MAX_SLEEP) {
             Ok(feeds) => feeds,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
         feeds.set_timed(timed);
         while !stop.load(Ordering::Acquire) {
-            let Err(why) = read_some(turns, &mut feeds, in_a_row, main)? else { continue };
-            if let Some(sources) = &mut turns.take().sources {
-                sources.lose(feeds.life(), why);
+            let Err(why) = read_some(driver, &mut feeds, in_a_row, main)? else { continue };
+            if let Some(sources) = &mut driver.lock().sources {
+                sources.lose(feeds.generation(), why);
             }
             main.wake();
             break;
@@ -155,37 +156,37 @@ fn read_feeds(
     Ok(())
 }
 
-/// Waits for packets, and takes what has come all the way to the mounts' sockets. The inner error: the end is over.
+/// Waits for packets, and passes them through the hub to the mounts' sockets. The inner error: the endpoint is lost.
 fn read_some(
-    turns: &Turns<Core>,
+    driver: &TicketLock<Driver>,
     feeds: &mut Feeds,
     in_a_row: usize,
     main: &Waker,
 ) -> Result<backbone::Result<()>> {
-    // With busy-poll the socket itself looks without a pause, and the core stays free meanwhile.
-    match feeds.fetch(LONGEST) {
+    // With busy-poll the socket spins, and the driver stays unlocked meanwhile.
+    match feeds.fetch(MAX_SLEEP) {
         Ok(true) => {}
         Ok(false) => {
-            if let Some(sources) = &mut turns.take().sources {
+            if let Some(sources) = &mut driver.lock().sources {
                 sources.drained();
             }
             return Ok(Ok(()));
         }
         Err(why) => return Ok(Err(why)),
     }
-    let mut place = turns.queue();
-    while !place.comes_within(AHEAD_AFTER) {
+    let ticket = driver.ticket();
+    while !ticket.wait_for(AHEAD_AFTER) {
         if let Err(why) = feeds.read_ahead() {
             return Ok(Err(why));
         }
     }
-    let mut core = place.enter();
+    let mut driver = ticket.lock();
     let at = now();
     let mut state = Ok(());
-    core.batch.begin_read(None, || feeds.read_at());
+    driver.batch.begin_read(None, || feeds.read_at());
     for _ in 0..in_a_row {
         match feeds.next(Duration::ZERO) {
-            Ok(Some(packet)) => core.feed(packet, at),
+            Ok(Some(packet)) => driver.feed(packet, at),
             Ok(None) => break,
             Err(why) => {
                 state = Err(why);
@@ -193,12 +194,12 @@ fn read_some(
             }
         }
     }
-    core.batch.end_read();
-    let more = core.turn(at)?;
-    // The main thread keeps time, and sleeps by what was due when it looked.
-    let next = if more { Some(at) } else { core.deadline() };
-    if let Some(next) = next.filter(|next| *next < core.looks_again) {
-        core.looks_again = next;
+    driver.batch.end_read();
+    let more = driver.turn(at)?;
+    // The main thread runs the timers, and sleeps until the earliest that it knew of.
+    let next = if more { Some(at) } else { driver.deadline() };
+    if let Some(next) = next.filter(|next| *next < driver.main_wakes_at) {
+        driver.main_wakes_at = next;
         main.wake();
     }
     Ok(state)

@@ -1,4 +1,4 @@
-//! What is below the hub: mounts, or the sinks of the backbone.
+//! The hub's side that the main thread serves: mounts, or the sinks of the backbone.
 
 use std::time::Instant;
 
@@ -8,27 +8,27 @@ use crate::net::{Now, now};
 
 use super::clients::Clients;
 
-/// The side that the holder of the hub serves itself.
+/// A side of the hub.
 pub(super) enum Side {
-    /// Consumers: a point-to-point server.
+    /// Consumers, in a point-to-point server.
     Mounts(Box<Clients>),
-    /// Sinks: a source distributor.
+    /// Sinks, in a source distributor.
     Backbone(Box<SourceSide>),
 }
 
 impl Side {
-    /// What the hub is to be asked.
-    pub(super) fn asks(&mut self, into: &mut Vec<HubRequest>) {
+    /// Moves the side's asks of the hub into `into`.
+    pub(super) fn take_asks(&mut self, into: &mut Vec<HubRequest>) {
         match self {
             Self::Mounts(clients) => into.extend(clients.worker.hub_requests()),
             Self::Backbone(sinks) => into.extend(sinks.take_asks()),
         }
     }
 
-    /// Takes the hub's log.
+    /// Applies the hub's log.
     ///
     /// # Errors
-    /// The backbone is over.
+    /// The backbone refuses a packet.
     pub(super) fn apply(&mut self, batch: &Batch, directory: &Directory) -> anyhow::Result<()> {
         match self {
             Self::Mounts(clients) => clients.worker.apply(batch, &directory.services),
@@ -41,10 +41,10 @@ impl Side {
         Ok(())
     }
 
-    /// Writes, or sends, what came of it.
+    /// Sends what the applied log has made.
     ///
     /// # Errors
-    /// The backbone is over.
+    /// The backbone refuses a packet.
     pub(super) fn flush(&mut self, now: Now) -> anyhow::Result<()> {
         match self {
             Self::Mounts(clients) => clients.flush(now),
@@ -53,20 +53,20 @@ impl Side {
         Ok(())
     }
 
-    /// Does what is due; `look`: at the backbone as well.
+    /// Runs the timers that are due, and polls the backbone if `poll_backbone`.
     ///
     /// # Errors
-    /// The backbone is over.
-    pub(super) fn tick(&mut self, now: Now, look: bool) -> anyhow::Result<()> {
+    /// The backbone refuses a packet.
+    pub(super) fn tick(&mut self, now: Now, poll_backbone: bool) -> anyhow::Result<()> {
         match self {
             Self::Mounts(clients) => clients.worker.tick(now),
-            Self::Backbone(sinks) if look => sinks.poll()?,
+            Self::Backbone(sinks) if poll_backbone => sinks.poll()?,
             Self::Backbone(_) => {}
         }
         Ok(())
     }
 
-    /// When that is; `None`: nothing is planned.
+    /// When [`Side::tick`] or [`Side::flush`] is due next.
     pub(super) fn deadline(&self) -> Option<Now> {
         match self {
             Self::Mounts(clients) => clients.deadline(),

@@ -1,71 +1,84 @@
-//! The source distributor: providers above, the backbone below.
+//! The source distributor: publishers above, the backbone below.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use rssl::transport::{ClientOptions, ServerOptions};
 
+use crate::backbone::SourceEnd;
 use crate::backbone::source_side::{Policy, SourceSide};
-use crate::cache::FieldTypes;
-use crate::config::{Config, OnFull, Posts, SourceServiceSettings};
-use crate::dictionaries::{self, Dictionaries};
-use crate::hub::{self, Batch, Hub, SideId, UpstreamId};
+use crate::config::{Config, OnFull, Posts, SourceServiceSettings, SrcDist};
+use crate::dictionaries;
+use crate::hub::{self, SideId};
 use crate::metrics::Metrics;
-use crate::net::{Now, Poller, SocketOptions};
+use crate::net::SocketOptions;
 
-use super::bus::{Bus, tipc_options};
-use super::core::{Core, FIRST_PUBLISHER, FIRST_UPSTREAM, READ};
-use super::dialled::{Dialled, Target, taken};
-use super::listeners::Listeners;
-use super::mend::{Mend, Opener, watch};
-use super::p2ps::{component, login};
-use super::publishers::{Publishers, Welcome};
+use super::assembly::{Assembly, Parts, accepted_services};
+use super::backbone::{Backbone, tipc_options};
+use super::connector::Target;
+use super::hub_metrics::HubMetrics;
+use super::identity::component;
+use super::publishers::{Acceptance, Publishers};
+use super::reconnect::{Opener, Reconnect, watch};
 use super::running::Running;
-use super::shown::Shown;
 use super::side::Side;
 use super::workers::Workers;
 
-/// The port of publishers.
+/// Default port of the listeners for publishers.
 const PORT: u16 = 14_003;
-/// Publishers at a time.
+/// Most publishers that are connected at a time.
 const MAX_PUBLISHERS: u16 = 1024;
 
 /// Starts a source distributor.
 ///
 /// # Errors
-/// An address that is taken, a dictionary that cannot be read, no backbone; what is in the text.
-pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
+/// An address that is taken, a dictionary that cannot be read, no backbone, or a thread that the system refuses; the
+/// error names it.
+pub fn start(config: &Config, metrics: &Metrics, backbone: &Backbone) -> Result<Running> {
     let settings = &config.src_dist;
-    let files = &config.dictionary;
-    let dictionary = dictionaries::load(files.fields.as_deref(), files.enums.as_deref())?;
-    let poller = Poller::new().context("make a poller")?.busy(config.threads.main.busy_poll);
+    let assembly = Assembly::new("src_dist", config, metrics)?;
+    let connectors = assembly.connect(providers(settings, &assembly));
+    let (opener, end) =
+        Opener::new(backbone, tipc_options(config), Backbone::open_source, assembly.poller.waker())?;
+    let side = source_side(settings, end)?;
+    watch(assembly.poller.registry(), side.descriptor())?;
+    let listeners = assembly.listen(&settings.listen, PORT, socket(settings))?;
+    let first_publisher = u16::try_from(connectors.len()).unwrap_or(u16::MAX);
+    let publishers = Publishers::new(
+        first_publisher,
+        MAX_PUBLISHERS,
+        acceptance(settings, &assembly)?,
+        assembly.registry(),
+        metrics.clone(),
+    );
+    assembly.run(Parts {
+        hub: hub_options(config),
+        timed: settings.latency_calc.enabled,
+        listeners,
+        connectors,
+        publishers: Some(publishers),
+        sources: None,
+        feeds: None,
+        side: Side::Backbone(Box::new(side)),
+        workers: Workers::default(),
+        reconnect: Reconnect { source_end: Some(opener), ..Reconnect::default() },
+        hub_metrics: HubMetrics::new(metrics, "src_dist", true, false)
+            .with_latency_per_server(settings.latency_calc.per_connection),
+    })
+}
 
-    let mut dialled = Vec::new();
-    for (number, provider) in (0..).zip(&settings.provider) {
-        let target = Target {
-            kind: "provider",
-            hosts: provider.hosts.clone(),
-            login: login(&config.login, "src_dist"),
-            transport: ClientOptions {
-                component: component("src_dist"),
-                ping_timeout: settings.ping_timeout_s,
-                ..ClientOptions::default()
-            },
-            socket: SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() },
-            services: taken(&provider.services, &settings.services),
-        };
-        let token = FIRST_UPSTREAM + u64::from(number);
-        dialled.push(Dialled::new(
-            UpstreamId(number),
-            token,
-            target,
-            poller.registry().clone(),
-            metrics.clone(),
-        ));
-    }
+/// The interactive providers to connect to.
+fn providers<'a>(settings: &'a SrcDist, assembly: &'a Assembly<'_>) -> impl Iterator<Item = Target> + 'a {
+    settings.provider.iter().map(move |provider| {
+        let services = accepted_services(&provider.services, &settings.services);
+        let target = assembly.target("provider", &provider.hosts, services);
+        let transport = ClientOptions { ping_timeout: settings.ping_timeout_s, ..target.transport };
+        Target { transport, socket: socket(settings), ..target }
+    })
+}
 
-    let (opener, end) = Opener::new(bus, tipc_options(config), Bus::source, poller.waker())?;
+/// The hub's side on the backbone; it announces no services yet.
+fn source_side(settings: &SrcDist, end: Option<Box<dyn SourceEnd>>) -> Result<SourceSide> {
     let mut side = SourceSide::new(end, SideId(0), "src_dist");
     if settings.latency_calc.enabled {
         side.measure();
@@ -75,9 +88,29 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         side.set_policy(Some(name), policy(&settings.service(name)));
     }
     side.directory(&[])?;
-    watch(poller.registry(), side.descriptor())?;
+    Ok(side)
+}
 
-    let options = hub::Options {
+/// What publishers get that connect here.
+fn acceptance(settings: &SrcDist, assembly: &Assembly<'_>) -> Result<Acceptance> {
+    Ok(Acceptance {
+        transport: ServerOptions {
+            component: component("src_dist"),
+            ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
+            ..ServerOptions::default()
+        },
+        dictionaries: assembly.dictionaries(dictionaries::PART)?,
+        services: settings.services.clone(),
+    })
+}
+
+fn socket(settings: &SrcDist) -> SocketOptions {
+    SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() }
+}
+
+fn hub_options(config: &Config) -> hub::Options {
+    let settings = &config.src_dist;
+    hub::Options {
         hold: Duration::from_millis(settings.close_hold_ms.into()),
         recovery_rate: settings.recovery_rate,
         cache: settings.defaults.cache,
@@ -86,47 +119,7 @@ pub fn start(config: &Config, metrics: &Metrics, bus: &Bus) -> Result<Running> {
         max_awaited: settings.max_unpublished as usize,
         posts_to_publishers: settings.posts == Posts::Publisher,
         ..hub::Options::default()
-    };
-    let socket = SocketOptions { no_delay: settings.tcp_no_delay, ..SocketOptions::default() };
-    let listeners = Listeners::open(&settings.listen, PORT, socket, &poller)?;
-    let addresses = listeners.addresses()?;
-    let welcome = Welcome {
-        transport: ServerOptions {
-            component: component("src_dist"),
-            ping_timeout: (settings.ping_timeout_s.min(20), settings.ping_timeout_s),
-            ..ServerOptions::default()
-        },
-        dictionaries: Arc::new(
-            Dictionaries::of(&dictionary, dictionaries::PART).context("encode the dictionary")?,
-        ),
-    };
-    let publishers = Publishers::new(
-        u16::try_from(dialled.len()).unwrap_or(u16::MAX),
-        MAX_PUBLISHERS,
-        FIRST_PUBLISHER,
-        welcome,
-        settings.services.clone(),
-        poller.registry().clone(),
-        metrics.clone(),
-    );
-    let core = Core {
-        registry: poller.registry().clone(),
-        mend: Mend { sources: Some(opener), ..Mend::default() },
-        hub: Hub::new(options, FieldTypes::new(Arc::new(dictionary.fields))),
-        batch: Batch { timed: settings.latency_calc.enabled, ..Batch::default() },
-        dialled,
-        publishers: Some(publishers),
-        sources: None,
-        listeners,
-        side: Side::Backbone(Box::new(side)),
-        workers: Workers::default(),
-        asks: Vec::new(),
-        look_at_backbone: Now::ZERO,
-        buffer: vec![0; READ],
-        looks_again: Now::ZERO,
-        shown: Shown::new(metrics, "src_dist", true, false).measuring(settings.latency_calc),
-    };
-    Running::start(core, poller, None, addresses, &config.threads)
+    }
 }
 
 fn policy(settings: &SourceServiceSettings) -> Policy {

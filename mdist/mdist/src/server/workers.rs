@@ -1,4 +1,4 @@
-//! Further threads that serve mounts: each has its own clients and reads the hub's log as it comes.
+//! Threads besides the main one that serve mounts: each has its own clients and reads the hub's log.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,22 +12,23 @@ use anyhow::Result;
 use crate::hub::{Batch, Directory, HubRequest};
 use crate::net::{Poller, Socket, Waker, now};
 
-use super::clients::{Clients, FIRST_CLIENT};
+use super::clients::Clients;
+use super::tokens::FIRST_CLIENT;
 
-/// Turns that a worker may be behind; who is further ahead waits, and with it the upstream.
-const BEHIND: usize = 64;
-/// The longest sleep.
-const LONGEST: Duration = Duration::from_millis(500);
-/// Logs that are kept to be filled again.
-const SPARE: usize = BEHIND + 8;
+/// Most turns that a worker may be behind; above this the hub waits for it, and the upstreams wait for the hub.
+const MAX_BEHIND: usize = 64;
+/// Longest sleep.
+const MAX_SLEEP: Duration = Duration::from_millis(500);
+/// Most logs that are kept for reuse.
+const SPARE: usize = MAX_BEHIND + 8;
 
-/// One turn of the hub for a worker.
+/// The hub's log of one turn.
 struct Turn {
     batch: Arc<Batch>,
     directory: Arc<Directory>,
 }
 
-/// What a worker leaves for the holder of the hub, and the other way round.
+/// What a worker and the hub's driver hand to each other.
 #[derive(Default)]
 struct Exchange {
     asks: Mutex<Vec<HubRequest>>,
@@ -38,36 +39,36 @@ fn take<T>(from: &Mutex<Vec<T>>) -> Vec<T> {
     mem::take(&mut *from.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn put<T>(into: &Mutex<Vec<T>>, what: impl IntoIterator<Item = T>) {
-    into.lock().unwrap_or_else(PoisonError::into_inner).extend(what);
+fn put<T>(into: &Mutex<Vec<T>>, values: impl IntoIterator<Item = T>) {
+    into.lock().unwrap_or_else(PoisonError::into_inner).extend(values);
 }
 
-/// The holder's view of one worker.
+/// The driver's view of one worker.
 struct Handle {
     turns: SyncSender<Turn>,
     exchange: Arc<Exchange>,
     waker: Waker,
 }
 
-/// All further workers.
+/// All workers besides the main thread.
 #[derive(Default)]
 pub(super) struct Workers {
     handles: Vec<Handle>,
     /// Logs that workers may still read, oldest first.
     read: VecDeque<Arc<Batch>>,
-    /// Whose turn it is to get the next client; 0: the holder's own.
+    /// The worker that gets the next client; 0: the main thread.
     next: usize,
 }
 
 impl Workers {
-    /// Adds a worker; its thread runs what is returned.
+    /// Adds a worker, and returns the body of its thread.
     pub(super) fn add(
         &mut self,
         clients: Clients,
         poller: Poller,
         main: Waker,
     ) -> impl FnOnce(&AtomicBool) -> Result<()> + use<> {
-        let (turns, coming) = sync_channel(BEHIND);
+        let (turns, coming) = sync_channel(MAX_BEHIND);
         let exchange = Arc::new(Exchange::default());
         self.handles.push(Handle { turns, exchange: exchange.clone(), waker: poller.waker() });
         move |stop| serve(clients, &poller, &coming, &exchange, &main, stop)
@@ -77,11 +78,11 @@ impl Workers {
         self.handles.is_empty()
     }
 
-    /// Hands a new client to the worker whose turn it is; back if it is the holder's own.
-    pub(super) fn offer(&mut self, socket: Socket) -> Option<Socket> {
-        let turn = self.next;
-        self.next = (turn + 1) % (self.handles.len() + 1);
-        let Some(handle) = turn.checked_sub(1).and_then(|at| self.handles.get(at)) else {
+    /// Hands a new client to the next worker in round-robin order; returns it if that is the main thread.
+    pub(super) fn assign(&mut self, socket: Socket) -> Option<Socket> {
+        let next = self.next;
+        self.next = (next + 1) % (self.handles.len() + 1);
+        let Some(handle) = next.checked_sub(1).and_then(|at| self.handles.get(at)) else {
             return Some(socket);
         };
         put(&handle.exchange.sockets, [socket]);
@@ -89,14 +90,14 @@ impl Workers {
         None
     }
 
-    /// What the workers ask of the hub.
-    pub(super) fn asks(&self, into: &mut Vec<HubRequest>) {
+    /// Moves the workers' asks of the hub into `into`.
+    pub(super) fn take_asks(&self, into: &mut Vec<HubRequest>) {
         for handle in &self.handles {
             into.extend(take(&handle.exchange.asks));
         }
     }
 
-    /// Passes a log on to all workers, and leaves an empty one in its place.
+    /// Passes a log to all workers, and leaves an empty one in its place.
     pub(super) fn apply(&mut self, batch: &mut Batch, directory: &Arc<Directory>) {
         let spare = self.read.pop_front().and_then(|oldest| match Arc::try_unwrap(oldest) {
             Ok(mut batch) => {
@@ -111,7 +112,7 @@ impl Workers {
         let timed = batch.timed;
         let batch = Arc::new(mem::replace(batch, Batch { timed, ..spare.unwrap_or_default() }));
         for handle in &self.handles {
-            // A worker that is gone has ended the program.
+            // Fails if the worker has ended, and with it the program.
             let _ = handle.turns.send(Turn { batch: batch.clone(), directory: directory.clone() });
             handle.waker.wake();
         }
@@ -131,13 +132,13 @@ fn serve(
 ) -> Result<()> {
     let mut events = Vec::new();
     while !stop.load(Ordering::Acquire) {
-        let due = clients.deadline().map_or(LONGEST, |due| due.saturating_sub(now()).min(LONGEST));
+        let due = clients.deadline().map_or(MAX_SLEEP, |due| due.saturating_sub(now()).min(MAX_SLEEP));
         poller.wait(Some(due), &mut events)?;
         let at = now();
         for socket in take(&exchange.sockets) {
             clients.adopt(socket, at);
         }
-        for turn in coming.try_iter().take(BEHIND) {
+        for turn in coming.try_iter().take(MAX_BEHIND) {
             clients.worker.apply(&turn.batch, &turn.directory.services);
         }
         for event in events.drain(..).filter(|event| event.token >= FIRST_CLIENT) {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mdist::backbone::feeds::Feeds;
-use mdist::backbone::sink_side::{SinkSide, Upstreams};
+use mdist::backbone::sink_side::{SinkSide, UpstreamEvents};
 use mdist::backbone::source_side::{Farewell, Policy, SourceSide};
 use mdist::backbone::{POLL_EVERY, SinkEnd, SourceEnd};
 use mdist::hub::{Batch, HubRequest, ItemId, ItemSpec, Kind, Now, SideId, Token, UpstreamId};
@@ -287,7 +287,7 @@ impl Consumer {
     }
 }
 
-impl Upstreams for Consumer {
+impl UpstreamEvents for Consumer {
     fn message(&mut self, _: Now, up: UpstreamId, message: &[u8]) -> Result<(), String> {
         assert_eq!(self.using.map(|(up, _)| up), Some(up), "a message of an upstream that is not used");
         let stream = rssl::rwf::peek(message).unwrap().stream;

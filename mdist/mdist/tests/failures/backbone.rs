@@ -1,11 +1,11 @@
 //! The backbone itself: asked for everything at once, without its daemon, cut in two.
 
-use crate::chain::{Bus, LONG, Program, clients, until};
+use crate::chain::{Backbone, LONG, Program, clients, until};
 use crate::load_common::publisher;
 
 #[test]
 fn a_hundred_thousand_images_in_one_burst_cut_no_sink() {
-    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let (bus, provider) = (Backbone::new(), publisher(20_000));
     let distributor = Program::src_dist(
         provider.address().unwrap(),
         &bus,

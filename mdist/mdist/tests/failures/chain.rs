@@ -51,7 +51,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// A point-to-point server.
-    pub(crate) fn p2ps(listen: SocketAddr, bus: &Bus, arguments: &[&str]) -> Self {
+    pub(crate) fn p2ps(listen: SocketAddr, bus: &Backbone, arguments: &[&str]) -> Self {
         let listen = listen.to_string();
         let mut all = vec!["--listen", &listen, "--metrics", "127.0.0.1:0"];
         all.extend(arguments);
@@ -59,7 +59,7 @@ impl Program {
     }
 
     /// A source distributor for one provider.
-    pub(crate) fn src_dist(provider: SocketAddr, bus: &Bus, arguments: &[&str]) -> Self {
+    pub(crate) fn src_dist(provider: SocketAddr, bus: &Backbone, arguments: &[&str]) -> Self {
         let provider = provider.to_string();
         let mut all = vec!["--provider", &provider, "--listen", "127.0.0.1:0"];
         all.extend(arguments);
@@ -67,11 +67,11 @@ impl Program {
     }
 
     /// A source distributor as the arguments say.
-    pub(crate) fn distributor(bus: &Bus, arguments: &[&str]) -> Self {
+    pub(crate) fn distributor(bus: &Backbone, arguments: &[&str]) -> Self {
         Self::start(env!("CARGO_BIN_EXE_src_dist"), bus, arguments)
     }
 
-    fn start(program: &str, bus: &Bus, arguments: &[&str]) -> Self {
+    fn start(program: &str, bus: &Backbone, arguments: &[&str]) -> Self {
         let mut child = Command::new(program)
             .args(arguments)
             .arg("--config")
@@ -120,14 +120,14 @@ impl Drop for Program {
 }
 
 /// A backbone that no other test is on: service types and a runtime folder of its own.
-pub(crate) struct Bus {
+pub(crate) struct Backbone {
     folder: PathBuf,
     settings: PathBuf,
     /// The daemon's socket, if the programs are to have one.
     daemon: Option<PathBuf>,
 }
 
-impl Bus {
+impl Backbone {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Bus {
     }
 
     /// Has the service types of another.
-    pub(crate) fn speaks_as(&self, other: &Bus) {
+    pub(crate) fn speaks_as(&self, other: &Backbone) {
         std::fs::copy(&other.settings, &self.settings).unwrap();
     }
 
@@ -165,7 +165,7 @@ impl Bus {
     }
 }
 
-impl Drop for Bus {
+impl Drop for Backbone {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }

@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::chain::{Backbone, LONG, Program, clients, settled, until};
 use crate::load_common::publisher;
 
 #[test]
 fn a_consumer_that_stops_reading_is_cut_with_a_reason_and_delays_nobody() {
-    let (bus, provider) = (Bus::new(), publisher(50_000));
+    let (bus, provider) = (Backbone::new(), publisher(50_000));
     let upstream = provider.address().unwrap().to_string();
     let settings = std::env::temp_dir().join(format!("mdist-slow-{}.toml", std::process::id()));
     std::fs::write(&settings, "[p2ps]\nguaranteed-output-buffers = 50\nmax-output-buffers = 200\npool-size = 400\nsend-buffer-kib = 64\n").unwrap();
@@ -35,7 +35,7 @@ fn a_consumer_that_stops_reading_is_cut_with_a_reason_and_delays_nobody() {
 
 #[test]
 fn nonsense_harms_whoever_sends_it_and_nobody_else() {
-    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let (bus, provider) = (Backbone::new(), publisher(20_000));
     let upstream = provider.address().unwrap().to_string();
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &["--provider", &upstream]);
     let good = clients(server.addresses[0], 1_000, |options| options.reconnect = None);

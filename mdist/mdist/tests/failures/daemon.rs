@@ -9,7 +9,7 @@ use utipc::bearers::{UdpBearer, UdpConfig};
 use utipc::daemon::{Daemon, DaemonConfig, Plan};
 use utipc::{Node, NodeAddr};
 
-use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::chain::{Backbone, LONG, Program, clients, settled, until};
 use crate::load_common::publisher;
 
 const ITEMS: usize = 10_000;
@@ -67,7 +67,7 @@ impl Drop for Running {
 
 #[test]
 fn the_chain_outlives_its_daemon_and_waits_for_one() {
-    let (bus, socket) = Bus::of_a_daemon();
+    let (bus, socket) = Backbone::of_a_daemon();
     let provider = publisher(20_000);
     // There is none yet.
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
@@ -150,7 +150,7 @@ fn a_node_that_is_cut_off_is_waited_for() {
             return;
         }
     };
-    let sides: [(Bus, PathBuf); 2] = std::array::from_fn(|_| Bus::of_a_daemon());
+    let sides: [(Backbone, PathBuf); 2] = std::array::from_fn(|_| Backbone::of_a_daemon());
     let _daemons: [Running; 2] = std::array::from_fn(|side| spaces.daemon(side, &sides[side].1));
     let provider = publisher(20_000);
     let (source, sink) = (&sides[0].0, &sides[1].0);

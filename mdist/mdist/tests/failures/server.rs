@@ -2,12 +2,12 @@
 
 use mdist_load::items::Shares;
 
-use crate::chain::{Bus, LONG, Program, clients, free_address, settled, until};
+use crate::chain::{Backbone, LONG, Program, clients, free_address, settled, until};
 use crate::load_common::publisher;
 
 #[test]
 fn a_thousand_mounts_come_back_after_the_server_was_killed() {
-    let (bus, provider, at) = (Bus::new(), publisher(20_000), free_address());
+    let (bus, provider, at) = (Backbone::new(), publisher(20_000), free_address());
     let upstream = provider.address().unwrap().to_string();
     let server = Program::p2ps(at, &bus, &["--provider", &upstream]);
     // 10,000 items in all: each mount has ten of them.
@@ -28,7 +28,7 @@ fn a_thousand_mounts_come_back_after_the_server_was_killed() {
 
 #[test]
 fn a_hundred_thousand_items_in_one_burst() {
-    let (bus, provider) = (Bus::new(), publisher(50_000));
+    let (bus, provider) = (Backbone::new(), publisher(50_000));
     let upstream = provider.address().unwrap().to_string();
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &["--provider", &upstream]);
     let clients = clients(server.addresses[0], 100_000, |options| {

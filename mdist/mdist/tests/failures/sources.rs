@@ -2,14 +2,14 @@
 
 use mdist_load::provider::{Provider, ProviderOptions};
 
-use crate::chain::{Bus, LONG, Program, clients, settled, until};
+use crate::chain::{Backbone, LONG, Program, clients, settled, until};
 use crate::load_common::{publisher, sets};
 
 const ITEMS: usize = 10_000;
 
 #[test]
 fn a_killed_source_distributor_is_waited_for() {
-    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let (bus, provider) = (Backbone::new(), publisher(20_000));
     let upstream = provider.address().unwrap();
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
     let distributor = Program::src_dist(upstream, &bus, &[]);
@@ -26,7 +26,7 @@ fn a_killed_source_distributor_is_waited_for() {
 
 #[test]
 fn a_second_source_distributor_takes_over() {
-    let (bus, provider) = (Bus::new(), publisher(20_000));
+    let (bus, provider) = (Backbone::new(), publisher(20_000));
     let upstream = provider.address().unwrap();
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
     let first = Program::src_dist(upstream, &bus, &[]);
@@ -46,7 +46,7 @@ fn a_second_source_distributor_takes_over() {
 
 #[test]
 fn a_provider_is_asked_again_for_everything_when_it_is_back() {
-    let bus = Bus::new();
+    let bus = Backbone::new();
     let provider = publisher(20_000);
     let upstream = provider.address().unwrap();
     let _distributor = Program::src_dist(upstream, &bus, &[]);
@@ -65,7 +65,7 @@ fn a_provider_is_asked_again_for_everything_when_it_is_back() {
 
 #[test]
 fn a_publisher_that_dials_us_is_heard_again_when_it_is_back() {
-    let bus = Bus::new();
+    let bus = Backbone::new();
     let distributor = Program::distributor(&bus, &["--listen", "127.0.0.1:0"]);
     let server = Program::p2ps("127.0.0.1:0".parse().unwrap(), &bus, &[]);
     let publish = || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{NONE, SourceSide};
 use crate::hub::{Batch, Kind, Now, Read, UpstreamId};
-use crate::metrics::Latency;
+use crate::metrics::LatencyHistogram;
 
 /// A message in the open packet of a feed.
 #[derive(Debug)]
@@ -17,15 +17,15 @@ struct Followed {
 
 /// What is measured.
 #[derive(Debug, Default)]
-pub(super) struct Latencies {
-    all: Latency,
+pub(super) struct LatencyProbe {
+    all: LatencyHistogram,
     /// At most one of each server.
     followed: Vec<Followed>,
     /// Those that were measured since somebody asked.
     measured: Vec<(UpstreamId, Duration)>,
 }
 
-impl Latencies {
+impl LatencyProbe {
     fn follow(&mut self, up: UpstreamId, read: Now, feed: u16) {
         if !self.followed.iter().any(|other| other.up == up) {
             self.followed.push(Followed { up, read, feed });
@@ -59,7 +59,7 @@ impl SourceSide {
 
     /// How long messages stayed here, if that is measured.
     #[must_use]
-    pub fn latency(&self) -> Option<&Latency> {
+    pub fn latency(&self) -> Option<&LatencyHistogram> {
         self.latency.as_ref().map(|latency| &latency.all)
     }
 
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn one_of_each_server_is_followed_until_its_packet_goes() {
-        let mut all = Latencies::default();
+        let mut all = LatencyProbe::default();
         let us = Duration::from_micros;
         all.follow(UpstreamId(1), us(100), 0);
         all.follow(UpstreamId(1), us(150), 0);

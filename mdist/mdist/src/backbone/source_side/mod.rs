@@ -22,7 +22,7 @@ use rssl::rdm::directory;
 use self::pacing::Pace;
 pub use self::reason::{Farewell, Reason};
 use super::feed_out::FeedOut;
-use super::lasting::Lasting;
+use super::reconnecting::Reconnecting;
 use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::hub::{HubRequest, ItemId, SideId, Token};
@@ -113,7 +113,7 @@ struct Holders {
 
 /// The adapter.
 pub struct SourceSide {
-    end: Lasting<dyn SourceEnd>,
+    end: Reconnecting<dyn SourceEnd>,
     side: SideId,
     name: String,
     policies: HashMap<String, Policy>,
@@ -143,7 +143,7 @@ pub struct SourceSide {
     /// Sinks that went, or were cut, since somebody asked.
     farewells: Vec<Farewell>,
     /// If it is measured.
-    latency: Option<Box<latency::Latencies>>,
+    latency: Option<Box<latency::LatencyProbe>>,
 }
 
 impl fmt::Debug for SourceSide {
@@ -162,7 +162,7 @@ impl SourceSide {
     #[must_use]
     pub fn new(end: Option<Box<dyn SourceEnd>>, side: SideId, name: &str) -> Self {
         Self {
-            end: Lasting::new(end),
+            end: Reconnecting::new(end),
             side,
             name: name.to_owned(),
             policies: HashMap::new(),

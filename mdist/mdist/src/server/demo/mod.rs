@@ -1,11 +1,11 @@
-//! A whole chain in one process: a publisher, a source distributor, a point-to-point server.
+//! A whole chain in one process: publisher, source distributor and point-to-point server.
 
 mod publisher;
 
 use anyhow::{Context as _, Result};
 
 use self::publisher::Publisher;
-use super::bus::Bus;
+use super::backbone::Backbone;
 use super::{Running, p2ps, src_dist};
 use crate::config::{Config, Provider, Upstream, UpstreamKind};
 use crate::metrics::Metrics;
@@ -25,7 +25,13 @@ impl Chain {
     ///
     /// # Errors
     /// The publisher cannot listen, or the distributor or the server does not start.
-    pub fn start(config: &Config, metrics: &Metrics, above: &Bus, below: &Bus, rate: u64) -> Result<Self> {
+    pub fn start(
+        config: &Config,
+        metrics: &Metrics,
+        above: &Backbone,
+        below: &Backbone,
+        rate: u64,
+    ) -> Result<Self> {
         let publisher = Publisher::start(rate).context("start the publisher")?;
         let at = publisher.address();
         let mut config = config.clone();

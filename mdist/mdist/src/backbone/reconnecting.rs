@@ -9,13 +9,13 @@ use super::{
 
 /// A place for an end.
 #[derive(Debug)]
-pub(super) struct Lasting<E: ?Sized> {
+pub(super) struct Reconnecting<E: ?Sized> {
     end: Option<Box<E>>,
     /// Why the last one was lost, until asked.
     lost: Option<Error>,
 }
 
-impl<E: ?Sized> Lasting<E> {
+impl<E: ?Sized> Reconnecting<E> {
     pub(super) fn new(end: Option<Box<E>>) -> Self {
         Self { end, lost: None }
     }
@@ -56,7 +56,7 @@ impl<E: ?Sized> Lasting<E> {
     }
 }
 
-impl Lasting<dyn SourceEnd> {
+impl Reconnecting<dyn SourceEnd> {
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.end.as_deref().map(|end| end.as_fd())
     }
@@ -104,7 +104,7 @@ impl Lasting<dyn SourceEnd> {
     }
 }
 
-impl Lasting<dyn SinkEnd> {
+impl Reconnecting<dyn SinkEnd> {
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.end.as_deref().map(|end| end.as_fd())
     }

@@ -1,4 +1,4 @@
-//! Which backbone a program is on.
+//! The backbone that a program is on.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,28 +10,28 @@ use crate::backbone::tipc::{self, TipcSink, TipcSource};
 use crate::backbone::{SinkEnd, SourceEnd};
 use crate::config::{Config, OwnNode};
 
-/// Between source distributors and point-to-point servers.
+/// What carries the backbone between source distributors and point-to-point servers.
 #[derive(Clone, Debug, Default)]
-pub enum Bus {
-    /// TIPC, by the host's daemon if there is one, else by a node of this process.
+pub enum Backbone {
+    /// TIPC: the host's daemon if there is one, else a node of this process.
     #[default]
     Tipc,
-    /// TIPC, by this node.
+    /// TIPC: this node.
     Node(Node),
-    /// TIPC, by a node of this process with the bearer that the settings name; started by the first end.
-    Own(Arc<Own>),
-    /// Nothing but this process.
+    /// TIPC: a node of this process with the configured bearer; started when the first endpoint is opened.
+    Own(Arc<LazyNode>),
+    /// Memory of this process.
     Memory(Memory),
 }
 
-/// Settings of a node, and the node once it has been asked for.
+/// The settings of a node, and the node once it is started.
 #[derive(Debug)]
-pub struct Own {
+pub struct LazyNode {
     settings: OwnNode,
     node: Mutex<Option<Node>>,
 }
 
-impl Own {
+impl LazyNode {
     fn node(&self) -> Result<Node> {
         let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = &*node {
@@ -42,15 +42,15 @@ impl Own {
     }
 }
 
-impl Bus {
-    /// As the settings say: the host's daemon, or a node of the program's own.
+impl Backbone {
+    /// The configured backbone: the host's daemon, or a node of the program's own (`[backbone.node]`).
     #[must_use]
-    pub fn of(config: &Config) -> Self {
-        let own = |settings: &OwnNode| Own { settings: settings.clone(), node: Mutex::default() };
+    pub fn from_config(config: &Config) -> Self {
+        let own = |settings: &OwnNode| LazyNode { settings: settings.clone(), node: Mutex::default() };
         config.backbone.node.as_ref().map_or(Self::Tipc, |settings| Self::Own(Arc::new(own(settings))))
     }
 
-    /// The node; `None`: a daemon is wanted, and is not there.
+    /// The node; `None` if it is the daemon's and the daemon is absent.
     fn node(&self) -> Result<Option<Node>> {
         match self {
             Self::Node(node) => return Ok(Some(node.clone())),
@@ -60,15 +60,15 @@ impl Bus {
         match Node::start() {
             Ok(node) => Ok(Some(node)),
             Err(utipc::Error::Daemon(why)) if why.is_absent() => Ok(None),
-            Err(why) => Err(why).context("start, or find, the node of the backbone"),
+            Err(why) => Err(why).context("start, or attach to, the node of the backbone"),
         }
     }
 
-    /// A source distributor's end; `None`: there is no daemon.
+    /// Opens a source distributor's endpoint; `None` if the daemon is absent.
     ///
     /// # Errors
-    /// No node, or no socket of it.
-    pub(super) fn source(&self, options: tipc::Options) -> Result<Option<Box<dyn SourceEnd>>> {
+    /// The node does not start or refuses a socket.
+    pub(super) fn open_source(&self, options: tipc::Options) -> Result<Option<Box<dyn SourceEnd>>> {
         if let Self::Memory(memory) = self {
             return Ok(Some(Box::new(memory.source()?)));
         }
@@ -76,11 +76,11 @@ impl Bus {
         Ok(Some(Box::new(TipcSource::open(&node, options)?)))
     }
 
-    /// A point-to-point server's end; `None`: there is no daemon.
+    /// Opens a point-to-point server's endpoint; `None` if the daemon is absent.
     ///
     /// # Errors
-    /// No node, or no socket of it.
-    pub(super) fn sink(&self, options: tipc::Options) -> Result<Option<Box<dyn SinkEnd>>> {
+    /// The node does not start or refuses a socket.
+    pub(super) fn open_sink(&self, options: tipc::Options) -> Result<Option<Box<dyn SinkEnd>>> {
         if let Self::Memory(memory) = self {
             return Ok(Some(Box::new(memory.sink()?)));
         }
@@ -89,7 +89,7 @@ impl Bus {
     }
 }
 
-/// What the settings say of TIPC.
+/// The configured options of endpoints on TIPC.
 pub(super) fn tipc_options(config: &Config) -> tipc::Options {
     tipc::Options {
         source_type: config.backbone.source_type,

@@ -1,14 +1,14 @@
-//! A session with its socket, whoever dialled whom.
+//! A session with an upstream and its socket, whichever of the two has connected.
 
 use std::net::SocketAddr;
 
 use crate::hub::{Batch, Hub, UpstreamError, UpstreamId};
-use crate::metrics::Latency;
+use crate::metrics::LatencyHistogram;
 use crate::metrics::components::Upstream;
 use crate::net::{Interest, Now, Registry, Socket};
 use crate::upstream::{Event, Session, SessionError, is_wanted};
 
-/// Bytes that may wait for an upstream that does not read.
+/// Most bytes that wait for an upstream to read; above this it is disconnected.
 const MAX_OUTPUT: usize = 64 << 20;
 
 impl From<UpstreamError> for SessionError {
@@ -17,39 +17,39 @@ impl From<UpstreamError> for SessionError {
     }
 }
 
-/// What has come from one upstream.
+/// Counts of what one upstream has sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     messages: u64,
     bytes: u64,
-    /// How often it was open.
+    /// Sessions that were opened.
     opened: u64,
-    /// How long its messages stayed here, if that is measured.
-    pub(super) latency: Latency,
+    /// How long its messages stayed in the program, if that is measured.
+    pub(super) latency: LatencyHistogram,
 }
 
 impl Tally {
-    /// As it is shown.
-    pub(super) fn shown(&self, state: u64) -> Upstream {
+    /// The counts as metrics show them; `state` as in `upstream_state`.
+    pub(super) fn counters(&self, state: u64) -> Upstream {
         let Self { messages, bytes, opened, .. } = *self;
         Upstream { state, messages, bytes, reconnects: opened.saturating_sub(1) }
     }
 }
 
-/// A connection with a session on it.
+/// A socket with a session on it.
 #[derive(Debug)]
-pub(super) struct Link<S> {
+pub(super) struct Connection<S> {
     socket: Socket,
     pub(super) session: Box<S>,
     token: u64,
     registry: Registry,
-    /// The kernel has no room for the output: the poller says when.
+    /// The socket's send buffer is full; the poller reports when it is not.
     full: bool,
     pub(super) tally: Box<Tally>,
 }
 
-impl<S: Session> Link<S> {
-    /// Over a socket that the poller has under this token, waiting for bytes to read.
+impl<S: Session> Connection<S> {
+    /// Starts a session on a socket that the poller watches for input under `token`.
     pub(super) fn new(socket: Socket, session: S, token: u64, registry: &Registry) -> Self {
         Self {
             socket,
@@ -61,20 +61,21 @@ impl<S: Session> Link<S> {
         }
     }
 
-    /// The other end's address.
+    /// The peer's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.socket.peer()
     }
 
-    /// Something is ready: writes what waits, and gives the hub what came. `wanted`: services by name; none: all.
-    #[expect(clippy::too_many_arguments, reason = "what is read goes straight to the hub")]
+    /// Handles readiness of the socket: writes queued output, and passes input to the hub. `accepted`: services by name;
+    /// empty: all.
+    #[expect(clippy::too_many_arguments, reason = "input goes straight to the hub")]
     pub(super) fn ready(
         &mut self,
         readable: bool,
         writable: bool,
         now: Now,
         id: UpstreamId,
-        wanted: &[String],
+        accepted: &[String],
         buffer: &mut [u8],
         hub: &mut Hub,
         out: &mut Batch,
@@ -88,7 +89,7 @@ impl<S: Session> Link<S> {
         }
         let count = match self.socket.read(buffer) {
             Ok(None) => return Ok(()),
-            Ok(Some(0)) => return Err(self.session.ended("closed by the other end")),
+            Ok(Some(0)) => return Err(self.session.ended("closed by the peer")),
             Err(why) => return Err(self.session.ended(&why.to_string())),
             Ok(Some(count)) => count,
         };
@@ -106,7 +107,7 @@ impl<S: Session> Link<S> {
                     hub.upstream_up(now, id, S::PUBLISHES, out);
                 }
                 Event::Services { mut changes, anew } => {
-                    changes.retain(|(_, service)| is_wanted(wanted, service));
+                    changes.retain(|(_, service)| is_wanted(accepted, service));
                     hub.upstream_services(now, id, changes, anew, out);
                 }
             }
@@ -116,7 +117,7 @@ impl<S: Session> Link<S> {
         taken
     }
 
-    /// Writes what waits, as far as there is room.
+    /// Writes queued output, as far as the socket takes it.
     pub(super) fn flush(&mut self, now: Now) -> Result<(), SessionError> {
         while !self.full && !self.session.output().is_empty() {
             match self.socket.write(self.session.output()) {
@@ -133,7 +134,9 @@ impl<S: Session> Link<S> {
         }
         let waiting = self.session.output().len();
         if waiting > MAX_OUTPUT {
-            return Err(SessionError::Ended(format!("{waiting} bytes wait for it: it does not read")));
+            return Err(SessionError::Ended(format!(
+                "{waiting} bytes wait for it: it does not read fast enough"
+            )));
         }
         Ok(())
     }

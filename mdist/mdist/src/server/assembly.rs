@@ -1,0 +1,151 @@
+//! The assembly of a program: what `p2ps` and `src_dist` have in common before they run.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use anyhow::{Context as _, Result};
+use rssl::dictionary::Dictionary;
+use rssl::transport::ClientOptions;
+
+use crate::backbone::feeds::Feeds;
+use crate::backbone::sink_side::SinkSide;
+use crate::cache::FieldTypes;
+use crate::config::Config;
+use crate::dictionaries::{self, Dictionaries};
+use crate::hub::{self, Batch, Hub, UpstreamId};
+use crate::metrics::Metrics;
+use crate::net::{Now, Poller, Registry, SocketOptions};
+
+use super::connector::{Connector, Target};
+use super::driver::{Driver, READ};
+use super::hub_metrics::HubMetrics;
+use super::identity::{component, login};
+use super::listeners::Listeners;
+use super::publishers::Publishers;
+use super::reconnect::Reconnect;
+use super::running::Running;
+use super::side::Side;
+use super::workers::Workers;
+
+/// A program under construction: its settings, dictionary and main poller.
+pub(super) struct Assembly<'a> {
+    pub(super) program: &'static str,
+    pub(super) config: &'a Config,
+    pub(super) metrics: &'a Metrics,
+    pub(super) dictionary: Dictionary,
+    pub(super) poller: Poller,
+}
+
+/// The parts in which the programs differ.
+pub(super) struct Parts {
+    pub(super) hub: hub::Options,
+    /// Reads are stamped with the time, for latency statistics.
+    pub(super) timed: bool,
+    pub(super) listeners: Listeners,
+    pub(super) connectors: Vec<Connector>,
+    pub(super) publishers: Option<Publishers>,
+    /// The sources of the backbone, as upstreams.
+    pub(super) sources: Option<SinkSide>,
+    /// The feeds of those sources, and the packets of them that are read in a row.
+    pub(super) feeds: Option<(Receiver<Feeds>, usize)>,
+    pub(super) side: Side,
+    pub(super) workers: Workers,
+    pub(super) reconnect: Reconnect,
+    pub(super) hub_metrics: HubMetrics,
+}
+
+impl<'a> Assembly<'a> {
+    /// Reads the dictionary and opens the main poller.
+    ///
+    /// # Errors
+    /// A dictionary that cannot be read, or no descriptor for the poller.
+    pub(super) fn new(program: &'static str, config: &'a Config, metrics: &'a Metrics) -> Result<Self> {
+        let files = &config.dictionary;
+        let dictionary = dictionaries::load(files.fields.as_deref(), files.enums.as_deref())?;
+        let poller = open_poller(config.threads.main.busy_poll)?;
+        Ok(Self { program, config, metrics, dictionary, poller })
+    }
+
+    /// The registry of the main poller.
+    pub(super) fn registry(&self) -> Registry {
+        self.poller.registry().clone()
+    }
+
+    /// Listens at `addresses`; `port` completes those without one.
+    ///
+    /// # Errors
+    /// An address that is taken or not this host's.
+    pub(super) fn listen(&self, addresses: &[String], port: u16, socket: SocketOptions) -> Result<Listeners> {
+        Listeners::open(addresses, port, socket, &self.poller)
+    }
+
+    /// A target with this program's login and component name, and default transport and socket options.
+    pub(super) fn target(&self, kind: &'static str, hosts: &[String], services: Vec<String>) -> Target {
+        Target {
+            kind,
+            hosts: hosts.to_vec(),
+            login: login(&self.config.login, self.program),
+            transport: ClientOptions { component: component(self.program), ..ClientOptions::default() },
+            socket: SocketOptions::default(),
+            services,
+        }
+    }
+
+    /// Connectors to `targets`; they are the hub's upstreams 0, 1, 2 and so on.
+    pub(super) fn connect(&self, targets: impl IntoIterator<Item = Target>) -> Vec<Connector> {
+        (0..)
+            .zip(targets)
+            .map(|(number, target)| {
+                Connector::new(UpstreamId(number), target, self.registry(), self.metrics.clone())
+            })
+            .collect()
+    }
+
+    /// The dictionary in parts of at most `part` bytes, as the program gives it out.
+    ///
+    /// # Errors
+    /// A name or text in the dictionary that is too long for the wire.
+    pub(super) fn dictionaries(&self, part: usize) -> Result<Arc<Dictionaries>> {
+        Ok(Arc::new(Dictionaries::of(&self.dictionary, part).context("encode the dictionary")?))
+    }
+
+    /// Starts the program's threads.
+    ///
+    /// # Errors
+    /// The system refuses a thread, or does not tell an address.
+    pub(super) fn run(self, parts: Parts) -> Result<Running> {
+        let addresses: Vec<SocketAddr> = parts.listeners.addresses()?;
+        let driver = Driver {
+            registry: self.registry(),
+            reconnect: parts.reconnect,
+            hub: Hub::new(parts.hub, FieldTypes::new(Arc::new(self.dictionary.fields))),
+            batch: Batch { timed: parts.timed, ..Batch::default() },
+            connectors: parts.connectors,
+            publishers: parts.publishers,
+            sources: parts.sources,
+            listeners: parts.listeners,
+            side: parts.side,
+            workers: parts.workers,
+            asks: Vec::new(),
+            poll_backbone_at: Now::ZERO,
+            buffer: vec![0; READ],
+            main_wakes_at: Now::ZERO,
+            hub_metrics: parts.hub_metrics,
+        };
+        Running::start(driver, self.poller, parts.feeds, addresses, &self.config.threads)
+    }
+}
+
+/// A poller; with `busy` it polls without sleeping.
+///
+/// # Errors
+/// The process has no descriptor left.
+pub(super) fn open_poller(busy: bool) -> Result<Poller> {
+    Ok(Poller::new().context("open a poller")?.busy(busy))
+}
+
+/// The services to accept from an upstream, by name: its own list, else the program's; empty: all.
+pub(super) fn accepted_services(upstream: &[String], program: &[String]) -> Vec<String> {
+    if upstream.is_empty() { program } else { upstream }.to_vec()
+}

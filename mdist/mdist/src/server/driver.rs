@@ -1,0 +1,228 @@
+//! Drives the hub: passes what sockets bring to the hub, the hub's log to its sides, and its orders to the upstreams.
+//!
+//! Threads share the driver behind a lock. A thread that has read something takes a whole turn with it.
+
+use anyhow::Result;
+
+use crate::backbone::POLL_EVERY;
+use crate::backbone::sink_side::SinkSide;
+use crate::hub::{Batch, Hub, HubRequest};
+use crate::net::{Event, Now, Registry, Socket};
+
+use super::connector::Connector;
+use super::hub_input::HubInput;
+use super::hub_metrics::{HubMetrics, Sources};
+use super::listeners::Listeners;
+use super::publishers::Publishers;
+use super::reconnect::Reconnect;
+use super::side::Side;
+use super::tokens::{BACKBONE, FIRST_CLIENT, FIRST_CONNECTOR, FIRST_PUBLISHER};
+use super::workers::Workers;
+
+/// Most bytes that one read of an upstream takes, so that many updates share a turn.
+pub(super) const READ: usize = 256 * 1024;
+
+/// Most rounds of asks and log entries in one turn; the rest waits for the next turn, so that sockets get theirs.
+const ROUNDS: usize = 64;
+
+/// The hub and everything that is plugged into it.
+pub(super) struct Driver {
+    pub(super) registry: Registry,
+    pub(super) reconnect: Reconnect,
+    pub(super) hub: Hub,
+    /// The hub's log of the current turn.
+    pub(super) batch: Batch,
+    /// Connections that this program makes, by upstream number.
+    pub(super) connectors: Vec<Connector>,
+    /// Publishers that connect to this program; their upstream numbers are above the connectors'.
+    pub(super) publishers: Option<Publishers>,
+    /// The sources of the backbone, if it is upstream.
+    pub(super) sources: Option<SinkSide>,
+    pub(super) listeners: Listeners,
+    pub(super) side: Side,
+    /// Threads besides the main one that serve mounts.
+    pub(super) workers: Workers,
+    pub(super) asks: Vec<HubRequest>,
+    /// When to poll the backbone next; now, once its descriptor is ready.
+    pub(super) poll_backbone_at: Now,
+    /// Buffer for reads of upstreams.
+    pub(super) buffer: Vec<u8>,
+    /// When the main thread wakes by itself.
+    pub(super) main_wakes_at: Now,
+    pub(super) hub_metrics: HubMetrics,
+}
+
+impl Driver {
+    /// Handles an event of the main poller; a turn has to follow.
+    pub(super) fn ready(&mut self, event: Event, now: Now) {
+        let Event { token, readable, writable } = event;
+        let ready = (readable, writable);
+        if token >= FIRST_CLIENT {
+            if let Side::Mounts(clients) = &mut self.side {
+                clients.ready(token, readable, writable, now);
+            }
+        } else if token >= FIRST_PUBLISHER {
+            if let Some(publishers) = &mut self.publishers {
+                publishers.ready(token, ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
+            }
+        } else if let Some(place) = token.checked_sub(FIRST_CONNECTOR) {
+            if let Some(connector) = self.connectors.get_mut(place as usize) {
+                connector.ready(ready, now, &mut self.buffer, &mut self.hub, &mut self.batch);
+            }
+        } else if token == BACKBONE {
+            self.poll_backbone_at = now;
+        } else {
+            while let Some(socket) = self.listeners.accept(token, now) {
+                self.adopt(socket, now);
+            }
+        }
+    }
+
+    fn adopt(&mut self, socket: Socket, now: Now) {
+        match (&mut self.publishers, &mut self.side) {
+            (Some(publishers), _) => publishers.adopt(socket, now),
+            (None, Side::Mounts(clients)) => {
+                if let Some(socket) = self.workers.assign(socket) {
+                    clients.adopt(socket, now);
+                }
+            }
+            (None, Side::Backbone(_)) => {}
+        }
+    }
+
+    /// Runs the timers that are due.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a watch that the backbone needs.
+    pub(super) fn tick(&mut self, now: Now) -> Result<()> {
+        self.hub.tick(now, &mut self.batch);
+        self.listeners.tick(now);
+        for connector in &mut self.connectors {
+            connector.tick(now, &mut self.hub, &mut self.batch);
+        }
+        if let Some(publishers) = &mut self.publishers {
+            publishers.tick(now, &mut self.hub, &mut self.batch);
+        }
+        let poll_backbone = self.poll_backbone_at <= now;
+        if poll_backbone {
+            self.poll_backbone_at = now + POLL_EVERY;
+            if let Some(sources) = &mut self.sources {
+                sources.poll(now, &mut HubInput { hub: &mut self.hub, out: &mut self.batch })?;
+            }
+        }
+        self.side.tick(now, poll_backbone)?;
+        let mut hub = HubInput { hub: &mut self.hub, out: &mut self.batch };
+        self.reconnect.run(now, &self.registry, self.sources.as_mut(), &mut self.side, &mut hub)
+    }
+
+    /// Passes asks to the hub, its log to the sides, its orders to the upstreams, and bytes to the sockets. Returns
+    /// whether something is left for the next turn.
+    ///
+    /// # Errors
+    /// The backbone refuses a packet.
+    pub(super) fn turn(&mut self, now: Now) -> Result<bool> {
+        self.publish_metrics(now);
+        for _ in 0..ROUNDS {
+            self.side.take_asks(&mut self.asks);
+            self.workers.take_asks(&mut self.asks);
+            for ask in self.asks.drain(..) {
+                self.hub.handle(now, ask, &mut self.batch);
+            }
+            self.send_orders(now);
+            if self.batch.is_empty() {
+                self.flush(now)?;
+                self.side.take_asks(&mut self.asks);
+                if self.asks.is_empty() {
+                    return Ok(false);
+                }
+                continue;
+            }
+            self.side.apply(&self.batch, self.hub.services())?;
+            if self.workers.is_empty() {
+                self.batch.clear();
+            } else {
+                self.workers.apply(&mut self.batch, self.hub.services());
+            }
+        }
+        self.flush(now)?;
+        Ok(true)
+    }
+
+    fn publish_metrics(&mut self, now: Now) {
+        if !self.hub_metrics.is_due(now) {
+            return;
+        }
+        let lost_ends = self.reconnect.lost;
+        let Self { hub_metrics, hub, side, sources, connectors, publishers, .. } = self;
+        hub_metrics.publish(
+            now,
+            &Sources {
+                hub,
+                side,
+                sources: sources.as_ref(),
+                connectors,
+                publishers: publishers.as_ref(),
+                lost_ends,
+            },
+        );
+    }
+
+    /// Sends what the side has gathered; records the disconnects and latencies that it reports.
+    fn flush(&mut self, now: Now) -> Result<()> {
+        self.side.flush(now)?;
+        if let Side::Backbone(sinks) = &mut self.side {
+            for farewell in sinks.farewells() {
+                self.hub_metrics.record_disconnect(&farewell);
+            }
+            for (up, took) in sinks.measured() {
+                if let Some(connector) = self.connectors.get_mut(usize::from(up.0)) {
+                    connector.record_latency(took);
+                } else if let Some(publishers) = &mut self.publishers {
+                    publishers.record_latency(up, took);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a packet of a feed; a turn has to follow.
+    pub(super) fn feed(&mut self, packet: &mut [u8], now: Now) {
+        if let Some(sources) = &mut self.sources {
+            sources.feed(now, packet, &mut HubInput { hub: &mut self.hub, out: &mut self.batch });
+        }
+    }
+
+    fn send_orders(&mut self, now: Now) {
+        for (up, order) in self.hub.outgoing() {
+            if let Some(sources) = self.sources.as_mut().filter(|sources| sources.owns(up)) {
+                sources.order(up, order);
+            } else if let Some(connector) = self.connectors.get_mut(usize::from(up.0)) {
+                connector.send(&order);
+            } else if let Some(publishers) = &mut self.publishers {
+                publishers.send(up, &order);
+            }
+        }
+        if let Some(publishers) = &mut self.publishers {
+            publishers.flush(now, &mut self.hub, &mut self.batch);
+        }
+        for connector in &mut self.connectors {
+            connector.flush(now, &mut self.hub, &mut self.batch);
+        }
+        if let Some(sources) = &mut self.sources {
+            sources.flush();
+        }
+    }
+
+    /// When [`Driver::tick`] or a turn is due next.
+    pub(super) fn deadline(&self) -> Option<Now> {
+        let connectors = self.connectors.iter().filter_map(Connector::deadline);
+        let publishers = self.publishers.as_ref().and_then(Publishers::deadline);
+        let has_backbone = self.sources.is_some() || matches!(self.side, Side::Backbone(_));
+        let backbone = has_backbone.then_some(self.poll_backbone_at);
+        [self.hub.deadline(), self.listeners.deadline(), self.side.deadline(), publishers, backbone]
+            .into_iter()
+            .flatten()
+            .chain(connectors)
+            .min()
+    }
+}

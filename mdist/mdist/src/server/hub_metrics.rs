@@ -1,0 +1,154 @@
+//! Publishes the counters of the hub, its upstreams and the backbone.
+
+use crate::backbone::sink_side::SinkSide;
+use crate::backbone::source_side::{Farewell, SourceSide};
+use crate::hub::Hub;
+use crate::metrics::{Metrics, PUBLISH_INTERVAL, Published, SOURCE, components};
+use crate::net::Now;
+use crate::upstream::Session as _;
+
+use super::connector::Connector;
+use super::publishers::Publishers;
+use super::side::Side;
+
+/// Where the counters are published.
+pub(super) struct HubMetrics {
+    hub: Published<components::Hub>,
+    source: Option<Published<components::Source>>,
+    sink: Option<Published<components::Sink>>,
+    backbone: Option<Published<components::Backbone>>,
+    due: Now,
+    metrics: Metrics,
+    program: String,
+    /// The latency in a distributor is also published for each server.
+    latency_per_server: bool,
+}
+
+/// What the counters are read from.
+pub(super) struct Sources<'a> {
+    pub(super) hub: &'a Hub,
+    pub(super) side: &'a Side,
+    pub(super) sources: Option<&'a SinkSide>,
+    pub(super) connectors: &'a [Connector],
+    pub(super) publishers: Option<&'a Publishers>,
+    /// Endpoints of the backbone lost so far.
+    pub(super) lost_ends: u64,
+}
+
+impl HubMetrics {
+    /// The metrics of `program`, which has these ends of the backbone.
+    pub(super) fn new(metrics: &Metrics, program: &str, source_end: bool, sink_end: bool) -> Self {
+        Self {
+            hub: metrics.component(program),
+            source: source_end.then(|| metrics.component(program)),
+            sink: sink_end.then(|| metrics.component(program)),
+            backbone: (source_end || sink_end).then(|| metrics.component(program)),
+            due: Now::ZERO,
+            metrics: metrics.clone(),
+            program: program.to_owned(),
+            latency_per_server: false,
+        }
+    }
+
+    /// Publishes the latency in a distributor for each server as well if `enabled`.
+    pub(super) fn with_latency_per_server(self, enabled: bool) -> Self {
+        Self { latency_per_server: enabled, ..self }
+    }
+
+    /// Records that a sink has left or was disconnected.
+    pub(super) fn record_disconnect(&self, farewell: &Farewell) {
+        let Farewell { sink, name, reason } = farewell;
+        let what = serde_json::json!({ "sink": sink.0, "name": name, "reason": reason.to_string() });
+        self.metrics.disconnect("sink", reason.label(), what);
+    }
+
+    /// Whether [`HubMetrics::publish`] is due.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.due <= now
+    }
+
+    /// Publishes all counters.
+    pub(super) fn publish(&mut self, now: Now, from: &Sources<'_>) {
+        self.due = now + PUBLISH_INTERVAL;
+        self.publish_upstreams(from);
+        self.publish_hub(from.hub);
+        self.publish_backbone(from);
+        if let (Some(place), Side::Backbone(sinks)) = (&self.source, from.side) {
+            self.publish_latency(sinks, from);
+            let stats = sinks.stats();
+            place.publish(&components::Source {
+                packets: stats.packets,
+                messages: stats.entries,
+                bytes: stats.bytes,
+                images: stats.images,
+                left: stats.left,
+                cuts: stats.cuts,
+                waits: stats.waits,
+            });
+        }
+        if let (Some(place), Some(sources)) = (&self.sink, from.sources) {
+            let stats = sources.stats();
+            place.publish(&components::Sink {
+                packets: stats.packets,
+                messages: stats.messages,
+                bytes: stats.bytes,
+                lost: stats.sources_lost,
+                cuts: stats.cuts,
+                gaps: stats.gaps,
+                asked_again: stats.asked_again,
+            });
+        }
+    }
+
+    fn publish_upstreams(&self, from: &Sources<'_>) {
+        let sources = from.sources.iter().flat_map(|sources| sources.sessions());
+        let sources = sources.map(|(name, counters)| ("backbone", name, counters));
+        let publishers = from.publishers.iter().flat_map(|publishers| publishers.connections());
+        let publishers = publishers.map(|connection| {
+            let open = u64::from(connection.session.is_open());
+            ("publisher", connection.peer().to_string(), connection.tally.counters(1 + open))
+        });
+        let connectors = from.connectors.iter().map(Connector::counters);
+        self.metrics.set_upstreams(&self.program, connectors.chain(sources).chain(publishers));
+    }
+
+    fn publish_hub(&self, hub: &Hub) {
+        let stats = hub.stats();
+        self.hub.publish(&components::Hub {
+            services: hub.services().services.len() as u64,
+            items: hub.items() as u64,
+            updates: stats.updates,
+            refreshes: stats.refreshes,
+            statuses: stats.statuses,
+            late: stats.late,
+            early: stats.early,
+            requests: stats.requests,
+            timeouts: stats.timeouts,
+            refused: stats.refused,
+            cached_images: stats.cached_images,
+            cache_errors: stats.cache_errors,
+        });
+    }
+
+    fn publish_backbone(&self, from: &Sources<'_>) {
+        let Some(place) = &self.backbone else { return };
+        let (away, held) = match from.side {
+            Side::Backbone(sinks) => (sinks.is_away(), sinks.held()),
+            Side::Mounts(_) => (from.sources.is_some_and(SinkSide::is_away), 0),
+        };
+        let held = held as u64;
+        place.publish(&components::Backbone { away: away.into(), lost: from.lost_ends, held });
+    }
+
+    /// Publishes the latency of messages in a distributor, if it is measured.
+    fn publish_latency(&self, sinks: &SourceSide, from: &Sources<'_>) {
+        let Some(whole) = sinks.latency() else { return };
+        let connectors =
+            from.connectors.iter().map(|connector| (connector.label(), connector.tally().latency));
+        let publishers = from.publishers.iter().flat_map(|publishers| publishers.connections());
+        let publishers =
+            publishers.map(|connection| (connection.peer().to_string(), connection.tally.latency));
+        let each = connectors.chain(publishers).filter(|_| self.latency_per_server);
+        self.metrics.set_latency(&SOURCE, &self.program, *whole, each);
+    }
+}
