@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::suites::slow_line;
 use crate::{lab, wireshark};
 
 /// The other end of the rows when it is not a kernel's.
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// Only name the rows
     #[arg(long)]
     list: bool,
+    /// Use programs of the dev profile: built sooner, slower
+    #[arg(long)]
+    dev: bool,
 }
 
 /// For the whole matrix, boot included, on two busy cores.
@@ -57,12 +61,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
     }
     let program = match options.peer.as_str() {
         "kernel" => "kernel".to_owned(),
-        "utipc" | "kernel-engine" => release_program(root, PROGRAM)?.display().to_string(),
+        "utipc" | "kernel-engine" => build_program(root, PROGRAM, options.dev)?.display().to_string(),
         other => bail!("no such peer: {other} (utipc, kernel or kernel-engine)"),
     };
     let mut args = vec!["--peer".to_owned(), program];
     if options.peer == "kernel-engine" {
-        let tool = release_program(root, "utipc")?.display().to_string();
+        let tool = build_program(root, "utipc", options.dev)?.display().to_string();
         args.extend(["--kernel-engine".to_owned(), "--tool".to_owned(), tool]);
     }
     args.extend(options.keep.then(|| "--keep".to_owned()));
@@ -80,6 +84,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<Outcome> {
         bail!("the matrix did not end (exit code {code}; 124 is the limit of {} minutes)", options.minutes);
     };
     let mut outcome = count(&results).context("results.json has no rows")?;
+    name_slow_rows(&results);
     if (code == 0) != (outcome.failed == 0) {
         bail!("the matrix ended with code {code} but reports {} failed rows", outcome.failed);
     }
@@ -107,6 +112,16 @@ fn again(command: &Command) -> Command {
     copy
 }
 
+/// Reports the seconds of each row for the summary of `cargo xtask test`.
+fn name_slow_rows(results: &str) {
+    let results: Value = serde_json::from_str(results).unwrap_or_default();
+    for row in results["rows"].as_array().into_iter().flatten() {
+        if let (Some(name), Some(seconds)) = (row["row"].as_str(), row["seconds"].as_f64()) {
+            println!("{}", slow_line(&format!("interop {name}"), Duration::from_secs_f64(seconds.max(0.0))));
+        }
+    }
+}
+
 fn count(results: &str) -> Option<Outcome> {
     let results: Value = serde_json::from_str(results).ok()?;
     let rows = results["rows"].as_array().filter(|rows| !rows.is_empty())?;
@@ -114,19 +129,11 @@ fn count(results: &str) -> Option<Outcome> {
     Some(Outcome { passed: rows.len() - failed, failed })
 }
 
-/// Builds a program of utipc's end, optimised: an emulated CPU is slow enough.
-fn release_program(root: &Path, name: &str) -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", "utipc-tools", "--bin", name])
-        .current_dir(root)
-        .status()
-        .context("run cargo build")?;
-    if !status.success() {
-        bail!("cargo cannot build {name}");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release").join(name))
+/// Builds a program of utipc's end, optimised unless `dev`: an emulated CPU is slow.
+fn build_program(root: &Path, name: &str, dev: bool) -> Result<PathBuf> {
+    let (profile, folder) = if dev { ("dev", "debug") } else { ("release", "release") };
+    crate::cargo_build(root, &["--profile", profile, "--package", "utipc-tools", "--bin", name])?;
+    Ok(crate::target(root).join(folder).join(name))
 }
 
 #[cfg(test)]

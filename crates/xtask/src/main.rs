@@ -1,4 +1,4 @@
-//! Project chores: tests, tidy checks, interop lab.
+//! Development commands: tests, tidy checks, interop lab.
 
 mod clean_root;
 mod conformance;
@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
-/// Project chores. Nothing here changes the system: what is downloaded stays below `target/`.
+/// Development commands. They do not change the system: downloads stay below `target/`.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Args {
@@ -32,12 +32,22 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Checks the rules of the house: dependency arrows, unsafe, lints, words, unfinished code
+    /// Checks the rules of the project: dependency arrows, unsafe, lints, links, unfinished code
     Tidy,
-    /// Runs every test that can run on this machine
+    /// Runs the tests that a contributor needs, in about 12 minutes on two idle cores with a clean clone
     Test {
-        /// Suites to run; all if none is named
+        /// Run everything that can run on this machine, in about 50 minutes
+        #[arg(long)]
+        all: bool,
+        /// Run these suites only
+        #[arg(conflicts_with = "all")]
         suites: Vec<String>,
+    },
+    /// Runs the tests that `cargo test ARGUMENTS` would run: several at once, each in a process of its own
+    RunTests {
+        /// Arguments of `cargo test`, as `-p utipc-core`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Hundreds of processes on one daemon, for half an hour if nothing else is said; not part of `test`
     Soak {
@@ -153,7 +163,8 @@ fn exit(passed: bool) -> ExitCode {
 
 fn chore(chore: Chore) -> Result<ExitCode> {
     match chore {
-        Chore::Test { suites } => return suites::run(&root(), &suites),
+        Chore::Test { all, suites } => return suites::run(&root(), all, &suites),
+        Chore::RunTests { arguments } => return Ok(verdict(suites::run_tests(&root(), &arguments)?)),
         Chore::Soak { args } => return soak::run(&root(), &args),
         Chore::CleanRoot => return Ok(verdict(clean_root::run(&root())?)),
         Chore::Sandbox => sandbox::run(&root())?,

@@ -1,6 +1,7 @@
 //! What a suite's output says about its tests.
 
 use std::ops::AddAssign;
+use std::time::Duration;
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,20 @@ impl AddAssign for Counts {
         self.passed += other.passed;
         self.failed += other.failed;
     }
+}
+
+/// How a suite names a test that took long, so that the summary can show it.
+const SLOW: &str = "slow: ";
+
+/// The line that reports how long a test took.
+pub(crate) fn slow_line(name: &str, took: Duration) -> String {
+    format!("{SLOW}{:.1} s {name}", took.as_secs_f64())
+}
+
+/// The seconds and the name in a line of [`slow_line`].
+pub(crate) fn slow_test(line: &str) -> Option<(f64, &str)> {
+    let (seconds, name) = line.strip_prefix(SLOW)?.split_once(" s ")?;
+    Some((seconds.parse().ok()?, name))
 }
 
 /// How to read a suite's output.
@@ -113,6 +128,13 @@ mod tests {
         assert_eq!(Judge::Interop.counts(text, false), Counts { passed: 7, failed: 3 });
         assert_eq!(Judge::Total("interop").counts(text, false), Counts { passed: 7, failed: 3 });
         assert_eq!(Judge::Total("python").counts(text, true).failed, 1);
+    }
+
+    #[test]
+    fn slow_tests_are_read_as_they_are_written() {
+        let line = slow_line("utipc::killed a b", Duration::from_millis(1250));
+        assert_eq!(slow_test(&line), Some((1.2, "utipc::killed a b")));
+        assert_eq!(slow_test("slow tests"), None);
     }
 
     #[test]

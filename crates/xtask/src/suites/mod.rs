@@ -1,6 +1,7 @@
-//! `cargo xtask test`: every test that can run on this machine, each suite with its counts, seconds and a time limit.
+//! `cargo xtask test`: the suites that can run on this machine, each with its counts, seconds and a time limit.
 
 mod judge;
+mod runner;
 mod table;
 
 use std::fs::File;
@@ -12,30 +13,43 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::process::{self, End};
-use judge::Counts;
-use table::{SUITES, Skip, Suite};
+use judge::{Counts, slow_test};
+use table::{SUITES, Skip, Suite, When};
+
+pub(crate) use judge::slow_line;
 
 /// Lines of a failed suite that are shown; all are in its log.
 const SHOWN_LINES: usize = 60;
 
-/// How tests say, on standard error, that a part of them could not run here: `skipped: WHAT: WHY`.
+/// Tests that took longest, named in the summary.
+const SLOWEST: usize = 10;
+
+/// A test that cannot run a part of itself here reports it by a line on standard error: `skipped: WHAT: WHY`.
 const SKIPPED: &str = "skipped: ";
 
-/// Where suites run.
+/// Where and how suites run.
 struct Site<'a> {
     root: &'a Path,
     logs: PathBuf,
-    /// This program, found before a suite may build it anew.
+    /// The path of this program, resolved before a suite rebuilds it.
     xtask: PathBuf,
+    /// Suites run their quick command, if they have one.
+    quick: bool,
 }
 
-/// How much of the cores a suite may have.
+impl Site<'_> {
+    fn command(&self, suite: &Suite) -> &'static [&'static str] {
+        suite.quick.filter(|_| self.quick).unwrap_or(suite.command)
+    }
+}
+
+/// The share of the cores that a suite gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Whole,
-    /// What it wants, beside others.
+    /// Priority over the suites beside it: a guest whose cores stand still loses its links.
     First,
-    /// What those leave that come first: a guest whose cores stand still loses its links.
+    /// The time that those with priority leave.
     Rest,
 }
 
@@ -46,10 +60,17 @@ struct Ran {
     took: Duration,
     /// Parts that it reported as skipped.
     parts: Vec<String>,
+    /// Seconds and names of its slowest tests, if it reported them.
+    slow: Vec<(f64, String)>,
 }
 
-/// Runs the suites named in `only` (all if empty).
-pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
+/// Builds and runs the tests of `cargo test ARGUMENTS`; true if all passed.
+pub(crate) fn run_tests(root: &Path, arguments: &[String]) -> Result<bool> {
+    Ok(runner::run(root, arguments)?.failed == 0)
+}
+
+/// Runs the suites named in `only`; if that is empty, the quick ones, or `all`.
+pub(crate) fn run(root: &Path, all: bool, only: &[String]) -> Result<ExitCode> {
     if let Some(unknown) = only.iter().find(|name| !SUITES.iter().any(|s| s.name == **name)) {
         let known: Vec<_> = SUITES.iter().map(|s| s.name).collect();
         bail!("no such suite: {unknown} (there are: {})", known.join(", "));
@@ -57,17 +78,17 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
     let ci = std::env::var("CI").is_ok_and(|v| v == "true");
     let logs = root.join("target/test-logs");
     std::fs::create_dir_all(&logs).context("make target/test-logs")?;
-    let site = Site { root, logs, xtask: std::env::current_exe().context("find this program")? };
+    let xtask = std::env::current_exe().context("find this program")?;
+    let site = Site { root, logs, xtask, quick: !all && only.is_empty() };
     let mut can_run = Vec::new();
     let mut skipped = Vec::new();
-    for suite in SUITES.iter().filter(|s| only.is_empty() || only.iter().any(|name| name == s.name)) {
-        let obstacle = if suite.by_name && only.is_empty() {
-            let remedy = format!("cargo xtask test {}", suite.name);
-            Some(Skip { reason: "it takes long, and runs when it is named".into(), remedy })
-        } else {
-            (suite.obstacle)(root)
-        };
-        match obstacle {
+    let mut left_out = Vec::new();
+    for suite in SUITES {
+        if !is_wanted(suite, all, only) {
+            left_out.push(suite.name);
+            continue;
+        }
+        match (suite.obstacle)(root) {
             // Nothing to enable: another suite covers it on this machine.
             Some(skip) if skip.remedy.is_empty() => println!("{}: {}", suite.name, skip.reason),
             Some(skip) => skipped.push((suite, skip)),
@@ -75,13 +96,28 @@ pub(crate) fn run(root: &Path, only: &[String]) -> Result<ExitCode> {
         }
     }
     let ran = run_all(&site, &can_run)?;
-    Ok(report(root, &ran, &skipped, ci))
+    let code = report(root, &ran, &skipped, ci);
+    if only.is_empty() && !left_out.is_empty() {
+        let how = if all { "by name" } else { "by name, or all with `cargo xtask test --all`" };
+        println!("not part of this run: {} ({how})", left_out.join(", "));
+    }
+    Ok(code)
 }
 
-/// Runs suites in order. From the first one of the virtual machine on, those run in a line of their own beside the others: the
-/// machine leaves most of two cores idle.
+fn is_wanted(suite: &Suite, all: bool, only: &[String]) -> bool {
+    match suite.when {
+        _ if !only.is_empty() => only.iter().any(|name| name == suite.name),
+        When::Always => true,
+        When::All => all,
+        When::Named => false,
+    }
+}
+
+/// Runs suites in order. Those of the virtual machine run beside the others, because it leaves most of two cores idle:
+/// in a quick run from the start, else from their place in the table on.
 fn run_all(site: &Site<'_>, suites: &[&Suite]) -> Result<Vec<Ran>> {
-    let fork = suites.iter().position(|suite| suite.beside).unwrap_or(suites.len());
+    let beside = suites.iter().position(|suite| suite.beside);
+    let fork = beside.map_or(suites.len(), |place| if site.quick { 0 } else { place });
     let (first, rest) = suites.split_at(fork);
     let (machine, others): (Vec<&Suite>, Vec<&Suite>) = rest.iter().partition(|suite| suite.beside);
     let mut ran = first.iter().map(|suite| run_one(site, suite, Share::Whole)).collect::<Result<Vec<_>>>()?;
@@ -100,7 +136,7 @@ fn run_all(site: &Site<'_>, suites: &[&Suite]) -> Result<Vec<Ran>> {
 }
 
 fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
-    println!("{}: {}", suite.name, suite.command.join(" "));
+    println!("{}: {}", suite.name, site.command(suite).join(" "));
     let path = site.logs.join(format!("{}.log", suite.name));
     let began = Instant::now();
     let (end, output) = capture(site, suite, share, &path)?;
@@ -121,14 +157,22 @@ fn run_one(site: &Site<'_>, suite: &Suite, share: Share) -> Result<Ran> {
         println!("{}: failed ({why}); all of its output: {}", suite.name, path.display());
     }
     let parts = output.lines().filter_map(|l| l.strip_prefix(SKIPPED)).map(str::to_owned).collect();
-    Ok(Ran { name: suite.name, counts, took, parts })
+    let slow = output.lines().filter_map(slow_test).map(|(took, name)| (took, name.to_owned())).collect();
+    println!(
+        "{}: {} passed, {} failed, {:.1} s",
+        suite.name,
+        counts.passed,
+        counts.failed,
+        took.as_secs_f64()
+    );
+    Ok(Ran { name: suite.name, counts, took, parts, slow })
 }
 
 /// Runs the suite's command, its output into `log`.
 fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Result<(End, String)> {
     let mut file = File::create(log).with_context(|| format!("create {}", log.display()))?;
     let (read, write) = std::io::pipe().context("make a pipe")?;
-    let mut words = suite.command.iter();
+    let mut words = site.command(suite).iter();
     let program = words.next().context("a suite without a command")?;
     let program = resolve(site, program);
     let mut command = match share {
@@ -140,7 +184,7 @@ fn capture(site: &Site<'_>, suite: &Suite, share: Share, log: &PathBuf) -> Resul
     }
     command.args(words).current_dir(site.root).stdin(Stdio::null());
     command.stdout(write.try_clone().context("copy a pipe")?).stderr(write);
-    let mut child = command.spawn().with_context(|| format!("start {}", suite.command.join(" ")))?;
+    let mut child = command.spawn().with_context(|| format!("start {}", suite.name))?;
     drop(command); // its ends of the pipe, so that the pipe ends with the child
     let live = suite.live.then_some(suite.name);
     let reader = std::thread::spawn(move || {
@@ -178,24 +222,29 @@ fn report(root: &Path, ran: &[Ran], skipped: &[(&Suite, Skip)], ci: bool) -> Exi
     for suite in ran {
         let Counts { passed, failed } = suite.counts;
         println!(
-            "{:<10} {passed:>6} passed {failed:>4} failed {:>8.1} s",
+            "{:<18} {passed:>6} passed {failed:>4} failed {:>8.1} s",
             suite.name,
             suite.took.as_secs_f64()
         );
         total += suite.counts;
     }
     for (suite, skip) in skipped {
-        println!("{:<10} skipped: {}", suite.name, skip.reason);
-        println!("{:<10} to run it: {}", "", skip.remedy);
+        println!("{:<18} skipped: {}", suite.name, skip.reason);
+        println!("{:<18} to run it: {}", "", skip.remedy);
         if ci && suite.required_in_ci {
-            println!("{:<10} continuous integration must run it: counted as a failure", "");
+            println!("{:<18} continuous integration must run it: counted as a failure", "");
             total.failed += 1;
         }
     }
     for suite in ran {
         for part in &suite.parts {
-            println!("{:<10} skipped in part: {part}", suite.name);
+            println!("{:<18} skipped in part: {part}", suite.name);
         }
+    }
+    let mut slow: Vec<_> = ran.iter().flat_map(|suite| &suite.slow).collect();
+    slow.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (took, name) in slow.iter().take(SLOWEST) {
+        println!("{:<18} {took:>8.1} s  {name}", "slow");
     }
     println!("{} passed, {} failed", total.passed, total.failed);
     // For .ci/run, which adds its own checks.

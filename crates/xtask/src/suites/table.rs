@@ -6,6 +6,17 @@ use std::time::Duration;
 use super::judge::Judge;
 use crate::{clean_root, lab, python, sandbox};
 
+/// When a suite runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// In every run.
+    Always,
+    /// With `--all`, and by name.
+    All,
+    /// By name only: it takes too long for `--all`.
+    Named,
+}
+
 /// Why a suite cannot run here, and the one command that enables it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Skip {
@@ -16,19 +27,20 @@ pub(crate) struct Skip {
 /// A set of tests that one command runs.
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
-    /// Program and arguments. `cargo` is the cargo that runs us, `xtask` is this program.
+    /// Program and arguments. `cargo` is the cargo that runs this program, `xtask` is this program.
     pub(crate) command: &'static [&'static str],
+    /// The command of a run without `--all`, if it is another one.
+    pub(crate) quick: Option<&'static [&'static str]>,
     pub(crate) judge: Judge,
-    /// Then the suite is killed, which is a failure.
+    /// At this limit the suite is killed and has failed.
     pub(crate) limit: Duration,
-    /// Whether its lines are worth showing as they come.
+    /// Show its lines as they come.
     pub(crate) live: bool,
     /// Why it cannot run on this machine.
     pub(crate) obstacle: fn(&Path) -> Option<Skip>,
-    /// Whether continuous integration must run it.
+    /// Continuous integration must run it.
     pub(crate) required_in_ci: bool,
-    /// Too long for every run, which has an hour: it runs when it is named, and is listed as skipped otherwise.
-    pub(crate) by_name: bool,
+    pub(crate) when: When,
     /// It runs in the lab's machine, beside those that do not.
     pub(crate) beside: bool,
 }
@@ -41,37 +53,34 @@ const fn suite(name: &'static str, limit: Duration, judge: Judge, command: &'sta
     Suite {
         name,
         command,
+        quick: None,
         judge,
         limit,
         live: false,
         obstacle: |_| None,
         required_in_ci: true,
-        by_name: false,
+        when: When::All,
         beside: false,
     }
 }
 
-/// All suites in the order in which they run: the quick and the telling first. From the first of the lab's machine on, those
-/// after it run beside it, so what prepares anything for it comes before.
+/// All suites, in the order in which they run. From the first one of the lab's machine on, those after it run beside it,
+/// so suites that build something for it come before.
 pub(crate) const SUITES: &[Suite] = &[
     // Unit tests, vectors, replay of the fuzz corpora, scenarios, documentation examples.
-    suite(
-        "tests",
-        minutes(18),
-        Judge::CargoTest,
-        &[
-            "cargo",
-            "test",
-            "--workspace",
-            "--exclude",
-            "utipc-c",
-            "--no-fail-fast",
-            "--features",
-            "utipc/tokio",
-        ],
-    ),
+    Suite {
+        when: When::Always,
+        live: true,
+        ..suite(
+            "tests",
+            minutes(18),
+            Judge::Total("tests"),
+            &["xtask", "run-tests", "--workspace", "--exclude", "utipc-c", "--features", "utipc/tokio"],
+        )
+    },
     // The C library as a C programmer has it: installed, compiled against, read about.
     Suite {
+        when: When::Always,
         obstacle: no_c_tools,
         ..suite(
             "c-library",
@@ -81,6 +90,7 @@ pub(crate) const SUITES: &[Suite] = &[
         )
     },
     Suite {
+        when: When::Always,
         obstacle: bearers_without_root,
         ..suite(
             "bearers",
@@ -99,12 +109,16 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
-    suite(
-        "demo",
-        minutes(8),
-        Judge::LastLine("demo: ok"),
-        &["cargo", "run", "--quiet", "--release", "--", "demo"],
-    ),
+    Suite {
+        when: When::Always,
+        quick: Some(&["cargo", "run", "--quiet", "--", "demo"]),
+        ..suite(
+            "demo",
+            minutes(8),
+            Judge::LastLine("demo: ok"),
+            &["cargo", "run", "--quiet", "--release", "--", "demo"],
+        )
+    },
     // Every measurement of `utipc bench` on every transport, also the one that an ordinary build leaves out.
     suite(
         "bench-smoke",
@@ -113,7 +127,10 @@ pub(crate) const SUITES: &[Suite] = &[
         &["cargo", "test", "-p", "utipc-tools", "--features", "iceoryx2", "--test", "bench"],
     ),
     // Every example in Rust, C and Python prints what its page says.
-    suite("examples", minutes(20), Judge::Total("examples"), &["xtask", "examples"]),
+    Suite {
+        when: When::Always,
+        ..suite("examples", minutes(20), Judge::Total("examples"), &["xtask", "examples"])
+    },
     // The wheel in a clean environment, on an embedded node and on the daemon.
     Suite {
         obstacle: no_python,
@@ -187,6 +204,8 @@ pub(crate) const SUITES: &[Suite] = &[
         ..suite("golden", minutes(15), Judge::LastLine("golden: ok"), &["xtask", "golden"])
     },
     Suite {
+        when: When::Always,
+        quick: Some(INTEROP_QUICK),
         beside: true,
         live: true,
         obstacle: no_lab,
@@ -297,26 +316,43 @@ pub(crate) const SUITES: &[Suite] = &[
             ],
         )
     },
-    suite(
-        "sim",
-        minutes(10),
-        Judge::Seeds,
-        &[
+    Suite {
+        when: When::Always,
+        quick: Some(&[
             "cargo",
             "run",
             "--quiet",
-            "--release",
             "-p",
             "utipc-sim",
             "--",
             "--nodes",
             "8",
             "--seeds",
-            "500",
+            "50",
             "--faults",
             "loss,reorder,duplicate,partition,crash",
-        ],
-    ),
+        ]),
+        ..suite(
+            "sim",
+            minutes(10),
+            Judge::Seeds,
+            &[
+                "cargo",
+                "run",
+                "--quiet",
+                "--release",
+                "-p",
+                "utipc-sim",
+                "--",
+                "--nodes",
+                "8",
+                "--seeds",
+                "500",
+                "--faults",
+                "loss,reorder,duplicate,partition,crash",
+            ],
+        )
+    },
     // Two networks and two bearers a node: synchronisation and failover.
     suite(
         "sim-links",
@@ -386,10 +422,34 @@ pub(crate) const SUITES: &[Suite] = &[
     Suite {
         live: true,
         obstacle: |root| no_python(root).or_else(|| no_lab(root)),
-        by_name: true,
+        when: When::Named,
         required_in_ci: false,
         ..suite("python-kernel", minutes(20), Judge::Total("python-kernel"), &["xtask", "python", "--kernel"])
     },
+];
+
+/// One pass over the kinds of traffic with a kernel node, over Ethernet: setup, messages, names, faults.
+const INTEROP_QUICK: &[&str] = &[
+    "xtask",
+    "interop",
+    "--dev",
+    "discovery-identity/eth",
+    "bindings-before-link/eth",
+    "seqpacket-setup/eth",
+    "stream-setup/eth",
+    "implied-setup/eth",
+    "connect-refused/eth",
+    "rdm-unicast/eth",
+    "rdm-anycast-round-robin/eth",
+    "rdm-multicast/eth",
+    "message-sizes/eth",
+    "message-sizes/udp",
+    "returned-message/eth",
+    "remote-topology/eth",
+    "names-vanish-with-their-socket/eth",
+    "kernel-process-killed/eth",
+    "node-killed/eth",
+    "cut-off/eth",
 ];
 
 /// The suite `tests` runs the bearers' conformance too, but a user who is not root needs a namespace of their own.

@@ -1,12 +1,14 @@
-//! The rules of the house that neither the compiler nor clippy can see.
+//! Rules of this project that neither the compiler nor clippy can check.
 //!
 //! Each rule is a pure function from text (or parsed metadata) to findings, so that each has a test that shows it fail.
 
 mod arrows;
 mod code;
+mod columns;
+mod links;
 mod lints;
+mod portable;
 mod source;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -51,14 +53,23 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 
     let files = tracked(root)?;
+    let mut links = links::Links::default();
     let mut read = 0usize;
     for file in &files {
-        // A file that is staged for deletion, or is not text, has no lines to check.
-        let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
+        // A file that is not text has no lines to check, one that is staged for deletion is not there.
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else {
+            if root.join(file).exists() {
+                links.add(file, "");
+            }
+            continue;
+        };
         read += 1;
-        findings.extend(words::check(file, &text));
+        findings.extend(portable::check(file, &text));
+        findings.extend(columns::check(file, &text));
         findings.extend(source::check(file, &text));
+        links.add(file, &text);
     }
+    findings.extend(links.check());
     if read < members.len() {
         bail!(
             "tidy read only {read} text files of {}: run it inside a git clone of the project",

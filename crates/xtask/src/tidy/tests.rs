@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::arrows::{self, Member};
-use super::{Finding, code, lints, source, words};
+use super::{Finding, code, columns, links, lints, portable, source};
 
 fn rules(found: &[Finding]) -> Vec<&str> {
     found.iter().map(|f| f.rule).collect()
@@ -119,29 +119,61 @@ fn a_file_too_long_is_found() {
 }
 
 #[test]
-fn words_that_do_not_belong_are_found() {
-    for line in [
-        concat!("Co-authored", "-by: someone"),
-        concat!("written with Chat", "GPT"),
-        concat!("see /ho", "me/someone/notes"),
-        concat!("cd /wo", "rk/main"),
-        concat!("out=/t", "mp/x.pcap"),
-        concat!("HOME=/ro", "ot/x"),
-        concat!("registry = \"spar", "se+https://mirror/\""),
-        "source = \"registry+https://mirror.example/index\"",
-    ] {
-        assert_eq!(rules(&words::check("README.md", line)), ["word"], "{line}");
+fn paths_and_registries_of_one_machine_are_found() {
+    for line in ["see /home/someone/notes", "cd /work/main", "out=/tmp/x.pcap", "HOME=/root/x"] {
+        assert_eq!(rules(&portable::check("README.md", line)), ["path"], "{line}");
+    }
+    for line in
+        ["registry = \"sparse+https://mirror/\"", "source = \"registry+https://mirror.example/index\""]
+    {
+        assert_eq!(rules(&portable::check("Cargo.lock", line)), ["registry"], "{line}");
     }
 }
 
 #[test]
-fn words_that_look_alike_are_fine() {
+fn relative_paths_and_crates_io_are_fine() {
     for line in [
-        "the session number of a link",
         "$TMPDIR/x ${dir}/work/x ../work/x target/tmp/x",
         "mount -t tmpfs run /run",
         "source = \"registry+https://github.com/rust-lang/crates.io-index\"",
     ] {
-        assert_eq!(words::check("README.md", line), [], "{line}");
+        assert_eq!(portable::check("README.md", line), [], "{line}");
     }
+}
+
+#[test]
+fn long_lines_of_documentation_are_found() {
+    let long = "word ".repeat(25);
+    for (path, text) in [
+        ("a.rs", format!("    /// {long}\n")),
+        ("a.md", format!("{long}\n")),
+        ("a.py", format!("# {long}\n")),
+        ("a.c", format!("/* {long} */\n")),
+    ] {
+        assert_eq!(rules(&columns::check(path, &text)), ["columns"], "{path}");
+    }
+    for (path, text) in [
+        ("a.rs", format!("    let x = \"{long}\";\n")),
+        ("a.md", format!("| {long} |\n```text\n{long}\n```\n")),
+        ("a.md", "x".repeat(200)),
+        ("a.txt", long.clone()),
+    ] {
+        assert_eq!(columns::check(path, &text), [], "{path}");
+    }
+    assert_eq!(columns::check("a.md", &format!("```\n{long}\n```\n{long}\n"))[0].place, "a.md:4");
+}
+
+#[test]
+fn dead_links_are_found() {
+    let mut links = links::Links::default();
+    links.add(
+        "docs/a.md",
+        "# One two\n## `x`: y_z\n## `x`: y_z\n[ok](b.md) [up](../README.md) [here](#one-two)\n[folder](sub)",
+    );
+    links.add("docs/b.md", "[a](a.md#x-y_z-1) [site](https://example.org/none)");
+    links.add("docs/sub/c.md", "text\n\n[gone](../none.md)\n![picture](x.svg)\n[heading](../a.md#three)");
+    links.add("README.md", "");
+    let found = links.check();
+    let places: Vec<_> = found.iter().map(|f| f.place.as_str()).collect();
+    assert_eq!(places, ["docs/sub/c.md:3", "docs/sub/c.md:4", "docs/sub/c.md:5"], "{found:?}");
 }
