@@ -1,18 +1,20 @@
 //! FILTER_LIST: entries with small ids, as the source directory uses them. Spec: rssl.md §4.7.
 
 use super::DataType;
-use super::common::entries;
+use super::container::{
+    Entries, EntryContainerWriter, Kind, permission_flag, read_container, read_permission, write_container,
+    write_permission,
+};
 use super::flags::flags;
-use super::header::Optional;
 use crate::wire::{Reader, Writer};
 use crate::{Named, Result};
 
 flags! {
-    /// What a [`FilterList`] has.
+    /// Flags of a [`FilterList`].
     FilterListFlags(u8) {
-        /// Permission data of single entries.
+        /// Entries may have permission data.
         PERMISSIONS = 0x01,
-        /// An estimate of the number of entries in all parts.
+        /// An estimate of the number of entries in all parts is present.
         HINT = 0x02,
     }
 }
@@ -28,27 +30,27 @@ pub enum FilterAction {
     Clear = 3,
 }
 
-/// One entry.
+/// One entry of a [`FilterList`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FilterEntry<'a> {
-    /// What to do.
+    /// Action.
     pub action: FilterAction,
     /// Id.
     pub id: u8,
-    /// Type of the content: the list's, unless the entry says another.
+    /// Type of the content: the list's, unless the entry has its own.
     pub container: DataType,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
-    /// Content; nothing on clearing.
+    /// Content; empty if the action is [`FilterAction::Clear`].
     pub data: &'a [u8],
 }
 
 /// A filter list, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FilterList<'a> {
-    /// What it has.
+    /// Flags, that of the hint included.
     pub flags: FilterListFlags,
-    /// Type of entries that do not say another.
+    /// Type of entries without a type of their own.
     pub container: DataType,
     /// Estimate of the number of entries in all parts.
     pub hint: Option<u8>,
@@ -58,50 +60,45 @@ pub struct FilterList<'a> {
 }
 
 impl<'a> FilterList<'a> {
-    /// Reads what is before the entries. No bytes at all are an empty list.
+    /// Reads everything before the entries. No bytes at all are an empty list.
     ///
     /// # Errors
     /// Cut short, or a container type that does not exist.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        let mut list = Self::default();
         if bytes.is_empty() {
-            return Ok(list);
+            return Ok(Self::default());
         }
         let mut r = Reader::new(bytes);
-        list.flags = FilterListFlags(r.u8()?);
-        list.container = super::header::container(&mut r)?;
-        if list.flags.contains(FilterListFlags::HINT) {
-            list.hint = Some(r.u8().named("count hint")?);
-        }
-        list.count = r.u8().named("filter list count")?;
-        list.entries = r.rest();
-        Ok(list)
+        let flags = FilterListFlags(r.u8()?);
+        let container = read_container(&mut r)?;
+        let has_hint = flags.contains(FilterListFlags::HINT);
+        let hint = has_hint.then(|| r.u8().named("count hint")).transpose()?;
+        let count = r.u8().named("filter list count")?;
+        Ok(Self { flags, container, hint, count, entries: r.rest() })
     }
 
     /// The entries.
     #[must_use]
-    pub const fn entries(&self) -> FilterEntries<'a> {
-        FilterEntries {
-            r: Reader::new(self.entries),
-            left: self.count,
-            permissions: self.flags.contains(FilterListFlags::PERMISSIONS),
-            container: self.container,
-        }
+    pub fn entries(&self) -> FilterEntries<'a> {
+        Entries::new(self.entries, self.count.into(), self.flags, self.container)
     }
 }
 
-/// Entries of a [`FilterList`]; ends after the first error.
-#[derive(Clone, Debug)]
-pub struct FilterEntries<'a> {
-    r: Reader<'a>,
-    left: u8,
-    permissions: bool,
-    container: DataType,
-}
+/// Flag in the action byte of an entry that has a container type of its own.
+const ENTRY_CONTAINER: u8 = 0x20;
 
-impl<'a> FilterEntries<'a> {
-    fn read(&mut self) -> Result<FilterEntry<'a>> {
-        let r = &mut self.r;
+impl Kind for FilterListFlags {
+    const NAME: &'static str = "filter list";
+    const MAX_ENTRIES: u16 = 0xFF;
+    const PERMISSIONS: u8 = Self::PERMISSIONS.0;
+    type Entry<'a> = FilterEntry<'a>;
+
+    #[inline]
+    fn has(self, flags: u8) -> bool {
+        self.contains(Self(flags))
+    }
+
+    fn read_entry<'a>(r: &mut Reader<'a>, permissions: bool, container: DataType) -> Result<FilterEntry<'a>> {
         let bad = r.malformed("filter action");
         let byte = r.u8().named("filter entry")?;
         let action = match byte & 0xF {
@@ -111,36 +108,27 @@ impl<'a> FilterEntries<'a> {
             _ => return Err(bad),
         };
         let id = r.u8().named("filter id")?;
-        let container = if byte & 0x20 != 0 { super::header::container(r)? } else { self.container };
-        let perm = super::header::permission(r, self.permissions && byte & 0x10 != 0)?;
-        let data = if container == DataType::NO_DATA || action == FilterAction::Clear {
-            &[]
-        } else {
-            r.buf16().named("filter entry data")?
-        };
+        let container = if byte & ENTRY_CONTAINER != 0 { read_container(r)? } else { container };
+        let perm = read_permission(r, permissions, byte)?;
+        let no_data = container == DataType::NO_DATA || action == FilterAction::Clear;
+        let data = if no_data { &[] } else { r.buf16().named("filter entry data")? };
         Ok(FilterEntry { action, id, container, perm, data })
     }
 }
 
-entries!(FilterEntries, FilterEntry<'a>);
+/// Entries of a [`FilterList`].
+pub type FilterEntries<'a> = Entries<'a, FilterListFlags>;
 
-/// Writes a filter list; the count is filled in by [`FilterListWriter::finish`].
-#[derive(Debug)]
-pub struct FilterListWriter<'w, 'b> {
-    head: Optional<'w, 'b>,
-    container: DataType,
-}
+/// Writes a filter list.
+pub type FilterListWriter<'w, 'b> = EntryContainerWriter<'w, 'b, FilterListFlags>;
 
 impl<'w, 'b> FilterListWriter<'w, 'b> {
-    /// Begins a list; `container` is the type of entries that do not say another.
+    /// Begins a list; `container` is the type of entries without a type of their own.
     ///
     /// # Errors
-    /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is none.
+    /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is not a container type.
     pub fn new(w: &'w mut Writer<'b>, container: DataType) -> Result<Self> {
-        let flags_at = w.len();
-        w.u8(0)?;
-        super::header::write_container(w, container)?;
-        Ok(Self { head: Optional::new(w, flags_at, "filter list", false), container })
+        Self::begin(w, &[], container)
     }
 
     /// An estimate of the number of entries in all parts; before the first entry.
@@ -148,23 +136,24 @@ impl<'w, 'b> FilterListWriter<'w, 'b> {
     /// # Errors
     /// [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
     pub fn hint(&mut self, entries: u8) -> Result<()> {
-        self.head.part(1, FilterListFlags::HINT.0, |w| w.u8(entries))
+        self.part(1, FilterListFlags::HINT.0, |w| w.u8(entries))
     }
 
-    /// An entry of the list's type; `f` writes its content, and is not called on clearing.
+    /// An entry of the list's type; `f` writes its content, and is not called if the action is
+    /// [`FilterAction::Clear`].
     ///
     /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::TooLong`] above 65535 bytes or 255 entries.
+    /// Those of `f`; [`crate::Error::Full`], [`crate::Error::TooLong`] above 65535 bytes or 255 entries.
     pub fn entry(
         &mut self,
         action: FilterAction,
         id: u8,
         f: impl FnOnce(&mut Writer<'b>) -> Result<()>,
     ) -> Result<()> {
-        self.entry_with(action, id, self.container, None, f)
+        self.entry_with(action, id, self.container(), None, f)
     }
 
-    /// An entry of any type, with permission data.
+    /// An entry of any type, with its permission data if there are some.
     ///
     /// # Errors
     /// As [`FilterListWriter::entry`].
@@ -176,28 +165,18 @@ impl<'w, 'b> FilterListWriter<'w, 'b> {
         perm: Option<&[u8]>,
         f: impl FnOnce(&mut Writer<'b>) -> Result<()>,
     ) -> Result<()> {
-        let own = container != self.container;
-        let w = self.head.entry(perm.is_some().then_some(FilterListFlags::PERMISSIONS.0))?;
-        w.u8(action as u8 | u8::from(perm.is_some()) << 4 | u8::from(own) << 5)?;
+        let has_own_type = container != self.container();
+        let w = self.next_entry(perm)?;
+        w.u8(action as u8 | permission_flag(perm) | if has_own_type { ENTRY_CONTAINER } else { 0 })?;
         w.u8(id)?;
-        if own {
-            super::header::write_container(w, container)?;
+        if has_own_type {
+            write_container(w, container)?;
         }
-        if let Some(perm) = perm {
-            w.buf15(perm).named("permission data")?;
-        }
+        write_permission(w, perm)?;
         if container == DataType::NO_DATA || action == FilterAction::Clear {
             return Ok(());
         }
         w.nested16(f).named("filter entry")
-    }
-
-    /// Fills in the count.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`] if there is no entry and no room for the count.
-    pub fn finish(self) -> Result<()> {
-        self.head.finish()
     }
 }
 
@@ -207,7 +186,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn a_list_comes_back() {
+    fn filter_list_round_trips_and_every_prefix_is_an_error() {
         let bytes = to_vec(|w| {
             let mut list = FilterListWriter::new(w, DataType::ELEMENT_LIST)?;
             list.hint(3)?;
@@ -236,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_has_one_byte() {
+    fn filter_list_of_256_entries_is_too_long() {
         let many = to_vec(|w| {
             let mut list = FilterListWriter::new(w, DataType::NO_DATA)?;
             for _ in 0..256 {

@@ -1,25 +1,27 @@
 //! MAP: entries with keys. Spec: rssl.md §4.4.
 
-use super::common::{definitions, entries, optional_parts};
+use super::container::{
+    Entries, EntryContainerWriter, Kind, Parts, SummaryKind, permission_flag, read_container,
+    read_permission, write_permission,
+};
 use super::flags::flags;
-use super::header::Optional;
 use super::sets::{ElementSets, FieldSets};
 use super::{DataType, Short};
 use crate::wire::{Reader, Writer};
 use crate::{Named, Result};
 
 flags! {
-    /// What a [`Map`] has.
+    /// Flags of a [`Map`].
     MapFlags(u8) {
-        /// Set definitions.
+        /// Set definitions are present.
         SETS = 0x01,
-        /// A summary.
+        /// A summary is present.
         SUMMARY = 0x02,
-        /// Permission data of single entries.
+        /// Entries may have permission data.
         PERMISSIONS = 0x04,
-        /// An estimate of the number of entries in all parts.
+        /// An estimate of the number of entries in all parts is present.
         HINT = 0x08,
-        /// The field that the keys are values of.
+        /// The field that the keys are values of is present.
         KEY_FIELD = 0x10,
     }
 }
@@ -29,29 +31,29 @@ flags! {
 pub enum MapAction {
     /// Changes it.
     Update = 1,
-    /// Puts it there, replacing one that is.
+    /// Adds it, or replaces it if it exists.
     Add = 2,
     /// Removes it.
     Delete = 3,
 }
 
-/// One entry.
+/// One entry of a [`Map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapEntry<'a> {
-    /// What to do.
+    /// Action.
     pub action: MapAction,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
     /// Key, a value of the map's key type.
     pub key: &'a [u8],
-    /// Content; nothing on deletion.
+    /// Content; empty if the action is [`MapAction::Delete`].
     pub data: &'a [u8],
 }
 
 /// A map, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Map<'a> {
-    /// What it has.
+    /// Flags, those of optional parts included.
     pub flags: MapFlags,
     /// Primitive type of the keys.
     pub key_type: DataType,
@@ -61,7 +63,7 @@ pub struct Map<'a> {
     pub key_field: Option<i16>,
     /// Set definitions, for [`FieldSets::decode`] or [`ElementSets::decode`].
     pub sets: Option<&'a [u8]>,
-    /// What holds for all entries.
+    /// Data that hold for all entries.
     pub summary: Option<&'a [u8]>,
     /// Estimate of the number of entries in all parts.
     pub hint: Option<u32>,
@@ -71,57 +73,60 @@ pub struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// Reads what is before the entries. No bytes at all are an empty map.
+    /// Reads everything before the entries. No bytes at all are an empty map.
     ///
     /// # Errors
     /// Cut short, or a container type that does not exist.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        let mut map = Self::default();
         if bytes.is_empty() {
-            return Ok(map);
+            return Ok(Self::default());
         }
         let mut r = Reader::new(bytes);
-        map.flags = MapFlags(r.u8()?);
-        map.key_type = DataType(r.u8().named("map key type")?);
-        map.container = super::header::container(&mut r)?;
-        let has = |flag| map.flags.contains(flag);
-        if has(MapFlags::KEY_FIELD) {
-            map.key_field = Some(r.i16().named("map key field")?);
-        }
-        let parts =
-            super::header::parts(&mut r, has(MapFlags::SETS), has(MapFlags::SUMMARY), has(MapFlags::HINT))?;
-        (map.sets, map.summary, map.hint) = (parts.sets, parts.summary, parts.hint);
-        map.count = r.u16().named("map count")?;
-        map.entries = r.rest();
-        Ok(map)
+        let flags = MapFlags(r.u8()?);
+        let key_type = DataType(r.u8().named("map key type")?);
+        let container = read_container(&mut r)?;
+        let has_key_field = flags.contains(MapFlags::KEY_FIELD);
+        let key_field = has_key_field.then(|| r.i16().named("map key field")).transpose()?;
+        let Parts { sets, summary, hint } = Parts::read(&mut r, flags)?;
+        let count = r.u16().named(MapFlags::COUNT)?;
+        Ok(Self { flags, key_type, container, key_field, sets, summary, hint, count, entries: r.rest() })
     }
 
     /// The entries.
     #[must_use]
-    pub const fn entries(&self) -> MapEntries<'a> {
-        MapEntries {
-            r: Reader::new(self.entries),
-            left: self.count,
-            permissions: self.flags.contains(MapFlags::PERMISSIONS),
-            no_data: self.container.0 == DataType::NO_DATA.0,
-        }
+    pub fn entries(&self) -> MapEntries<'a> {
+        Entries::new(self.entries, self.count, self.flags, self.container)
+    }
+
+    /// The set definitions, if the entries are field lists.
+    ///
+    /// # Errors
+    /// As [`FieldSets::decode`].
+    pub fn field_sets(&self) -> Result<FieldSets<'a>> {
+        FieldSets::decode(self.sets.unwrap_or_default())
+    }
+
+    /// The set definitions, if the entries are element lists.
+    ///
+    /// # Errors
+    /// As [`ElementSets::decode`].
+    pub fn element_sets(&self) -> Result<ElementSets<'a>> {
+        ElementSets::decode(self.sets.unwrap_or_default())
     }
 }
 
-definitions!(Map);
+impl Kind for MapFlags {
+    const NAME: &'static str = "map";
+    const MAX_ENTRIES: u16 = u16::MAX;
+    const PERMISSIONS: u8 = Self::PERMISSIONS.0;
+    type Entry<'a> = MapEntry<'a>;
 
-/// Entries of a [`Map`]; ends after the first error.
-#[derive(Clone, Debug)]
-pub struct MapEntries<'a> {
-    r: Reader<'a>,
-    left: u16,
-    permissions: bool,
-    no_data: bool,
-}
+    #[inline]
+    fn has(self, flags: u8) -> bool {
+        self.contains(Self(flags))
+    }
 
-impl<'a> MapEntries<'a> {
-    fn read(&mut self) -> Result<MapEntry<'a>> {
-        let r = &mut self.r;
+    fn read_entry<'a>(r: &mut Reader<'a>, permissions: bool, container: DataType) -> Result<MapEntry<'a>> {
         let bad = r.malformed("map action");
         let byte = r.u8().named("map entry")?;
         let action = match byte & 0xF {
@@ -130,54 +135,54 @@ impl<'a> MapEntries<'a> {
             3 => MapAction::Delete,
             _ => return Err(bad),
         };
-        let perm = super::header::permission(r, self.permissions && byte & 0x10 != 0)?;
+        let perm = read_permission(r, permissions, byte)?;
         let key = r.buf15().named("map key")?;
-        let data = if self.no_data || action == MapAction::Delete {
-            &[]
-        } else {
-            r.buf16().named("map entry data")?
-        };
+        let no_data = container == DataType::NO_DATA || action == MapAction::Delete;
+        let data = if no_data { &[] } else { r.buf16().named("map entry data")? };
         Ok(MapEntry { action, perm, key, data })
     }
 }
 
-entries!(MapEntries, MapEntry<'a>);
+impl SummaryKind for MapFlags {
+    const SETS: u8 = Self::SETS.0;
+    const SUMMARY: u8 = Self::SUMMARY.0;
+    const HINT: u8 = Self::HINT.0;
+    const COUNT: &'static str = "map count";
 
-/// Writes a map. Optional parts, in the order of the methods, come before the first entry; the count is filled in by
-/// [`MapWriter::finish`].
-#[derive(Debug)]
-pub struct MapWriter<'w, 'b> {
-    head: Optional<'w, 'b>,
-    container: DataType,
+    fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
 }
+
+/// Entries of a [`Map`].
+pub type MapEntries<'a> = Entries<'a, MapFlags>;
+
+/// Writes a map.
+pub type MapWriter<'w, 'b> = EntryContainerWriter<'w, 'b, MapFlags>;
 
 impl<'w, 'b> MapWriter<'w, 'b> {
     /// Begins a map.
     ///
     /// # Errors
-    /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is none.
+    /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is not a container type.
     pub fn new(w: &'w mut Writer<'b>, key_type: DataType, container: DataType) -> Result<Self> {
-        let flags_at = w.len();
-        w.u8(0)?;
-        w.u8(key_type.0)?;
-        super::header::write_container(w, container)?;
-        Ok(Self { head: Optional::new(w, flags_at, "map", true), container })
+        Self::begin(w, &[key_type.0], container)
     }
 
-    /// Says which field the keys are values of.
+    /// Names the field that the keys are values of.
     ///
     /// # Errors
     /// [`crate::Error::Full`], [`crate::Error::Malformed`] if it comes too late.
     pub fn key_field(&mut self, id: i16) -> Result<()> {
-        self.head.part(1, MapFlags::KEY_FIELD.0, |w| w.i16(id))
+        self.part(1, MapFlags::KEY_FIELD.0, |w| w.i16(id))
     }
 
-    /// An entry; `f` writes its content, and is not called on deletion or if the map's container is
-    /// [`DataType::NO_DATA`].
+    /// An entry; `f` writes its content, and is not called if the action is [`MapAction::Delete`] or the map's
+    /// container is [`DataType::NO_DATA`].
     ///
     /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::TooLong`] for a key or content that is too long, or more than 65535
-    /// entries.
+    /// Those of `f`; [`crate::Error::Full`], [`crate::Error::TooLong`] for a key above 32767 or content above 65535
+    /// bytes, or more than 65535 entries.
     pub fn entry(
         &mut self,
         action: MapAction,
@@ -198,12 +203,10 @@ impl<'w, 'b> MapWriter<'w, 'b> {
         key: &[u8],
         f: impl FnOnce(&mut Writer<'b>) -> Result<()>,
     ) -> Result<()> {
-        let no_data = self.container == DataType::NO_DATA || action == MapAction::Delete;
-        let w = self.head.entry(perm.is_some().then_some(MapFlags::PERMISSIONS.0))?;
-        w.u8(action as u8 | u8::from(perm.is_some()) << 4)?;
-        if let Some(perm) = perm {
-            w.buf15(perm).named("permission data")?;
-        }
+        let no_data = self.container() == DataType::NO_DATA || action == MapAction::Delete;
+        let w = self.next_entry(perm)?;
+        w.u8(action as u8 | permission_flag(perm))?;
+        write_permission(w, perm)?;
         w.buf15(key).named("map key")?;
         if no_data { Ok(()) } else { w.nested16(f).named("map entry") }
     }
@@ -229,17 +232,7 @@ impl<'w, 'b> MapWriter<'w, 'b> {
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.entry(MapAction::Delete, key, |_| Ok(()))
     }
-
-    /// Fills in the count.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`] if there is no entry and no room for the count.
-    pub fn finish(self) -> Result<()> {
-        self.head.finish()
-    }
 }
-
-optional_parts!(MapWriter, MapFlags);
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +241,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn a_map_comes_back() {
+    fn map_round_trips_and_every_prefix_is_an_error() {
         let bytes = to_vec(|w| {
             let mut map = MapWriter::new(w, DataType::UINT, DataType::OPAQUE)?;
             map.key_field(3426)?;
@@ -284,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn small_maps_and_a_wrong_order() {
+    fn optional_parts_out_of_order_and_bad_types_are_errors() {
         let empty = to_vec(|w| MapWriter::new(w, DataType::UINT, DataType::FILTER_LIST)?.finish()).unwrap();
         assert_eq!(empty, [0, 4, 7, 0, 0]);
         assert_eq!(Map::decode(&empty).unwrap().entries().count(), 0);

@@ -29,16 +29,31 @@
 //! }
 //! # Ok::<(), rssl::Error>(())
 //! ```
+//!
+//! # Adding a container
+//!
+//! | File | Change |
+//! |---|---|
+//! | `mdist/rssl/src/rwf/data_type.rs` | its id, in `types!` |
+//! | `mdist/rssl/src/rwf/NAME.rs` | decoder, iterator and writer; `container.rs` is the base of those with counted entries |
+//! | `mdist/rssl/src/rwf/mod.rs` | the module and its public names |
+//! | `mdist/rssl/src/rwf/print/` | a method in `containers.rs`, a branch of `Printer::container_inner` in `mod.rs` |
+//! | `mdist/rssl/src/dictionary/file.rs` | its name in dictionary files, in `DATA_TYPES` |
+//! | `mdist/rssl/tests/common/tree.rs`, `random.rs` | a variant of `Tree`: round trips and broken bytes |
+//! | `mdist/mdist/src/cache/node.rs` | a variant of `Node` with a table in a file beside it; a branch of `check` |
+//! | `mdist/mdist/src/cache/image.rs` | how a large image is split into parts |
+//! | `mdist/mdist/src/cache/tests/model.rs` | a variant of `Model`, which the cache is compared with |
+//! | `mdist/mdist/src/mounts/view.rs` | the parts that a view keeps |
+//! | `docs/spec/rssl.md` §3, §4 | its id and its form |
 
 pub mod array;
-mod common;
+mod container;
 mod data_type;
 mod domain;
 mod element_list;
 mod field_list;
 mod filter_list;
 mod flags;
-mod header;
 mod key;
 mod map;
 mod message;
@@ -52,6 +67,7 @@ mod state;
 mod vector;
 
 pub use array::{Array, ArrayWriter};
+pub use container::{Entries, EntryContainer, EntryContainerWriter};
 pub use data_type::DataType;
 pub use domain::Domain;
 pub use element_list::{Element, ElementList, ElementListWriter, Elements};

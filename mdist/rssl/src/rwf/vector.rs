@@ -1,23 +1,24 @@
 //! VECTOR: entries with positions. Spec: rssl.md §4.5.
 
 use super::DataType;
-use super::common::{definitions, entries, optional_parts};
+use super::container::{
+    Entries, EntryContainer, EntryContainerWriter, Kind, SummaryKind, permission_flag, read_permission,
+    write_permission,
+};
 use super::flags::flags;
-use super::header::Optional;
-use super::sets::{ElementSets, FieldSets};
 use crate::wire::{Reader, Writer};
 use crate::{Named, Result};
 
 flags! {
-    /// What a [`Vector`] has.
+    /// Flags of a [`Vector`].
     VectorFlags(u8) {
-        /// Set definitions.
+        /// Set definitions are present.
         SETS = 0x01,
-        /// A summary.
+        /// A summary is present.
         SUMMARY = 0x02,
-        /// Permission data of single entries.
+        /// Entries may have permission data.
         PERMISSIONS = 0x04,
-        /// An estimate of the number of entries in all parts.
+        /// An estimate of the number of entries in all parts is present.
         HINT = 0x08,
         /// Entries are inserted and deleted, so that later ones move.
         SORTING = 0x10,
@@ -27,15 +28,15 @@ flags! {
 /// What an entry does at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VectorAction {
-    /// Changes what is there.
+    /// Changes the entry there.
     Update = 1,
-    /// Replaces what is there.
+    /// Replaces the entry there.
     Set = 2,
-    /// Empties what is there.
+    /// Empties the entry there.
     Clear = 3,
-    /// Puts an entry before what is there.
+    /// Puts an entry before the one there.
     Insert = 4,
-    /// Removes what is there.
+    /// Removes the entry there.
     Delete = 5,
 }
 
@@ -45,89 +46,31 @@ impl VectorAction {
     }
 }
 
-/// One entry.
+/// One entry of a [`Vector`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VectorEntry<'a> {
-    /// What to do.
+    /// Action.
     pub action: VectorAction,
     /// Position, 0 to 2^30 - 1.
     pub index: u32,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
-    /// Content; nothing on clearing and deletion.
+    /// Content; empty if the action is [`VectorAction::Clear`] or [`VectorAction::Delete`].
     pub data: &'a [u8],
 }
 
-/// A vector, over borrowed bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Vector<'a> {
-    /// What it has.
-    pub flags: VectorFlags,
-    /// Type of the entries and of the summary.
-    pub container: DataType,
-    /// Set definitions, for [`FieldSets::decode`] or [`ElementSets::decode`].
-    pub sets: Option<&'a [u8]>,
-    /// What holds for all entries.
-    pub summary: Option<&'a [u8]>,
-    /// Estimate of the number of entries in all parts.
-    pub hint: Option<u32>,
-    /// Number of entries, as announced.
-    pub count: u16,
-    entries: &'a [u8],
-}
+impl Kind for VectorFlags {
+    const NAME: &'static str = "vector";
+    const MAX_ENTRIES: u16 = u16::MAX;
+    const PERMISSIONS: u8 = Self::PERMISSIONS.0;
+    type Entry<'a> = VectorEntry<'a>;
 
-impl<'a> Vector<'a> {
-    /// Reads what is before the entries. No bytes at all are an empty vector.
-    ///
-    /// # Errors
-    /// Cut short, or a container type that does not exist.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self> {
-        let mut vector = Self::default();
-        if bytes.is_empty() {
-            return Ok(vector);
-        }
-        let mut r = Reader::new(bytes);
-        vector.flags = VectorFlags(r.u8()?);
-        vector.container = super::header::container(&mut r)?;
-        let has = |flag| vector.flags.contains(flag);
-        let parts = super::header::parts(
-            &mut r,
-            has(VectorFlags::SETS),
-            has(VectorFlags::SUMMARY),
-            has(VectorFlags::HINT),
-        )?;
-        (vector.sets, vector.summary, vector.hint) = (parts.sets, parts.summary, parts.hint);
-        vector.count = r.u16().named("vector count")?;
-        vector.entries = r.rest();
-        Ok(vector)
+    #[inline]
+    fn has(self, flags: u8) -> bool {
+        self.contains(Self(flags))
     }
 
-    /// The entries.
-    #[must_use]
-    pub const fn entries(&self) -> VectorEntries<'a> {
-        VectorEntries {
-            r: Reader::new(self.entries),
-            left: self.count,
-            permissions: self.flags.contains(VectorFlags::PERMISSIONS),
-            no_data: self.container.0 == DataType::NO_DATA.0,
-        }
-    }
-}
-
-definitions!(Vector);
-
-/// Entries of a [`Vector`]; ends after the first error.
-#[derive(Clone, Debug)]
-pub struct VectorEntries<'a> {
-    r: Reader<'a>,
-    left: u16,
-    permissions: bool,
-    no_data: bool,
-}
-
-impl<'a> VectorEntries<'a> {
-    fn read(&mut self) -> Result<VectorEntry<'a>> {
-        let r = &mut self.r;
+    fn read_entry<'a>(r: &mut Reader<'a>, permissions: bool, container: DataType) -> Result<VectorEntry<'a>> {
         let bad = r.malformed("vector action");
         let byte = r.u8().named("vector entry")?;
         let action = match byte & 0xF {
@@ -139,42 +82,51 @@ impl<'a> VectorEntries<'a> {
             _ => return Err(bad),
         };
         let index = r.rb30().named("vector index")?;
-        let perm = super::header::permission(r, self.permissions && byte & 0x10 != 0)?;
-        let data =
-            if self.no_data || !action.has_data() { &[] } else { r.buf16().named("vector entry data")? };
+        let perm = read_permission(r, permissions, byte)?;
+        let no_data = container == DataType::NO_DATA || !action.has_data();
+        let data = if no_data { &[] } else { r.buf16().named("vector entry data")? };
         Ok(VectorEntry { action, index, perm, data })
     }
 }
 
-entries!(VectorEntries, VectorEntry<'a>);
+impl SummaryKind for VectorFlags {
+    const SETS: u8 = Self::SETS.0;
+    const SUMMARY: u8 = Self::SUMMARY.0;
+    const HINT: u8 = Self::HINT.0;
+    const COUNT: &'static str = "vector count";
 
-/// Writes a vector. Optional parts, in the order of the methods, come before the first entry; the count is filled in
-/// by [`VectorWriter::finish`].
-#[derive(Debug)]
-pub struct VectorWriter<'w, 'b> {
-    head: Optional<'w, 'b>,
-    container: DataType,
+    fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
 }
 
+/// A vector, over borrowed bytes.
+pub type Vector<'a> = EntryContainer<'a, VectorFlags>;
+
+/// Entries of a [`Vector`].
+pub type VectorEntries<'a> = Entries<'a, VectorFlags>;
+
+/// Writes a vector.
+pub type VectorWriter<'w, 'b> = EntryContainerWriter<'w, 'b, VectorFlags>;
+
 impl<'w, 'b> VectorWriter<'w, 'b> {
-    /// Begins a vector; `sorting` says that entries are inserted and deleted.
+    /// Begins a vector; `sorting` announces that entries are inserted and deleted.
     ///
     /// # Errors
-    /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is none.
+    /// [`crate::Error::Full`], [`crate::Error::Malformed`] if `container` is not a container type.
     pub fn new(w: &'w mut Writer<'b>, container: DataType, sorting: bool) -> Result<Self> {
-        let flags_at = w.len();
-        w.u8(0)?;
-        super::header::write_container(w, container)?;
-        let mut head = Optional::new(w, flags_at, "vector", true);
-        head.set(if sorting { VectorFlags::SORTING.0 } else { 0 })?;
-        Ok(Self { head, container })
+        let mut vector = Self::begin(w, &[], container)?;
+        if sorting {
+            vector.set_flags(VectorFlags::SORTING.0)?;
+        }
+        Ok(vector)
     }
 
-    /// An entry, with permission data if there is some; `f` writes its content, and is not called on clearing,
-    /// deletion, or if the vector's container is [`DataType::NO_DATA`].
+    /// An entry, with its permission data if there are some. `f` writes its content, and is not called if the action is
+    /// [`VectorAction::Clear`] or [`VectorAction::Delete`], or the vector's container is [`DataType::NO_DATA`].
     ///
     /// # Errors
-    /// What `f` says; [`crate::Error::Full`], [`crate::Error::TooLong`] for an index of 2^30 and above, more than
+    /// Those of `f`; [`crate::Error::Full`], [`crate::Error::TooLong`] for an index of 2^30 and above, more than
     /// 65535 bytes or 65535 entries.
     pub fn entry(
         &mut self,
@@ -183,26 +135,14 @@ impl<'w, 'b> VectorWriter<'w, 'b> {
         perm: Option<&[u8]>,
         f: impl FnOnce(&mut Writer<'b>) -> Result<()>,
     ) -> Result<()> {
-        let no_data = self.container == DataType::NO_DATA || !action.has_data();
-        let w = self.head.entry(perm.is_some().then_some(VectorFlags::PERMISSIONS.0))?;
-        w.u8(action as u8 | u8::from(perm.is_some()) << 4)?;
+        let no_data = self.container() == DataType::NO_DATA || !action.has_data();
+        let w = self.next_entry(perm)?;
+        w.u8(action as u8 | permission_flag(perm))?;
         w.rb30(index).named("vector index")?;
-        if let Some(perm) = perm {
-            w.buf15(perm).named("permission data")?;
-        }
+        write_permission(w, perm)?;
         if no_data { Ok(()) } else { w.nested16(f).named("vector entry") }
     }
-
-    /// Fills in the count.
-    ///
-    /// # Errors
-    /// [`crate::Error::Full`] if there is no entry and no room for the count.
-    pub fn finish(self) -> Result<()> {
-        self.head.finish()
-    }
 }
-
-optional_parts!(VectorWriter, VectorFlags);
 
 #[cfg(test)]
 mod tests {
@@ -210,7 +150,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn a_vector_comes_back() {
+    fn vector_round_trips_and_every_prefix_is_an_error() {
         let bytes = to_vec(|w| {
             let mut vector = VectorWriter::new(w, DataType::OPAQUE, true)?;
             vector.sets(|w| w.bytes(&[0, 0]))?;

@@ -197,20 +197,20 @@ impl Channel {
         }
     }
 
-    fn deliver<'x>(&'x self, input: &'x [u8], step: Step) -> Pulled<'x> {
+    fn deliver<'x>(&'x self, input: &'x [u8], found: Found) -> Pulled<'x> {
         let message = |bytes: Option<&'x [u8]>| match bytes {
             Some(bytes) if !bytes.is_empty() => Pulled::Message(bytes),
             _ => Pulled::Ping,
         };
-        match step {
-            Step::NeedMore => Pulled::NeedMore,
-            Step::Ping => Pulled::Ping,
-            Step::Progress => Pulled::Handshake,
-            Step::Input { from, to } => message(input.get(from..to)),
-            Step::Expanded { from, to } => message(self.expanded.get(from..to)),
-            Step::Assembled => message(Some(&self.assembled)),
-            Step::Refused => Pulled::Refused { text: &self.refusal },
-            Step::Opened => match &self.opened {
+        match found {
+            Found::NeedMore => Pulled::NeedMore,
+            Found::Ping => Pulled::Ping,
+            Found::Part => Pulled::Handshake,
+            Found::Input { from, to } => message(input.get(from..to)),
+            Found::Expanded { from, to } => message(self.expanded.get(from..to)),
+            Found::Assembled => message(Some(&self.assembled)),
+            Found::Refused => Pulled::Refused { text: &self.refusal },
+            Found::Opened => match &self.opened {
                 Some(opened) => Pulled::Opened(opened),
                 None => Pulled::Handshake,
             },
@@ -218,27 +218,27 @@ impl Channel {
     }
 
     /// The next entry of a packed list that lies in the input.
-    fn list_entry(&mut self, input: &[u8]) -> Result<(usize, Step)> {
+    fn list_entry(&mut self, input: &[u8]) -> Result<(usize, Found)> {
         let Some(len) = input.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))) else {
-            return Ok((0, Step::NeedMore));
+            return Ok((0, Found::NeedMore));
         };
         let used = 2 + len;
         if used > self.list_left {
             return Err(LIST_OVERRUN);
         }
         if input.len() < used {
-            return Ok((0, Step::NeedMore));
+            return Ok((0, Found::NeedMore));
         }
         self.list_left -= used;
         if self.list_left == 1 {
             return Err(LIST_OVERRUN);
         }
         self.at_frame = self.list_left == 0;
-        Ok((used, Step::Input { from: 2, to: used }))
+        Ok((used, Found::Input { from: 2, to: used }))
     }
 
     /// The next entry of a packed list that was compressed.
-    fn expanded_entry(&mut self) -> Result<(usize, Step)> {
+    fn expanded_entry(&mut self) -> Result<(usize, Found)> {
         let list = self.expanded.get(self.expanded_at - 1..).unwrap_or_default();
         let len = list.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))).ok_or(LIST_OVERRUN)?;
         if 2 + len > list.len() {
@@ -249,12 +249,12 @@ impl Channel {
         let over = to == self.expanded.len();
         self.expanded_at = if over { 0 } else { to + 1 };
         self.at_frame = over;
-        Ok((0, Step::Expanded { from, to }))
+        Ok((0, Found::Expanded { from, to }))
     }
 
     /// A frame that is not plain, or not whole.
-    fn frame(&mut self, input: &[u8]) -> Result<(usize, Step)> {
-        let [hi, lo, flags, ..] = *input else { return Ok((0, Step::NeedMore)) };
+    fn frame(&mut self, input: &[u8]) -> Result<(usize, Found)> {
+        let [hi, lo, flags, ..] = *input else { return Ok((0, Found::NeedMore)) };
         let len = usize::from(u16::from_be_bytes([hi, lo]));
         if len > self.frame_limit {
             return Err(Error::FrameTooLong { len, max: self.frame_limit });
@@ -262,9 +262,9 @@ impl Channel {
         if len < FRAME_HEADER {
             return Err(Error::Frame { flags, what: "its length is less than its header" });
         }
-        let Some(body) = input.get(FRAME_HEADER..len) else { return Ok((0, Step::NeedMore)) };
+        let Some(body) = input.get(FRAME_HEADER..len) else { return Ok((0, Found::NeedMore)) };
         if body.is_empty() {
-            return Ok((len, Step::Ping));
+            return Ok((len, Found::Ping));
         }
         if flags & frame::COMPRESSED != 0 {
             return Ok((len, self.compressed(flags, body)?));
@@ -274,20 +274,20 @@ impl Channel {
             return Ok((len, self.fragment(part, payload)));
         }
         if flags & frame::PACKED == 0 {
-            return Ok((len, Step::Input { from: FRAME_HEADER, to: len }));
+            return Ok((len, Found::Input { from: FRAME_HEADER, to: len }));
         }
         // The whole list is at hand, so its first entry can be delivered with the header.
         self.list_left = body.len();
         self.at_frame = false;
         match self.list_entry(body)? {
-            (used, Step::Input { from, to }) => {
-                Ok((FRAME_HEADER + used, Step::Input { from: FRAME_HEADER + from, to: FRAME_HEADER + to }))
+            (used, Found::Input { from, to }) => {
+                Ok((FRAME_HEADER + used, Found::Input { from: FRAME_HEADER + from, to: FRAME_HEADER + to }))
             }
             _ => Err(LIST_OVERRUN),
         }
     }
 
-    fn compressed(&mut self, flags: u8, body: &[u8]) -> Result<Step> {
+    fn compressed(&mut self, flags: u8, body: &[u8]) -> Result<Found> {
         let expander = self
             .expander
             .as_mut()
@@ -296,7 +296,7 @@ impl Channel {
         let (part, first_flags) = expander.begun().unwrap_or((part, flags));
         if flags & frame::COMPRESSED_MORE != 0 {
             expander.hold(part, first_flags, payload)?;
-            return Ok(Step::Progress);
+            return Ok(Found::Part);
         }
         expander.expand(payload, &mut self.expanded)?;
         if part != Part::Whole {
@@ -310,15 +310,15 @@ impl Channel {
             self.at_frame = false;
             return self.expanded_entry().map(|(_, step)| step);
         }
-        Ok(Step::Expanded { from: 0, to: self.expanded.len() })
+        Ok(Found::Expanded { from: 0, to: self.expanded.len() })
     }
 
-    fn fragment(&mut self, part: Part, payload: &[u8]) -> Step {
-        if self.assembler.take(part, payload, &mut self.assembled) { Step::Assembled } else { Step::Progress }
+    fn fragment(&mut self, part: Part, payload: &[u8]) -> Found {
+        if self.assembler.take(part, payload, &mut self.assembled) { Found::Assembled } else { Found::Part }
     }
 
-    fn handshake(&mut self, input: &[u8]) -> Result<(usize, Step)> {
-        let Some(message) = handshake::whole(input)? else { return Ok((0, Step::NeedMore)) };
+    fn handshake(&mut self, input: &[u8]) -> Result<(usize, Found)> {
+        let Some(message) = handshake::whole(input)? else { return Ok((0, Found::NeedMore)) };
         let step = match (&self.role, &self.phase) {
             (Role::Server(_), Phase::Key) => {
                 handshake::key(message)?;
@@ -330,7 +330,7 @@ impl Channel {
                     self.opened = Some(Box::new(opened));
                     if key_follows {
                         self.phase = Phase::Key;
-                        Step::Progress
+                        Found::Part
                     } else {
                         self.open()
                     }
@@ -352,14 +352,14 @@ impl Channel {
         Ok((message.len(), step))
     }
 
-    fn refuse(&mut self, text: String) -> Step {
+    fn refuse(&mut self, text: String) -> Found {
         self.refusal = text;
         self.phase = Phase::Over;
-        Step::Refused
+        Found::Refused
     }
 
     /// From here on frames follow.
-    fn open(&mut self) -> Step {
+    fn open(&mut self) -> Found {
         if let Some(opened) = &self.opened {
             self.wide_ids = opened.version >= 13;
             self.frame_limit = usize::from(opened.max_message) + frame::HEADER_SLACK;
@@ -372,7 +372,7 @@ impl Channel {
         }
         self.phase = Phase::Open;
         self.at_frame = true;
-        Step::Opened
+        Found::Opened
     }
 
     /// Appends what the channel itself has to send: handshake messages.
@@ -497,10 +497,10 @@ impl Channel {
 }
 
 /// What a step found, without borrowing it.
-enum Step {
+enum Found {
     NeedMore,
     Ping,
-    Progress,
+    Part,
     Input { from: usize, to: usize },
     Expanded { from: usize, to: usize },
     Assembled,

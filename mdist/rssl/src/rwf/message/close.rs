@@ -61,14 +61,4 @@ impl<'a> Close<'a> {
             put(w, &self.ext, |w, v| w.buf8(v).named("extended header"))
         })
     }
-
-    /// Writes header and payload.
-    ///
-    /// # Errors
-    /// As [`super::Message::encode`].
-    #[inline]
-    pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
-        self.encode_header(w)?;
-        w.bytes(self.payload)
-    }
 }

@@ -193,6 +193,25 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Gives each class `encode`, which writes its header and its payload.
+macro_rules! encode {
+    ($($class:ident),*) => {
+        $(impl $class<'_> {
+            /// Writes header and payload.
+            ///
+            /// # Errors
+            /// As [`Message::encode`].
+            #[inline]
+            pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
+                self.encode_header(w)?;
+                w.bytes(self.payload)
+            }
+        })*
+    };
+}
+
+encode!(Request, Refresh, Status, Update, Close, Ack, Generic, Post);
+
 /// What all classes begin with, and where the rest of the header and the payload are.
 struct Start<'a> {
     domain: Domain,

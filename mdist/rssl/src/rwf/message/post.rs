@@ -126,14 +126,4 @@ impl<'a> Post<'a> {
             put(w, &self.rights, |w, v| w.rb15(*v).named("post rights"))
         })
     }
-
-    /// Writes header and payload.
-    ///
-    /// # Errors
-    /// As [`super::Message::encode`].
-    #[inline]
-    pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
-        self.encode_header(w)?;
-        w.bytes(self.payload)
-    }
 }

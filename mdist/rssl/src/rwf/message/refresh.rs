@@ -136,14 +136,4 @@ impl<'a> Refresh<'a> {
             put(w, &self.req_key, |w, v| v.write(w))
         })
     }
-
-    /// Writes header and payload.
-    ///
-    /// # Errors
-    /// As [`super::Message::encode`].
-    #[inline]
-    pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
-        self.encode_header(w)?;
-        w.bytes(self.payload)
-    }
 }

@@ -170,14 +170,4 @@ impl<'a> Update<'a> {
             put(w, &self.post_user, |w, v| v.write(w))
         })
     }
-
-    /// Writes header and payload.
-    ///
-    /// # Errors
-    /// As [`super::Message::encode`].
-    #[inline]
-    pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
-        self.encode_header(w)?;
-        w.bytes(self.payload)
-    }
 }

@@ -1,21 +1,21 @@
-//! Edits of cached text: "go to byte n", "repeat the last byte n times".
+//! Partial updates of cached text: move the cursor to byte n, repeat the last byte n times.
 
 use crate::{Error, Result};
 
 const ESC: u8 = 0x1B;
 
-/// A piece of an edit.
-enum Step<'a> {
-    /// Bytes that overwrite what is at the cursor.
+/// One command of an edit.
+enum EditCommand<'a> {
+    /// Overwrites the bytes at the cursor.
     Write(&'a [u8]),
-    /// The cursor goes to this byte of the cached value.
-    Go(usize),
-    /// The last byte written, this many times more.
+    /// Moves the cursor to this byte of the cached value.
+    MoveTo(usize),
+    /// Writes the byte before the cursor this many times more.
     Repeat(usize),
 }
 
 /// `ESC [ digits`, then a back-quote or a `b`: the command and what follows it.
-fn command(bytes: &[u8]) -> Option<(Step<'static>, &[u8])> {
+fn command(bytes: &[u8]) -> Option<(EditCommand<'static>, &[u8])> {
     let mut rest = bytes.strip_prefix(&[ESC, b'['])?;
     let mut n = 0usize;
     while let Some((digit @ b'0'..=b'9', after)) = rest.split_first() {
@@ -23,28 +23,28 @@ fn command(bytes: &[u8]) -> Option<(Step<'static>, &[u8])> {
         rest = after;
     }
     match rest.split_first()? {
-        (b'`', after) => Some((Step::Go(n), after)),
-        (b'b', after) => Some((Step::Repeat(n), after)),
+        (b'`', after) => Some((EditCommand::MoveTo(n), after)),
+        (b'b', after) => Some((EditCommand::Repeat(n), after)),
         _ => None,
     }
 }
 
-/// The steps of an edit; an escape that is no command is written as it is.
-struct Steps<'a>(&'a [u8]);
+/// The commands of an edit; an escape sequence that is not a command is written as it is.
+struct EditCommands<'a>(&'a [u8]);
 
-impl<'a> Iterator for Steps<'a> {
-    type Item = Step<'a>;
+impl<'a> Iterator for EditCommands<'a> {
+    type Item = EditCommand<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some((step, rest)) = command(self.0) {
+        if let Some((edit, rest)) = command(self.0) {
             self.0 = rest;
-            return Some(step);
+            return Some(edit);
         }
         let (_, tail) = self.0.split_first()?;
         let n = 1 + tail.iter().position(|b| *b == ESC).unwrap_or(tail.len());
         let (text, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
-        Some(Step::Write(text))
+        Some(EditCommand::Write(text))
     }
 }
 
@@ -65,11 +65,11 @@ pub fn is_partial(value: &[u8]) -> bool {
     false
 }
 
-/// Applies `value` to the first `len` bytes of `cached`, and gives the new length. A value that is no edit replaces
-/// what is there; one that begins with a command never makes it shorter; a gap is filled with blanks.
+/// Applies `value` to the first `len` bytes of `cached`, and returns the new length. A value that is not an edit
+/// replaces the cached one; an edit that begins with a command never shortens it; a gap is filled with blanks.
 ///
 /// # Errors
-/// [`Error::Full`] if the result does not fit `cached`, which then is as before.
+/// [`Error::Full`] if the result does not fit `cached`, which is then unchanged.
 pub fn apply(cached: &mut [u8], len: usize, value: &[u8]) -> Result<usize> {
     let len = len.min(cached.len());
     if !is_partial(value) {
@@ -84,15 +84,15 @@ pub fn apply(cached: &mut [u8], len: usize, value: &[u8]) -> Result<usize> {
         gap.fill(b' ');
     }
     let mut cursor = 0usize;
-    for step in Steps(value) {
-        match step {
-            Step::Go(to) => cursor = to,
-            Step::Write(text) => {
+    for edit in EditCommands(value) {
+        match edit {
+            EditCommand::MoveTo(to) => cursor = to,
+            EditCommand::Write(text) => {
                 let end = cursor + text.len();
                 cached.get_mut(cursor..end).ok_or(Error::Full)?.copy_from_slice(text);
                 cursor = end;
             }
-            Step::Repeat(n) => {
+            EditCommand::Repeat(n) => {
                 let last = cursor.checked_sub(1).and_then(|at| cached.get(at)).copied();
                 if let Some(last) = last {
                     cached.get_mut(cursor..cursor + n).ok_or(Error::Full)?.fill(last);
@@ -107,22 +107,22 @@ pub fn apply(cached: &mut [u8], len: usize, value: &[u8]) -> Result<usize> {
 /// Length after an edit of `len` cached bytes. Saturates instead of overflowing.
 fn edited_len(len: usize, value: &[u8]) -> usize {
     let (mut cursor, mut most) = (0usize, 0usize);
-    for step in Steps(value) {
-        match step {
-            Step::Go(to) => cursor = to,
-            Step::Write(text) => cursor = cursor.saturating_add(text.len()),
-            Step::Repeat(_) if cursor == 0 => {}
-            Step::Repeat(n) => cursor = cursor.saturating_add(n),
+    for edit in EditCommands(value) {
+        match edit {
+            EditCommand::MoveTo(to) => cursor = to,
+            EditCommand::Write(text) => cursor = cursor.saturating_add(text.len()),
+            EditCommand::Repeat(_) if cursor == 0 => {}
+            EditCommand::Repeat(n) => cursor = cursor.saturating_add(n),
         }
         most = most.max(cursor);
     }
     if command(value).is_some() { most.max(len) } else { most }
 }
 
-/// As [`apply`], on a vector that grows to at most `max` bytes.
+/// Like [`apply`], on a vector that grows to at most `max` bytes.
 ///
 /// # Errors
-/// [`Error::TooLong`] if the result is longer than `max`; `cached` is then as before.
+/// [`Error::TooLong`] if the result is longer than `max`; `cached` is then unchanged.
 pub fn apply_to_vec(cached: &mut Vec<u8>, value: &[u8], max: usize) -> Result<()> {
     let new = if is_partial(value) { edited_len(cached.len(), value) } else { value.len() };
     if new > max {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn edits() {
+    fn edits_change_cached_text_in_place() {
         for (cached, value, result) in [
             ("abcdefghi", &b"new"[..], "new"),
             ("abcdefghi", b"\x1B[3`jkl", "abcjklghi"),
@@ -157,7 +157,7 @@ mod tests {
             // A command that is not first: the value begins at byte 0 and ends where it ends.
             ("abcdefghi", b"12\x1B[4`Z", "12cdZ"),
             ("abc", b"", ""),
-            // An escape that is no command is text.
+            // An escape sequence that is not a command is text.
             ("abcdef", b"\x1B[1`\x1B(B", "a\x1B(Bef"),
             ("abc", b"\x1B%0\xC3\xA4", "\x1B%0\u{e4}"),
             ("abc", b"\x1B[9", "\x1B[9"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_an_edit() {
+    fn commands_before_utf8_make_a_value_partial() {
         for value in [&b"\x1B[3`x"[..], b"\x1B[`x", b"ab\x1B[2b", b"\x1B(B\x1B[2`"] {
             assert!(is_partial(value));
         }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds() {
+    fn results_beyond_the_limit_leave_the_cache_unchanged() {
         let mut cache = *b"abcdef";
         for value in
             [&b"\x1B[99999999999999999999999`x"[..], b"\x1B[1`\x1B[99999999999999999999b", b"\x1B[6`x"]
