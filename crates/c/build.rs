@@ -1,9 +1,9 @@
-//! What the shared library tells the dynamic linker.
+//! Linker arguments of the shared library.
 
 fn main() {
-    // The number goes up when programs have to be compiled again.
+    // Increase the number when programs have to be recompiled.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libutipc.so.0");
-    // Threads of a node run in its code: it must not be unloaded.
+    // A node's threads run in this library's code: it must not be unloaded.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rerun-if-changed=build.rs");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* For programs written for TIPC's own tipcc.h: the same functions, and what they expect to come with them. */
+/* Compatibility with programs written for TIPC's own tipcc.h: the same functions and the definitions they rely on. */
 #ifndef UTIPC_TIPCC_H
 #define UTIPC_TIPCC_H
 
@@ -11,7 +11,7 @@
 #endif
 #endif
 
-/* Where there is no linux/tipc.h: what such programs use of it. */
+/* Without linux/tipc.h: the definitions of it that such programs use. */
 #ifndef TIPC_RESERVED_TYPES
 #define TIPC_NODE_STATE 0
 #define TIPC_TOP_SRV 1
@@ -59,7 +59,7 @@ static inline tipc_domain_t tipc_domain(unsigned int zone, unsigned int cluster,
 	return (zone << 24) | (cluster << 12) | node;
 }
 
-/* Older programs do not ask for the socket in an event: tipc_srv_evt(sd, srv, up, expired). */
+/* The older tipc_srv_evt(sd, srv, up, expired) without the socket of an event. */
 static inline int tipcc_srv_evt(int sd, struct tipc_addr *srv, bool *up, bool *expired)
 {
 	return tipc_srv_evt(sd, srv, NULL, up, expired);

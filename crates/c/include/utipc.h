@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * libutipc: TIPC in user space. The functions tipc_* have the names, the parameters and the meaning of TIPC's own tipcc.h;
- * those that begin with utipc_ are additions. Manual: utipc(7), one page for each group of functions in section 3.
+ * libutipc: TIPC in user space. The functions tipc_* have the names, parameters and semantics of TIPC's own tipcc.h;
+ * those that begin with utipc_ are additions. Manual: utipc(7), with one page for each group of functions in section 3.
  *
- * A socket is an int that poll, select and epoll take, and that tipc_close closes; it is not to be read or written by other
- * calls than these. Unless said otherwise a function yields -1 and sets errno when it fails; utipc_strerror says why, and
- * what to do. All of them may be called by any thread at any time.
+ * A socket is an int for poll, select and epoll. Close it with tipc_close; do not use it with read, write or other
+ * calls. Unless stated otherwise, functions return -1 and set errno on failure; utipc_strerror gives the reason and the
+ * remedy. All functions are thread-safe.
  */
 #ifndef UTIPC_H
 #define UTIPC_H
@@ -22,12 +22,12 @@ extern "C" {
 
 /* ---- Addresses --------------------------------------------------------------------------------------------------- */
 
-/* The number of a node; 0 for all nodes, or any. */
+/* A node address; 0 for all nodes, or any. */
 typedef uint32_t tipc_domain_t;
 
 /*
- * A service address {type, instance}, on one node or (0) wherever it is bound. With type 0 the address of a socket: its port
- * in instance, and its node.
+ * A service address {type, instance}, on one node or, with node 0, wherever it is bound. With type 0, a socket address:
+ * the port in instance, and its node.
  */
 struct tipc_addr {
 	uint32_t type;
@@ -40,116 +40,118 @@ struct tipc_addr {
 #else
 	uint32_t node;
 #endif
-	uint32_t scope; /* not used */
+	uint32_t scope; /* unused */
 };
 
-/* Own node, as others see it; 0 if there is none. Starts it, about a second without a daemon. */
+/* Address of the own node, 0 if there is none. Starts the node if necessary, which takes about a second without a
+ * daemon. */
 uint32_t tipc_own_node(void);
-/* Its cluster and its zone, where addresses have the form zone.cluster.node. */
+/* The cluster and zone of the own node, for addresses of the form zone.cluster.node. */
 tipc_domain_t tipc_own_cluster(void);
 tipc_domain_t tipc_own_zone(void);
-/* A port number that was free; for programs that know it from tipcc.h. */
+/* A port number that was free; for programs that know this function from tipcc.h. */
 uint32_t tipc_own_socket(void);
 
 /*
- * Text: "type:instance@node" (node in hex), "type:lower:upper@node", "zone.cluster.node". They yield buf; what does not fit
- * into len bytes with its final zero is cut off.
+ * Address to text: "type:instance@node" (node in hex), "type:lower:upper@node", "zone.cluster.node". They return buf;
+ * text is truncated to len bytes including the final zero.
  */
 char *tipc_ntoa(const struct tipc_addr *addr, char *buf, size_t len);
 char *tipc_rtoa(uint32_t type, uint32_t lower, uint32_t upper, uint32_t node, char *buf, size_t len);
 char *tipc_dtoa(tipc_domain_t domain, char *buf, size_t len);
-/* Text to address: "type:instance", or with "@node" in hex or as zone.cluster.node. 1, or 0 if it is none. */
+/* Text to address: "type:instance", optionally with "@node" in hex or as zone.cluster.node. Returns 1, or 0 if it is
+ * invalid. */
 int tipc_aton(const char *text, struct tipc_addr *addr);
 
 /* ---- Sockets ----------------------------------------------------------------------------------------------------- */
 
-/* SOCK_RDM, SOCK_DGRAM, SOCK_SEQPACKET or SOCK_STREAM, or'ed with SOCK_NONBLOCK if wanted; closed by exec in any case. */
+/* sk_type: SOCK_RDM, SOCK_DGRAM, SOCK_SEQPACKET or SOCK_STREAM, optionally with SOCK_NONBLOCK. Always close-on-exec. */
 int tipc_socket(int sk_type);
-/* Calls fail with EAGAIN (a connect: EINPROGRESS) instead of waiting. Yields sd. */
+/* Makes calls fail with EAGAIN (tipc_connect: EINPROGRESS) instead of waiting. Returns sd. */
 int tipc_sock_non_block(int sd);
-/* Messages that cannot be delivered come back; see tipc_recvfrom. */
+/* Makes undeliverable messages come back; see tipc_recvfrom. */
 int tipc_sock_rejectable(int sd);
-/* 0 low to 3 critical: what yields first under congestion. */
+/* Sets the importance, 0 (low) to 3 (critical): less important messages wait first under congestion. */
 int tipc_sock_importance(int sd, uint32_t priority);
-/* How long receives and accepts, and sends wait, ms; for ever if negative, which is the default. Then: EAGAIN. */
+/* Sets how long receive and accept, and send, wait, in ms; negative (default): no limit. On timeout: EAGAIN. */
 int utipc_sock_timeout(int sd, int receive_ms, int send_ms);
-/* How long a connect waits, ms; 8000 by default. Then: ETIMEDOUT. */
+/* Sets how long connect waits, 0 to 65535 ms; 8000 by default. On timeout: ETIMEDOUT. */
 int utipc_sock_connect_timeout(int sd, int ms);
-/* SOCK_STREAM: small writes leave at once. */
+/* SOCK_STREAM: sends small writes at once. */
 int utipc_sock_nodelay(int sd, bool nodelay);
 
 int tipc_close(int sd);
-/* Ends a connection in good order: the peer reads what was sent, then the end. */
+/* Shuts a connection down in order: the peer reads everything that was sent, then the end. */
 int utipc_shutdown(int sd);
 
-/* The socket's own address, and its peer's. */
+/* The socket's own address and its peer's. */
 int tipc_sockaddr(int sd, struct tipc_addr *addr);
 int tipc_sockid(int sd, struct tipc_addr *id); /* the older name */
 int utipc_peeraddr(int sd, struct tipc_addr *addr);
 
-/* scope: 0 for the whole cluster, tipc_own_node() for this node alone. A socket may have many bindings. */
+/* scope: 0 for the whole cluster, tipc_own_node() for the own node only. A socket may have many bindings. */
 int tipc_bind(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope);
 int tipc_unbind(int sd, uint32_t type, uint32_t lower, uint32_t upper);
 
-/* On SOCK_RDM and SOCK_DGRAM it sets where tipc_send sends. */
+/* Connects to a server. On SOCK_RDM and SOCK_DGRAM it sets the destination of tipc_send. */
 int tipc_connect(int sd, const struct tipc_addr *dst);
-/* 1: connected, 0: not yet, -1: why not; for sockets that do not block, when they have become writable. */
+/* 1: connected, 0: not yet, -1: failed. For non-blocking sockets, once they are writable. */
 int utipc_connected(int sd);
 int tipc_listen(int sd, int backlog);
-/* Yields the connection's socket; src: who asked, or NULL. */
+/* Returns the connection's socket; src receives the peer's address unless NULL. */
 int tipc_accept(int sd, struct tipc_addr *src);
 
-/* Communication groups: not there yet, EOPNOTSUPP. */
+/* Communication groups: not implemented, EOPNOTSUPP. */
 int tipc_join(int sd, struct tipc_addr *member, bool events, bool loopback);
 int tipc_leave(int sd);
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
 /*
- * At most 66000 bytes, except on SOCK_STREAM. They yield the number of bytes sent.
- * tipc_sendto on a socket for connections that is not connected asks for one, whose first message this is.
+ * At most 66000 bytes, except on SOCK_STREAM. Return the number of bytes sent. On an unconnected SOCK_SEQPACKET or
+ * SOCK_STREAM socket, tipc_sendto requests a connection whose first message this is.
  */
 int tipc_send(int sd, const void *msg, size_t len);
 int tipc_sendto(int sd, const void *msg, size_t len, const struct tipc_addr *dst);
 /* msg_name is a struct sockaddr_tipc, or NULL. */
 int tipc_sendmsg(int sd, const struct msghdr *msg);
-/* To every socket bound to dst->type in dst->instance to dst->node; to the one instance if node is below it. */
+/* Sends to every socket bound to dst->type from dst->instance to dst->node; to one instance if node is less than it. */
 int tipc_mcast(int sd, const void *msg, size_t len, const struct tipc_addr *dst);
 
 /*
- * They yield the number of bytes received; 0 is the end of a connection. waitall: fill the buffer (SOCK_STREAM).
- * tipc_recvfrom says who sent it (socket), which service was addressed (member; of a multicast the range, as in tipc_mcast;
- * if none was, this socket), and in *err why an own message came back: 1 nobody bound, 2 no such socket, 3 node lost, 4 queue
- * full, 5 connection closed; its start is in buf then. Each pointer but buf may be NULL; without err a message that came
- * back yields 0.
+ * Return the number of bytes received; 0 is the end of a connection. waitall: fill the buffer (SOCK_STREAM).
+ * tipc_recvfrom also stores the sender (socket), the service that was addressed (member; for a multicast the range, as
+ * in tipc_mcast; this socket if no service was addressed), and in *err why an undeliverable message of this socket came
+ * back: 1 not bound, 2 no such socket, 3 node lost, 4 queue full, 5 connection closed; buf then has the start of that
+ * message. Each pointer but buf may be NULL; without err a message that came back returns 0.
  */
 int tipc_recv(int sd, void *buf, size_t len, bool waitall);
 int tipc_recvfrom(int sd, void *buf, size_t len, struct tipc_addr *socket, struct tipc_addr *member, int *err);
 
 /* ---- Topology ---------------------------------------------------------------------------------------------------- */
 
-/* A connection to the topology server of a node, 0 for the own one: a socket that becomes readable with each event. */
+/* Connects to the topology server of a node, 0 for the own one; the socket becomes readable with each event. */
 int tipc_topsrv_conn(uint32_t topsrv_node);
-/* all: every binding, else of each range the first and the last. expire: ms, for ever if negative. */
+/* all: report every binding, otherwise only the first and last of each range. expire: ms, negative for no limit. */
 int tipc_srv_subscr(int sd, uint32_t type, uint32_t lower, uint32_t upper, bool all, int expire);
-/* srv: service and its node, addr: the socket that bound it. Each pointer may be NULL. */
+/* srv: the service and its node; addr: the socket that bound it. Each pointer may be NULL. */
 int tipc_srv_evt(int sd, struct tipc_addr *srv, struct tipc_addr *addr, bool *up, bool *expired);
-/* Waits until somebody has bound srv, on srv->node if that is not 0; expire as above. */
+/* Waits until srv is bound, on srv->node unless that is 0; expire as above. */
 bool tipc_srv_wait(const struct tipc_addr *srv, int expire);
 
-/* The nodes that a node sees, itself included. */
+/* Subscribes to the nodes that a node sees, including itself. */
 int tipc_neigh_subscr(uint32_t topsrv_node);
 int tipc_neigh_evt(int sd, uint32_t *neigh_node, bool *up);
 
-/* The links of a node. */
+/* Subscribes to the links of a node. */
 int tipc_link_subscr(uint32_t topsrv_node);
 int tipc_link_evt(int sd, uint32_t *neigh_node, bool *up, int *local_bearerid, int *remote_bearerid);
-/* Name of an own link; empty if there is none. Yields buf. */
+/* The name of a link of the own node; empty if there is none. Returns buf. */
 char *tipc_linkname(char *buf, size_t len, uint32_t peer, int bearerid);
 
 /* ---- The library ------------------------------------------------------------------------------------------------- */
 
-/* Why the last call of this thread that failed did, and what to do; stays until the next one fails. */
+/* Reason and remedy of this thread's last failed call; valid until the next failure. */
 const char *utipc_strerror(void);
 const char *utipc_version(void);
 

@@ -1,4 +1,4 @@
-//! `struct tipc_addr`: a service address, or a socket's if the type is 0.
+//! `struct tipc_addr`: a service address, or a socket address if the type is 0.
 
 use std::ffi::c_int;
 
@@ -7,17 +7,17 @@ use utipc::{Destination, NodeAddr, PortId, Scope, ServiceAddress, ServiceRange};
 use crate::call::{Fault, status};
 use crate::{node, table};
 
-/// As in `utipc.h`.
+/// `struct tipc_addr` of `utipc.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TipcAddr {
-    /// Service type; 0 in the address of a socket.
+    /// Service type; 0 in a socket address.
     pub(crate) kind: u32,
     /// Service instance, or a socket's port.
     pub(crate) instance: u32,
-    /// Where; 0 for everywhere. In a multicast the last instance.
+    /// The node, or 0 for any. In a multicast: the last instance.
     pub(crate) node: u32,
-    /// Nothing reads it; programs that know an older structure do not set it.
+    /// Unused, and left unset by programs that know an older structure.
     scope: u32,
 }
 
@@ -26,7 +26,7 @@ impl TipcAddr {
         Self { kind, instance, node, scope: 0 }
     }
 
-    /// A copy of what a program points to.
+    /// Copies the address that a program passes.
     ///
     /// # Safety
     /// `from` is null or points to an address.
@@ -38,7 +38,7 @@ impl TipcAddr {
         Some(unsafe { Self::new((*from).kind, (*from).instance, (*from).node) })
     }
 
-    /// Stores the address where a program wants it.
+    /// Writes the address to memory of the program.
     ///
     /// # Safety
     /// `to` is null or points to memory of an address.
@@ -46,7 +46,7 @@ impl TipcAddr {
         if to.is_null() {
             return;
         }
-        // SAFETY: by the contract. The three words that every version of the structure has.
+        // SAFETY: by the contract. Only the three words that every version of the structure has are written.
         unsafe {
             (*to).kind = self.kind;
             (*to).instance = self.instance;
@@ -54,7 +54,7 @@ impl TipcAddr {
         }
     }
 
-    /// Where a message or a connection request to this address goes.
+    /// The destination of a message or connection request to this address.
     pub(crate) fn destination(self) -> Destination {
         let domain = NodeAddr(self.node);
         if self.kind == 0 {
@@ -63,13 +63,13 @@ impl TipcAddr {
         Destination::Service { addr: ServiceAddress::new(self.kind, self.instance), domain }
     }
 
-    /// What the sender addressed: a service, or as in a multicast the first instance and the last.
+    /// The address that the sender used: a service, or for a multicast its first and last instance.
     pub(crate) fn addressed(range: ServiceRange) -> Self {
         Self::new(range.service, range.lower, if range.upper == range.lower { 0 } else { range.upper })
     }
 
-    /// Who a multicast goes to: from `instance` to `node`, as in the newer API; to the one instance where `node` cannot be
-    /// a last one, or is what programs of the older API put there.
+    /// The service range of a multicast: from `instance` to `node`, as in the newer API. It is the single `instance` if
+    /// `node` is less, or is the own node or cluster, which programs of the older API put there.
     pub(crate) fn multicast(self, own: NodeAddr) -> ServiceRange {
         let single = self.node < self.instance || self.node == own.0 || self.node == cluster(own.0);
         ServiceRange::new(self.kind, self.instance, if single { self.instance } else { self.node })
@@ -91,8 +91,8 @@ const fn zone(node: u32) -> u32 {
     node & !0x00ff_ffff
 }
 
-/// How far a binding is known; `scope` is a number of `linux/tipc.h`, or as in `tipcc.h` the own node, cluster or zone.
-pub(crate) fn scope(scope: u32, own: NodeAddr) -> Result<Scope, Fault> {
+/// The scope of a binding. `scope` is a number of `linux/tipc.h`, or as in `tipcc.h` the own node, cluster or zone.
+pub(crate) fn binding_scope(scope: u32, own: NodeAddr) -> Result<Scope, Fault> {
     match scope {
         _ if scope == own.0 && scope != 0 => Ok(Scope::Node),
         _ if scope == u32::from(Scope::Node.number()) => Ok(Scope::Node),
@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn tipc_sockaddr(sd: c_int, addr: *mut TipcAddr) ->
     })
 }
 
-/// `int tipc_sockid(int sd, struct tipc_addr *id)`: the older name.
+/// `int tipc_sockid(int sd, struct tipc_addr *id)`: the older name of [`tipc_sockaddr`].
 ///
 /// # Safety
 /// As [`tipc_sockaddr`].
@@ -176,19 +176,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_numbers_or_domains() {
+    fn scope_is_a_number_or_a_domain() {
         let own = NodeAddr(0x0100_1005);
-        for everywhere in [0, 1, 2, 0x0100_1000, 0x0100_0000] {
-            assert_eq!(scope(everywhere, own).unwrap(), Scope::Cluster);
+        for cluster_scope in [0, 1, 2, 0x0100_1000, 0x0100_0000] {
+            assert_eq!(binding_scope(cluster_scope, own).unwrap(), Scope::Cluster);
         }
-        for here in [3, own.0] {
-            assert_eq!(scope(here, own).unwrap(), Scope::Node);
+        for node_scope in [3, own.0] {
+            assert_eq!(binding_scope(node_scope, own).unwrap(), Scope::Node);
         }
-        assert!(scope(0x0100_1006, own).is_err());
+        assert!(binding_scope(0x0100_1006, own).is_err());
     }
 
     #[test]
-    fn multicasts_go_to_a_range_or_to_one_instance() {
+    fn multicast_range_falls_back_to_one_instance() {
         let own = NodeAddr(0x0100_1005);
         let range = |node| TipcAddr::new(1000, 10, node).multicast(own);
         assert_eq!(range(20), ServiceRange::new(1000, 10, 20));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn type_zero_is_a_socket() {
+    fn type_zero_means_a_socket_address() {
         let port = PortId { port: 7, node: NodeAddr(9) };
         assert_eq!(TipcAddr::from(port).destination(), Destination::Port(port));
         let service = Destination::Service { addr: ServiceAddress::new(64, 7), domain: NodeAddr(9) };

@@ -1,10 +1,10 @@
-//! The border between C and Rust: pointers are checked, panics stop here, errors become `errno` and a text.
+//! The boundary between C and Rust: checks pointers, stops panics, turns errors into `errno` and a text.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a call failed.
+/// The error of a failed call.
 #[derive(Debug)]
 pub(crate) struct Fault {
     errno: c_int,
@@ -16,16 +16,16 @@ impl Fault {
         Self { errno, text: text.into() }
     }
 
-    /// A pointer that must not be null is.
+    /// The error for a null pointer that must not be null.
     pub(crate) fn null(what: &str) -> Self {
-        Self::new(libc::EFAULT, format!("{what} is a null pointer (give the address of one)"))
+        Self::new(libc::EFAULT, format!("{what} is a null pointer (pass a valid address)"))
     }
 }
 
 impl From<utipc::Error> for Fault {
     fn from(error: utipc::Error) -> Self {
         let errno = match &error {
-            // The request is on its way, and the socket becomes writable with the answer.
+            // The request was sent; the socket becomes writable with the reply.
             utipc::Error::WouldBlock { call: "connect", .. } => libc::EINPROGRESS,
             other => other.errno(),
         };
@@ -34,7 +34,7 @@ impl From<utipc::Error> for Fault {
 }
 
 thread_local! {
-    /// What `utipc_strerror` says.
+    /// The text that `utipc_strerror` returns.
     static LAST: RefCell<CString> = RefCell::default();
 }
 
@@ -44,34 +44,34 @@ pub(crate) fn set_errno(errno: c_int) {
 }
 
 fn report(fault: Fault) {
-    // A text with a zero in it does not occur; it would be left out.
+    // The texts contain no zero byte.
     let text = CString::new(fault.text).unwrap_or_default();
-    // While a thread ends, its memory of the last text is gone already.
+    // While a thread exits, its storage may be gone already.
     let _ = LAST.try_with(|last| last.replace(text));
     set_errno(fault.errno);
 }
 
-/// Runs a call of the API: its result, or `failed` with errno set. A panic is a fault of the library: EIO.
+/// Runs a call of the API. Returns its result, or `failed` with errno set; a panic becomes EIO.
 pub(crate) fn guard<T>(failed: T, call: impl FnOnce() -> Result<T, Fault>) -> T {
-    // Whatever a panic leaves behind is behind locks that heed it, or not used any more.
+    // Everything that a panic can leave inconsistent is protected by locks that tolerate poisoning, or is not used
+    // again.
     let fault = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(result)) => return result,
         Ok(Err(fault)) => fault,
-        Err(_) => Fault::new(
-            libc::EIO,
-            "a fault of the library (its message is on standard error; please report it)",
-        ),
+        Err(_) => {
+            Fault::new(libc::EIO, "a bug in the library (its message is on standard error; please report it)")
+        }
     };
     report(fault);
     failed
 }
 
-/// [`guard`] for the calls that yield 0 or -1.
+/// As [`guard`], for calls that return 0 or -1.
 pub(crate) fn status(call: impl FnOnce() -> Result<(), Fault>) -> c_int {
     guard(-1, || call().map(|()| 0))
 }
 
-/// Bytes as the API counts them.
+/// A byte count as the API returns it.
 pub(crate) fn count(bytes: usize) -> c_int {
     c_int::try_from(bytes).unwrap_or(c_int::MAX)
 }
@@ -79,6 +79,6 @@ pub(crate) fn count(bytes: usize) -> c_int {
 /// `const char *utipc_strerror(void)`
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn utipc_strerror() -> *const c_char {
-    // The text stays until the thread's next failure.
+    // The text stays valid until the thread's next failure.
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

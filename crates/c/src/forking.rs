@@ -1,4 +1,4 @@
-//! What is done around a fork: nobody else holds a lock of this crate then, and the child knows that it is one.
+//! Fork handlers: hold the locks of this crate during a fork, and tell the child that it is one.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::{node, table};
 
-/// How many forks lie between this process and the first one that used the library.
+/// The number of forks between this process and the first one that used the library.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -28,17 +28,18 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// From now on forks are heeded. Without memory for it, a child of a process with threads may find a lock taken.
-pub(crate) fn heed() {
-    static HEEDED: OnceLock<c_int> = OnceLock::new();
-    HEEDED.get_or_init(|| {
+/// Installs the fork handlers, once. If that fails for lack of memory, a child of a process with threads may find a
+/// lock taken.
+pub(crate) fn install_handlers() {
+    static INSTALLED: OnceLock<c_int> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
         // SAFETY: the functions live as long as the program, which cannot unload this library, and do not unwind.
         unsafe { pthread_atfork(Some(before), Some(release), Some(child)) }
     });
 }
 
 extern "C" fn before() {
-    // The calls of other crates are never made with these locks held: no order with theirs can go wrong.
+    // No call into other crates is made with these locks held, so lock order cannot conflict with theirs.
     let held = (table::hold(), node::hold());
     let _ = HELD.try_with(|slot| slot.replace(Some(held)));
 }

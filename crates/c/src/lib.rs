@@ -1,7 +1,7 @@
-//! `libutipc`: the C API, in the shape of TIPC's own `tipcc.h`. `include/utipc.h` is its face, utipc(7) its manual.
+//! `libutipc`: the C API, modelled on TIPC's own `tipcc.h`. Its header is `include/utipc.h`, its manual utipc(7).
 //!
-//! A socket is an `int` that poll, select and epoll take: a duplicate of the descriptor whose level is the socket's readiness.
-//! [`table`] leads from it to the socket. All sockets of a process belong to one node, started at the first use.
+//! A socket is an `int` for poll, select and epoll: a duplicate of the descriptor that shows the socket's readiness.
+//! [`table`] maps it to the socket. All sockets of a process belong to one node, started at first use.
 
 mod address;
 mod call;

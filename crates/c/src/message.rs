@@ -1,4 +1,4 @@
-//! Memory of the program as slices.
+//! Slices of the program's memory.
 
 use std::ffi::c_void;
 use std::slice;
@@ -10,15 +10,18 @@ fn check(is_null: bool, len: usize, what: &str) -> Result<(), Fault> {
         return Err(Fault::null(what));
     }
     if isize::try_from(len).is_err() {
-        return Err(Fault::new(libc::EINVAL, format!("{what} has {len} bytes, more than there can be")));
+        return Err(Fault::new(
+            libc::EINVAL,
+            format!("{what} has {len} bytes, more than an object can have"),
+        ));
     }
     Ok(())
 }
 
-/// What a program sends.
+/// The bytes that a program sends.
 ///
 /// # Safety
-/// `data` is null or points to `len` bytes that nobody changes during the call.
+/// `data` is null or points to `len` bytes that do not change during the call.
 pub(crate) unsafe fn data<'a>(data: *const c_void, len: usize) -> Result<&'a [u8], Fault> {
     check(data.is_null(), len, "the message")?;
     if len == 0 {
@@ -28,10 +31,10 @@ pub(crate) unsafe fn data<'a>(data: *const c_void, len: usize) -> Result<&'a [u8
     Ok(unsafe { slice::from_raw_parts(data.cast(), len) })
 }
 
-/// Where a program receives.
+/// The memory into which a program receives.
 ///
 /// # Safety
-/// `buffer` is null or points to `len` bytes that nobody else uses during the call.
+/// `buffer` is null or points to `len` bytes that nothing else uses during the call.
 pub(crate) unsafe fn buffer<'a>(buffer: *mut c_void, len: usize) -> Result<&'a mut [u8], Fault> {
     check(buffer.is_null(), len, "the buffer")?;
     if len == 0 {
@@ -41,7 +44,7 @@ pub(crate) unsafe fn buffer<'a>(buffer: *mut c_void, len: usize) -> Result<&'a m
     Ok(unsafe { slice::from_raw_parts_mut(buffer.cast(), len) })
 }
 
-/// Stores a result where a program wants it.
+/// Writes a result to memory of the program.
 ///
 /// # Safety
 /// `to` is null or points to memory for a `T`.

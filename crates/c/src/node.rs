@@ -1,5 +1,5 @@
-//! The one node of the process: started at the first use, again after a fork that has left it behind and after the end of
-//! its daemon.
+//! The node of the process: started at first use, and again after a fork from an embedded node or the end of its
+//! daemon.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -12,12 +12,12 @@ use crate::{forking, table};
 #[derive(Debug)]
 pub(crate) enum State {
     None,
-    /// A thread of the process of this generation starts it.
+    /// A thread of the process with this fork generation starts the node.
     Starting(u32),
     Ready(Current),
 }
 
-/// A node of the process; their numbers differ.
+/// A running node with a number of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Current {
     number: u32,
@@ -25,39 +25,39 @@ pub(crate) struct Current {
 }
 
 static STATE: Mutex<State> = Mutex::new(State::None);
-/// The state is not `Starting` any more.
+/// Signals that the state is no longer `Starting`.
 static STARTED: Condvar = Condvar::new();
 
-/// The lock over a fork.
+/// The lock, as held during a fork.
 pub(crate) type Held = MutexGuard<'static, State>;
 
 pub(crate) fn hold() -> Held {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The node; starts it if there is none.
+/// The node; started if there is none.
 pub(crate) fn own() -> Result<Node, Fault> {
     current().map(|current| current.node)
 }
 
 fn current() -> Result<Current, Fault> {
     static NUMBERS: AtomicU32 = AtomicU32::new(0);
-    forking::heed();
-    let me = forking::generation();
+    forking::install_handlers();
+    let generation = forking::generation();
     let mut state = hold();
     loop {
         match &*state {
             State::Ready(current) => return Ok(current.clone()),
-            State::Starting(by) if *by == me => {
+            State::Starting(by) if *by == generation => {
                 state = STARTED.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            // A thread of the parent's would never be done.
+            // A thread of the parent process does not exist in this child and would never finish.
             State::None | State::Starting(_) => break,
         }
     }
-    *state = State::Starting(me);
+    *state = State::Starting(generation);
     drop(state);
-    // If it panics, others may try.
+    // Reset to `None` if the start panics, so that other threads can try.
     let mut outcome = Outcome(State::None);
     let current = Current { node: Node::start()?, number: NUMBERS.fetch_add(1, Relaxed) };
     leave_in_order();
@@ -65,7 +65,7 @@ fn current() -> Result<Current, Fault> {
     Ok(current)
 }
 
-/// Tells the state when it goes out of scope.
+/// Sets the state and wakes all waiters when it goes out of scope.
 struct Outcome(State);
 
 impl Drop for Outcome {
@@ -75,7 +75,7 @@ impl Drop for Outcome {
     }
 }
 
-/// A new socket; on a new node if the old one is gone.
+/// Opens a socket; on a new node if the current one is gone.
 pub(crate) fn open(kind: SocketKind) -> Result<Socket, Fault> {
     let Current { number, node } = current()?;
     match node.socket(kind) {
@@ -85,7 +85,7 @@ pub(crate) fn open(kind: SocketKind) -> Result<Socket, Fault> {
     Ok(own()?.socket(kind)?)
 }
 
-/// Drops the node if it is the one that is meant.
+/// Drops the node if `is_meant` accepts it.
 fn forget(is_meant: impl FnOnce(&Current) -> bool) {
     let mut state = hold();
     let State::Ready(current) = &*state else { return };
@@ -96,7 +96,7 @@ fn forget(is_meant: impl FnOnce(&Current) -> bool) {
     }
 }
 
-/// At `exit` sockets close and the node leaves its cluster, as if the program had closed all; others see it at once.
+/// At `exit`, closes all sockets and leaves the cluster, so that peers see it at once.
 fn leave_in_order() {
     extern "C" fn leave() {
         guard((), || {

@@ -1,4 +1,4 @@
-//! Options of sockets.
+//! Socket options.
 
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use utipc::Importance;
 use crate::call::{Fault, guard, status};
 use crate::table;
 
-/// `int tipc_sock_non_block(int sd)`: yields the socket, as the original does.
+/// `int tipc_sock_non_block(int sd)`: returns the socket, as the original does.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn tipc_sock_non_block(sd: c_int) -> c_int {
     guard(-1, || {
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn tipc_sock_importance(sd: c_int, priority: u32) -> c_int
     })
 }
 
-/// Milliseconds as a limit; negative ones are none.
+/// Milliseconds as a time limit; negative means none.
 fn limit(ms: c_int) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }

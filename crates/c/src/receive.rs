@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn tipc_recvfrom(
         let to = destination.map_or(own, TipcAddr::addressed);
         let (from, len, code) = match &returned {
             None => (TipcAddr::from(source), len, 0),
-            // It comes from this socket itself, as the original has it.
+            // It counts as sent by this socket, as in the original.
             Some(Returned { code, data }) => {
                 let len = data.len().min(buffer.len());
                 buffer[..len].copy_from_slice(&data[..len]);

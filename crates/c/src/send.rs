@@ -9,7 +9,7 @@ use crate::address::TipcAddr;
 use crate::call::{Fault, count, guard};
 use crate::{message, sockaddr, table};
 
-/// Sends; on a stream all of it, or as much as there is room for if that may not be waited for.
+/// Sends; on a stream all of it, or as much as fits if the socket does not block.
 fn send(socket: &Socket, data: &[u8], to: Option<Destination>) -> Result<c_int, Fault> {
     let first = |data| match to {
         Some(to) => socket.send_to(data, to),
@@ -18,7 +18,7 @@ fn send(socket: &Socket, data: &[u8], to: Option<Destination>) -> Result<c_int, 
     if socket.kind() != SocketKind::Stream {
         return Ok(count(first(data)?));
     }
-    // What a call can tell that it has sent.
+    // At most what the return value can express.
     let data = data.get(..c_int::MAX as usize).unwrap_or(data);
     let mut sent = first(data)?;
     while sent < data.len() {
@@ -81,7 +81,8 @@ pub(crate) unsafe extern "C" fn tipc_mcast(
     })
 }
 
-/// `int tipc_sendmsg(int sd, const struct msghdr *msg)`: the address is a `struct sockaddr_tipc`, control data is ignored.
+/// `int tipc_sendmsg(int sd, const struct msghdr *msg)`: the address is a `struct sockaddr_tipc`; control data is
+/// ignored.
 ///
 /// # Safety
 /// `msg` is null or points to a header whose name and vectors are there.

@@ -6,12 +6,12 @@ use crate::call::Fault;
 
 const AF_TIPC: u16 = 30;
 const LEN: usize = 16;
-/// Of the kinds, the service range; also for multicast.
+/// Kinds of address; the range also addresses multicasts.
 const RANGE: u8 = 1;
 const SERVICE: u8 = 2;
 const SOCKET: u8 = 3;
 
-/// Where a message with this address goes.
+/// The destination that an address names.
 pub(crate) fn destination(name: &[u8]) -> Result<Destination, Fault> {
     let bad = |why: String| Fault::new(libc::EINVAL, format!("the address {why} (see struct sockaddr_tipc)"));
     let Some((&[family @ .., kind, _scope], words)) =
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_understood_and_nothing_else() {
+    fn every_address_kind_is_parsed_and_others_are_refused() {
         let service = Destination::Service { addr: ServiceAddress::new(64, 7), domain: NodeAddr(9) };
         assert_eq!(destination(&bytes(SERVICE, [64, 7, 9])).unwrap(), service);
         let range = Destination::Range(ServiceRange::new(64, 7, 9));

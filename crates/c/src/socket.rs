@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use utipc::{Scope, ServiceRange, SocketKind, State};
 
-use crate::address::{TipcAddr, scope};
+use crate::address::{TipcAddr, binding_scope};
 use crate::call::{Fault, guard, status};
 use crate::{node, table};
 
@@ -44,10 +44,10 @@ pub(crate) extern "C" fn utipc_shutdown(sd: c_int) -> c_int {
 
 /// `int tipc_bind(int sd, uint32_t type, uint32_t lower, uint32_t upper, uint32_t scope)`
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn tipc_bind(sd: c_int, service: u32, lower: u32, upper: u32, how_far: u32) -> c_int {
+pub(crate) extern "C" fn tipc_bind(sd: c_int, service: u32, lower: u32, upper: u32, scope: u32) -> c_int {
     status(|| {
         let entry = table::get(sd)?;
-        let scope = scope(how_far, entry.socket.node().address())?;
+        let scope = binding_scope(scope, entry.socket.node().address())?;
         Ok(entry.socket.bind(ServiceRange::new(service, lower, upper), scope)?)
     })
 }
@@ -58,7 +58,7 @@ pub(crate) extern "C" fn tipc_unbind(sd: c_int, service: u32, lower: u32, upper:
     status(|| {
         let entry = table::get(sd)?;
         let range = ServiceRange::new(service, lower, upper);
-        // The call does not say with which scope it was bound.
+        // The call does not name the scope of the binding.
         let tried = entry.socket.unbind(range, Scope::Cluster);
         Ok(tried.or_else(|error| entry.socket.unbind(range, Scope::Node).map_err(|_| error))?)
     })
@@ -84,7 +84,7 @@ pub(crate) extern "C" fn utipc_connected(sd: c_int) -> c_int {
         let entry = table::get(sd)?;
         match entry.socket.state() {
             State::Open | State::Listen => {
-                Err(Fault::new(libc::ENOTCONN, "nobody has asked for a connection (tipc_connect does)"))
+                Err(Fault::new(libc::ENOTCONN, "no connection was requested (call tipc_connect)"))
             }
             State::Connecting => Ok(0),
             State::Established => Ok(1),
@@ -97,7 +97,7 @@ pub(crate) extern "C" fn utipc_connected(sd: c_int) -> c_int {
     })
 }
 
-/// `int tipc_listen(int sd, int backlog)`: the backlog is the node's affair.
+/// `int tipc_listen(int sd, int backlog)`: the node ignores the backlog.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn tipc_listen(sd: c_int, _backlog: c_int) -> c_int {
     status(|| Ok(table::get(sd)?.socket.listen()?))
@@ -118,14 +118,14 @@ pub(crate) unsafe extern "C" fn tipc_accept(sd: c_int, src: *mut TipcAddr) -> c_
     })
 }
 
-/// A connection to the topology server of a node, 0 for the own one. Spec: tipc.md §10.
+/// Connects to the topology server of a node; 0 is the own node. Spec: tipc.md §10.
 pub(crate) fn topology_server(on: u32) -> Result<utipc::Socket, Fault> {
     let socket = node::open(SocketKind::SeqPacket)?;
     socket.connect(TipcAddr::new(1, 1, on).destination())?;
     Ok(socket)
 }
 
-/// Groups are refused as a socket of this node refuses them.
+/// Refuses communication groups with the same error as a socket of this node.
 fn no_groups(sd: c_int) -> Result<(), Fault> {
     table::get(sd)?;
     let text = "communication groups are not implemented yet (multicast by tipc_mcast, membership by tipc_srv_subscr)";
@@ -149,7 +149,7 @@ pub(crate) extern "C" fn tipc_leave(sd: c_int) -> c_int {
     status(|| no_groups(sd))
 }
 
-/// The port that a socket had that was opened and closed for this, as `tipcc.h` has it.
+/// The port number of a socket that is opened and closed for this call, as in `tipcc.h`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn tipc_own_socket() -> u32 {
     guard(0, || Ok(node::open(SocketKind::Rdm)?.port().port))

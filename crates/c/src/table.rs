@@ -1,7 +1,8 @@
-//! From the `int` of a C program to its socket.
+//! Maps the `int` of a C program to its socket.
 //!
-//! The number is a descriptor of its own, a duplicate of the one that tells the socket's readiness. So a program that closes
-//! it by `close` instead of `tipc_close` does no harm beyond keeping the socket open until the number is handed out again.
+//! The number is a descriptor of its own, a duplicate of the one that shows the socket's readiness. If a program closes
+//! it with `close` instead of `tipc_close`, the socket stays open until the number is handed out again; nothing else
+//! goes wrong.
 
 use std::ffi::c_int;
 use std::mem::take;
@@ -14,32 +15,33 @@ use utipc::Socket;
 use crate::call::Fault;
 use crate::forking::generation;
 
-/// A socket of the program.
+/// An open socket of the program.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) socket: Socket,
-    /// In which process, counted by forks, its descriptor was made.
+    /// The fork generation of the process that made its descriptor.
     generation: AtomicU32,
-    /// What the descriptor is; a number that means something else has been closed by the program.
+    /// The file behind the descriptor. If the number refers to another file, the program has closed the socket's
+    /// descriptor.
     file: Mutex<Option<File>>,
 }
 
-/// Device and inode: a socket's are its own.
+/// Device and inode, unique for each socket.
 type File = (libc::dev_t, libc::ino_t);
 
-/// By descriptor.
+/// Sockets by descriptor number.
 type Sockets = Vec<Option<Arc<Entry>>>;
 
 static TABLE: RwLock<Sockets> = RwLock::new(Vec::new());
 
-/// The lock over a fork.
+/// The lock, as held during a fork.
 pub(crate) type Held = RwLockWriteGuard<'static, Sockets>;
 
 pub(crate) fn hold() -> Held {
     TABLE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A descriptor for the program.
+/// Enters a socket into the table; returns its descriptor number.
 pub(crate) fn add(socket: Socket) -> Result<c_int, Fault> {
     let descriptor = socket.descriptor()?.try_clone_to_owned().map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(libc::EMFILE);
@@ -58,12 +60,12 @@ pub(crate) fn add(socket: Socket) -> Result<c_int, Fault> {
     }
     let stale = table[at].replace(entry);
     drop(table);
-    // Outside of the lock: its end is a call on the node.
+    // Drop it without the lock: closing a socket calls the node.
     drop(stale);
     Ok(sd)
 }
 
-/// The socket behind a descriptor.
+/// The socket with this descriptor number.
 pub(crate) fn get(sd: c_int) -> Result<Arc<Entry>, Fault> {
     let at = usize::try_from(sd).unwrap_or(usize::MAX);
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +78,7 @@ pub(crate) fn get(sd: c_int) -> Result<Arc<Entry>, Fault> {
     Ok(entry)
 }
 
-/// Takes a socket out and closes its descriptor. The socket closes when the last call on it has ended.
+/// Removes a socket and closes its descriptor. The socket closes when the last call on it returns.
 pub(crate) fn remove(sd: c_int) -> Result<(), Fault> {
     let at = usize::try_from(sd).unwrap_or(usize::MAX);
     let entry = hold().get_mut(at).and_then(Option::take).ok_or_else(|| unknown(sd))?;
@@ -85,12 +87,12 @@ pub(crate) fn remove(sd: c_int) -> Result<(), Fault> {
     if !still_there {
         return Err(unknown(sd));
     }
-    // SAFETY: the number was handed out by `add` and is still the socket's; from here on nobody has it.
+    // SAFETY: the number was handed out by `add` and is still the socket's; it is in the table no more.
     drop(unsafe { OwnedFd::from_raw_fd(sd) });
     Ok(())
 }
 
-/// All sockets, at the end of the program.
+/// Closes all sockets at the end of the program.
 pub(crate) fn clear() {
     let all = take(&mut *hold());
     drop(all);
@@ -119,19 +121,19 @@ fn file(fd: c_int) -> Option<File> {
 }
 
 impl Entry {
-    /// Whether the number still means what `add` made.
+    /// Whether the number still refers to the file that `add` entered.
     fn is_at(&self, sd: c_int) -> bool {
         let file = file(sd);
         file.is_some() && file == *self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// In a forked child an inherited socket has another descriptor than in its parent: it takes the number over.
+/// Gives an inherited socket in a forked child its new descriptor, under the same number.
 fn inherit(sd: c_int, entry: &Entry) {
     if entry.generation.swap(generation(), Relaxed) == generation() {
         return;
     }
-    // An embedded node's socket stays with the parent: the call itself will say so.
+    // An embedded node's socket stays with the parent; the call itself reports that.
     let Ok(own) = entry.socket.descriptor() else { return };
     if entry.is_at(sd) {
         // SAFETY: the number is this library's, inherited from the parent; what it meant is of no use in this process.

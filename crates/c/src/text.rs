@@ -1,4 +1,4 @@
-//! Addresses as text, and back.
+//! Conversion of addresses to text and back.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
@@ -7,7 +7,7 @@ use crate::address::TipcAddr;
 use crate::call::{Fault, guard};
 use crate::node;
 
-/// Puts text into a program's buffer: as much as fits, with a zero at its end.
+/// Writes text into a program's buffer, truncated to fit with a final zero.
 ///
 /// # Safety
 /// `buf` is null or points to `len` bytes.
@@ -17,7 +17,7 @@ unsafe fn store(text: &str, buf: *mut c_char, len: usize) -> *mut c_char {
     }
     let bytes = text.as_bytes();
     let bytes = &bytes[..bytes.len().min(len - 1)];
-    // SAFETY: by the contract; the bytes and the zero are at most `len`. The text is this function's caller's.
+    // SAFETY: by the contract; the bytes and the zero are at most `len`. The text does not overlap the buffer.
     unsafe {
         buf.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         buf.add(bytes.len()).write(0);
@@ -30,7 +30,7 @@ fn text(addr: TipcAddr) -> String {
     if kind == 0 { format!("0:{instance:010}@{node:x}") } else { format!("{kind}:{instance}@{node:x}") }
 }
 
-/// The address that a text means: `type:instance`, with `@node` behind it, in hex or as zone.cluster.node.
+/// Parses `type:instance`, optionally followed by `@node` in hex or as zone.cluster.node.
 fn parse(text: &str) -> Option<TipcAddr> {
     let (service, on) = text.split_once('@').unwrap_or((text, "0"));
     let (kind, instance) = service.split_once(':')?;
@@ -100,7 +100,7 @@ pub(crate) unsafe extern "C" fn tipc_dtoa(domain: u32, buf: *mut c_char, len: us
     unsafe { store(&text, buf, len) }
 }
 
-/// `int tipc_aton(const char *text, struct tipc_addr *addr)`: 1, or 0 for a text that is no address.
+/// `int tipc_aton(const char *text, struct tipc_addr *addr)`: 1, or 0 for an invalid text.
 ///
 /// # Safety
 /// `text` is null or a string; `addr` is null or points to memory of an address.
@@ -113,7 +113,7 @@ pub(crate) unsafe extern "C" fn tipc_aton(text: *const c_char, addr: *mut TipcAd
         // SAFETY: by the contract.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         let Some(parsed) = parse(&text) else {
-            let text = format!("\"{text}\" is no address (type:instance or type:instance@node)");
+            let text = format!("\"{text}\" is not a valid address (use type:instance or type:instance@node)");
             return Err(Fault::new(libc::EINVAL, text));
         };
         // SAFETY: by the contract.
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_the_way_to_text_and_back() {
+    fn addresses_round_trip_through_text() {
         for addr in [TipcAddr::new(18888, 17, 0), TipcAddr::new(0, 7, 0x0100_1001)] {
             assert_eq!(parse(&text(addr)), Some(addr));
         }
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn text_never_leaves_its_buffer() {
+    fn text_is_truncated_to_its_buffer() {
         let addr = TipcAddr::new(18888, 17, 0);
         let mut buffer = [b'#'; 8];
         // SAFETY: the pointers are of live values, and the length is smaller than the buffer's.
         unsafe { tipc_ntoa(&raw const addr, buffer.as_mut_ptr().cast(), 7) };
         assert_eq!(&buffer, b"18888:\0#");
-        // SAFETY: no bytes are given.
+        // SAFETY: the length is 0.
         unsafe { tipc_ntoa(&raw const addr, buffer.as_mut_ptr().cast(), 0) };
         assert_eq!(&buffer, b"18888:\0#");
     }

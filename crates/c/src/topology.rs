@@ -1,6 +1,6 @@
-//! The topology server's clients. Spec: tipc.md §10.
+//! Clients of the topology server. Spec: tipc.md §10.
 //!
-//! A connection to it is a socket like any other: programs may send `struct tipc_subscr` and receive `struct tipc_event` of
+//! A connection to it is an ordinary socket: programs may send `struct tipc_subscr` and receive `struct tipc_event` of
 //! `linux/tipc.h` themselves.
 
 use std::ffi::c_int;
@@ -16,7 +16,7 @@ use crate::table;
 /// Service types of nodes and links.
 const NODE_STATE: u32 = 0;
 const LINK_STATE: u32 = 2;
-/// Filters: every binding; the first and the last of a range.
+/// Filters: report every binding; report the first and the last binding of a range.
 const PORTS: u32 = 1;
 const SERVICE: u32 = 2;
 const FOREVER: u32 = u32::MAX;
@@ -24,11 +24,11 @@ const FOREVER: u32 = u32::MAX;
 const PUBLISHED: u32 = 1;
 const TIMEOUT: u32 = 3;
 
-/// Words of `struct tipc_subscr`, the last two of which are the subscriber's own, and of `struct tipc_event`.
+/// Words of `struct tipc_subscr`, the last two of which belong to the subscriber, and of `struct tipc_event`.
 const SUBSCRIPTION: usize = 7;
 const EVENT: usize = 12;
 
-/// What has happened.
+/// The fields of an event that the API reports.
 struct Event {
     kind: u32,
     found_lower: u32,
@@ -49,12 +49,15 @@ fn next(socket: &Socket) -> Result<Event, Fault> {
     let mut bytes = [[0; 4]; EVENT];
     let received = socket.receive_into(bytes.as_flattened_mut())?;
     if received.len == 0 {
-        let text = "the topology server closed the connection (an invalid subscription, too many of them, events that were \
-                    not read, or contact lost): connect again";
+        let text = "the topology server closed the connection (an invalid subscription, too many subscriptions, unread \
+                    events, or contact lost): connect again";
         return Err(Fault::new(libc::ECONNRESET, text));
     }
     if received.len != size_of_val(&bytes) || received.truncated {
-        let text = format!("{} bytes are no event (is this a connection of tipc_topsrv_conn?)", received.len);
+        let text = format!(
+            "received {} bytes, which are not an event (use a connection of tipc_topsrv_conn)",
+            received.len
+        );
         return Err(Fault::new(libc::EPROTO, text));
     }
     let [kind, found_lower, _, port, node, service, ..] = bytes.map(u32::from_ne_bytes);
@@ -118,13 +121,13 @@ pub(crate) unsafe extern "C" fn tipc_srv_wait(srv: *const TipcAddr, expire: c_in
         // SAFETY: by the contract.
         let service = unsafe { TipcAddr::read(srv) }.ok_or_else(|| Fault::null("the service to wait for"))?;
         let socket = topology_server(0)?;
-        // Every binding: the first need not be the one on the node that is meant.
+        // Every binding, because the first one need not be on the requested node.
         subscribe(&socket, [service.kind, service.instance, service.instance], true, expire)?;
         loop {
             let event = next(&socket)?;
             if event.kind == TIMEOUT {
                 let text = format!(
-                    "nobody has bound {{{},{}}} within {expire} ms (start its server, or wait longer)",
+                    "service {{{},{}}} was not bound within {expire} ms (start its server, or wait longer)",
                     service.kind, service.instance
                 );
                 return Err(Fault::new(libc::ETIMEDOUT, text));

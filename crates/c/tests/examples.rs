@@ -1,4 +1,4 @@
-//! The examples in C, built as their Makefile builds them, print what examples/README.md says, on each engine.
+//! The C examples, built by their Makefile, print what examples/README.md promises, on each engine.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use common::{Engine, Place, Running, folder, prefix, root, run};
 
-/// Folder of the programs.
+/// The directory of the built programs.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -28,7 +28,7 @@ fn start(place: &Place, name: &str, arguments: &[&str]) -> Running {
     place.start(&built().join(name), arguments)
 }
 
-/// The blocks of text that the page has for a program.
+/// The blocks of output that the README promises for a program.
 fn promised(program: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join("examples/README.md")).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with(&format!("{program}\n"))).unwrap();
@@ -36,42 +36,42 @@ fn promised(program: &str) -> Vec<String> {
     blocks.collect()
 }
 
-/// Whether a line is what the page has, where some words stand for numbers.
-fn fits(pattern: &str, line: &str) -> bool {
+/// Whether a line matches a pattern of the README, where some words stand for numbers.
+fn matches(pattern: &str, line: &str) -> bool {
     let next =
         ["NODE", "OTHER", "PORT"].into_iter().filter_map(|word| Some((pattern.find(word)?, word))).min();
     let Some((at, word)) = next else { return pattern == line };
     let Some(rest) = line.strip_prefix(&pattern[..at]) else { return false };
     let digits = rest.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len());
-    digits > 0 && fits(&pattern[at + word.len()..], &rest[digits..])
+    digits > 0 && matches(&pattern[at + word.len()..], &rest[digits..])
 }
 
-fn same(program: &str, printed: &str) {
+fn assert_output(program: &str, printed: &str) {
     let promised = &promised(program)[0];
     let fit = promised.lines().count() == printed.lines().count()
-        && promised.lines().zip(printed.lines()).all(|(pattern, line)| fits(pattern, line));
-    assert!(fit, "{program} is to print\n{promised}and prints\n{printed}");
+        && promised.lines().zip(printed.lines()).all(|(pattern, line)| matches(pattern, line));
+    assert!(fit, "{program} should print\n{promised}but prints\n{printed}");
 }
 
 #[test]
-fn a_line_that_differs_is_seen() {
-    assert!(fits("server: \"x\" from OTHER:PORT", "server: \"x\" from 12ab:99"));
-    assert!(!fits("server: \"x\" from OTHER:PORT", "server: \"y\" from 12ab:99"));
-    assert!(!fits("node NODE is up", "node  is up"));
-    assert!(!fits("done", "done."));
+fn different_lines_do_not_match() {
+    assert!(matches("server: \"x\" from OTHER:PORT", "server: \"x\" from 12ab:99"));
+    assert!(!matches("server: \"x\" from OTHER:PORT", "server: \"y\" from 12ab:99"));
+    assert!(!matches("node NODE is up", "node  is up"));
+    assert!(!matches("done", "done."));
 }
 
 fn hello(engine: Engine) {
     let place = Place::new(engine);
     let server = start(&place, "hello_server", &[]);
-    same("hello_client", &start(&place, "hello_client", &[]).output());
-    same("hello_server", &server.output());
+    assert_output("hello_client", &start(&place, "hello_client", &[]).output());
+    assert_output("hello_server", &server.output());
     place.check();
 }
 
 fn alone(engine: Engine, program: &str) {
     let place = Place::new(engine);
-    same(program, &start(&place, program, &[]).output());
+    assert_output(program, &start(&place, program, &[]).output());
     place.check();
 }
 
@@ -101,23 +101,23 @@ macro_rules! on {
 on!(Embedded, embedded);
 on!(Daemon, daemon);
 
-/// The lines of a program that goes on.
+/// The lines printed by a running program.
 fn lines(running: &mut Running) -> std::io::Lines<BufReader<ChildStdout>> {
     BufReader::new(running.child.stdout.take().unwrap()).lines()
 }
 
-/// The node that a hello server runs on.
+/// The node that a hello server prints.
 fn node_of(line: &str) -> &str {
     line.rsplit(' ').next().unwrap()
 }
 
 #[test]
-fn another_nodes_view_is_watched() {
+fn service_watch_shows_another_nodes_view() {
     let place = Place::new(Engine::Embedded);
     let mut other = start(&place, "hello_server", &[]);
     let first = lines(&mut other).next().unwrap().unwrap();
     let printed = start(&place, "service_watch", &[node_of(&first)]).output();
-    same("service_watch", &printed);
+    assert_output("service_watch", &printed);
     assert!(
         printed.starts_with(&format!("watching {{2222,0,99}} as node {} sees it\n", node_of(&first))),
         "{printed}"
@@ -125,15 +125,15 @@ fn another_nodes_view_is_watched() {
 }
 
 #[test]
-fn nodes_and_links_are_watched() {
+fn topology_watch_shows_nodes_and_links() {
     let place = Place::new(Engine::Embedded);
     let mut watch = start(&place, "topology_watch", &[]);
     let mut seen = lines(&mut watch).map(Result::unwrap);
     let mut expect = |block: &str, other: &str| {
         let mut left: Vec<_> = block.lines().collect();
         while !left.is_empty() {
-            let line = seen.next().expect("it goes on");
-            let at = left.iter().position(|pattern| fits(&pattern.replace("OTHER", other), &line));
+            let line = seen.next().expect("another line");
+            let at = left.iter().position(|pattern| matches(&pattern.replace("OTHER", other), &line));
             left.remove(at.unwrap_or_else(|| panic!("{line:?} in place of {left:?}")));
         }
     };
@@ -144,7 +144,7 @@ fn nodes_and_links_are_watched() {
     expect(up, node_of(&first));
     drop(other);
     expect(down, node_of(&first));
-    // And it ends when told so.
+    // With an argument it exits after that many events.
     let printed = start(&place, "topology_watch", &["1"]).output();
-    assert!(printed.lines().zip(own.lines()).all(|(line, pattern)| fits(pattern, line)), "{printed}");
+    assert!(printed.lines().zip(own.lines()).all(|(line, pattern)| matches(pattern, line)), "{printed}");
 }

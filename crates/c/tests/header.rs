@@ -1,4 +1,4 @@
-//! The headers say what the library has, and programs of both generations of `tipcc.h` compile with them.
+//! The header declares exactly what the library exports, and programs of both generations of `tipcc.h` compile with it.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{folder, pkg_config, prefix, run};
 
-/// Functions that the header declares: a name of ours before a parenthesis, and a semicolon at the end.
+/// Functions that the header declares: one of the library's names before a parenthesis, and a semicolon at the end.
 fn declared(header: &str) -> BTreeSet<String> {
     let code: String =
         header.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
@@ -22,7 +22,7 @@ fn declared(header: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_header_declares_what_the_library_exports_and_nothing_else() {
+fn header_declares_exactly_the_exported_functions() {
     let header = fs::read_to_string(prefix().join("include/utipc.h")).unwrap();
     let table = run(Command::new("nm").args(["-D", "--defined-only"]).arg(prefix().join("lib/libutipc.so")));
     let exported: BTreeSet<String> =
@@ -32,7 +32,7 @@ fn the_header_declares_what_the_library_exports_and_nothing_else() {
 }
 
 #[test]
-fn a_declaration_too_many_or_too_few_would_be_seen() {
+fn declared_finds_all_functions_of_the_library() {
     let names = declared(
         "/* int tipc_no(int); */\nint tipc_a(int (*b)(int));\nchar *utipc_b(void);\nint other(int);",
     );
@@ -54,7 +54,7 @@ fn compiles(program: &str, compiler: &str, options: &[&str]) {
 }
 
 #[test]
-fn every_dialect_takes_the_headers() {
+fn headers_compile_in_every_dialect() {
     let program = "#include <utipc.h>\n#include <tipcc.h>\nint main(void) { return tipc_close(-1) + 1; }\n";
     for dialect in ["-std=c99", "-std=c11", "-std=gnu17"] {
         compiles(program, "cc", &[dialect, "-pedantic"]);
@@ -64,7 +64,7 @@ fn every_dialect_takes_the_headers() {
     }
 }
 
-/// As written for the newer `tipcc.h`: nodes and scopes.
+/// A program for the newer `tipcc.h`: nodes and scopes.
 const NEWER: &str = r#"
 #include <stdio.h>
 #include "tipcc.h"
@@ -92,7 +92,7 @@ int main(void)
 }
 "#;
 
-/// As written for the older one: domains, character buffers, events without a socket.
+/// A program for the older `tipcc.h`: domains, character buffers, events without a socket.
 const OLDER: &str = r#"
 #include <stdio.h>
 #include "tipcc.h"
@@ -119,7 +119,7 @@ int main(void)
 
 #[test]
 fn programs_of_both_generations_compile_unchanged() {
-    // With their addresses of three words, which the compiler's extra warnings tell of.
+    // The programs initialize addresses with three words, which the compiler's extra warnings report.
     let options = ["-std=gnu11", "-Wno-missing-field-initializers", "-Wno-missing-braces"];
     compiles(NEWER, "cc", &options);
     compiles(OLDER, "cc", &options);

@@ -1,5 +1,5 @@
-//! What a user has after the installation: programs built by pkg-config run in a root directory that has them, the library
-//! and the system's C library alone; with the archive they need not even that.
+//! The installed library as a user finds it: programs built with pkg-config run in a root directory that has only them,
+//! the library and the system's C library; linked with the archive they do not even need the library.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn example(name: &str) -> std::path::PathBuf {
     root().join("examples/c").join(name).with_extension("c")
 }
 
-/// Copies what the dynamic linker loads for a program.
+/// Copies the libraries that the dynamic linker loads for a program.
 fn copy_libraries(program: &Path, to: &Path) {
     let listed = run(Command::new("ldd").arg(program));
     let mut copied = 0;
@@ -26,7 +26,7 @@ fn copy_libraries(program: &Path, to: &Path) {
     assert!(copied >= 3, "{listed}");
 }
 
-/// Runs a program in an empty root, by a user namespace's chroot; false where the system forbids that.
+/// Runs a program in an empty root directory, by chroot in a user namespace; `None` if the system forbids that.
 fn in_empty_root(program: &Path) -> Option<String> {
     let possible = Command::new("unshare").args(["--map-root-user", "--root", "/", "true"]).output();
     if !possible.is_ok_and(|out| out.status.success()) {
@@ -47,7 +47,7 @@ fn in_empty_root(program: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_program_built_by_pkg_config_runs_in_a_clean_root() {
+fn pkg_config_program_runs_in_a_clean_root() {
     let program = compile(&example("multicast"));
     if let Some(printed) = in_empty_root(&program) {
         assert!(printed.ends_with("archive: sun everywhere (sent to {1000,0,99})\n"), "{printed}");
@@ -55,7 +55,7 @@ fn a_program_built_by_pkg_config_runs_in_a_clean_root() {
 }
 
 #[test]
-fn the_archive_needs_no_library_at_run_time() {
+fn program_linked_with_the_archive_needs_no_library() {
     let program = folder().join("multicast");
     let mut command = Command::new("cc");
     command.arg("-o").arg(&program).arg(example("multicast")).args(pkg_config(&["--cflags"]));
@@ -69,7 +69,7 @@ fn the_archive_needs_no_library_at_run_time() {
 }
 
 #[test]
-fn the_library_has_its_version_and_its_name() {
+fn library_has_its_version_and_soname() {
     assert_eq!(pkg_config(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
     let about = run(Command::new("readelf").arg("-d").arg(prefix().join("lib/libutipc.so")));
     assert!(about.contains("[libutipc.so.0]") && about.contains("NODELETE"), "{about}");
@@ -77,9 +77,9 @@ fn the_library_has_its_version_and_its_name() {
     assert_eq!(link.to_str().unwrap(), concat!("libutipc.so.", env!("CARGO_PKG_VERSION")));
 }
 
-/// Packages are made below another folder than they are installed in.
+/// Packages are staged in another directory than they are installed to.
 #[test]
-fn a_destdir_comes_before_the_prefix_but_not_in_the_files() {
+fn destdir_prefixes_paths_but_not_file_contents() {
     let staging = folder();
     let mut command = Command::new(env!("CARGO"));
     command.args(["xtask", "install-c", "--debug", "--prefix", "/usr", "--destdir"]).arg(&staging);

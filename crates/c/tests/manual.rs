@@ -1,4 +1,5 @@
-//! The manual has a page for each function, with the parameters of the header, and the formatter has nothing to say about it.
+//! Each function has a manual page with the parameters of the header, and the formatter accepts every page without a
+//! warning.
 
 mod common;
 
@@ -13,12 +14,12 @@ fn folder(section: &str) -> PathBuf {
     root().join("packaging/man").join(section)
 }
 
-/// All blanks alike: `char *tipc_a(int b)`.
+/// Collapses white space: `char *tipc_a(int b)`.
 fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("* ", "*")
 }
 
-/// Functions with their types, as the header declares them.
+/// Functions with their prototypes, as the header declares them.
 fn declared() -> BTreeMap<String, String> {
     let header = fs::read_to_string(prefix().join("include/utipc.h")).unwrap();
     let code: String =
@@ -36,14 +37,14 @@ fn declared() -> BTreeMap<String, String> {
     all
 }
 
-/// The same of a page's synopsis.
+/// Functions with their prototypes, as a page's synopsis lists them.
 fn described(page: &str) -> Vec<(String, String)> {
     let mut result = String::new();
     let mut all = Vec::new();
     let synopsis = page.split(".Sh SYNOPSIS").nth(1).unwrap().split(".Sh DESCRIPTION").next().unwrap();
     for line in synopsis.lines() {
-        if let Some(of) = line.strip_prefix(".Ft ") {
-            of.clone_into(&mut result);
+        if let Some(kind) = line.strip_prefix(".Ft ") {
+            kind.clone_into(&mut result);
         } else if let Some(call) = line.strip_prefix(".Fn ") {
             let (name, parameters) = call.split_once(' ').unwrap();
             let parameters = parameters.trim_matches('"').replace("\" \"", ", ");
@@ -64,7 +65,7 @@ fn every_function_has_a_page_with_its_parameters() {
         if let Some(other) = text.strip_prefix(".so man3/") {
             let other = fs::read_to_string(folder("man3").join(other.trim())).unwrap();
             let name = entry.path().file_stem().unwrap().to_string_lossy().into_owned();
-            assert!(other.contains(&format!(".Fn {name} ")), "the page of {name} is another's");
+            assert!(other.contains(&format!(".Fn {name} ")), "the page of {name} does not describe it");
         } else {
             described_all.extend(described(&text));
         }
@@ -76,7 +77,7 @@ fn every_function_has_a_page_with_its_parameters() {
 }
 
 #[test]
-fn pages_are_formatted_without_a_warning() {
+fn pages_format_without_warnings() {
     if Command::new("man").arg("--version").output().is_err() {
         eprintln!("not checked: no man (apt install man-db groff)");
         return;
@@ -88,8 +89,8 @@ fn pages_are_formatted_without_a_warning() {
             command.args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"]).arg(page.unwrap().path());
             command.env("MANROFFOPT", "").current_dir(root().join("packaging/man"));
             let out = command.output().unwrap();
-            let complaints = String::from_utf8_lossy(&out.stderr);
-            assert!(out.status.success() && complaints.trim().is_empty(), "{command:?}: {complaints}");
+            let warnings = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success() && warnings.trim().is_empty(), "{command:?}: {warnings}");
             pages += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! C programs that check what the API promises, on each engine. Each is one file in `programs/` and says what failed.
+//! C programs that test the API, on each engine. Each is one file in `programs/` and prints the check that failed.
 
 mod common;
 

@@ -10,21 +10,21 @@ use common::{Engine, LIMIT, connected, fill, on_each_engine, pair};
 use utipc::{Connection, Error, ServiceAddress, SocketKind, State, WaitReason};
 
 on_each_engine!(
-    messages_keep_their_bounds_and_the_end_is_seen,
-    a_connection_is_set_up_by_its_first_data,
-    a_stream_carries_all_bytes_both_ways,
-    a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom,
-    timeouts_and_would_block_say_what_is_waited_for,
-    refusals_say_why,
-    a_connection_breaks_when_the_other_node_leaves,
-    a_stream_can_wait_for_a_full_buffer,
-    a_bad_wire_loses_nothing,
-    after_the_own_shutdown_there_is_nothing_to_wait_for,
+    messages_keep_their_boundaries_until_shutdown,
+    first_data_sets_up_a_connection,
+    stream_carries_all_bytes_both_ways,
+    slow_reader_blocks_sender_with_a_reason,
+    timeout_and_would_block_report_the_wait_reason,
+    refused_connections_report_their_errno,
+    connection_breaks_when_the_peer_node_leaves,
+    wait_all_fills_the_buffer_of_a_stream,
+    faulty_bearer_loses_no_message,
+    receive_after_own_shutdown_fails,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(2000, 1);
 
-fn messages_keep_their_bounds_and_the_end_is_seen(engine: Engine) {
+fn messages_keep_their_boundaries_until_shutdown(engine: Engine) {
     let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     assert_eq!(client.peer(), Some(server.socket().port()));
@@ -37,13 +37,13 @@ fn messages_keep_their_bounds_and_the_end_is_seen(engine: Engine) {
     assert_eq!(red.seqpacket().unwrap().shutdown().unwrap_err().errno(), 107);
 }
 
-fn after_the_own_shutdown_there_is_nothing_to_wait_for(engine: Engine) {
+fn receive_after_own_shutdown_fails(engine: Engine) {
     let node = common::alone(engine);
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         for sends in [false, true] {
             let [client, _server] = connected(kind, SERVICE, &node, &node);
             if sends {
-                client.send(b"last words").unwrap();
+                client.send(b"last message").unwrap();
             }
             client.shutdown().unwrap();
             assert_eq!(client.receive().unwrap_err().errno(), 107, "{kind:?}, sends: {sends}");
@@ -51,7 +51,7 @@ fn after_the_own_shutdown_there_is_nothing_to_wait_for(engine: Engine) {
     }
 }
 
-fn a_connection_is_set_up_by_its_first_data(engine: Engine) {
+fn first_data_sets_up_a_connection(engine: Engine) {
     let [red, blue] = pair(engine);
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         let listener = blue.listen(kind, SERVICE).unwrap();
@@ -65,7 +65,7 @@ fn a_connection_is_set_up_by_its_first_data(engine: Engine) {
     }
 }
 
-fn a_stream_carries_all_bytes_both_ways(engine: Engine) {
+fn stream_carries_all_bytes_both_ways(engine: Engine) {
     const BYTES: usize = 8 << 20;
     let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::Stream, SERVICE, &red, &blue);
@@ -93,7 +93,7 @@ fn a_stream_carries_all_bytes_both_ways(engine: Engine) {
     });
 }
 
-fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom(engine: Engine) {
+fn slow_reader_blocks_sender_with_a_reason(engine: Engine) {
     let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     client.socket().set_send_timeout(Some(Duration::from_millis(200)));
@@ -104,16 +104,16 @@ fn a_slow_reader_makes_the_sender_wait_and_it_can_say_for_whom(engine: Engine) {
         "{error}"
     );
     assert!(error.to_string().contains(&server.socket().port().to_string()), "{error}");
-    // Nothing is lost, and it goes on once the reader reads.
+    // Nothing is lost, and sending works again once the reader reads.
     for _ in 0..sent {
         assert!(server.receive().unwrap().data == message);
     }
     client.socket().set_send_timeout(Some(LIMIT));
-    client.send(b"on we go").unwrap();
-    assert_eq!(server.receive().unwrap().data, b"on we go");
+    client.send(b"continued").unwrap();
+    assert_eq!(server.receive().unwrap().data, b"continued");
 }
 
-fn timeouts_and_would_block_say_what_is_waited_for(engine: Engine) {
+fn timeout_and_would_block_report_the_wait_reason(engine: Engine) {
     let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     client.socket().set_receive_timeout(Some(Duration::from_millis(50)));
@@ -124,23 +124,23 @@ fn timeouts_and_would_block_say_what_is_waited_for(engine: Engine) {
     drop(server);
     client.socket().set_nonblocking(false);
     client.socket().set_receive_timeout(Some(LIMIT));
-    // Closed, not shut down: the other end is told that it is broken.
+    // Closed without a shutdown: the connection is reset.
     assert_eq!(client.receive().unwrap_err().errno(), 104);
 }
 
-fn refusals_say_why(engine: Engine) {
+fn refused_connections_report_their_errno(engine: Engine) {
     let [red, blue] = pair(engine);
-    let nobody = red.connect(SocketKind::Stream, ServiceAddress::new(4243, 1)).unwrap_err();
-    assert_eq!(nobody.errno(), 113);
-    // A socket that does not listen.
-    let mute = blue.seqpacket().unwrap();
-    mute.bind(SERVICE, utipc::Scope::Cluster).unwrap();
+    let unbound = red.connect(SocketKind::Stream, ServiceAddress::new(4243, 1)).unwrap_err();
+    assert_eq!(unbound.errno(), 113);
+    // Bound, but not listening.
+    let bound = blue.seqpacket().unwrap();
+    bound.bind(SERVICE, utipc::Scope::Cluster).unwrap();
     red.wait_for_service(SERVICE, LIMIT).unwrap();
     assert_eq!(red.connect(SocketKind::SeqPacket, SERVICE).unwrap_err().errno(), 111);
     assert_eq!(red.rdm().unwrap().listen().unwrap_err().errno(), 95);
 }
 
-fn a_connection_breaks_when_the_other_node_leaves(engine: Engine) {
+fn connection_breaks_when_the_peer_node_leaves(engine: Engine) {
     let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     let waiting = thread::spawn(move || client.receive());
@@ -148,7 +148,7 @@ fn a_connection_breaks_when_the_other_node_leaves(engine: Engine) {
     assert_eq!(waiting.join().unwrap().unwrap_err().errno(), 104);
 }
 
-fn a_stream_can_wait_for_a_full_buffer(engine: Engine) {
+fn wait_all_fills_the_buffer_of_a_stream(engine: Engine) {
     let [red, blue] = pair(engine);
     let [client, server] = connected(SocketKind::Stream, SERVICE, &red, &blue);
     let writer = thread::spawn(move || {
@@ -162,14 +162,14 @@ fn a_stream_can_wait_for_a_full_buffer(engine: Engine) {
     let mut buffer = [0; 12];
     assert_eq!(server.socket().receive_with(&mut buffer, all).unwrap().len, 12);
     assert_eq!(&buffer, b"one two thre");
-    // What there is when the time is over, or the stream ends.
+    // A timeout or the end of the stream returns what has arrived.
     let client = writer.join().unwrap();
     client.send(b"rest").unwrap();
     server.socket().set_receive_timeout(Some(Duration::from_millis(300)));
     assert_eq!(server.socket().receive_with(&mut buffer, all).unwrap().len, 4);
 }
 
-fn a_bad_wire_loses_nothing(engine: Engine) {
+fn faulty_bearer_loses_no_message(engine: Engine) {
     use utipc::bearers::{Direction, Faults, Middleware};
     const MESSAGES: u32 = 2000;
     let [red, blue] = common::makers(engine);
@@ -192,6 +192,6 @@ fn a_bad_wire_loses_nothing(engine: Engine) {
             assert_eq!(server.receive().unwrap().data, i.to_be_bytes());
         }
     });
-    assert!(control.counters(Direction::Send).dropped > 0, "the wire was good");
+    assert!(control.counters(Direction::Send).dropped > 0, "the bearer dropped no frame");
     assert_eq!(red.counters().links_down, 0);
 }

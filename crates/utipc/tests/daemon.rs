@@ -1,4 +1,4 @@
-//! What only a daemon can do to its applications: be absent, refuse, die, and be followed by the next one.
+//! Situations that only a daemon causes: absence, refusal, its end, and a successor.
 
 mod common;
 
@@ -26,12 +26,12 @@ fn attach(socket: &Path) -> Node {
     Node::builder().daemon_at(socket).start().unwrap()
 }
 
-fn has_died(error: &Error) -> bool {
+fn is_daemon_died(error: &Error) -> bool {
     matches!(error, Error::DaemonDied { .. })
 }
 
 #[test]
-fn two_attachments_of_one_daemon_are_one_node() {
+fn attachments_of_one_daemon_share_its_node() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let _daemon = start(&path, |_| {});
@@ -44,13 +44,13 @@ fn two_attachments_of_one_daemon_are_one_node() {
     client.send_to(b"hello", SERVICE).unwrap();
     assert_eq!(server.receive().unwrap().source, client.port());
     assert!(blue.bindings().iter().any(|binding| binding.port == server.port()));
-    // A socket that is dropped is closed: its name goes with it.
+    // Dropping a socket closes it and withdraws its binding.
     drop(server);
     assert_eq!(blue.lookup(SERVICE), None);
 }
 
 #[test]
-fn every_call_ends_when_the_daemon_does_and_new_sockets_use_the_next_one() {
+fn calls_fail_when_the_daemon_ends_and_new_sockets_use_its_successor() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let daemon = start(&path, |_| {});
@@ -58,21 +58,21 @@ fn every_call_ends_when_the_daemon_does_and_new_sockets_use_the_next_one() {
     let idle = node.rdm().unwrap();
     let listener = node.listen(SocketKind::Stream, SERVICE).unwrap();
     let waiting = node.rdm().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (started, waits_soon) = mpsc::channel();
     let receiver = thread::spawn(move || {
-        tell.send(()).unwrap();
+        started.send(()).unwrap();
         (waiting.receive().unwrap_err(), waiting)
     });
     let acceptor = thread::spawn(move || listener.accept().unwrap_err());
-    told.recv().unwrap();
+    waits_soon.recv().unwrap();
     daemon.stop();
     let (error, waiting) = receiver.join().unwrap();
-    assert!(has_died(&error), "{error}");
+    assert!(is_daemon_died(&error), "{error}");
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
-    assert!(has_died(&acceptor.join().unwrap()));
-    assert!(has_died(&idle.send_to(b"x", SERVICE).unwrap_err()));
+    assert!(is_daemon_died(&acceptor.join().unwrap()));
+    assert!(is_daemon_died(&idle.send_to(b"x", SERVICE).unwrap_err()));
     assert!(node.bindings().is_empty() && node.lookup(SERVICE).is_none());
-    // Nobody is there yet.
+    // No daemon is there yet.
     assert!(matches!(node.rdm().unwrap_err(), Error::Daemon(_)));
 
     let _next = start(&path, |_| {});
@@ -80,20 +80,20 @@ fn every_call_ends_when_the_daemon_does_and_new_sockets_use_the_next_one() {
     fresh.bind(SERVICE, Scope::Node).unwrap();
     node.rdm().unwrap().send_to(b"again", SERVICE).unwrap();
     assert_eq!(fresh.receive().unwrap().data, b"again");
-    // What died stays dead.
+    // Sockets of the first daemon stay dead.
     for dead in [&idle, &waiting] {
-        assert!(has_died(&dead.receive().unwrap_err()));
+        assert!(is_daemon_died(&dead.receive().unwrap_err()));
     }
 }
 
 #[test]
-fn a_socket_that_is_opened_between_two_daemons_waits_for_the_next_one() {
+fn opening_a_socket_between_two_daemons_waits_for_the_second() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let daemon = start(&path, |_| {});
     let node = attach(&path);
     daemon.stop();
-    // It tries for about a second, again and again if need be.
+    // Each call tries for about a second; repeat it if necessary.
     let opened = thread::spawn(move || {
         loop {
             match node.rdm() {
@@ -108,15 +108,15 @@ fn a_socket_that_is_opened_between_two_daemons_waits_for_the_next_one() {
 }
 
 #[test]
-fn auto_takes_the_daemon_unless_there_is_none_or_the_program_wants_its_own_node() {
+fn auto_uses_the_daemon_unless_the_program_needs_an_embedded_node() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let auto = || Node::builder().engine(Engine::Auto).daemon_at(&path);
     let daemon = start(&path, |_| {});
     let hosted = auto().start().unwrap();
     assert_eq!(hosted.address(), NodeAddr(5));
-    let own = auto().isolated().address(NodeAddr(6)).start().unwrap();
-    assert_eq!(own.address(), NodeAddr(6));
+    let embedded = auto().isolated().address(NodeAddr(6)).start().unwrap();
+    assert_eq!(embedded.address(), NodeAddr(6));
     assert!(daemon.counters().attached == 1);
     daemon.stop();
     let absent = Node::builder().engine(Engine::Daemon).daemon_at(&path).start().unwrap_err();
@@ -126,7 +126,7 @@ fn auto_takes_the_daemon_unless_there_is_none_or_the_program_wants_its_own_node(
 }
 
 #[test]
-fn limits_are_told_by_name() {
+fn exceeded_limits_are_named_errors() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let _daemon = start(&path, |config| {
@@ -147,7 +147,7 @@ fn limits_are_told_by_name() {
 }
 
 #[test]
-fn threads_of_one_process_wait_side_by_side() {
+fn threads_of_one_process_wait_concurrently() {
     const THREADS: u32 = 6;
     const ROUNDS: u32 = 200;
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! Who runs the node: calls, other threads, the supervisor, poll loops.
+//! Which thread runs the node's event loop: callers, other threads, the supervisor, poll loops.
 
 mod common;
 
@@ -12,27 +12,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use utipc::{Connection, Scope, ServiceAddress, SocketKind};
 
 on_each_engine!(
-    a_poll_loop_sees_what_a_call_would_find,
-    a_polled_connection_shows_requests_congestion_and_the_end,
-    many_threads_wait_on_one_node_and_each_gets_its_own,
-    a_thread_that_waits_is_woken_by_a_sender_on_the_same_node,
-    a_node_stays_alive_while_nobody_calls,
-    sockets_that_only_send_do_not_starve_the_node,
-    a_node_that_is_dropped_leaves_at_once,
+    poll_reports_what_a_call_would_find,
+    poll_reports_requests_congestion_and_hang_up,
+    threads_waiting_on_one_node_get_their_own_messages,
+    local_send_wakes_a_waiting_thread,
+    idle_node_keeps_its_links,
+    send_only_program_keeps_its_links,
+    dropped_node_leaves_at_once,
 );
 
-/// A daemon drives its node itself.
+/// Tests for embedded nodes only: a daemon drives its node itself.
 mod driven {
     use super::Engine;
 
     #[test]
-    fn a_program_with_a_loop_of_its_own_drives_the_node() {
-        super::a_program_with_a_loop_of_its_own_drives_the_node(Engine::Embedded);
+    fn event_loop_of_the_program_drives_the_node() {
+        super::event_loop_of_the_program_drives_the_node(Engine::Embedded);
     }
 
     #[test]
-    fn a_wait_on_the_express_way_ends_for_what_comes_another_way() {
-        super::a_wait_on_the_express_way_ends_for_what_comes_another_way(Engine::Embedded);
+    fn wait_on_the_fast_path_ends_for_messages_by_other_paths() {
+        super::wait_on_the_fast_path_ends_for_messages_by_other_paths(Engine::Embedded);
     }
 }
 
@@ -45,14 +45,14 @@ fn polled(fd: &impl AsFd, limit: Duration) -> PollFlags {
     set[0].revents()
 }
 
-/// Polls for input alone.
+/// Polls for input only.
 fn wait_readable(fd: &impl AsFd) {
     let mut set = [PollFd::new(fd, PollFlags::IN)];
     let limit = Timespec { tv_sec: LIMIT.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(poll(&mut set, Some(&limit)).unwrap(), 1, "nothing to read within {LIMIT:?}");
 }
 
-fn many_threads_wait_on_one_node_and_each_gets_its_own(engine: Engine) {
+fn threads_waiting_on_one_node_get_their_own_messages(engine: Engine) {
     const THREADS: u32 = 8;
     const ROUNDS: u32 = 50;
     let [red, blue] = pair(engine);
@@ -84,7 +84,7 @@ fn many_threads_wait_on_one_node_and_each_gets_its_own(engine: Engine) {
     assert_eq!(done.into_inner(), THREADS);
 }
 
-fn a_thread_that_waits_is_woken_by_a_sender_on_the_same_node(engine: Engine) {
+fn local_send_wakes_a_waiting_thread(engine: Engine) {
     let [red, _blue] = pair(engine);
     let server = red.rdm().unwrap();
     server.bind(SERVICE, Scope::Node).unwrap();
@@ -95,11 +95,11 @@ fn a_thread_that_waits_is_woken_by_a_sender_on_the_same_node(engine: Engine) {
         let start = Instant::now();
         red.rdm().unwrap().send_to(b"wake up", SERVICE).unwrap();
         assert_eq!(waiting.join().unwrap().unwrap().data, b"wake up");
-        assert!(start.elapsed() < LIMIT / 2, "it was the timeout that woke it");
+        assert!(start.elapsed() < LIMIT / 2, "only the timeout woke it");
     });
 }
 
-fn a_poll_loop_sees_what_a_call_would_find(engine: Engine) {
+fn poll_reports_what_a_call_would_find(engine: Engine) {
     let [red, blue] = pair(engine);
     let server = blue.rdm().unwrap();
     server.set_nonblocking(true);
@@ -116,7 +116,7 @@ fn a_poll_loop_sees_what_a_call_would_find(engine: Engine) {
     }
 }
 
-fn a_program_with_a_loop_of_its_own_drives_the_node(engine: Engine) {
+fn event_loop_of_the_program_drives_the_node(engine: Engine) {
     let [red, blue] = pair(engine);
     let server = blue.rdm().unwrap();
     server.set_nonblocking(true);
@@ -142,7 +142,7 @@ fn a_program_with_a_loop_of_its_own_drives_the_node(engine: Engine) {
     assert!(!blue.drive(Duration::from_millis(20)) || server.receive().unwrap_err().is_temporary());
 }
 
-fn a_wait_on_the_express_way_ends_for_what_comes_another_way(engine: Engine) {
+fn wait_on_the_fast_path_ends_for_messages_by_other_paths(engine: Engine) {
     let [red, blue] = pair(engine);
     let server = blue.rdm().unwrap();
     server.bind(SERVICE, Scope::Cluster).unwrap();
@@ -159,17 +159,17 @@ fn a_wait_on_the_express_way_ends_for_what_comes_another_way(engine: Engine) {
                 server.send_to(&request.data, request.source).unwrap();
             }
         });
-        // Many enough for both ends to wait nowhere else.
+        // Enough rounds for both ends to wait on the fast path only.
         for round in 0..500_u32 {
             client.send_to(&round.to_ne_bytes(), SERVICE).unwrap();
             assert_eq!(client.receive().unwrap().data, round.to_ne_bytes());
         }
-        // By another thread of the same node.
+        // A message from another thread of the same node.
         let start = Instant::now();
         blue.rdm().unwrap().send_to(b"end", SERVICE).unwrap();
-        assert!(echo.join().unwrap() - start < LIMIT / 2, "it was the timeout that woke it");
+        assert!(echo.join().unwrap() - start < LIMIT / 2, "only the timeout woke it");
     });
-    // At its own time.
+    // The timeout still applies.
     server.set_receive_timeout(Some(Duration::from_millis(30)));
     let start = Instant::now();
     assert!(server.receive().unwrap_err().is_temporary());
@@ -177,7 +177,7 @@ fn a_wait_on_the_express_way_ends_for_what_comes_another_way(engine: Engine) {
     assert_eq!((red.counters().links_down, blue.counters().links_down), (0, 0));
 }
 
-fn a_polled_connection_shows_requests_congestion_and_the_end(engine: Engine) {
+fn poll_reports_requests_congestion_and_hang_up(engine: Engine) {
     let [red, blue] = pair(engine);
     let listener = blue.listen(SocketKind::SeqPacket, SERVICE).unwrap();
     red.wait_for_service(SERVICE, LIMIT).unwrap();
@@ -198,10 +198,10 @@ fn a_polled_connection_shows_requests_congestion_and_the_end(engine: Engine) {
     loop {
         if client.send(&message).is_ok() {
             sent += 1;
-            assert!(sent < 1000, "the sender is never stopped");
+            assert!(sent < 1000, "the sender is never blocked");
             continue;
         }
-        // What a daemon carries on makes room again, until the other end's buffer is full.
+        // With a daemon, forwarding frees space again until the peer's buffer is full.
         let wait = if engine == Engine::Embedded { Duration::ZERO } else { Duration::from_millis(200) };
         if !polled(&client, wait).contains(PollFlags::OUT) {
             break;
@@ -214,22 +214,22 @@ fn a_polled_connection_shows_requests_congestion_and_the_end(engine: Engine) {
     assert!(polled(&client, LIMIT).contains(PollFlags::OUT));
     server.shutdown().unwrap();
     wait_readable(&client);
-    // A daemon shows the end of what is to be read first.
+    // A daemon reports the end of the readable data first.
     let end = Instant::now() + LIMIT;
     while !polled(&client, LIMIT).contains(PollFlags::HUP) {
-        assert!(engine == Engine::Daemon && Instant::now() < end, "it does not hang up");
+        assert!(engine == Engine::Daemon && Instant::now() < end, "no POLLHUP");
     }
 }
 
-fn a_node_stays_alive_while_nobody_calls(engine: Engine) {
+fn idle_node_keeps_its_links(engine: Engine) {
     let [red, blue] = pair(engine);
-    // Longer than the tolerance of 1.5 s: only the supervisors keep the link.
+    // Longer than the tolerance of 1.5 s: only the supervisor threads keep the link up.
     thread::sleep(Duration::from_secs(3));
     assert!(red.links().iter().chain(&blue.links()).all(|link| link.up));
     assert_eq!((red.counters().links_down, blue.counters().links_down), (0, 0));
 }
 
-fn sockets_that_only_send_do_not_starve_the_node(engine: Engine) {
+fn send_only_program_keeps_its_links(engine: Engine) {
     let [red, blue] = pair(engine);
     let server = blue.rdm().unwrap();
     server.bind(SERVICE, Scope::Cluster).unwrap();
@@ -248,7 +248,7 @@ fn sockets_that_only_send_do_not_starve_the_node(engine: Engine) {
     assert_eq!(red.counters().links_down, 0);
 }
 
-fn a_node_that_is_dropped_leaves_at_once(engine: Engine) {
+fn dropped_node_leaves_at_once(engine: Engine) {
     let [red, blue] = pair(engine);
     let mut topology = red.topology().unwrap();
     topology.links().unwrap();
@@ -256,5 +256,5 @@ fn a_node_that_is_dropped_leaves_at_once(engine: Engine) {
     let start = Instant::now();
     drop(blue);
     assert!(!topology.next(LIMIT).unwrap().unwrap().is_up());
-    assert!(start.elapsed() < Duration::from_millis(1400), "it was the tolerance that ended the link");
+    assert!(start.elapsed() < Duration::from_millis(1400), "the link ended by its tolerance only");
 }

@@ -1,4 +1,5 @@
-//! What processes of a daemon hold of shared memory while they do nothing. Alone in its program: it looks at all of it.
+//! Shared memory that idle processes of a daemon hold. The only test of its program, because it reads the whole
+//! process's memory map.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Engine, LIMIT, alone, connected, exchange, fill};
 use utipc::{ServiceAddress, SocketKind};
 
-/// KiB of memory shared with a daemon that are there, each mapping counted.
+/// Resident KiB of memory shared with a daemon, each mapping counted.
 fn shared_kib() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut ours = false;
@@ -26,7 +27,7 @@ fn shared_kib() -> u64 {
 }
 
 #[test]
-fn lanes_that_are_not_used_give_their_memory_back() {
+fn idle_lanes_return_their_memory() {
     let red = alone(Engine::Daemon);
     let blue = red.again();
     let ends = connected(SocketKind::SeqPacket, ServiceAddress::new(7000, 1), &red, &blue);
@@ -36,13 +37,13 @@ fn lanes_that_are_not_used_give_their_memory_back() {
     client.socket().set_send_timeout(Some(Duration::from_millis(100)));
     let (sent, _) = fill(&client, &[5; 60_000]);
     let full = shared_kib();
-    assert!(full > before + 400, "{before} KiB before, {full} KiB with {sent} messages on their way");
+    assert!(full > before + 400, "{before} KiB before, {full} KiB with {sent} messages in flight");
     thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..sent {
                 assert_eq!(server.receive().unwrap().data.len(), 60_000);
             }
-            // It waits for more, as an idle server does.
+            // Wait for more, as an idle server does.
             assert_eq!(server.receive().unwrap().data.len(), 60_000);
             assert!(server.receive().unwrap().data.is_empty());
         });
@@ -51,7 +52,7 @@ fn lanes_that_are_not_used_give_their_memory_back() {
             assert!(start.elapsed() < LIMIT, "{before} KiB before, {} KiB idle", shared_kib());
             thread::sleep(Duration::from_millis(50));
         }
-        // It is there again when it is wanted.
+        // The memory comes back on demand.
         client.send(&[5; 60_000]).unwrap();
         client.shutdown().unwrap();
     });

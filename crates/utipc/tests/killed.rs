@@ -1,4 +1,4 @@
-//! Processes that are killed at any instant: the others learn it by an error, and the daemon keeps nothing of them.
+//! Processes that are killed at any instant: their peers get an error, and the daemon releases everything of theirs.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::{Engine, LIMIT, TestNode, alone};
 use utipc::{Change, Error, Node, Scope, ServiceAddress, Socket, SocketKind};
 use utipc_os::fork;
 
-/// Set for a process that shall be killed: the daemon's socket.
+/// Set for a process that will be killed: the daemon's socket.
 const VICTIM: &str = "UTIPC_TEST_VICTIM";
 
 const THEIRS: ServiceAddress = ServiceAddress::new(9100, 1);
@@ -23,22 +23,22 @@ const UNREAD: ServiceAddress = ServiceAddress::new(9100, 4);
 /// Set for a process that reads datagrams until it is killed: the daemon's socket.
 const READER: &str = "UTIPC_TEST_READER";
 
-/// Set for a process that is a daemon, and for one that shares sockets with its forked child: the daemon's socket.
+/// Set for a process that runs a daemon, and for one that shares sockets with its forked child: the daemon's socket.
 const HOSTING: &str = "UTIPC_TEST_HOSTING";
 const SHARER: &str = "UTIPC_TEST_SHARER";
 
-/// Senders, what each sends, and how many readers are killed.
+/// Number of senders, messages of each, and readers that are killed.
 const SENDERS: usize = 3;
 const EACH: usize = 60;
 const READERS: usize = 40;
 
-/// Victims; each is killed a little later in its life than the one before.
+/// Number of victims; each is killed a little later in its life than the one before.
 const KILLS: u64 = 300;
 
-/// The longest life of a victim, microseconds: by then it does everything again and again.
+/// The longest life of a victim in microseconds, by which it has repeated everything.
 const LIFE_US: u64 = 40_000;
 
-/// Not a test of its own: binds, connects, sends and receives until it is killed.
+/// Not a test: binds, connects, sends and receives until it is killed.
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
@@ -86,24 +86,24 @@ impl Drop for Victim {
     }
 }
 
-fn patient(socket: &Socket) {
+fn set_timeouts(socket: &Socket) {
     socket.set_receive_timeout(Some(LIMIT));
     socket.set_send_timeout(Some(LIMIT));
 }
 
 #[test]
-fn whoever_is_killed_at_any_instant_leaves_nothing_behind() {
+fn process_killed_at_any_instant_leaves_nothing_behind() {
     let host = alone(Engine::Daemon);
     let listener = host.listen(SocketKind::SeqPacket, OURS).unwrap();
     let sink = host.rdm().unwrap();
     sink.bind(DATAGRAMS, Scope::Node).unwrap();
     let own = host.again();
-    // Echoes until each connection ends, one way or another.
+    // Echoes until each connection ends, in any way.
     let echo = thread::spawn(move || {
         let mut broken = 0;
         loop {
             let Ok(connection) = listener.accept() else { return broken };
-            patient(connection.socket());
+            set_timeouts(connection.socket());
             loop {
                 match connection.receive() {
                     Ok(message) if message.data == b"end" => return broken,
@@ -119,7 +119,7 @@ fn whoever_is_killed_at_any_instant_leaves_nothing_behind() {
         }
     });
     let drain = thread::spawn(move || {
-        patient(&sink);
+        set_timeouts(&sink);
         while sink.receive().unwrap().data != b"end" {}
         sink
     });
@@ -135,16 +135,16 @@ fn whoever_is_killed_at_any_instant_leaves_nothing_behind() {
         let killed = Instant::now();
         while own_counters(&host) != before {
             assert!(killed.elapsed() < LIMIT, "after victim {number}: {:?}", host.daemon_counters());
-            // The last answers about lanes are given by the next calls.
+            // Pending replies about lanes are sent with the next calls.
             drop(own.rdm().unwrap());
             thread::sleep(Duration::from_micros(200));
         }
-        assert_eq!(own.lookup(THEIRS), None, "a name outlives victim {number}");
+        assert_eq!(own.lookup(THEIRS), None, "a binding outlives victim {number}");
         if begin.elapsed() > 2 * LIMIT {
             break;
         }
     }
-    // No event came before the table was as it says: each name went as often as it came.
+    // Every binding was withdrawn as often as it was published.
     let mut names = BTreeMap::new();
     while let Some(event) = topology.next(Duration::from_millis(20)).unwrap() {
         *names.entry(event.port).or_insert(0) += if event.change == Change::ServiceUp { 1 } else { -1 };
@@ -165,13 +165,13 @@ fn whoever_is_killed_at_any_instant_leaves_nothing_behind() {
     assert_eq!(host.daemon_counters().lanes_corrupt, 0);
 }
 
-/// Sockets and lanes of those who live.
+/// Attachments and sockets of the living processes.
 fn own_counters(host: &TestNode) -> (usize, usize) {
     let counters = host.daemon_counters();
     (counters.attached, counters.sockets)
 }
 
-/// Not a test of its own: reads, and says what it has read, until it is killed.
+/// Not a test: reads, and prints what it has read, until it is killed.
 #[test]
 fn reader() {
     let Some(path) = std::env::var_os(READER) else { return };
@@ -184,14 +184,14 @@ fn reader() {
         let text = String::from_utf8_lossy(&message.data);
         out.write_all(format!("\n@{}\n", text.trim_end_matches('.')).as_bytes()).unwrap();
         out.flush().unwrap();
-        // So that it dies among its messages.
+        // Slow enough that it dies with unread messages.
         thread::sleep(Duration::from_micros(50));
     }
 }
 
-/// Every message that a dead process has not read comes back to its sender, once; none that it has read does.
+/// Each message that a dead process has not read comes back to its sender once; messages that it has read do not.
 #[test]
-fn what_the_dead_have_not_read_comes_back_once() {
+fn unread_messages_of_a_dead_process_come_back_once() {
     let host = alone(Engine::Daemon);
     let nodes: Vec<Node> = (0..SENDERS).map(|_| host.again()).collect();
     let (mut sent, mut read, mut returned, mut between) = (0, 0, 0, 0);
@@ -202,7 +202,7 @@ fn what_the_dead_have_not_read_comes_back_once() {
         host.wait_for_service(UNREAD, LIMIT).unwrap();
         let senders: Vec<Socket> = nodes.iter().map(|node| node.rdm().unwrap()).collect();
         for socket in &senders {
-            patient(socket);
+            set_timeouts(socket);
             socket.set_returned(true).unwrap();
         }
         let send = |number: usize, sender: usize| {
@@ -220,7 +220,7 @@ fn what_the_dead_have_not_read_comes_back_once() {
         for message in &seen {
             fate.entry(message.clone()).or_default().0 += 1;
         }
-        // It may have died between reading one and saying so.
+        // It may have died between reading a message and printing it.
         let least = all.len().saturating_sub(seen.len() + 1);
         let mut back = 0;
         let begun = Instant::now();
@@ -236,13 +236,13 @@ fn what_the_dead_have_not_read_comes_back_once() {
             );
             for socket in &senders {
                 while let Ok(message) = socket.receive() {
-                    let data = message.returned.expect("an own message").data;
+                    let data = message.returned.expect("a returned message").data;
                     let text = String::from_utf8(data).unwrap();
                     fate.entry(text.trim_end_matches('.').to_owned()).or_default().1 += 1;
                     back += 1;
                 }
             }
-            // Were there more of them than there may be, they would come now.
+            // Wait a little longer: surplus messages would come now.
             if back >= least && last.is_none() {
                 last = Some(Instant::now());
             }
@@ -258,12 +258,12 @@ fn what_the_dead_have_not_read_comes_back_once() {
     assert!(returned > 0 && read > 0);
     assert_eq!(sent, read + returned + between);
     eprintln!(
-        "{sent} messages to {READERS} readers that were killed: {read} read, {returned} came back, {between} taken in the \
-         moment of a death"
+        "{sent} messages to {READERS} readers that were killed: {read} read, {returned} came back, {between} lost with \
+         their reader"
     );
 }
 
-/// Not a test of its own: a daemon in a process that can be killed.
+/// Not a test: a daemon in a process that can be killed.
 #[test]
 fn hosting() {
     if std::env::var_os(HOSTING).is_none() {
@@ -274,14 +274,14 @@ fn hosting() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Waits in a call; whether the daemon's death ends it, for good.
+/// Waits in a call; returns whether the daemon's death ends it, and further calls too.
 fn ends(socket: &Socket) -> bool {
     println!("\n@waits");
     let died = |_| matches!(socket.receive(), Err(Error::DaemonDied { .. }));
     (0..3).all(died)
 }
 
-/// Not a test of its own: two processes that hold the same sockets, each waits for one.
+/// Not a test: two processes that hold the same sockets, each waiting for one.
 #[test]
 fn sharer() {
     let Some(path) = std::env::var_os(SHARER) else { return };
@@ -293,7 +293,7 @@ fn sharer() {
 }
 
 #[test]
-fn the_daemons_death_ends_the_calls_of_all_holders_of_a_socket() {
+fn daemon_death_ends_calls_of_all_holders_of_a_socket() {
     let start = |test: &str, variable: &str, value: &str| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).env(variable, value);
@@ -311,10 +311,10 @@ fn the_daemons_death_ends_the_calls_of_all_holders_of_a_socket() {
         if let Some(status) = sharer.0.try_wait().unwrap() {
             break status;
         }
-        assert!(killed.elapsed() < LIMIT, "a call does not end");
+        assert!(killed.elapsed() < LIMIT, "a call does not return");
         thread::sleep(Duration::from_millis(1));
     };
     assert!(status.success(), "{status}");
-    // What a killed daemon leaves.
+    // Remove what a killed daemon leaves behind.
     let _ = std::fs::remove_dir_all(std::path::Path::new(&path).parent().unwrap());
 }

@@ -1,4 +1,4 @@
-//! Sockets of one daemon's processes talk to each other directly.
+//! Sockets of one daemon's processes exchange messages directly, over lanes.
 
 mod common;
 
@@ -10,7 +10,7 @@ use utipc::{Connection, Error, Node, Scope, ServiceAddress, SocketKind, Spin, Wa
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7000, 1);
 
-/// A node with two attachments, as of two processes.
+/// A node with two attachments, like those of two processes.
 fn host() -> (TestNode, Node) {
     let red = alone(Engine::Daemon);
     let blue = red.again();
@@ -18,7 +18,7 @@ fn host() -> (TestNode, Node) {
 }
 
 #[test]
-fn data_of_a_connection_passes_the_daemon_by() {
+fn connection_data_bypasses_the_daemon() {
     const ROUNDS: u32 = 2000;
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         for spin in [Spin::Adaptive, Spin::Parked] {
@@ -27,12 +27,12 @@ fn data_of_a_connection_passes_the_daemon_by() {
             for end in &ends {
                 end.socket().set_spin(spin);
             }
-            // What has to be asked for is asked for by the first messages.
+            // The first messages make all necessary requests.
             exchange(&ends, 2);
             let before = red.daemon_counters();
             assert_eq!((before.lanes, before.pairs), (2, 1));
             exchange(&ends, ROUNDS);
-            assert_eq!(red.daemon_counters().requests, before.requests, "{kind:?}: the daemon was asked");
+            assert_eq!(red.daemon_counters().requests, before.requests, "{kind:?}: the daemon got requests");
             let [client, server] = ends;
             let stats = client.socket().stats();
             assert_eq!(stats.received_messages, u64::from(ROUNDS) + 2);
@@ -46,7 +46,7 @@ trait End {
 }
 
 impl End for Connection {
-    /// Shuts the peer down, and what is received then.
+    /// Shuts the peer down; returns the length of what is received then.
     fn receive_end(&self, peer: Connection) -> usize {
         peer.shutdown().unwrap();
         self.receive().unwrap().data.len()
@@ -54,7 +54,7 @@ impl End for Connection {
 }
 
 #[test]
-fn lanes_and_pairs_go_with_their_sockets() {
+fn lanes_and_pairs_end_with_their_sockets() {
     let (red, blue) = host();
     for _ in 0..20 {
         let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
@@ -64,7 +64,7 @@ fn lanes_and_pairs_go_with_their_sockets() {
         assert_eq!(server.receive().unwrap_err().errno(), 104);
     }
     drop(blue);
-    // The last answers are given by the next calls.
+    // Pending replies are sent with the next calls.
     let start = Instant::now();
     while red.daemon_counters().lanes > 0 {
         let _ = red.rdm().unwrap().receive_into(&mut []);
@@ -74,7 +74,7 @@ fn lanes_and_pairs_go_with_their_sockets() {
 }
 
 #[test]
-fn a_stream_by_lanes_carries_all_bytes_both_ways() {
+fn stream_over_lanes_carries_all_bytes_both_ways() {
     const BYTES: usize = 16 << 20;
     let (red, blue) = host();
     let ends = connected(SocketKind::Stream, SERVICE, &red, &blue);
@@ -100,7 +100,7 @@ fn a_stream_by_lanes_carries_all_bytes_both_ways() {
 }
 
 #[test]
-fn messages_of_every_size_keep_their_bounds() {
+fn messages_of_all_sizes_keep_their_boundaries() {
     let (red, blue) = host();
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     let sizes = [1, 63, 64, 65, 1000, 2000, 2100, 5000, 30_000, 65_536, 66_000];
@@ -118,7 +118,7 @@ fn messages_of_every_size_keep_their_bounds() {
 }
 
 #[test]
-fn a_slow_local_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
+fn slow_local_reader_blocks_sender_with_a_reason() {
     let (red, blue) = host();
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     client.socket().set_send_timeout(Some(Duration::from_millis(100)));
@@ -132,19 +132,19 @@ fn a_slow_local_reader_makes_the_sender_wait_and_it_can_say_for_whom() {
         assert!(server.receive().unwrap().data == message);
     }
     client.socket().set_send_timeout(Some(LIMIT));
-    client.send(b"on we go").unwrap();
-    assert_eq!(server.receive().unwrap().data, b"on we go");
+    client.send(b"continued").unwrap();
+    assert_eq!(server.receive().unwrap().data, b"continued");
 }
 
 #[test]
-fn a_send_does_not_wait_for_a_blocked_receive() {
+fn send_does_not_wait_for_a_blocked_receive() {
     let (red, blue) = host();
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     for spin in [Spin::Busy, Spin::Adaptive, Spin::Parked] {
         client.socket().set_spin(spin);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| client.receive().unwrap());
-            // The other thread sits in its receive; this one sends all the same.
+            // The other thread is blocked in receive while this one sends.
             for _ in 0..100 {
                 client.send(b"ping").unwrap();
                 assert_eq!(server.receive().unwrap().data, b"ping");
@@ -156,7 +156,7 @@ fn a_send_does_not_wait_for_a_blocked_receive() {
 }
 
 #[test]
-fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
+fn datagrams_switch_to_lanes_and_keep_their_order() {
     const SENDERS: u32 = 12;
     const MESSAGES: u32 = 3000;
     let (red, blue) = host();
@@ -166,7 +166,7 @@ fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
     let to = server.port();
     thread::scope(|scope| {
         for sender in 0..SENDERS {
-            // Some in the server's own process.
+            // Some run in the server's own process.
             let node = if sender % 3 == 0 { Node::clone(&red) } else { blue.clone() };
             scope.spawn(move || {
                 let socket = node.rdm().unwrap();
@@ -177,7 +177,7 @@ fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
                     data[4..8].copy_from_slice(&number.to_be_bytes());
                     socket.send_to(&data, to).unwrap();
                     if number % 8 == 7 {
-                        // The receiver says that it has got so far: nothing is lost for lack of room.
+                        // Wait for the receiver's confirmation, so that no queue overflows.
                         socket.receive().unwrap();
                     }
                 }
@@ -196,18 +196,21 @@ fn datagrams_take_lanes_after_the_first_and_keep_their_order() {
             }
         }
     });
-    assert!(red.daemon_counters().requests < u64::from(SENDERS * MESSAGES), "messages went by the daemon");
+    assert!(
+        red.daemon_counters().requests < u64::from(SENDERS * MESSAGES),
+        "messages went through the daemon"
+    );
 }
 
 #[test]
-fn a_socket_that_is_polled_keeps_its_lanes_and_loses_nothing() {
+fn polled_socket_keeps_its_lanes_and_loses_no_message() {
     let (red, blue) = host();
     let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     for number in 0..20_u8 {
         client.send(&[number]).unwrap();
     }
     assert_eq!(server.receive().unwrap().data, [0]);
-    // Some of it is in the lane, and more follows.
+    // Some messages are in the lane, and more follow.
     let _descriptor = server.socket().descriptor().unwrap();
     for number in 20..40_u8 {
         client.send(&[number]).unwrap();

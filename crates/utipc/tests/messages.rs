@@ -6,11 +6,11 @@ use common::{Engine, LIMIT, join, makers, on_each_engine, pair};
 use utipc::{Destination, Error, ErrorCode, Importance, Scope, ServiceAddress, ServiceRange, Socket};
 
 on_each_engine!(
-    a_message_goes_to_a_service_and_the_answer_to_the_socket,
+    request_goes_to_a_service_and_reply_to_the_socket,
     anycast_takes_turns_and_multicast_reaches_all,
-    what_cannot_be_delivered_comes_back,
+    undeliverable_messages_come_back,
     importance_and_default_destination,
-    refused_bindings_say_why,
+    refused_bindings_report_their_errno,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(1000, 7);
@@ -21,7 +21,7 @@ fn receiver(node: &utipc::Node) -> Socket {
     socket
 }
 
-fn a_message_goes_to_a_service_and_the_answer_to_the_socket(engine: Engine) {
+fn request_goes_to_a_service_and_reply_to_the_socket(engine: Engine) {
     let [red, blue] = pair(engine);
     let server = receiver(&blue);
     server.bind(SERVICE, Scope::Cluster).unwrap();
@@ -30,7 +30,7 @@ fn a_message_goes_to_a_service_and_the_answer_to_the_socket(engine: Engine) {
     for size in [0, 1, 1_400, 1_500, 20_000, 66_000] {
         let data: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
         if data.is_empty() {
-            // A message without data is legal to send; nobody sees it.
+            // An empty message may be sent, but is not delivered.
             assert_eq!(client.send_to(&data, SERVICE).unwrap(), 0);
             continue;
         }
@@ -45,7 +45,7 @@ fn a_message_goes_to_a_service_and_the_answer_to_the_socket(engine: Engine) {
 }
 
 fn anycast_takes_turns_and_multicast_reaches_all(engine: Engine) {
-    // Nodes with an explicit address would prefer their own sockets.
+    // Implicit addresses: nodes with an explicit one would prefer their own sockets.
     let [red, blue] = join(makers(engine));
     let (here, there) = (receiver(&red), receiver(&blue));
     here.bind(SERVICE, Scope::Cluster).unwrap();
@@ -67,14 +67,14 @@ fn anycast_takes_turns_and_multicast_reaches_all(engine: Engine) {
         let message = socket.receive().unwrap();
         assert_eq!((message.data.as_slice(), message.destination), (&b"all"[..], Some(range)));
     }
-    // On one node only.
+    // With a node, the lookup is limited to it.
     for _ in 0..3 {
         sender.send_to(b"blue", Destination::from(SERVICE).on(blue.address())).unwrap();
         assert_eq!(there.receive().unwrap().data, b"blue");
     }
 }
 
-fn what_cannot_be_delivered_comes_back(engine: Engine) {
+fn undeliverable_messages_come_back(engine: Engine) {
     let [red, blue] = pair(engine);
     let gone = blue.rdm().unwrap().port();
     let client = receiver(&red);
@@ -106,7 +106,7 @@ fn importance_and_default_destination(engine: Engine) {
     assert_eq!(client.send(b"nowhere").unwrap_err().errno(), 89);
 }
 
-fn refused_bindings_say_why(engine: Engine) {
+fn refused_bindings_report_their_errno(engine: Engine) {
     let [red, _blue] = pair(engine);
     let socket = red.rdm().unwrap();
     let reserved = socket.bind(ServiceAddress::new(63, 1), Scope::Cluster).unwrap_err();

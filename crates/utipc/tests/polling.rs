@@ -1,4 +1,4 @@
-//! What poll and epoll report of a socket's descriptor, whichever way its messages travel.
+//! Readiness that poll and epoll report for a socket's descriptor, whichever path its messages take.
 
 mod common;
 
@@ -14,23 +14,23 @@ const SERVICE: ServiceAddress = ServiceAddress::new(7100, 1);
 const NONE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 on_each_engine!(
-    readable_is_not_empty,
+    readable_means_a_message_is_there,
     level_triggered_readers_miss_nothing,
     edge_triggered_readers_miss_nothing,
-    writers_are_told_of_room_by_level_and_edge,
-    two_descriptors_of_one_process_do_not_rob_each_other,
-    the_end_hangs_up,
-    what_goes_by_the_node_shows_too,
+    writers_see_free_space_by_level_and_edge,
+    descriptors_of_one_process_do_not_steal_wake_ups,
+    closed_peer_shows_as_hang_up,
+    messages_through_the_node_show_as_readable,
 );
 
-/// A node, and another process's view of it.
+/// A node, and a second attachment like another process's.
 fn host(engine: Engine) -> (TestNode, Node) {
     let red = alone(engine);
     let blue = red.again();
     (red, blue)
 }
 
-/// A local connection that has its lanes, where there are such: both ends do not block.
+/// A local connection with lanes, where the engine has them; both ends are non-blocking.
 fn direct(kind: SocketKind, client: &Node, server: &Node) -> [Connection; 2] {
     let ends = connected(kind, SERVICE, client, server);
     for (from, to) in [(0, 1), (1, 0)] {
@@ -81,7 +81,7 @@ fn next(socket: &Socket) -> Option<u32> {
     }
 }
 
-/// Sends, and waits by the descriptor where it would block.
+/// Sends; polls the descriptor while the call would block.
 fn send(socket: &Socket, data: &[u8]) {
     while let Err(error) = socket.send(data) {
         assert!(matches!(error, Error::WouldBlock { .. }), "{error}");
@@ -89,7 +89,7 @@ fn send(socket: &Socket, data: &[u8]) {
     }
 }
 
-fn readable_is_not_empty(engine: Engine) {
+fn readable_means_a_message_is_there(engine: Engine) {
     let (red, blue) = host(engine);
     let [client, server] = direct(SocketKind::SeqPacket, &red, &blue);
     let server = server.socket();
@@ -108,7 +108,7 @@ fn readable_is_not_empty(engine: Engine) {
     }
 }
 
-/// One side sends in bursts of all lengths; the other calls `wait` whenever it has found nothing.
+/// The client sends bursts of all lengths; the server calls `wait` whenever it has no message.
 fn stress(engine: Engine, wait: impl Fn(&Socket) -> Box<dyn Fn() + '_>) {
     const MESSAGES: u32 = 20_000;
     let (red, blue) = host(engine);
@@ -151,7 +151,7 @@ fn edge_triggered_readers_miss_nothing(engine: Engine) {
     });
 }
 
-fn writers_are_told_of_room_by_level_and_edge(engine: Engine) {
+fn writers_see_free_space_by_level_and_edge(engine: Engine) {
     let (red, blue) = host(engine);
     for edge in [false, true] {
         let [client, server] = direct(SocketKind::Stream, &red, &blue);
@@ -162,9 +162,9 @@ fn writers_are_told_of_room_by_level_and_edge(engine: Engine) {
             let mut sent = 0;
             while let Ok(bytes) = client.send(&[1; 30_000]) {
                 sent += bytes;
-                assert!(sent < 100 << 20, "no end");
+                assert!(sent < 100 << 20, "the sender is never blocked");
             }
-            // An edge that came before the last send is over.
+            // Consume an edge from before the last send.
             let mut old = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; 1];
             epoll::wait(&set, &mut old, Some(&NONE)).unwrap();
             assert!(!polled(client, Duration::ZERO).contains(PollFlags::OUT));
@@ -188,7 +188,7 @@ fn writers_are_told_of_room_by_level_and_edge(engine: Engine) {
     }
 }
 
-fn two_descriptors_of_one_process_do_not_rob_each_other(engine: Engine) {
+fn descriptors_of_one_process_do_not_steal_wake_ups(engine: Engine) {
     let (red, blue) = host(engine);
     let connections = [0, 1, 2].map(|_| direct(SocketKind::SeqPacket, &red, &blue));
     for [_, server] in &connections {
@@ -205,7 +205,7 @@ fn two_descriptors_of_one_process_do_not_rob_each_other(engine: Engine) {
     }
 }
 
-fn the_end_hangs_up(engine: Engine) {
+fn closed_peer_shows_as_hang_up(engine: Engine) {
     let (red, blue) = host(engine);
     let [client, server] = direct(SocketKind::SeqPacket, &red, &blue);
     assert_eq!(polled(server.socket(), Duration::ZERO), PollFlags::OUT);
@@ -216,14 +216,14 @@ fn the_end_hangs_up(engine: Engine) {
     assert_eq!(server.receive().unwrap_err().errno(), 104);
 }
 
-fn what_goes_by_the_node_shows_too(engine: Engine) {
+fn messages_through_the_node_show_as_readable(engine: Engine) {
     const SENDERS: u32 = 12;
     let (red, blue) = host(engine);
     let server = blue.rdm().unwrap();
     server.bind(SERVICE, Scope::Cluster).unwrap();
     server.set_nonblocking(true);
     assert_eq!(polled(&server, Duration::ZERO), PollFlags::OUT);
-    // More lanes than are looked at one by one; a name goes by the node at first.
+    // More lanes than are checked one by one; messages to a service take the path through the node at first.
     let senders = [(); SENDERS as usize].map(|()| red.rdm().unwrap());
     for round in 0..30 {
         for sender in &senders {

@@ -1,4 +1,4 @@
-//! The examples run, and two programs that were started with no arguments find each other.
+//! The examples run, and two programs started without arguments find each other.
 
 mod common;
 
@@ -14,19 +14,19 @@ use utipc_core::config::StackConfig;
 use utipc_node::NodeConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
 
-on_each_engine!(two_programs_started_with_no_arguments_find_each_other, the_other_examples_run);
+on_each_engine!(programs_without_arguments_find_each_other, other_examples_run);
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Where cargo puts the examples of this package.
+/// The path of an example of this package.
 fn example(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let target = own.parent().and_then(Path::parent).unwrap();
     target.join("examples").join(name)
 }
 
-/// A runtime directory of the test's own, so that it meets no other node of this user; with a daemon where the engine
-/// is one.
+/// A runtime directory of the test's own, which separates it from other nodes of this user; with a daemon for that
+/// engine.
 struct Place {
     engine: Engine,
     home: Home,
@@ -39,7 +39,7 @@ impl Place {
         let daemon = (engine == Engine::Daemon).then(|| {
             let stack = StackConfig { address: Some(NodeAddr(0x77)), ..StackConfig::default() };
             let node = NodeConfig { stack, ..NodeConfig::default() };
-            // Where programs look by themselves.
+            // The default path, where programs look for it.
             let directory = home.0.join("utipc");
             std::fs::DirBuilder::new().mode(0o700).create(&directory).unwrap();
             let socket = directory.join("default.sock");
@@ -51,12 +51,12 @@ impl Place {
     fn start(&self, name: &str, arguments: &[&str]) -> Running {
         let mut command = Command::new(example(name));
         command.args(arguments).env("XDG_RUNTIME_DIR", &self.home.0);
-        // With a daemon there, it is what a program gets that says nothing.
+        // Without a setting, a program uses the daemon if there is one.
         command.env_remove("UTIPC_SOCKET").env_remove("UTIPC_ENGINE");
         Running(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// With a daemon, programs were there.
+    /// If there is a daemon, checks that the programs used it.
     fn check(&self) {
         if let Some(daemon) = &self.daemon {
             assert_eq!(self.engine, Engine::Daemon);
@@ -68,14 +68,14 @@ impl Place {
 struct Running(Child);
 
 impl Running {
-    /// What it has printed, once it has ended well.
+    /// Waits until it exits successfully; returns its output.
     fn output(mut self) -> String {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.0.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < LIMIT, "the program does not end");
+            assert!(start.elapsed() < LIMIT, "the program does not exit");
             std::thread::sleep(Duration::from_millis(20));
         };
         let mut text = String::new();
@@ -92,9 +92,9 @@ impl Drop for Running {
     }
 }
 
-fn two_programs_started_with_no_arguments_find_each_other(engine: Engine) {
+fn programs_without_arguments_find_each_other(engine: Engine) {
     let place = Place::new(engine);
-    // The client first: it waits for the server.
+    // Start the client first: it waits for the server.
     let client = place.start("hello_client", &[]);
     let server = place.start("hello_server", &[]);
     let (client, server) = (client.output(), server.output());
@@ -103,7 +103,7 @@ fn two_programs_started_with_no_arguments_find_each_other(engine: Engine) {
     place.check();
 }
 
-fn the_other_examples_run(engine: Engine) {
+fn other_examples_run(engine: Engine) {
     let place = Place::new(engine);
     let connections = place.start("connections", &[]).output();
     assert!(connections.contains(r#"answer "first""#), "{connections}");

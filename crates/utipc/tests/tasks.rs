@@ -12,11 +12,11 @@ use utipc::{Change, Error, Scope, ServiceAddress, SocketKind};
 
 on_each_engine!(
     tasks_talk_to_each_other_on_one_thread,
-    a_stream_passes_its_bytes_while_both_ends_push,
-    many_clients_wait_at_once,
-    a_refused_connection_says_so,
-    a_wait_that_is_given_up_loses_nothing,
-    events_come_to_a_task,
+    stream_carries_bytes_while_both_ends_send,
+    many_clients_wait_concurrently,
+    refused_connection_is_an_error,
+    cancelled_receive_loses_no_message,
+    task_receives_topology_events,
 );
 
 const SERVICE: ServiceAddress = ServiceAddress::new(5200, 1);
@@ -24,7 +24,7 @@ const SERVICE: ServiceAddress = ServiceAddress::new(5200, 1);
 /// Runs a test's task on one thread, at most for [`LIMIT`].
 fn run(task: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { timeout(LIMIT, task).await.expect("it is still waiting") });
+    runtime.block_on(async { timeout(LIMIT, task).await.expect("the task ends in time") });
 }
 
 fn tasks_talk_to_each_other_on_one_thread(engine: Engine) {
@@ -34,7 +34,7 @@ fn tasks_talk_to_each_other_on_one_thread(engine: Engine) {
         server.bind(SERVICE, Scope::Cluster).unwrap();
         red.wait_for_service(SERVICE, LIMIT).unwrap();
         let server = Socket::new(server).unwrap();
-        // From another node, and from the same one.
+        // Clients on another node and on the same one.
         for node in [&red, &blue] {
             let client = Socket::new(node.rdm().unwrap()).unwrap();
             let serve = async {
@@ -54,13 +54,14 @@ fn tasks_talk_to_each_other_on_one_thread(engine: Engine) {
     });
 }
 
-fn a_stream_passes_its_bytes_while_both_ends_push(engine: Engine) {
+fn stream_carries_bytes_while_both_ends_send(engine: Engine) {
     const TOTAL: usize = 4 << 20;
     let [red, blue] = pair(engine);
     run(async {
         let listener = Listener::new(blue.listen(SocketKind::Stream, SERVICE).unwrap()).unwrap();
         red.wait_for_service(SERVICE, LIMIT).unwrap();
-        let (near, far) = tokio::join!(Connection::open(red.stream().unwrap(), SERVICE), listener.accept());
+        let (client, server) =
+            tokio::join!(Connection::open(red.stream().unwrap(), SERVICE), listener.accept());
         let exchange = |connection: Connection, own: u8, other: u8| async move {
             let (mut read, mut write) = tokio::io::split(connection);
             let push = async {
@@ -85,12 +86,12 @@ fn a_stream_passes_its_bytes_while_both_ends_push(engine: Engine) {
             tokio::join!(push, pull);
             (read, write)
         };
-        // Both ends live until both have read everything.
-        let _ends = tokio::join!(exchange(near.unwrap(), 1, 2), exchange(far.unwrap(), 2, 1));
+        // Both ends stay open until both have read everything.
+        let _ends = tokio::join!(exchange(client.unwrap(), 1, 2), exchange(server.unwrap(), 2, 1));
     });
 }
 
-fn many_clients_wait_at_once(engine: Engine) {
+fn many_clients_wait_concurrently(engine: Engine) {
     let [red, blue] = pair(engine);
     run(async {
         let listener = Listener::new(blue.listen(SocketKind::SeqPacket, SERVICE).unwrap()).unwrap();
@@ -100,7 +101,7 @@ fn many_clients_wait_at_once(engine: Engine) {
             for _ in 0..30 {
                 connections.push(listener.accept().await.unwrap());
             }
-            // In the opposite order: each client waits for its own answer.
+            // Reply in reverse order: each client waits for its own reply.
             for connection in connections.iter().rev() {
                 let request = connection.receive().await.unwrap();
                 connection.send(&request.data).await.unwrap();
@@ -131,18 +132,18 @@ fn many_clients_wait_at_once(engine: Engine) {
     });
 }
 
-fn a_refused_connection_says_so(engine: Engine) {
+fn refused_connection_is_an_error(engine: Engine) {
     let [red, _blue] = pair(engine);
     run(async {
         let bound = red.seqpacket().unwrap();
         bound.bind(SERVICE, Scope::Cluster).unwrap();
-        // Nobody listens there.
+        // Bound, but not listening.
         let refused = Connection::open(red.seqpacket().unwrap(), SERVICE).await.unwrap_err();
         assert!(matches!(refused, Error::Connect(_)), "{refused}");
     });
 }
 
-fn a_wait_that_is_given_up_loses_nothing(engine: Engine) {
+fn cancelled_receive_loses_no_message(engine: Engine) {
     let [red, blue] = pair(engine);
     run(async {
         let server = blue.rdm().unwrap();
@@ -151,15 +152,15 @@ fn a_wait_that_is_given_up_loses_nothing(engine: Engine) {
         let server = Socket::new(server).unwrap();
         let client = red.rdm().unwrap();
         for round in 0..50_u8 {
-            let given_up = timeout(Duration::from_millis(1), server.receive()).await;
-            assert!(given_up.is_err(), "nothing was sent");
+            let cancelled = timeout(Duration::from_millis(1), server.receive()).await;
+            assert!(cancelled.is_err(), "nothing was sent");
             client.send_to(&[round], SERVICE).unwrap();
             assert_eq!(server.receive().await.unwrap().data, [round]);
         }
     });
 }
 
-fn events_come_to_a_task(engine: Engine) {
+fn task_receives_topology_events(engine: Engine) {
     let [red, blue] = pair(engine);
     run(async {
         let mut topology = red.topology().unwrap();

@@ -1,4 +1,4 @@
-//! The installed library, programs built against it with the system's compiler, and places where they run.
+//! The installed library, programs built against it with the system's compiler, and places to run them.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::fs;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use utipc::NodeAddr;
 use utipc::daemon::{Daemon, DaemonConfig, NodeConfig, StackConfig};
 
-/// Far beyond what anything takes on a loaded machine.
+/// Far longer than anything takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-/// The project's folder.
+/// The project's root directory.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
 }
 
-/// Where the library is installed, as a user would install it; once for all tests of a binary.
+/// The prefix where the library is installed, as by a user; once for all tests of a binary.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -35,7 +35,7 @@ pub(crate) fn prefix() -> &'static Path {
     })
 }
 
-/// Runs a command that must succeed; what it has printed.
+/// Runs a command that must succeed; returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let out = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdout, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -43,7 +43,7 @@ pub(crate) fn run(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// What pkg-config says about the installed library.
+/// The words that pkg-config prints for the installed library.
 pub(crate) fn pkg_config(what: &[&str]) -> Vec<String> {
     let mut command = Command::new("pkg-config");
     command.args(what).arg("utipc").env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
@@ -61,7 +61,7 @@ pub(crate) fn compile(source: &Path) -> PathBuf {
     program
 }
 
-/// For programs of this test binary.
+/// A new directory for programs of this test binary.
 pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let own = format!("c-{}-{}", env!("CARGO_CRATE_NAME"), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -70,15 +70,15 @@ pub(crate) fn folder() -> PathBuf {
     folder
 }
 
-/// What stands behind the library.
+/// The engine that the library uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Embedded,
     Daemon,
 }
 
-/// A runtime directory of the test's own, so that it meets no other node of this user; with a daemon where the engine
-/// is one.
+/// A runtime directory of the test's own, which separates it from other nodes of this user; with a daemon for that
+/// engine.
 pub(crate) struct Place {
     pub(crate) home: PathBuf,
     daemon: Option<Daemon>,
@@ -99,7 +99,7 @@ impl Place {
             let stack = StackConfig { address: Some(NodeAddr(0x77)), ..StackConfig::default() };
             let mut node = NodeConfig { stack, ..NodeConfig::default() };
             node.complete(None).unwrap();
-            // Where programs look by themselves.
+            // The default path, where programs look for it.
             let own = home.join("utipc");
             folder().create(&own).unwrap();
             let socket = own.join("default.sock");
@@ -108,7 +108,7 @@ impl Place {
         Self { home, daemon }
     }
 
-    /// A command whose program finds this place by itself.
+    /// A command whose program finds this place by default.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env("XDG_RUNTIME_DIR", &self.home).env_remove("UTIPC_SOCKET").env_remove("UTIPC_ENGINE");
@@ -121,7 +121,7 @@ impl Place {
         Running { child: command.spawn().unwrap(), name: program.display().to_string() }
     }
 
-    /// With a daemon, programs were there.
+    /// If there is a daemon, checks that the programs used it.
     pub(crate) fn check(&self) {
         if let Some(daemon) = &self.daemon {
             assert!(daemon.counters().requests > 0, "no program used the daemon");
@@ -135,21 +135,21 @@ impl Drop for Place {
     }
 }
 
-/// A program of a test; killed if the test ends before it.
+/// A program started by a test; killed if the test ends first.
 pub(crate) struct Running {
     pub(crate) child: Child,
     name: String,
 }
 
 impl Running {
-    /// What it has printed, once it has ended well.
+    /// Waits until it exits successfully; returns its output.
     pub(crate) fn output(mut self) -> String {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(start.elapsed() < LIMIT, "{} does not end", self.name);
+            assert!(start.elapsed() < LIMIT, "{} does not exit", self.name);
             std::thread::sleep(Duration::from_millis(10));
         };
         let (mut text, mut errors) = (String::new(), String::new());

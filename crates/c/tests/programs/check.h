@@ -1,4 +1,4 @@
-/* What the test programs share: a check that says where and why it failed, and a limit for the whole program. */
+/* Shared by the test programs: checks that report their place and cause, and sockets with timeouts. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -14,13 +14,13 @@
 	do {                                                                                                           \
 		if (!(what)) {                                                                                         \
 			int error_ = errno;                                                                            \
-			fprintf(stderr, "%s:%d: not so: %s (errno %d, %s; last error: %s)\n", __FILE__, __LINE__,      \
+			fprintf(stderr, "%s:%d: failed: %s (errno %d, %s; last error: %s)\n", __FILE__, __LINE__,      \
 				#what, error_, strerror(error_), utipc_strerror());                                    \
 			exit(1);                                                                                       \
 		}                                                                                                      \
 	} while (0)
 
-/* The call fails with this number, and there is a text. */
+/* The call fails with this errno and sets an error text. */
 #define FAILS(call, number)                                                                                            \
 	do {                                                                                                           \
 		errno = 0;                                                                                             \
@@ -29,7 +29,7 @@
 		CHECK(utipc_strerror()[0] != 0);                                                                       \
 	} while (0)
 
-/* A socket whose calls end at some time, so that a failing test does. */
+/* A socket whose calls time out, so that a failing test ends. */
 static inline int open_socket(int type)
 {
 	int sd = tipc_socket(type);
@@ -39,7 +39,7 @@ static inline int open_socket(int type)
 	return sd;
 }
 
-/* Waits until poll reports events; what it reported. */
+/* Waits until poll reports one of the events; returns what it reports. */
 static inline int wait_for(int sd, short events)
 {
 	struct pollfd set = { .fd = sd, .events = events };
@@ -48,7 +48,7 @@ static inline int wait_for(int sd, short events)
 	return set.revents;
 }
 
-/* What poll reports now. */
+/* The events that poll reports now. */
 static inline int polled(int sd)
 {
 	struct pollfd set = { .fd = sd, .events = POLLIN | POLLOUT };

@@ -1,4 +1,4 @@
-/* Connections: three ways to set one up, messages and bytes, poll and epoll, the ends. */
+/* Connections: three ways to set one up, messages and bytes, poll and epoll, shutdown and reset. */
 #include "check.h"
 #include <sys/epoll.h>
 #include <linux/tipc.h>
@@ -16,7 +16,7 @@ static int listener(int type)
 	return sd;
 }
 
-/* A connection with both ends in this program: the client does not wait. */
+/* A connection with both ends in this program: the client is non-blocking. */
 static void connect_pair(int type, int server, int *client, int *accepted)
 {
 	struct tipc_addr who, own;
@@ -44,7 +44,7 @@ static void messages(void)
 	CHECK(tipc_send(client, "one", 3) == 3 && tipc_send(client, "three", 5) == 5);
 	CHECK(tipc_recv(accepted, buffer, sizeof(buffer), false) == 3);
 	CHECK(tipc_recv(accepted, buffer, sizeof(buffer), true) == 5 && memcmp(buffer, "three", 5) == 0);
-	/* The orderly end. */
+	/* Orderly shutdown. */
 	CHECK(utipc_shutdown(accepted) == 0);
 	CHECK(wait_for(client, POLLIN) & POLLIN);
 	CHECK(tipc_recv(client, buffer, sizeof(buffer), false) == 0);
@@ -53,7 +53,7 @@ static void messages(void)
 	CHECK(tipc_close(client) == 0 && tipc_close(accepted) == 0 && tipc_close(server) == 0);
 }
 
-/* More bytes than any queue holds, filled and emptied by turns. */
+/* More bytes than any queue holds, written and read in turns. */
 static void bytes(void)
 {
 	enum { SIZE = 8 << 20 };
@@ -83,7 +83,7 @@ static void bytes(void)
 	CHECK(tipc_close(accepted) == 0 && tipc_close(server) == 0);
 }
 
-/* The request carries the first bytes; the answer completes the connection. */
+/* The request carries the first bytes; the reply completes the connection. */
 static void implied(void)
 {
 	char buffer[10];
@@ -102,22 +102,22 @@ static void implied(void)
 
 static void refused(void)
 {
-	struct tipc_addr nobody = { .type = TYPE, .instance = 9 };
+	struct tipc_addr unbound = { .type = TYPE, .instance = 9 };
 	int sd = open_socket(SOCK_STREAM), other = open_socket(SOCK_SEQPACKET);
 	char buffer[10];
 
-	FAILS(tipc_connect(sd, &nobody), EHOSTUNREACH);
+	FAILS(tipc_connect(sd, &unbound), EHOSTUNREACH);
 	FAILS(utipc_connected(sd), ENOTCONN);
 	FAILS(tipc_send(sd, "x", 1), ENOTCONN);
 	FAILS(tipc_recv(sd, buffer, 1, false), ENOTCONN);
 	FAILS(utipc_shutdown(sd), ENOTCONN);
-	/* Bound, but it does not listen. */
+	/* Bound, but not listening. */
 	CHECK(tipc_bind(other, TYPE, 9, 9, 0) == 0);
-	FAILS(tipc_connect(sd, &nobody), ECONNREFUSED);
+	FAILS(tipc_connect(sd, &unbound), ECONNREFUSED);
 	CHECK(tipc_close(sd) == 0);
-	/* The refusal may be there at once. */
+	/* The refusal may arrive at once. */
 	sd = tipc_socket(SOCK_SEQPACKET | SOCK_NONBLOCK);
-	CHECK(tipc_connect(sd, &nobody) == -1 && (errno == EINPROGRESS || errno == ECONNREFUSED));
+	CHECK(tipc_connect(sd, &unbound) == -1 && (errno == EINPROGRESS || errno == ECONNREFUSED));
 	if (errno == EINPROGRESS) {
 		CHECK(wait_for(sd, POLLHUP) & POLLHUP);
 		FAILS(utipc_connected(sd), ECONNREFUSED);
@@ -125,7 +125,7 @@ static void refused(void)
 	CHECK(tipc_close(sd) == 0 && tipc_close(other) == 0);
 }
 
-/* A peer that closes with data unread resets the connection; tipc_recvfrom says how it ended. */
+/* Closing with unread data resets the connection; tipc_recvfrom reports how it ended. */
 static void reset(void)
 {
 	char buffer[10];

@@ -1,4 +1,4 @@
-/* Messages to services, sockets and ranges, what comes back, and what is refused. */
+/* Messages to services, sockets and ranges; returned messages; errors. */
 #include "check.h"
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -21,7 +21,7 @@ static void hello(void)
 	CHECK(from.type == 0 && from.instance == own.instance && from.node == tipc_own_node());
 	CHECK(to.type == TYPE && to.instance == 17 && to.node == 0);
 
-	/* An answer to the socket, which was not addressed as a service. */
+	/* A reply to the socket, which was not addressed as a service. */
 	CHECK(tipc_sendto(server, "Uh ?", 4, &from) == 4);
 	CHECK(tipc_recvfrom(client, buffer, sizeof(buffer), &from, &to, NULL) == 4);
 	CHECK(tipc_sockid(server, &own) == 0 && from.instance == own.instance);
@@ -31,7 +31,7 @@ static void hello(void)
 	CHECK(tipc_connect(client, &service) == 0);
 	CHECK(tipc_send(client, "again", 5) == 5 && tipc_send(client, NULL, 0) == 0);
 	CHECK(tipc_recvfrom(server, buffer, sizeof(buffer), NULL, NULL, NULL) == 5);
-	/* What does not fit is cut off; a message without data is never received, as on Linux. */
+	/* Excess data is truncated; an empty message is never received, as on Linux. */
 	CHECK(tipc_send(client, "again", 5) == 5 && tipc_send(client, "next", 4) == 4);
 	CHECK(tipc_recv(server, buffer, 2, false) == 2 && tipc_recv(server, buffer, 9, false) == 4);
 	CHECK(tipc_close(client) == 0 && tipc_close(server) == 0);
@@ -60,7 +60,7 @@ static void multicast(void)
 		CHECK(tipc_sock_non_block(stations[i]) == stations[i]);
 		FAILS(tipc_recv(stations[i], buffer, sizeof(buffer), false), EAGAIN);
 	}
-	/* Bound for this node alone, which the withdrawal need not know. */
+	/* Bound with node scope, which tipc_unbind need not know. */
 	CHECK(tipc_unbind(stations[0], TYPE, 0, 0) == 0);
 	FAILS(tipc_unbind(stations[0], TYPE, 0, 0), EINVAL);
 	for (i = 0; i < 3; i++)
@@ -99,14 +99,14 @@ static void returned(void)
 
 	CHECK(tipc_sockaddr(other, &gone) == 0 && tipc_close(other) == 0);
 	CHECK(tipc_sock_rejectable(sd) == 0);
-	CHECK(tipc_sendto(sd, "anybody?", 8, &gone) == 8);
+	CHECK(tipc_sendto(sd, "to gone!", 8, &gone) == 8);
 	CHECK(wait_for(sd, POLLIN) & POLLIN);
 	CHECK(tipc_recvfrom(sd, buffer, sizeof(buffer), &from, NULL, &err) == 8);
-	CHECK(err == TIPC_ERR_NO_PORT && memcmp(buffer, "anybody?", 8) == 0);
+	CHECK(err == TIPC_ERR_NO_PORT && memcmp(buffer, "to gone!", 8) == 0);
 	CHECK(tipc_sockaddr(sd, &gone) == 0 && from.instance == gone.instance);
-	/* Without a place for the reason there is nothing to be had. */
+	/* Without err, no data is returned. */
 	gone.instance = 1;
-	CHECK(tipc_sendto(sd, "anybody?", 8, &gone) == 8);
+	CHECK(tipc_sendto(sd, "to gone!", 8, &gone) == 8);
 	CHECK(tipc_recvfrom(sd, buffer, sizeof(buffer), NULL, NULL, NULL) == 0);
 	CHECK(tipc_close(sd) == 0);
 }
@@ -114,7 +114,7 @@ static void returned(void)
 static void refused(void)
 {
 	static char large[66001];
-	struct tipc_addr nobody = { .type = TYPE, .instance = 4711 }, addr;
+	struct tipc_addr unbound = { .type = TYPE, .instance = 4711 }, addr;
 	char buffer[10];
 	int file, sd = open_socket(SOCK_RDM);
 
@@ -122,8 +122,8 @@ static void refused(void)
 	FAILS(tipc_bind(sd, 7, 1, 1, 0), EACCES);
 	FAILS(tipc_bind(sd, TYPE, 2, 1, 0), EINVAL);
 	FAILS(tipc_bind(sd, TYPE, 1, 1, 0xdeadbeef), EINVAL);
-	FAILS(tipc_sendto(sd, "x", 1, &nobody), EHOSTUNREACH);
-	FAILS(tipc_sendto(sd, large, sizeof(large), &nobody), EMSGSIZE);
+	FAILS(tipc_sendto(sd, "x", 1, &unbound), EHOSTUNREACH);
+	FAILS(tipc_sendto(sd, large, sizeof(large), &unbound), EMSGSIZE);
 	FAILS(tipc_send(sd, "x", 1), EDESTADDRREQ);
 	FAILS(tipc_send(sd, NULL, 1), EFAULT);
 	FAILS(tipc_mcast(sd, "x", 1, NULL), EFAULT);
@@ -144,7 +144,7 @@ static void refused(void)
 	FAILS(tipc_recv(sd, buffer, 1, false), EAGAIN);
 	CHECK(tipc_close(sd) == 0);
 
-	/* Numbers that mean nothing, or something else. */
+	/* Descriptors that are closed, invalid, or not sockets of the library. */
 	FAILS(tipc_send(sd, "x", 1), EBADF);
 	FAILS(tipc_close(sd), EBADF);
 	FAILS(tipc_close(-1), EBADF);
@@ -155,8 +155,8 @@ static void refused(void)
 	CHECK(close(file) == 0);
 }
 
-/* Who closes a socket by close does no harm to what gets its number. */
-static void closed_by_others(void)
+/* Closing a socket with close does not affect the next file with its number. */
+static void closed_with_close(void)
 {
 	struct tipc_addr addr = { .type = TYPE, .instance = 30 };
 	int file, again, sd = open_socket(SOCK_RDM);
@@ -167,7 +167,7 @@ static void closed_by_others(void)
 	FAILS(tipc_close(sd), ENOTSOCK);
 	CHECK(fcntl(file, F_GETFD) >= 0 && close(file) == 0);
 
-	/* The socket itself stays until tipc_close, which says that the descriptor had gone. */
+	/* The socket itself stays open until tipc_close, which reports that the descriptor is gone. */
 	sd = open_socket(SOCK_RDM);
 	again = open_socket(SOCK_RDM);
 	CHECK(tipc_bind(sd, TYPE, 30, 30, 0) == 0 && close(sd) == 0);
@@ -201,7 +201,7 @@ int main(void)
 	headers();
 	returned();
 	refused();
-	closed_by_others();
+	closed_with_close();
 	text();
 	printf("ok\n");
 	return 0;

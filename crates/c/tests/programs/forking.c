@@ -1,4 +1,4 @@
-/* What a child has of its parent's sockets: with a daemon all of them, with an embedded node a clear error and its own. */
+/* Sockets in a forked child: with a daemon all are inherited; with an embedded node they fail with a clear error. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 static const struct tipc_addr service = { .type = TYPE, .instance = 1 };
 static const struct tipc_addr datagrams = { .type = TYPE, .instance = 2 };
 
-static void ends_well(pid_t child)
+static void assert_success(pid_t child)
 {
 	int status = -1;
 
@@ -16,7 +16,7 @@ static void ends_well(pid_t child)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* The listener in the parent, workers in the children: the classic server. */
+/* A classic server: the parent listens, its children accept. */
 static void workers(void)
 {
 	enum { COUNT = 3 };
@@ -46,11 +46,11 @@ static void workers(void)
 		CHECK(utipc_shutdown(client) == 0 && tipc_close(client) == 0);
 	}
 	for (i = 0; i < COUNT; i++)
-		ends_well(children[i]);
+		assert_success(children[i]);
 	CHECK(tipc_close(server) == 0);
 }
 
-/* A connection that the parent accepted, handed to a child, which polls it. */
+/* The parent accepts a connection and hands it to a child, which polls it. */
 static void handed_on(void)
 {
 	char buffer[20];
@@ -78,11 +78,11 @@ static void handed_on(void)
 		CHECK(wait_for(client, POLLIN) & POLLIN);
 	while ((size = tipc_recv(client, buffer, sizeof(buffer), false)) < 0 && errno == EAGAIN);
 	CHECK(size == 5);
-	ends_well(child);
+	assert_success(child);
 	CHECK(tipc_close(client) == 0 && tipc_close(server) == 0);
 }
 
-/* A child of an embedded node's process starts a node of its own. */
+/* The child of an embedded node's process starts a node of its own. */
 static void left_behind(void)
 {
 	uint32_t before = tipc_own_node();
@@ -110,7 +110,7 @@ static void left_behind(void)
 		CHECK(from.node != before);
 		CHECK(tipc_sendto(server, "ok", 2, &from) == 2);
 	}
-	ends_well(child);
+	assert_success(child);
 	CHECK(tipc_own_node() == before && tipc_close(server) == 0);
 }
 
@@ -123,7 +123,7 @@ static void *open_and_close(void *unused)
 	return unused;
 }
 
-/* Forks while other threads hold whatever they hold. */
+/* Forks while other threads hold arbitrary locks. */
 static void beside_threads(int forks)
 {
 	pthread_t threads[3];
@@ -136,13 +136,13 @@ static void beside_threads(int forks)
 
 		CHECK(child >= 0);
 		if (child == 0) {
-			/* Any lock that was left taken would hold this up. */
+			/* A lock that was left taken would block these calls. */
 			alarm(60);
 			FAILS(tipc_send(-1, "", 0), EBADF);
 			CHECK(tipc_close(open_socket(SOCK_RDM)) == 0);
 			_exit(0);
 		}
-		ends_well(child);
+		assert_success(child);
 	}
 	enough = 1;
 	for (i = 0; i < 3; i++)

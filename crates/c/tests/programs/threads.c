@@ -8,7 +8,7 @@ enum { THREADS = 8, ROUNDS = 500 };
 static const struct tipc_addr service = { .type = TYPE, .instance = 1 };
 static int server;
 
-/* Every thread is a client of its own and takes turns at the one server's socket. */
+/* Each thread is a client; all of them serve requests on the one server socket in turn. */
 static void *talk(void *number)
 {
 	struct tipc_addr client;
@@ -22,19 +22,19 @@ static void *talk(void *number)
 			sd = open_socket(SOCK_RDM);
 		}
 		CHECK(tipc_sendto(sd, &number, sizeof(number), &service) == sizeof(number));
-		/* Whoever of the threads gets which request answers it. */
+		/* Any of the threads may get and answer this request. */
 		CHECK(tipc_recvfrom(server, buffer, sizeof(buffer), &client, NULL, NULL) == sizeof(number));
 		CHECK(tipc_sendto(server, buffer, sizeof(number), &client) == sizeof(number));
 		CHECK(tipc_recv(sd, buffer, sizeof(buffer), false) == sizeof(number));
 		CHECK(memcmp(buffer, &number, sizeof(number)) == 0);
 	}
-	/* Texts of errors are each thread's own. */
+	/* Error texts are per thread. */
 	FAILS(tipc_bind(sd, 7, 1, 1, 0), EACCES);
 	CHECK(tipc_close(sd) == 0);
 	return NULL;
 }
 
-/* The first calls of all: one node comes of them. */
+/* The first calls of the process, made at the same time, start one node. */
 static void *first(void *node)
 {
 	*(uint32_t *)node = tipc_own_node();

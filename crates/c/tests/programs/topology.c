@@ -1,4 +1,4 @@
-/* Services, nodes and links as they come and go. */
+/* Events of services, nodes and links. */
 #include "check.h"
 #include <linux/tipc.h>
 
@@ -29,7 +29,7 @@ static void services(void)
 	CHECK(!tipc_srv_wait(&wanted, 20) && errno == ETIMEDOUT);
 	CHECK(!tipc_srv_wait(NULL, 20) && errno == EFAULT);
 
-	/* Only the first of two that bind the same; and a subscription that ends by itself. */
+	/* Only the first of two equal bindings is reported; the subscription expires. */
 	CHECK(tipc_close(sd) == 0);
 	sd = tipc_topsrv_conn(0);
 	CHECK(tipc_srv_subscr(sd, TYPE, 1, 9, false, 300) == 0);
@@ -39,7 +39,7 @@ static void services(void)
 	CHECK(tipc_close(sd) == 0 && tipc_close(other) == 0 && tipc_close(another) == 0);
 }
 
-/* With the structures of linux/tipc.h, as programs do that know the server. */
+/* With the structures of linux/tipc.h, for programs that speak the server's protocol themselves. */
 static void raw(void)
 {
 	struct tipc_subscr subscription = {

@@ -1,4 +1,4 @@
-//! Nodes on addresses of 127.0.0.0/8 that no other test uses, on each engine.
+//! Nodes for tests, on each engine, at addresses of 127.0.0.0/8 that no other test uses.
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(unused_macros, reason = "each test binary uses a part")]
 
@@ -15,21 +15,21 @@ use utipc_core::config::StackConfig;
 use utipc_node::daemon::{Daemon, DaemonConfig};
 use utipc_node::{NodeConfig, Plan};
 
-/// Far beyond what anything takes on a loaded machine.
+/// Far longer than anything takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 const PORT: u16 = 6118;
 
-/// What the nodes of a test are made of.
+/// The engine of a test's nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// In the test's own process.
+    /// A node in the test's own process.
     Embedded,
-    /// Hosted by a daemon; the daemon is a part of the test's process, but everything goes by its socket.
+    /// A daemon's node. The daemon runs in the test's process, but is only used through its socket.
     Daemon,
 }
 
-/// Makes a test of each function, once for each engine.
+/// Makes each function a test, once for each engine.
 macro_rules! on_each_engine {
     ($($name:ident),+ $(,)?) => {
         mod embedded {
@@ -43,7 +43,7 @@ macro_rules! on_each_engine {
 #[allow(unused_imports, reason = "each test binary uses a part")]
 pub(crate) use on_each_engine;
 
-/// A directory of the test's own, gone with the value.
+/// A directory of the test's own, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Home(pub(crate) PathBuf);
 
@@ -63,7 +63,7 @@ impl Drop for Home {
     }
 }
 
-/// A node of a test, and the daemon that hosts it.
+/// A node of a test, with the daemon that hosts it.
 #[derive(Debug)]
 pub(crate) struct TestNode {
     node: Node,
@@ -79,7 +79,7 @@ impl Deref for TestNode {
 }
 
 impl TestNode {
-    /// Another process's view of the same node: an attachment of its own, where there is a daemon.
+    /// The same node as another process sees it: a new attachment, if there is a daemon.
     pub(crate) fn again(&self) -> Node {
         match &self.hosted {
             Some((daemon, _)) => Node::builder().daemon_at(daemon.socket()).start().unwrap(),
@@ -87,7 +87,7 @@ impl TestNode {
         }
     }
 
-    /// What its daemon has counted.
+    /// The counters of its daemon.
     pub(crate) fn daemon_counters(&self) -> utipc_node::daemon::DaemonCounters {
         self.hosted.as_ref().map(|(daemon, _)| daemon.counters()).unwrap_or_default()
     }
@@ -100,17 +100,17 @@ impl TestNode {
 
 type Wrap = Box<dyn FnMut(Box<dyn Bearer>) -> Box<dyn Bearer> + Send>;
 
-/// A node to be started.
+/// A node that is not started yet.
 pub(crate) struct Maker {
     engine: Engine,
-    /// Own address, and the other nodes'.
+    /// Its own UDP address, and those of the other nodes.
     wire: Option<(IpAddr, Vec<SocketAddr>)>,
     address: Option<NodeAddr>,
     wrap: Option<Wrap>,
 }
 
 impl Maker {
-    /// With the explicit address it needs no trial period.
+    /// Sets an explicit address, which needs no trial period.
     pub(crate) fn address(mut self, address: u32) -> Self {
         self.address = Some(NodeAddr(address));
         self
@@ -182,17 +182,17 @@ pub(crate) fn alone(engine: Engine) -> TestNode {
     Maker { engine, wire: None, address: Some(NodeAddr(1)), wrap: None }.start()
 }
 
-/// Two nodes that know each other's UDP address, to be started.
+/// Two unstarted nodes that know each other's UDP address.
 pub(crate) fn makers(engine: Engine) -> [Maker; 2] {
     makers_of(engine)
 }
 
-/// The same, so many of them.
+/// `N` unstarted nodes that know each other's UDP addresses.
 pub(crate) fn makers_of<const N: usize>(engine: Engine) -> [Maker; N] {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let first = NEXT.fetch_add(N as u8, Ordering::Relaxed);
-    // 127.64.0.0/10: real services of a host are elsewhere.
+    // 127.64.0.0/10, which the real services of a host do not use.
     let addresses: [IpAddr; N] =
         std::array::from_fn(|at| IpAddr::from(Ipv4Addr::new(127, 64 | high & 63, low, first + at as u8)));
     std::array::from_fn(|own| {
@@ -202,7 +202,7 @@ pub(crate) fn makers_of<const N: usize>(engine: Engine) -> [Maker; N] {
     })
 }
 
-/// Two nodes with a link, and with the explicit addresses 1 and 2: they need no trial period.
+/// Two linked nodes with the explicit addresses 1 and 2, which need no trial period.
 pub(crate) fn pair(engine: Engine) -> [TestNode; 2] {
     let [red, blue] = makers(engine);
     join([red.address(1), blue.address(2)])
@@ -221,10 +221,13 @@ pub(crate) fn meet(node: &Node, other: &Node) {
     let mut topology = node.topology().unwrap();
     topology.nodes().unwrap();
     let wanted = Change::NodeUp(other.address());
-    assert!(topology.events(LIMIT).any(|event| event.unwrap().change == wanted), "the nodes do not meet");
+    assert!(
+        topology.events(LIMIT).any(|event| event.unwrap().change == wanted),
+        "the nodes do not see each other"
+    );
 }
 
-/// A connection between the nodes: client's end, server's end.
+/// A connection between the nodes: the client's end and the server's.
 pub(crate) fn connected(
     kind: SocketKind,
     service: ServiceAddress,
@@ -242,7 +245,7 @@ pub(crate) fn connected(
     ends
 }
 
-/// So many questions and answers.
+/// Exchanges `rounds` requests and replies.
 pub(crate) fn exchange([client, server]: &[Connection; 2], rounds: u32) {
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -258,12 +261,12 @@ pub(crate) fn exchange([client, server]: &[Connection; 2], rounds: u32) {
     });
 }
 
-/// Sends until a send fails: how often it did not, and why it did.
+/// Sends until a send fails; returns the number of messages sent and the error.
 pub(crate) fn fill(connection: &Connection, message: &[u8]) -> (u32, Error) {
     for sent in 0..10_000 {
         if let Err(error) = connection.send(message) {
             return (sent, error);
         }
     }
-    panic!("the sender is never stopped");
+    panic!("the sender is never blocked");
 }

@@ -1,4 +1,4 @@
-//! Processes of one daemon look in its table themselves and send straight to whom they find there.
+//! Processes of one daemon look services up in its table themselves and send directly to the sockets found.
 
 mod common;
 
@@ -18,11 +18,11 @@ use utipc_node::daemon::{Daemon, DaemonConfig, Greeting};
 const SERVICE: ServiceAddress = ServiceAddress::new(9000, 1);
 const RANGE: ServiceRange = ServiceRange::new(9000, 0, 99);
 
-/// Says to a copy of this program what to do, and at which daemon.
+/// Tells a copy of this program its role and the daemon's socket.
 const ROLE: &str = "UTIPC_TEST_ROLE";
 const SOCKET: &str = "UTIPC_TEST_SOCKET";
 
-/// A process of its own; gone with the value.
+/// A child process, killed when dropped.
 struct Process(Child);
 
 impl Process {
@@ -33,7 +33,7 @@ impl Process {
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Tells it to go on.
+    /// Sends it a line of input.
     fn say(&mut self, line: &str) {
         writeln!(self.0.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
@@ -43,7 +43,7 @@ impl Process {
         self.0.wait().unwrap();
     }
 
-    /// What it prints, line by line, without what the test's frame prints.
+    /// The lines that it prints, without the output of the test harness.
     fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         lines.filter_map(|line| line.split_once("> ").map(|(_, line)| line.to_owned()))
@@ -61,19 +61,19 @@ fn print(line: &str) {
     println!("> {line}");
 }
 
-/// What such a process does; nothing in an ordinary run.
+/// Not a test: the body of a child process; does nothing in an ordinary run.
 #[test]
 fn process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let socket = std::env::var(SOCKET).unwrap();
     let attach = || Node::builder().daemon_at(&socket).start().unwrap();
-    let mut orders = std::io::stdin().lines().map(Result::unwrap);
+    let mut input = std::io::stdin().lines().map(Result::unwrap);
     match role.as_str() {
         "once" => {
             let node = attach();
             let sockets: Vec<Socket> = (0..5).map(|_| node.rdm().unwrap()).collect();
             print("ready");
-            orders.next();
+            input.next();
             for socket in &sockets {
                 socket.send_to(b"one", SERVICE).unwrap();
             }
@@ -81,8 +81,8 @@ fn process() {
         "look" => {
             let node = attach();
             print("ready");
-            for order in orders {
-                let instance = order.parse().unwrap();
+            for line in input {
+                let instance = line.parse().unwrap();
                 print(&format!("{:?}", node.lookup(ServiceAddress::new(9000, instance)).map(|p| p.port)));
             }
         }
@@ -90,9 +90,9 @@ fn process() {
             let server = attach().rdm().unwrap();
             server.bind(SERVICE, Scope::Node).unwrap();
             print("ready");
-            // What comes is taken only when it is told to.
-            for order in orders {
-                for _ in 0..order.parse().unwrap() {
+            // Receives only on demand.
+            for line in input {
+                for _ in 0..line.parse().unwrap() {
                     server.receive().unwrap();
                 }
                 print("read");
@@ -101,7 +101,7 @@ fn process() {
         "daemon" => {
             let _daemon = start(Path::new(&socket), |_| {});
             print("ready");
-            orders.next();
+            input.next();
         }
         other => panic!("{other}"),
     }
@@ -115,7 +115,7 @@ fn start(socket: &Path, change: impl FnOnce(&mut DaemonConfig)) -> Daemon {
     Daemon::start(config).unwrap()
 }
 
-/// A node with two attachments, as of two processes.
+/// A node with two attachments, like those of two processes.
 fn host() -> (TestNode, Node) {
     let red = alone(Engine::Daemon);
     let blue = red.again();
@@ -129,7 +129,7 @@ fn server(node: &Node, range: impl Into<ServiceRange>) -> Socket {
     socket
 }
 
-/// All that is there.
+/// Receives all messages that are there.
 fn take(socket: &Socket) -> Vec<Vec<u8>> {
     socket.set_nonblocking(true);
     let taken = std::iter::from_fn(|| socket.receive().ok().map(|m| m.data)).collect();
@@ -138,7 +138,7 @@ fn take(socket: &Socket) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn processes_that_send_once_share_their_servers_evenly() {
+fn one_shot_senders_spread_evenly_over_servers() {
     for polled in [false, true] {
         let host = alone(Engine::Daemon);
         let servers: Vec<Socket> = (0..4).map(|_| server(&host, SERVICE)).collect();
@@ -160,7 +160,7 @@ fn processes_that_send_once_share_their_servers_evenly() {
 }
 
 #[test]
-fn a_binding_is_there_for_every_process_when_bind_returns() {
+fn binding_is_visible_to_all_processes_when_bind_returns() {
     let host = alone(Engine::Daemon);
     let mut other = Process::start("look", host.daemon_socket().unwrap());
     let mut lines = other.lines();
@@ -178,7 +178,7 @@ fn a_binding_is_there_for_every_process_when_bind_returns() {
 }
 
 #[test]
-fn anycasts_take_turns_by_lanes_and_pass_the_daemon_by() {
+fn anycasts_rotate_over_lanes_without_the_daemon() {
     let (red, blue) = host();
     let servers: Vec<Socket> = (0..3).map(|_| server(&red, SERVICE)).collect();
     let client = blue.rdm().unwrap();
@@ -194,12 +194,12 @@ fn anycasts_take_turns_by_lanes_and_pass_the_daemon_by() {
         client.send_to(b"all", RANGE).unwrap();
         for (index, server) in servers.iter().enumerate() {
             let mut got = take(server);
-            // The anycast went to one of them, and before the multicast.
+            // The anycast went to one of them, before the multicast.
             assert_eq!(got.pop().unwrap(), b"all", "round {round}, server {index}");
             assert!(got.iter().all(|data| data == &round.to_be_bytes()));
         }
     }
-    // Receivers that found their lanes empty have asked the node now and then.
+    // Receivers with empty lanes have polled the node now and then.
     client.send_to(b"x", SERVICE).unwrap();
     let stats = client.stats();
     assert_eq!(stats.sent_messages, 24 + 2000 + 1);
@@ -208,11 +208,11 @@ fn anycasts_take_turns_by_lanes_and_pass_the_daemon_by() {
         client.send_to(b"all", RANGE).unwrap();
         client.send_to(b"one", SERVICE).unwrap();
     }
-    assert_eq!(red.daemon_counters().requests, before.requests, "the daemon was asked");
+    assert_eq!(red.daemon_counters().requests, before.requests, "the daemon got requests");
 }
 
 #[test]
-fn a_server_that_comes_or_goes_counts_from_the_next_message_on() {
+fn added_or_removed_server_counts_from_the_next_message() {
     let (red, blue) = host();
     let client = blue.rdm().unwrap();
     let send = |count: usize| (0..count).for_each(|_| assert_eq!(client.send_to(b"x", SERVICE).unwrap(), 1));
@@ -232,9 +232,9 @@ fn a_server_that_comes_or_goes_counts_from_the_next_message_on() {
     assert_eq!(client.send_to(b"x", SERVICE).unwrap_err().errno(), 113);
 }
 
-/// A socket that is bound itself gets its own multicasts too.
+/// A socket bound to the range receives its own multicasts as well.
 #[test]
-fn members_that_multicast_to_each_other_and_to_themselves() {
+fn multicasts_reach_all_members_and_their_sender() {
     let (red, blue) = host();
     let members: Vec<Socket> = (0..6).map(|n| server(if n % 2 == 0 { &red } else { &blue }, RANGE)).collect();
     for round in 0..50_u8 {
@@ -244,7 +244,7 @@ fn members_that_multicast_to_each_other_and_to_themselves() {
         for member in &members {
             for index in 0..members.len() {
                 let message = member.receive().unwrap();
-                // From each in its order, but of several in any.
+                // In order from each sender, but senders interleave.
                 assert_eq!(message.data[0], round, "{index}");
                 assert_eq!(message.destination, Some(RANGE));
             }
@@ -253,27 +253,28 @@ fn members_that_multicast_to_each_other_and_to_themselves() {
     drop(members);
 }
 
-/// DESIGN L4: between two sockets there is one order, whatever is addressed how, while lanes begin and end.
+/// Two sockets have one message order, however the messages are addressed, while lanes start and end
+/// (docs/spec/lanes.md).
 #[test]
-fn one_order_between_two_sockets_while_receivers_come_go_and_change() {
+fn one_order_between_two_sockets_while_receivers_change() {
     const MESSAGES: u32 = 6000;
     let (red, blue) = host();
-    let over = AtomicBool::new(false);
+    let finished = AtomicBool::new(false);
     thread::scope(|scope| {
         for kind in 0..3_u32 {
-            let (red, over) = (&red, &over);
+            let (red, finished) = (&red, &finished);
             scope.spawn(move || {
                 let mut round = 0;
-                while !over.load(Ordering::Relaxed) {
+                while !finished.load(Ordering::Relaxed) {
                     let node = if round % 2 == 0 { Node::clone(red) } else { red.again() };
                     let socket = server(&node, RANGE);
                     let mut last = None;
                     round += 1;
                     for step in 0..200 * (kind + 1) {
-                        if over.load(Ordering::Relaxed) {
+                        if finished.load(Ordering::Relaxed) {
                             break;
                         }
-                        // Some are polled after a while: their lanes end.
+                        // Some are polled after a while, which ends their lanes.
                         if kind == 1 && step == 100 {
                             socket.descriptor().unwrap();
                         }
@@ -295,7 +296,7 @@ fn one_order_between_two_sockets_while_receivers_come_go_and_change() {
                 1 => client.send_to(&sent.to_be_bytes(), RANGE),
                 _ => port.map_or(Ok(0), |port| client.send_to(&sent.to_be_bytes(), port)),
             };
-            // Now and then nobody is there.
+            // Sometimes no receiver is bound.
             if let Err(error) = done {
                 assert_eq!(error.errno(), 113, "{error}");
             }
@@ -304,12 +305,12 @@ fn one_order_between_two_sockets_while_receivers_come_go_and_change() {
                 thread::sleep(std::time::Duration::from_millis(1));
             }
         }
-        over.store(true, Ordering::Relaxed);
+        finished.store(true, Ordering::Relaxed);
     });
 }
 
 #[test]
-fn what_a_killed_server_has_not_read_comes_back_and_the_next_one_gets_the_rest() {
+fn unread_messages_of_a_killed_server_come_back_and_its_successor_serves() {
     const MESSAGES: usize = 200;
     let host = alone(Engine::Daemon);
     let mut first = Process::start("serve", host.daemon_socket().unwrap());
@@ -326,7 +327,7 @@ fn what_a_killed_server_has_not_read_comes_back_and_the_next_one_gets_the_rest()
     first.kill();
     for _ in 50..MESSAGES {
         let back = client.receive().unwrap();
-        let returned = back.returned.expect("it comes back");
+        let returned = back.returned.expect("a returned message");
         assert_eq!((returned.code, returned.data.as_slice()), (ErrorCode::NoPort, &b"work"[..]));
     }
     assert_eq!(client.send_to(b"work", SERVICE).unwrap_err().errno(), 113);
@@ -335,18 +336,18 @@ fn what_a_killed_server_has_not_read_comes_back_and_the_next_one_gets_the_rest()
     assert_eq!(next.receive().unwrap().data, b"work");
 }
 
-/// Whatever moment a server goes at, after it was found too: each message is received once or comes back.
+/// Each message is received once or comes back, whenever its server closes, even after the lookup.
 #[test]
-fn no_message_is_lost_when_servers_go_while_they_are_sent_to() {
+fn no_message_is_lost_when_servers_close_concurrently() {
     let (red, blue) = host();
-    let over = AtomicBool::new(false);
+    let finished = AtomicBool::new(false);
     let sent = 4000_usize;
     let (received, returned) = thread::scope(|scope| {
         let serve = |mut limit: usize| {
-            let (red, over) = (&red, &over);
+            let (red, finished) = (&red, &finished);
             scope.spawn(move || {
                 let mut received = 0;
-                while !over.load(Ordering::Relaxed) {
+                while !finished.load(Ordering::Relaxed) {
                     let socket = server(red, SERVICE);
                     socket.set_receive_timeout(Some(std::time::Duration::from_millis(5)));
                     received += (0..limit).filter(|_| socket.receive().is_ok()).count();
@@ -365,7 +366,7 @@ fn no_message_is_lost_when_servers_go_while_they_are_sent_to() {
             }
             returned += take(&client).len();
         }
-        over.store(true, Ordering::Relaxed);
+        finished.store(true, Ordering::Relaxed);
         let received: usize = servers.into_iter().map(|server| server.join().unwrap()).sum();
         client.set_receive_timeout(Some(LIMIT));
         while received + returned < sent {
@@ -378,27 +379,27 @@ fn no_message_is_lost_when_servers_go_while_they_are_sent_to() {
 }
 
 #[test]
-fn receivers_here_and_on_another_node_get_each_multicast_once() {
+fn local_and_remote_receivers_get_each_multicast_once() {
     let [red, blue] = pair(Engine::Daemon);
-    let near: Vec<Socket> = (0..3).map(|_| server(&red, RANGE)).collect();
-    let far = blue.rdm().unwrap();
-    far.bind(RANGE, Scope::Cluster).unwrap();
-    far.set_receive_timeout(Some(LIMIT));
+    let local: Vec<Socket> = (0..3).map(|_| server(&red, RANGE)).collect();
+    let remote = blue.rdm().unwrap();
+    remote.bind(RANGE, Scope::Cluster).unwrap();
+    remote.set_receive_timeout(Some(LIMIT));
     let client = red.again().rdm().unwrap();
-    while !red.bindings().iter().any(|binding| binding.port == far.port()) {
+    while !red.bindings().iter().any(|binding| binding.port == remote.port()) {
         thread::yield_now();
     }
     for number in 0..100_u8 {
         client.send_to(&[number], RANGE).unwrap();
-        for socket in near.iter().chain([&far]) {
+        for socket in local.iter().chain([&remote]) {
             assert_eq!(socket.receive().unwrap().data, [number]);
         }
     }
-    near.iter().for_each(|socket| assert!(take(socket).is_empty()));
+    local.iter().for_each(|socket| assert!(take(socket).is_empty()));
 }
 
 #[test]
-fn a_killed_daemon_is_an_error_of_every_lookup_and_send() {
+fn killed_daemon_fails_every_lookup_and_send() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let mut daemon = Process::start("daemon", &path);
@@ -411,18 +412,18 @@ fn a_killed_daemon_is_an_error_of_every_lookup_and_send() {
         first.receive().unwrap();
     }
     daemon.kill();
-    // Its table is still mapped, and still says where the server is; that is noticed within a moment.
+    // The table of the dead daemon is still mapped and still lists the server; the client notices within a moment.
     let begun = std::time::Instant::now();
     let error = loop {
         match client.send_to(b"x", SERVICE) {
-            Ok(_) => assert!(begun.elapsed() < LIMIT, "nobody notices"),
+            Ok(_) => assert!(begun.elapsed() < LIMIT, "sends still succeed"),
             Err(error) => break error,
         }
     };
     assert!(matches!(error, utipc::Error::DaemonDied { .. }), "{error}");
     assert!(node.lookup(SERVICE).is_none());
-    for nobody in [ServiceAddress::new(9000, 2), ServiceAddress::new(9001, 1)] {
-        let error = client.send_to(b"x", nobody).unwrap_err();
+    for unbound in [ServiceAddress::new(9000, 2), ServiceAddress::new(9001, 1)] {
+        let error = client.send_to(b"x", unbound).unwrap_err();
         assert!(matches!(error, utipc::Error::DaemonDied { .. }), "{error}");
     }
     assert!(client.send_to(b"x", RANGE).is_err());
@@ -433,7 +434,7 @@ fn a_killed_daemon_is_an_error_of_every_lookup_and_send() {
 }
 
 #[test]
-fn lookups_go_on_while_the_table_outgrows_its_memory() {
+fn lookups_continue_while_the_table_grows() {
     const MANY: u32 = 140_000;
     let home = Home::new();
     let path = home.0.join("d.sock");
@@ -442,11 +443,11 @@ fn lookups_go_on_while_the_table_outgrows_its_memory() {
     let (red, blue) = (attach(), attach());
     let server = server(&red, SERVICE);
     let client = blue.rdm().unwrap();
-    let over = AtomicBool::new(false);
+    let finished = AtomicBool::new(false);
     let service = |instance| ServiceAddress::new(20_000, instance);
     thread::scope(|scope| {
         let looker = scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            while !finished.load(Ordering::Relaxed) {
                 assert_eq!(red.lookup(SERVICE), Some(server.port()));
             }
         });
@@ -465,17 +466,17 @@ fn lookups_go_on_while_the_table_outgrows_its_memory() {
             assert_eq!(server.receive().unwrap().data, b"x");
             first += 1000;
         }
-        over.store(true, Ordering::Relaxed);
+        finished.store(true, Ordering::Relaxed);
         looker.join().unwrap();
     });
     assert_eq!(red.lookup(service(MANY)), None);
-    // A process that comes now gets the table as it is now.
+    // A process that attaches now gets the current table.
     assert!(attach().lookup(service(0)).is_some());
 }
 
-/// A daemon of version 1 looks everything up itself, and takes the turns.
+/// A daemon of version 1 does all lookups itself, in turn.
 #[test]
-fn a_daemon_that_does_not_share_its_table_serves_as_before() {
+fn daemon_without_shared_table_still_serves() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let _daemon = start(&path, |config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
@@ -494,9 +495,9 @@ fn a_daemon_that_does_not_share_its_table_serves_as_before() {
     }
 }
 
-/// One of version 1 must see every message of a socket that is polled.
+/// A daemon of version 1 must see each message of a polled socket.
 #[test]
-fn a_daemon_that_does_not_settle_descriptors_serves_as_before() {
+fn daemon_without_client_side_readiness_still_serves() {
     let home = Home::new();
     let path = home.0.join("d.sock");
     let _daemon = start(&path, |config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));

@@ -1,4 +1,4 @@
-//! Connections between clients of two daemons: their data goes by lanes between each process and its node.
+//! Connections between clients of two daemons: data travels by lanes between each process and its node.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn nodes() -> [TestNode; 2] {
 }
 
 #[test]
-fn data_goes_by_lanes_without_commands() {
+fn data_uses_lanes_without_requests() {
     const ROUNDS: u32 = 1000;
     let [red, blue] = nodes();
     for kind in BOTH {
@@ -26,7 +26,7 @@ fn data_goes_by_lanes_without_commands() {
         assert_eq!(before.each_ref().map(|c| (c.lanes, c.pairs)), [(2, 1); 2]);
         exchange(&ends, ROUNDS);
         for (node, before) in [&red, &blue].into_iter().zip(before) {
-            assert_eq!(node.daemon_counters().requests, before.requests, "{kind:?}: the daemon was asked");
+            assert_eq!(node.daemon_counters().requests, before.requests, "{kind:?}: the daemon got requests");
         }
         let stats = ends[0].socket().stats();
         assert_eq!(stats.received_messages, u64::from(ROUNDS) + 4, "{kind:?}");
@@ -40,13 +40,13 @@ fn data_goes_by_lanes_without_commands() {
 }
 
 #[test]
-fn lanes_go_with_their_sockets() {
+fn lanes_end_with_their_sockets() {
     let [red, blue] = nodes();
     for _ in 0..10 {
         let ends = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
         exchange(&ends, 3);
     }
-    // The last answers are given by the next calls.
+    // Pending replies are sent with the next calls.
     for node in [&red, &blue] {
         let start = std::time::Instant::now();
         while node.daemon_counters().lanes > 0 {
@@ -57,7 +57,7 @@ fn lanes_go_with_their_sockets() {
 }
 
 #[test]
-fn a_stream_carries_all_bytes_both_ways_at_once() {
+fn stream_carries_all_bytes_both_ways_at_once() {
     const BYTES: usize = 16 << 20;
     let [red, blue] = nodes();
     let ends = connected(SocketKind::Stream, SERVICE, &red, &blue);
@@ -85,7 +85,7 @@ fn a_stream_carries_all_bytes_both_ways_at_once() {
     });
 }
 
-/// What message `number` has in it.
+/// The data of message `number`.
 fn body(number: usize) -> Vec<u8> {
     const SIZES: [usize; 11] = [1, 63, 64, 65, 1000, 2000, 2100, 5000, 30_000, 65_536, 66_000];
     let mut body = vec![number as u8; SIZES[number % SIZES.len()]];
@@ -102,7 +102,7 @@ fn receive_bodies(end: &Connection, from: usize, to: usize) {
 }
 
 #[test]
-fn messages_of_every_size_arrive_in_order_and_whole() {
+fn messages_of_all_sizes_arrive_complete_and_in_order() {
     const MESSAGES: usize = 1500;
     let [red, blue] = nodes();
     let ends = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
@@ -115,7 +115,7 @@ fn messages_of_every_size_arrive_in_order_and_whole() {
     });
 }
 
-/// Sends until nothing more is taken: how many messages were.
+/// Sends until a send times out; returns the number of messages sent.
 fn fill(end: &Connection) -> usize {
     end.socket().set_send_timeout(Some(Duration::from_millis(100)));
     let sent = (0..).take_while(|number| end.send(&body(*number)).is_ok()).count();
@@ -124,9 +124,9 @@ fn fill(end: &Connection) -> usize {
 }
 
 #[test]
-fn what_was_sent_arrives_although_the_sender_has_ended() {
+fn sent_messages_arrive_after_the_sender_closes() {
     let [red, blue] = nodes();
-    for shut in [false, true] {
+    for shutdown in [false, true] {
         let [client, server] = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
         client.send(b"one").unwrap();
         client.send(b"two").unwrap();
@@ -134,25 +134,25 @@ fn what_was_sent_arrives_although_the_sender_has_ended() {
         assert_eq!(server.receive().unwrap().data, b"two");
         let sent = fill(&client);
         assert!(sent > 20);
-        let mut kept = None;
-        if shut {
+        let mut open_client = None;
+        if shutdown {
             client.shutdown().unwrap();
             assert!(client.send(b"too late").is_err());
-            kept = Some(client);
+            open_client = Some(client);
         } else {
             drop(client);
         }
         receive_bodies(&server, 0, sent);
         match server.receive() {
-            Ok(end) => assert!(shut && end.data.is_empty()),
-            Err(error) => assert!(!shut && error.errno() == 104, "{error}"),
+            Ok(end) => assert!(shutdown && end.data.is_empty()),
+            Err(error) => assert!(!shutdown && error.errno() == 104, "{error}"),
         }
-        drop(kept);
+        drop(open_client);
     }
 }
 
 #[test]
-fn what_is_unread_ends_the_peers_connection_with_an_error() {
+fn closing_with_unread_data_resets_the_connection() {
     let [red, blue] = nodes();
     let ends = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     exchange(&ends, 3);
@@ -163,11 +163,11 @@ fn what_is_unread_ends_the_peers_connection_with_an_error() {
     receive_bodies(&server, 0, 5);
     drop(server);
     assert_eq!(client.receive().unwrap_err().errno(), 104);
-    assert!(client.send(b"anybody there?").is_err());
+    assert!(client.send(b"too late").is_err());
 }
 
 #[test]
-fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
+fn polled_socket_returns_its_lanes_and_loses_no_data() {
     let [red, blue] = nodes();
     for kind in BOTH {
         let ends = connected(kind, SERVICE, &red, &blue);
@@ -178,7 +178,7 @@ fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
         for n in 0..200 {
             client.send(&number(n)).unwrap();
         }
-        // A part of the first message, where that is possible; the rest comes from the node.
+        // Only a part of the first message, where that is possible; the rest comes from the node.
         let part = if kind == SocketKind::Stream { 2 } else { 4 };
         assert_eq!(server.receive_into(&mut buffer[..part]).unwrap().len, part);
         let _theirs = server.socket().descriptor().unwrap();
@@ -198,7 +198,7 @@ fn a_socket_that_is_polled_gives_its_lanes_back_and_loses_nothing() {
 }
 
 #[test]
-fn full_windows_hold_up_their_own_connection_only() {
+fn full_window_delays_only_its_own_connection() {
     let [red, blue] = nodes();
     let full = connected(SocketKind::SeqPacket, SERVICE, &red, &blue);
     exchange(&full, 3);

@@ -1,4 +1,4 @@
-//! Messages without a connection between clients of several daemons: they go by lanes between each process and its node.
+//! Connectionless messages between clients of several daemons travel by lanes between each process and its node.
 
 mod common;
 
@@ -12,17 +12,17 @@ use utipc_core::socket::{OptionValue, SocketOption};
 
 const SERVICE: ServiceAddress = ServiceAddress::new(7300, 1);
 
-/// A socket of `node` that is bound to the service `instance`.
+/// A socket of `node` bound to the service `instance`.
 fn server(node: &Node, instance: u32) -> Socket {
     let socket = node.rdm().unwrap();
     socket.bind(ServiceAddress::new(7300, instance), Scope::Cluster).unwrap();
     socket.set_receive_timeout(Some(LIMIT));
-    // Nothing is lost by it before it is read.
+    // Large enough to hold every unread message.
     socket.set_option(SocketOption::ReceiveBuffer, OptionValue::Number(64 << 20)).unwrap();
     socket
 }
 
-/// Two nodes that are linked, and a server on the second that the first knows.
+/// Two linked nodes and a server on the second that the first knows.
 fn served() -> ([TestNode; 2], Socket) {
     let [red, blue] = pair(Engine::Daemon);
     let server = server(&blue, 1);
@@ -30,7 +30,7 @@ fn served() -> ([TestNode; 2], Socket) {
     ([red, blue], server)
 }
 
-/// A socket of `node` that has sent messages 0 and 1 to `to`, and has a lane from then on.
+/// A socket of `node` that has sent messages 0 and 1 to `to`, which gives it a lane.
 fn client(node: &Node, to: impl Into<Destination>) -> Socket {
     let socket = node.rdm().unwrap();
     socket.set_send_timeout(Some(LIMIT));
@@ -42,7 +42,7 @@ fn client(node: &Node, to: impl Into<Destination>) -> Socket {
     socket
 }
 
-/// What message `number` has in it.
+/// The data of message `number`.
 fn body(number: u32) -> Vec<u8> {
     const SIZES: [usize; 7] = [4, 64, 100, 1400, 1500, 9000, 66_000];
     let mut body = vec![number as u8; SIZES[number as usize % SIZES.len()]];
@@ -57,7 +57,7 @@ fn receive_bodies(socket: &Socket, from: u32, to: u32) {
 }
 
 #[test]
-fn datagrams_go_by_a_lane_in_order_and_without_commands() {
+fn datagrams_use_a_lane_in_order_without_requests() {
     const MESSAGES: u32 = 1000;
     let [red, blue] = pair(Engine::Daemon);
     for direct in [false, true] {
@@ -73,11 +73,11 @@ fn datagrams_go_by_a_lane_in_order_and_without_commands() {
                 sender.send_to(&body(number), to).unwrap();
             }
         });
-        // Larger rings are asked for, and the table if it is new.
+        // Larger rings are requested, and the table if it is new.
         let asked = red.daemon_counters().requests - before.requests;
-        assert!(asked < 20, "the daemon was asked {asked} times");
+        assert!(asked < 20, "the daemon got {asked} requests");
         assert_eq!(sender.stats().sent_messages, u64::from(MESSAGES));
-        // Whatever comes after by a command comes after.
+        // A message sent by request afterwards arrives after those of the lane.
         let range = utipc::ServiceRange::new(7300, 0, 1);
         for number in 0..20 {
             sender.send_to(&body(number), to).unwrap();
@@ -90,7 +90,7 @@ fn datagrams_go_by_a_lane_in_order_and_without_commands() {
 }
 
 #[test]
-fn what_cannot_be_delivered_comes_back() {
+fn undeliverable_messages_come_back() {
     let [red, blue] = pair(Engine::Daemon);
     let receiver = server(&blue, 1);
     let port = receiver.port();
@@ -103,7 +103,7 @@ fn what_cannot_be_delivered_comes_back() {
         let back = sender.receive().unwrap();
         assert_eq!(back.returned.unwrap().data, number.to_be_bytes());
     }
-    // Of a node that nobody knows the own one says it.
+    // The sender's own node returns messages to an unknown node.
     let mut nowhere = port;
     nowhere.node.0 += 77;
     for number in 0..3_u32 {
@@ -114,7 +114,7 @@ fn what_cannot_be_delivered_comes_back() {
 }
 
 #[test]
-fn what_was_sent_arrives_although_the_socket_is_closed() {
+fn sent_messages_arrive_after_the_socket_closes() {
     let ([red, _blue], receiver) = served();
     let sender = client(&red, SERVICE);
     for number in 2..200 {
@@ -124,7 +124,7 @@ fn what_was_sent_arrives_although_the_socket_is_closed() {
     receive_bodies(&receiver, 0, 200);
 }
 
-/// Three nodes, and what spoils the wire of the second.
+/// Three nodes, and control over the faults of the second one's bearer.
 fn three() -> ([TestNode; 3], Control) {
     let [red, blue, green] = makers_of(Engine::Daemon);
     let mut control = None;
@@ -146,7 +146,7 @@ fn three() -> ([TestNode; 3], Control) {
     ([red, blue, green], control.unwrap())
 }
 
-/// Sends until it would block: how many were sent, from number `from` on.
+/// Sends until it would block; returns the next number, counting on from `from`.
 fn fill(socket: &Socket, from: u32, to: ServiceAddress) -> u32 {
     socket.set_nonblocking(true);
     let sent = (from..).take_while(|number| socket.send_to(&body(*number), to).is_ok()).count();
@@ -155,10 +155,10 @@ fn fill(socket: &Socket, from: u32, to: ServiceAddress) -> u32 {
 }
 
 #[test]
-fn a_congested_node_holds_up_its_own_messages_only() {
+fn congested_node_delays_only_its_own_messages() {
     let (nodes, wire) = three();
     let [red, blue, green] = &nodes;
-    let (slow, quick) = (server(blue, 1), server(green, 2));
+    let (slow, fast) = (server(blue, 1), server(green, 2));
     let other = ServiceAddress::new(7300, 2);
     for service in [SERVICE, other] {
         red.wait_for_service(service, LIMIT).unwrap();
@@ -177,27 +177,27 @@ fn a_congested_node_holds_up_its_own_messages_only() {
     for _ in 0..1000 {
         assert_eq!(fill(&sender, sent, SERVICE), sent);
     }
-    assert_eq!(red.daemon_counters().requests, before, "the daemon was asked whether it takes more");
-    // The same socket, and another one, to another node.
+    assert_eq!(red.daemon_counters().requests, before, "retries cost requests");
+    // The same socket and another one can send to another node.
     let second = client(red, other);
-    receive_bodies(&quick, 0, 2);
+    receive_bodies(&fast, 0, 2);
     for number in 0..300 {
         sender.send_to(&body(number), other).unwrap();
-        assert!(quick.receive().unwrap().data == body(number));
+        assert!(fast.receive().unwrap().data == body(number));
         second.send_to(&body(number), other).unwrap();
-        assert!(quick.receive().unwrap().data == body(number));
+        assert!(fast.receive().unwrap().data == body(number));
     }
     // More important messages have a queue of their own.
     let urgent = client(red, other);
-    receive_bodies(&quick, 0, 2);
+    receive_bodies(&fast, 0, 2);
     urgent.set_importance(Importance::High).unwrap();
     urgent.set_nonblocking(true);
     urgent.send_to(b"urgent", SERVICE).unwrap();
-    // Who waits goes on when the queue is drained.
+    // A waiting sender continues when the queue is drained.
     let waiting = thread::scope(|scope| {
         let waiting = scope.spawn(|| sender.send_to(&body(sent), SERVICE));
         thread::sleep(Duration::from_millis(20));
-        assert!(!waiting.is_finished(), "it did not wait");
+        assert!(!waiting.is_finished(), "the send did not wait");
         wire.set(Direction::Receive, Faults::default());
         waiting.join().unwrap()
     });
@@ -213,8 +213,8 @@ fn a_congested_node_holds_up_its_own_messages_only() {
     assert_eq!(red.daemon_counters().lanes_corrupt, 0);
 }
 
-/// Answers `rounds` messages from whoever sends them.
-fn answer(socket: &Socket, rounds: u32) {
+/// Echoes `rounds` messages.
+fn echo(socket: &Socket, rounds: u32) {
     for _ in 0..rounds {
         let got = socket.receive().unwrap();
         socket.send_to(&got.data, got.source).unwrap();
@@ -222,36 +222,36 @@ fn answer(socket: &Socket, rounds: u32) {
 }
 
 #[test]
-fn questions_and_answers_need_no_command() {
+fn requests_and_replies_cost_no_daemon_requests() {
     const ROUNDS: u32 = 500;
-    let ([red, blue], responder) = served();
-    let asker = red.rdm().unwrap();
-    asker.set_receive_timeout(Some(LIMIT));
+    let ([red, blue], server) = served();
+    let client = red.rdm().unwrap();
+    client.set_receive_timeout(Some(LIMIT));
     let ask = |rounds: u32| {
         thread::scope(|scope| {
-            scope.spawn(|| answer(&responder, rounds));
+            scope.spawn(|| echo(&server, rounds));
             for number in 0..rounds {
-                asker.send_to(&body(number), SERVICE).unwrap();
-                let back = asker.receive().unwrap();
-                assert!(back.data == body(number) && back.source == responder.port());
+                client.send_to(&body(number), SERVICE).unwrap();
+                let back = client.receive().unwrap();
+                assert!(back.data == body(number) && back.source == server.port());
             }
         });
     };
-    // Enough for the lanes, and for rings that hold the largest message.
+    // Enough for lanes whose rings hold the largest message.
     ask(14);
     let before = [&red, &blue].map(|node| node.daemon_counters());
     assert_eq!(before.each_ref().map(|counters| counters.lanes), [2; 2]);
     ask(ROUNDS);
     for (node, before) in [&red, &blue].into_iter().zip(before) {
         let asked = node.daemon_counters().requests - before.requests;
-        assert!(asked < 20, "the daemon was asked {asked} times");
+        assert!(asked < 20, "the daemon got {asked} requests");
     }
-    let stats = responder.stats();
+    let stats = server.stats();
     assert_eq!(stats.received_messages, u64::from(ROUNDS) + 14);
 }
 
 #[test]
-fn near_and_far_senders_each_keep_their_order() {
+fn local_and_remote_senders_keep_their_order() {
     const MESSAGES: u32 = 300;
     let ([red, blue], receiver) = served();
     let here = blue.again();
@@ -268,7 +268,7 @@ fn near_and_far_senders_each_keep_their_order() {
         for _ in 0..3 * MESSAGES {
             let got = receiver.receive().unwrap();
             let from = senders.iter().position(|sender| sender.port() == got.source).unwrap();
-            assert_eq!(got.data, next[from].to_be_bytes(), "of sender {from}");
+            assert_eq!(got.data, next[from].to_be_bytes(), "sender {from}");
             next[from] += 1;
         }
     });
@@ -276,7 +276,7 @@ fn near_and_far_senders_each_keep_their_order() {
 }
 
 #[test]
-fn what_a_closed_socket_has_not_read_goes_back() {
+fn unread_messages_of_a_closed_socket_come_back() {
     let [red, blue] = pair(Engine::Daemon);
     let receiver = server(&blue, 1);
     let sender = client(&red, receiver.port());
@@ -284,7 +284,7 @@ fn what_a_closed_socket_has_not_read_goes_back() {
     for number in 2..10 {
         sender.send_to(&body(number), receiver.port()).unwrap();
     }
-    // Some of it lies in the lane, some at the node.
+    // Part of the rest is in the lane, part at the node.
     receive_bodies(&receiver, 0, 4);
     drop(receiver);
     let mut back: Vec<u8> = (0..6)
@@ -299,7 +299,7 @@ fn what_a_closed_socket_has_not_read_goes_back() {
 }
 
 #[test]
-fn a_polled_socket_shows_what_comes_by_its_lane() {
+fn poll_reports_messages_in_a_lane() {
     let [red, blue] = pair(Engine::Daemon);
     let receiver = server(&blue, 1);
     let sender = client(&red, receiver.port());
@@ -312,7 +312,7 @@ fn a_polled_socket_shows_what_comes_by_its_lane() {
         let mut polled = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec { tv_sec: 30, tv_nsec: 0 };
         assert_eq!(rustix::event::poll(&mut polled, Some(&limit)).unwrap(), 1, "message {number}");
-        // It may be a notice about a lane.
+        // The wake-up may be for a notice about a lane.
         while receiver.receive().map(|got| assert!(got.data == body(number))).is_err() {
             assert_eq!(rustix::event::poll(&mut polled, Some(&limit)).unwrap(), 1, "message {number}");
         }
