@@ -1,17 +1,17 @@
-//! Attributes: length and type (16 bits each), then the value, padded to 4 bytes; a nest's value is attributes again.
-//! Source: linux/netlink.h.
+//! Attributes: length and type (16 bits each), then the value, padded to 4 bytes. The value of a nest is a list of
+//! attributes. Source: linux/netlink.h.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::errno::Errno;
 use crate::netlink::{padded, word16};
 
-/// Bytes of an attribute's head.
+/// Bytes of an attribute's header.
 const HEAD: usize = 4;
-/// The bits of the type that are its number; the others say "a nest" and "big-endian".
+/// The bits of the type that hold its number; the other two mark nests and big-endian values.
 const TYPE: u16 = 0x3fff;
 const NESTED: u16 = 0x8000;
-/// Address families as Linux numbers them.
+/// Address families in Linux's numbering.
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
@@ -24,12 +24,12 @@ pub struct Attribute<'a> {
     pub value: &'a [u8],
 }
 
-/// Attributes one behind the other. What follows one that is malformed is not there.
+/// A list of attributes. It ends before the first malformed one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nest<'a>(pub &'a [u8]);
 
 impl<'a> Nest<'a> {
-    /// All of them, in order.
+    /// All attributes, in order.
     pub fn iter(self) -> impl Iterator<Item = Attribute<'a>> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -41,46 +41,46 @@ impl<'a> Nest<'a> {
         })
     }
 
-    /// The value of the last one of this type, which is the one that counts.
+    /// The value of the last attribute of this type, which overrides earlier ones.
     #[must_use]
     pub fn value(self, kind: u16) -> Option<&'a [u8]> {
         self.iter().filter(|a| a.kind == kind).last().map(|a| a.value)
     }
 
-    /// Whether there is one of this type.
+    /// Whether there is an attribute of this type.
     #[must_use]
     pub fn flag(self, kind: u16) -> bool {
         self.value(kind).is_some()
     }
 
-    /// The nest of this type.
+    /// The nested attributes of this type.
     #[must_use]
     pub fn nest(self, kind: u16) -> Option<Nest<'a>> {
         self.value(kind).map(Nest)
     }
 
-    /// A number of 32 bits.
+    /// A 32-bit number.
     ///
     /// # Errors
-    /// [`Errno::RANGE`] if it has less.
+    /// [`Errno::RANGE`] if the value is shorter.
     pub fn u32(self, kind: u16) -> Result<Option<u32>, Errno> {
         let read = |value: &[u8]| value.first_chunk().map(|b| u32::from_ne_bytes(*b)).ok_or(Errno::RANGE);
         self.value(kind).map(read).transpose()
     }
 
-    /// A number of 64 bits.
+    /// A 64-bit number.
     ///
     /// # Errors
-    /// [`Errno::RANGE`] if it has less.
+    /// [`Errno::RANGE`] if the value is shorter.
     pub fn u64(self, kind: u16) -> Result<Option<u64>, Errno> {
         let read = |value: &[u8]| value.first_chunk().map(|b| u64::from_ne_bytes(*b)).ok_or(Errno::RANGE);
         self.value(kind).map(read).transpose()
     }
 
-    /// Text up to its NUL or its end, at most `most` bytes.
+    /// Text up to its NUL or its end, of at most `most` bytes.
     ///
     /// # Errors
-    /// [`Errno::INVALID`] if it is longer or no UTF-8.
+    /// [`Errno::INVALID`] if it is longer or not UTF-8.
     pub fn text(self, kind: u16, most: usize) -> Result<Option<String>, Errno> {
         let Some(value) = self.value(kind) else { return Ok(None) };
         let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
@@ -88,10 +88,10 @@ impl<'a> Nest<'a> {
         std::str::from_utf8(text).map(|text| Some(text.to_owned())).map_err(|_| Errno::INVALID)
     }
 
-    /// An IP address and port as a `sockaddr`.
+    /// An IP address and port from a `sockaddr`.
     ///
     /// # Errors
-    /// [`Errno::ADDRESS_NOT_AVAILABLE`] for any other family, [`Errno::INVALID`] if it is cut short.
+    /// [`Errno::ADDRESS_NOT_AVAILABLE`] for any other family, [`Errno::INVALID`] if it is truncated.
     pub fn address(self, kind: u16) -> Result<Option<SocketAddr>, Errno> {
         let Some(value) = self.value(kind) else { return Ok(None) };
         let port = || value.get(2..4)?.try_into().ok().map(u16::from_be_bytes);
@@ -111,30 +111,30 @@ impl<'a> Nest<'a> {
     }
 }
 
-/// Writes attributes behind what is there.
+/// Appends attributes to a buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// What a nest's type has besides its number.
-    mark: u16,
+    /// Flag set in the type of nests: `NESTED` or 0.
+    nest_flag: u16,
 }
 
 impl<'a> Writer<'a> {
-    /// As the kernel writes answers: nests are not marked.
+    /// For replies, in which the kernel does not flag nests.
     #[must_use]
     pub const fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out, mark: 0 }
+        Self { out, nest_flag: 0 }
     }
 
-    /// As the kernel wants requests: nests are marked.
+    /// For requests, in which the kernel requires nests to be flagged.
     #[must_use]
-    pub const fn of_request(out: &'a mut Vec<u8>) -> Self {
-        Self { out, mark: NESTED }
+    pub const fn for_request(out: &'a mut Vec<u8>) -> Self {
+        Self { out, nest_flag: NESTED }
     }
 }
 
 impl Writer<'_> {
-    /// Any value; nothing if it exceeds the 65531 bytes that an attribute takes.
+    /// Appends any value; nothing if it exceeds the 65531 bytes that fit into an attribute.
     pub fn bytes(&mut self, kind: u16, value: &[u8]) {
         let Ok(len) = u16::try_from(HEAD + value.len()) else { return };
         self.out.extend_from_slice(&len.to_ne_bytes());
@@ -143,38 +143,38 @@ impl Writer<'_> {
         self.out.resize(self.out.len() + padded(value.len()) - value.len(), 0);
     }
 
-    /// Says yes by being there.
+    /// Appends an empty attribute if `set`.
     pub fn flag(&mut self, kind: u16, set: bool) {
         if set {
             self.bytes(kind, &[]);
         }
     }
 
-    /// A number of 32 bits.
+    /// Appends a 32-bit number.
     pub fn u32(&mut self, kind: u16, value: u32) {
         self.bytes(kind, &value.to_ne_bytes());
     }
 
-    /// The same if there is one.
-    pub fn maybe(&mut self, kind: u16, value: Option<u32>) {
+    /// Appends a 32-bit number, if there is one.
+    pub fn optional_u32(&mut self, kind: u16, value: Option<u32>) {
         if let Some(value) = value {
             self.u32(kind, value);
         }
     }
 
-    /// A number of 64 bits.
+    /// Appends a 64-bit number.
     pub fn u64(&mut self, kind: u16, value: u64) {
         self.bytes(kind, &value.to_ne_bytes());
     }
 
-    /// Text, ended by a NUL.
+    /// Appends text with a final NUL.
     pub fn text(&mut self, kind: u16, value: &str) {
         let mut bytes = value.as_bytes().to_vec();
         bytes.push(0);
         self.bytes(kind, &bytes);
     }
 
-    /// An IP address and port as a `sockaddr`.
+    /// Appends an IP address and port as a `sockaddr`.
     pub fn address(&mut self, kind: u16, address: SocketAddr) {
         let mut bytes = Vec::with_capacity(28);
         let family = if address.is_ipv4() { AF_INET } else { AF_INET6 };
@@ -194,15 +194,15 @@ impl Writer<'_> {
         self.bytes(kind, &bytes);
     }
 
-    /// A nest that `fill` fills.
+    /// Appends a nest whose attributes `fill` writes.
     pub fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Writer<'_>)) {
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEAD]);
-        fill(&mut Writer { out: &mut *self.out, mark: self.mark });
+        fill(&mut Writer { out: &mut *self.out, nest_flag: self.nest_flag });
         let len = u16::try_from(self.out.len() - start).unwrap_or(u16::MAX);
         if let Some(head) = self.out.get_mut(start..start + HEAD) {
             head[..2].copy_from_slice(&len.to_ne_bytes());
-            head[2..].copy_from_slice(&(kind | self.mark).to_ne_bytes());
+            head[2..].copy_from_slice(&(kind | self.nest_flag).to_ne_bytes());
         }
     }
 }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_back() {
+    fn values_round_trip() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.u32(1, 5);
@@ -237,20 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_counts_and_nonsense_ends_the_list() {
+    fn last_duplicate_counts_and_malformed_attribute_ends_the_list() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes);
         writer.u32(1, 1);
         writer.u32(1, 2);
         assert_eq!(Nest(&bytes).u32(1), Ok(Some(2)));
-        bytes[8] = 3; // shorter than its own head
+        bytes[8] = 3; // shorter than its own header
         assert_eq!(Nest(&bytes).u32(1), Ok(Some(1)));
-        bytes[8] = 200; // longer than what is there
+        bytes[8] = 200; // longer than the rest
         assert_eq!(Nest(&bytes).iter().count(), 1);
     }
 
     #[test]
-    fn values_of_the_wrong_shape_are_refused() {
+    fn malformed_values_are_refused() {
         let mut bytes = Vec::new();
         Writer::new(&mut bytes).bytes(1, &[1, 2]);
         assert_eq!(Nest(&bytes).u32(1), Err(Errno::RANGE));

@@ -1,4 +1,4 @@
-//! The controller of generic netlink, which tells the number of a family by its name. Source: linux/genetlink.h.
+//! The generic netlink controller, which resolves the name of a family to its number. Source: linux/genetlink.h.
 
 use crate::attribute::{Nest, Writer};
 use crate::family::{MAX_ATTRIBUTE, NAME, VERSION};
@@ -11,26 +11,26 @@ const FAMILY_NAME: u16 = 2;
 const FAMILY_VERSION: u16 = 3;
 const HEADER_SIZE: u16 = 4;
 const MAXATTR: u16 = 5;
-/// Longest name of a family, bytes.
+/// Longest name of a family, in bytes.
 const MAX_NAME: usize = 15;
 
-/// The question for a family.
+/// A request for the number of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FamilyQuestion {
-    /// Its headers.
+pub struct FamilyRequest {
+    /// Its header.
     pub header: Header,
-    /// The name asked for; `None` for a list, or if the number is asked for.
+    /// The name of the family; `None` if the request is for a list or by number.
     pub name: Option<String>,
 }
 
-impl FamilyQuestion {
-    /// The question for TIPC's, as one message.
+impl FamilyRequest {
+    /// A request for TIPC's family, as one message.
     #[must_use]
     pub fn own(sequence: u32) -> Vec<u8> {
         Self::of(NAME, sequence)
     }
 
-    /// The question for a family, as one message.
+    /// A request for the family with this name, as one message.
     #[must_use]
     pub fn of(name: &str, sequence: u32) -> Vec<u8> {
         let header = Header {
@@ -46,7 +46,7 @@ impl FamilyQuestion {
         out
     }
 
-    /// The first message of a packet, if it is one.
+    /// Decodes the first message of a packet; `None` if it is another message.
     #[must_use]
     pub fn from_bytes(packet: &[u8]) -> Option<Self> {
         let message = Messages::new(packet).next()?;
@@ -59,16 +59,16 @@ impl FamilyQuestion {
     }
 }
 
-/// The answer: TIPC's family has this number.
+/// The reply of the controller: the number of TIPC's family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family(pub u16);
 
 impl Family {
-    /// As messages, for the question with this header.
+    /// Encodes the reply to the request with this header.
     #[must_use]
-    pub fn to_bytes(self, question: &Header) -> Vec<u8> {
+    pub fn to_bytes(self, request: &Header) -> Vec<u8> {
         let mut out = Vec::new();
-        let header = Header { flags: 0, command: NEW_FAMILY, version: 2, ..*question };
+        let header = Header { flags: 0, command: NEW_FAMILY, version: 2, ..*request };
         netlink::put(&mut out, &header, |out| {
             let mut out = Writer::new(out);
             out.text(FAMILY_NAME, NAME);
@@ -77,13 +77,13 @@ impl Family {
             out.u32(HEADER_SIZE, 0);
             out.u32(MAXATTR, MAX_ATTRIBUTE);
         });
-        let mut answer = crate::Answer::new(*question);
-        answer.done();
-        out.extend_from_slice(answer.bytes());
+        let mut reply = crate::ReplyWriter::new(*request);
+        reply.done();
+        out.extend_from_slice(reply.bytes());
         out
     }
 
-    /// The number in the first message of a packet, if it is such an answer.
+    /// Decodes the first message of a packet; `None` if it is another message.
     #[must_use]
     pub fn from_bytes(packet: &[u8]) -> Option<Self> {
         let message = Messages::new(packet).next()?;

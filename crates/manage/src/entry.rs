@@ -1,4 +1,4 @@
-//! What one message of an answer says.
+//! Entries: the values of which replies consist.
 
 use std::net::SocketAddr;
 
@@ -10,41 +10,41 @@ use crate::family::{
 };
 use crate::request::{read_identity, write_identity};
 
-/// Longest text of ours that is read, bytes.
+/// Longest text in utipc's own attributes, in bytes.
 const MAX_TEXT: usize = 256;
-/// Members of a domain of the neighbour monitor, at most.
+/// Largest number of members of a domain of the neighbour monitor.
 const MAX_MEMBERS: usize = 64;
 
-/// Properties of a bearer, a link or a medium; in a request those to change.
+/// Properties of a bearer, a link or a medium; in a request, those to change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Priority, 0 to 31.
     pub priority: Option<u32>,
-    /// Tolerance, milliseconds.
+    /// Tolerance in milliseconds.
     pub tolerance: Option<u32>,
-    /// Window, packets.
+    /// Window in packets.
     pub window: Option<u32>,
-    /// Largest packet, bytes; of UDP alone.
+    /// Largest packet in bytes; UDP only.
     pub mtu: Option<u32>,
-    /// Method of the broadcast link: 1 broadcast, 2 replicast, 4 chosen each time.
+    /// Method of the broadcast link: 1 broadcast, 2 replicast, 4 chosen for each message.
     pub broadcast: Option<u32>,
-    /// Percent of the nodes above which the choice is broadcast.
+    /// Percentage of the nodes above which the method chosen is broadcast.
     pub ratio: Option<u32>,
 }
 
 impl Properties {
     pub(crate) fn write(&self, out: &mut Writer<'_>, kind: u16) {
         out.nest(kind, |out| {
-            out.maybe(property::PRIO, self.priority);
-            out.maybe(property::TOL, self.tolerance);
-            out.maybe(property::WIN, self.window);
-            out.maybe(property::MTU, self.mtu);
-            out.maybe(property::BROADCAST, self.broadcast);
-            out.maybe(property::BROADCAST_RATIO, self.ratio);
+            out.optional_u32(property::PRIO, self.priority);
+            out.optional_u32(property::TOL, self.tolerance);
+            out.optional_u32(property::WIN, self.window);
+            out.optional_u32(property::MTU, self.mtu);
+            out.optional_u32(property::BROADCAST, self.broadcast);
+            out.optional_u32(property::BROADCAST_RATIO, self.ratio);
         });
     }
 
-    /// None at all if the nest is not there.
+    /// Without the nest, all properties are `None`.
     pub(crate) fn read_within(nest: Nest<'_>, kind: u16) -> Result<Self, Errno> {
         let nest = nest.nest(kind).unwrap_or_default();
         Ok(Self {
@@ -61,11 +61,11 @@ impl Properties {
 /// Addresses of a UDP bearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Udp {
-    /// Its own.
+    /// The bearer's own address.
     pub local: SocketAddr,
     /// The multicast group, or the first remote.
     pub remote: SocketAddr,
-    /// It copies broadcasts to a list of remotes.
+    /// Whether broadcasts are copied to a list of remotes.
     pub replicast: bool,
 }
 
@@ -91,54 +91,54 @@ impl Udp {
 pub struct Bearer {
     /// `media:name`.
     pub name: String,
-    /// Priority, tolerance, window; MTU of UDP.
+    /// Priority, tolerance, window; for UDP also the MTU.
     pub properties: Properties,
-    /// Addresses, of UDP.
+    /// Addresses of a UDP bearer.
     pub udp: Option<Udp>,
 }
 
-/// The other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Node.
+    /// Node address.
     pub node: u32,
-    /// Port.
+    /// Port number.
     pub port: u32,
-    /// Service type and instance by which it was set up.
+    /// Service type and instance by which the connection was set up.
     pub service: Option<(u32, u32)>,
 }
 
-/// Whose a socket is, and what it has done. Ours.
+/// The process of a socket and the socket's traffic. A utipc extension.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Number; 0 for the node's own sockets.
+    /// Process ID; 0 for the node's own sockets.
     pub pid: u32,
-    /// User.
+    /// User ID.
     pub uid: u32,
     /// Name of the program.
     pub program: String,
-    /// Messages and bytes sent, messages and bytes received, messages returned and refused.
+    /// Messages sent, bytes sent, messages received, bytes received, messages returned, messages refused.
     pub counters: [u64; 6],
 }
 
 /// A socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Its port.
+    /// Port number.
     pub port: u32,
-    /// Its node.
+    /// Node address.
     pub node: u32,
-    /// The other end, if it is connected.
+    /// The peer, if the socket is connected.
     pub connection: Option<Connection>,
-    /// It is not connected, and has bindings.
+    /// Whether it is unconnected and has bindings.
     pub bound: bool,
-    /// As `socket()` numbers types: 1 stream, 2 datagram, 4 reliable datagram, 5 sequenced packets.
+    /// Socket type as in `socket()`: 1 stream, 2 datagram, 4 reliable datagram, 5 sequenced packets.
     pub kind: Option<u32>,
-    /// Whose it is.
+    /// The process that owns the socket.
     pub process: Option<Process>,
 }
 
-/// A binding, as one of a socket or as an entry of the table; a socket's has neither scope nor port.
+/// A binding, of a socket or in the binding table; a socket's has neither scope nor port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Publication {
     /// Service type.
@@ -147,26 +147,26 @@ pub struct Publication {
     pub lower: u32,
     /// Highest instance.
     pub upper: u32,
-    /// 1 zone, 2 cluster, 3 node.
+    /// 1 zone (obsolete), 2 cluster, 3 node.
     pub scope: u32,
-    /// Node of the socket.
+    /// Node address of the socket.
     pub node: u32,
-    /// Port of the socket.
+    /// Port number of the socket.
     pub port: u32,
-    /// Tells the bindings of a socket apart.
+    /// Distinguishes the bindings of a socket.
     pub key: u32,
 }
 
-/// Why a link went down, and when. Ours.
+/// The last failure of a link. A utipc extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Down {
-    /// Why, in words.
+    /// The reason as text.
     pub reason: String,
-    /// Milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub time: u64,
 }
 
-/// Counters of a link, by the kernel's numbers; absent ones are `None`.
+/// Counters of a link, numbered as in the kernel; absent ones are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats([Option<u32>; stats::COUNT as usize]);
 
@@ -177,13 +177,13 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// One counter; 0 if it is not told.
+    /// The value of a counter; 0 if it is absent.
     #[must_use]
     pub fn get(&self, which: u16) -> u32 {
         self.0.get(usize::from(which).wrapping_sub(1)).copied().flatten().unwrap_or(0)
     }
 
-    /// Sets one; the counters are 32 bits wide and wrap.
+    /// Sets a counter; counters are 32 bits wide and wrap.
     pub fn set(&mut self, which: u16, value: u64) {
         if let Some(place) = self.0.get_mut(usize::from(which).wrapping_sub(1)) {
             *place = Some(value as u32);
@@ -191,22 +191,22 @@ impl Stats {
     }
 }
 
-/// A link, or a side of the broadcast link.
+/// A link, or one side of the broadcast link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// The kernel puts its own address's cluster mask here.
+    /// The cluster mask of the own address, which the kernel puts here.
     pub destination: u32,
-    /// Packet size, bytes.
+    /// Packet size in bytes.
     pub mtu: u32,
-    /// It is the broadcast link.
+    /// Whether it is the broadcast link.
     pub broadcast: bool,
-    /// It can carry traffic.
+    /// Whether it can carry traffic.
     pub up: bool,
-    /// It carries traffic.
+    /// Whether it carries traffic.
     pub active: bool,
-    /// Properties; of the window the one in use, of the broadcast link the largest.
+    /// Properties. The window is the one in use, of the broadcast link the largest.
     pub properties: Properties,
     /// Counters.
     pub stats: Stats,
@@ -214,7 +214,7 @@ pub struct Link {
     pub received: u32,
     /// Packets sent.
     pub sent: u32,
-    /// When it went down last. Ours.
+    /// The last time it went down. A utipc extension.
     pub down: Option<Down>,
 }
 
@@ -223,29 +223,29 @@ pub struct Link {
 pub struct Media {
     /// Its name.
     pub name: String,
-    /// What new bearers begin with.
+    /// Initial properties of new bearers.
     pub properties: Properties,
 }
 
-/// Another node.
+/// A peer node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its address.
     pub address: u32,
-    /// There is contact.
+    /// Whether it is reachable.
     pub up: bool,
-    /// Its identity; the kernel does not tell it.
+    /// Its identity. A utipc extension: replies of the kernel do not have it.
     pub identity: Option<[u8; 16]>,
 }
 
 /// The own node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
-    /// Number of the cluster.
+    /// Cluster number.
     pub id: u32,
-    /// Identity; zeros without one.
+    /// Identity; zeros if there is none.
     pub identity: [u8; 16],
-    /// Address. Ours, told to who understands it.
+    /// Address. A utipc extension, sent only if the request has version [`EXTENDED`](crate::family::EXTENDED).
     pub address: Option<u32>,
 }
 
@@ -254,20 +254,20 @@ pub struct Net {
 pub struct Monitor {
     /// Index of the bearer.
     pub bearer: u32,
-    /// Its name.
+    /// Name of the bearer.
     pub name: String,
-    /// It is active: not everybody supervises everybody.
+    /// Whether it is active: each node supervises only some of the others.
     pub active: bool,
-    /// Nodes, the own one included.
+    /// Number of nodes, including the own one.
     pub nodes: u32,
-    /// Changes of the list of nodes.
+    /// Number of changes to the list of nodes.
     pub generation: u32,
 }
 
-/// What a node in the monitor supervises.
+/// The nodes that a node in the monitor supervises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
-    /// Counts the changes.
+    /// Number of changes to the domain.
     pub generation: u32,
     /// Bit i: member i is up.
     pub up: u64,
@@ -280,21 +280,21 @@ pub struct Domain {
 pub struct MonitorPeer {
     /// Its address.
     pub address: u32,
-    /// Leading members of its domain that agree with the own list.
+    /// Number of leading members of its domain that agree with the own list.
     pub applied: u32,
-    /// It is up.
+    /// Whether it is up.
     pub up: bool,
-    /// It is the head of a domain.
+    /// Whether it is the head of a domain.
     pub head: bool,
-    /// It is in the own domain.
+    /// Whether it is in the own domain.
     pub local: bool,
-    /// What it has told of its domain.
+    /// The domain that it has announced.
     pub domain: Option<Domain>,
 }
 
-/// What one message of an answer says.
+/// The value of one message of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is described at its type")]
+#[expect(missing_docs, reason = "documented at the types")]
 pub enum Entry {
     Bearer(Bearer),
     /// A remote of a UDP bearer.
@@ -338,7 +338,7 @@ impl Entry {
         }
     }
 
-    /// Its attributes; what the kernel does not tell with `extended` alone.
+    /// Writes its attributes, utipc's own only if `extended`.
     pub(crate) fn write(&self, out: &mut Writer<'_>, extended: bool) {
         match self {
             Self::Bearer(b) => out.nest(top::BEARER, |out| {
@@ -371,7 +371,7 @@ impl Entry {
             Self::Net(n) => out.nest(top::NET, |out| {
                 out.u32(net::ID, n.id);
                 write_identity(out, Some(&n.identity));
-                out.maybe(net::ADDR, n.address.filter(|_| extended));
+                out.optional_u32(net::ADDR, n.address.filter(|_| extended));
             }),
             Self::LegacyAddress(legacy) => out.nest(top::NET, |out| out.flag(net::ADDR_LEGACY, *legacy)),
             Self::Name(p) => out.nest(top::NAME_TABLE, |out| {
@@ -397,11 +397,11 @@ impl Entry {
         }
     }
 
-    /// What a message with this command says.
-    pub(crate) fn read(of: u8, all: Nest<'_>) -> Result<Self, Errno> {
+    /// Decodes the attributes of a message with this command.
+    pub(crate) fn read(command: u8, all: Nest<'_>) -> Result<Self, Errno> {
         let nest = |kind| all.nest(kind).ok_or(Errno::INVALID);
         let text = |nest: Nest<'_>, kind, most| nest.text(kind, most)?.ok_or(Errno::INVALID);
-        Ok(match of {
+        Ok(match command {
             command::BEARER_GET if all.flag(udp::REMOTE) && !all.flag(top::BEARER) => {
                 Self::Remote(all.address(udp::REMOTE)?.ok_or(Errno::INVALID)?)
             }
@@ -425,12 +425,12 @@ impl Entry {
             command::NODE_GET => {
                 let nest = nest(top::NODE)?;
                 let identity = nest.value(node::ID).and_then(|id| id.try_into().ok());
-                Self::Node(Node { address: needed(nest, node::ADDR)?, up: nest.flag(node::UP), identity })
+                Self::Node(Node { address: required(nest, node::ADDR)?, up: nest.flag(node::UP), identity })
             }
             command::NET_GET => {
                 let nest = nest(top::NET)?;
                 Self::Net(Net {
-                    id: needed(nest, net::ID)?,
+                    id: required(nest, net::ID)?,
                     identity: read_identity(nest)?.unwrap_or_default(),
                     address: nest.u32(net::ADDR)?,
                 })
@@ -444,11 +444,11 @@ impl Entry {
                 match nest.u32(monitor::THRESHOLD)? {
                     Some(nodes) => Self::Threshold(nodes),
                     None => Self::Monitor(Monitor {
-                        bearer: needed(nest, monitor::REF)?,
+                        bearer: required(nest, monitor::REF)?,
                         name: text(nest, monitor::BEARER_NAME, longest::BEARER)?,
                         active: nest.flag(monitor::ACTIVE),
-                        nodes: needed(nest, monitor::PEERCNT)?,
-                        generation: needed(nest, monitor::LISTGEN)?,
+                        nodes: required(nest, monitor::PEERCNT)?,
+                        generation: required(nest, monitor::LISTGEN)?,
                     }),
                 }
             }
@@ -458,7 +458,7 @@ impl Entry {
     }
 }
 
-fn needed(nest: Nest<'_>, kind: u16) -> Result<u32, Errno> {
+fn required(nest: Nest<'_>, kind: u16) -> Result<u32, Errno> {
     nest.u32(kind)?.ok_or(Errno::INVALID)
 }
 
@@ -481,7 +481,7 @@ impl Socket {
         if !extended {
             return;
         }
-        out.maybe(socket::TYPE, self.kind);
+        out.optional_u32(socket::TYPE, self.kind);
         if let Some(process) = &self.process {
             out.u32(socket::UID, process.uid);
             out.u32(socket::PID, process.pid);
@@ -499,18 +499,18 @@ impl Socket {
             let named = c.flag(connection::FLAG);
             let service = (c.u32(connection::TYPE)?.unwrap_or(0), c.u32(connection::INST)?.unwrap_or(0));
             Ok(Connection {
-                node: needed(c, connection::NODE)?,
-                port: needed(c, connection::SOCK)?,
+                node: required(c, connection::NODE)?,
+                port: required(c, connection::SOCK)?,
                 service: named.then_some(service),
             })
         };
         let process = match nest.u32(socket::PID)? {
             None => None,
             Some(pid) => {
-                let told = nest.nest(socket::COUNTERS).unwrap_or_default();
+                let nested = nest.nest(socket::COUNTERS).unwrap_or_default();
                 let mut counters = [0; 6];
                 for (which, value) in (counter::SENT..).zip(&mut counters) {
-                    *value = told.u64(which)?.unwrap_or(0);
+                    *value = nested.u64(which)?.unwrap_or(0);
                 }
                 let uid = nest.u32(socket::UID)?.unwrap_or(0);
                 let program = nest.text(socket::PROGRAM, MAX_TEXT)?.unwrap_or_default();
@@ -518,7 +518,7 @@ impl Socket {
             }
         };
         Ok(Self {
-            port: needed(nest, socket::REF)?,
+            port: required(nest, socket::REF)?,
             node: nest.u32(socket::ADDR)?.unwrap_or(0),
             connection: nest.nest(socket::CON).map(connected).transpose()?,
             bound: nest.flag(socket::HAS_PUBL),
@@ -532,9 +532,9 @@ impl Publication {
     fn read(nest: Nest<'_>) -> Result<Self, Errno> {
         let number = |kind| nest.u32(kind).map(Option::unwrap_or_default);
         Ok(Self {
-            service: needed(nest, publication::TYPE)?,
-            lower: needed(nest, publication::LOWER)?,
-            upper: needed(nest, publication::UPPER)?,
+            service: required(nest, publication::TYPE)?,
+            lower: required(nest, publication::LOWER)?,
+            upper: required(nest, publication::UPPER)?,
             scope: number(publication::SCOPE)?,
             node: number(publication::NODE)?,
             port: number(publication::REF)?,
@@ -558,7 +558,7 @@ impl Link {
         self.properties.write(out, link::PROP);
         out.nest(link::STATS, |out| {
             for (which, value) in (1..).zip(self.stats.0) {
-                out.maybe(which, value);
+                out.optional_u32(which, value);
             }
         });
         if let Some(down) = self.down.as_ref().filter(|_| extended) {
@@ -569,9 +569,9 @@ impl Link {
 
     fn read(nest: Nest<'_>) -> Result<Self, Errno> {
         let mut counters = Stats::default();
-        let told = nest.nest(link::STATS).unwrap_or_default();
+        let nested = nest.nest(link::STATS).unwrap_or_default();
         for (which, place) in (1..).zip(&mut counters.0) {
-            *place = told.u32(which)?;
+            *place = nested.u32(which)?;
         }
         let number = |kind| nest.u32(kind).map(Option::unwrap_or_default);
         let down = match (nest.text(link::DOWN_REASON, MAX_TEXT)?, nest.u64(link::DOWN_TIME)?) {
@@ -623,7 +623,7 @@ impl MonitorPeer {
             }
         };
         Ok(Self {
-            address: needed(nest, monitor_peer::ADDR)?,
+            address: required(nest, monitor_peer::ADDR)?,
             applied: nest.u32(monitor_peer::APPLIED)?.unwrap_or(0),
             up: nest.flag(monitor_peer::UP),
             head: nest.flag(monitor_peer::HEAD),

@@ -1,4 +1,4 @@
-//! Why a request is refused: the kernel's errno for the case, and its words.
+//! Reasons to refuse a request: the kernel's errno for the case, and a text.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use core::fmt;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// EPERM: not allowed, or not any more.
+    /// EPERM: not permitted, or no longer.
     pub const NOT_PERMITTED: Self = Self(1);
     /// ENOENT.
     pub const NO_ENTRY: Self = Self(2);
@@ -17,15 +17,15 @@ impl Errno {
     pub const NO_MEMORY: Self = Self(12);
     /// EACCES.
     pub const NO_ACCESS: Self = Self(13);
-    /// EBUSY: the node is in contact.
+    /// EBUSY: the node is reachable.
     pub const BUSY: Self = Self(16);
     /// EEXIST.
     pub const EXISTS: Self = Self(17);
     /// ENODEV: no such interface or local address.
     pub const NO_DEVICE: Self = Self(19);
-    /// EINVAL: malformed, out of range, or no such thing.
+    /// EINVAL: malformed, out of range, or does not exist.
     pub const INVALID: Self = Self(22);
-    /// ERANGE: an attribute of the wrong length.
+    /// ERANGE: an attribute has the wrong length.
     pub const RANGE: Self = Self(34);
     /// ENOPROTOOPT: there is no broadcast link.
     pub const NO_PROTOCOL_OPTION: Self = Self(92);
@@ -35,10 +35,10 @@ impl Errno {
     pub const ADDRESS_IN_USE: Self = Self(98);
     /// EADDRNOTAVAIL.
     pub const ADDRESS_NOT_AVAILABLE: Self = Self(99);
-    /// 524, which the kernel gives for a peer that is the node itself.
+    /// 524 (ENOTSUPP), the kernel's errno for a peer that is the node itself.
     pub const OWN_NODE: Self = Self(524);
 
-    /// What it means, in words.
+    /// Its meaning as text.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self.0 {
@@ -68,17 +68,17 @@ impl fmt::Display for Errno {
     }
 }
 
-/// A request was not done.
+/// The reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The kernel's errno for it.
     pub errno: Errno,
-    /// What is wrong, in a few words without a full stop; empty if the errno says all.
+    /// The cause in a few words without a full stop; empty if the errno is enough.
     pub text: String,
 }
 
 impl Refusal {
-    /// With words of its own.
+    /// A refusal with a text.
     #[must_use]
     pub fn new(errno: Errno, text: impl Into<String>) -> Self {
         Self { errno, text: text.into() }

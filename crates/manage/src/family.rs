@@ -1,24 +1,25 @@
-//! The numbers of the family TIPCv2. Source: linux/tipc_netlink.h; from 128 on they are ours.
+//! The numbers of the family TIPCv2. Source: linux/tipc_netlink.h; numbers from 128 on are utipc's own.
 
-/// Its name.
+/// Name of the family.
 pub const NAME: &str = "TIPCv2";
 /// The version that the kernel speaks.
 pub const VERSION: u8 = 1;
-/// The version of a request whose answer may hold what the kernel does not tell. Programs that know of it only ask so: the
-/// stock `tipc` takes an attribute that it does not know for one that it has room for.
+/// The version of a request whose reply may contain utipc's own attributes, which the kernel does not have. Replies to
+/// version 1 never do: the stock `tipc` stores each attribute in an array that is sized for the kernel's attributes
+/// only.
 pub const EXTENDED: u8 = 2;
-/// The largest number among the attributes at the top.
+/// The largest number among the top-level attributes.
 pub const MAX_ATTRIBUTE: u32 = 10;
-/// Name of the broadcast link; that of a peer's broadcasts has `:` and the peer behind it.
+/// Name of the broadcast link; a peer's broadcasts append `:` and the peer.
 pub const BROADCAST_LINK: &str = "broadcast-link";
 
-/// Longest names, bytes without the NUL.
+/// Lengths of the longest names, in bytes without the NUL.
 pub mod longest {
-    /// Of a bearer.
+    /// Bearer name.
     pub const BEARER: usize = 31;
-    /// Of a link.
+    /// Link name.
     pub const LINK: usize = 67;
-    /// Of a medium.
+    /// Media name.
     pub const MEDIA: usize = 15;
 }
 
@@ -49,11 +50,11 @@ pub mod command {
     pub const KEY_SET: u8 = 23;
     pub const KEY_FLUSH: u8 = 24;
     pub const ADDR_LEGACY_GET: u8 = 25;
-    /// Ours: when links went down lately, and why.
+    /// utipc's own: recent link failures.
     pub const LINK_HISTORY: u8 = 128;
 }
 
-/// Attributes at the top.
+/// Top-level attributes.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod top {
     pub const BEARER: u16 = 1;
@@ -68,7 +69,7 @@ pub mod top {
     pub const MON_PEER: u16 = 10;
 }
 
-/// Of a bearer.
+/// Attributes of a bearer.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod bearer {
     pub const NAME: u16 = 1;
@@ -77,7 +78,7 @@ pub mod bearer {
     pub const UDP_OPTS: u16 = 4;
 }
 
-/// Of a UDP bearer's addresses.
+/// Attributes of a UDP bearer's addresses.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod udp {
     pub const LOCAL: u16 = 1;
@@ -85,7 +86,7 @@ pub mod udp {
     pub const MULTI_REMOTEIP: u16 = 3;
 }
 
-/// Of bearers, links and media.
+/// Properties of bearers, links and media.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod property {
     pub const PRIO: u16 = 1;
@@ -96,7 +97,7 @@ pub mod property {
     pub const BROADCAST_RATIO: u16 = 6;
 }
 
-/// Of a socket.
+/// Attributes of a socket.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod socket {
     pub const ADDR: u16 = 1;
@@ -105,16 +106,16 @@ pub mod socket {
     pub const HAS_PUBL: u16 = 4;
     pub const TYPE: u16 = 7;
     pub const UID: u16 = 9;
-    /// Ours: number of the process.
+    /// utipc's own: process ID.
     pub const PID: u16 = 128;
-    /// Ours: name of the program.
+    /// utipc's own: name of the program.
     pub const PROGRAM: u16 = 129;
-    /// Ours: counters, a nest of 64-bit numbers.
+    /// utipc's own: counters, a nest of 64-bit numbers.
     pub const COUNTERS: u16 = 130;
 }
 
-/// Ours: counters of a socket.
-#[expect(missing_docs, reason = "the names say it")]
+/// utipc's own: counters of a socket.
+#[expect(missing_docs, reason = "the names are enough")]
 pub mod counter {
     pub const SENT: u16 = 1;
     pub const SENT_BYTES: u16 = 2;
@@ -124,7 +125,7 @@ pub mod counter {
     pub const REFUSED: u16 = 6;
 }
 
-/// Of a connection.
+/// Attributes of a connection.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod connection {
     pub const FLAG: u16 = 1;
@@ -134,7 +135,7 @@ pub mod connection {
     pub const INST: u16 = 5;
 }
 
-/// Of a link.
+/// Attributes of a link.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod link {
     pub const NAME: u16 = 1;
@@ -147,20 +148,20 @@ pub mod link {
     pub const STATS: u16 = 8;
     pub const RX: u16 = 9;
     pub const TX: u16 = 10;
-    /// Ours: why it went down last, in words.
+    /// utipc's own: reason of the last failure, as text.
     pub const DOWN_REASON: u16 = 128;
-    /// Ours: when, milliseconds since 1970.
+    /// utipc's own: time of the last failure, in milliseconds since 1970.
     pub const DOWN_TIME: u16 = 129;
 }
 
-/// Of a medium.
+/// Attributes of a medium.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod media {
     pub const NAME: u16 = 1;
     pub const PROP: u16 = 2;
 }
 
-/// Of a node.
+/// Attributes of a node.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod node {
     pub const ADDR: u16 = 1;
@@ -171,7 +172,7 @@ pub mod node {
     pub const REKEYING: u16 = 6;
 }
 
-/// Of the own node and its cluster.
+/// Attributes of the own node and its cluster.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod net {
     pub const ID: u16 = 1;
@@ -181,7 +182,7 @@ pub mod net {
     pub const ADDR_LEGACY: u16 = 5;
 }
 
-/// Of an entry of the binding table; the one attribute of its nest is 1.
+/// Attributes of an entry of the binding table, which is a nest of type 1.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod publication {
     pub const TYPE: u16 = 1;
@@ -193,7 +194,7 @@ pub mod publication {
     pub const KEY: u16 = 7;
 }
 
-/// Of the neighbour monitor.
+/// Attributes of the neighbour monitor.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod monitor {
     pub const THRESHOLD: u16 = 1;
@@ -204,7 +205,7 @@ pub mod monitor {
     pub const LISTGEN: u16 = 6;
 }
 
-/// Of a node in the neighbour monitor.
+/// Attributes of a node in the neighbour monitor.
 #[expect(missing_docs, reason = "the names are the kernel's")]
 pub mod monitor_peer {
     pub const ADDR: u16 = 1;
@@ -247,6 +248,6 @@ pub mod stats {
     pub const LINK_CONGS: u16 = 31;
     pub const MAX_QUEUE: u16 = 32;
     pub const AVG_QUEUE: u16 = 33;
-    /// How many there are.
+    /// Number of counters.
     pub const COUNT: u16 = 33;
 }

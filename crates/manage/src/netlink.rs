@@ -1,87 +1,87 @@
-//! Netlink messages: a 16-byte header in the machine's byte order, then, for a family of generic netlink, 4 bytes with the
-//! command; every message begins at a multiple of 4 bytes. Source: linux/netlink.h, linux/genetlink.h.
+//! Netlink messages: a 16-byte header in host byte order, then, for a generic netlink family, 4 bytes with the command.
+//! Each message begins at a multiple of 4 bytes. Source: linux/netlink.h, linux/genetlink.h.
 
 /// Bytes of a netlink header.
 pub(crate) const HEADER: usize = 16;
 /// Bytes of a generic netlink header.
 pub(crate) const GENERIC: usize = 4;
 
-/// Types of messages that are no family's.
+/// Message types that do not belong to a family.
 pub mod kind {
-    /// An errno, negative, or 0 for an acknowledgement; then the header of the request.
+    /// A negative errno, or 0 for an acknowledgement, followed by the header of the request.
     pub const ERROR: u16 = 2;
     /// The end of a list.
     pub const DONE: u16 = 3;
-    /// The controller of generic netlink, which knows the families.
+    /// The generic netlink controller, which resolves families.
     pub const CONTROL: u16 = 16;
 }
 
-/// Flags of a header.
+/// Flags of a message header.
 pub mod flag {
-    /// It is a request.
+    /// The message is a request.
     pub const REQUEST: u16 = 1;
-    /// More messages of the answer follow, the last of which is [`super::kind::DONE`].
+    /// More messages of the reply follow, up to [`super::kind::DONE`].
     pub const MULTI: u16 = 2;
-    /// An acknowledgement is wanted.
+    /// An acknowledgement is requested.
     pub const ACK: u16 = 4;
-    /// Everything of a kind is asked for.
+    /// A list is requested.
     pub const DUMP: u16 = 0x300;
-    /// An error message has only the header of the request.
+    /// The error message contains only the header of the request.
     pub const CAPPED: u16 = 0x100;
-    /// Attributes follow in an error message.
+    /// The error message ends with attributes.
     pub const ACK_ATTRIBUTES: u16 = 0x200;
 }
 
-/// What the headers of a message say.
+/// The netlink and generic netlink headers of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Type: the number of a family, or one of [`kind`].
     pub family: u16,
     /// See [`flag`].
     pub flags: u16,
-    /// The same in the answer as in the request.
+    /// Sequence number, equal in request and reply.
     pub sequence: u32,
-    /// The asking socket's number.
+    /// Port number of the requesting socket.
     pub port: u32,
     /// Command of the family.
     pub command: u8,
-    /// Version of the family that is spoken. From [`crate::family::EXTENDED`] on the answer may hold what the kernel does not tell.
+    /// Version of the family. From [`crate::family::EXTENDED`] on, replies may contain utipc's own attributes.
     pub version: u8,
 }
 
 impl Header {
-    /// Whether a list is asked for.
+    /// Whether a list is requested.
     #[must_use]
     pub const fn is_dump(&self) -> bool {
         self.flags & flag::DUMP == flag::DUMP
     }
 
-    /// Whether the asker understands what the kernel does not tell.
+    /// Whether the requester supports utipc's own attributes.
     #[must_use]
     pub const fn is_extended(&self) -> bool {
         self.version >= crate::family::EXTENDED
     }
 }
 
-/// A message as it lies in a packet.
+/// A message in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// Its headers; command and version are 0 in messages of no family.
+    /// Its headers; command and version are 0 if the message belongs to no family.
     pub header: Header,
-    /// What follows the netlink header: without the generic header if the message is a family's.
+    /// The bytes after the headers.
     pub body: &'a [u8],
-    /// All of it.
+    /// The whole message.
     pub bytes: &'a [u8],
 }
 
-/// The messages of a packet, in order; ends at the first one that is not whole.
+/// Iterates over the messages of a packet; ends at the first incomplete one.
 #[derive(Clone, Copy, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    /// Of this packet.
+    /// The messages of `packet`.
     #[must_use]
     pub const fn new(packet: &'a [u8]) -> Self {
         Self { rest: packet }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_round_trip() {
         let header =
             Header { family: 30, flags: flag::REQUEST, sequence: 7, port: 9, command: 8, version: 1 };
         let mut packet = Vec::new();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_whole_ends_the_packet() {
+    fn incomplete_message_ends_the_packet() {
         let mut packet = Vec::new();
         put(&mut packet, &Header { family: 30, ..Header::default() }, |_| {});
         for len in 0..packet.len() {

@@ -1,4 +1,4 @@
-//! What an administrator asks.
+//! Requests of administrators.
 
 use std::net::SocketAddr;
 
@@ -13,139 +13,139 @@ use crate::netlink::{self, Header, Messages, flag};
 /// One request of the family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Disables a bearer: its links go down.
+    /// Disables a bearer; its links go down.
     BearerDisable {
         /// `media:name`.
         name: String,
     },
-    /// Enables one.
+    /// Enables a bearer.
     BearerEnable {
-        /// `media:name`; for Ethernet the name is that of the interface.
+        /// `media:name`; for Ethernet, the name of the interface.
         name: String,
-        /// Only nodes of this domain are linked; 0 for all.
+        /// The domain of nodes to link with; 0 for all.
         domain: u32,
-        /// Priority of its links; the medium's if absent.
+        /// Priority of its links; by default the medium's.
         priority: Option<u32>,
         /// Addresses of a UDP bearer.
         udp: Option<Udp>,
     },
-    /// One bearer.
+    /// Shows one bearer.
     BearerGet {
         /// Its name.
         name: String,
     },
-    /// All bearers.
+    /// Lists all bearers.
     Bearers,
     /// Changes a bearer's properties.
     BearerSet {
         /// Its name.
         name: String,
-        /// Those to change.
+        /// The properties to change.
         properties: Properties,
     },
-    /// Copies the broadcasts of a UDP bearer to one more remote.
+    /// Adds a remote to which a UDP bearer copies its broadcasts.
     BearerAdd {
         /// Its name.
         name: String,
         /// The remote.
         remote: Option<SocketAddr>,
     },
-    /// The remotes of a UDP bearer.
+    /// Lists the remotes of a UDP bearer.
     Remotes {
         /// Its name.
         name: String,
     },
-    /// All sockets of the node.
+    /// Lists all sockets of the node.
     Sockets,
-    /// The bindings of one.
+    /// Lists the bindings of a socket.
     Bindings {
         /// Its port.
         port: u32,
     },
-    /// One link.
+    /// Shows one link.
     LinkGet {
         /// Its name.
         name: String,
     },
-    /// All links.
+    /// Lists all links.
     Links {
-        /// The receiving sides of the broadcast link too.
+        /// Whether to include the receiving sides of the broadcast link.
         broadcast: bool,
     },
     /// Changes a link's properties.
     LinkSet {
         /// Its name.
         name: String,
-        /// Those to change.
+        /// The properties to change.
         properties: Properties,
     },
-    /// Sets a link's counters to zero.
+    /// Resets a link's counters to zero.
     LinkReset {
         /// Its name.
         name: String,
     },
-    /// When links went down lately, and why. Ours.
+    /// Lists recent link failures. A utipc extension.
     LinkHistory,
-    /// One medium.
+    /// Shows one medium.
     MediaGet {
         /// Its name.
         name: String,
     },
-    /// All media.
+    /// Lists all media.
     Media,
-    /// Changes what new bearers of a medium begin with.
+    /// Changes the initial properties of a medium's new bearers.
     MediaSet {
         /// Its name.
         name: String,
-        /// Those to change.
+        /// The properties to change.
         properties: Properties,
     },
-    /// All other nodes.
+    /// Lists all other nodes.
     Nodes,
-    /// The own node and its cluster.
+    /// Shows the own node and its cluster.
     Net,
-    /// Changes them, while the node has no address.
+    /// Configures them, while the node has no address.
     NetSet {
-        /// Number of the cluster.
+        /// Cluster number.
         id: Option<u32>,
         /// An explicit address.
         address: Option<u32>,
         /// An identity.
         identity: Option<[u8; 16]>,
     },
-    /// Whether the address is an explicit one.
+    /// Shows whether the address is explicit.
     LegacyAddress,
-    /// The binding table.
+    /// Lists the binding table.
     Names,
-    /// The threshold of the neighbour monitor.
+    /// Shows the threshold of the neighbour monitor.
     MonitorGet,
-    /// The monitor of every bearer.
+    /// Lists the monitors of all bearers.
     Monitors,
-    /// Changes the threshold.
+    /// Changes the threshold of the neighbour monitor.
     MonitorSet {
-        /// Nodes above which it is active.
+        /// Number of nodes above which the monitor is active.
         threshold: Option<u32>,
     },
-    /// The nodes in the monitor of one bearer.
+    /// Lists the nodes in the monitor of a bearer.
     MonitorPeers {
         /// Index of the bearer.
         bearer: u32,
     },
-    /// Forgets a node that is down.
+    /// Removes a node that is down.
     PeerRemove {
-        /// By its address,
+        /// The node's address,
         address: Option<u32>,
         /// or its identity.
         identity: Option<[u8; 16]>,
     },
-    /// Sets a key; what it is does not matter while there is no encryption.
+    /// Sets a key, which is not decoded because encryption is not implemented.
     KeySet,
-    /// Forgets all keys.
+    /// Removes all keys.
     KeyFlush,
 }
 
 impl Request {
-    /// Its command, and whether it asks for a list.
+    /// Its command, and whether it requests a list.
     #[must_use]
     pub const fn command(&self) -> (u8, bool) {
         match self {
@@ -181,7 +181,7 @@ impl Request {
         }
     }
 
-    /// Whether it needs the right to manage: it changes the node.
+    /// Whether it changes the node and so requires management rights.
     #[must_use]
     pub const fn changes(&self) -> bool {
         matches!(
@@ -201,8 +201,8 @@ impl Request {
         )
     }
 
-    /// As one message. Of `header` count family, sequence, port and version; the version is the kernel's if it is 0, and
-    /// an acknowledgement is asked for.
+    /// Encodes the request as one message. Family, sequence, port and version are taken from `header`; version 0 stands
+    /// for the kernel's. Requests other than lists ask for an acknowledgement.
     #[must_use]
     pub fn to_bytes(&self, header: &Header) -> Vec<u8> {
         let (command, dump) = self.command();
@@ -210,7 +210,7 @@ impl Request {
         let version = if header.version == 0 { VERSION } else { header.version };
         let mut out = Vec::new();
         netlink::put(&mut out, &Header { flags, command, version, ..*header }, |out| {
-            self.write(&mut Writer::of_request(out));
+            self.write(&mut Writer::for_request(out));
         });
         out
     }
@@ -256,16 +256,16 @@ impl Request {
                 properties.write(out, media::PROP);
             }),
             Self::NetSet { id, address, identity } => out.nest(top::NET, |out| {
-                out.maybe(net::ID, *id);
-                out.maybe(net::ADDR, *address);
+                out.optional_u32(net::ID, *id);
+                out.optional_u32(net::ADDR, *address);
                 write_identity(out, identity.as_ref());
             }),
             Self::MonitorSet { threshold } => {
-                out.nest(top::MON, |out| out.maybe(monitor::THRESHOLD, *threshold));
+                out.nest(top::MON, |out| out.optional_u32(monitor::THRESHOLD, *threshold));
             }
             Self::MonitorPeers { bearer } => out.nest(top::MON, |out| out.u32(monitor::REF, *bearer)),
             Self::PeerRemove { address, identity } => out.nest(top::NET, |out| {
-                out.maybe(net::ADDR, *address);
+                out.optional_u32(net::ADDR, *address);
                 write_identity(out, identity.as_ref());
             }),
             Self::KeySet => out.nest(top::NODE, |_| {}),
@@ -284,8 +284,8 @@ impl Request {
         }
     }
 
-    /// The first message of a packet: its header, and what it asks or why that cannot be. `None` if there is no whole message
-    /// with a generic header.
+    /// Decodes the first message of a packet: its header, and the request or the reason to refuse it. `None` if there
+    /// is no complete message with a generic netlink header.
     #[must_use]
     pub fn from_bytes(packet: &[u8]) -> Option<(Header, Result<Self, Refusal>)> {
         let message = Messages::new(packet).next().filter(|m| m.header.family >= netlink::kind::CONTROL)?;
@@ -376,7 +376,7 @@ impl Request {
     }
 }
 
-/// The identity is two numbers whose bytes in memory are its bytes.
+/// Writes an identity as two numbers in its byte order.
 pub(crate) fn write_identity(out: &mut Writer<'_>, identity: Option<&[u8; 16]>) {
     if let Some((first, rest)) = identity.and_then(|id| id.split_first_chunk::<8>()) {
         out.bytes(net::NODEID, first);

@@ -1,8 +1,8 @@
-//! Requests and answers come back as they were; nonsense never does harm.
+//! Requests and replies round-trip; malformed input is harmless.
 
 use utipc_manage::{
-    Answer, Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyQuestion, Header, Link, Media,
-    Messages, Monitor, MonitorPeer, Net, Node, Process, Properties, Publication, Refusal, Reply, Request,
+    Bearer, Connection, Domain, Down, Entry, Errno, Family, FamilyRequest, Header, Link, Media, Messages,
+    Monitor, MonitorPeer, Net, Node, Process, Properties, Publication, Refusal, Reply, ReplyWriter, Request,
     Socket, Stats, Udp, family, flag, replies,
 };
 
@@ -140,7 +140,7 @@ fn entries() -> Vec<Entry> {
 }
 
 #[test]
-fn requests_come_back() {
+fn requests_round_trip() {
     for request in requests() {
         let bytes = request.to_bytes(&HEADER);
         let (header, back) = Request::from_bytes(&bytes).unwrap();
@@ -151,25 +151,25 @@ fn requests_come_back() {
 }
 
 #[test]
-fn entries_come_back() {
+fn entries_round_trip() {
     for entry in entries() {
-        let mut answer = Answer::new(Header { flags: flag::DUMP, ..HEADER });
-        answer.entry(&entry);
-        answer.done();
-        let back: Vec<_> = replies(answer.bytes()).collect();
+        let mut reply = ReplyWriter::new(Header { flags: flag::DUMP, ..HEADER });
+        reply.entry(&entry);
+        reply.done();
+        let back: Vec<_> = replies(reply.bytes()).collect();
         assert_eq!(back, [Ok(Reply::Entry(entry)), Ok(Reply::Done)]);
     }
 }
 
 #[test]
-fn who_does_not_ask_is_told_nothing_that_the_kernel_does_not_tell() {
-    // The stock tool keeps one place for each attribute that the kernel has, and no more.
+fn own_attributes_are_sent_only_on_request() {
+    // The stock tool has exactly one slot for each of the kernel's attributes.
     for entry in entries() {
-        let mut answer = Answer::new(Header { version: family::VERSION, ..HEADER });
-        answer.entry(&entry);
-        let message = Messages::new(answer.bytes()).next().unwrap();
+        let mut reply = ReplyWriter::new(Header { version: family::VERSION, ..HEADER });
+        reply.entry(&entry);
+        let message = Messages::new(reply.bytes()).next().unwrap();
         assert!(largest(utipc_manage::Nest(message.body), 2) <= family::stats::COUNT, "{entry:?}");
-        match replies(answer.bytes()).next().unwrap().unwrap() {
+        match replies(reply.bytes()).next().unwrap().unwrap() {
             Reply::Entry(Entry::Socket(socket)) => assert_eq!((socket.process, socket.kind), (None, None)),
             Reply::Entry(Entry::Link(link)) => assert_eq!(link.down, None),
             Reply::Entry(Entry::Net(net)) => assert_eq!(net.address, None),
@@ -188,23 +188,23 @@ fn largest(nest: utipc_manage::Nest<'_>, depth: u32) -> u16 {
 }
 
 #[test]
-fn an_error_has_errno_and_words() {
+fn errors_have_errno_and_text() {
     let refusal = Refusal::new(Errno::INVALID, "bearer not found");
-    let mut answer = Answer::new(HEADER);
-    answer.refuse(&refusal);
-    assert_eq!(replies(answer.bytes()).next(), Some(Ok(Reply::Refused(refusal))));
-    let plain = replies(&utipc_manage::without_words(answer.bytes())).next().unwrap().unwrap();
+    let mut reply = ReplyWriter::new(HEADER);
+    reply.refuse(&refusal);
+    assert_eq!(replies(reply.bytes()).next(), Some(Ok(Reply::Refused(refusal))));
+    let plain = replies(&utipc_manage::without_error_texts(reply.bytes())).next().unwrap().unwrap();
     assert_eq!(plain, Reply::Refused(Errno::INVALID.into()));
-    let mut answer = Answer::new(Header { flags: flag::ACK, ..HEADER });
-    answer.done();
-    assert_eq!(replies(answer.bytes()).next(), Some(Ok(Reply::Done)));
-    let mut answer = Answer::new(HEADER);
-    answer.done();
-    assert!(answer.bytes().is_empty(), "nobody asked for an acknowledgement");
+    let mut reply = ReplyWriter::new(Header { flags: flag::ACK, ..HEADER });
+    reply.done();
+    assert_eq!(replies(reply.bytes()).next(), Some(Ok(Reply::Done)));
+    let mut reply = ReplyWriter::new(HEADER);
+    reply.done();
+    assert!(reply.bytes().is_empty(), "an unrequested acknowledgement");
 }
 
 #[test]
-fn what_the_kernel_does_not_have_is_not_supported() {
+fn unknown_commands_are_not_supported() {
     for (command, dump) in [(0, false), (1, false), (26, true), (13, false), (2, true), (255, false)] {
         let header = Header { command, flags: if dump { flag::DUMP } else { 0 }, ..HEADER };
         let mut bytes = Request::Nodes.to_bytes(&header);
@@ -219,46 +219,46 @@ fn what_the_kernel_does_not_have_is_not_supported() {
 }
 
 #[test]
-fn the_family_is_found_by_name() {
-    let question = FamilyQuestion::own(5);
-    let asked = FamilyQuestion::from_bytes(&question).unwrap();
-    assert_eq!(asked.name.as_deref(), Some(family::NAME));
-    assert_eq!(Family::from_bytes(&Family(31).to_bytes(&asked.header)), Some(Family(31)));
-    assert_eq!(FamilyQuestion::from_bytes(&Request::Nodes.to_bytes(&HEADER)), None);
+fn family_is_resolved_by_name() {
+    let request = FamilyRequest::own(5);
+    let decoded = FamilyRequest::from_bytes(&request).unwrap();
+    assert_eq!(decoded.name.as_deref(), Some(family::NAME));
+    assert_eq!(Family::from_bytes(&Family(31).to_bytes(&decoded.header)), Some(Family(31)));
+    assert_eq!(FamilyRequest::from_bytes(&Request::Nodes.to_bytes(&HEADER)), None);
 }
 
-/// Every single byte of every message changed to a few values, and every length cut: nothing panics, and whatever is
-/// understood can be written again.
+/// Changes each byte of each message to a few values, and truncates each message to each length: nothing panics, and
+/// whatever is decoded can be encoded again.
 #[test]
-fn nonsense_does_no_harm() {
+fn mutated_messages_do_not_panic() {
     let mut messages: Vec<Vec<u8>> = requests().iter().map(|r| r.to_bytes(&HEADER)).collect();
     for entry in entries() {
-        let mut answer = Answer::new(HEADER);
-        answer.entry(&entry);
-        answer.refuse(&Refusal::new(Errno::BUSY, "words"));
-        messages.push(answer.into_bytes());
+        let mut reply = ReplyWriter::new(HEADER);
+        reply.entry(&entry);
+        reply.refuse(&Refusal::new(Errno::BUSY, "text"));
+        messages.push(reply.into_bytes());
     }
-    messages.push(FamilyQuestion::own(1));
+    messages.push(FamilyRequest::own(1));
     for message in messages {
         for at in 0..message.len() {
-            taste(&message[..at]);
+            decode_and_encode(&message[..at]);
             for value in [0, 1, 4, 0x7f, 0x80, 0xff, message[at].wrapping_add(1)] {
                 let mut changed = message.clone();
                 changed[at] = value;
-                taste(&changed);
+                decode_and_encode(&changed);
             }
         }
     }
 }
 
-fn taste(bytes: &[u8]) {
+fn decode_and_encode(bytes: &[u8]) {
     if let Some((header, Ok(request))) = Request::from_bytes(bytes) {
         assert!(!request.to_bytes(&header).is_empty());
     }
     for reply in replies(bytes) {
         if let Ok(Reply::Entry(entry)) = reply {
-            Answer::new(HEADER).entry(&entry);
+            ReplyWriter::new(HEADER).entry(&entry);
         }
     }
-    let _ = (FamilyQuestion::from_bytes(bytes), Family::from_bytes(bytes));
+    let _ = (FamilyRequest::from_bytes(bytes), Family::from_bytes(bytes));
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, iovec, msghdr, sockaddr_nl, socklen_t};
-use utipc_manage::{Family, FamilyQuestion, Header, Messages, family, kind, without_words};
+use utipc_manage::{Family, FamilyRequest, Header, Messages, family, kind, without_error_texts};
 
 use crate::errno::Code;
 use crate::node::node;
@@ -86,7 +86,7 @@ pub(crate) fn is_used() -> bool {
 pub(crate) fn sent(fd: c_int, data: &[u8]) -> Option<Result<usize, Code>> {
     let header = Messages::new(data).next()?.header;
     let asks_for_family = || {
-        let question = FamilyQuestion::from_bytes(data);
+        let question = FamilyRequest::from_bytes(data);
         question.is_some_and(|question| question.name.as_deref() == Some(family::NAME))
     };
     if header.family != FAMILY && !(header.family == kind::CONTROL && asks_for_family()) {
@@ -104,7 +104,7 @@ pub(crate) fn sent(fd: c_int, data: &[u8]) -> Option<Result<usize, Code>> {
         Family(FAMILY).to_bytes(&Header { port, ..header })
     };
     if !wants_words(fd) {
-        answer = without_words(&answer);
+        answer = without_error_texts(&answer);
     }
     Some(keep(fd, packets(&answer)).map(|()| data.len()))
 }
@@ -156,7 +156,7 @@ fn keep(fd: c_int, packets: VecDeque<Vec<u8>>) -> Result<(), Code> {
 
 /// Has the kernel say something with this sequence number.
 fn announce(fd: c_int, token: u32) -> Result<(), Code> {
-    let question = FamilyQuestion::of(CONTROLLER, token);
+    let question = FamilyRequest::of(CONTROLLER, token);
     // SAFETY: the buffer is ours; without an address it goes to the kernel.
     let sent = unsafe { real::send.get()(fd, question.as_ptr().cast(), question.len(), libc::MSG_DONTWAIT) };
     // SAFETY: the C library's place for this thread's errno.
@@ -293,12 +293,12 @@ pub(crate) unsafe fn received_from(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use utipc_manage::{Answer, Entry, Node, flag};
+    use utipc_manage::{Entry, Node, ReplyWriter, flag};
 
     #[test]
     fn answers_are_cut_between_messages() {
         let request = Header { family: FAMILY, flags: flag::DUMP, sequence: 4, ..Header::default() };
-        let mut answer = Answer::new(request);
+        let mut answer = ReplyWriter::new(request);
         for address in 1..=500 {
             answer.entry(&Entry::Node(Node { address, up: true, identity: None }));
         }
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn what_is_for_other_families_is_the_kernels() {
         assert!(sent(-1, b"").is_none());
-        assert!(sent(-1, &FamilyQuestion::of("ethtool", 1)).is_none());
+        assert!(sent(-1, &FamilyRequest::of("ethtool", 1)).is_none());
         // Not a netlink socket.
-        assert!(sent(-1, &FamilyQuestion::own(1)).is_none());
+        assert!(sent(-1, &FamilyRequest::own(1)).is_none());
     }
 }

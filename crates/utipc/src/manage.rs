@@ -2,7 +2,7 @@
 //! `utipc-manage` encodes and decodes them.
 
 use utipc_client::Place;
-use utipc_manage::{Family, FamilyQuestion, Header, Messages, Request, flag, kind};
+use utipc_manage::{Family, FamilyRequest, Header, Messages, Request, flag, kind};
 use utipc_os::af_tipc::{self, Address, KernelSocket, Netlink};
 
 use crate::{Engine, Error, NodeAddr, NodeId, Result};
@@ -49,7 +49,7 @@ impl Management {
     fn kernel() -> Result<Self> {
         let open = || -> std::io::Result<Self> {
             let netlink = Netlink::open()?;
-            netlink.send(&FamilyQuestion::own(1))?;
+            netlink.send(&FamilyRequest::own(1))?;
             let family = Family::from_bytes(&netlink.receive()?);
             let Family(family) = family.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
             Ok(Self(Target::Kernel { netlink, family }))

@@ -1,6 +1,8 @@
 //! Management messages: questions and answers in the kernel's netlink format, each read, written and read again.
 
-use utipc_manage::{Answer, Entry, Family, FamilyQuestion, Header, Messages, Reply, Request, family, flag};
+use utipc_manage::{
+    Entry, Family, FamilyRequest, Header, Messages, Reply, ReplyWriter, Request, family, flag,
+};
 
 use crate::{Seen, magnitude};
 
@@ -13,9 +15,9 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     assert!(count <= data.len() / 16, "{count} messages in {} bytes", data.len());
     seen.note(("messages", magnitude(count)));
     question(data, seen);
-    answer(data, seen);
+    reply(data, seen);
     plain(data, count);
-    if let Some(question) = FamilyQuestion::from_bytes(data) {
+    if let Some(question) = FamilyRequest::from_bytes(data) {
         seen.note(("family", question.name.is_some()));
         let told = Family(31).to_bytes(&question.header);
         assert_eq!(Family::from_bytes(&told), Some(Family(31)));
@@ -28,9 +30,9 @@ fn question(data: &[u8], seen: &mut Seen) {
         None => seen.note("no question"),
         Some((header, Err(refusal))) => {
             seen.note(("refused", header.command, refusal.errno.0));
-            let mut answer = Answer::new(header);
-            answer.refuse(&refusal);
-            assert!(utipc_manage::replies(answer.bytes()).eq([Ok(Reply::Refused(refusal))]));
+            let mut reply = ReplyWriter::new(header);
+            reply.refuse(&refusal);
+            assert!(utipc_manage::replies(reply.bytes()).eq([Ok(Reply::Refused(refusal))]));
         }
         Some((header, Ok(request))) => {
             seen.note(("asked", header.command, header.is_dump(), header.is_extended()));
@@ -42,7 +44,7 @@ fn question(data: &[u8], seen: &mut Seen) {
     }
 }
 
-fn answer(data: &[u8], seen: &mut Seen) {
+fn reply(data: &[u8], seen: &mut Seen) {
     for reply in utipc_manage::replies(data) {
         match reply {
             Err(errno) => seen.note(("no reply", errno.0)),
@@ -64,14 +66,14 @@ fn answer(data: &[u8], seen: &mut Seen) {
 /// For who understands everything.
 fn written(entry: &Entry) -> Vec<u8> {
     let header = Header { family: 30, flags: flag::DUMP, version: family::EXTENDED, ..Header::default() };
-    let mut answer = Answer::new(header);
-    answer.entry(entry);
-    answer.into_bytes()
+    let mut reply = ReplyWriter::new(header);
+    reply.entry(entry);
+    reply.into_bytes()
 }
 
 /// Errors without words: the same messages otherwise.
 fn plain(data: &[u8], count: usize) {
-    let plain = utipc_manage::without_words(data);
+    let plain = utipc_manage::without_error_texts(data);
     assert_eq!(Messages::new(&plain).count(), count);
-    assert_eq!(utipc_manage::without_words(&plain), plain);
+    assert_eq!(utipc_manage::without_error_texts(&plain), plain);
 }

@@ -14,7 +14,7 @@ mod show;
 
 use utipc_attach::{Failure, Reply};
 use utipc_core::Time;
-use utipc_manage::{Answer, Entry, Errno, Refusal, Request};
+use utipc_manage::{Entry, Errno, Refusal, ReplyWriter, Request};
 
 use super::{DaemonConfig, Named};
 use crate::daemon::attachments::attachment::AttachmentId;
@@ -62,7 +62,7 @@ impl Dispatcher {
         out: &mut commands::Answer,
     ) -> Result<Reply, Failure> {
         let Some((header, request)) = Request::from_bytes(payload) else { return Err(Failure::State) };
-        let mut answer = Answer::new(header);
+        let mut answer = ReplyWriter::new(header);
         let mut next = None;
         match request.and_then(|request| self.permit(id, &request).map(|()| request)) {
             Err(refusal) => answer.refuse(&refusal),

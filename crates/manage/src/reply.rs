@@ -1,4 +1,4 @@
-//! The messages of an answer, written and read.
+//! Replies: writing and reading their messages.
 
 use crate::attribute::{Nest, Writer};
 use crate::entry::Entry;
@@ -6,32 +6,32 @@ use crate::errno::{Errno, Refusal};
 use crate::family::VERSION;
 use crate::netlink::{self, HEADER, Header, Messages, flag, kind};
 
-/// The attribute of an error that holds its words.
+/// The attribute of an error message that holds its text.
 const ERROR_TEXT: u16 = 1;
-/// Longest words of an error that are read, bytes.
+/// Longest error text that is read, in bytes.
 const MAX_ERROR_TEXT: usize = 512;
 
-/// Writes the answer to one request, message by message.
+/// Writes the reply to one request, message by message.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ReplyWriter {
     request: Header,
     bytes: Vec<u8>,
 }
 
-impl Answer {
-    /// An empty one to the request with this header.
+impl ReplyWriter {
+    /// An empty reply to the request with this header.
     #[must_use]
     pub const fn new(request: Header) -> Self {
         Self { request, bytes: Vec::new() }
     }
 
-    /// What is written so far.
+    /// The messages written so far.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, taken.
+    /// The messages written, by value.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
@@ -43,7 +43,7 @@ impl Answer {
         &self.request
     }
 
-    /// A message that says `entry`; what the kernel does not tell if the request allows it.
+    /// Appends a message for `entry`; with utipc's own attributes if the request allows them.
     pub fn entry(&mut self, entry: &Entry) {
         let flags = if self.request.is_dump() { flag::MULTI } else { 0 };
         let header = Header { flags, command: entry.command(), version: VERSION, ..self.request };
@@ -51,7 +51,7 @@ impl Answer {
         netlink::put(&mut self.bytes, &header, |out| entry.write(&mut Writer::new(out), extended));
     }
 
-    /// The end: of a list always, else an acknowledgement if one was asked for.
+    /// Ends the reply: a list with its end marker, otherwise an acknowledgement if one was requested.
     pub fn done(&mut self) {
         if self.request.is_dump() {
             let header = Header { family: kind::DONE, flags: flag::MULTI, ..self.request };
@@ -61,7 +61,7 @@ impl Answer {
         }
     }
 
-    /// The request is refused.
+    /// Refuses the request.
     pub fn refuse(&mut self, refusal: &Refusal) {
         self.error(refusal.errno, &refusal.text);
     }
@@ -72,7 +72,7 @@ impl Answer {
         let request = self.request;
         netlink::put(&mut self.bytes, &header, |out| {
             out.extend_from_slice(&errno.0.wrapping_neg().to_ne_bytes());
-            // The header of the request, whose body is left out: so the length is that of the headers.
+            // The header of the request without its body: the length is that of the headers.
             let mut head = Vec::new();
             netlink::put(&mut head, &request, |_| {});
             out.extend_from_slice(head.get(..HEADER).unwrap_or_default());
@@ -83,19 +83,19 @@ impl Answer {
     }
 }
 
-/// What a message of an answer is.
+/// One message of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "read one at a time, never kept in numbers")]
+#[expect(clippy::large_enum_variant, reason = "read one at a time, never stored in collections")]
 pub enum Reply {
-    /// It says something.
+    /// An entry: a bearer, a link, a socket, …
     Entry(Entry),
-    /// The request is done.
+    /// The request is done, or the list complete.
     Done,
-    /// It is not.
+    /// The request was refused.
     Refused(Refusal),
 }
 
-/// The replies in a packet; an error for a message that is none.
+/// Decodes the messages of a packet; each malformed message is an error.
 pub fn replies(packet: &[u8]) -> impl Iterator<Item = Result<Reply, Errno>> {
     Messages::new(packet).map(|message| {
         let code = || netlink::word32(message.body, 0).map(|code| code as i32).ok_or(Errno::INVALID);
@@ -112,9 +112,9 @@ pub fn replies(packet: &[u8]) -> impl Iterator<Item = Result<Reply, Errno>> {
     })
 }
 
-/// The same messages, errors without words: for who has not said that it understands them.
+/// Copies messages, with errors stripped of their text, for receivers that do not support it.
 #[must_use]
-pub fn without_words(packet: &[u8]) -> Vec<u8> {
+pub fn without_error_texts(packet: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(packet.len());
     for message in Messages::new(packet) {
         if message.header.family == kind::ERROR && message.header.flags & flag::ACK_ATTRIBUTES != 0 {
@@ -129,7 +129,7 @@ pub fn without_words(packet: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The words of an error, if it has some.
+/// The text of an error message; empty if it has none.
 fn error_text(message: &netlink::Message<'_>) -> String {
     if message.header.flags & flag::ACK_ATTRIBUTES == 0 {
         return String::new();
