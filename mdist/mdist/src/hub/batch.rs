@@ -1,4 +1,4 @@
-//! What the hub tells its sides: one ordered log per turn, the same for all of them.
+//! The log of the hub for its sides: one ordered batch per event loop turn, the same for all sides.
 
 use std::sync::Arc;
 
@@ -8,49 +8,50 @@ use super::services::Directory;
 /// A transport frame header: `u16` length of the frame, flags (Spec: rssl.md §1.6).
 pub const FRAME_HEADER: usize = 3;
 
-/// Longest RWF message that goes into one plain frame with the fragment size that everybody uses.
+/// Longest RWF message that fits one plain frame of the usual fragment size, in bytes.
 pub const MAX_FRAMED: usize = 6144;
 
 /// The frame flag DATA.
 const FRAME_DATA: u8 = 0x02;
 
-/// Why an entry is in the log.
+/// What an entry of the log means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The token's request has this item from now on, and the side holds it once more. No message.
+    /// The token's request now has this item, and the side one more hold on it. No message.
     Opened,
-    /// A refresh for this token alone: from the first part on its stream is live, that is gets `Message`.
+    /// A refresh for this token alone; from its first part on the token's stream is live, that is, gets `Message`.
     Image,
-    /// A status for this token alone, whose image is still to come: why it waits (service down, timeout …).
+    /// A status for this token alone, whose image has not come: why it waits (service down, timeout …).
     Notice,
     /// Refresh, update, status or generic message for all live streams of the item.
     Message,
-    /// The item has ended for good: the side drops its streams and gives back its holds by `HubRequest::Close`. No message.
+    /// The item has ended for good: the side ends its streams and gives back its holds by `HubRequest::Close`. No
+    /// message.
     Gone,
     /// The directory changed: [`Batch::directory`] of this entry.
     Services,
-    /// Ack or generic message for this token.
+    /// An ack or generic message for this token.
     Reply,
-    /// The token's request has failed for good; the message is the status that says why. Nothing is held.
+    /// The token's request has failed for good; the message is a status with the cause. The side has no hold.
     Refused,
 }
 
 /// One entry of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What it tells.
+    /// What it means.
     pub kind: Kind,
-    /// The bytes begin with the 3-byte header of a plain frame; a message too long for one frame has none.
+    /// The bytes begin with the 3-byte header of a plain frame. A message too long for one frame has no header.
     pub framed: bool,
-    /// Whom it concerns.
+    /// The side that it is for.
     pub to: SideId,
-    /// `ItemId::NONE` where no item is meant.
+    /// The item; `ItemId::NONE` for entries without one.
     pub item: ItemId,
-    /// Where its bytes begin in [`Batch::bytes`].
+    /// Offset of its bytes in [`Batch::bytes`].
     pub at: u32,
-    /// How many they are; 0 where the kind has no message.
+    /// Number of its bytes; 0 for kinds without a message.
     pub len: u32,
-    /// 0 where all streams of the item are meant.
+    /// The request that it answers; 0 for all streams of the item.
     pub token: Token,
 }
 
@@ -62,34 +63,34 @@ impl Entry {
     }
 }
 
-/// A read of an upstream, and where what it brought is in the log.
+/// A read of an upstream, and the entries that came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     /// When it returned.
     pub at: Now,
-    /// Whose it was; `None`: several upstreams' together.
+    /// The upstream; `None`: several together.
     pub up: Option<UpstreamId>,
-    /// The first entry of what it brought, and the first that is not.
+    /// Its entries: the first, and the one after the last.
     pub entries: (usize, usize),
 }
 
-/// The log of one turn. Cleared and filled again, so that a steady stream of updates allocates nothing.
+/// The log of one event loop turn. Cleared and filled again, so that a steady stream of updates allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// Messages one after the other, framed or bare as their entries say; the stream id in them is the item's.
+    /// Messages one after the other, framed or bare as their entries say, with the item's stream id.
     pub bytes: Vec<u8>,
-    /// What happened, in order.
+    /// The entries, in order.
     pub entries: Vec<Entry>,
     /// Directories that entries of kind `Services` point to.
     pub directories: Vec<Arc<Directory>>,
-    /// Whether reads are noted: somebody measures how long messages stay here.
+    /// Reads are recorded, to measure the latency of messages.
     pub timed: bool,
-    /// Reads in order, if they are.
+    /// The recorded reads, in order.
     pub reads: Vec<Read>,
 }
 
 impl Batch {
-    /// Whether there is nothing to tell.
+    /// Whether it has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -103,7 +104,7 @@ impl Batch {
         self.reads.clear();
     }
 
-    /// Notes a read, if that is wanted.
+    /// Records the begin of a read, if reads are recorded.
     #[inline]
     pub fn begin_read(&mut self, up: Option<UpstreamId>, clock: impl FnOnce() -> Now) {
         if self.timed {
@@ -112,7 +113,7 @@ impl Batch {
         }
     }
 
-    /// What the newest read has brought is in the log.
+    /// Ends the last read: entries that follow are not of it.
     #[inline]
     pub fn end_read(&mut self) {
         if let Some(read) = self.reads.last_mut() {
@@ -120,12 +121,12 @@ impl Batch {
         }
     }
 
-    /// The reads that brought something.
+    /// The reads that have entries.
     pub fn reads_with_entries(&self) -> impl Iterator<Item = &Read> {
         self.reads.iter().filter(|read| read.entries.0 < read.entries.1)
     }
 
-    /// The entry's bytes as they stand: frame header and message, or the bare message.
+    /// The entry's bytes: frame header and message, or the bare message.
     #[must_use]
     pub fn framed(&self, entry: &Entry) -> &[u8] {
         let at = entry.at as usize;
@@ -145,7 +146,7 @@ impl Batch {
         self.directories.get(entry.token as usize)
     }
 
-    /// Tells all sides of a new directory.
+    /// Appends a new directory, for all sides.
     pub(super) fn services(&mut self, directory: Arc<Directory>) {
         self.push_bare(Kind::Services, SideId::ALL, ItemId::NONE, self.directories.len() as Token);
         self.directories.push(directory);
@@ -157,8 +158,8 @@ impl Batch {
         self.entries.push(Entry { kind, framed: false, to, item, at, len: 0, token });
     }
 
-    /// Appends a message with the item's stream id in it, framed if it fits one frame, and the entry that points to it.
-    /// `message` must be longer than a stream id's place (the caller has peeked at it).
+    /// Appends a message with the item's stream id put in, framed if it fits one frame, and its entry. The message must
+    /// reach beyond its stream id (the caller has peeked at it).
     pub fn push(&mut self, kind: Kind, to: SideId, item: ItemId, token: Token, message: &[u8]) {
         let at = self.bytes.len();
         let framed = message.len() <= MAX_FRAMED;
@@ -176,7 +177,7 @@ impl Batch {
         self.entries.push(Entry { kind, framed, to, item, at: at as u32, len, token });
     }
 
-    /// Appends one more entry for the bytes of the newest one: the same message for another token.
+    /// Appends one more entry for the bytes of the last one: the same message for another token.
     pub fn push_repeat(&mut self, kind: Kind, to: SideId, item: ItemId, token: Token) {
         if let Some(&last) = self.entries.last() {
             self.entries.push(Entry { kind, to, item, token, ..last });
@@ -189,9 +190,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_that_brought_something_are_noted_if_that_is_wanted() {
+    fn reads_with_entries_are_recorded_if_timed() {
         let mut batch = Batch::default();
-        batch.begin_read(None, || unreachable!("nobody measures"));
+        batch.begin_read(None, || unreachable!("reads are not recorded"));
         batch.end_read();
         assert_eq!(batch.reads_with_entries().count(), 0);
         batch.timed = true;
@@ -201,11 +202,11 @@ mod tests {
                 batch.push(Kind::Message, SideId::ALL, ItemId(0), 0, &[0; 12]);
             }
             batch.end_read();
-            // What is not of the read.
+            // Not of the read.
             batch.push_bare(Kind::Gone, SideId::ALL, ItemId(0), 0);
         }
-        let brought: Vec<_> = batch.reads_with_entries().map(|read| (read.up, read.entries)).collect();
-        assert_eq!(brought, [(Some(UpstreamId(1)), (0, 2)), (Some(UpstreamId(3)), (4, 5))]);
+        let reads: Vec<_> = batch.reads_with_entries().map(|read| (read.up, read.entries)).collect();
+        assert_eq!(reads, [(Some(UpstreamId(1)), (0, 2)), (Some(UpstreamId(3)), (4, 5))]);
         batch.clear();
         assert!(batch.timed && batch.reads.is_empty());
     }

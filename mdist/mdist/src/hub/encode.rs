@@ -1,9 +1,9 @@
 //! Messages that the hub writes itself.
 
-use rssl::rwf::{DataType, Domain, State, Status};
+use rssl::rwf::{DataState, DataType, Domain, Key, State, Status, StreamState};
 use rssl::wire::Writer;
 
-/// Writes a message into `scratch`, which grows as needed and is used again. `size` is a guess.
+/// Writes a message into `scratch`, which grows as needed and is reused. `size` is the expected length.
 pub(super) fn write(
     scratch: &mut Vec<u8>,
     size: usize,
@@ -26,10 +26,20 @@ pub(super) fn write(
     Ok(scratch.get(..len).unwrap_or_default())
 }
 
-/// A status with nothing but a state. The stream id is put in with the item.
+/// A status that carries only a state. The stream id is put in with the item.
 pub(super) fn status<'s>(scratch: &'s mut Vec<u8>, domain: Domain, state: &State<'_>) -> &'s [u8] {
     let status =
         Status { domain, stream: 1, container: DataType::NO_DATA, state: Some(*state), ..Status::default() };
     // It fits unless the text is longer than any that a peer can have sent.
     write(scratch, 64 + state.text.len(), |w| status.encode(w)).unwrap_or_default()
+}
+
+/// The state of an item without good data: why its request waits or is refused.
+pub(super) const fn suspect_state(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
+    State { stream, data: DataState::Suspect, code, text: text.as_bytes() }
+}
+
+/// The key with `service` in place of its service id, if it has one.
+pub(super) fn with_service(key: Key<'_>, service: u16) -> Key<'_> {
+    Key { service: key.service.map(|_| service), ..key }
 }

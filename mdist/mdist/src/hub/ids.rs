@@ -1,19 +1,19 @@
-//! The names of things at the hub: items, upstreams, sides, tokens.
+//! Identifiers at the hub: items, upstreams, sides, tokens.
 
 use std::time::Duration;
 
-/// Monotonic time since a start that the driver chose once; the hub has no clock of its own.
+/// Monotonic time since an origin that the driver chose; the hub has no clock. Also used for durations.
 pub type Now = Duration;
 
-/// One open item of a hub. Dense; used again only after every side that held it has let go of it.
+/// One item of a hub. Dense; reused only after every side has given back its holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(pub u32);
 
 impl ItemId {
-    /// Stands in batch entries that concern no item.
+    /// In batch entries that concern no item.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// The stream id of the item in messages between hub and sides: id + 1, so always positive.
+    /// The item's stream id in messages between hub and sides: id + 1, so always positive.
     #[must_use]
     pub const fn stream(self) -> i32 {
         self.0.wrapping_add(1).cast_signed()
@@ -26,11 +26,12 @@ impl ItemId {
     }
 }
 
-/// One source of the hub: a provider, a p2ps above us, or a backbone source. The driver numbers them, densely.
+/// One upstream of the hub: a provider, a point-to-point server, or a backbone source. Dense numbers, given by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamId(pub u16);
 
-/// One reader of the hub: a worker's mounts (p2ps) or the source end of the backbone (src_dist). Numbered by the driver.
+/// One reader of the hub's log: a worker's mounts (p2ps) or the source end of the backbone (src_dist). Numbered by the
+/// driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SideId(pub u16);
 
@@ -39,5 +40,5 @@ impl SideId {
     pub const ALL: Self = Self(u16::MAX);
 }
 
-/// A side's own name for whoever asked: it comes back with the answer and means nothing to the hub.
+/// A side's name for a request: it comes back with the answer and means nothing to the hub.
 pub type Token = u64;

@@ -1,21 +1,34 @@
-//! Items and services between upstreams and sides: fan-in, cache use, stale and recovery rules. Pure: bytes, time and asks
-//! in, one ordered [`Batch`] for the sides and outgoing for the upstreams out.
+//! Items and services between upstreams and sides: fan-in, use of the cache, stale items and recovery. Pure: bytes, time
+//! and requests in; one ordered [`Batch`] for the sides and messages for the upstreams out.
 //!
-//! What reaches the sides is what is true upstream: a lost stream is CLOSED_RECOVER there, and the hub asks for it again.
-//! What a client is told of that depends on its login (Spec: rssl.md §6.3) and is its mount's business.
+//! The sides get the state that is true upstream: a lost stream is CLOSED_RECOVER there, and the hub requests it again.
+//! What a consumer sees of that depends on its login (Spec: rssl.md §6.3) and is decided by its mount.
+//!
+//! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
+//! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to upstreams
+//! (`request_queues`, `upstream_streams`, `recovery`), upstreams and their services (`upstreams`), posts (`posts`) and
+//! the cache (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
 mod batch;
+mod cached_updates;
 mod encode;
+mod error;
 mod ids;
+mod images;
 mod item;
 mod pacing;
-mod pending_updates;
+mod pending_posts;
 mod posts;
+mod records;
+mod recovery;
+mod refresh;
+mod release;
 mod request;
+mod request_queues;
 mod services;
 mod side_requests;
 mod state;
@@ -23,14 +36,14 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod upstream_messages;
-mod upstream_requests;
+mod upstream_streams;
 mod upstreams;
 
 pub use batch::{Batch, Entry, FRAME_HEADER, Kind, MAX_FRAMED, Read};
+pub use error::UpstreamError;
 pub use ids::{ItemId, Now, SideId, Token, UpstreamId};
 pub use posts::LOGIN_STREAM;
 pub use request::{HubRequest, ItemSpec, Target};
 pub use services::Directory;
 pub(crate) use services::{NoSuchQos, choose_qos};
 pub use state::{Hub, Options, Stats};
-pub use upstream_messages::UpstreamError;

@@ -1,11 +1,11 @@
-//! How fast the hub makes requests of its own.
+//! The pace of requests that the hub makes by itself, in a recovery.
 
 use super::ids::Now;
 
-/// How often a bucket is filled: small enough to spread a recovery, large enough not to wake up for every item.
+/// How often a bucket is filled: often enough to spread a recovery, rarely enough not to wake up for each item.
 const QUANTUM: Now = Now::from_millis(5);
 
-/// A rate in requests per second, spent in portions.
+/// A token bucket: a rate in requests per second, spent in portions.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// Requests per second; 0: no limit.
@@ -19,7 +19,7 @@ impl Bucket {
         Self { rate, left: 0, next: Now::ZERO }
     }
 
-    /// Whether one more request may be made now.
+    /// Takes one request from the bucket; `false`: none is left before [`Bucket::next`].
     pub(super) fn take(&mut self, now: Now) -> bool {
         if self.rate == 0 {
             return true;
@@ -37,13 +37,13 @@ impl Bucket {
         true
     }
 
-    /// When the next portion comes.
+    /// When the next portion is due.
     pub(super) fn next(&self) -> Now {
         self.next
     }
 }
 
-/// How long after its `tries`th failure in a row a request is made again.
+/// The backoff before a request is made again, after `tries` failures in a row.
 pub(super) fn back_off(tries: u8) -> Now {
     Now::from_millis(500 << tries.min(6))
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_its_rate_and_no_more() {
+    fn bucket_gives_exactly_its_rate() {
         for rate in [1, 100, 20_000] {
             let mut b = Bucket::new(rate);
             let given = (0..10_000)

@@ -1,101 +1,29 @@
-//! Posts and generic messages towards sources, and their answers back to who sent them.
-//!
-//! Two clients may use one post id: upstream every post that wants an acknowledgement has an id of the hub's own.
-
-use std::collections::{HashMap, VecDeque};
+//! Posts and generic messages of consumers: to the source or into the cache, and the answers back.
 
 use rssl::rwf::{
-    self, Ack, Class, DataType, Domain, Generic, Key, Message, Post, PostFlags, Refresh, RefreshFlags, State,
-    Update, nak,
+    self, Ack, Class, DataType, Generic, Key, Message, Post, PostFlags, Refresh, RefreshFlags, State, Update,
+    nak,
 };
 use rssl::wire::to_vec;
 
 use super::batch::{Batch, Kind};
-use super::encode;
+use super::encode::{self, with_service};
+use super::error::UpstreamError;
 use super::ids::{ItemId, Now, SideId, Token, UpstreamId};
+use super::item::Item;
+use super::pending_posts::PendingPost;
 use super::request::{ItemSpec, Target};
 use super::state::Hub;
-use super::upstream_messages::UpstreamError;
 
-/// The stream of every login, which posts take that are not on an item's stream. Spec: rssl.md §6.1.
+/// Stream of the login, which also carries posts off an item's stream. Spec: rssl.md §6.1.
 pub const LOGIN_STREAM: i32 = 1;
 
-/// Why a post was refused: a code of [`nak`], and words.
-type Nak = (u8, &'static str);
-
-/// Most posts that wait for an acknowledgement; stock consumers have at most as many each.
-const MAX_PENDING: usize = 100_000;
-
-/// One post (all its parts) that wants acknowledgements.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    side: SideId,
-    token: Token,
-    item: ItemId,
-    up: UpstreamId,
-    domain: Domain,
-    /// The poster's own id.
-    theirs: u32,
-    /// Parts that are not acknowledged.
-    wanted: u32,
-    /// The last part was sent.
-    complete: bool,
-}
-
-/// What waits for acknowledgements.
-#[derive(Debug, Default)]
-pub(super) struct Posts {
-    pending: HashMap<u32, Pending>,
-    /// Posts whose last part is still to come: who and their id, to the hub's.
-    parted: HashMap<(SideId, Token, u32), u32>,
-    deadlines: VecDeque<(Now, u32)>,
-    last: u32,
-}
-
-impl Posts {
-    pub(super) fn deadline(&self) -> Option<Now> {
-        self.deadlines.front().map(|d| d.0)
-    }
-
-    fn remove(&mut self, id: u32) -> Option<Pending> {
-        let gone = self.pending.remove(&id)?;
-        self.parted.remove(&(gone.side, gone.token, gone.theirs));
-        Some(gone)
-    }
-
-    /// Notes one part of a post; gives the id that it has upstream. `None`: too many wait.
-    fn note(&mut self, deadline: Now, post: Pending) -> Option<u32> {
-        let who = (post.side, post.token, post.theirs);
-        if let Some(id) = self.parted.get(&who).copied()
-            && let Some(has) = self.pending.get_mut(&id)
-        {
-            has.wanted += 1;
-            if post.complete {
-                has.complete = true;
-                self.parted.remove(&who);
-            }
-            return Some(id);
-        }
-        if self.pending.len() >= MAX_PENDING {
-            return None;
-        }
-        let mut id = self.last.wrapping_add(1);
-        while id == 0 || self.pending.contains_key(&id) {
-            id = id.wrapping_add(1);
-        }
-        self.last = id;
-        if !post.complete {
-            self.parted.insert(who, id);
-        }
-        self.pending.insert(id, post);
-        self.deadlines.push_back((deadline, id));
-        Some(id)
-    }
-}
+/// Why a post was refused: a code of [`nak`] and a text.
+type Refusal = (u8, &'static str);
 
 impl Hub {
-    /// A post or generic message of a client.
-    pub(super) fn upward(
+    /// Takes a post or generic message of a consumer.
+    pub(super) fn send_upstream(
         &mut self,
         now: Now,
         side: SideId,
@@ -104,7 +32,7 @@ impl Hub {
         message: &[u8],
         out: &mut Batch,
     ) {
-        // Whoever handed it in has decoded it; what does not decode is not worth an answer.
+        // The side has decoded the message. One that cannot be decoded here is dropped.
         match rwf::peek(message).map(|h| h.class) {
             Ok(Class::Post) => {
                 if let Ok(post) = Post::decode(message) {
@@ -113,78 +41,74 @@ impl Hub {
             }
             Ok(Class::Generic) => {
                 if let Ok(generic) = Generic::decode(message) {
-                    self.generic_up(side, token, to, &generic);
+                    self.send_generic(side, token, to, &generic);
                 }
             }
             _ => {}
         }
     }
 
-    fn generic_up(&mut self, side: SideId, token: Token, to: Target, generic: &Generic<'_>) {
+    /// Sends a generic message on the item's stream.
+    fn send_generic(&mut self, side: SideId, token: Token, to: Target, generic: &Generic<'_>) {
         let Target::Item(id) = to else { return };
         let Ok(route) = self.route(to) else { return };
         let generic = Generic { stream: route.stream, key: route.key(generic.key), ..generic.clone() };
         let Ok(message) = to_vec(|w| generic.encode(w)) else { return };
         if let Some(item) = self.items.get_mut(id) {
-            item.asker = Some((side, token));
+            item.generic_sender = Some((side, token));
         }
         self.outgoing.push_back((route.up, message));
     }
 
+    /// Sends a post to its source, or applies it to the cache.
     fn post(&mut self, now: Now, side: SideId, token: Token, to: Target, post: &Post<'_>, out: &mut Batch) {
-        let item = match to {
-            Target::Item(id) => id,
-            Target::Service(_) => ItemId::NONE,
-        };
-        if !self.options.posts_to_publishers && self.is_of_publishers(to) {
-            return self.contribute(side, token, to, post, out);
-        }
-        let wants = post.flags.contains(PostFlags::ACK);
-        let pending = |up: UpstreamId, theirs: u32| Pending {
-            side,
-            token,
-            item,
-            up,
-            domain: post.domain,
-            theirs,
-            wanted: 1,
-            complete: post.part.is_none() || post.flags.contains(PostFlags::COMPLETE),
-        };
-        let failed = match self.route(to) {
-            Err(failed) => Some(failed),
-            Ok(route) => {
-                let mut post_id = post.post_id;
-                let mut full = None;
-                if let (true, Some(theirs)) = (wants, post_id) {
-                    post_id = self.posts.note(now + self.options.post_timeout, pending(route.up, theirs));
-                    if post_id.is_none() {
-                        full = Some((nak::NO_RESOURCES, "Too many posts wait for an acknowledgement"));
-                    }
-                }
-                if full.is_none() {
-                    let named = self.items.get(item).filter(|_| route.stream == LOGIN_STREAM);
-                    let key = match named.map(|i| i.spec.key(route.theirs)) {
-                        // A post for a publisher's item leaves that item's stream, so it must say which item it is.
-                        Some(key) => Some(key),
-                        None => route.key(post.key),
-                    };
-                    let post = Post { stream: route.stream, post_id, key, ..post.clone() };
-                    match to_vec(|w| post.encode(w)) {
-                        Ok(message) => self.outgoing.push_back((route.up, message)),
-                        Err(_) => full = Some((nak::INVALID_CONTENT, "The post has no encoding")),
-                    }
-                }
-                full
+        let refused = if !self.options.posts_to_publishers && self.is_published_only(to) {
+            self.contribute(to, post, out)
+        } else {
+            match self.forward_post(now, side, token, to, post) {
+                // The acknowledgement comes from the source.
+                Ok(()) => return,
+                Err(refusal) => Err(refusal),
             }
         };
-        if let (Some((code, text)), true, Some(theirs)) = (failed, wants, post.post_id) {
-            let answer = pending(UpstreamId(0), theirs);
-            self.refuse_post(&answer, code, text, post.seq, out);
+        if let (true, Some(poster_id)) = (post.flags.contains(PostFlags::ACK), post.post_id) {
+            let pending = pending_post(side, token, to, UpstreamId(0), post, poster_id);
+            self.answer_post(&pending, refused.err(), post.seq, out);
         }
     }
 
+    /// Sends a post upstream; one that wants an acknowledgement gets an id of the hub.
+    fn forward_post(
+        &mut self,
+        now: Now,
+        side: SideId,
+        token: Token,
+        to: Target,
+        post: &Post<'_>,
+    ) -> Result<(), Refusal> {
+        let route = self.route(to)?;
+        let mut post_id = post.post_id;
+        if let (true, Some(poster_id)) = (post.flags.contains(PostFlags::ACK), post_id) {
+            let pending = pending_post(side, token, to, route.up, post, poster_id);
+            let id = self.posts.add_part(now + self.options.post_timeout, pending);
+            let full = (nak::NO_RESOURCES, "Too many posts wait for an acknowledgement");
+            post_id = Some(id.ok_or(full)?);
+        }
+        let named = self.items.get(item_of(to)).filter(|_| route.stream == LOGIN_STREAM);
+        let key = match named.map(|i| i.spec.key(route.service_id)) {
+            // A post for a publisher's item leaves that item's stream, so it must name the item.
+            Some(key) => Some(key),
+            None => route.key(post.key),
+        };
+        let post = Post { stream: route.stream, post_id, key, ..post.clone() };
+        let message =
+            to_vec(|w| post.encode(w)).map_err(|_| (nak::INVALID_CONTENT, "The post has no encoding"))?;
+        self.outgoing.push_back((route.up, message));
+        Ok(())
+    }
+
     /// Where a message for an item or a service goes.
-    fn route(&self, to: Target) -> Result<Route, Nak> {
+    fn route(&self, to: Target) -> Result<Route, Refusal> {
         let (service, link) = match to {
             Target::Service(id) => (id, None),
             Target::Item(id) => match self.items.get(id) {
@@ -193,7 +117,7 @@ impl Hub {
             },
         };
         let unknown = (nak::SOURCE_UNKNOWN, "No such service");
-        let down = (nak::SOURCE_DOWN, "Nobody offers the service at present");
+        let down = (nak::SOURCE_DOWN, "No source offers the service at present");
         let service =
             self.services.index(service).and_then(|at| self.services.list.get(at)).ok_or(unknown)?;
         match link {
@@ -201,18 +125,18 @@ impl Hub {
             Some(Some(link)) => {
                 let offer = service.offers.iter().find(|o| o.up == link.up).ok_or(down)?;
                 let stream = if link.stream < 0 { LOGIN_STREAM } else { link.stream };
-                Ok(Route { up: link.up, stream, theirs: offer.listed.id })
+                Ok(Route { up: link.up, stream, service_id: offer.listed.id })
             }
             None => {
                 let up = service.offers.iter().filter(|o| o.is_up());
                 let offer = up.min_by_key(|o| (Some(o.up) != service.active, o.up)).ok_or(down)?;
-                Ok(Route { up: offer.up, stream: LOGIN_STREAM, theirs: offer.listed.id })
+                Ok(Route { up: offer.up, stream: LOGIN_STREAM, service_id: offer.listed.id })
             }
         }
     }
 
-    /// Whether what is posted there is for the cache: nobody but publishers offers the service.
-    fn is_of_publishers(&self, to: Target) -> bool {
+    /// Whether only publishers offer the service: posts to it are for the cache.
+    fn is_published_only(&self, to: Target) -> bool {
         let service = match to {
             Target::Service(id) => Some(id),
             Target::Item(id) => self.items.get(id).map(|i| i.spec.service),
@@ -221,8 +145,8 @@ impl Hub {
         at.and_then(|at| self.services.list.get(at)).is_some_and(super::services::Service::is_published)
     }
 
-    /// A post for an item of a publisher: this hub is the source that its consumers know. Spec: rssl.md §6.1
-    fn contribute(&mut self, side: SideId, token: Token, to: Target, post: &Post<'_>, out: &mut Batch) {
+    /// Applies a post to an item of a publisher: to the consumers this hub is its source. Spec: rssl.md §6.1
+    fn contribute(&mut self, to: Target, post: &Post<'_>, out: &mut Batch) -> Result<(), Refusal> {
         let id = match to {
             Target::Item(id) => Some(id),
             Target::Service(service) => post.key.and_then(|key| {
@@ -230,74 +154,17 @@ impl Hub {
                 self.items.find(&spec)
             }),
         };
-        let unknown = (nak::SYMBOL_UNKNOWN, "Nobody has published the item");
-        let result = match id.filter(|id| self.items.get(*id).is_some_and(|i| i.published)) {
-            Some(id) => self.apply_post(id, post, out),
-            None => Err(unknown),
-        };
-        let (true, Some(theirs)) = (post.flags.contains(PostFlags::ACK), post.post_id) else { return };
-        let item = match to {
-            Target::Item(id) => id,
-            Target::Service(_) => ItemId::NONE,
-        };
-        let answer = Pending {
-            side,
-            token,
-            item,
-            up: UpstreamId(0),
-            domain: post.domain,
-            theirs,
-            wanted: 1,
-            complete: true,
-        };
-        self.answer_post(&answer, result.err(), post.seq, out);
+        let is_published = |id: &ItemId| self.items.get(*id).is_some_and(|i| i.publication.is_published());
+        let id = id.filter(is_published).ok_or((nak::SYMBOL_UNKNOWN, "The item is not published"))?;
+        self.apply_post(id, post, out)
     }
 
-    /// What a post carries becomes the item's, and goes to all its streams with the word who posted it.
-    fn apply_post(&mut self, id: ItemId, post: &Post<'_>, out: &mut Batch) -> Result<(), Nak> {
-        let invalid = (nak::INVALID_CONTENT, "What the post carries is not understood");
-        let carried = match post.container {
-            DataType::MSG => Message::decode(post.payload).map_err(|_| invalid)?,
-            container => Message::Update(Update {
-                container,
-                payload: post.payload,
-                seq: post.seq,
-                ..Update::default()
-            }),
-        };
+    /// Applies the content of a post to the cached item, and passes it to all its streams with the poster's identity.
+    fn apply_post(&mut self, id: ItemId, post: &Post<'_>, out: &mut Batch) -> Result<(), Refusal> {
         let item = self.items.get(id).ok_or((nak::NOT_OPEN, "The item is not open"))?;
-        if !item.link.is_some_and(|l| l.live) {
-            return Err((nak::SOURCE_DOWN, "The item's publisher is not there"));
-        }
-        let (domain, stream) = (item.spec.domain, id.stream());
-        let post_user = Some(post.post_user);
-        let spec = item.spec.clone();
-        let message = match carried {
-            Message::Update(update) => {
-                to_vec(|w| Update { domain, stream, key: None, post_user, ..update.clone() }.encode(w))
-            }
-            Message::Refresh(refresh) if refresh.flags.contains(RefreshFlags::COMPLETE) => {
-                let refresh = Refresh {
-                    domain,
-                    stream,
-                    flags: refresh.flags.without(RefreshFlags::SOLICITED),
-                    state: State::OK,
-                    group: &item.group,
-                    key: Some(spec.key(spec.service)),
-                    part: None,
-                    post_user,
-                    ..refresh
-                };
-                to_vec(|w| refresh.encode(w))
-            }
-            Message::Refresh(_) => {
-                return Err((nak::INVALID_CONTENT, "An image that is posted must be in one part"));
-            }
-            _ => return Err((nak::DENIED_BY_SOURCE, "Only images and updates can be posted here")),
-        };
-        let message = message.map_err(|_| invalid)?;
-        let unfit = (nak::INVALID_CONTENT, "What the post carries does not fit to the item");
+        let message = posted_message(id, item, post)?;
         if let Some(record) = self.records.get_mut(id) {
+            let unfit = (nak::INVALID_CONTENT, "The content of the post does not fit the item");
             self.cache.message(record, &message).map_err(|_| unfit)?;
         }
         if self.items.get(id).is_some_and(|i| !i.holders.is_empty()) {
@@ -306,17 +173,20 @@ impl Hub {
         Ok(())
     }
 
-    fn refuse_post(&mut self, post: &Pending, code: u8, text: &str, seq: Option<u32>, out: &mut Batch) {
-        self.answer_post(post, Some((code, text)), seq, out);
-    }
-
-    fn answer_post(&mut self, post: &Pending, failed: Option<(u8, &str)>, seq: Option<u32>, out: &mut Batch) {
+    /// Acknowledges a post to its poster, or refuses it.
+    fn answer_post(
+        &mut self,
+        post: &PendingPost,
+        refusal: Option<Refusal>,
+        seq: Option<u32>,
+        out: &mut Batch,
+    ) {
         let ack = Ack {
             domain: post.domain,
-            stream: 1,
-            ack_id: post.theirs,
-            nak: failed.map(|(code, _)| code),
-            text: failed.map(|(_, text)| text.as_bytes()),
+            stream: LOGIN_STREAM,
+            ack_id: post.poster_id,
+            nak: refusal.map(|(code, _)| code),
+            text: refusal.map(|(_, text)| text.as_bytes()),
             seq,
             ..Ack::default()
         };
@@ -325,7 +195,7 @@ impl Hub {
         }
     }
 
-    /// An acknowledgement from upstream.
+    /// Passes an acknowledgement from upstream to the poster.
     pub(super) fn ack(
         &mut self,
         up: UpstreamId,
@@ -333,55 +203,35 @@ impl Hub {
         out: &mut Batch,
     ) -> Result<(), UpstreamError> {
         let ack = Ack::decode(message)?;
-        let Some(post) = self.posts.pending.get_mut(&ack.ack_id).filter(|p| p.up == up) else {
+        let Some(post) = self.posts.acknowledge(up, ack.ack_id) else {
             self.stats.late += 1;
             return Ok(());
         };
-        post.wanted = post.wanted.saturating_sub(1);
-        let post = *post;
-        if post.wanted == 0 && post.complete {
-            self.posts.remove(ack.ack_id);
-        }
         let service = self.items.get(post.item).map(|i| i.spec.service);
         let key = ack.key.map(|k| {
-            let at = k.service.and_then(|theirs| self.services.offered(up, theirs));
-            let ours = at.and_then(|at| self.services.list.get(at)).map(|s| s.id).or(service);
-            Key { service: ours, ..k }
+            let at = k.service.and_then(|id| self.services.offered(up, id));
+            let named = at.and_then(|at| self.services.list.get(at)).map(|s| s.id).or(service);
+            Key { service: named, ..k }
         });
-        let ack = Ack { ack_id: post.theirs, key, ..ack };
+        let ack = Ack { ack_id: post.poster_id, key, ..ack };
         let bytes = encode::write(&mut self.scratch, message.len() + 8, |w| ack.encode(w))?;
         out.push(Kind::Reply, post.side, post.item, post.token, bytes);
         Ok(())
     }
 
-    /// Posts that wait for an acknowledgement of a lost upstream.
-    pub(super) fn posts_lost(&mut self, up: UpstreamId, out: &mut Batch) {
-        let mut lost: Vec<u32> =
-            self.posts.pending.iter().filter(|(_, p)| p.up == up).map(|(id, _)| *id).collect();
-        lost.sort_unstable();
-        for id in lost {
-            if let Some(post) = self.posts.remove(id) {
-                self.refuse_post(
-                    &post,
-                    nak::SOURCE_DOWN,
-                    "The source was lost before it answered",
-                    None,
-                    out,
-                );
-            }
+    /// Refuses the posts that wait for an acknowledgement of a lost upstream.
+    pub(super) fn refuse_posts_of(&mut self, up: UpstreamId, out: &mut Batch) {
+        let lost = (nak::SOURCE_DOWN, "The source was lost before it answered");
+        for post in self.posts.take_of(up) {
+            self.answer_post(&post, Some(lost), None, out);
         }
     }
 
-    /// Posts whose acknowledgement does not come.
-    pub(super) fn posts_overdue(&mut self, now: Now, out: &mut Batch) {
-        while let Some(&(end, id)) = self.posts.deadlines.front() {
-            if end > now {
-                break;
-            }
-            self.posts.deadlines.pop_front();
-            if let Some(post) = self.posts.remove(id) {
-                self.refuse_post(&post, nak::NO_RESPONSE, "The source did not answer in time", None, out);
-            }
+    /// Refuses the posts whose acknowledgement did not come in time.
+    pub(super) fn refuse_overdue_posts(&mut self, now: Now, out: &mut Batch) {
+        let overdue = (nak::NO_RESPONSE, "The source did not answer in time");
+        while let Some(post) = self.posts.take_overdue(now) {
+            self.answer_post(&post, Some(overdue), None, out);
         }
     }
 }
@@ -392,11 +242,78 @@ struct Route {
     up: UpstreamId,
     stream: i32,
     /// The upstream's id of the service.
-    theirs: u16,
+    service_id: u16,
 }
 
 impl Route {
+    /// The key with the upstream's id of the service, if it has one.
     fn key<'a>(&self, key: Option<Key<'a>>) -> Option<Key<'a>> {
-        key.map(|k| Key { service: k.service.map(|_| self.theirs), ..k })
+        key.map(|k| with_service(k, self.service_id))
     }
+}
+
+/// The item on whose stream a message goes; `ItemId::NONE` off an item's stream.
+fn item_of(to: Target) -> ItemId {
+    match to {
+        Target::Item(id) => id,
+        Target::Service(_) => ItemId::NONE,
+    }
+}
+
+fn pending_post(
+    side: SideId,
+    token: Token,
+    to: Target,
+    up: UpstreamId,
+    post: &Post<'_>,
+    poster_id: u32,
+) -> PendingPost {
+    PendingPost {
+        side,
+        token,
+        item: item_of(to),
+        up,
+        domain: post.domain,
+        poster_id,
+        unacknowledged: 1,
+        complete: post.part.is_none() || post.flags.contains(PostFlags::COMPLETE),
+    }
+}
+
+/// The message that a post carries, as one of the item's own: a bare container counts as an update.
+fn posted_message(id: ItemId, item: &Item, post: &Post<'_>) -> Result<Vec<u8>, Refusal> {
+    let invalid = (nak::INVALID_CONTENT, "The content of the post cannot be decoded");
+    let carried = match post.container {
+        DataType::MSG => Message::decode(post.payload).map_err(|_| invalid)?,
+        container => {
+            Message::Update(Update { container, payload: post.payload, seq: post.seq, ..Update::default() })
+        }
+    };
+    if !item.phase.is_live() {
+        return Err((nak::SOURCE_DOWN, "The item's publisher is not there"));
+    }
+    let (domain, stream) = (item.spec.domain, id.stream());
+    let post_user = Some(post.post_user);
+    let message = match carried {
+        Message::Update(update) => {
+            to_vec(|w| Update { domain, stream, key: None, post_user, ..update.clone() }.encode(w))
+        }
+        Message::Refresh(refresh) if refresh.flags.contains(RefreshFlags::COMPLETE) => {
+            let refresh = Refresh {
+                domain,
+                stream,
+                flags: refresh.flags.without(RefreshFlags::SOLICITED),
+                state: State::OK,
+                group: &item.group,
+                key: Some(item.spec.key(item.spec.service)),
+                part: None,
+                post_user,
+                ..refresh
+            };
+            to_vec(|w| refresh.encode(w))
+        }
+        Message::Refresh(_) => return Err((nak::INVALID_CONTENT, "A posted image must have one part")),
+        _ => return Err((nak::DENIED_BY_SOURCE, "Only images and updates can be posted here")),
+    };
+    message.map_err(|_| invalid)
 }

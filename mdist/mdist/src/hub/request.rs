@@ -1,26 +1,27 @@
-//! What a side asks of the hub.
+//! Requests of a side to the hub.
 
 use super::ids::{ItemId, SideId, Token};
 use rssl::rwf::{Domain, Key, Qos, name_type};
 use rssl::wire::to_vec;
 
-/// What makes two requests the same item (Spec: rssl.md §2.9).
+/// The identity of an item: requests with equal specs share one item (Spec: rssl.md §2.9).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ItemSpec {
     /// The hub's own id of the service, as its directory shows it.
     pub service: u16,
-    /// What kind of data.
+    /// The kind of data.
     pub domain: Domain,
     /// Message key without service id and without a name type of 1 (RIC), so that equal items have equal bytes.
     pub key: Box<[u8]>,
-    /// QoS that was asked for. `None`: the best that the service offers; the hub makes equal what means the same.
+    /// Requested quality of service. `None`: the best that the service offers. The hub gives requests that mean the same
+    /// quality the same value.
     pub qos: Option<Qos>,
     /// A private stream is never shared and never cached.
     pub private: bool,
 }
 
 impl ItemSpec {
-    /// The item that a message key means in the service with the hub's id `service`; the key's own service id is ignored.
+    /// The item that `key` names in the service with the hub's id `service`; the key's own service id is ignored.
     ///
     /// # Errors
     /// A key that has no encoding (a name or attributes too long).
@@ -36,7 +37,7 @@ impl ItemSpec {
         Ok(Self { service, domain, key: to_vec(|w| key.encode(w))?.into(), qos, private })
     }
 
-    /// The key with `service` as its service id and with the name type said.
+    /// The item's key with `service` as its service id and with an explicit name type.
     #[must_use]
     pub fn key(&self, service: u16) -> Key<'_> {
         let key = Key::decode(&self.key).unwrap_or_default();
@@ -45,65 +46,66 @@ impl ItemSpec {
     }
 }
 
-/// Where a message towards the source goes.
+/// The stream on which a message goes upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// On the stream of an open item.
+    /// The stream of an open item.
     Item(ItemId),
-    /// On the login stream of whoever offers this service: posts that are not on an item's stream.
+    /// The login stream of the upstream that offers this service: for posts off an item's stream.
     Service(u16),
 }
 
-/// Side to hub. The asks of one side are handled in the order in which it made them.
+/// A request of a side to the hub. Requests of one side are handled in their order.
 #[derive(Clone, Debug)]
 pub enum HubRequest {
-    /// Asks for an item.
+    /// Opens an item.
     ///
     /// Streaming: answered at once by `Kind::Opened` (the token now has an item, and the side one more hold on it) or by
     /// `Kind::Refused`; the image follows as `Kind::Image`, after any number of `Kind::Notice`.
+    ///
     /// Snapshot (`streaming` false): answered by `Kind::Image` entries with the state NON_STREAMING, or by
-    /// `Kind::Refused`; never by `Kind::Opened`, and nothing is held.
+    /// `Kind::Refused`. `Kind::Opened` does not occur, and the side gets no hold.
     Open {
-        /// Who asks.
+        /// The requesting side.
         side: SideId,
-        /// Comes back with every answer.
+        /// Comes back with each answer.
         token: Token,
-        /// The item wanted.
+        /// The item.
         spec: ItemSpec,
-        /// Worst QoS that will do; `None`: only `spec.qos` will do.
+        /// Worst acceptable quality of service; `None`: only `spec.qos` is acceptable.
         worst_qos: Option<Qos>,
-        /// Updates are wanted too, not only an image.
+        /// With updates; otherwise one image only.
         streaming: bool,
     },
-    /// Asks for the image of an item that the side holds, for one more stream (or again for the same, on reissue).
-    /// Answered as after `Opened`.
+    /// Requests the image of an item that the side holds, for one more stream, or again for the same one on a reissue.
+    /// Answered like a streaming `Open` after its `Kind::Opened`.
     Image {
-        /// Who asks.
+        /// The requesting side.
         side: SideId,
         /// Comes back with the image.
         token: Token,
         /// An item that the side holds.
         item: ItemId,
     },
-    /// The side's last stream of the item has ended. `holds` is how many `Kind::Opened` the side saw for it, so that an
-    /// `Open` still on its way keeps the item.
+    /// Gives back the side's holds on an item: its last stream of the item has ended. `holds` is the number of
+    /// `Kind::Opened` that the side saw for it, so that an `Open` under way keeps the item.
     Close {
-        /// Who lets go.
+        /// The side that gives back its holds.
         side: SideId,
-        /// Of what.
+        /// The item.
         item: ItemId,
-        /// How many holds it gives back.
+        /// Number of holds.
         holds: u32,
     },
-    /// A post or generic message. The answer (ack, generic) comes back to the token as `Kind::Reply`.
+    /// Sends a post or generic message upstream. The answer (ack, generic) comes back to the token as `Kind::Reply`.
     SendUpstream {
-        /// Who sends.
+        /// The sending side.
         side: SideId,
         /// Comes back with the answer.
         token: Token,
-        /// Where to.
+        /// Where it goes.
         to: Target,
-        /// The RWF message; the hub puts in its own stream id, post id and service id.
+        /// The RWF message; the hub replaces stream id, post id and service id.
         message: Vec<u8>,
     },
 }

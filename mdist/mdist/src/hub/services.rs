@@ -1,4 +1,4 @@
-//! Services: who offers them, who is chosen, and the one directory that the sides see.
+//! Services: the upstreams that offer them, the choice among these, and the one directory that the sides see.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use rssl::rdm::directory::{Action, Load, Service as Listed, ServiceState};
 use rssl::rwf::{Domain, Qos};
 
 use super::ids::{ItemId, UpstreamId};
+use super::item::Queue;
 
-/// Most services that a hub tells apart; ids are never used for another name.
+/// Most services of a hub; an id is never used for another name.
 pub(super) const MAX_SERVICES: usize = 8192;
 
-/// The services as the sides show them to their clients: ids and names of the hub, state of all upstreams together.
+/// The services as the sides show them to consumers: ids and names of the hub, state of all upstreams together.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
-    /// Every service that is offered, or was and may come back.
+    /// The services that are offered, or were and may come back.
     pub services: Vec<Listed>,
-    /// What is different from the directory before: the id of each service and whether it was added, updated, deleted.
+    /// The difference from the directory before: each changed service id and whether it was added, updated or deleted.
     pub changes: Vec<(Action, u16)>,
 }
 
@@ -24,13 +25,13 @@ pub struct Directory {
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) up: UpstreamId,
-    /// It comes from a publisher: its items are not asked for, they appear.
+    /// It comes from a publisher: its items cannot be requested, the publisher opens them.
     pub(super) publishes: bool,
-    /// As the upstream describes it; the id in it is the upstream's.
+    /// As the upstream describes it, with the upstream's id.
     pub(super) listed: Listed,
-    /// Requests whose image is not complete.
+    /// Number of requests whose image is not complete.
     pub(super) outstanding: u32,
-    /// Streams.
+    /// Number of streams.
     pub(super) open: u32,
 }
 
@@ -39,7 +40,7 @@ impl Offer {
         self.listed.state.as_ref().is_some_and(|s| s.up)
     }
 
-    /// Requests may be sent.
+    /// Whether requests may be sent.
     pub(super) fn is_usable(&self) -> bool {
         self.is_up() && self.listed.state.as_ref().is_some_and(|s| s.accepting) && self.window() > 0
     }
@@ -66,17 +67,17 @@ fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Who can take a request.
+/// The upstream that can take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
     /// This upstream, under this service id.
     Offer(UpstreamId, u16),
-    /// The chosen one has enough to do for now.
+    /// The window of the chosen upstream is full.
     Busy,
-    /// Everyone has as many items as it allows.
+    /// Every upstream has as many streams as it allows.
     Full,
-    /// Nobody is up and accepts requests.
-    Nobody,
+    /// No upstream is up and accepts requests.
+    Unavailable,
 }
 
 /// One service.
@@ -84,24 +85,28 @@ pub(super) enum Pick {
 pub(super) struct Service {
     pub(super) id: u16,
     pub(super) offers: Vec<Offer>,
-    /// Who got the last request, and gets the next while it can.
+    /// The upstream of the last request, which gets the next one if it can take it.
     pub(super) active: Option<UpstreamId>,
-    /// What was last known of it.
+    /// Its last known description.
     last: Listed,
     /// As the sides see it; `None`: not in their directory.
     shown: Option<Listed>,
-    pub(super) fresh: VecDeque<(ItemId, u32)>,
-    pub(super) recover: VecDeque<(ItemId, u32)>,
-    /// Paced requests whose image is not complete.
+    /// Items to request for consumers: id and age.
+    pub(super) consumer_queue: VecDeque<(ItemId, u32)>,
+    /// Items to request in a recovery: id and age.
+    pub(super) recovery_queue: VecDeque<(ItemId, u32)>,
+    /// Number of paced requests whose image is not complete.
     pub(super) recovering: u32,
+    /// Last values of its items are cached.
     pub(super) cached: bool,
-    /// Nobody but publishers offers it, or offered it last.
+    /// Only publishers offer it, or offered it last.
     published: bool,
-    /// Items that somebody wants and nobody has published yet.
+    /// Number of requested items that no publisher has published yet.
     pub(super) awaited: usize,
 }
 
 impl Service {
+    /// The offer of an upstream.
     pub(super) fn offer(&mut self, up: UpstreamId) -> Option<&mut Offer> {
         self.offers.iter_mut().find(|o| o.up == up)
     }
@@ -110,7 +115,7 @@ impl Service {
         self.shown.is_some()
     }
 
-    /// Its items come from publishers: they cannot be asked for, only waited for.
+    /// Its items come from publishers: they cannot be requested, only awaited.
     pub(super) fn is_published(&self) -> bool {
         self.published
     }
@@ -119,7 +124,26 @@ impl Service {
         self.offers.iter().any(Offer::is_up)
     }
 
-    /// Chooses who takes a request: the one that took the last, else the least loaded, else the one with the lowest id.
+    /// Whether an upstream takes requests: an interactive provider that is up and accepts them.
+    pub(super) fn takes_requests(&self) -> bool {
+        self.offers.iter().any(|o| !o.publishes && o.is_usable())
+    }
+
+    pub(super) fn queue(&self, queue: Queue) -> &VecDeque<(ItemId, u32)> {
+        match queue {
+            Queue::Consumers => &self.consumer_queue,
+            Queue::Recovery => &self.recovery_queue,
+        }
+    }
+
+    pub(super) fn queue_mut(&mut self, queue: Queue) -> &mut VecDeque<(ItemId, u32)> {
+        match queue {
+            Queue::Consumers => &mut self.consumer_queue,
+            Queue::Recovery => &mut self.recovery_queue,
+        }
+    }
+
+    /// Chooses the upstream for a request: the one of the last request, else the least loaded, else the lowest id.
     pub(super) fn pick(&self, domain: Domain) -> Pick {
         let mut full = false;
         let mut best: Option<&Offer> = None;
@@ -135,11 +159,11 @@ impl Service {
             Some(offer) if offer.outstanding < offer.window() => Pick::Offer(offer.up, offer.listed.id),
             Some(_) => Pick::Busy,
             None if full => Pick::Full,
-            None => Pick::Nobody,
+            None => Pick::Unavailable,
         }
     }
 
-    /// Whether a request of this domain can ever be answered.
+    /// Whether the service offers this domain.
     pub(super) fn carries(&self, domain: Domain) -> bool {
         match self.offers.is_empty() {
             true => self
@@ -156,7 +180,7 @@ impl Service {
         choose_qos(&self.last, best, worst)
     }
 
-    /// The service as all offers together make it.
+    /// The description that all offers together give.
     fn merged(&self) -> Listed {
         let chosen = self.offers.iter().find(|o| Some(o.up) == self.active);
         let chosen =
@@ -168,8 +192,8 @@ impl Service {
             info: from.info.clone().or_else(|| self.last.info.clone()),
             state: Some(ServiceState {
                 up: self.is_up(),
-                // With nobody there requests wait at the hub, and what is published is served by the hub: stock publishers
-                // say that they accept no requests, meaning themselves.
+                // Without an offer requests wait at the hub. Published items are served by the hub, although stock
+                // publishers announce that they accept no requests: that holds for themselves.
                 accepting: self.offers.is_empty()
                     || self
                         .offers
@@ -178,19 +202,22 @@ impl Service {
                 status: None,
             }),
             groups: Vec::new(),
-            // Windows and limits are the upstream's towards this hub; the sides have their own.
+            // Windows and limits apply between the upstream and this hub; the sides have their own.
             load: load_factor.map(|f| Load { load_factor: Some(f), ..Load::default() }),
             links: from.links.clone(),
         }
     }
 }
 
-/// The service has no quality that a request allows.
+/// The service has no quality of service that the request accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoSuchQos;
 
-/// The quality that a request for something between `best` and `worst` gets of a service: `None` where it is the service's
-/// best, so that requests with and without a wish for it share one item.
+/// The quality of service that a request gets which accepts anything from `best` to `worst`. `None`: the best of the
+/// service, so that requests with and without a quality share one item.
+///
+/// # Errors
+/// The service offers no such quality.
 pub(crate) fn choose_qos(
     service: &Listed,
     best: Option<Qos>,
@@ -207,8 +234,8 @@ pub(crate) fn choose_qos(
         None => qos.order() == best.order(),
     };
     let chosen = offered.iter().filter(|qos| fits(qos)).min_by_key(|qos| qos.order()).ok_or(NoSuchQos)?;
-    let best = offered.iter().map(Qos::order).min() == Some(chosen.order());
-    Ok((!best).then_some(*chosen))
+    let is_best = offered.iter().map(Qos::order).min() == Some(chosen.order());
+    Ok((!is_best).then_some(*chosen))
 }
 
 /// All services of a hub.
@@ -225,6 +252,7 @@ impl Services {
         &self.directory
     }
 
+    /// The place in `list` of the service with this id.
     pub(super) fn index(&self, id: u16) -> Option<usize> {
         self.by_id.get(&id).copied()
     }
@@ -234,20 +262,21 @@ impl Services {
         self.list.get_mut(at)
     }
 
-    /// The service that `up` calls `theirs`.
-    pub(super) fn offered(&self, up: UpstreamId, theirs: u16) -> Option<usize> {
-        self.list.iter().position(|s| s.offers.iter().any(|o| o.up == up && o.listed.id == theirs))
+    /// The place of the service that has this id at the upstream `up`.
+    pub(super) fn offered(&self, up: UpstreamId, service_id: u16) -> Option<usize> {
+        self.list.iter().position(|s| s.offers.iter().any(|o| o.up == up && o.listed.id == service_id))
     }
 
-    /// The service with this name; a new one gets the id that its upstream uses, if that is free. `None`: too many.
-    pub(super) fn named(&mut self, name: &str, wish: u16, cached: bool) -> Option<usize> {
+    /// The place of the service with this name. A new one gets the id `preferred`, if that is free. `None`: there are
+    /// [`MAX_SERVICES`] already.
+    pub(super) fn named(&mut self, name: &str, preferred: u16, cached: bool) -> Option<usize> {
         if let Some(at) = self.by_name.get(name) {
             return Some(*at);
         }
         if self.list.len() >= MAX_SERVICES {
             return None;
         }
-        let mut id = wish;
+        let mut id = preferred;
         while self.by_id.contains_key(&id) {
             id = id.wrapping_add(1);
         }
@@ -258,8 +287,8 @@ impl Services {
             active: None,
             last: Listed::default(),
             shown: None,
-            fresh: VecDeque::new(),
-            recover: VecDeque::new(),
+            consumer_queue: VecDeque::new(),
+            recovery_queue: VecDeque::new(),
             recovering: 0,
             cached,
             published: false,
@@ -270,8 +299,9 @@ impl Services {
         Some(at)
     }
 
-    /// Renews the directory; `deleted` are services that their last upstream took out. Whether anything changed.
-    pub(super) fn show(&mut self, deleted: &[usize]) -> bool {
+    /// Builds the directory again; returns whether it changed. `deleted` are the services that their last upstream
+    /// removed.
+    pub(super) fn rebuild_directory(&mut self, deleted: &[usize]) -> bool {
         let mut changes = Vec::new();
         for (at, service) in self.list.iter_mut().enumerate() {
             let merged = service.merged();

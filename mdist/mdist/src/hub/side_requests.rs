@@ -1,91 +1,134 @@
-//! What sides ask: items, images, and the end of their interest.
+//! Requests of sides: open an item, get its image, close it.
 
-use rssl::rwf::{DataState, Qos, State, StreamState, code};
+use rssl::rwf::{Domain, Qos, State, StreamState, code};
 
 use super::batch::{Batch, Kind};
-use super::encode;
+use super::encode::{self, suspect_state};
 use super::ids::{ItemId, Now, SideId, Token};
-use super::item::{Life, Waiter};
+use super::item::{Event, Waiter};
 use super::request::ItemSpec;
-use super::services::{NoSuchQos, Pick};
+use super::services::NoSuchQos;
 use super::state::Hub;
 
-/// Why a request has to wait, or cannot be met.
-pub(super) const fn suspect_state(stream: StreamState, code: u8, text: &'static str) -> State<'static> {
-    State { stream, data: DataState::Suspect, code, text: text.as_bytes() }
+/// A request for an item, as a side makes it.
+pub(super) struct OpenRequest {
+    pub(super) side: SideId,
+    pub(super) token: Token,
+    pub(super) spec: ItemSpec,
+    pub(super) worst_qos: Option<Qos>,
+    pub(super) streaming: bool,
+}
+
+/// What the admission of a request learns about its service.
+struct ServiceStatus {
+    /// Only publishers offer it.
+    published: bool,
+    up: bool,
+    /// Its items that wait to be published.
+    awaited: usize,
+}
+
+impl OpenRequest {
+    /// The request cannot wait until the item is published: it gets one image, or a stream of its own.
+    fn cannot_wait(&self) -> bool {
+        !self.streaming || self.spec.private
+    }
 }
 
 impl Hub {
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn open(
-        &mut self,
-        now: Now,
-        side: SideId,
-        token: Token,
-        mut spec: ItemSpec,
-        worst: Option<Qos>,
-        streaming: bool,
-        out: &mut Batch,
-    ) {
-        use StreamState::{Closed, ClosedRecover};
-        let domain = spec.domain;
-        let Some(service) = self.services.by_id(spec.service).filter(|s| s.is_shown()) else {
-            let state = suspect_state(ClosedRecover, code::SOURCE_UNKNOWN, "No such service");
-            return self.refuse(side, token, domain, &state, out);
+    /// Opens an item for a side, or refuses it.
+    pub(super) fn open(&mut self, now: Now, mut request: OpenRequest, out: &mut Batch) {
+        let (side, token, domain) = (request.side, request.token, request.spec.domain);
+        let service = match self.check_service(&mut request) {
+            Ok(service) => service,
+            Err(state) => return self.refuse(side, token, domain, &state, out),
         };
-        if !service.carries(domain) {
-            let state = suspect_state(Closed, code::USAGE_ERROR, "The service does not offer this domain");
+        if let Some(id) = self.find_shared(&request, service.published) {
+            return self.join_item(now, id, &request, out);
+        }
+        if let Some(state) = self.refuse_new_item(&request, &service) {
             return self.refuse(side, token, domain, &state, out);
         }
-        match service.choose_qos(spec.qos, worst) {
-            // Publishers do not say of which of the service's QoS an item is.
+        self.open_new_item(now, request, service.published, out);
+    }
+
+    /// Checks service, domain and quality of service; sets the quality in the request's spec to the chosen one.
+    fn check_service(&mut self, request: &mut OpenRequest) -> Result<ServiceStatus, State<'static>> {
+        use StreamState::{Closed, ClosedRecover};
+        let spec = &mut request.spec;
+        let Some(service) = self.services.by_id(spec.service).filter(|s| s.is_shown()) else {
+            return Err(suspect_state(ClosedRecover, code::SOURCE_UNKNOWN, "No such service"));
+        };
+        if !service.carries(spec.domain) {
+            return Err(suspect_state(Closed, code::USAGE_ERROR, "The service does not offer this domain"));
+        }
+        match service.choose_qos(spec.qos, request.worst_qos) {
+            // Publishers do not say which of the service's QoS an item has.
             Ok(_) if service.is_published() => spec.qos = None,
             Ok(qos) => spec.qos = qos,
             Err(NoSuchQos) => {
-                let state = suspect_state(Closed, code::USAGE_ERROR, "The service does not offer this QoS");
-                return self.refuse(side, token, domain, &state, out);
+                return Err(suspect_state(Closed, code::USAGE_ERROR, "The service does not offer this QoS"));
             }
         }
-        let (published, is_up, awaited) = (service.is_published(), service.is_up(), service.awaited);
-        let snapshot = !streaming;
-        let waiter = Waiter { side, token, snapshot };
-        let mut found = if spec.private { None } else { self.items.find(&spec) };
-        if published && (snapshot || spec.private) {
-            // Who asks once is answered once.
-            found = found.filter(|id| self.items.get(*id).is_some_and(|i| !i.awaited));
-        } else if snapshot && found.is_none() {
-            // One that has begun to arrive cannot be joined any more.
-            found = self
-                .items
-                .find_snapshot(&spec)
-                .filter(|id| self.items.get(*id).is_some_and(|i| i.receiving.is_empty()));
+        Ok(ServiceStatus { published: service.is_published(), up: service.is_up(), awaited: service.awaited })
+    }
+
+    /// The item that the request can share.
+    fn find_shared(&self, request: &OpenRequest, published: bool) -> Option<ItemId> {
+        let spec = &request.spec;
+        let found = if spec.private { None } else { self.items.find(spec) };
+        if published && request.cannot_wait() {
+            // An awaited item has no image to give.
+            found.filter(|id| self.items.get(*id).is_some_and(|i| !i.publication.is_awaited()))
+        } else if !request.streaming && found.is_none() {
+            // A snapshot whose image has begun to arrive cannot be joined any more.
+            let snapshot = self.items.find_snapshot(spec);
+            snapshot.filter(|id| self.items.get(*id).is_some_and(|i| i.receiving.is_empty()))
+        } else {
+            found
         }
-        let fresh = found.is_none();
-        let refusal = match found {
-            Some(_) => None,
-            None if published && (snapshot || spec.private) && is_up => {
-                Some(suspect_state(Closed, code::NOT_FOUND, "The item is not published"))
-            }
-            None if published && (snapshot || spec.private) => {
-                Some(suspect_state(ClosedRecover, code::NONE, "The publisher is not there"))
-            }
-            None if published && awaited >= self.options.max_awaited => Some(suspect_state(
-                ClosedRecover,
-                code::TOO_MANY_ITEMS,
-                "Too many items wait to be published",
-            )),
-            None if self.items.len() >= self.options.max_items => {
-                Some(suspect_state(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open"))
-            }
-            None => None,
-        };
-        if let Some(state) = refusal {
-            return self.refuse(side, token, domain, &state, out);
+    }
+
+    /// Why no item may be added for the request, if so.
+    fn refuse_new_item(&self, request: &OpenRequest, service: &ServiceStatus) -> Option<State<'static>> {
+        use StreamState::{Closed, ClosedRecover};
+        if service.published && request.cannot_wait() {
+            return Some(if service.up {
+                suspect_state(Closed, code::NOT_FOUND, "The item is not published")
+            } else {
+                suspect_state(ClosedRecover, code::NONE, "The publisher is not there")
+            });
         }
-        let id = found.unwrap_or_else(|| self.items.add(spec, snapshot));
-        if fresh && published {
-            self.awaited(id);
+        if service.published && service.awaited >= self.options.max_awaited {
+            let text = "Too many items wait to be published";
+            return Some(suspect_state(ClosedRecover, code::TOO_MANY_ITEMS, text));
         }
+        (self.items.len() >= self.options.max_items)
+            .then(|| suspect_state(ClosedRecover, code::TOO_MANY_ITEMS, "Too many items are open"))
+    }
+
+    /// One more request for an open item.
+    fn join_item(&mut self, now: Now, id: ItemId, request: &OpenRequest, out: &mut Batch) {
+        let waiter = self.register(id, request, out);
+        self.provide_image(now, id, waiter, out);
+    }
+
+    /// The first request for an item: adds it and asks for it upstream.
+    fn open_new_item(&mut self, now: Now, request: OpenRequest, published: bool, out: &mut Batch) {
+        let id = self.items.add(request.spec.clone(), !request.streaming);
+        if published {
+            self.start_awaiting(id);
+        }
+        let waiter = self.register(id, &request, out);
+        self.add_waiter(id, waiter);
+        self.enqueue(id, super::item::Queue::Consumers);
+        self.pump_item(now, id);
+        self.send_notice_if_stuck(id, waiter, out);
+    }
+
+    /// Enters the request's hold with the item, and reports it.
+    fn register(&mut self, id: ItemId, request: &OpenRequest, out: &mut Batch) -> Waiter {
+        let OpenRequest { side, token, streaming, .. } = *request;
         if let Some(item) = self.items.get_mut(id) {
             if streaming {
                 item.hold(side);
@@ -96,147 +139,56 @@ impl Hub {
             out.push_bare(Kind::Opened, side, id, token);
         }
         self.route_updates(id);
-        if fresh {
-            self.wait(id, waiter);
-            self.enqueue(id, false);
-            self.pump_item(now, id);
-            self.notice_if_stuck(id, waiter, out);
-        } else {
-            self.want_image(now, id, waiter, out);
-        }
+        Waiter { side, token, snapshot: !streaming }
     }
 
+    /// Gives a token the image of an item that its side holds.
     pub(super) fn image(&mut self, now: Now, side: SideId, token: Token, id: ItemId, out: &mut Batch) {
         let waiter = Waiter { side, token, snapshot: false };
         match self.items.get(id) {
-            Some(item) if item.life == Life::Open && item.holders.iter().any(|(s, _)| *s == side) => {
-                self.want_image(now, id, waiter, out);
+            Some(item) if item.phase.is_open() && item.holders.iter().any(|(s, _)| *s == side) => {
+                self.provide_image(now, id, waiter, out);
             }
-            // It ended while the side asked; the side will hear, or has heard.
+            // It ended while the request was under way; the side learns of that by `Kind::Gone`.
             Some(item) => {
                 let (domain, state) = (item.spec.domain, item.state.clone());
                 self.refuse(side, token, domain, &state.borrow(), out);
             }
             None => {
                 let state = suspect_state(StreamState::ClosedRecover, code::NOT_OPEN, "The item is not open");
-                self.refuse(side, token, rssl::rwf::Domain::MARKET_PRICE, &state, out);
+                self.refuse(side, token, Domain::MARKET_PRICE, &state, out);
             }
         }
     }
 
-    /// An image of an open item: from the cache, with the refresh that is to come, or by asking again.
-    pub(super) fn want_image(&mut self, now: Now, id: ItemId, waiter: Waiter, out: &mut Batch) {
-        let Some(item) = self.items.get(id) else { return };
-        if self.records.have_image(id, item) {
-            return self.give_image(now, id, &[waiter], out);
-        }
-        let live = item.link.is_some_and(|l| l.live);
-        let pending = item.link.is_some_and(|l| l.asked.is_some());
-        if waiter.snapshot && item.published && !item.partial {
-            let domain = item.spec.domain;
-            let state = suspect_state(StreamState::ClosedRecover, code::NONE, "The item's image is not kept");
-            return self.refuse(waiter.side, waiter.token, domain, &state, out);
-        }
-        let partial = item.partial;
-        self.wait(id, waiter);
-        if live && !pending && !partial {
-            self.ask_again(now, id, false);
-        }
-        self.notice_if_stuck(id, waiter, out);
-    }
-
-    fn wait(&mut self, id: ItemId, waiter: Waiter) {
-        if let Some(item) = self.items.get_mut(id)
-            && !item.waiting.contains(&waiter)
-        {
-            item.waiting.push(waiter);
-        }
-    }
-
-    /// Says why a token waits, where it is not just the upstream's turn.
-    fn notice_if_stuck(&mut self, id: ItemId, waiter: Waiter, out: &mut Batch) {
-        use StreamState::{ClosedRecover, Open};
-        let Some(item) = self.items.get(id) else { return };
-        let Some(at) = self.services.index(item.spec.service) else { return };
-        let Some(service) = self.services.list.get(at) else { return };
-        let state = match (item.link, service.pick(item.spec.domain)) {
-            (Some(_), _) if item.partial => return,
-            (Some(_), _) if item.published => {
-                suspect_state(Open, code::NONE, "Waiting for the publisher's next image of the item")
-            }
-            // The source itself said why.
-            (Some(link), _) if !link.live && link.asked.is_none() => {
-                if waiter.snapshot {
-                    return self.end_snapshots(id, out);
-                }
-                item.state.borrow()
-            }
-            (Some(_), _) => return,
-            (None, _) if service.is_published() && service.is_up() => {
-                suspect_state(Open, code::NONE, "Waiting for the item to be published")
-            }
-            (None, Pick::Offer(..) | Pick::Busy) if item.tries == 0 => return,
-            (None, Pick::Offer(..) | Pick::Busy) => item.state.borrow(),
-            (None, Pick::Full) => {
-                suspect_state(ClosedRecover, code::TOO_MANY_ITEMS, "The source takes no more items")
-            }
-            (None, Pick::Nobody) if service.is_up() => {
-                suspect_state(ClosedRecover, code::NONE, "The service accepts no requests")
-            }
-            (None, Pick::Nobody) => {
-                suspect_state(ClosedRecover, code::NONE, "Waiting for the service to come up")
-            }
-        };
-        let message = encode::status(&mut self.scratch, item.spec.domain, &state);
-        out.push(Kind::Notice, waiter.side, id, waiter.token, message);
-    }
-
-    /// Ends the snapshots of an item whose source says that its image may take long: who asks once is answered once.
-    pub(super) fn end_snapshots(&mut self, id: ItemId, out: &mut Batch) {
+    /// Takes back holds of a side.
+    pub(super) fn close(&mut self, now: Now, side: SideId, id: ItemId, holds: u32) {
         let Some(item) = self.items.get_mut(id) else { return };
-        let domain = item.spec.domain;
-        let state = rssl::rwf::OwnedState { stream: StreamState::ClosedRecover, ..item.state.clone() };
-        let ended: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
-        for w in ended {
-            self.refuse(w.side, w.token, domain, &state.borrow(), out);
-        }
+        item.release(side, holds);
+        self.release_if_unwanted(now, id);
     }
 
-    /// Nobody has published the item yet.
-    fn awaited(&mut self, id: ItemId) {
-        if let Some(item) = self.items.get_mut(id).filter(|i| !i.awaited) {
-            item.awaited = true;
-            let service = item.spec.service;
-            if let Some(service) = self.services.by_id(service) {
-                service.awaited += 1;
+    /// Takes back everything that a side holds or waits for: the side is gone.
+    pub fn side_gone(&mut self, now: Now, side: SideId) {
+        self.apply_pending_first();
+        for id in self.items.all_where(|i| i.holders.iter().any(|(s, _)| *s == side)) {
+            self.close(now, side, id, u32::MAX);
+        }
+        for id in self.items.all_where(|i| i.waiting.iter().chain(&i.receiving).any(|w| w.side == side)) {
+            if let Some(item) = self.items.get_mut(id) {
+                item.waiting.retain(|w| w.side != side);
+                item.receiving.retain(|w| w.side != side);
             }
+            self.release_if_unwanted(now, id);
         }
     }
 
-    /// Somebody has, or nobody waits for it any more.
-    pub(super) fn not_awaited(&mut self, id: ItemId) {
-        if let Some(item) = self.items.get_mut(id).filter(|i| i.awaited) {
-            item.awaited = false;
-            let service = item.spec.service;
-            if let Some(service) = self.services.by_id(service) {
-                service.awaited = service.awaited.saturating_sub(1);
-            }
-        }
-    }
-
-    /// Gives the place of an item back.
-    pub(super) fn free(&mut self, id: ItemId) {
-        self.not_awaited(id);
-        self.items.free(id);
-        self.records.take(id);
-    }
-
-    /// The end of a request that nothing can be done for.
+    /// Ends a request that cannot be met, with a status that says why.
     pub(super) fn refuse(
         &mut self,
         side: SideId,
         token: Token,
-        domain: rssl::rwf::Domain,
+        domain: Domain,
         state: &State<'_>,
         out: &mut Batch,
     ) {
@@ -245,45 +197,23 @@ impl Hub {
         out.push(Kind::Refused, side, ItemId::NONE, token, message);
     }
 
-    pub(super) fn close(&mut self, now: Now, side: SideId, id: ItemId, holds: u32) {
-        let Some(item) = self.items.get_mut(id) else { return };
-        item.release(side, holds);
-        self.unwanted(now, id);
-    }
-
-    /// Lets an item go that nobody wants: at once if it is over or was never there, else when its hold ends.
-    pub(super) fn unwanted(&mut self, now: Now, id: ItemId) {
-        self.route_updates(id);
-        let hold = self.options.hold;
-        let Some(item) = self.items.get_mut(id) else { return };
-        if !item.holders.is_empty() && item.life == Life::Over
-            || item.life == Life::Open && !item.is_unwanted()
-        {
-            return;
-        }
-        let nothing = item.link.is_none() && self.records.get(id).is_none();
-        if item.life == Life::Over || nothing || item.spec.private || hold.is_zero() {
-            self.unlink(now, id, true);
-            self.free(id);
-        } else if item.closing.is_none() {
-            let end = now + hold;
-            item.closing = Some(end);
-            let age = item.age;
-            self.holds.push_back((end, id, age));
-        }
-    }
-
-    pub(super) fn end_holds(&mut self, now: Now) {
-        while let Some(&(end, id, age)) = self.holds.front() {
-            if end > now {
-                break;
+    /// Counts the item among those of its service that wait to be published.
+    fn start_awaiting(&mut self, id: ItemId) {
+        if let Some(item) = self.items.get_mut(id) {
+            item.apply(Event::Awaited);
+            let service = item.spec.service;
+            if let Some(service) = self.services.by_id(service) {
+                service.awaited += 1;
             }
-            self.holds.pop_front();
-            // Opened again and closed again in the meantime: a later entry ends that hold.
-            let due = self.items.aged(id, age).is_some_and(|i| i.closing == Some(end) && i.is_unwanted());
-            if due {
-                self.unlink(now, id, true);
-                self.free(id);
+        }
+    }
+
+    /// Takes the item out of the count of those that wait to be published; its next event is `ImageComplete` or `Freed`.
+    pub(super) fn stop_awaiting(&mut self, id: ItemId) {
+        if let Some(item) = self.items.get(id).filter(|i| i.publication.is_awaited()) {
+            let service = item.spec.service;
+            if let Some(service) = self.services.by_id(service) {
+                service.awaited = service.awaited.saturating_sub(1);
             }
         }
     }

@@ -9,35 +9,39 @@ use super::ids::{ItemId, Now};
 /// First stream id of items; below it are login, directory and dictionaries.
 pub(super) const FIRST_STREAM: i32 = 16;
 
-/// How long an id that was closed is not used again: what was on its way for the old stream has come by then.
-const REST: Now = Now::from_secs(10);
+/// How long a closed id is not reused: late messages of the old stream have come by then.
+const REUSE_DELAY: Now = Now::from_secs(10);
 
-/// Provider-opened ids down to minus this are found by index; a publisher that numbers otherwise is served by a map.
-const DENSE: usize = 1 << 20;
+/// Stream ids of publishers down to minus this are found by index, lower ones in a map.
+const MAX_INDEXED: usize = 1 << 20;
 
-/// What an upstream stream is. All that an update needs to know.
+/// One upstream stream: all that an update needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// `ItemId::NONE`: no stream.
     pub(super) item: ItemId,
     pub(super) domain: Domain,
     /// Updates go to the sides.
-    pub(super) pass: bool,
+    pub(super) to_sides: bool,
     /// Updates go to the cache.
-    pub(super) keep: bool,
+    pub(super) to_cache: bool,
 }
 
 impl Slot {
-    const FREE: Self = Self { item: ItemId::NONE, domain: Domain(0), pass: false, keep: false };
+    const FREE: Self = Self { item: ItemId::NONE, domain: Domain(0), to_sides: false, to_cache: false };
 }
 
 /// All streams of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    ours: Vec<Slot>,
-    resting: VecDeque<(Now, i32)>,
-    theirs: Vec<Slot>,
-    odd: HashMap<i32, Slot>,
+    /// Streams that the hub opened, by id.
+    requested: Vec<Slot>,
+    /// Closed ids of the hub, and from when they can be reused.
+    closed: VecDeque<(Now, i32)>,
+    /// Streams that the publisher opened, by negated id.
+    published: Vec<Slot>,
+    /// Streams that the publisher opened with ids too low for an index.
+    published_by_id: HashMap<i32, Slot>,
 }
 
 impl Streams {
@@ -45,88 +49,89 @@ impl Streams {
     #[inline]
     pub(super) fn get(&self, stream: i32) -> Option<&Slot> {
         let slot = match place(stream) {
-            Place::Ours(at) => self.ours.get(at),
-            Place::Theirs(at) => self.theirs.get(at),
-            Place::Odd => self.odd.get(&stream),
+            Place::Requested(at) => self.requested.get(at),
+            Place::Published(at) => self.published.get(at),
+            Place::ById => self.published_by_id.get(&stream),
         };
         slot.filter(|s| s.item != ItemId::NONE)
     }
 
     pub(super) fn get_mut(&mut self, stream: i32) -> Option<&mut Slot> {
         let slot = match place(stream) {
-            Place::Ours(at) => self.ours.get_mut(at),
-            Place::Theirs(at) => self.theirs.get_mut(at),
-            Place::Odd => self.odd.get_mut(&stream),
+            Place::Requested(at) => self.requested.get_mut(at),
+            Place::Published(at) => self.published.get_mut(at),
+            Place::ById => self.published_by_id.get_mut(&stream),
         };
         slot.filter(|s| s.item != ItemId::NONE)
     }
 
-    /// A new stream of ours.
+    /// Opens a stream of the hub; returns its id.
     pub(super) fn open(&mut self, now: Now, item: ItemId, domain: Domain) -> i32 {
         let slot = Slot { item, domain, ..Slot::FREE };
-        if let Some((until, stream)) = self.resting.front().copied()
+        if let Some((until, stream)) = self.closed.front().copied()
             && until <= now
         {
-            self.resting.pop_front();
-            if let Place::Ours(at) = place(stream)
-                && let Some(free) = self.ours.get_mut(at)
+            self.closed.pop_front();
+            if let Place::Requested(at) = place(stream)
+                && let Some(free) = self.requested.get_mut(at)
             {
                 *free = slot;
                 return stream;
             }
         }
-        self.ours.push(slot);
-        // Streams are at most items and resting ids; neither comes near 2^31.
-        FIRST_STREAM + (self.ours.len() - 1) as i32
+        self.requested.push(slot);
+        // There are at most as many streams as items and closed ids, far below 2^31.
+        FIRST_STREAM + (self.requested.len() - 1) as i32
     }
 
-    /// A stream that the provider opened.
+    /// Enters a stream that the publisher opened.
     pub(super) fn accept(&mut self, stream: i32, item: ItemId, domain: Domain) {
         let slot = Slot { item, domain, ..Slot::FREE };
         match place(stream) {
-            Place::Theirs(at) => {
-                if self.theirs.len() <= at {
-                    self.theirs.resize(at + 1, Slot::FREE);
+            Place::Published(at) => {
+                if self.published.len() <= at {
+                    self.published.resize(at + 1, Slot::FREE);
                 }
-                if let Some(place) = self.theirs.get_mut(at) {
+                if let Some(place) = self.published.get_mut(at) {
                     *place = slot;
                 }
             }
-            Place::Ours(_) | Place::Odd => {
-                self.odd.insert(stream, slot);
+            Place::Requested(_) | Place::ById => {
+                self.published_by_id.insert(stream, slot);
             }
         }
     }
 
-    /// Ends a stream; an id of ours rests before it is used again.
+    /// Closes a stream. Ids of the hub are reused after [`REUSE_DELAY`].
     pub(super) fn close(&mut self, now: Now, stream: i32) {
         if let Some(slot) = self.get_mut(stream) {
             *slot = Slot::FREE;
             match place(stream) {
-                Place::Ours(_) => self.resting.push_back((now + REST, stream)),
-                Place::Theirs(_) => {}
-                Place::Odd => {
-                    self.odd.remove(&stream);
+                Place::Requested(_) => self.closed.push_back((now + REUSE_DELAY, stream)),
+                Place::Published(_) => {}
+                Place::ById => {
+                    self.published_by_id.remove(&stream);
                 }
             }
         }
     }
 }
 
+/// Where the slot of a stream id is.
 enum Place {
-    Ours(usize),
-    Theirs(usize),
-    Odd,
+    Requested(usize),
+    Published(usize),
+    ById,
 }
 
 #[inline]
 fn place(stream: i32) -> Place {
     if stream >= FIRST_STREAM {
-        Place::Ours((stream - FIRST_STREAM) as usize)
-    } else if stream < 0 && stream.unsigned_abs() as usize <= DENSE {
-        Place::Theirs(stream.unsigned_abs() as usize - 1)
+        Place::Requested((stream - FIRST_STREAM) as usize)
+    } else if stream < 0 && stream.unsigned_abs() as usize <= MAX_INDEXED {
+        Place::Published(stream.unsigned_abs() as usize - 1)
     } else {
-        Place::Odd
+        Place::ById
     }
 }
 
@@ -135,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_id_rests_before_it_is_used_again() {
+    fn closed_id_is_reused_after_a_delay() {
         let mut s = Streams::default();
         let at = Now::from_secs;
         let first = s.open(at(0), ItemId(7), Domain(6));
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_providers_ids_may_be_anything_negative() {
+    fn publishers_may_use_any_negative_id() {
         let mut s = Streams::default();
         for (n, stream) in [-1, -6, -1_000_000, -2_000_000_000, i32::MIN].into_iter().enumerate() {
             s.accept(stream, ItemId(n as u32), Domain(6));

@@ -1,31 +1,33 @@
-//! Upstreams and their services come, change and go; what that means for the items.
+//! Upstreams and services that come, change and go, and what that means for the items.
 
 use rssl::rdm::directory::{Action, GroupStatus, Service as Listed};
 use rssl::rwf::{DataState, OwnedState, State, StreamState, code};
 
 use super::batch::Batch;
+use super::encode::suspect_state;
 use super::ids::{ItemId, Now, UpstreamId};
+use super::item::{Event, Queue};
 use super::services::Offer;
-use super::side_requests::suspect_state;
 use super::state::Hub;
 
-/// What a change of a directory does to items, after the sides have the new directory.
+/// What a change of an upstream's directory does to items, once the sides have the new directory. The number is the
+/// place of the service.
 enum Effect {
     /// The upstream's service is down.
     Down(usize),
-    /// It is up again: its items are asked for anew.
+    /// The upstream's service is up again: its items are requested again.
     Up(usize),
-    /// The upstream does not offer it any more.
+    /// The upstream does not offer the service any more.
     Deleted(usize),
-    /// All items that had an answer get this state.
+    /// All live items of the service get this state.
     Status(usize, OwnedState),
-    /// The items of a group.
+    /// The items of a group get another group, a state, or both.
     Group(usize, GroupStatus),
 }
 
 impl Hub {
-    /// An upstream is there. `publishes`: it opens the item streams itself and is never asked (a non-interactive provider);
-    /// the hub then keeps its items' last values whatever the cache setting is.
+    /// Adds an upstream that is connected. `publishes`: it is a publisher, which opens the item streams itself and gets
+    /// no requests; the hub caches the last values of its items whatever the options say.
     pub fn upstream_up(&mut self, now: Now, up: UpstreamId, publishes: bool, out: &mut Batch) {
         self.upstream_down(now, up, "The connection was replaced", out);
         let at = usize::from(up.0);
@@ -38,13 +40,14 @@ impl Hub {
         }
     }
 
-    /// An upstream's directory came, or changed. `anew`: what is not in it is not offered (a refresh with clear-cache).
+    /// Takes an upstream's directory, or changes of it. `replaces`: services that `changes` lacks are not offered any more
+    /// (a refresh with clear-cache).
     pub fn upstream_services(
         &mut self,
         now: Now,
         up: UpstreamId,
         changes: Vec<(Action, Listed)>,
-        anew: bool,
+        replaces: bool,
         out: &mut Batch,
     ) {
         self.apply_pending_first();
@@ -52,11 +55,11 @@ impl Hub {
         let publishes = upstream.publishes;
         let mut effects = Vec::new();
         let mut deleted = Vec::new();
-        if anew {
+        if replaces {
             for (at, service) in self.services.list.iter_mut().enumerate() {
-                let kept =
+                let listed =
                     |o: &Offer| changes.iter().any(|(a, s)| *a != Action::Delete && s.id == o.listed.id);
-                if service.offers.iter().any(|o| o.up == up && !kept(o)) {
+                if service.offers.iter().any(|o| o.up == up && !listed(o)) {
                     service.offers.retain(|o| o.up != up);
                     effects.push(Effect::Deleted(at));
                     deleted.push(at);
@@ -73,28 +76,28 @@ impl Hub {
                     deleted.push(at);
                 }
             } else {
-                self.offer(up, publishes, listed, anew, &mut effects);
+                self.offer(up, publishes, listed, replaces, &mut effects);
             }
         }
-        self.show(&deleted, out);
+        self.publish_directory(&deleted, out);
         for effect in effects {
-            self.affect(now, up, effect, out);
+            self.apply_effect(now, up, effect, out);
         }
         for at in 0..self.services.list.len() {
             self.pump(now, at);
         }
     }
 
-    /// Takes over one service of an upstream's directory, and notes what that does to items.
+    /// Takes over one service of an upstream's directory; adds what that does to items to `effects`.
     fn offer(
         &mut self,
         up: UpstreamId,
         publishes: bool,
         listed: Listed,
-        anew: bool,
+        replaces: bool,
         effects: &mut Vec<Effect>,
     ) {
-        // Without a name it can only be a change of one that is known.
+        // Without a name it can only be a change of a known service.
         let at = match (&listed.info, self.services.offered(up, listed.id)) {
             (_, Some(at)) => at,
             (Some(info), None) => {
@@ -114,7 +117,7 @@ impl Hub {
                 let was = offer.is_up();
                 let old = &mut offer.listed;
                 old.id = listed.id;
-                old.info = listed.info.or_else(|| old.info.take().filter(|_| !anew));
+                old.info = listed.info.or_else(|| old.info.take().filter(|_| !replaces));
                 old.state = listed.state.or_else(|| old.state.take());
                 old.load = listed.load.or_else(|| old.load.take());
                 if !listed.links.is_empty() {
@@ -140,7 +143,7 @@ impl Hub {
         effects.extend(groups.into_iter().map(|g| Effect::Group(at, g)));
     }
 
-    /// An upstream is lost, with all its services and streams.
+    /// Removes an upstream that is lost, with all its services and streams.
     pub fn upstream_down(&mut self, now: Now, up: UpstreamId, reason: &str, out: &mut Batch) {
         self.apply_pending_first();
         let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)).filter(|u| u.up) else { return };
@@ -149,95 +152,100 @@ impl Hub {
         for service in &mut self.services.list {
             service.offers.retain(|o| o.up != up);
         }
-        self.show(&[], out);
+        self.publish_directory(&[], out);
         let text = format!("Source lost: {reason}");
         let stream = if publishes { StreamState::Open } else { StreamState::ClosedRecover };
         let state = State { stream, data: DataState::Suspect, code: code::NONE, text: text.as_bytes() };
-        for id in self.items.which(|i| i.link.is_some_and(|l| l.up == up)) {
+        for id in self.items.open_where(|i| i.is_at(up)) {
             if publishes {
                 self.unlink(now, id, false);
             }
-            self.lost(now, id, &state, out);
+            self.stream_lost(now, id, &state, out);
         }
-        self.posts_lost(up, out);
+        self.refuse_posts_of(up, out);
         if let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)) {
             upstream.streams = Default::default();
         }
     }
 
-    fn show(&mut self, deleted: &[usize], out: &mut Batch) {
-        if self.services.show(deleted) {
+    /// Sends the sides the new directory, if it changed.
+    fn publish_directory(&mut self, deleted: &[usize], out: &mut Batch) {
+        if self.services.rebuild_directory(deleted) {
             out.services(std::sync::Arc::clone(self.services.directory()));
         }
     }
 
-    fn affect(&mut self, now: Now, up: UpstreamId, effect: Effect, out: &mut Batch) {
+    fn apply_effect(&mut self, now: Now, up: UpstreamId, effect: Effect, out: &mut Batch) {
         match effect {
-            Effect::Down(at) => {
-                let state = suspect_state(StreamState::Open, code::NONE, "Service down");
-                for id in self.of_service(up, at) {
-                    self.lost(now, id, &state, out);
-                    if let Some(item) = self.items.get_mut(id) {
-                        item.recovering = true;
-                    }
-                }
-                self.move_stranded(now, at, out);
-            }
-            Effect::Up(at) => {
-                for id in self.of_service(up, at) {
-                    let Some(item) = self.items.get_mut(id) else { continue };
-                    if item.published {
-                        // It cannot be asked; its stream went on, so the cache has what it published.
-                        item.recovering = false;
-                        self.tell_image(id, out);
-                    } else if item.recovering || item.state.data == DataState::Suspect {
-                        item.recovering = true;
-                        self.enqueue(id, true);
-                    }
-                }
-                self.move_stranded(now, at, out);
-            }
-            Effect::Deleted(at) => {
-                let state = suspect_state(
-                    StreamState::ClosedRecover,
-                    code::NONE,
-                    "The source has withdrawn the service",
-                );
-                for id in self.of_service(up, at) {
-                    if self.items.get(id).is_some_and(|i| i.published) {
-                        self.unlink(now, id, false);
-                    }
-                    self.lost(now, id, &state, out);
-                }
-            }
+            Effect::Down(at) => self.service_down(now, up, at, out),
+            Effect::Up(at) => self.service_up(now, up, at, out),
+            Effect::Deleted(at) => self.service_deleted(now, up, at, out),
             Effect::Status(at, state) => {
-                for id in self.of_service(up, at) {
-                    self.restate(now, id, &state.borrow(), out);
+                for id in self.items_of_service(up, at) {
+                    self.set_live_state(now, id, &state.borrow(), out);
                 }
             }
-            Effect::Group(at, group) => {
-                for id in self.of_service(up, at) {
-                    let Some(item) = self.items.get_mut(id).filter(|i| *i.group == *group.group) else {
-                        continue;
-                    };
-                    if let Some(merged) = &group.merged_to {
-                        item.group = merged.as_slice().into();
-                        if let Some(record) = self.records.get_mut(id) {
-                            record.set_group(merged);
-                        }
-                    }
-                    if let Some(state) = &group.status {
-                        self.restate(now, id, &state.borrow(), out);
-                    }
+            Effect::Group(at, group) => self.group_changed(now, up, at, &group, out),
+        }
+    }
+
+    fn service_down(&mut self, now: Now, up: UpstreamId, at: usize, out: &mut Batch) {
+        let state = suspect_state(StreamState::Open, code::NONE, "Service down");
+        for id in self.items_of_service(up, at) {
+            self.stream_lost(now, id, &state, out);
+            if let Some(item) = self.items.get_mut(id) {
+                item.apply(Event::RestartDue);
+            }
+        }
+        self.move_to_other_upstream(now, at, out);
+    }
+
+    fn service_up(&mut self, now: Now, up: UpstreamId, at: usize, out: &mut Batch) {
+        for id in self.items_of_service(up, at) {
+            let Some(item) = self.items.get_mut(id) else { continue };
+            if item.publication.is_published() {
+                // A publisher cannot be asked. Its stream went on, so the cache has the item's present value.
+                item.apply(Event::ServiceBack);
+                self.refresh_from_cache(id, out);
+            } else if item.image.restarts() || item.state.data == DataState::Suspect {
+                item.apply(Event::RestartDue);
+                self.enqueue(id, Queue::Recovery);
+            }
+        }
+        self.move_to_other_upstream(now, at, out);
+    }
+
+    fn service_deleted(&mut self, now: Now, up: UpstreamId, at: usize, out: &mut Batch) {
+        let state =
+            suspect_state(StreamState::ClosedRecover, code::NONE, "The source has withdrawn the service");
+        for id in self.items_of_service(up, at) {
+            if self.items.get(id).is_some_and(|i| i.publication.is_published()) {
+                self.dequeue(id);
+                self.unlink(now, id, false);
+            }
+            self.stream_lost(now, id, &state, out);
+        }
+    }
+
+    fn group_changed(&mut self, now: Now, up: UpstreamId, at: usize, group: &GroupStatus, out: &mut Batch) {
+        for id in self.items_of_service(up, at) {
+            let Some(item) = self.items.get_mut(id).filter(|i| *i.group == *group.group) else { continue };
+            if let Some(merged) = &group.merged_to {
+                item.group = merged.as_slice().into();
+                if let Some(record) = self.records.get_mut(id) {
+                    record.set_group(merged);
                 }
+            }
+            if let Some(state) = &group.status {
+                self.set_live_state(now, id, &state.borrow(), out);
             }
         }
     }
 
-    /// Items whose upstream has the service down go to another that has it up, if there is one.
-    fn move_stranded(&mut self, now: Now, at: usize, out: &mut Batch) {
+    /// Moves items whose upstream has the service down to another upstream that has it up, if there is one.
+    fn move_to_other_upstream(&mut self, now: Now, at: usize, out: &mut Batch) {
         let Some(service) = self.services.list.get(at) else { return };
-        if !service.offers.iter().any(|o| !o.publishes && o.is_usable()) {
+        if !service.takes_requests() {
             return;
         }
         let down = service.offers.iter().filter(|o| !o.publishes && !o.is_up());
@@ -248,28 +256,29 @@ impl Hub {
             "Service down, another source takes over",
         );
         for up in down {
-            for id in self.of_service(up, at) {
+            for id in self.items_of_service(up, at) {
+                self.dequeue(id);
                 self.unlink(now, id, true);
-                self.lost(now, id, &state, out);
+                self.stream_lost(now, id, &state, out);
             }
         }
     }
 
-    /// A state that a source gave to many items at once; those without an answer yet are not meant.
-    fn restate(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
+    /// Gives an item the state that its source gave to many items at once. Items without a refresh are not concerned.
+    fn set_live_state(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
         let Some(item) = self.items.get(id) else { return };
-        if !item.link.is_some_and(|l| l.live) {
+        if !item.phase.is_live() {
             return;
         }
-        self.lost(now, id, state, out);
+        self.stream_lost(now, id, state, out);
         if matches!(state.stream, StreamState::Closed | StreamState::Redirected) {
-            self.end(now, id, out);
+            self.end_item(now, id, out);
         }
     }
 
-    /// The open items of a service that have their stream at this upstream.
-    fn of_service(&self, up: UpstreamId, at: usize) -> Vec<ItemId> {
+    /// The open items of a service whose stream is at this upstream.
+    fn items_of_service(&self, up: UpstreamId, at: usize) -> Vec<ItemId> {
         let Some(service) = self.services.list.get(at) else { return Vec::new() };
-        self.items.which(|i| i.spec.service == service.id && i.link.is_some_and(|l| l.up == up))
+        self.items.open_where(|i| i.spec.service == service.id && i.is_at(up))
     }
 }

@@ -1,6 +1,7 @@
 //! Scenarios: a hub between model publishers and model sides, without sockets or clocks.
 
 mod items;
+mod lifecycle;
 mod models;
 mod published;
 mod recovery;

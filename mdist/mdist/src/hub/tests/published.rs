@@ -215,7 +215,7 @@ fn items_that_are_asked_for_and_closed_for_ever_leave_nothing_behind() {
         rig.end(0, token);
     }
     assert_eq!(rig.hub.items(), 1);
-    assert!(rig.hub.services.list[0].fresh.len() <= 1024 + 1);
+    assert!(rig.hub.services.list[0].consumer_queue.len() <= 1024 + 1);
     publish(&mut rig, up, -6, "A");
     assert_eq!(rig.view(0, waits).state, OK);
 }

@@ -1,0 +1,67 @@
+//! Updates into the cache, applied in batches.
+//!
+//! The records of 100,000 items are not in the processor's cache, and fetching one from memory takes longer than
+//! applying an update. So updates wait a little and are applied together: first all records are touched, so that
+//! they are fetched at the same time. This is invisible: whatever else the hub does, it applies the waiting updates
+//! first.
+
+use std::hint::black_box;
+
+use super::ids::ItemId;
+use super::state::Hub;
+use crate::cache::Record;
+
+/// Most updates that wait: enough to hide the memory's latency, few enough that the fetched lines are still there.
+const MAX_PENDING: usize = 32;
+/// Longest message that waits, in bytes.
+const MAX_PENDING_LEN: usize = 1024;
+
+impl Hub {
+    /// Takes an update for the cache.
+    #[inline]
+    pub(super) fn cache_update(&mut self, id: ItemId, message: &[u8]) {
+        if message.len() > MAX_PENDING_LEN {
+            self.apply_pending_first();
+            self.apply_update(id, message);
+            return;
+        }
+        self.pending_updates.bytes.extend_from_slice(message);
+        self.pending_updates.list.push((id, message.len()));
+        if self.pending_updates.list.len() >= MAX_PENDING {
+            self.apply_pending();
+        }
+    }
+
+    /// Applies the updates that wait. To be called before anything but an update is done.
+    #[inline]
+    pub(super) fn apply_pending_first(&mut self) {
+        if !self.pending_updates.list.is_empty() {
+            self.apply_pending();
+        }
+    }
+
+    fn apply_pending(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending_updates);
+        let records = || pending.list.iter().filter_map(|(id, _)| self.records.get(*id));
+        // The first round fetches the memory in which the second round finds what it fetches.
+        black_box(records().map(Record::touch).sum::<usize>());
+        black_box(records().map(Record::touch_values).sum::<usize>());
+        let mut rest = pending.bytes.as_slice();
+        for (id, len) in pending.list.drain(..) {
+            let Some((message, after)) = rest.split_at_checked(len) else { break };
+            rest = after;
+            self.apply_update(id, message);
+        }
+        pending.bytes.clear();
+        self.pending_updates = pending;
+    }
+
+    #[inline]
+    fn apply_update(&mut self, id: ItemId, message: &[u8]) {
+        if let Some(record) = self.records.get_mut(id)
+            && self.cache.message(record, message).is_err()
+        {
+            self.uncache(id);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Recovery: items whose stream is lost, and requests without an answer in time.
+
+use rssl::rwf::{State, StreamState, code};
+
+use super::batch::{Batch, Kind};
+use super::encode::{self, suspect_state};
+use super::ids::{ItemId, Now};
+use super::item::{Event, Link, Queue};
+use super::pacing::back_off;
+use super::state::Hub;
+use super::upstream_messages::push_status;
+
+impl Hub {
+    /// Gives an item the state with which its stream or its upstream was lost, tells the sides, and recovers it.
+    /// Private streams end, because only their consumer knows how to open them again.
+    pub(super) fn stream_lost(&mut self, now: Now, id: ItemId, state: &State<'_>, out: &mut Batch) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        let ends = item.spec.private;
+        let state = if ends { State { stream: StreamState::Closed, ..*state } } else { *state };
+        item.set_state(&state);
+        let bytes = encode::status(&mut self.scratch, item.spec.domain, &state);
+        push_status(item, id, bytes, out);
+        if ends {
+            self.end_item(now, id, out);
+        } else if state.stream == StreamState::ClosedRecover {
+            self.retry(now, id);
+        }
+    }
+
+    /// Ends the item's stream and requests the item again: at once the first time, with backoff after that.
+    pub(super) fn retry(&mut self, now: Now, id: ItemId) {
+        if self.items.get(id).is_some_and(|i| i.is_unwanted()) {
+            self.dequeue(id);
+        }
+        self.unlink(now, id, false);
+        let Some(item) = self.items.get_mut(id) else { return };
+        item.apply(Event::RestartDue);
+        item.requeue_receiving();
+        if item.is_unwanted() {
+            return self.free(id);
+        }
+        if item.tries == 0 {
+            item.tries = 1;
+            self.enqueue(id, Queue::Recovery);
+            self.pump_item(now, id);
+        } else {
+            self.retry_later(now, id);
+        }
+    }
+
+    /// Requests the item again after a backoff.
+    fn retry_later(&mut self, now: Now, id: ItemId) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        let (tries, age) = (item.tries, item.age);
+        item.tries = tries.saturating_add(1);
+        self.delayed.insert((now + back_off(tries), id, age));
+    }
+
+    /// Gives up requests without an answer, or without its next part, for the request timeout.
+    pub(super) fn end_overdue_requests(&mut self, now: Now, out: &mut Batch) {
+        while let Some(&(end, id, number)) = self.timeouts.front() {
+            if end > now {
+                break;
+            }
+            self.timeouts.pop_front();
+            let Some(link) = self.items.get(id).and_then(|i| i.link) else { continue };
+            let Some(request) = link.pending.filter(|request| request.number == number) else { continue };
+            if request.at + self.options.request_timeout > now {
+                // Parts are coming.
+                self.timeouts.push_back((now + self.options.request_timeout, id, number));
+                continue;
+            }
+            self.request_timed_out(now, id, link, out);
+        }
+    }
+
+    fn request_timed_out(&mut self, now: Now, id: ItemId, link: Link, out: &mut Batch) {
+        self.stats.timeouts += 1;
+        let state =
+            suspect_state(StreamState::ClosedRecover, code::TIMEOUT, "No answer from the source in time");
+        let Some(item) = self.items.get_mut(id) else { return };
+        let (domain, is_live) = (item.spec.domain, item.phase.is_live());
+        item.requeue_receiving();
+        if !item.image.is_known() {
+            item.set_state(&state);
+        }
+        let snapshots: Vec<_> = item.waiting.extract_if(.., |w| w.snapshot).collect();
+        for w in &item.waiting {
+            let bytes = encode::status(&mut self.scratch, domain, &state);
+            out.push(Kind::Notice, w.side, id, w.token, bytes);
+        }
+        for w in snapshots {
+            self.refuse(w.side, w.token, domain, &state, out);
+        }
+        if is_live {
+            // The stream works; only its image does not come.
+            self.complete_request(link.up, id);
+            if let Some(item) = self.items.get_mut(id) {
+                item.apply(Event::ImageOverdue);
+                self.retry_later(now, id);
+                self.release_if_unwanted(now, id);
+            }
+        } else {
+            self.unlink(now, id, true);
+            self.retry(now, id);
+        }
+    }
+}

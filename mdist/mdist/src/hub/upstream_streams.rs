@@ -1,0 +1,138 @@
+//! Streams at upstreams: requests that open them, and their end.
+
+use rssl::rwf::{Close, DataType, Priority, Request, RequestFlags};
+use rssl::wire::to_vec;
+
+use super::ids::{ItemId, Now, UpstreamId};
+use super::item::{Event, Link, PendingRequest};
+use super::state::Hub;
+
+impl Hub {
+    /// Opens a stream upstream for an item that has none. `service_id` is the upstream's id of the service.
+    pub(super) fn request(&mut self, now: Now, id: ItemId, up: UpstreamId, service_id: u16, paced: bool) {
+        let Some(upstream) = self.upstreams.get_mut(usize::from(up.0)) else { return };
+        let Some(item) = self.items.get(id) else { return };
+        let stream = upstream.streams.open(now, id, item.spec.domain);
+        if let Some(service) = self.services.by_id(item.spec.service) {
+            service.active = Some(up);
+        }
+        self.link(id, up, stream);
+        self.send_request(now, id, service_id, paced);
+    }
+
+    /// Requests an image on the stream that is open. Publishers cannot be asked.
+    pub(super) fn request_again(&mut self, now: Now, id: ItemId, paced: bool) {
+        let Some(item) = self.items.get(id) else { return };
+        let Some(link) = item.link else { return };
+        let Some(at) = self.services.index(item.spec.service) else { return };
+        let Some(offer) = self.services.list.get_mut(at).and_then(|s| s.offer(link.up)) else { return };
+        if !offer.publishes {
+            let service_id = offer.listed.id;
+            self.send_request(now, id, service_id, paced);
+        }
+    }
+
+    fn send_request(&mut self, now: Now, id: ItemId, service_id: u16, paced: bool) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        let Some(link) = item.link.as_mut() else { return };
+        let mut flags = RequestFlags::NONE;
+        if !item.snapshot {
+            flags.insert(RequestFlags::STREAMING);
+        }
+        if item.spec.private {
+            flags.insert(RequestFlags::PRIVATE);
+        }
+        let request = Request {
+            domain: item.spec.domain,
+            stream: link.stream,
+            flags,
+            container: DataType::NO_DATA,
+            priority: Some(Priority { class: 1, count: 1 }),
+            qos: item.spec.qos,
+            key: item.spec.key(service_id),
+            ..Request::default()
+        };
+        // The key has an encoding: the item's spec was made of it.
+        let Ok(message) = to_vec(|w| request.encode(w)) else { return };
+        self.next_request = self.next_request.wrapping_add(1);
+        let number = self.next_request;
+        let up = link.up;
+        if link.pending.replace(PendingRequest { number, at: now, paced }).is_none()
+            && let Some(service) = self.services.by_id(item.spec.service)
+        {
+            service.recovering += u32::from(paced);
+            if let Some(offer) = service.offer(up) {
+                offer.outstanding += 1;
+            }
+        }
+        self.timeouts.push_back((now + self.options.request_timeout, id, number));
+        self.stats.requests += 1;
+        self.outgoing.push_back((up, message));
+    }
+
+    /// Takes the item's pending request, which is answered or given up, out of the windows.
+    pub(super) fn complete_request(&mut self, up: UpstreamId, id: ItemId) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        let Some(request) = item.link.as_mut().and_then(|link| link.pending.take()) else { return };
+        let Some(service) = self.services.by_id(item.spec.service) else { return };
+        if request.paced {
+            service.recovering = service.recovering.saturating_sub(1);
+        }
+        if let Some(offer) = service.offer(up) {
+            offer.outstanding = offer.outstanding.saturating_sub(1);
+        }
+    }
+
+    /// Ties an item without a stream to one.
+    pub(super) fn link(&mut self, id: ItemId, up: UpstreamId, stream: i32) {
+        let Some(item) = self.items.get_mut(id) else { return };
+        item.link = Some(Link { up, stream, pending: None });
+        item.apply(Event::StreamOpened);
+        if let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer(up)) {
+            offer.open += 1;
+        }
+        if stream < 0
+            && let Some(upstream) = self.upstreams.get_mut(usize::from(up.0))
+        {
+            upstream.streams.accept(stream, id, item.spec.domain);
+        }
+    }
+
+    /// Ends the item's stream, if it has one: at the hub, and with `close` at the upstream too. An item that is in a
+    /// queue may get a new stream at once.
+    pub(super) fn unlink(&mut self, now: Now, id: ItemId, close: bool) {
+        let Some(item) = self.items.get(id) else { return };
+        let Some(link) = item.link else { return };
+        // If a further request crossed with the source's close, it has opened the stream again over there.
+        let crossed = item.phase.is_live() && link.pending.is_some();
+        self.complete_request(link.up, id);
+        let Some(item) = self.items.get_mut(id) else { return };
+        item.link = None;
+        item.apply(Event::StreamClosed);
+        if let Some(offer) = self.services.by_id(item.spec.service).and_then(|s| s.offer(link.up)) {
+            offer.open = offer.open.saturating_sub(1);
+        }
+        let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
+        upstream.streams.close(now, link.stream);
+        if (close || crossed) && upstream.up {
+            let close = Close { domain: item.spec.domain, stream: link.stream, ..Close::default() };
+            if let Ok(message) = to_vec(|w| close.encode(w)) {
+                self.outgoing.push_back((link.up, message));
+            }
+        }
+        // The service's windows have space for another request.
+        self.pump_item(now, id);
+    }
+
+    /// Sets where updates on the item's stream go: to the sides, into the cache.
+    pub(super) fn route_updates(&mut self, id: ItemId) {
+        let Some(item) = self.items.get(id) else { return };
+        let Some(link) = item.link else { return };
+        let Some(upstream) = self.upstreams.get_mut(usize::from(link.up.0)) else { return };
+        if let Some(slot) = upstream.streams.get_mut(link.stream) {
+            let is_live = item.phase.is_live();
+            slot.to_sides = is_live && !item.holders.is_empty();
+            slot.to_cache = is_live && self.records.get(id).is_some();
+        }
+    }
+}
