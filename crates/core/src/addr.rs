@@ -8,10 +8,10 @@ use core::fmt;
 pub struct NodeAddr(pub u32);
 
 impl NodeAddr {
-    /// "No address yet", or in a destination "this node".
+    /// "No address yet"; as a destination, "this node".
     pub const NONE: NodeAddr = NodeAddr(0);
 
-    /// The classic address `<zone.cluster.node>`; parts beyond 8, 12 and 12 bits are cut.
+    /// The classic address `<zone.cluster.node>`; parts are truncated to 8, 12 and 12 bits.
     #[must_use]
     pub const fn legacy(zone: u32, cluster: u32, node: u32) -> Self {
         Self((zone & 0xff) << 24 | (cluster & 0xfff) << 12 | node & 0xfff)
@@ -36,7 +36,7 @@ impl fmt::Display for NodeAddr {
 pub struct NodeId(pub [u8; 16]);
 
 impl NodeId {
-    /// The identity whose text is `name` (at most 16 bytes; the rest is cut), zero padded.
+    /// The identity whose text is `name`, zero padded; text beyond 16 bytes is truncated.
     #[must_use]
     pub fn from_text(name: &str) -> Self {
         let mut id = [0; 16];
@@ -46,7 +46,7 @@ impl NodeId {
         Self(id)
     }
 
-    /// The identity of a node with an explicit address: its lowercase hex text.
+    /// The identity of a node with an explicit address: the address in lowercase hex.
     #[must_use]
     pub fn from_legacy(addr: NodeAddr) -> Self {
         Self::from_text(&format!("{:x}", addr.0))
@@ -58,7 +58,7 @@ impl NodeId {
         self.0 == [0; 16]
     }
 
-    /// The trial address: the four words of the identity XORed (ORed, should that give 0).
+    /// The trial address: the exclusive or of the identity's four words; the inclusive or if that is 0.
     #[must_use]
     pub fn trial_address(&self) -> NodeAddr {
         let words = || self.0.chunks_exact(4).map(|c| c.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)));
@@ -68,7 +68,7 @@ impl NodeId {
 }
 
 impl fmt::Display for NodeId {
-    /// Text if every byte is a plain name character or NUL, else hex without trailing zeros. Spec: tipc.md §1.1.
+    /// Prints text if every byte is a plain name character or NUL, else hex without trailing zeros. Spec: tipc.md §1.1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = |b: &u8| b.is_ascii_alphanumeric() || b".:_@-\0".contains(b);
         if self.0.iter().all(plain) {
@@ -90,13 +90,13 @@ impl Default for ClusterId {
     }
 }
 
-/// The port identity of a socket: globally unique. Spec: tipc.md §1.1.
+/// The socket address: {port, node}, unique in the cluster ("port identity"). Spec: tipc.md §1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PortId {
-    /// Port number on its node, never 0 for a real port.
+    /// Port number on its node; never 0 for an open socket.
     pub port: u32,
-    /// The node it lives on.
+    /// The node of the socket.
     pub node: NodeAddr,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for ServiceAddr {
     }
 }
 
-/// A service range {type, lower, upper}, both ends included. Spec: tipc.md §1.2.
+/// A service range {type, lower, upper}; both ends are included. Spec: tipc.md §1.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServiceRange {
@@ -149,13 +149,13 @@ impl ServiceRange {
         Self { service, lower, upper }
     }
 
-    /// True if the ends are in order.
+    /// True if `lower` is not above `upper`.
     #[must_use]
     pub const fn is_valid(&self) -> bool {
         self.lower <= self.upper
     }
 
-    /// True if both ranges have the type and at least one instance in common.
+    /// True if both ranges have the same type and at least one instance in common.
     #[must_use]
     pub const fn overlaps(&self, other: &ServiceRange) -> bool {
         self.service == other.service && self.lower <= other.upper && other.lower <= self.upper
@@ -174,7 +174,7 @@ impl fmt::Display for ServiceRange {
     }
 }
 
-/// How far a binding is known. Spec: tipc.md §1.3.
+/// How far a binding is published. Spec: tipc.md §1.3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Scope {
@@ -204,17 +204,17 @@ impl Scope {
     }
 }
 
-/// A binding of a socket to a service range, as the binding table holds it ("publication"). Spec: tipc.md §1.2.
+/// A binding of a socket to a service range, as the binding table holds it. Spec: tipc.md §1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Binding {
-    /// What is bound.
+    /// The bound range.
     pub range: ServiceRange,
-    /// How far it is known.
+    /// How far the binding is published.
     pub scope: Scope,
     /// The socket that bound it.
     pub port: PortId,
-    /// Distinguishes bindings of one socket.
+    /// Distinguishes the bindings of one socket.
     pub key: u32,
 }
 

@@ -1,12 +1,12 @@
-//! Containers with a deterministic order and hash (DESIGN D2): the standard map with a hasher that the owner seeds.
+//! Containers with a deterministic order and hash (decision 2): the standard map with a hasher that the owner seeds.
 
 use core::hash::{BuildHasher, Hasher};
 
-/// A hash map for hot paths. Never iterate over it where the order can be seen from outside.
+/// A hash map for hot paths. Do not iterate over it where the order is visible from outside.
 #[allow(clippy::disallowed_types)] // the hasher below is seeded, not random: nothing here differs between runs
 pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, SeededState>;
 
-/// Makes hashers from one seed. The node's seed keeps a peer from choosing keys that collide.
+/// Builds hashers from one seed. The node's seed keeps peers from choosing keys that collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeededState(u64);
 
@@ -24,7 +24,7 @@ impl BuildHasher for SeededState {
     }
 }
 
-/// Multiplies and folds each word into the state; meant for keys of a few integers.
+/// A hasher that multiplies and folds each word into its state; made for keys of a few integers.
 #[derive(Debug)]
 pub(crate) struct SeededHasher(u64);
 
@@ -58,7 +58,7 @@ impl Hasher for SeededHasher {
 /// Index of a value in an [`Arena`].
 pub(crate) type Slot = u32;
 
-/// Values with stable indices; freed slots are used again.
+/// Values with stable indices; freed slots are reused.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     slots: Vec<Option<T>>,
@@ -72,12 +72,12 @@ impl<T> Default for Arena<T> {
 }
 
 impl<T> Arena<T> {
-    /// All slots are below this.
+    /// Number of slots; all slots are below this.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
     }
 
-    /// The slot that the next value gets.
+    /// The slot that the next inserted value gets.
     pub(crate) fn next(&self) -> Slot {
         self.free.last().copied().unwrap_or(self.slots.len() as Slot)
     }

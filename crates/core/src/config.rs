@@ -1,4 +1,4 @@
-//! What a node and its bearers are started with.
+//! Configuration of a node and its bearers.
 
 use thiserror::Error;
 
@@ -10,24 +10,24 @@ use crate::limits::{
 use crate::link::FIRST_SEQNO;
 use crate::wire::MediaAddr;
 
-/// Identity of a node.
+/// Configuration of a node.
 #[derive(Clone, Debug)]
 pub struct StackConfig {
-    /// The 128-bit identity; derived from the first bearer's address if absent. Spec: tipc.md §1.1.
+    /// The 128-bit identity; if absent, derived from the first bearer's address. Spec: tipc.md §1.1.
     pub identity: Option<NodeId>,
-    /// An explicit ("legacy") address: no trial period.
+    /// An explicit ("legacy") address; the node then skips the address trial.
     pub address: Option<NodeAddr>,
-    /// Nodes of other clusters are ignored.
+    /// The node's cluster; nodes of other clusters are ignored.
     pub cluster: ClusterId,
-    /// Seed of everything that is random in the node: sessions, ports, signature. Take it from the system's
-    /// randomness, except where a run must be repeatable.
+    /// Seed of all randomness in the node: sessions, ports, signature. Use the system's randomness unless the run must
+    /// be repeatable.
     pub seed: u64,
-    /// Number of the first packet on every link and on the broadcast link: 1. A simulated cluster whose nodes all
-    /// use another one sees the numbers wrap soon.
+    /// Number of the first packet on every link and on the broadcast link; 1 in production. A simulated cluster sets
+    /// another value, the same on all nodes, so that sequence numbers wrap early.
     pub first_seqno: u16,
-    /// Number of the first name update: 0, except to see it wrap soon.
+    /// Number of the first name update; 0 in production, another value makes it wrap early.
     pub first_name_seqno: u16,
-    /// Where the session numbers of links start: random, except to see them wrap soon.
+    /// First session number of links; random if absent. A fixed value makes it wrap early.
     pub first_session: Option<u16>,
 }
 
@@ -45,21 +45,22 @@ impl Default for StackConfig {
     }
 }
 
-/// A bearer, as the core sees it. Spec: tipc.md §4.1.
+/// Configuration of a bearer. Spec: tipc.md §4.1.
 #[derive(Clone, Debug)]
 pub struct BearerConfig {
-    /// `udp:<name>` or `eth:<interface>`, at most 31 characters with at most 15 on each side.
+    /// `udp:<name>` or `eth:<interface>`: at most 31 characters, at most 15 on each side of the colon.
     pub name: String,
     /// Own address on the medium.
     pub address: MediaAddr,
     /// Largest TIPC packet that is sent, bytes, 100 to 65535.
     pub mtu: u32,
-    /// Largest TIPC packet that can be received, bytes, `mtu` to 65535: what peers are told. A kernel whose bearer has a
-    /// larger MTU than its link to us loses what it replicasts between the two sizes. Spec: tipc.md §4.7.
+    /// Largest TIPC packet that the bearer can receive, bytes, `mtu` to 65535; this size is announced to peers. If a
+    /// kernel's bearer has a larger MTU than its link to this node, the kernel loses replicasts of sizes in between.
+    /// Spec: tipc.md §4.7.
     pub max_receive: u32,
     /// Smallest MTU that a peer may announce, bytes.
     pub min_mtu: u32,
-    /// False if a broadcast is copied to a list of addresses.
+    /// False if a broadcast is sent as one copy per address of a list.
     pub has_broadcast: bool,
     /// Priority of its links, 0 to 31.
     pub priority: u8,
@@ -69,7 +70,7 @@ pub struct BearerConfig {
     pub min_window: u16,
     /// Largest window of its links, packets, up to 8191.
     pub max_window: u16,
-    /// Only nodes of this domain are linked; 0 for all.
+    /// Domain of the nodes to link with; 0 for all.
     pub domain: NodeAddr,
 }
 
@@ -97,7 +98,7 @@ impl BearerConfig {
         }
     }
 
-    /// The name behind the medium: the interface name that peers see.
+    /// The name without the medium: the interface name that peers see.
     #[must_use]
     pub fn interface(&self) -> &str {
         self.name.split_once(':').map_or("", |(_, interface)| interface)
@@ -131,10 +132,10 @@ impl BearerConfig {
     }
 }
 
-/// Why a bearer was not enabled.
+/// Reason why a bearer was not enabled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BearerError {
-    /// All three places are taken.
+    /// All three bearer numbers are in use.
     #[error("a node has at most {MAX_BEARERS} bearers (disable one first)")]
     TooMany,
     /// The name is in use.
@@ -145,7 +146,7 @@ pub enum BearerError {
     Property {
         /// Name of the bearer.
         bearer: String,
-        /// Which one, and its range.
+        /// The property and its range.
         what: &'static str,
     },
 }

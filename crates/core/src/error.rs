@@ -1,8 +1,8 @@
-//! Errors of the core, split by who is to blame.
+//! Errors of the core, by cause.
 
 use thiserror::Error;
 
-/// Bytes that are not a TIPC message, or not the one they claim to be: the sender of the frame is to blame.
+/// Bytes that are not a valid TIPC message, or not of the expected kind; the sender of the frame is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -35,7 +35,7 @@ pub enum WireError {
         /// Bytes received.
         have: usize,
     },
-    /// A user that may not arrive this way.
+    /// A user that is not accepted on this path.
     #[error("user {0} is not legal here")]
     User(u8),
     /// A type that the user does not have.
@@ -49,7 +49,7 @@ pub enum WireError {
     /// A media address of unknown type, or a broadcast or multicast address.
     #[error("bad media address")]
     MediaAddress,
-    /// A payload that breaks a rule of its record; the text names the rule.
+    /// A payload that violates a rule of its record; the text names the rule.
     #[error("malformed {0}")]
     Malformed(&'static str),
 }

@@ -1,4 +1,4 @@
-//! What a node tells about itself: typed, so that a log line, a counter and a test read the same thing.
+//! Events that a node reports. They are typed, so that logs, counters and tests use the same values.
 
 use core::fmt;
 
@@ -9,11 +9,11 @@ use crate::error::WireError;
 use crate::link::DownReason;
 use crate::outbox::BearerId;
 
-/// Something happened that an operator may want to know.
+/// Something that an operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The own address is settled: explicit, or the trial period is over.
+    /// The node's own address is final: explicit, or the trial period is over.
     AddressFinal(NodeAddr),
     /// Another node claims this node's address; its messages are ignored.
     DuplicateAddress(NodeAddr),
@@ -34,46 +34,46 @@ pub enum Event {
         link: String,
         /// The peer.
         peer: NodeAddr,
-        /// Why.
+        /// The reason.
         reason: DownReason,
     },
     /// A frame was not accepted.
     Dropped {
-        /// Where it arrived.
+        /// Bearer on which it arrived.
         bearer: BearerId,
-        /// Node that it claims to come from.
+        /// Node address that the frame claims as its sender.
         peer: NodeAddr,
-        /// Why.
-        why: Drop,
+        /// The reason.
+        reason: Drop,
     },
 }
 
-/// Why a frame or message was dropped.
+/// Reason why a frame or message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drop {
-    /// It breaks the rules of the wire format.
+    /// It violates the wire format.
     Malformed(WireError),
-    /// Encrypted, and this node has no key.
+    /// Encrypted; this node has no key.
     Encrypted,
     /// Addressed to another node.
     NotForUs,
     /// From a node that is not a neighbour.
     UnknownPeer,
-    /// The peer has no link on the bearer where the frame arrived.
+    /// The peer has no link on the bearer on which the frame arrived.
     NoLink,
-    /// Not legal in the state of the contact or link.
+    /// Not legal in the current state of the contact or link.
     State,
-    /// A user or type that may not arrive this way.
+    /// A user or type that is not accepted on this path.
     IllegalUser(u8),
-    /// A broadcast that the peer may not send, or not now.
+    /// A broadcast that the peer may not send, or may not send now.
     Broadcast(Refused),
-    /// Discovery refused it.
+    /// Refused by discovery.
     Discovery(Refusal),
 }
 
 impl Drop {
-    /// The reason without what the peer chose: the name of a counter.
+    /// The reason without values chosen by the peer; used as the name of a counter.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

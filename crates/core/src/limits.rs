@@ -1,4 +1,4 @@
-//! Every limit that more than one room uses, with unit and source. Spec: tipc.md §15.
+//! Limits that several modules share, with unit and source. Spec: tipc.md §15.
 
 /// User data in one message, bytes. Spec: tipc.md §0.
 pub const MAX_USER_DATA: usize = 66_000;
@@ -6,7 +6,8 @@ pub const MAX_USER_DATA: usize = 66_000;
 pub const MAX_HEADER: usize = 60;
 /// The largest message, bytes.
 pub const MAX_MESSAGE: usize = MAX_USER_DATA + MAX_HEADER;
-/// What a message in a receive queue costs beside its bytes: allocation and bookkeeping, bytes. Spec: tipc.md §8.7.
+/// Memory that a queued message is charged for beyond its bytes (allocation and bookkeeping), bytes. Spec: tipc.md
+/// §8.7.
 pub const MESSAGE_OVERHEAD: usize = 128;
 /// Data kept in a returned message, bytes. Spec: tipc.md §2.5.
 pub const MAX_RETURNED_DATA: usize = 1024;
@@ -26,13 +27,13 @@ pub const DEFAULT_TOLERANCE_MS: u32 = 1500;
 pub const DEFAULT_PRIORITY: u8 = 10;
 /// Link window, packets: smallest and default minimum. Spec: tipc.md §15.
 pub const MIN_WINDOW: u16 = 50;
-/// Link window, packets: largest; also the receiver's accept window. Spec: tipc.md §5.8.
+/// Link window, packets: largest; also the window in which a receiver accepts packets. Spec: tipc.md §5.8.
 pub const MAX_WINDOW: u16 = 8191;
 /// Reserve in a link packet for a tunnel header, bytes. Spec: tipc.md §5.9.
 pub const TUNNEL_RESERVE: usize = 40;
 /// Capability bits that this implementation advertises. Spec: tipc.md §4.6.
 pub const CAPABILITIES: u16 = 0xfff;
-/// The reserved service types end here. Spec: tipc.md §1.2.
+/// First service type that is not reserved. Spec: tipc.md §1.2.
 pub const RESERVED_TYPES: u32 = 64;
 /// Service type of the node-state bindings. Spec: tipc.md §1.2.
 pub const NODE_STATE: u32 = 0;
@@ -40,32 +41,33 @@ pub const NODE_STATE: u32 = 0;
 pub const TOPOLOGY_SERVER: u32 = 1;
 /// Service type of the link-state bindings. Spec: tipc.md §1.2.
 pub const LINK_STATE: u32 = 2;
-/// Peer nodes that one node keeps, including those that are down: a bound against address floods (§14.2).
+/// Peers that one node remembers, including those that are down; bounds memory under address floods. Spec: tipc.md
+/// §14.2.
 pub const MAX_PEERS: usize = 4096;
 
-/// What a peer can do, by capability bit. Spec: tipc.md §4.6.
+/// Capabilities of a peer, by bit. Spec: tipc.md §4.6.
 pub mod capability {
     /// Listeners accept only messages with SYN set.
     pub const SYN_BIT: u16 = 0x001;
-    /// Broadcast receive start comes from BCAST_PROTOCOL alone.
+    /// The start of broadcast reception comes from BCAST_PROTOCOL alone.
     pub const BCAST_SYNCH: u16 = 0x002;
     /// Broadcast NACKs travel in STATE.
     pub const BCAST_STATE_NACK: u16 = 0x004;
     /// Connection flow control counts 1 KiB blocks.
     pub const BLOCK_FLOWCTL: u16 = 0x008;
-    /// May be reached by replicast.
+    /// Can be reached by replicast.
     pub const BCAST_RCAST: u16 = 0x010;
     /// Has a 128-bit identity.
     pub const NODE_ID128: u16 = 0x020;
     /// Numbers its STATE messages.
     pub const LINK_PROTO_SEQNO: u16 = 0x040;
-    /// Sends SYN pairs when a socket changes its multicast method.
+    /// Sends pairs of SYN messages when a socket changes its multicast method.
     pub const MCAST_RBCTL: u16 = 0x080;
     /// STATE carries a gap-ack record.
     pub const GAP_ACK_BLOCK: u16 = 0x100;
     /// SYNCH is one empty message; FAILOVER may be fragmented.
     pub const TUNNEL_ENHANCED: u16 = 0x200;
-    /// Stream Nagle may be used.
+    /// Supports Nagle's algorithm on streams.
     pub const NAGLE: u16 = 0x400;
     /// Name updates are numbered and may be broadcast.
     pub const NAMED_BCAST: u16 = 0x800;

@@ -1,6 +1,6 @@
-//! Frames on their way to the bearers: small ones in one contiguous arena, the parts of large messages where they are,
-//! so that neither is copied again and a run of equal frames to one address can leave as a single segmented send
-//! (DESIGN D10, D11).
+//! Frames on their way to the bearers. Small frames lie in one contiguous arena, parts of large messages stay in the
+//! message: nothing is copied again, and a run of equally long frames to one address can leave as a single segmented
+//! send (decision 10).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use crate::wire::{MediaAddr, Message};
 /// Index of a bearer on its node, 0 to 2.
 pub type BearerId = u8;
 
-/// Where a frame goes on its bearer.
+/// Destination of a frame on its bearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To everybody that the bearer reaches.
+    /// All nodes that the bearer reaches.
     Broadcast,
-    /// To one media address.
+    /// One media address.
     Unicast(MediaAddr),
 }
 
@@ -25,11 +25,11 @@ pub enum Target {
 pub struct FrameRef {
     /// The bearer that sends it.
     pub bearer: BearerId,
-    /// Where to.
+    /// Destination.
     pub to: Target,
-    /// Its bytes in the arena.
+    /// The frame's own bytes in the arena.
     head: Range<u32>,
-    /// What follows them: a part of one of the shared messages.
+    /// The bytes after them: a part of one of the shared messages.
     part: Range<u32>,
     message: u32,
 }
@@ -41,7 +41,7 @@ impl FrameRef {
         self.head.len() + self.part.len()
     }
 
-    /// True if there is nothing in it.
+    /// True if the frame has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -67,7 +67,7 @@ pub struct FrameBatch {
     arena: Vec<u8>,
     messages: Vec<Arc<Message>>,
     frames: Vec<FrameRef>,
-    /// The last frame only acknowledges: a later one of its link stands in for it.
+    /// The last frame is a plain acknowledgement, which a later one of the same link replaces.
     ends_with_ack: bool,
 }
 
@@ -81,7 +81,7 @@ impl FrameBatch {
         self.ends_with_ack = false;
     }
 
-    /// Appends a frame that consists of `head` and, without a copy, a part of a message.
+    /// Appends a frame that consists of `head` and a part of a message; the part is not copied.
     pub(crate) fn push_part(&mut self, bearer: BearerId, to: Target, head: &[u8], part: &Part) {
         if self.messages.last().is_none_or(|last| !Arc::ptr_eq(last, &part.message)) {
             self.messages.push(Arc::clone(&part.message));
@@ -93,8 +93,8 @@ impl FrameBatch {
         }
     }
 
-    /// Appends a frame that only acknowledges, in the place of the last one if that did so for the same receiver: true
-    /// then.
+    /// Appends a plain acknowledgement, or replaces the last frame if that is a plain acknowledgement to the same
+    /// receiver. Returns true if it replaced one.
     fn push_ack(&mut self, bearer: BearerId, to: Target, frame: &[u8]) -> bool {
         let mut replaces = false;
         if self.ends_with_ack
@@ -108,8 +108,8 @@ impl FrameBatch {
         replaces
     }
 
-    /// True if there is one frame, and it only acknowledges: if more has arrived, the next one of its kind stands in for
-    /// it.
+    /// True if the batch is a single plain acknowledgement. If more frames have arrived, the batch may wait: the next
+    /// acknowledgement replaces this one.
     #[must_use]
     pub fn only_acknowledges(&self) -> bool {
         self.ends_with_ack && self.frames.len() == 1
@@ -121,8 +121,8 @@ impl FrameBatch {
         &self.frames
     }
 
-    /// The bytes of one frame: two pieces, the second of which is mostly empty. First pieces of frames that follow one
-    /// another are neighbours in memory if nothing lies between.
+    /// The bytes of one frame in two pieces; the second is empty for most frames. The first pieces of consecutive
+    /// frames are adjacent in memory if nothing lies between them.
     #[must_use]
     pub fn pieces(&self, frame: &FrameRef) -> [&[u8]; 2] {
         let part = match self.messages.get(frame.message as usize) {
@@ -132,7 +132,7 @@ impl FrameBatch {
         [slice(&self.arena, &frame.head), part]
     }
 
-    /// The bytes of one frame in one piece.
+    /// The bytes of one frame in one piece; copied if the frame has two.
     #[must_use]
     pub fn frame(&self, frame: &FrameRef) -> Cow<'_, [u8]> {
         match self.pieces(frame) {
@@ -147,7 +147,7 @@ impl FrameBatch {
         self.frames.is_empty()
     }
 
-    /// Forgets all frames and keeps the memory.
+    /// Removes all frames and keeps the memory.
     pub fn clear(&mut self) {
         self.arena.clear();
         self.messages.clear();
@@ -160,7 +160,7 @@ fn slice<'a>(bytes: &'a [u8], range: &Range<u32>) -> &'a [u8] {
     bytes.get(range.start as usize..range.end as usize).unwrap_or_default()
 }
 
-/// Where a link writes its frames: a batch, and the address that the node layer chose for them.
+/// Where a link writes its frames: a batch, and the bearer and address that the node layer chose.
 #[derive(Debug)]
 pub struct FrameSink<'a> {
     batch: &'a mut FrameBatch,
@@ -179,12 +179,13 @@ impl<'a> FrameSink<'a> {
         self.batch.push(self.bearer, self.to, frame);
     }
 
-    /// Sends a frame of a head and a part of a message.
+    /// Sends a frame that consists of a head and a part of a message.
     pub(crate) fn push_part(&mut self, head: &[u8], part: &Part) {
         self.batch.push_part(self.bearer, self.to, head, part);
     }
 
-    /// Sends a frame that only acknowledges: while the one before it waits to leave, it stands in for that. True if it does.
+    /// Sends a plain acknowledgement, which replaces one that is still the last of the batch. Returns true if it
+    /// replaced one.
     pub(crate) fn push_ack(&mut self, frame: &[u8]) -> bool {
         self.batch.push_ack(self.bearer, self.to, frame)
     }
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_acknowledgement_replaces_the_one_before_it_if_nothing_lies_between() {
+    fn acknowledgement_replaces_the_last_frame_if_that_is_one() {
         let mut batch = FrameBatch::default();
         let to = |host: u8| Target::Unicast(MediaAddr::Udp(([127, 0, 0, host], 6118).into()));
         let mut sink = FrameSink::new(&mut batch, 0, to(1));
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_with_a_part_of_a_message_is_both_in_order() {
+    fn frame_with_a_shared_part_is_head_then_part() {
         let message = Arc::new(Message::build(crate::wire::User::Low, 0, 24, b"0123456789"));
         let part = |range| Part { message: Arc::clone(&message), range };
         let mut batch = FrameBatch::default();
@@ -229,7 +230,7 @@ mod tests {
         let frames: Vec<_> = batch.frames().iter().map(|frame| batch.frame(frame)).collect();
         assert_eq!(frames, [&b"before "[..], b"head 0123", b"neck 456789"]);
         assert_eq!(batch.frames().iter().map(FrameRef::len).collect::<Vec<_>>(), [7, 9, 11]);
-        assert_eq!(batch.messages.len(), 1, "one message is kept once");
+        assert_eq!(batch.messages.len(), 1, "the batch holds the shared message once");
         assert_eq!(batch.pieces(&batch.frames()[1])[1].as_ptr(), message.bytes()[24..].as_ptr());
     }
 }

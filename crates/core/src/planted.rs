@@ -1,57 +1,57 @@
-//! Deliberate faults in the protocol, to show that the simulator's checks can fail. They exist only with the cargo
-//! feature `planted-faults`; without it [`active`] is `false` at compile time and nothing of this is in the program.
+//! Deliberate protocol faults, which prove that the simulator's checks can fail. They exist only with the cargo feature
+//! `planted-faults`; without it [`active`] is a constant `false` and the faults are compiled out.
 
-/// A fault that can be planted. Each stands at one place in the code, where its name is.
+/// A fault that can be planted. The code asks for each at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "planted-faults"), allow(dead_code, unreachable_pub))]
 pub enum Fault {
-    /// The gap that a receiver reports lacks its last packet.
+    /// The reported gap lacks its last missing packet.
     GapOffByOne,
-    /// A gap-ack block claims one packet more than was received.
+    /// A gap-ack block claims one received packet too many.
     GapBlockOffByOne,
-    /// A packet acknowledges the one that is expected next.
+    /// An acknowledgement includes the next expected packet.
     AckBeyond,
-    /// A packet that was received before is delivered again.
+    /// A duplicate packet is delivered again.
     DuplicateNotDropped,
-    /// A packet is never sent again.
+    /// Packets are never retransmitted.
     NoRetransmission,
-    /// A RESET of an earlier session is obeyed.
+    /// A RESET of an earlier session is accepted.
     StaleSession,
-    /// Every STATE is answered by one.
+    /// Every STATE is answered with a STATE.
     StateStorm,
-    /// The slices of a fragmented message are put together in the wrong order.
+    /// Fragments are assembled in the wrong order.
     FragmentOrder,
-    /// Sockets that wait for a link are not woken.
+    /// Sockets waiting for a link are not woken.
     LostWakeup,
     /// Broadcast reception starts one packet too late.
     BroadcastSyncOffByOne,
-    /// The broadcast ack is one packet ahead.
+    /// The broadcast acknowledgement is one packet ahead.
     BroadcastAckBeyond,
-    /// What one peer has acknowledged counts as acknowledged by all.
+    /// A packet acknowledged by one peer counts as acknowledged by all.
     BroadcastAckedByOne,
-    /// The broadcast receiver keeps its numbers over the loss of contact.
+    /// The broadcast receiver keeps its sequence numbers when contact is lost.
     BroadcastNotReset,
-    /// Numbers of name updates skip one now and then.
+    /// Sequence numbers of name updates sometimes skip one.
     NameNumberSkipped,
-    /// Peers are not told of a withdrawal.
+    /// Withdrawals are not sent to peers.
     WithdrawalLost,
     /// The bulk lacks its last binding.
     BulkLacksLast,
-    /// Bindings of a lost node stay.
+    /// Bindings of a lost node are not removed.
     NodeBindingsStay,
-    /// Connections to a lost node stay.
+    /// Connections to a lost node are not aborted.
     ConnectionsStay,
-    /// Small messages that were consumed are not told to the sender.
+    /// Consumed small messages are not acknowledged to the sender.
     FlowControlLeak,
-    /// A sender ignores the window of its peer.
+    /// A sender ignores its peer's window.
     WindowIgnored,
-    /// An undeliverable message vanishes instead of going back.
+    /// Undeliverable messages are dropped instead of returned.
     ReturnLost,
     /// A socket with two matching bindings gets two copies of a multicast.
     CopyPerBinding,
-    /// At a change of the multicast method the message with data is dropped instead of the dummy.
+    /// When the multicast method changes, the message with data is dropped instead of the dummy.
     WrongTwin,
-    /// Topology subscribers are not told of withdrawals from ranges that stay bound.
+    /// Subscribers get no event for withdrawals from ranges that have other bindings.
     SilentWithdrawal,
 }
 
@@ -64,7 +64,7 @@ mod switch {
         static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
     }
 
-    /// Plants a fault in everything that runs on this thread, or with `None` removes it.
+    /// Plants a fault for everything that runs on this thread; `None` removes it.
     pub fn plant(fault: Option<Fault>) {
         PLANTED.set(fault);
     }

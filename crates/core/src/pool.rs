@@ -1,27 +1,27 @@
-//! Memory of large messages that is used again: fresh memory costs page faults, and those cost as much as two copies
-//! (DESIGN D11). Small messages are left to the allocator, which is quick with them.
+//! Recycled buffers of large messages. Fresh memory costs page faults, which cost as much as two copies (decision 11).
+//! Small messages are left to the allocator, which handles them fast.
 
 use crate::limits::MAX_MESSAGE;
 use crate::wire::Message;
 
-/// The smallest memory that is kept, bytes; each class is twice as large as the one before it.
+/// Smallest buffer kept, bytes; each class is twice as large as the previous one.
 const SMALLEST: usize = 8 << 10;
-/// Classes: up to 8, 16, 32 and 64 KiB, and up to the largest message.
+/// Size classes: 8, 16, 32 and 64 KiB, and the largest message.
 const CLASSES: usize = 5;
-/// Bytes kept at most. Ours: what a window of the largest messages on a fast link needs.
+/// Most bytes kept. Ours: the need of a window of the largest messages on a fast link.
 const MAX_BYTES: usize = 2 << 20;
 
-/// Memory without use, by size.
+/// Free buffers by size class.
 #[derive(Debug, Default)]
 pub struct Pool {
     free: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
-    /// The least that was left since the last [`Self::trim`], by class.
+    /// Smallest number of free buffers since the last [`Self::trim`], by class.
     unused: [usize; CLASSES],
 }
 
 impl Pool {
-    /// Memory for `size` bytes, empty.
+    /// An empty buffer with room for `size` bytes.
     pub(crate) fn take(&mut self, size: usize) -> Vec<u8> {
         let Some(class) = class_for(size) else { return Vec::with_capacity(size) };
         let Some(free) = self.free.get_mut(class) else { return Vec::with_capacity(size) };
@@ -33,7 +33,7 @@ impl Pool {
         memory
     }
 
-    /// Keeps the memory of a message that nobody needs any more.
+    /// Recycles the buffer of a message.
     pub(crate) fn put(&mut self, message: Message) {
         let mut memory = message.into_bytes();
         let fits = |class: &usize| memory.capacity() == capacity(*class);
@@ -48,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// Gives back what was not needed since the last call.
+    /// Frees the buffers that were not needed since the last call.
     pub(crate) fn trim(&mut self) {
         for (free, unused) in self.free.iter_mut().zip(&mut self.unused) {
             for memory in free.drain(..(*unused).min(free.len())) {
@@ -59,7 +59,7 @@ impl Pool {
     }
 }
 
-/// The class of memory for `size` bytes; `None` for what is not kept.
+/// The class of a buffer of `size` bytes; `None` for sizes that are not kept.
 fn class_for(size: usize) -> Option<usize> {
     if size <= SMALLEST / 2 || size > MAX_MESSAGE {
         return None;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_large_messages_is_used_again_within_bounds() {
+    fn buffers_of_large_messages_are_recycled_within_bounds() {
         let mut pool = Pool::default();
         let first = message(&mut pool, 66_000);
         let place = first.bytes().as_ptr();
@@ -96,11 +96,11 @@ mod tests {
         let small = message(&mut pool, 100);
         let before = pool.bytes;
         pool.put(small);
-        assert_eq!(pool.bytes, before, "small ones are not kept");
+        assert_eq!(pool.bytes, before, "small buffers are not kept");
     }
 
     #[test]
-    fn what_is_not_needed_goes_back_at_the_second_trim() {
+    fn unneeded_buffers_are_freed_at_the_second_trim() {
         let mut pool = Pool::default();
         let many: Vec<Message> = (0..10).map(|_| message(&mut pool, 10_000)).collect();
         many.into_iter().for_each(|m| pool.put(m));

@@ -1,6 +1,6 @@
-//! The only source of randomness in the core: a generator that the owner seeds.
+//! The core's only source of randomness: a generator that the owner seeds.
 
-/// SplitMix64. Small, seedable, and stable across dependency upgrades, so that a seed stays a repro.
+/// SplitMix64: small, seedable, and independent of dependency upgrades, so that a seed keeps reproducing its run.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -25,7 +25,7 @@ impl Rng {
         (self.next_u64() >> 32) as u32
     }
 
-    /// A number below `bound`; 0 if `bound` is 0.
+    /// A number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next_u64() % bound }
     }

@@ -1,15 +1,15 @@
-//! Time as a value: the core never reads a clock, every call brings the time with it.
+//! Time as a value: the core never reads a clock; the caller passes the time to every call.
 
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an epoch that the caller chose and keeps.
+/// A point in time: nanoseconds since an epoch that the caller chooses once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
     /// The caller's epoch.
     pub const ZERO: Time = Time(0);
-    /// Later than every real point in time.
+    /// Later than every real point in time; used for "no deadline".
     pub const NEVER: Time = Time(u64::MAX);
 
     /// The point `nanos` nanoseconds after the epoch.
@@ -36,7 +36,7 @@ impl Time {
         self.0 / 1_000_000
     }
 
-    /// Time passed since `earlier`; zero if that lies ahead.
+    /// Time elapsed since `earlier`; zero if `earlier` is in the future.
     #[must_use]
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

@@ -1,8 +1,8 @@
-//! Reads the captures under `tests/vectors`: Linux kernels talking to each other.
+//! Test helper: reads the captures under `tests/vectors`, which Linux kernels sent to each other.
 
 use crate::wire::Message;
 
-/// The TIPC messages of an Ethernet capture in order. A frame that is not one fails the test.
+/// The TIPC messages of an Ethernet capture, in order. A frame that is not TIPC fails the test.
 pub(crate) fn messages(name: &str) -> Vec<Message> {
     let path = format!("{}/tests/vectors/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
     let file = std::fs::read(&path).unwrap_or_else(|e| panic!("read {path}: {e}"));

@@ -111,9 +111,9 @@ impl Observer {
                 warn!(node, "link {link} to node {peer} is down: {reason}");
                 self.remember(link, *peer, *reason);
             }
-            Event::Dropped { bearer, peer, why } => {
-                *self.counters.dropped.entry(why.name().into()).or_default() += 1;
-                debug!(node, bearer, "frame from node {peer} dropped: {why}");
+            Event::Dropped { bearer, peer, reason } => {
+                *self.counters.dropped.entry(reason.name().into()).or_default() += 1;
+                debug!(node, bearer, "frame from node {peer} dropped: {reason}");
             }
             other => debug!(node, "{other:?}"),
         }

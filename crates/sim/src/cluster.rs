@@ -12,7 +12,7 @@ use crate::contact::Contacts;
 use crate::datagrams::Datagrams;
 use crate::faults::{self, Fault};
 use crate::host::{Host, Style, media_address, plane_of};
-use crate::livelock::{Livelock, Step};
+use crate::livelock::{Livelock, Activity};
 use crate::network::Network;
 use crate::trace::Trace;
 
@@ -186,9 +186,9 @@ impl Cluster {
         Violation { at: self.now, node: self.hosts[node].addr, broken }
     }
 
-    /// Takes note of a step: there is an end to what happens at one time.
-    fn step(&mut self, node: usize, step: Step) -> Result<(), Violation> {
-        self.livelock.step(self.now, step).map_err(|broken| self.broken(node, broken))
+    /// Counts an activity of `node`; too many at one instant are a violation.
+    fn count(&mut self, node: usize, activity: Activity) -> Result<(), Violation> {
+        self.livelock.count(self.now, activity).map_err(|broken| self.broken(node, broken))
     }
 
     /// Lets everything happen that happens up to `end`.
@@ -236,14 +236,14 @@ impl Cluster {
                 let what = format!("node {node} wants a timeout again at {after:?} at once, for ever");
                 return Err(self.broken(node, Broken::Livelock(what)));
             }
-            self.step(node, Step::Timeout { node })?;
+            self.count(node, Activity::Timeout { node })?;
             self.flush(node)?;
         }
         Ok(())
     }
 
     fn perform(&mut self, action: Action) -> Result<(), Violation> {
-        self.step(0, Step::Action)?;
+        self.count(0, Activity::Action)?;
         let is_current = |c: &Self, node: usize, incarnation| c.hosts[node].incarnation == incarnation;
         match action {
             Action::Fault(fault) => self.happen(fault),
@@ -310,10 +310,10 @@ impl Cluster {
             self.transmit(node)?;
             let Some(running) = &mut self.hosts[node].running else { return Ok(()) };
             if let Some(event) = running.stack.poll_event() {
-                self.step(node, Step::Event { node })?;
+                self.count(node, Activity::Event { node })?;
                 self.on_event(node, event)?;
             } else if let Some(port) = running.stack.poll_ready() {
-                self.step(node, Step::Ready { node, port })?;
+                self.count(node, Activity::Ready { node, port })?;
                 self.on_ready(node, port)?;
             } else {
                 running.deadline = running.stack.deadline();
@@ -336,7 +336,7 @@ impl Cluster {
                 };
                 if meant {
                     self.network.send(self.now, plane, node, to, bytes);
-                    steps = steps.and(self.livelock.step(self.now, Step::Frame { plane, from: node, to }));
+                    steps = steps.and(self.livelock.count(self.now, Activity::Frame { plane, from: node, to }));
                 }
             }
         }

@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     /// The server end lives inside the node (the topology server).
     internal: bool,
     /// A whole message or its part was unread when an end closed: the other may miss the rest.
-    settled: bool,
+    finished: bool,
 }
 
 /// All connections of a run.
@@ -94,7 +94,7 @@ impl Connections {
             epochs: contacts.both_epochs(client.0, server),
             losses: contacts.losses,
             internal,
-            settled: false,
+            finished: false,
         };
         self.all.insert(id, connection);
         self.by_client.insert(client.1, id);
@@ -221,7 +221,7 @@ impl Connections {
 
     /// What has not come to rest yet: to be asked again until it has, or the quiet time is over.
     pub(crate) fn unsettled(&self, now: Time, contacts: &Contacts) -> Result<(), Broken> {
-        for (id, c) in self.all.iter().filter(|(_, c)| !c.settled) {
+        for (id, c) in self.all.iter().filter(|(_, c)| !c.finished) {
             let [a, b] = c.nodes;
             let who = || format!("connection {id} ({:?}) of node {a} to node {b}: {:?}", c.kind, c.ends);
             let lost = contacts.both_epochs(a, b) != c.epochs;
@@ -247,9 +247,9 @@ impl Connections {
     }
 
     /// After quiet: connections that are over need not be looked at again.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn mark_finished(&mut self) {
         for c in self.all.values_mut() {
-            c.settled = c.ends.iter().all(|e| e.is_gone() || *e == End::Absent);
+            c.finished = c.ends.iter().all(|e| e.is_gone() || *e == End::Absent);
         }
     }
 }

@@ -217,7 +217,7 @@ impl Datagrams {
     }
 
     /// After quiet: whatever has neither arrived nor come back was lost with a contact, or it is an error.
-    pub(crate) fn settle(&mut self, contacts: &Contacts) -> Result<(), Broken> {
+    pub(crate) fn check_outstanding(&mut self, contacts: &Contacts) -> Result<(), Broken> {
         let nodes: BTreeMap<u64, (usize, bool)> =
             self.sockets.iter().map(|(id, s)| (*id, (s.node, s.open))).collect();
         for (sender, socket) in &mut self.sockets {

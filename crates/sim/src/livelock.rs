@@ -17,7 +17,7 @@ const NAMED: usize = 4;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum Activity {
     /// A frame is sent.
     Frame { plane: u8, from: usize, to: usize },
     /// A node does what was due.
@@ -30,7 +30,7 @@ pub(crate) enum Step {
     Action,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Activity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frame { plane, from, to } => {
@@ -49,26 +49,26 @@ impl fmt::Display for Step {
 struct Count {
     span: u64,
     steps: u64,
-    blame: BTreeMap<Step, u64>,
+    blame: BTreeMap<Activity, u64>,
 }
 
 impl Count {
-    fn add(&mut self, span: u64, step: Step, most: u64) -> Option<String> {
+    fn add(&mut self, span: u64, activity: Activity, most: u64) -> Option<String> {
         if self.span != span {
             *self = Self { span, ..Self::default() };
         }
         self.steps += 1;
         if self.steps > most / 2 {
-            *self.blame.entry(step).or_default() += 1;
+            *self.blame.entry(activity).or_default() += 1;
         }
         (self.steps > most).then(|| self.offenders())
     }
 
     fn offenders(&self) -> String {
-        let mut worst: Vec<(&Step, &u64)> = self.blame.iter().collect();
+        let mut worst: Vec<(&Activity, &u64)> = self.blame.iter().collect();
         worst.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let named: Vec<String> =
-            worst.iter().take(NAMED).map(|(step, count)| format!("{count} {step}")).collect();
+            worst.iter().take(NAMED).map(|(activity, count)| format!("{count} {activity}")).collect();
         format!("of the last {}: {}", self.blame.values().sum::<u64>(), named.join(", "))
     }
 }
@@ -87,13 +87,13 @@ impl Livelock {
         Self { most_frames, instant: Count::default(), millisecond: Count::default() }
     }
 
-    /// Takes note of a step.
-    pub(crate) fn step(&mut self, now: Time, step: Step) -> Result<(), Broken> {
-        if let Some(who) = self.instant.add(now.as_nanos(), step, MOST_AT_ONCE) {
+    /// Counts an activity; more than the limit is an error.
+    pub(crate) fn count(&mut self, now: Time, activity: Activity) -> Result<(), Broken> {
+        if let Some(who) = self.instant.add(now.as_nanos(), activity, MOST_AT_ONCE) {
             return Err(Broken::Livelock(format!("{MOST_AT_ONCE} things at one instant, {who}")));
         }
-        if matches!(step, Step::Frame { .. })
-            && let Some(who) = self.millisecond.add(now.as_millis(), step, self.most_frames)
+        if matches!(activity, Activity::Frame { .. })
+            && let Some(who) = self.millisecond.add(now.as_millis(), activity, self.most_frames)
         {
             return Err(Broken::Livelock(format!("{} frames in a millisecond, {who}", self.most_frames)));
         }
@@ -105,22 +105,22 @@ impl Livelock {
 mod tests {
     use super::*;
 
-    const FRAME: Step = Step::Frame { plane: 0, from: 0, to: 1 };
+    const FRAME: Activity = Activity::Frame { plane: 0, from: 0, to: 1 };
 
     #[test]
     fn much_may_happen_as_long_as_time_goes_on() {
         let mut livelock = Livelock::new(2);
         for at in 0..2 * MOST_AT_ONCE {
-            livelock.step(Time::from_millis(at), FRAME).unwrap();
+            livelock.count(Time::from_millis(at), FRAME).unwrap();
         }
     }
 
     #[test]
     fn who_stops_time_is_named() {
         let mut livelock = Livelock::new(2);
-        let ready = Step::Ready { node: 1, port: 7 };
-        let mut steps = (0..).map(|n| if n % 4 == 0 { Step::Event { node: 0 } } else { ready });
-        let broken = steps.find_map(|step| livelock.step(Time::ZERO, step).err()).unwrap().to_string();
+        let ready = Activity::Ready { node: 1, port: 7 };
+        let mut activities = (0..).map(|n| if n % 4 == 0 { Activity::Event { node: 0 } } else { ready });
+        let broken = activities.find_map(|activity| livelock.count(Time::ZERO, activity).err()).unwrap().to_string();
         assert!(broken.contains("7500 news of socket 7 of node 1, 2501 events of node 0"), "{broken}");
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn frames_are_counted_by_the_millisecond() {
         let mut livelock = Livelock::new(2);
         let mut at = (0..).map(Time::from_nanos);
-        let broken = at.find_map(|at| livelock.step(at, FRAME).err()).unwrap().to_string();
+        let broken = at.find_map(|at| livelock.count(at, FRAME).err()).unwrap().to_string();
         assert!(broken.contains("1000 frames in a millisecond"), "{broken}");
         assert!(broken.contains("frames from node 0 to node 1 on network 0"), "{broken}");
     }

@@ -36,9 +36,9 @@ impl Cluster {
                 Err(_) => pause = 2000,
             }
         }
-        let settled = self.datagrams.settle(&self.contacts);
-        settled.map_err(|broken| self.broken(0, broken))?;
-        self.connections.settle();
+        let outcome = self.datagrams.check_outstanding(&self.contacts);
+        outcome.map_err(|broken| self.broken(0, broken))?;
+        self.connections.mark_finished();
         Ok(())
     }
 

@@ -205,9 +205,9 @@ fn look(world: &mut World, seen: &mut Seen) {
         while let Some(event) = node.poll_event() {
             if i == 0 {
                 match &event {
-                    Event::Dropped { why, .. } => {
+                    Event::Dropped { reason, .. } => {
                         let kind: String =
-                            format!("{why:?}").chars().filter(|c| !c.is_ascii_digit()).collect();
+                            format!("{reason:?}").chars().filter(|c| !c.is_ascii_digit()).collect();
                         seen.note(("dropped", kind));
                     }
                     Event::LinkDown { reason, .. } => seen.note(("down", reason)),

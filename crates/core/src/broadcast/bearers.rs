@@ -1,10 +1,10 @@
-//! Over which bearers a broadcast goes. Spec: tipc.md §7.2.
+//! The bearers that broadcasts are sent over. Spec: tipc.md §7.2.
 
 use crate::addr::NodeAddr;
 use crate::limits::MAX_BEARERS;
 use crate::outbox::BearerId;
 
-/// MTU assumed while no peer is linked, bytes.
+/// MTU assumed without linked peers, bytes.
 const INITIAL_MTU: usize = 1500;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +14,7 @@ struct Bearer {
     has_broadcast: bool,
 }
 
-/// The bearers by what the broadcast link must know of them.
+/// The bearers as far as the broadcast link needs to know them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bearers {
     slots: [Bearer; MAX_BEARERS],
@@ -22,7 +22,7 @@ pub(super) struct Bearers {
 }
 
 impl Bearers {
-    /// A link over `bearer` came up; `mtu` in bytes: the smallest of its links counts.
+    /// A link over `bearer` came up with an MTU of `mtu` bytes; the smallest MTU of a bearer's links counts.
     pub(super) fn link_up(&mut self, bearer: BearerId, mtu: usize, has_broadcast: bool) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
             let mtu = if slot.links == 0 { mtu } else { mtu.min(slot.mtu) };
@@ -37,7 +37,7 @@ impl Bearers {
         }
     }
 
-    /// Chooses the bearer that reaches all `peers`, if there is one; nodes differ in which of two they prefer.
+    /// Selects a bearer that reaches all `peers`, if there is one; which of two is preferred differs by node.
     pub(super) fn select_primary(&mut self, peers: usize, own: NodeAddr) {
         self.primary = None;
         for (id, slot) in (0..).zip(&self.slots) {
@@ -51,7 +51,7 @@ impl Bearers {
         }
     }
 
-    /// The bearers a broadcast goes over: the primary one, else all with links.
+    /// Bearers that a broadcast is sent over: the primary one, otherwise all with links.
     pub(super) fn targets(&self) -> impl Iterator<Item = BearerId> {
         self.used().filter(|(id, _)| self.primary.is_none_or(|primary| *id == primary)).map(|(id, _)| id)
     }
@@ -61,7 +61,7 @@ impl Bearers {
         self.used().map(|(_, slot)| slot.mtu).min().unwrap_or(INITIAL_MTU)
     }
 
-    /// True if a broadcast costs one frame: the medium copies it.
+    /// True if a broadcast takes one frame, which the medium copies.
     pub(super) fn has_broadcast(&self) -> bool {
         let target = |id: BearerId| self.primary.is_none_or(|primary| id == primary);
         self.used().filter(|(id, _)| target(*id)).all(|(_, slot)| slot.has_broadcast)

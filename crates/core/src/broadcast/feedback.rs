@@ -1,4 +1,4 @@
-//! What unicast packets and LINK_PROTOCOL messages of a peer say about broadcasts. Spec: tipc.md §7.3.
+//! Broadcast acknowledgements and gaps in unicast packets and LINK_PROTOCOL messages of a peer. Spec: tipc.md §7.3.
 
 use super::BroadcastIo;
 use super::receiver::BroadcastReceiver;
@@ -9,11 +9,11 @@ use crate::limits::capability;
 use crate::time::Time;
 use crate::wire::{GapBlock, GapRecord, LinkProtocolType, User, View};
 
-/// The broadcast part of a LINK_PROTOCOL message of `peer`, to be evaluated before its link sees the message.
-/// True if a STATE must answer (and the message is no probe, which is answered anyway).
+/// Processes the broadcast part of a LINK_PROTOCOL message of `peer`, before its link sees the message. Returns true if
+/// a STATE must be sent in answer (and the message is not a probe, which is always answered).
 ///
 /// # Errors
-/// [`WireError`] if the gap record is malformed: the whole message is to be dropped then. Spec: tipc.md §3.1, §6.1.
+/// [`WireError`] if the gap record is malformed: the caller must drop the whole message. Spec: tipc.md §3.1, §6.1.
 pub fn receive_link_protocol(
     sender: &mut BroadcastSender,
     receiver: &mut BroadcastReceiver,
@@ -40,10 +40,10 @@ pub fn receive_link_protocol(
         sender.open_peer(peer);
     }
     let lacking = sender.is_open(peer) && receiver.announce(view.last_bcast());
-    Ok(lacking && !view.probe() && receiver.may_answer(now))
+    Ok(lacking && !view.probe() && receiver.take_answer(now))
 }
 
-/// The broadcast ack that every sequenced packet of `peer` carries.
+/// Processes the broadcast ack that every sequenced packet of `peer` carries.
 pub fn receive_ack(
     sender: &mut BroadcastSender,
     now: Time,
@@ -60,8 +60,8 @@ pub fn receive_ack(
     sender.acknowledge(now, peer, (view.bcast_ack(), 0), &[], io)
 }
 
-/// A broadcast BCAST_PROTOCOL message: how peers from before BCAST_STATE_NACK name a gap. Only the node that is
-/// complained about cares. Spec: tipc.md §3.2.
+/// Processes a broadcast BCAST_PROTOCOL message: peers without BCAST_STATE_NACK report gaps this way. Only the node
+/// whose packets are missing acts on it. Spec: tipc.md §3.2.
 pub fn receive_legacy_nack(
     sender: &mut BroadcastSender,
     own: NodeAddr,
@@ -77,7 +77,7 @@ pub fn receive_legacy_nack(
     sender.acknowledge(now, view.prev_node(), (view.bcast_ack(), gap), &[], io)
 }
 
-/// The broadcast blocks of a STATE's gap record; none if the peer writes no such record. Spec: tipc.md §3.1, §5.8.
+/// The broadcast blocks of a STATE's gap record; empty if the peer does not send the record. Spec: tipc.md §3.1, §5.8.
 fn broadcast_blocks(view: View<'_>, capabilities: u16) -> Result<Vec<GapBlock>, WireError> {
     let data = view.payload();
     if capabilities & capability::GAP_ACK_BLOCK == 0 || data.is_empty() {

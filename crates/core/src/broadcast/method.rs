@@ -1,4 +1,4 @@
-//! Broadcast or a copy per destination? Spec: tipc.md §7.6.
+//! Chooses between broadcast and a copy per destination. Spec: tipc.md §7.6.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,21 @@ use crate::addr::ServiceRange;
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, Method};
 
-/// How long a socket keeps its method where a change cannot be announced, milliseconds. Spec: tipc.md §7.6.
+/// How long a socket keeps its method if a change cannot be announced, milliseconds. Spec: tipc.md §7.6.
 const HOLD_MS: u64 = 5000;
-/// Destinations above this share of the peers are reached by broadcast, percent: default. Spec: tipc.md §7.6.
+/// Default of the largest share of peers reached by replicast, percent; more destinations use broadcast. Spec: tipc.md
+/// §7.6.
 pub const DEFAULT_RATIO: u32 = 10;
 
-/// What the administrator wants.
+/// Administrator's choice of the multicast method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastPolicy {
     /// Replicast to at most `1 + peers × ratio / 100` destinations.
     Auto {
-        /// Percent of the peers.
+        /// Percentage of the peers.
         ratio: u32,
     },
-    /// Always this, where it is possible.
+    /// Always this method, where possible.
     Forced(Method),
 }
 
@@ -29,7 +30,7 @@ impl Default for MulticastPolicy {
     }
 }
 
-/// What the choice depends on besides the socket.
+/// Conditions of the choice that do not depend on the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterView {
     /// The bearers in use can broadcast.
@@ -40,32 +41,32 @@ pub struct ClusterView {
     pub all_switch: bool,
     /// Linked peers.
     pub peers: usize,
-    /// What the administrator wants.
+    /// Administrator's choice.
     pub policy: MulticastPolicy,
 }
 
-/// What a node keeps per sending socket.
+/// State of the choice for a sending socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MethodCookie {
-    /// How its last multicast went.
+    /// Method of its last multicast.
     last: Option<Method>,
-    /// What the socket insists on.
+    /// Method requested by the socket.
     forced: Option<Method>,
-    /// No change before this, where it cannot be announced.
+    /// No change before this time if it cannot be announced.
     hold_until: Time,
 }
 
-/// How one multicast goes.
+/// The method of one multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The method.
     pub method: Method,
-    /// It differs from that of the socket's multicast before: see [`start_switch`].
+    /// The method differs from that of the socket's previous multicast; see [`start_switch`].
     pub changed: bool,
 }
 
 impl MethodCookie {
-    /// The socket insists on a method, or (with `None`) leaves the choice to the node.
+    /// The socket requests a method; `None` leaves the choice to the node.
     pub fn force(&mut self, method: Option<Method>) {
         self.forced = method;
     }
@@ -103,22 +104,23 @@ impl MethodCookie {
     }
 }
 
-/// Ranges whose method a socket remembers. Ours: a bound; a forgotten range costs one needless announcement.
+/// Ranges for which a socket remembers the method. Ours: bounds memory; a forgotten range costs one unnecessary
+/// announcement.
 const REMEMBERED: usize = 16;
 
-/// The methods of one sending socket, range by range: a change is announced to the sockets of the range that the
-/// message goes to, and to no others, so each range has a change of its own.
+/// The methods of one sending socket, by range. A change is announced only to the sockets of the message's range, so
+/// each range changes on its own.
 #[derive(Clone, Debug, Default)]
 pub struct SocketMethods {
     forced: Option<Method>,
-    /// Used last at the back.
+    /// Most recently used at the back.
     ranges: VecDeque<(ServiceRange, MethodCookie)>,
-    /// A range was forgotten: one that is not known may have had any method.
+    /// A range was forgotten: an unknown range may have used any method.
     forgot: bool,
 }
 
 impl SocketMethods {
-    /// The socket insists on a method, or (with `None`) leaves the choice to the node.
+    /// The socket requests a method; `None` leaves the choice to the node.
     pub fn force(&mut self, method: Option<Method>) {
         self.forced = method;
     }
@@ -145,8 +147,8 @@ impl SocketMethods {
     }
 }
 
-/// Marks `message` with its method and, at a change, prepares the announcement: the dummy that is returned goes to
-/// the same destinations by the *other* method, before `message` itself. Spec: tipc.md §7.6.
+/// Marks `message` with its method. If the method changes, returns the announcement: a dummy that must be sent to the
+/// same destinations by the *other* method, before `message`. Spec: tipc.md §7.6.
 #[must_use]
 pub fn start_switch(message: &mut Message, choice: Choice, cluster: &ClusterView) -> Option<Message> {
     message.set_is_replicast(choice.method == Method::Replicast);

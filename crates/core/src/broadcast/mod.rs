@@ -1,9 +1,9 @@
 //! The broadcast link: one packet to all peers, each of which acknowledges it over its own link.
 //!
-//! [`BroadcastSender`] (one per node) numbers packets and keeps, with each, the set of peers that still owe an
-//! acknowledgement; [`BroadcastReceiver`] (one per peer) puts a peer's packets in order. Both sides talk back to
-//! each other in LINK_PROTOCOL messages of the unicast links, read by [`receive_link_protocol`]. `method` chooses
-//! between one broadcast and a copy per destination. Spec: tipc.md §7.
+//! [`BroadcastSender`] (one per node) numbers packets and keeps, with each packet, the set of peers that have not
+//! acknowledged it; [`BroadcastReceiver`] (one per peer) puts a peer's packets in order. The two sides send feedback in
+//! LINK_PROTOCOL messages of the unicast links, read by [`receive_link_protocol`]. `method` chooses between one
+//! broadcast and a copy per destination. Spec: tipc.md §7.
 
 mod bearers;
 mod feedback;
@@ -27,10 +27,10 @@ pub use sender::{
 use crate::link::Wakeup;
 use crate::outbox::FrameBatch;
 
-/// What the broadcast link may touch while it handles one call.
+/// Everything that the broadcast link writes during one call.
 #[derive(Debug)]
 pub struct BroadcastIo<'a> {
-    /// Where frames go.
+    /// Destination of frames.
     pub frames: &'a mut FrameBatch,
     /// Ports that may send again.
     pub wakeups: &'a mut Vec<Wakeup>,

@@ -1,6 +1,6 @@
-//! Sets of peers, by slot: cheap to copy into every packet.
+//! Sets of peers, by slot number; cheap to copy for every packet.
 
-/// A set of small numbers; the first 64 need no memory of their own.
+/// A set of small numbers; the first 64 need no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PeerSet {
     first: u64,
@@ -9,7 +9,7 @@ pub(super) struct PeerSet {
 }
 
 impl PeerSet {
-    /// Adds a slot; false if it was there.
+    /// Adds a slot; false if it was in the set.
     pub(super) fn insert(&mut self, slot: usize) -> bool {
         let at = slot / 64;
         if at > self.rest.len() {
@@ -20,7 +20,7 @@ impl PeerSet {
         added
     }
 
-    /// Takes a slot out; false if it was not there.
+    /// Removes a slot; false if it was not in the set.
     pub(super) fn remove(&mut self, slot: usize) -> bool {
         let removed = self.change(slot, |word, bit| *word &= !bit);
         self.count -= usize::from(removed);
@@ -36,12 +36,12 @@ impl PeerSet {
         word.is_some_and(|word| word & 1 << (slot % 64) != 0)
     }
 
-    /// Slots in the set.
+    /// Number of slots in the set.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// True if there are none.
+    /// True if the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -53,7 +53,7 @@ impl PeerSet {
         free.map_or(64 * (1 + self.rest.len()), |(at, word)| at * 64 + word.trailing_ones() as usize)
     }
 
-    /// Changes the word of a slot; true if that made a difference.
+    /// Modifies the word that holds a slot; true if the word changed.
     fn change(&mut self, slot: usize, how: impl FnOnce(&mut u64, u64)) -> bool {
         let word = match slot / 64 {
             0 => Some(&mut self.first),

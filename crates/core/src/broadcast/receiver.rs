@@ -12,22 +12,22 @@ use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{GapBlock, Message, MessageType, User, View, seq};
 
-/// Packets received without telling the sender before a STATE may be due. Spec: tipc.md §7.3.
+/// Packets received without acknowledgement after which a STATE may be due. Spec: tipc.md §7.3.
 const ACK_THRESHOLD: u16 = 16;
-/// A STATE that announces what we lack is answered at most this often, milliseconds: the sender repeats a packet no
-/// sooner. Without it two nodes that lack something of each other would answer each other's answers for ever.
+/// Least interval of answers to a STATE that announces missing packets, milliseconds; the sender does not retransmit
+/// more often. Without it two nodes that miss packets of each other would answer each other's answers forever.
 const ANSWER_INTERVAL_MS: u64 = 10;
-/// The largest gap that fits its 10 bits in a STATE. Spec: tipc.md §3.1.
+/// Largest gap that fits the 10 bits in a STATE. Spec: tipc.md §3.1.
 const MAX_GAP: u16 = 0x3ff;
 
-/// A broadcast packet that was dropped.
+/// Reason why a broadcast packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The peer has not said yet where its sequence starts.
+    /// The peer has not announced the start of its sequence yet.
     #[error("the broadcast link from the peer is not synchronised yet")]
     NotOpen,
-    /// It belongs to another cluster.
+    /// It is from another cluster.
     #[error("broadcast of cluster {0}")]
     OtherCluster(u32),
     /// A user or type that may not be broadcast, or a header too short for it.
@@ -43,17 +43,17 @@ pub enum Refused {
     /// Received before, or outside the window.
     #[error("broadcast packet {0} is a duplicate")]
     Duplicate(u16),
-    /// Early, and too much is kept already.
+    /// Early, and the memory for early packets is used up.
     #[error("no room to keep broadcast packet {0} until those before it arrive")]
     NoRoom(u16),
 }
 
-/// Counters since the start.
+/// Counters since the start or the last clearing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Packets received in order, or brought into order.
+    /// Packets received in order or put in order.
     pub packets: u64,
-    /// Packets that came early.
+    /// Packets received early.
     pub early: u64,
     /// Packets dropped as duplicates.
     pub duplicates: u64,
@@ -61,7 +61,7 @@ pub struct ReceiverStats {
     pub dropped: u64,
 }
 
-/// What a node keeps of the broadcasts of one peer.
+/// State of a peer's broadcasts.
 #[derive(Debug)]
 pub struct BroadcastReceiver {
     own: NodeAddr,
@@ -70,17 +70,17 @@ pub struct BroadcastReceiver {
     unpacker: Unpacker,
     unpacked: VecDeque<Message>,
     open: bool,
-    /// What the peer will send next, as far as it has said.
+    /// Number of the peer's next packet, as far as announced.
     announced: u16,
-    /// Packets received since the peer was last told.
+    /// Packets received since the last acknowledgement.
     unacked: u16,
-    /// The next answer to an announcement is not due before this.
+    /// Earliest time of the next answer to an announcement.
     answer_at: Time,
     stats: ReceiverStats,
 }
 
 impl BroadcastReceiver {
-    /// The receiving side at node `own` for a peer with these capability bits; closed.
+    /// The receiving side at node `own` for a peer with these capability bits; starts closed.
     #[must_use]
     pub fn new(own: NodeAddr, capabilities: u16) -> Self {
         Self {
@@ -97,8 +97,8 @@ impl BroadcastReceiver {
         }
     }
 
-    /// True if an announcement may be answered now; the next one then waits.
-    pub(super) fn may_answer(&mut self, now: Time) -> bool {
+    /// True if an announcement may be answered now; starts the interval until the next one.
+    pub(super) fn take_answer(&mut self, now: Time) -> bool {
         let due = self.answer_at <= now;
         if due {
             self.answer_at = now.plus_millis(ANSWER_INTERVAL_MS);
@@ -106,7 +106,7 @@ impl BroadcastReceiver {
         due
     }
 
-    /// The peer's capability bits changed.
+    /// Sets the peer's capability bits.
     pub fn set_capabilities(&mut self, capabilities: u16) {
         self.capabilities = capabilities;
     }
@@ -117,7 +117,7 @@ impl BroadcastReceiver {
         self.capabilities
     }
 
-    /// Contact with the peer is lost: closed, and everything forgotten.
+    /// Contact with the peer is lost: closes the receiver and clears its state.
     pub fn reset(&mut self) {
         if planted::active(Fault::BroadcastNotReset) {
             return;
@@ -126,7 +126,7 @@ impl BroadcastReceiver {
         *self = Self { stats, ..Self::new(self.own, self.capabilities) };
     }
 
-    /// The peer's BCAST_PROTOCOL message: its broadcasts count from `last_bcast + 1` on. Ignored if open already.
+    /// The peer's BCAST_PROTOCOL message: its sequence starts at `last_bcast + 1`. Ignored if already open.
     pub fn synchronize(&mut self, last_bcast: u16) {
         if !self.open {
             self.start(last_bcast);
@@ -134,29 +134,29 @@ impl BroadcastReceiver {
         }
     }
 
-    /// RESET or ACTIVATE of a peer from before BCAST_SYNCH tells where its sequence starts.
+    /// RESET or ACTIVATE of a peer without BCAST_SYNCH announces the start of its sequence.
     pub fn start_legacy(&mut self, last_bcast: u16) {
         if !self.open && self.capabilities & capability::BCAST_SYNCH == 0 {
             self.start(last_bcast);
         }
     }
 
-    /// The first binding of a peer from before BCAST_SYNCH opens its broadcasts. Spec: tipc.md §6.1.
+    /// The first binding of a peer without BCAST_SYNCH opens its broadcasts. Spec: tipc.md §6.1.
     pub fn open_legacy(&mut self) {
         self.open |= self.capabilities & capability::BCAST_SYNCH == 0;
     }
 
-    /// True once the peer said where its sequence starts.
+    /// True once the peer has announced the start of its sequence.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Takes a broadcast packet of the peer and appends the messages that are now in order to `delivered`: payload
-    /// of multicast and group types, and bindings. True if a STATE to the peer is due at once.
+    /// Processes a broadcast packet of the peer and appends the messages that are now in order to `delivered`: payload
+    /// of multicast and group types, and bindings. Returns true if a STATE to the peer is due at once.
     ///
     /// # Errors
-    /// [`Refused`] says why the packet was dropped; worth a counter.
+    /// [`Refused`]: why the packet was dropped.
     pub fn receive(
         &mut self,
         view: View<'_>,
@@ -183,7 +183,7 @@ impl BroadcastReceiver {
             }
             Arrival::Deferred => {
                 self.stats.early += 1;
-                // Receivers of one lost packet complain at different times: the first complaint helps all.
+                // Receivers report a lost packet at different times: the first report serves all of them.
                 Ok(self.stats.early & 0xf == u64::from(self.own.0 & 0xf))
             }
             Arrival::Duplicate => {
@@ -194,8 +194,8 @@ impl BroadcastReceiver {
         }
     }
 
-    /// The peer says in a STATE that it has sent everything up to `last_bcast`: true if something is missing, so
-    /// that a STATE must answer.
+    /// The peer announces in a STATE that it has sent everything up to `last_bcast`. Returns true if a packet is
+    /// missing, so that a STATE must be sent in answer.
     #[must_use]
     pub fn announce(&mut self, last_bcast: u16) -> bool {
         let next = last_bcast.wrapping_add(1);
@@ -207,14 +207,14 @@ impl BroadcastReceiver {
         self.gap() != 0
     }
 
-    /// Everything up to this packet is received: the broadcast ack of every packet to the peer.
+    /// The last packet received in order: the broadcast ack of every packet to the peer.
     #[must_use]
     pub fn ack(&self) -> u16 {
         let ahead = u16::from(planted::active(Fault::BroadcastAckBeyond));
         self.queue.rcv_nxt().wrapping_sub(1).wrapping_add(ahead)
     }
 
-    /// Packets missing after [`Self::ack`], at most 1023: the broadcast gap of a STATE to the peer.
+    /// Number of packets missing after [`Self::ack`], at most 1023: the broadcast gap of a STATE to the peer.
     #[must_use]
     pub fn gap(&self) -> u16 {
         let deferred = self.queue.gap();
@@ -223,13 +223,13 @@ impl BroadcastReceiver {
         if self.open { gap.min(MAX_GAP) } else { 0 }
     }
 
-    /// What is received beyond the gap: the broadcast blocks of a STATE to the peer.
+    /// The blocks received beyond the gap: the broadcast blocks of a STATE to the peer.
     #[must_use]
     pub fn gap_blocks(&self) -> Vec<GapBlock> {
         self.queue.gap_blocks()
     }
 
-    /// True if packets arrived since the peer was last told: a STATE is due at the next tick.
+    /// True if packets arrived since the last acknowledgement: a STATE is due at the next tick.
     #[must_use]
     pub fn is_unacked(&self) -> bool {
         self.unacked != 0
@@ -258,14 +258,14 @@ impl BroadcastReceiver {
         self.announced = first;
     }
 
-    /// Unpacks the next packet in order; true if the sender must hear of it now.
+    /// Unpacks the next packet in order; true if it must be acknowledged now.
     fn deliver(&mut self, packet: Carrier<'_>, delivered: &mut VecDeque<Message>) -> bool {
         self.stats.packets += 1;
         let next = self.queue.rcv_nxt();
         if seq::lt(self.announced, next) {
             self.announced = next;
         }
-        // A fragment that fits nothing is the tail of a message from before we joined.
+        // A fragment that does not fit belongs to a message from before this node joined.
         self.stats.dropped +=
             u64::from(self.unpacker.unpack(packet, &mut Pool::default(), &mut self.unpacked).is_err());
         let before = self.unpacked.len();
@@ -273,18 +273,18 @@ impl BroadcastReceiver {
         delivered.extend(self.unpacked.drain(..).filter(|m| is_broadcast_payload(m.view())));
         self.stats.dropped += (before - (delivered.len() - kept)) as u64;
         self.unacked = self.unacked.saturating_add(1);
-        // Nodes differ in when they acknowledge, so that the sender is not flooded.
+        // Nodes acknowledge at different times, so that the sender is not flooded.
         self.unacked >= ACK_THRESHOLD && (u32::from(next) ^ self.own.0) & 0xf == 0xf
     }
 }
 
-/// True for what may travel on the broadcast link as a packet. Spec: tipc.md §14.2.
+/// True if the broadcast link may carry this packet. Spec: tipc.md §14.2.
 fn may_be_broadcast(view: View<'_>) -> bool {
     let carrier = matches!(view.user(), User::Bundler | User::Fragmenter) && view.header_fits();
     carrier || is_broadcast_payload(view)
 }
 
-/// True for what the broadcast link delivers.
+/// True if the broadcast link delivers this message.
 fn is_broadcast_payload(view: View<'_>) -> bool {
     let to_many =
         matches!(view.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast);

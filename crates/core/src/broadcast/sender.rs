@@ -15,101 +15,101 @@ use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::{GapBlock, INTERNAL_HEADER, Message, User, View, seq};
 
-/// Packets under way: default. Spec: tipc.md §7.1.
+/// Default window, packets. Spec: tipc.md §7.1.
 pub const DEFAULT_WINDOW: u16 = 50;
-/// Packets under way: smallest setting. Spec: tipc.md §7.1.
+/// Smallest window, packets. Spec: tipc.md §7.1.
 pub const SMALLEST_WINDOW: u16 = 32;
-/// A packet is not sent again within this time, milliseconds. Spec: tipc.md §5.8.
+/// Least time between two retransmissions of a packet, milliseconds. Spec: tipc.md §5.8.
 const RETRANSMIT_SPACING_MS: u64 = 10;
-/// A peer that makes no progress for this many tolerances is given up. Spec: tipc.md §7.5.
+/// Tolerances without progress after which a peer has failed. Spec: tipc.md §7.5.
 const FAILURE_TOLERANCES: u32 = 10;
 
-/// How the node broadcasts.
+/// Configuration of the broadcast link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BroadcastConfig {
     /// The node's own address.
     pub own: NodeAddr,
-    /// Its cluster.
+    /// The node's cluster.
     pub cluster: ClusterId,
-    /// Packets under way, 32 to 8191.
+    /// Window, packets, 32 to 8191.
     pub window: u16,
-    /// Number of the first packet: 1, except to test what happens when numbers wrap.
+    /// Number of the first packet: 1, except in tests of the wrap.
     pub first_seqno: u16,
 }
 
 impl BroadcastConfig {
-    /// The ordinary settings.
+    /// The default configuration.
     #[must_use]
     pub const fn new(own: NodeAddr, cluster: ClusterId) -> Self {
         Self { own, cluster, window: DEFAULT_WINDOW, first_seqno: 1 }
     }
 }
 
-/// A message was taken over.
+/// The broadcast link has accepted a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It is sent, or waits for a short time.
+    /// Sent, or queued within the limits.
     Sent,
-    /// It is queued; the origin port must not send more before its wake-up.
+    /// Queued beyond the limit; the origin port must wait for its wake-up before it sends more.
     Congested,
 }
 
-/// A message was not taken over.
+/// Reason why a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BroadcastFault {
-    /// Too many messages of the node itself wait.
+    /// Too many messages of the node itself are waiting.
     #[error("the broadcast queue of system messages is full ({0} packets): some peer does not acknowledge")]
     Overflow(usize),
 }
 
-/// What came of an acknowledgement.
+/// Result of an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     /// It was old, or the peer is not synchronised yet.
     Ignored,
-    /// No truthful peer can say this: something acknowledged that was never sent, or blocks out of order.
+    /// No correct peer can send it: it acknowledges a packet that was never sent, or its blocks are out of order.
     Implausible,
-    /// It counted.
+    /// It was applied.
     Taken {
-        /// Packets that no peer owes any more.
+        /// Packets acknowledged by all peers.
         released: usize,
-        /// Packets sent again.
+        /// Packets retransmitted.
         retransmitted: usize,
     },
 }
 
-/// Counters since the start.
+/// Counters since the start or the last clearing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderStats {
-    /// Packets sent, without repetitions.
+    /// Packets sent, without retransmissions.
     pub packets: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Messages cut into fragments.
+    /// Messages fragmented.
     pub fragmented: u64,
     /// Fragments sent.
     pub fragments: u64,
     /// Bundles sent.
     pub bundles: u64,
-    /// Messages in bundles.
+    /// Messages sent in bundles.
     pub bundled: u64,
-    /// Acknowledgements that named a gap.
+    /// Acknowledgements that report a gap.
     pub nacks: u64,
-    /// Acknowledgements that cannot be true.
+    /// Acknowledgements that no correct peer sends.
     pub implausible: u64,
-    /// Sends that met a full backlog.
+    /// Messages for which the backlog was full.
     pub congested: u64,
 }
 
-/// What the sender keeps of a peer.
+/// State of a peer.
 #[derive(Clone, Debug)]
 struct Peer {
     slot: usize,
-    /// All packets up to this one are acknowledged.
+    /// Last packet up to which all are acknowledged.
     acked: u16,
-    /// It confirmed that it knows where to start: from here on its acknowledgements count.
+    /// The peer confirmed its start; from now on its acknowledgements count.
     open: bool,
-    /// Where it stood at the last tick, and for how long, milliseconds.
+    /// Value of `acked` at the last tick, and how long it has not changed, milliseconds.
     stalled_at: u16,
     stalled_ms: u32,
 }
@@ -143,13 +143,13 @@ impl BroadcastSender {
         }
     }
 
-    /// The node got its address.
+    /// Sets the node's address.
     pub fn set_own(&mut self, own: NodeAddr) {
         self.config.own = own;
         self.select_primary();
     }
 
-    /// The node joins another cluster; it has no peers yet.
+    /// Sets the cluster of a node without peers.
     pub fn set_cluster(&mut self, cluster: ClusterId) {
         self.config.cluster = cluster;
     }
@@ -159,7 +159,7 @@ impl BroadcastSender {
         self.stats = SenderStats::default();
     }
 
-    /// Sets the window, 32 to 8191 packets; values outside become the nearest inside.
+    /// Sets the window; clamped to 32 to 8191 packets.
     pub fn set_window(&mut self, window: u16) {
         self.config.window = window.clamp(SMALLEST_WINDOW, MAX_WINDOW);
         self.backlog.set_limits(self.config.window, self.bearers.mtu());
@@ -171,25 +171,26 @@ impl BroadcastSender {
         self.config.window
     }
 
-    /// A link to some peer came up over `bearer`, which has an MTU of `mtu` bytes.
+    /// A link to a peer came up over `bearer`, which has an MTU of `mtu` bytes.
     pub fn link_up(&mut self, bearer: BearerId, mtu: usize, has_broadcast: bool) {
         self.bearers.link_up(bearer, mtu, has_broadcast);
         self.select_primary();
     }
 
-    /// A link to some peer went down on `bearer`.
+    /// A link to a peer went down on `bearer`.
     pub fn link_down(&mut self, bearer: BearerId) {
         self.bearers.link_down(bearer);
         self.select_primary();
     }
 
-    /// Contact with `peer` is established: counts it from the next packet on, and returns the BCAST_PROTOCOL
-    /// message that must be the first packet on the link to it. Spec: tipc.md §6.4.
+    /// Adds `peer` after contact was established: it must acknowledge from the next packet on. Returns the
+    /// BCAST_PROTOCOL message that must be the first packet on the link to it. Spec: tipc.md §6.4.
     pub fn add_peer(&mut self, peer: NodeAddr) -> Message {
         let acked = self.last_sent();
         let known = self.peers.get(&peer).map(|p| p.slot);
         if let Some(slot) = known {
-            self.settle(slot, self.transmit.head(), acked); // a new contact owes nothing of the old one
+            // a new contact does not owe acknowledgements of the old one
+            self.mark_acknowledged(slot, self.transmit.head(), acked);
         }
         let slot = known.unwrap_or_else(|| self.members.first_free());
         self.members.insert(slot);
@@ -205,7 +206,7 @@ impl BroadcastSender {
         init
     }
 
-    /// The peer has acknowledged the BCAST_PROTOCOL message: its acknowledgements count from now on.
+    /// The peer has acknowledged the BCAST_PROTOCOL message; from now on its acknowledgements count.
     pub fn open_peer(&mut self, peer: NodeAddr) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.open = true;
@@ -218,10 +219,11 @@ impl BroadcastSender {
         self.peers.get(&peer).is_some_and(|p| p.open)
     }
 
-    /// Contact with `peer` is lost: it owes nothing any more. Without peers everything starts afresh.
+    /// Removes `peer` after contact was lost: its acknowledgements are not waited for. Without peers the sequence
+    /// restarts.
     pub fn remove_peer(&mut self, now: Time, peer: NodeAddr, io: &mut BroadcastIo<'_>) {
         let Some(peer) = self.peers.remove(&peer) else { return };
-        self.settle(peer.slot, self.transmit.head(), self.last_sent());
+        self.mark_acknowledged(peer.slot, self.transmit.head(), self.last_sent());
         self.members.remove(peer.slot);
         self.select_primary();
         if self.peers.is_empty() {
@@ -233,10 +235,11 @@ impl BroadcastSender {
         }
     }
 
-    /// Broadcasts a message; what is too large for a packet goes in fragments. With no peers it is gone, with success.
+    /// Broadcasts a message; fragments it if it is larger than a packet. Without peers it is dropped, which is a
+    /// success.
     ///
     /// # Errors
-    /// [`BroadcastFault`] if the message is the node's own and its queue is full.
+    /// [`BroadcastFault`] if the message is from the node itself and its queue is full.
     pub fn send(
         &mut self,
         now: Time,
@@ -270,13 +273,13 @@ impl BroadcastSender {
         Ok(accepted)
     }
 
-    /// Wakes those for whom there is room. Call it now and then: a socket that was woken need not send, and then no
+    /// Wakes ports for which there is room. Call it periodically: a socket that was woken need not send, and then no
     /// acknowledgement wakes the next one.
     pub fn wake(&mut self, io: &mut BroadcastIo<'_>) {
         self.backlog.wake(io.wakeups);
     }
 
-    /// Takes what `peer` says of its reception: everything up to `ack`, then `gap` missing, then `blocks`.
+    /// Processes what `peer` has received: everything up to `ack`, then `gap` missing packets, then `blocks`.
     pub fn acknowledge(
         &mut self,
         now: Time,
@@ -296,11 +299,11 @@ impl BroadcastSender {
             return Acknowledged::Ignored;
         }
         known.acked = ack;
-        let mut released = self.settle(slot, acked.wrapping_add(1), ack);
+        let mut released = self.mark_acknowledged(slot, acked.wrapping_add(1), ack);
         let mut retransmitted = self.repeat(now, slot, (ack, gap), io.frames);
         let mut end = ack.wrapping_add(gap);
         for &(to, missing) in blocks {
-            released += self.settle(slot, end.wrapping_add(1), to);
+            released += self.mark_acknowledged(slot, end.wrapping_add(1), to);
             retransmitted += self.repeat(now, slot, (to, missing), io.frames);
             end = to.wrapping_add(missing);
         }
@@ -309,9 +312,9 @@ impl BroadcastSender {
         Acknowledged::Taken { released, retransmitted }
     }
 
-    /// One tick of the peer's node timer, `elapsed_ms` after the one before: true if the peer has made no progress
-    /// for ten times `tolerance_ms`, and all links to it must be reset. Counted in ticks, so that a process that
-    /// was stopped for a while does not blame its peers. Spec: tipc.md §7.5.
+    /// One tick of the peer's node timer, `elapsed_ms` after the previous one. Returns true if the peer has made no
+    /// progress for ten times `tolerance_ms`, so that all links to it must be reset. Time is counted in ticks, so that
+    /// a process that was stopped does not take its peers for failed. Spec: tipc.md §7.5.
     #[must_use]
     pub fn tick_peer(&mut self, peer: NodeAddr, elapsed_ms: u32, tolerance_ms: u32) -> bool {
         let last_sent = self.last_sent();
@@ -331,19 +334,19 @@ impl BroadcastSender {
         self.transmit.snd_nxt().wrapping_sub(1)
     }
 
-    /// The last packet that `peer` has acknowledged; `None` for a stranger.
+    /// Last packet that `peer` has acknowledged; `None` for an unknown peer.
     #[must_use]
     pub fn acked(&self, peer: NodeAddr) -> Option<u16> {
         self.peers.get(&peer).map(|p| p.acked)
     }
 
-    /// True if `peer` owes acknowledgements: a STATE at the next tick will remind it.
+    /// True if `peer` has not acknowledged everything: a STATE at the next tick reminds it.
     #[must_use]
     pub fn is_waiting_for(&self, peer: NodeAddr) -> bool {
         self.acked(peer).is_some_and(|acked| acked != self.last_sent())
     }
 
-    /// Peers that receive broadcasts.
+    /// Number of peers that receive broadcasts.
     #[must_use]
     pub fn peer_count(&self) -> usize {
         self.peers.len()
@@ -355,25 +358,25 @@ impl BroadcastSender {
         self.bearers.mtu()
     }
 
-    /// Largest message that is not cut, bytes. Spec: tipc.md §5.9.
+    /// Largest message that is not fragmented, bytes. Spec: tipc.md §5.9.
     #[must_use]
     pub fn mss(&self) -> usize {
         self.mtu().saturating_sub(TUNNEL_RESERVE)
     }
 
-    /// True if the bearers in use copy a broadcast themselves. Spec: tipc.md §7.6.
+    /// True if the media of the bearers in use copy a broadcast. Spec: tipc.md §7.6.
     #[must_use]
     pub fn has_broadcast(&self) -> bool {
         self.bearers.has_broadcast()
     }
 
-    /// Packets under way and packets waiting for room in the window.
+    /// Packets in flight, and packets waiting for room in the window.
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
         (self.transmit.len(), self.backlog.len())
     }
 
-    /// Peers that have not acknowledged the oldest packet under way: who holds the window.
+    /// Peers that have not acknowledged the oldest packet in flight and thus block the window.
     pub fn blocking_peers(&self) -> impl Iterator<Item = NodeAddr> {
         let owing = self.transmit.first().map(|sent| &sent.extra);
         self.peers.iter().filter(move |(_, p)| owing.is_some_and(|o| o.contains(p.slot))).map(|(a, _)| *a)
@@ -426,8 +429,9 @@ impl BroadcastSender {
         }
     }
 
-    /// Notes that the peer in `slot` has packets `first` to `last`; how many nobody owes any more.
-    fn settle(&mut self, slot: usize, first: u16, last: u16) -> usize {
+    /// Marks packets `first` to `last` as acknowledged by the peer in `slot`; returns how many are now acknowledged by
+    /// all.
+    fn mark_acknowledged(&mut self, slot: usize, first: u16, last: u16) -> usize {
         let owed = self.transmit.range_mut(first, last);
         let done = owed.filter_map(|sent| {
             let settled = sent.extra.remove(slot) && sent.extra.is_empty();
@@ -438,7 +442,7 @@ impl BroadcastSender {
         done.into_iter().filter(|seqno| self.transmit.remove(*seqno)).count()
     }
 
-    /// Sends the `missing` packets after `after` again, those that the peer in `slot` owes; how many went out.
+    /// Retransmits those of the `missing` packets after `after` that the peer in `slot` owes; returns their number.
     fn repeat(
         &mut self,
         now: Time,
@@ -448,7 +452,7 @@ impl BroadcastSender {
     ) -> usize {
         let mut sent_again = 0;
         for sent in self.transmit.range_mut(after.wrapping_add(1), after.wrapping_add(missing)) {
-            if sent.extra.contains(slot) && sent.retransmit(now, RETRANSMIT_SPACING_MS) {
+            if sent.extra.contains(slot) && sent.try_retransmit(now, RETRANSMIT_SPACING_MS) {
                 sent_again += 1;
                 for bearer in self.bearers.targets() {
                     sent.packet.push_to(frames, bearer, Target::Broadcast);
@@ -459,7 +463,7 @@ impl BroadcastSender {
         sent_again
     }
 
-    /// Fills the window from the backlog and wakes those for whom there is room.
+    /// Fills the window from the backlog and wakes ports for which there is room.
     fn advance(&mut self, now: Time, io: &mut BroadcastIo<'_>) {
         while self.transmit.has_room(self.config.window) {
             let Some(packet) = self.backlog.pop() else { break };

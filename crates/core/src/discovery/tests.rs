@@ -87,12 +87,12 @@ impl Node {
 }
 
 /// Nodes on one medium, in virtual time; frames arrive 1 ms after they were sent.
-struct Hub {
+struct TestNetwork {
     now: Time,
     nodes: Vec<Node>,
 }
 
-impl Hub {
+impl TestNetwork {
     fn new(nodes: Vec<Node>) -> Self {
         Self { now: Time::ZERO, nodes }
     }
@@ -202,12 +202,12 @@ fn a_kernels_refusal_moves_a_trial_as_it_moved_the_kernels_own() {
 #[test]
 fn a_trial_for_an_owned_address_is_refused_with_a_free_one() {
     let a = Node::new(Time::ZERO, identity("ABCDEFGHEFGHABCD", 1), mac(1), NodeAddr::NONE);
-    let mut hub = Hub::new(vec![a]);
-    hub.run_until(2500);
-    let before = hub.now.as_millis();
-    hub.nodes.push(Node::new(hub.now, identity("ABCDABCDEFGHEFGH", 2), mac(2), NodeAddr::NONE));
-    hub.run_until(before + 2500);
-    let (a, b) = (&hub.nodes[0], &hub.nodes[1]);
+    let mut network = TestNetwork::new(vec![a]);
+    network.run_until(2500);
+    let before = network.now.as_millis();
+    network.nodes.push(Node::new(network.now, identity("ABCDABCDEFGHEFGH", 2), mac(2), NodeAddr::NONE));
+    network.run_until(before + 2500);
+    let (a, b) = (&network.nodes[0], &network.nodes[1]);
     assert_eq!(a.own.address(), NodeAddr(0x4546_474c));
     assert!(b.own.is_final() && b.own.address() != a.own.address());
     assert_eq!(a.log.iter().filter(|l| l.1 == DiscoveryKind::TrialFail).count(), 1);
@@ -219,15 +219,15 @@ fn a_trial_for_an_owned_address_is_refused_with_a_free_one() {
 fn two_identities_find_each_other_after_their_trial() {
     let a = Node::new(Time::ZERO, identity("alpha", 1), mac(1), NodeAddr::NONE);
     let b = Node::new(Time::ZERO, identity("beta", 2), mac(2), NodeAddr::NONE);
-    let mut hub = Hub::new(vec![a, b]);
-    hub.run_until(3000);
+    let mut network = TestNetwork::new(vec![a, b]);
+    network.run_until(3000);
     for (own, peer) in [(0, 1), (1, 0)] {
-        let (own, peer) = (&hub.nodes[own], &hub.nodes[peer]);
+        let (own, peer) = (&network.nodes[own], &network.nodes[peer]);
         let at = |kind| own.log.iter().filter(|l| l.1 == kind).map(|l| l.0).collect::<Vec<_>>();
         assert_eq!(at(DiscoveryKind::Trial), [0, 125, 250, 375, 500, 625, 750, 875]);
         assert_eq!(at(DiscoveryKind::Request), [1125, 1375, 1875, 2875]);
         assert!(own.known.0[&peer.own.address()].media.is_some());
-        assert!(own.refusals.contains(&Refusal::Own), "own broadcasts come back on this hub");
+        assert!(own.refusals.contains(&Refusal::Own), "own broadcasts come back on this network");
         assert_eq!(own.duplicates, 0);
     }
 }
@@ -236,24 +236,24 @@ fn two_identities_find_each_other_after_their_trial() {
 fn explicit_addresses_need_no_trial_and_slow_down_once_linked() {
     let a = Node::new(Time::ZERO, explicit(1, 1), mac(1), NodeAddr::NONE);
     let b = Node::new(Time::ZERO, explicit(2, 2), mac(2), NodeAddr::NONE);
-    let mut hub = Hub::new(vec![a, b]);
-    hub.run_until(100);
-    assert!(hub.nodes[0].known.0.contains_key(&NodeAddr::legacy(1, 1, 2)));
-    assert_eq!(hub.nodes[0].own.identity(), NodeId::from_text("1001001"));
+    let mut network = TestNetwork::new(vec![a, b]);
+    network.run_until(100);
+    assert!(network.nodes[0].known.0.contains_key(&NodeAddr::legacy(1, 1, 2)));
+    assert_eq!(network.nodes[0].own.identity(), NodeId::from_text("1001001"));
     for (n, peer) in [(0, NodeAddr::legacy(1, 1, 2)), (1, NodeAddr::legacy(1, 1, 1))] {
-        hub.nodes[n].disc.link_up();
-        hub.nodes[n].known.0.get_mut(&peer).unwrap().up = true;
+        network.nodes[n].disc.link_up();
+        network.nodes[n].known.0.get_mut(&peer).unwrap().up = true;
     }
-    hub.run_until(300_000);
+    network.run_until(300_000);
     let requests: Vec<u64> =
-        hub.nodes[0].log.iter().filter(|l| l.1 == DiscoveryKind::Request).map(|l| l.0).collect();
+        network.nodes[0].log.iter().filter(|l| l.1 == DiscoveryKind::Request).map(|l| l.0).collect();
     assert_eq!(requests[..5], [0, 125, 375, 875, 1875]);
     let last = requests.windows(2).last().unwrap();
     assert_eq!(last[1] - last[0], 60_000);
-    let slow = hub.nodes[0].disc.deadline().unwrap();
-    hub.nodes[0].disc.link_down(hub.now);
-    assert!(hub.nodes[0].disc.deadline().unwrap() < slow);
-    assert_eq!(hub.nodes[0].disc.deadline().unwrap(), hub.now.plus_millis(125));
+    let slow = network.nodes[0].disc.deadline().unwrap();
+    network.nodes[0].disc.link_down(network.now);
+    assert!(network.nodes[0].disc.deadline().unwrap() < slow);
+    assert_eq!(network.nodes[0].disc.deadline().unwrap(), network.now.plus_millis(125));
 }
 
 #[test]

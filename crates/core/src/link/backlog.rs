@@ -1,5 +1,5 @@
-//! Packets that wait for room in the window, counted per level of importance, and who waits for the backlog to shrink.
-//! Spec: tipc.md §5.7, §5.10.
+//! The backlog: packets waiting for room in the window, counted per importance level, and the ports waiting for the
+//! backlog to shrink. Spec: tipc.md §5.7, §5.10.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,17 +9,17 @@ use crate::addr::{Importance, NodeAddr};
 use crate::planted::{self, Fault};
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, User, View};
 
-/// Packets in one backlog, whatever their level: a bound should a port ignore congestion.
+/// Most packets in one backlog, all levels together; bounds memory if a port ignores congestion.
 pub(crate) const MAX_BACKLOG: usize = 65_535;
 
-/// A level of importance on a link: those of payload, and system. Spec: tipc.md §2.4.
+/// An importance level of a link: one per importance of payload, and one for system messages. Spec: tipc.md §2.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Level(u8);
 
 impl Level {
-    /// Everything that is not undisturbed payload.
+    /// Everything except undamaged payload: system messages, returned messages.
     pub(crate) const SYSTEM: Level = Level(4);
-    /// Packets of a link that failed: they were admitted once, and are not counted again.
+    /// Packets taken over from a failed link; they were admitted there and are not counted again.
     const TUNNEL: Level = Level(5);
     /// Number of levels.
     const COUNT: usize = 6;
@@ -34,7 +34,7 @@ impl Level {
         }
     }
 
-    /// 0 to 4, as on the wire.
+    /// The level as on the wire, 0 to 4.
     pub(crate) fn number(self) -> u8 {
         self.0.min(Self::SYSTEM.0)
     }
@@ -45,14 +45,14 @@ impl Level {
     }
 }
 
-/// What became of a packet that was put into the backlog.
+/// Outcome of adding a packet to the backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queued {
-    /// A packet of its own.
+    /// Queued as a packet of its own.
     Alone,
-    /// It made a bundle together with the packet before it.
+    /// Bundled with the previous packet, which was not a bundle before.
     NewBundle,
-    /// It joined a bundle.
+    /// Added to an existing bundle.
     Bundled,
 }
 
@@ -62,21 +62,22 @@ struct LevelState {
     limit: usize,
 }
 
-/// The backlog of one sending sequence.
+/// The backlog of one sequence of packets.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     queue: VecDeque<Outgoing>,
-    /// Level of the last packet if the next one may join it. No packet further ahead: what joined it would overtake
-    /// those between, as the end of a connection, a system message, the data that the same socket sent before.
+    /// Level of the last packet if it may be bundled with the next one. Only the last packet qualifies: otherwise a
+    /// message (such as the end of a connection, which is a system message) would overtake data that the same socket
+    /// sent before.
     open: Option<Level>,
     levels: [LevelState; Level::COUNT],
-    /// Ports that wait, by importance.
+    /// Waiting ports by level.
     waiting: [VecDeque<u32>; Level::COUNT],
     is_waiting: BTreeSet<(usize, u32)>,
 }
 
 impl Backlog {
-    /// An empty backlog with the limits that follow from the smallest window and the MTU.
+    /// An empty backlog; the limits follow from the smallest window and the MTU.
     pub(crate) fn new(min_window: u16, mtu: usize) -> Self {
         let mut backlog = Self {
             queue: VecDeque::new(),
@@ -89,7 +90,7 @@ impl Backlog {
         backlog
     }
 
-    /// Sets the limits anew. Spec: tipc.md §5.7.
+    /// Recomputes the limits. Spec: tipc.md §5.7.
     pub(crate) fn set_limits(&mut self, min_window: u16, mtu: usize) {
         let window = usize::from(min_window);
         let system = 65_535 / (mtu / 20).max(1);
@@ -99,29 +100,29 @@ impl Backlog {
         }
     }
 
-    /// Packets waiting.
+    /// Number of waiting packets.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// True if nothing waits.
+    /// True if no packet is waiting.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Packets waiting at one level, and the limit.
+    /// Number of waiting packets at a level, and the limit.
     pub(crate) fn usage(&self, level: Level) -> (usize, usize) {
         self.levels.get(usize::from(level.0)).map_or((0, 0), |l| (l.len, l.limit))
     }
 
-    /// True if the level is at its limit: a sender must wait.
+    /// True if the level has reached its limit: senders must wait.
     pub(crate) fn is_congested(&self, level: Level) -> bool {
         let (len, limit) = self.usage(level);
         len >= limit
     }
 
-    /// The levels of payload, a bit each, whose senders had better wait: from when one is full until half of it is free, so
-    /// that this does not change with every packet. `before` is what it was.
+    /// The congested levels of payload, one bit each. A level is congested from when it is full until half of it is
+    /// free, so that the state does not change with every packet. `before` is the previous result.
     pub(crate) fn congestion(&self, before: u8) -> u8 {
         if before == 0 && self.is_empty() {
             return 0;
@@ -133,8 +134,8 @@ impl Backlog {
         })
     }
 
-    /// True if a message of the node itself finds no room: the sequence cannot go on without it. Name messages have all
-    /// the room there is, since one that is missing puts the tables out of step for good, and a bulk is large.
+    /// True if a message of the node itself does not fit; the link cannot continue without it. Name messages may use
+    /// the whole backlog, because the tables never agree again if one is missing, and a bulk is large.
     pub(crate) fn overflows(&self, message: View<'_>) -> bool {
         let level = Level::of(message);
         let is_full = match message.user() {
@@ -144,7 +145,7 @@ impl Backlog {
         is_full && level.importance().is_none()
     }
 
-    /// Notes that a port waits for room at a level.
+    /// Registers a port that waits for room at a level.
     pub(crate) fn register(&mut self, wakeup: Wakeup) {
         let level = wakeup.importance as usize;
         if self.is_waiting.insert((level, wakeup.port))
@@ -154,12 +155,12 @@ impl Backlog {
         }
     }
 
-    /// Ports that wait.
+    /// Number of waiting ports.
     pub(crate) fn waiting(&self) -> usize {
         self.is_waiting.len()
     }
 
-    /// Wakes ports whose level has room, at most as many as there is room for.
+    /// Wakes ports whose level has room, at most one per free place.
     pub(crate) fn wake(&mut self, out: &mut Vec<Wakeup>) {
         if !self.is_waiting.is_empty() && !planted::active(Fault::LostWakeup) {
             let room = self.levels.map(|l| l.limit.saturating_sub(l.len));
@@ -172,7 +173,7 @@ impl Backlog {
         self.wake_some([usize::MAX; Level::COUNT], out);
     }
 
-    /// Wakes as many ports of each level as `room` says, those that have waited longest.
+    /// Wakes up to `room[level]` ports of each level, longest waiting first.
     fn wake_some(&mut self, room: [usize; Level::COUNT], out: &mut Vec<Wakeup>) {
         for ((level, ports), room) in self.waiting.iter_mut().enumerate().zip(room) {
             let Some(importance) = Importance::from_number(level as u32) else { continue };
@@ -183,7 +184,8 @@ impl Backlog {
         }
     }
 
-    /// Appends a packet, into a bundle of at most `mss` bytes from `own` to `dest` if it can join the last one.
+    /// Appends a packet; bundles it with the last one if possible. A bundle from `own` to `dest` has at most `mss`
+    /// bytes.
     pub(crate) fn push(
         &mut self,
         packet: impl Into<Outgoing>,
@@ -206,12 +208,12 @@ impl Backlog {
         Queued::Alone
     }
 
-    /// The packet that has waited longest, to look at.
+    /// The oldest packet.
     pub(crate) fn first(&self) -> Option<&Outgoing> {
         self.queue.front()
     }
 
-    /// The packet that has waited longest.
+    /// Removes and returns the oldest packet.
     pub(crate) fn pop(&mut self) -> Option<Outgoing> {
         let packet = self.queue.pop_front()?;
         if let Some(state) = self.levels.get_mut(usize::from(Level::of(packet.view()).0)) {
@@ -220,7 +222,7 @@ impl Backlog {
         Some(packet)
     }
 
-    /// Drops all packets; waiting ports stay.
+    /// Drops all packets; ports keep waiting.
     pub(crate) fn clear(&mut self) {
         while self.pop().is_some() {}
     }
@@ -251,7 +253,7 @@ impl Backlog {
     }
 }
 
-/// True for a packet that may be part of a bundle. Spec: tipc.md §5.10.
+/// True if a packet may be part of a bundle. Spec: tipc.md §5.10.
 fn can_bundle(packet: View<'_>, mss: usize) -> bool {
     let kept_apart =
         matches!(packet.user(), User::Fragmenter | User::Tunnel | User::BcastProtocol | User::Bundler);

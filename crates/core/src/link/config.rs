@@ -1,4 +1,4 @@
-//! What a link is made with, and what it touches while it handles a call.
+//! Configuration of a link, and what it reads and writes during a call.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use crate::outbox::{BearerId, FrameSink};
 use crate::pool::Pool;
 use crate::wire::{GapBlock, Message};
 
-/// The number of the first packet and of the first STATE after a reset. Spec: tipc.md §5.7.
+/// Number of the first packet and the first STATE after a reset. Spec: tipc.md §5.7.
 pub const FIRST_SEQNO: u16 = 1;
 
-/// What a link is made with.
+/// Configuration of a link.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     /// This node.
@@ -21,17 +21,17 @@ pub struct LinkConfig {
     pub bearer: BearerId,
     /// Net plane, 0 for A.
     pub net_plane: u8,
-    /// Name of the bearer's interface here, at most 15 bytes are sent.
+    /// Name of this node's interface of the bearer; at most 15 bytes are sent.
     pub interface: String,
-    /// Name without the peer's interface, see [`base_name`].
+    /// Name without the peer's interface; see [`base_name`].
     pub name: String,
-    /// Where session numbers start: a random number.
+    /// First session number; random.
     pub session: u16,
-    /// MTU of the bearer, bytes: the most that is sent.
+    /// MTU of the bearer, bytes: largest packet sent.
     pub mtu: u16,
-    /// Largest packet that the bearer can receive, bytes: what is advertised.
+    /// Largest packet that the bearer can receive, bytes; announced to the peer.
     pub max_receive: u16,
-    /// Smallest MTU that the bearer accepts from a peer, bytes.
+    /// Smallest MTU accepted from the peer, bytes.
     pub min_mtu: u16,
     /// Tolerance, milliseconds, 50 to 30000.
     pub tolerance_ms: u32,
@@ -41,13 +41,13 @@ pub struct LinkConfig {
     pub min_window: u16,
     /// Largest send window, packets, at most 8191.
     pub max_window: u16,
-    /// What the peer can do. Spec: tipc.md §4.6.
+    /// Capability bits of the peer. Spec: tipc.md §4.6.
     pub peer_capabilities: u16,
-    /// [`FIRST_SEQNO`] on every real network. All nodes of a simulated cluster may agree on another number, so that the wrap comes soon.
+    /// [`FIRST_SEQNO`] in production. All nodes of a simulated cluster may use another number, to make it wrap early.
     pub first_seqno: u16,
 }
 
-/// The name of a link as far as it is known before the peer speaks: `<self>:<interface>-<peer>`. Spec: tipc.md §5.1.
+/// The part of a link's name that is known before the peer sends: `<self>:<interface>-<peer>`. Spec: tipc.md §5.1.
 #[must_use]
 pub fn base_name(own: (&NodeId, NodeAddr), interface: &str, peer: (&NodeId, NodeAddr)) -> String {
     let text = |(id, addr): (&NodeId, NodeAddr)| {
@@ -57,93 +57,93 @@ pub fn base_name(own: (&NodeId, NodeAddr), interface: &str, peer: (&NodeId, Node
     format!("{}:{interface}-{}", text(own), text(peer))
 }
 
-/// What the broadcast side knows about this peer when a packet is stamped.
+/// The broadcast state that is stamped into packets to a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BcastStamp {
     /// Last broadcast packet received in order from the peer.
     pub ack: u16,
-    /// The peer's broadcast start is not known yet.
+    /// The start of the peer's broadcasts is not known yet.
     pub ack_invalid: bool,
     /// Last broadcast packet sent by this node.
     pub last_sent: u16,
     /// Broadcast packets missing from the peer after `ack`.
     pub gap: u16,
-    /// What was received beyond that gap.
+    /// Blocks received beyond that gap.
     pub gap_blocks: Vec<GapBlock>,
-    /// Broadcast packets of the peer wait for an acknowledgement.
+    /// Broadcast packets received from the peer are not acknowledged yet.
     pub unacked: bool,
-    /// The peer owes acknowledgements for broadcast packets.
+    /// The peer has not acknowledged all broadcast packets.
     pub waiting: bool,
 }
 
-/// Everything that a link may touch while it handles one call.
+/// Everything that a link reads and writes during one call.
 #[derive(Debug)]
 pub struct LinkIo<'a> {
-    /// Where frames go.
+    /// Destination of frames.
     pub frames: FrameSink<'a>,
-    /// Where memory of large messages comes from and goes to.
+    /// Pool for buffers of large messages.
     pub pool: &'a mut Pool,
-    /// What to stamp.
+    /// Broadcast state to stamp.
     pub bcast: &'a BcastStamp,
-    /// Messages in order, of any user that is not the link's own.
+    /// Messages in order, of any user except those of the link itself.
     pub delivered: &'a mut VecDeque<Message>,
     /// Ports that may send again.
     pub wakeups: &'a mut Vec<Wakeup>,
-    /// What the node must act on.
+    /// Signals for the node.
     pub signals: &'a mut Vec<LinkSignal>,
 }
 
-/// A port that may send again at this importance.
+/// Tells a port that it may send again at this importance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wakeup {
     /// The waiting port.
     pub port: u32,
-    /// What it wanted to send.
+    /// Importance of the message that had to wait.
     pub importance: Importance,
 }
 
-/// What a link tells its node.
+/// What a link reports to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkSignal {
     /// Both ends are ready: the node calls [`Link::establish`](super::Link::establish).
     Up,
-    /// The link has failed: the node takes it down.
+    /// The link has failed; the node must take it down.
     Down(DownReason),
 }
 
-/// Why a link went down.
+/// Reason why a link went down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DownReason {
-    /// Nothing was heard for longer than the tolerance.
+    /// Nothing was received for longer than the tolerance.
     Silence,
     /// The peer's endpoint was reset.
     PeerReset,
-    /// The peer took its endpoint down.
+    /// The peer is taking its endpoint down.
     PeerStopping,
-    /// A packet did not get through in ten times the tolerance.
+    /// A packet was not acknowledged within ten times the tolerance.
     Retransmission,
-    /// A fragment did not fit the ones before it.
+    /// A fragment does not continue the previous ones.
     Reassembly,
-    /// Too many system messages wait.
+    /// Too many system messages are waiting.
     Backlog,
     /// The peer changed the priority.
     PriorityChange,
-    /// The neighbour monitor found the peer lost.
+    /// The neighbour monitor found that the peer is down.
     Monitor,
     /// The peer acknowledges packets that were never sent.
     Implausible,
     /// The peer does not acknowledge broadcasts.
     Broadcast,
-    /// The peer's name updates do not fit together.
+    /// The peer's name updates are inconsistent.
     Names,
     /// The peer moved to another media address.
     AddressChange,
-    /// The other link could not carry its packets on.
+    /// The other link could not take over its packets.
     Failover,
-    /// The last link to the peer went, or another part of the node asked for it.
+    /// The last link to the peer went down, or another part of the node requested it.
     Node,
-    /// The bearer was disabled, or an administrator asked for it.
+    /// The bearer was disabled, or an administrator requested it.
     Administrator,
 }
 
@@ -154,39 +154,39 @@ impl core::fmt::Display for DownReason {
             Self::PeerReset => "reset by the peer",
             Self::PeerStopping => "peer is going down",
             Self::Retransmission => "a packet did not get through",
-            Self::Reassembly => "fragments do not fit together",
+            Self::Reassembly => "inconsistent fragments from the peer",
             Self::Backlog => "too many system messages waiting",
             Self::PriorityChange => "peer changed the priority",
             Self::Monitor => "neighbours report the peer lost",
-            Self::Implausible => "peer acknowledges what was never sent",
+            Self::Implausible => "peer acknowledges packets that were never sent",
             Self::Broadcast => "peer does not acknowledge broadcasts",
-            Self::Names => "name updates of the peer do not fit together",
+            Self::Names => "inconsistent name updates from the peer",
             Self::AddressChange => "peer moved to another media address",
-            Self::Failover => "the other link could not carry its packets on",
+            Self::Failover => "the other link could not take over its packets",
             Self::Node => "contact with the node lost",
-            Self::Administrator => "taken down locally",
+            Self::Administrator => "closed by this node",
         })
     }
 }
 
-/// A message was taken.
+/// The link has accepted a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Accepted {
-    /// On its way.
+    /// Sent, or queued within the limits.
     Sent,
-    /// Queued; the origin port must wait for its wake-up.
+    /// Queued beyond the limit; the origin port must wait for its wake-up before it sends more.
     Congested,
 }
 
-/// A message was not taken.
+/// Reason why a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendFault {
     /// The link is down.
     #[error("the link is down")]
     Down,
-    /// A packet that may not be cut exceeds the MTU.
+    /// A packet that may not be fragmented exceeds the MTU.
     #[error("packet of {size} bytes exceeds the link's {mtu} (send it in parts)")]
     TooLarge {
         /// Size of the packet, bytes.
@@ -194,22 +194,22 @@ pub enum SendFault {
         /// MTU of the link, bytes.
         mtu: u16,
     },
-    /// Too many system messages wait: the link fails.
+    /// Too many system messages are waiting; the link fails.
     #[error("too many system messages waiting, the link goes down")]
     Overflow,
-    /// The backlog is at its absolute limit.
+    /// The backlog has reached its absolute limit.
     #[error("the link's backlog is full (wait for the wake-up)")]
     NoBuffers,
 }
 
-/// What the neighbour monitor thinks of the peer. Spec: tipc.md §11.
+/// The neighbour monitor's view of the peer. Spec: tipc.md §11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorVerdict {
-    /// This node supervises the peer itself: silence counts.
+    /// This node supervises the peer itself: its silence counts.
     pub supervised: bool,
-    /// Neighbours report a loss, or an acknowledgement is due: probe.
+    /// Neighbours report that the peer is lost, or an acknowledgement is due: send probes.
     pub probing: bool,
-    /// The peer is lost.
+    /// The peer is down: reset the link.
     pub reset: bool,
 }
 

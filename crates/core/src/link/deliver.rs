@@ -1,4 +1,4 @@
-//! Packets on their way in: order, acknowledgement, delivery. Spec: tipc.md §5.8.
+//! Incoming packets: order, acknowledgement, delivery. Spec: tipc.md §5.8.
 
 use super::fragment;
 use super::protocol::StateNote;
@@ -8,12 +8,12 @@ use super::{DownReason, Link, LinkIo, LinkSignal, State};
 use crate::time::Time;
 use crate::wire::{User, View};
 
-/// After this many packets without an own one an acknowledgement is sent. Spec: tipc.md §5.8.
+/// Packets received without sending one after which a STATE acknowledges. Spec: tipc.md §5.8.
 pub(super) const ACK_THRESHOLD: u16 = 16;
-/// The same between the fragments of one message, if the peer's window is known to be larger. Below the smallest window
-/// that Linux uses unasked, 50.
+/// The same between fragments of one message, if the peer's window is known to be larger. Below Linux's smallest
+/// default window, 50.
 const FRAGMENT_ACK_THRESHOLD: u16 = 48;
-/// A gap is reported when this many packets, or a multiple of [`ACK_THRESHOLD`] more, came too early. Spec: tipc.md §5.8.
+/// Early packets after which a gap is reported: this many, and each [`ACK_THRESHOLD`] more. Spec: tipc.md §5.8.
 const FAST_NACK: usize = 3;
 
 impl Link {
@@ -38,12 +38,12 @@ impl Link {
             Arrival::Full => self.stats.refused += 1,
         }
         if released > 0 {
-            self.pace.acknowledged(now, self.transmit.head());
+            self.round_trip.acknowledged(now, self.transmit.head());
         }
         self.released(released, false, io);
     }
 
-    /// Delivers a packet in order and those that waited for it.
+    /// Delivers a packet that is in order, and the deferred ones that follow it.
     fn deliver(&mut self, packet: View<'_>, io: &mut LinkIo<'_>) {
         let mut next = Some(Carrier::Borrowed(packet));
         while let Some(carrier) = next {
@@ -70,18 +70,18 @@ impl Link {
         if self.unacked >= threshold {
             let count = self.unacked;
             if self.send_state(io) {
-                self.unheard = self.unheard.saturating_add(count);
+                self.peer_in_flight = self.peer_in_flight.saturating_add(count);
             } else {
-                self.unheard = count;
+                self.peer_in_flight = count;
             }
-            self.most_unheard = self.most_unheard.max(self.unheard);
+            self.max_peer_in_flight = self.max_peer_in_flight.max(self.peer_in_flight);
         }
     }
 
-    /// So many unacknowledged packets, this one included, are acknowledged at once.
+    /// Number of unacknowledged packets, including this one, that triggers an acknowledgement.
     fn ack_threshold(&self, packet: View<'_>) -> u16 {
         let more_to_come = packet.user() == User::Fragmenter && packet.kind() != fragment::LAST;
-        if more_to_come && self.most_unheard >= FRAGMENT_ACK_THRESHOLD {
+        if more_to_come && self.max_peer_in_flight >= FRAGMENT_ACK_THRESHOLD {
             return FRAGMENT_ACK_THRESHOLD;
         }
         ACK_THRESHOLD

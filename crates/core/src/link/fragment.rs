@@ -1,10 +1,10 @@
-//! Messages larger than a packet: cutting and reassembling. Spec: tipc.md §5.9, §3.8.
+//! Messages larger than a packet: fragmentation and reassembly. Spec: tipc.md §5.9, §3.8.
 
 use std::sync::Arc;
 
+use super::accept::may_be_inside;
 use super::backlog::Level;
 use super::packet::Outgoing;
-use super::unpack::may_be_inside;
 use crate::addr::NodeAddr;
 use crate::limits::MAX_MESSAGE;
 use crate::outbox::Part;
@@ -12,27 +12,27 @@ use crate::planted::{self, Fault};
 use crate::pool::Pool;
 use crate::wire::{BareHeader, INTERNAL_HEADER, Message, User, View};
 
-/// Type of the first fragment of a message.
+/// Type of the first fragment.
 pub(crate) const FIRST: u8 = 0;
-/// Type of the fragments between first and last.
+/// Type of the fragments between the first and the last.
 pub(crate) const MIDDLE: u8 = 1;
 /// Type of the last fragment.
 pub(crate) const LAST: u8 = 2;
 
-/// The fragments of one message, in the order in which they must be sent.
+/// Iterator over the fragments of a message, in the order in which they must be sent.
 #[derive(Debug)]
 pub(crate) struct Fragments {
     message: Arc<Message>,
-    /// Where the next one starts.
+    /// Offset of the next fragment.
     from: usize,
     room: usize,
     number: u16,
-    /// What all their headers have in common.
+    /// The fields that the headers have in common.
     header: BareHeader,
 }
 
 impl Fragments {
-    /// Cuts `inner` into packets of `pktmax` bytes (more than 40) from `own` to `dest` (none for broadcast).
+    /// Fragments `inner` into packets of `pktmax` bytes (more than 40) from `own` to `dest` (none for broadcast).
     pub(crate) fn new(inner: Message, pktmax: usize, own: NodeAddr, dest: NodeAddr) -> Self {
         let room = pktmax.saturating_sub(INTERNAL_HEADER).max(1);
         let mut header = BareHeader::new(User::Fragmenter, MIDDLE, room);
@@ -43,7 +43,7 @@ impl Fragments {
         Self { message: Arc::new(inner), from: 0, room, number: 0, header }
     }
 
-    /// Fragments still to come.
+    /// Number of fragments not yet returned.
     pub(crate) fn remaining(&self) -> usize {
         (self.message.bytes().len() - self.from).div_ceil(self.room)
     }
@@ -78,30 +78,30 @@ impl Iterator for Fragments {
     }
 }
 
-/// Why a fragment could not be used. On a unicast link every one of them ends the link.
+/// Reason why a fragment was refused. On a unicast link each of them takes the link down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FragmentFault {
     /// A middle or last fragment without a first.
     NoFirst,
-    /// A first fragment while another message is unfinished.
+    /// A first fragment although another message is unfinished.
     Unfinished,
-    /// More bytes than a message may have.
+    /// More bytes than the largest message.
     TooLarge,
-    /// An unknown fragment type, or a whole that is no message or one that may not be fragmented.
+    /// An unknown fragment type, or an assembled message that is malformed or may not be fragmented.
     Invalid,
 }
 
-/// One message that is being put together.
+/// A message being reassembled.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
     pending: Option<Vec<u8>>,
 }
 
 impl Reassembly {
-    /// Adds the slice in a FRAGMENTER packet; the whole message after its last fragment.
+    /// Adds the payload of a FRAGMENTER packet; returns the message after its last fragment.
     ///
     /// # Errors
-    /// [`FragmentFault`]; what was pending is dropped then.
+    /// [`FragmentFault`]; the unfinished message is dropped.
     pub(crate) fn add(
         &mut self,
         fragment: View<'_>,
@@ -114,10 +114,10 @@ impl Reassembly {
         Ok(whole)
     }
 
-    /// Adds a slice; the whole, structurally checked but of any user, after the last.
+    /// Adds a slice; after the last one returns the message, which is structurally checked but may have any user.
     ///
     /// # Errors
-    /// [`FragmentFault`]; what was pending is dropped then.
+    /// [`FragmentFault`]; the unfinished message is dropped.
     pub(crate) fn add_slice(
         &mut self,
         kind: u8,
@@ -152,14 +152,14 @@ impl Reassembly {
         }
     }
 
-    /// True while a message is unfinished.
+    /// True if a message is unfinished.
     #[cfg(test)]
     pub(crate) fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
 }
 
-/// Starts a message with room for all of it, if the first slice tells its size.
+/// A buffer that starts with `slice`, with room for the whole message if the slice holds its size.
 fn begin(slice: &[u8], pool: &mut Pool) -> Vec<u8> {
     let claimed = slice.first_chunk().map_or(0, |word| u32::from_be_bytes(*word) as usize & 0x1_ffff);
     let mut bytes = pool.take(claimed.min(MAX_MESSAGE).max(slice.len()));

@@ -1,21 +1,21 @@
-//! The states of a link endpoint and what moves it between them. Spec: tipc.md §5.2.
+//! The state machine of a link endpoint. Spec: tipc.md §5.2.
 
 /// State of a link endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Taken down here; the node has not finished with it.
+    /// Taken down by this node, which has not finished yet.
     Resetting,
-    /// Down; tells the peer so.
+    /// Down; sends RESET.
     Reset,
-    /// Taken down by the peer; the node has not finished with it.
+    /// Taken down by the peer; this node has not finished yet.
     PeerReset,
-    /// Both ends are reset and say so.
+    /// Both ends are reset and know it; sends ACTIVATE.
     Establishing,
-    /// Carries packets.
+    /// Packets pass.
     Established,
-    /// Carries packets, its first ones wait for those on the other link.
+    /// Packets pass; delivery waits for packets on the other link.
     Synching,
-    /// Down, its packets travel on the other link.
+    /// Down; its packets are sent over the other link.
     FailingOver,
 }
 
@@ -31,43 +31,43 @@ impl State {
         Self::FailingOver,
     ];
 
-    /// Packets pass.
+    /// True if packets pass.
     #[must_use]
     pub const fn is_up(self) -> bool {
         matches!(self, Self::Established | Self::Synching)
     }
 
-    /// No protocol message is sent or processed.
+    /// True if protocol messages are neither sent nor processed.
     #[must_use]
     pub const fn is_blocked(self) -> bool {
         matches!(self, Self::Resetting | Self::PeerReset | Self::FailingOver)
     }
 
-    /// The endpoint was reset and can be established again.
+    /// True if the endpoint is reset and can be established.
     #[must_use]
     pub const fn is_reset(self) -> bool {
         matches!(self, Self::Reset | Self::FailingOver | Self::Establishing)
     }
 }
 
-/// What happens to a link endpoint.
+/// Events of a link endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The peer's endpoint was reset.
     PeerReset,
     /// The node has finished taking the endpoint down.
     LocalReset,
-    /// The endpoint cannot go on.
+    /// The endpoint cannot continue.
     Failure,
-    /// The node brings it up.
+    /// The node establishes the link.
     Establish,
-    /// Its packets go to the other link.
+    /// The other link starts carrying its packets.
     FailoverBegin,
-    /// They have arrived.
+    /// The failover is complete.
     FailoverEnd,
-    /// It waits for the other link's packets.
+    /// It starts to wait for packets on the other link.
     SynchBegin,
-    /// They have arrived.
+    /// The synchronisation is complete.
     SynchEnd,
 }
 
@@ -85,20 +85,20 @@ impl Event {
     ];
 }
 
-/// What an event does in a state.
+/// Effect of an event in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
-    /// Nothing.
+    /// No change.
     Stay,
     /// A new state.
     To(State),
-    /// A new state, and the node must learn that the link is down.
+    /// A new state; the node must handle the link as down.
     Down(State),
-    /// It cannot happen here; the state is kept.
+    /// The event is illegal in this state, which does not change.
     Illegal,
 }
 
-/// The table of §5.2.
+/// The transition table of §5.2.
 ///
 /// ```text
 ///  RESETTING --local reset--> RESET --peer reset--> ESTABLISHING --establish--> ESTABLISHED <--> SYNCHING

@@ -1,20 +1,20 @@
 //! Links: reliable, ordered packets to one peer over one bearer. Spec: tipc.md §5.
 //!
-//! A [`Link`] is one endpoint. It is told the time, messages to send and packets received; it writes frames,
-//! messages in order, wake-ups and signals into the [`LinkIo`] of the call. The node layer owns it, chooses it
-//! by bearer, acts on its [`LinkSignal`]s and composes two of them (§5.11 to §5.13).
+//! A [`Link`] is one endpoint of a link. Its inputs are the time, messages to send and received packets; it writes
+//! frames, messages in order, wake-ups and signals to the [`LinkIo`] of the call. The node layer owns the links,
+//! selects one by bearer, acts on its [`LinkSignal`]s and combines two of them (§5.11 to §5.13).
 //!
-//! `fsm` is the table of states; `protocol` speaks LINK_PROTOCOL, `supervise` is the timer, `send` and `deliver`
-//! are the two directions of data, `tunnel` is what two links to one peer need. `receive`, `transmit`, `window`,
-//! `backlog`, `fragment` and `unpack` are the machinery of a numbered sequence of packets, which the broadcast
-//! link uses as well.
+//! `fsm` is the state table; `protocol` handles LINK_PROTOCOL, `supervise` is the timer, `send` and `deliver` are the
+//! two directions of data, `tunnel` serves two links to one peer. `receive`, `transmit`, `window`, `backlog`,
+//! `fragment` and `unpack` implement a numbered sequence of packets, which the broadcast link uses too.
 
+mod accept;
 mod backlog;
 mod config;
 mod deliver;
 mod fragment;
 mod fsm;
-mod pace;
+mod round_trip;
 mod packet;
 mod protocol;
 mod receive;
@@ -45,7 +45,7 @@ pub use self::{
 pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
-    pace::Pace,
+    round_trip::RoundTrip,
     packet::Outgoing,
     receive::{Arrival, ReceiveQueue},
     transmit::TransmitQueue,
@@ -58,12 +58,12 @@ pub(crate) use self::{
 pub struct Link {
     config: LinkConfig,
     state: State,
-    /// The peer's interface name; empty until it is known.
+    /// Interface name of the peer; empty until known.
     peer_interface: String,
     session: u16,
     peer_session: u16,
     in_session: bool,
-    /// Number of the next STATE message sent, and the lowest one accepted.
+    /// Number of the next STATE to send, and the lowest number accepted.
     state_snd_nxt: u16,
     state_rcv_nxt: u16,
     peer_bearer: BearerId,
@@ -72,34 +72,34 @@ pub struct Link {
     transmit: TransmitQueue,
     backlog: Backlog,
     window: Window,
-    pace: Pace,
+    round_trip: RoundTrip,
     receive: ReceiveQueue,
     unpacker: Unpacker,
-    /// Packets received in order since something was last sent.
+    /// Packets received in order since the last own packet.
     unacked: u16,
-    /// Packets that the peer has sent beyond the last acknowledgement that left, and the most there ever were: its window
-    /// is at least that large.
-    unheard: u16,
-    most_unheard: u16,
-    /// Ticks without a sign of life.
+    /// Packets that the peer sent after the last acknowledgement, and the highest such number: the peer's window is at
+    /// least that large.
+    peer_in_flight: u16,
+    max_peer_in_flight: u16,
+    /// Ticks without a packet from the peer.
     silence: u32,
-    /// Acknowledgements in a row of packets that were never sent.
+    /// Consecutive acknowledgements of packets that were never sent.
     implausible: u32,
-    /// Ticks of the node's timer that this link has seen while it was down.
+    /// Ticks of the node's timer while the link was down.
     setup_ticks: u32,
     interval_ms: u32,
-    /// `snd_nxt` at the last tick.
+    /// `snd_nxt` at the previous tick.
     checkpoint: u16,
     monitor: MonitorVerdict,
-    /// What every STATE carries behind the gap record.
+    /// The monitor record that every STATE carries after the gap record.
     monitor_record: Vec<u8>,
-    /// What arrives from a link that failed, by this one's tunnel.
+    /// The receiving state of a failed link, whose packets arrive over this one.
     inherited: Option<tunnel::Inherited>,
     stats: LinkStats,
 }
 
 impl Link {
-    /// A new endpoint in state RESET. Limits of `config` are clamped, never trusted.
+    /// A new endpoint in state RESET. Values of `config` outside their limits are clamped.
     #[must_use]
     pub fn new(mut config: LinkConfig) -> Self {
         config.max_window = config.max_window.min(MAX_WINDOW);
@@ -119,12 +119,12 @@ impl Link {
             transmit: TransmitQueue::new(first),
             backlog: Backlog::new(config.min_window, usize::from(config.mtu)),
             window: Window::new(config.min_window, config.max_window),
-            pace: Pace::default(),
+            round_trip: RoundTrip::default(),
             receive: ReceiveQueue::new(first),
             unpacker: Unpacker::default(),
             unacked: 0,
-            unheard: 0,
-            most_unheard: 0,
+            peer_in_flight: 0,
+            max_peer_in_flight: 0,
             silence: 0,
             implausible: 0,
             setup_ticks: 0,
@@ -141,7 +141,7 @@ impl Link {
         link
     }
 
-    /// Runs the state machine; an illegal event changes nothing. Spec: tipc.md §5.2.
+    /// Feeds an event to the state machine; an illegal event changes nothing. Spec: tipc.md §5.2.
     pub fn event(&mut self, event: Event) -> Transition {
         let transition = fsm::next(self.state, event);
         if let Transition::To(state) | Transition::Down(state) = transition {
@@ -150,7 +150,8 @@ impl Link {
         transition
     }
 
-    /// Starts a new session: queues are dropped, every waiting port is woken. The state is the caller's affair. Spec: tipc.md §6.6.
+    /// Starts a new session: drops the queues and wakes every waiting port. Does not change the state. Spec: tipc.md
+    /// §6.6.
     pub fn reset(&mut self, wakeups: &mut Vec<Wakeup>) {
         let first = self.config.first_seqno;
         self.session = self.session.wrapping_add(1);
@@ -163,12 +164,12 @@ impl Link {
         self.transmit = TransmitQueue::new(first);
         self.backlog.clear();
         self.window = Window::new(self.config.min_window, self.config.max_window);
-        self.pace = Pace::default();
+        self.round_trip = RoundTrip::default();
         self.receive = ReceiveQueue::new(first);
         self.unpacker = Unpacker::default();
         self.unacked = 0;
-        self.unheard = 0;
-        self.most_unheard = 0;
+        self.peer_in_flight = 0;
+        self.max_peer_in_flight = 0;
         self.silence = 0;
         self.implausible = 0;
         self.setup_ticks = 0;
@@ -179,12 +180,12 @@ impl Link {
         self.stats = LinkStats::default();
     }
 
-    /// Takes the link up, after [`LinkSignal::Up`].
+    /// Brings the link up, after [`LinkSignal::Up`].
     pub fn establish(&mut self) -> Transition {
         self.event(Event::Establish)
     }
 
-    /// Fails the link for a reason that the node has; true if it was up.
+    /// Fails the link for a reason known to the node; true if it was up.
     pub fn fail(&mut self) -> bool {
         matches!(self.event(Event::Failure), Transition::Down(_))
     }
@@ -201,50 +202,51 @@ impl Link {
         self.state.is_up()
     }
 
-    /// True if no protocol message is sent or processed.
+    /// True if protocol messages are neither sent nor processed.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         self.state.is_blocked()
     }
 
-    /// True if the endpoint was reset.
+    /// True if the endpoint is reset.
     #[must_use]
     pub fn is_reset(&self) -> bool {
         self.state.is_reset()
     }
 
-    /// True while it waits for the other link's packets.
+    /// True while delivery waits for packets on the other link.
     #[must_use]
     pub fn is_synching(&self) -> bool {
         self.state == State::Synching
     }
 
-    /// What it was made with; the properties are kept up to date.
+    /// The configuration; its properties are kept up to date.
     #[must_use]
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// `<self>:<interface>-<peer>:<peer's interface>`, the last part `unknown` until the peer spoke. Spec: tipc.md §5.1.
+    /// `<self>:<interface>-<peer>:<peer's interface>`; the last part is `unknown` until the peer sends it. Spec:
+    /// tipc.md §5.1.
     #[must_use]
     pub fn name(&self) -> String {
         let peer = if self.peer_interface.is_empty() { "unknown" } else { &self.peer_interface };
         format!("{}:{peer}", self.config.name)
     }
 
-    /// Identifies the link among those to all peers: peer's bearer and own bearer. Spec: tipc.md §5.1.
+    /// Number that is unique among the links to all peers: peer's bearer and own bearer. Spec: tipc.md §5.1.
     #[must_use]
     pub fn id(&self) -> u32 {
         u32::from(self.peer_bearer) << 16 | u32::from(self.config.bearer)
     }
 
-    /// Next packet expected.
+    /// Number of the next packet expected.
     #[must_use]
     pub fn rcv_nxt(&self) -> u16 {
         self.receive.rcv_nxt()
     }
 
-    /// Number of the next packet sent.
+    /// Number of the next packet to send.
     #[must_use]
     pub fn snd_nxt(&self) -> u16 {
         self.transmit.snd_nxt()
@@ -256,7 +258,7 @@ impl Link {
         self.mtu
     }
 
-    /// Largest packet that a message is cut into: room is left for a tunnel's header. Spec: tipc.md §5.9.
+    /// Largest packet when a message is fragmented; leaves room for a tunnel header. Spec: tipc.md §5.9.
     #[must_use]
     pub fn mss(&self) -> usize {
         usize::from(self.mtu).saturating_sub(TUNNEL_RESERVE)
@@ -274,7 +276,7 @@ impl Link {
         self.session
     }
 
-    /// The peer's session, while there is one.
+    /// The peer's session, if there is one.
     #[must_use]
     pub fn peer_session(&self) -> Option<u16> {
         self.in_session.then_some(self.peer_session)
@@ -292,18 +294,18 @@ impl Link {
         self.window.size()
     }
 
-    /// Packets under way, and packets that wait.
+    /// Packets in flight, and packets in the backlog.
     #[must_use]
     pub fn queue_lengths(&self) -> (usize, usize) {
         (self.transmit.len(), self.backlog.len())
     }
 
-    /// The importances, a bit each, whose senders had better wait; `before` is what it was.
+    /// The congested importance levels, one bit each; `before` is the previous result.
     pub(crate) fn congestion(&self, before: u8) -> u8 {
         self.backlog.congestion(before)
     }
 
-    /// Ports that wait for a wake-up.
+    /// Number of ports waiting for a wake-up.
     #[must_use]
     pub fn waiting_ports(&self) -> usize {
         self.backlog.waiting()
@@ -333,7 +335,7 @@ impl Link {
         }
     }
 
-    /// Sets what the peer can do, learned from its discovery messages.
+    /// Sets the peer's capabilities, learned from its discovery messages.
     pub fn set_peer_capabilities(&mut self, capabilities: u16) {
         self.config.peer_capabilities = capabilities;
     }
@@ -352,12 +354,12 @@ impl Link {
         self.backlog.set_limits(self.config.min_window, usize::from(self.mtu));
     }
 
-    /// Sets what the neighbour monitor thinks of the peer.
+    /// Sets the neighbour monitor's view of the peer.
     pub fn set_monitor(&mut self, verdict: MonitorVerdict) {
         self.monitor = verdict;
     }
 
-    /// Sets what STATE messages carry for the neighbour monitor of the peer.
+    /// Sets the monitor record that STATE messages to the peer carry.
     pub fn set_monitor_record(&mut self, record: Vec<u8>) {
         self.monitor_record = record;
     }
@@ -375,7 +377,7 @@ impl Link {
         self.peer_can(capability::LINK_PROTO_SEQNO)
     }
 
-    /// Fails the link and tells the node.
+    /// Fails the link and signals the node.
     fn fail_because(&mut self, reason: DownReason, io: &mut LinkIo<'_>) {
         if self.fail() {
             io.signals.push(LinkSignal::Down(reason));

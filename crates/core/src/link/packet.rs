@@ -1,4 +1,4 @@
-//! A packet as a sending sequence keeps it.
+//! A packet in a sequence to be sent.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::outbox::{BearerId, FrameBatch, FrameSink, Part, Target};
 use crate::pool::Pool;
 use crate::wire::{BareHeader, Message, Packet, View};
 
-/// A packet on its way out, until it is acknowledged: whole, or a header before a part of a message that the other
-/// fragments share, so that cutting a message copies nothing.
+/// An outgoing packet, kept until it is acknowledged: a whole message, or a header and a part of a message shared with
+/// the other fragments, so that fragmenting copies nothing.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     /// A message that is a packet by itself.
@@ -23,7 +23,7 @@ impl From<Message> for Outgoing {
 }
 
 impl Outgoing {
-    /// The packet, of a fragment the header alone: all fields may be asked for, but not the data.
+    /// The packet; of a fragment only the header: all fields are valid, the data is not.
     pub(crate) fn view(&self) -> View<'_> {
         match self {
             Self::Whole(message) => message.view(),
@@ -31,7 +31,7 @@ impl Outgoing {
         }
     }
 
-    /// The header, to be changed.
+    /// The header, mutable.
     pub(crate) fn edit(&mut self) -> Packet<&mut [u8]> {
         match self {
             Self::Whole(message) => message.edit(),
@@ -39,7 +39,7 @@ impl Outgoing {
         }
     }
 
-    /// What lies behind the header.
+    /// The data after the header.
     pub(crate) fn data(&self) -> &[u8] {
         match self {
             Self::Whole(message) => message.data(),
@@ -47,7 +47,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends it.
+    /// Sends the packet.
     pub(crate) fn push(&self, frames: &mut FrameSink<'_>) {
         match self {
             Self::Whole(message) => frames.push(message.bytes()),
@@ -55,12 +55,12 @@ impl Outgoing {
         }
     }
 
-    /// Sends it over `bearer`.
+    /// Sends the packet over `bearer`.
     pub(crate) fn push_to(&self, frames: &mut FrameBatch, bearer: BearerId, to: Target) {
         self.push(&mut FrameSink::new(frames, bearer, to));
     }
 
-    /// The packet in one piece.
+    /// The packet as one message.
     pub(crate) fn into_message(self) -> Message {
         match self {
             Self::Whole(message) => message,
@@ -68,7 +68,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives its memory up, if nobody shares it any more.
+    /// Recycles the buffer if it is not shared any more.
     pub(crate) fn recycle(self, pool: &mut Pool) {
         match self {
             Self::Whole(message) => pool.put(message),

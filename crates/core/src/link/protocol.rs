@@ -1,4 +1,4 @@
-//! LINK_PROTOCOL: what is accepted, what it does, and what is sent. Spec: tipc.md §3.1, §5.3 to §5.5.
+//! LINK_PROTOCOL: which messages are accepted, their effects, and sending them. Spec: tipc.md §3.1, §5.3 to §5.5.
 
 use super::{DownReason, Event, Link, LinkIo, LinkSignal, State, Transition};
 use crate::limits::{MAX_TOLERANCE_MS, MIN_TOLERANCE_MS, capability};
@@ -11,17 +11,17 @@ use crate::wire::{
 
 /// The largest priority. Spec: tipc.md §15.
 const MAX_PRIORITY: u8 = 31;
-/// Data of a protocol message, bytes. Spec: tipc.md §5.3.
+/// Most data in a protocol message, bytes. Spec: tipc.md §5.3.
 const MAX_PROTOCOL_DATA: usize = 65_535;
-/// A packet is sent again at most once in this time, milliseconds. Spec: tipc.md §5.8.
+/// Least time between two retransmissions of a packet, milliseconds. Spec: tipc.md §5.8.
 const RETRANSMIT_SPACING_MS: u64 = 1;
-/// A packet that was first repeated this many tolerances ago ends the link. Spec: tipc.md §5.8.
+/// A packet first retransmitted this many tolerances ago fails the link. Spec: tipc.md §5.8.
 const RETRANSMIT_TOLERANCES: u64 = 10;
 
-/// What a STATE message says beside the counters.
+/// Contents of a STATE message besides the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct StateNote {
-    /// Asks for a reply.
+    /// Requests a reply.
     pub(super) probe: bool,
     /// Is a reply.
     pub(super) reply: bool,
@@ -33,13 +33,13 @@ pub(super) struct StateNote {
     pub(super) priority: u8,
 }
 
-/// Acknowledgements in a row that name packets which were never sent: the ends do not speak of the same session any more
-/// (a packet of an earlier one came late), and would never agree. Ours: some ticks.
+/// Consecutive acknowledgements of packets that were never sent after which the link fails: the ends have different
+/// sessions (a packet of an earlier session came late) and would never agree. Ours: a few ticks.
 const MAX_IMPLAUSIBLE: u32 = 8;
 
 impl Link {
-    /// True if a LINK_PROTOCOL message belongs to the session and has the size and MTU that it must have.
-    /// Spec: tipc.md §5.3, §14.2.
+    /// True if a LINK_PROTOCOL message belongs to the session and its size and MTU are valid. Spec: tipc.md §5.3,
+    /// §14.2.
     #[must_use]
     pub fn accepts_protocol(&self, msg: View<'_>) -> bool {
         if msg.user() != User::LinkProtocol || !msg.header_fits() || msg.payload().len() > MAX_PROTOCOL_DATA {
@@ -89,7 +89,7 @@ impl Link {
         }
     }
 
-    /// RESET and ACTIVATE, in the order of §5.4.
+    /// Handles RESET and ACTIVATE, in the order of §5.4.
     fn receive_setup(&mut self, msg: View<'_>, io: &mut LinkIo<'_>) {
         let name = msg.payload().first_chunk().copied().unwrap_or_default();
         self.peer_interface = InterfaceName(name).text();
@@ -106,8 +106,8 @@ impl Link {
             if seq::lt(self.session, msg.dest_session()) {
                 self.session = msg.dest_session().wrapping_add(1);
             }
-            // The peer took an old RESET of ours for the last one. If we hold an old one of its own, neither would
-            // ever take the other's ACTIVATE: tell it our session.
+            // The peer took an old RESET of this end for the latest one. If this end holds an old one of the peer too,
+            // neither would accept the other's ACTIVATE: send the current session.
             if self.state == State::Establishing {
                 self.send_setup_as(LinkProtocolType::Reset, false, io);
             }
@@ -130,7 +130,7 @@ impl Link {
         }
     }
 
-    /// STATE, in the order of §5.5.
+    /// Handles STATE, in the order of §5.5.
     fn receive_state(&mut self, now: Time, msg: View<'_>, io: &mut LinkIo<'_>) {
         let record = if self.peer_can(capability::GAP_ACK_BLOCK) {
             GapRecord::parse(msg.payload()).unwrap_or_default()
@@ -175,7 +175,7 @@ impl Link {
         }
     }
 
-    /// Releases what the peer has, repeats what it lacks. Spec: tipc.md §5.8.
+    /// Releases acknowledged packets and retransmits missing ones. Spec: tipc.md §5.8.
     fn acknowledge(&mut self, now: Time, ack: u16, gap: u16, blocks: &[GapBlock], io: &mut LinkIo<'_>) {
         if !self.transmit.is_plausible(ack, gap, blocks) {
             self.stats.refused += 1;
@@ -201,7 +201,7 @@ impl Link {
                 return;
             }
             for sent in self.transmit.range_mut(to.wrapping_add(1), to.wrapping_add(missing)) {
-                if sent.retransmit(now, RETRANSMIT_SPACING_MS) {
+                if sent.try_retransmit(now, RETRANSMIT_SPACING_MS) {
                     sent.packet.edit().set_ack(link_ack);
                     sent.packet.edit().set_bcast_ack(bcast_ack);
                     sent.packet.push(&mut io.frames);
@@ -212,29 +212,29 @@ impl Link {
         self.stats.retransmitted += repeated;
         if repeated > 0 {
             self.window.retransmitted();
-            self.pace.repeated();
+            self.round_trip.retransmitted();
         } else if released > 0 {
-            self.pace.acknowledged(now, self.transmit.head());
+            self.round_trip.acknowledged(now, self.transmit.head());
         }
         self.released(released, repeated > 0, io);
     }
 
-    /// True if the oldest packet has been repeated for too long.
+    /// True if the oldest packet has been retransmitted for too long.
     fn is_stuck(&self, now: Time) -> bool {
         let since = self.transmit.first().and_then(|sent| sent.first_retransmit());
         let limit = u64::from(self.config.tolerance_ms) * RETRANSMIT_TOLERANCES;
         since.is_some_and(|since| now > since.plus_millis(limit))
     }
 
-    /// Sends a STATE that acknowledges; also the first message on a link that came up (§6.4), and whenever the
-    /// broadcast side wants one. True if it stands in for one that had not left yet.
+    /// Sends a STATE as an acknowledgement. Also the first message on a link that came up (§6.4), and sent whenever the
+    /// broadcast side requests it. Returns true if it replaced one that had not left yet.
     pub fn send_state(&mut self, io: &mut LinkIo<'_>) -> bool {
         self.unacked = 0;
         self.stats.tx_acks += u64::from(self.is_up());
         self.send_state_with(StateNote::default(), io)
     }
 
-    /// Sends a STATE, if the link is up; true if it stands in for another one.
+    /// Sends a STATE if the link is up; true if it replaced one that had not left yet.
     pub(super) fn send_state_with(&mut self, mut note: StateNote, io: &mut LinkIo<'_>) -> bool {
         if !self.is_up() {
             return false;
@@ -272,9 +272,9 @@ impl Link {
         false
     }
 
-    /// Sends ACTIVATE in ESTABLISHING, RESET in RESET, nothing in other states. The node may call it at once when
-    /// it made the link or saw it enter ESTABLISHING, instead of waiting for a tick; `stopping` marks a RESET
-    /// that takes the link down (§6.6).
+    /// Sends ACTIVATE in ESTABLISHING, RESET in RESET, and nothing in other states. The node may call it as soon as it
+    /// has created the link or it enters ESTABLISHING, instead of at the next tick; `stopping` marks a RESET that takes
+    /// the link down (§6.6).
     pub fn send_setup(&mut self, stopping: bool, io: &mut LinkIo<'_>) {
         let kind = match self.state {
             State::Reset => LinkProtocolType::Reset,
@@ -298,7 +298,7 @@ impl Link {
         io.frames.push(msg.bytes());
     }
 
-    /// The fields that all three types share. Spec: tipc.md §3.1.
+    /// A LINK_PROTOCOL message with the fields that all three types share. Spec: tipc.md §3.1.
     fn protocol_message(&self, kind: LinkProtocolType, data: &[u8], io: &LinkIo<'_>) -> Message {
         let mut msg = Message::build(User::LinkProtocol, kind.into(), INTERNAL_HEADER, data);
         msg.set_prev_node(self.config.own);

@@ -1,4 +1,4 @@
-//! The receiving half of a sequence: what is next, what came too early, what is missing. Spec: tipc.md §5.8.
+//! The receiving half of a sequence: next packet, early packets, gaps. Spec: tipc.md §5.8.
 
 use std::collections::VecDeque;
 
@@ -6,23 +6,24 @@ use crate::limits::MAX_WINDOW;
 use crate::planted::{self, Fault};
 use crate::wire::{GapBlock, MAX_GAP_BLOCKS, Message, View};
 
-/// Bytes of packets that came too early and are kept, per sender: beyond it they are dropped, to be sent again. Spec: tipc.md §14.2.
+/// Most bytes of early packets kept per sender; further ones are dropped, and the sender retransmits them. Spec:
+/// tipc.md §14.2.
 pub(crate) const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
-/// What a sequence number means for the queue.
+/// Classification of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The next one: the queue has moved on, the caller delivers it and then drains [`ReceiveQueue::pop`].
+    /// The next packet: the caller delivers it, then drains [`ReceiveQueue::pop`].
     InOrder,
-    /// Kept until what is missing arrives.
+    /// Kept until the missing packets arrive.
     Deferred,
-    /// Had before, or outside the accept window.
+    /// Received before, or outside the accept window.
     Duplicate,
-    /// Early, and no memory left for it.
+    /// Early, and the memory limit is reached.
     Full,
 }
 
-/// Numbers of received packets, and those that came too early.
+/// Tracks received sequence numbers and keeps early packets.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     rcv_nxt: u16,
@@ -38,28 +39,28 @@ impl ReceiveQueue {
         Self { rcv_nxt, deferred: VecDeque::new(), count: 0, bytes: 0 }
     }
 
-    /// The next packet in order.
+    /// Number of the next packet in order.
     pub(crate) fn rcv_nxt(&self) -> u16 {
         self.rcv_nxt
     }
 
-    /// Packets kept.
+    /// Number of early packets kept.
     pub(crate) fn deferred_len(&self) -> usize {
         self.count
     }
 
-    /// Bytes kept.
+    /// Bytes of early packets kept.
     #[cfg(test)]
     pub(crate) fn deferred_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// True if the number lies in the accept window.
+    /// True if the number is in the accept window.
     pub(crate) fn accepts(&self, seqno: u16) -> bool {
         seqno.wrapping_sub(self.rcv_nxt) <= MAX_WINDOW
     }
 
-    /// Takes note of a packet, and keeps it if it is early.
+    /// Classifies a packet, and keeps it if it is early.
     pub(crate) fn accept(&mut self, packet: View<'_>) -> Arrival {
         let offset = packet.seqno().wrapping_sub(self.rcv_nxt);
         if offset == 0 {
@@ -75,7 +76,7 @@ impl ReceiveQueue {
         self.defer(usize::from(offset), packet.size(), || packet.to_message())
     }
 
-    /// Like [`accept`](Self::accept) for a message that is owned already; it is given back if it is the next one.
+    /// Like [`accept`](Self::accept) for an owned message, which is returned if it is the next one.
     pub(crate) fn accept_owned(&mut self, packet: Message) -> Result<Message, Arrival> {
         let offset = packet.seqno().wrapping_sub(self.rcv_nxt);
         if offset == 0 {
@@ -88,7 +89,7 @@ impl ReceiveQueue {
         Err(self.defer(usize::from(offset), packet.size(), || packet))
     }
 
-    /// The next deferred packet whose turn has come.
+    /// Removes and returns the next deferred packet that is in order.
     pub(crate) fn pop(&mut self) -> Option<Message> {
         let packet = self.deferred.front_mut()?.take()?;
         self.count -= 1;
@@ -97,7 +98,7 @@ impl ReceiveQueue {
         Some(packet)
     }
 
-    /// Packets missing before the first deferred one; 0 if none is deferred.
+    /// Number of packets missing before the first deferred one; 0 if none is deferred.
     pub(crate) fn gap(&self) -> u16 {
         if self.count == 0 {
             return 0;
@@ -106,7 +107,7 @@ impl ReceiveQueue {
         if planted::active(Fault::GapOffByOne) { missing - 1 } else { missing }
     }
 
-    /// What is known beyond the first gap, at most [`MAX_GAP_BLOCKS`] blocks; empty if nothing is deferred.
+    /// The gap blocks beyond the first gap, at most [`MAX_GAP_BLOCKS`]; empty if nothing is deferred.
     pub(crate) fn gap_blocks(&self) -> Vec<GapBlock> {
         let mut blocks: Vec<GapBlock> = Vec::new();
         if self.count == 0 {

@@ -1,4 +1,4 @@
-//! Messages on their way out: fragments, window, backlog. Spec: tipc.md §5.7.
+//! Outgoing messages: fragments, window, backlog. Spec: tipc.md §5.7.
 
 use super::backlog::{Level, MAX_BACKLOG, Queued};
 use super::fragment::Fragments;
@@ -8,10 +8,10 @@ use crate::time::Time;
 use crate::wire::{Message, User};
 
 impl Link {
-    /// Sends a message of any user that the link carries; one larger than a packet is cut.
+    /// Sends a message of any user that the link carries; fragments it if it is larger than a packet.
     ///
     /// # Errors
-    /// [`SendFault`]; the message is lost then. [`SendFault::Overflow`] also takes the link down.
+    /// [`SendFault`]; the message is lost. [`SendFault::Overflow`] also takes the link down.
     pub fn send(&mut self, now: Time, message: Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
         if !self.is_up() {
             return Err(SendFault::Down);
@@ -34,12 +34,12 @@ impl Link {
             self.send_packet(message, io);
         }
         if self.snd_nxt() != first {
-            self.pace.sent(now, first);
+            self.round_trip.sent(now, first);
         }
         Ok(accepted)
     }
 
-    /// Decides by the backlog of the message's level whether its sender may go on.
+    /// Decides by the backlog of the message's level whether its sender must wait.
     fn admit(&mut self, message: &Message, io: &mut LinkIo<'_>) -> Result<Accepted, SendFault> {
         if self.backlog.overflows(message.view()) {
             self.fail_because(DownReason::Backlog, io);
@@ -57,7 +57,7 @@ impl Link {
         Ok(Accepted::Congested)
     }
 
-    /// Sends a packet, or queues it behind those that wait.
+    /// Sends a packet, or queues it if others are waiting.
     pub(super) fn send_packet(&mut self, packet: impl Into<Outgoing>, io: &mut LinkIo<'_>) {
         let packet = packet.into();
         if self.backlog.is_empty() && self.has_room_for(packet.view().user()) {
@@ -73,7 +73,7 @@ impl Link {
         }
     }
 
-    /// Sends as many waiting packets as the window has room for.
+    /// Sends waiting packets as far as the window has room.
     pub(super) fn advance_backlog(&mut self, io: &mut LinkIo<'_>) {
         while self.backlog.first().is_some_and(|packet| self.has_room_for(packet.view().user())) {
             let Some(packet) = self.backlog.pop() else { return };
@@ -81,14 +81,14 @@ impl Link {
         }
     }
 
-    /// True if the window has room. Fragments are many at a time by themselves; others are paced.
+    /// True if the window has room. Fragments may fill the window; other packets are limited by the round trip.
     fn has_room_for(&self, user: User) -> bool {
         let window = self.window.size();
-        let limit = if user == User::Fragmenter { window } else { window.min(self.pace.limit()) };
+        let limit = if user == User::Fragmenter { window } else { window.min(self.round_trip.in_flight_limit()) };
         self.transmit.has_room(limit)
     }
 
-    /// After packets were acknowledged: window, backlog, wake-ups.
+    /// Updates window, backlog and waiting ports after an acknowledgement.
     pub(super) fn released(&mut self, released: usize, repeated: bool, io: &mut LinkIo<'_>) {
         if released == 0 || !self.is_up() {
             return;

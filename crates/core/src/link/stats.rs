@@ -1,9 +1,9 @@
-//! What a link counts: everything that `link statistics show` prints. Spec: tipc.md §13.2.
+//! Counters of a link: everything that `link statistics show` prints. Spec: tipc.md §13.2.
 
-/// Upper bounds of the length classes of the send profile, bytes.
+/// Upper bounds of the length classes in the send profile, bytes.
 pub const PROFILE_BOUNDS: [usize; 7] = [64, 256, 1024, 4096, 16_384, 32_768, 66_000];
 
-/// Counters of a link since it was reset or the counters were.
+/// Counters of a link since its last reset or the last clearing of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LinkStats {
@@ -11,17 +11,17 @@ pub struct LinkStats {
     pub rx_packets: u64,
     /// Fragments received.
     pub rx_fragments: u64,
-    /// Messages put together from fragments.
+    /// Messages reassembled from fragments.
     pub rx_fragmented: u64,
     /// Bundles received.
     pub rx_bundles: u64,
-    /// Messages that were in bundles.
+    /// Messages received in bundles.
     pub rx_bundled: u64,
     /// Packets sent for the first time.
     pub tx_packets: u64,
     /// Fragments sent.
     pub tx_fragments: u64,
-    /// Messages cut into fragments.
+    /// Messages fragmented.
     pub tx_fragmented: u64,
     /// Bundles sent.
     pub tx_bundles: u64,
@@ -39,7 +39,7 @@ pub struct LinkStats {
     pub rx_probes: u64,
     /// STATE messages received that report a gap.
     pub rx_nacks: u64,
-    /// Packets received too early.
+    /// Packets received early.
     pub rx_deferred: u64,
     /// Packets received twice or outside the accept window.
     pub rx_duplicates: u64,
@@ -49,19 +49,19 @@ pub struct LinkStats {
     pub tx_probes: u64,
     /// STATE messages sent that report a gap.
     pub tx_nacks: u64,
-    /// STATE messages sent only to acknowledge.
+    /// STATE messages sent only as acknowledgements.
     pub tx_acks: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub retransmitted: u64,
-    /// Messages that met a full backlog.
+    /// Messages for which the backlog was full.
     pub congestions: u64,
     /// Longest transmit queue, packets.
     pub queue_max: u64,
     /// Sum of the transmit queue's lengths over the samples.
     pub queue_sum: u64,
-    /// Samples of the transmit queue's length, one a tick.
+    /// Samples of the transmit queue's length, one per tick.
     pub queue_samples: u64,
-    /// Malformed or forbidden messages dropped; not part of the kernel's output.
+    /// Malformed or illegal messages dropped; not part of the kernel's output.
     pub refused: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The timer of a link, and the properties that govern it. Spec: tipc.md §5.6.
+//! The link timer and the properties that control it. Spec: tipc.md §5.6.
 
 use super::deliver::ACK_THRESHOLD;
 use super::protocol::StateNote;
@@ -9,24 +9,24 @@ use crate::wire::User;
 
 /// Longest interval between two ticks of a link, milliseconds. Spec: tipc.md §5.6.
 const MAX_INTERVAL_MS: u32 = 500;
-/// RESET is sent at each of this many first ticks. Spec: tipc.md §5.6.
+/// Number of first ticks that each send a RESET. Spec: tipc.md §5.6.
 const EAGER_RESETS: u32 = 5;
-/// Later RESET is sent at each tick whose number is a multiple of this. Spec: tipc.md §5.6.
+/// After those, RESET is sent at every tick whose number is a multiple of this. Spec: tipc.md §5.6.
 const LAZY_RESET_PERIOD: u32 = 16;
 
-/// The interval between two ticks that a tolerance asks for, milliseconds.
+/// Interval between two ticks for a tolerance, milliseconds.
 pub(super) fn interval_ms(tolerance_ms: u32) -> u32 {
     (tolerance_ms / 4).clamp(1, MAX_INTERVAL_MS)
 }
 
 impl Link {
-    /// The interval between two ticks that this link asks for; the node takes the smallest of its links.
+    /// Interval between two ticks that this link needs; the node uses the smallest of its links.
     #[must_use]
     pub fn wanted_interval_ms(&self) -> u32 {
         interval_ms(self.config.tolerance_ms)
     }
 
-    /// Tells the link how often [`tick`](Self::tick) is called.
+    /// Sets the interval at which [`tick`](Self::tick) is called.
     pub fn set_interval_ms(&mut self, interval_ms: u32) {
         self.interval_ms = interval_ms.max(1);
     }
@@ -49,7 +49,7 @@ impl Link {
 
     fn supervise(&mut self, io: &mut LinkIo<'_>) {
         self.sample_profile();
-        self.pace.tick();
+        self.round_trip.tick();
         if self.monitor.reset {
             return self.fail_because(DownReason::Monitor, io);
         }
@@ -68,7 +68,8 @@ impl Link {
         }
         self.checkpoint = self.snd_nxt();
         if self.unacked >= ACK_THRESHOLD {
-            self.most_unheard = 0; // the peer may wait for this: its window may be smaller than it was
+            // The peer may be waiting for this acknowledgement: its window may have become smaller.
+            self.max_peer_in_flight = 0;
         }
         if due || probe {
             self.send_state_with(StateNote { probe, ..StateNote::default() }, io);
@@ -85,14 +86,14 @@ impl Link {
         }
     }
 
-    /// Sets the tolerance, milliseconds (clamped to 50 to 30000), and tells the peer.
+    /// Sets the tolerance, milliseconds (clamped to 50 to 30000), and sends it to the peer.
     pub fn set_tolerance(&mut self, tolerance_ms: u32, io: &mut LinkIo<'_>) {
         self.config.tolerance_ms = tolerance_ms.clamp(MIN_TOLERANCE_MS, MAX_TOLERANCE_MS);
         let tolerance = self.config.tolerance_ms as u16;
         self.send_state_with(StateNote { tolerance, ..StateNote::default() }, io);
     }
 
-    /// Sets the priority, 0 to 31, and tells the peer, which restarts the link.
+    /// Sets the priority, 0 to 31, and sends it to the peer, which restarts the link.
     pub fn set_priority(&mut self, priority: u8, io: &mut LinkIo<'_>) {
         self.config.priority = priority.min(31);
         let priority = self.config.priority;
@@ -100,7 +101,7 @@ impl Link {
     }
 }
 
-/// Length of the message that a packet belongs to, if the packet tells it: a first fragment does, later ones do not.
+/// Length of the message that a packet belongs to; `None` for fragments after the first, which do not hold it.
 fn profiled_length(packet: &Outgoing) -> Option<usize> {
     let view = packet.view();
     match view.user() {

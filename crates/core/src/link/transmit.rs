@@ -1,4 +1,4 @@
-//! The sending half of a sequence: packets under way, until they are acknowledged. Spec: tipc.md §5.8.
+//! The sending half of a sequence: packets in flight, kept until they are acknowledged. Spec: tipc.md §5.8.
 
 use std::collections::VecDeque;
 
@@ -9,22 +9,22 @@ use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{GapBlock, seq};
 
-/// A packet under way. `T` is what the owner of the queue keeps with it.
+/// A packet in flight. `T` is additional state of the queue's owner.
 #[derive(Debug)]
 pub(crate) struct Sent<T> {
-    /// The packet, its number stamped.
+    /// The packet, with its number.
     pub(crate) packet: Outgoing,
-    /// The owner's part.
+    /// State of the queue's owner.
     pub(crate) extra: T,
-    /// It is not sent again before this.
+    /// Earliest time of the next retransmission.
     next_retransmit: Time,
-    /// When it was sent again for the first time.
+    /// Time of the first retransmission.
     first_retransmit: Option<Time>,
 }
 
 impl<T> Sent<T> {
-    /// True, and noted, if the packet may be sent again now: at most once in `spacing_ms`.
-    pub(crate) fn retransmit(&mut self, now: Time, spacing_ms: u64) -> bool {
+    /// True if the packet may be retransmitted now, at most once in `spacing_ms`; records the time.
+    pub(crate) fn try_retransmit(&mut self, now: Time, spacing_ms: u64) -> bool {
         if now < self.next_retransmit || planted::active(Fault::NoRetransmission) {
             return false;
         }
@@ -33,13 +33,13 @@ impl<T> Sent<T> {
         true
     }
 
-    /// When the packet was sent again for the first time.
+    /// Time of the first retransmission.
     pub(crate) fn first_retransmit(&self) -> Option<Time> {
         self.first_retransmit
     }
 }
 
-/// Packets under way, by number. Those in the middle can go before the first: that leaves holes.
+/// Packets in flight, by number. Packets may be removed out of order, which leaves holes.
 #[derive(Debug)]
 pub(crate) struct TransmitQueue<T = ()> {
     snd_nxt: u16,
@@ -49,47 +49,47 @@ pub(crate) struct TransmitQueue<T = ()> {
 }
 
 impl<T> TransmitQueue<T> {
-    /// An empty queue whose first packet will be `snd_nxt`.
+    /// An empty queue whose first packet gets number `snd_nxt`.
     pub(crate) fn new(snd_nxt: u16) -> Self {
         Self { snd_nxt, slots: VecDeque::new(), count: 0 }
     }
 
-    /// Number of the next packet.
+    /// Number of the next packet to send.
     pub(crate) fn snd_nxt(&self) -> u16 {
         self.snd_nxt
     }
 
-    /// Packets under way.
+    /// Number of packets in flight.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// True if everything is acknowledged.
+    /// True if all packets are acknowledged.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// True if one more packet fits a window of `window` packets and what the receiver accepts at all.
+    /// True if one more packet fits a window of `window` packets and the receiver's accept window.
     pub(crate) fn has_room(&self, window: u16) -> bool {
         self.count < usize::from(window) && self.slots.len() < usize::from(MAX_WINDOW)
     }
 
-    /// True if packets were acknowledged while an earlier one was not.
+    /// True if a packet was acknowledged before an earlier one.
     pub(crate) fn has_holes(&self) -> bool {
         self.slots.len() != self.count
     }
 
-    /// Number of the oldest packet under way; `snd_nxt` if there is none.
+    /// Number of the oldest packet in flight; `snd_nxt` if there is none.
     pub(crate) fn head(&self) -> u16 {
         self.snd_nxt.wrapping_sub(self.slots.len() as u16)
     }
 
-    /// The oldest packet under way.
+    /// The oldest packet in flight.
     pub(crate) fn first(&self) -> Option<&Sent<T>> {
         self.slots.front()?.as_ref()
     }
 
-    /// Numbers a packet and keeps it; the packet, to be sent. It may be sent again from `retransmit_from` on.
+    /// Numbers a packet and keeps it; returns the packet to be sent. It may be retransmitted from `retransmit_from` on.
     pub(crate) fn push(
         &mut self,
         packet: impl Into<Outgoing>,
@@ -105,14 +105,14 @@ impl<T> TransmitQueue<T> {
         self.slots.back().and_then(Option::as_ref).map(|sent| &sent.packet)
     }
 
-    /// The packet with this number, if it is under way.
+    /// The packet with this number, if it is in flight.
     #[cfg(test)]
     pub(crate) fn get_mut(&mut self, seqno: u16) -> Option<&mut Sent<T>> {
         let at = self.index(seqno)?;
         self.slots.get_mut(at)?.as_mut()
     }
 
-    /// The packets under way with numbers from `first` to `last` (both included), in order.
+    /// The packets in flight with numbers from `first` to `last` (both included), in order.
     pub(crate) fn range_mut(&mut self, first: u16, last: u16) -> impl Iterator<Item = &mut Sent<T>> {
         let head = self.head();
         let from = if seq::lt(first, head) { 0 } else { usize::from(first.wrapping_sub(head)) };
@@ -121,13 +121,13 @@ impl<T> TransmitQueue<T> {
         self.slots.range_mut(from.min(to)..to).flatten()
     }
 
-    /// All packets under way, in order.
+    /// All packets in flight, in order.
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Sent<T>> {
         self.slots.iter().flatten()
     }
 
-    /// Drops the packet with this number; false if it is not under way.
+    /// Removes the packet with this number; false if it is not in flight.
     pub(crate) fn remove(&mut self, seqno: u16) -> bool {
         let Some(at) = self.index(seqno) else { return false };
         let found = self.slots.get_mut(at).is_some_and(|slot| slot.take().is_some());
@@ -136,7 +136,7 @@ impl<T> TransmitQueue<T> {
         found
     }
 
-    /// Drops all packets up to `ack`; how many. A number that was never sent, or an old one, drops nothing.
+    /// Removes all packets up to `ack` and returns their number; 0 for a number that was never sent or is old.
     pub(crate) fn release_to(&mut self, ack: u16, pool: &mut Pool) -> usize {
         if !self.is_sent(ack) || seq::lt(ack, self.head()) {
             return 0;
@@ -152,7 +152,7 @@ impl<T> TransmitQueue<T> {
         before - self.count
     }
 
-    /// Drops the packets with numbers from `first` to `last`; how many.
+    /// Removes the packets with numbers from `first` to `last` and returns their number.
     pub(crate) fn release_range(&mut self, first: u16, last: u16, pool: &mut Pool) -> usize {
         if seq::lt(last, first) || !self.is_sent(last) {
             return 0;
@@ -171,12 +171,12 @@ impl<T> TransmitQueue<T> {
         before - self.count
     }
 
-    /// True for the number of a packet that was sent (in the half range before `snd_nxt`).
+    /// True if a packet with this number was sent (in the half range before `snd_nxt`).
     pub(crate) fn is_sent(&self, seqno: u16) -> bool {
         seq::lt(seqno, self.snd_nxt)
     }
 
-    /// True if a peer can truthfully say this: nothing beyond `snd_nxt`, blocks in rising order. Spec: tipc.md §14.2.
+    /// True if a correct peer can report this: nothing beyond `snd_nxt`, blocks in rising order. Spec: tipc.md §14.2.
     pub(crate) fn is_plausible(&self, ack: u16, gap: u16, blocks: &[GapBlock]) -> bool {
         let mut end = ack;
         let mut first = true;
@@ -191,7 +191,7 @@ impl<T> TransmitQueue<T> {
         true
     }
 
-    /// Takes all packets under way, in order, and restarts at `snd_nxt`.
+    /// Removes all packets in flight, in order, and restarts at `snd_nxt`.
     pub(crate) fn take(&mut self, snd_nxt: u16) -> impl Iterator<Item = Sent<T>> {
         self.snd_nxt = snd_nxt;
         self.count = 0;
@@ -203,7 +203,7 @@ impl<T> TransmitQueue<T> {
         (at < self.slots.len()).then_some(at)
     }
 
-    /// Restores "the first slot is not empty".
+    /// Removes empty slots at the front.
     fn trim(&mut self) {
         while matches!(self.slots.front(), Some(None)) {
             self.slots.pop_front();

@@ -1,5 +1,5 @@
-//! Two links to one peer: the packets of a link that failed travel on the other one, and a new link waits for the
-//! packets of the old one. Spec: tipc.md §5.12, §5.13.
+//! Two links to one peer. Failover: the packets of a failed link travel over the other one. Synchronisation: a new link
+//! waits for the packets of the old one. Spec: tipc.md §5.12, §5.13.
 
 use super::fragment::{self, FragmentFault, Reassembly};
 use super::receive::ReceiveQueue;
@@ -9,17 +9,17 @@ use crate::limits::capability;
 use crate::outbox::BearerId;
 use crate::wire::{BASIC_HEADER, ErrorCode, INTERNAL_HEADER, Message, MessageType, User, View};
 
-/// TUNNEL type: the new link starts after a packet of the old one. Spec: tipc.md §3.6.
+/// TUNNEL type: the new link delivers after a packet of the old one. Spec: tipc.md §3.6.
 const SYNCH: u8 = 0;
 /// TUNNEL type: a packet of the failed link. Spec: tipc.md §3.6.
 const FAILOVER: u8 = 1;
 
-/// The receiving half of a link that failed: its next packet is the drop point.
+/// The receiving half of a failed link; its next packet is the drop point.
 #[derive(Debug)]
 pub(super) struct Inherited {
     queue: ReceiveQueue,
     pub(super) unpacker: Unpacker,
-    /// A tunnelled packet that came in parts.
+    /// Reassembles a tunnelled packet that arrives in parts.
     parts: Reassembly,
 }
 
@@ -30,7 +30,7 @@ impl Inherited {
     }
 }
 
-/// What a failed link leaves to the other one.
+/// State of a failed link that the other link takes over.
 #[derive(Debug)]
 pub struct Failover {
     packets: Vec<Message>,
@@ -38,8 +38,8 @@ pub struct Failover {
     inherited: Inherited,
 }
 
-/// The packet of the old link after which the new link may deliver; `None` unless the packet is a SYNCH.
-/// Spec: tipc.md §5.12.
+/// The packet of the old link after which the new link may deliver; `None` if the packet is not a SYNCH. Spec: tipc.md
+/// §5.12.
 #[must_use]
 pub fn synch_point(packet: View<'_>) -> Option<u16> {
     if packet.user() != User::Tunnel || packet.kind() != SYNCH || !packet.header_fits() {
@@ -52,8 +52,8 @@ pub fn synch_point(packet: View<'_>) -> Option<u16> {
     Some(inner.seqno().wrapping_add(packet.message_count()).wrapping_sub(1))
 }
 
-/// The packet of the tunnel with which, as far as this one tells, the failover ends; `None` unless it is a FAILOVER.
-/// The smallest seen counts. Spec: tipc.md §5.13.
+/// The tunnel packet that ends the failover according to this packet; `None` if it is not a FAILOVER. The smallest
+/// value received counts. Spec: tipc.md §5.13.
 #[must_use]
 pub fn failover_point(packet: View<'_>) -> Option<u16> {
     let is_failover = packet.user() == User::Tunnel && packet.kind() == FAILOVER && packet.header_fits();
@@ -61,7 +61,7 @@ pub fn failover_point(packet: View<'_>) -> Option<u16> {
 }
 
 impl Link {
-    /// The message that a new link must send first if this one is up already.
+    /// The message that a new link must send first if this link is already up.
     #[must_use]
     pub fn synch_message(&self) -> Message {
         let mut synch = self.tunnel_packet(SYNCH, self.peer_bearer, &[]);
@@ -70,7 +70,7 @@ impl Link {
         synch
     }
 
-    /// Takes out what the other link must carry on with. The caller resets this one afterwards.
+    /// Removes the state that the other link must take over. The caller resets this link afterwards.
     #[must_use]
     pub fn take_failover(&mut self) -> Failover {
         let mut next = self.snd_nxt();
@@ -89,10 +89,11 @@ impl Link {
         Failover { packets, peer_bearer: self.peer_bearer, inherited: Inherited::new(queue, reassembly) }
     }
 
-    /// Sends the packets of the failed link by this one, and expects those of the peer.
+    /// Sends the packets of the failed link over this one, and expects those of the peer.
     ///
     /// # Errors
-    /// [`SendFault`] if this link is down, or a packet does not fit and the peer takes none in parts; nothing is sent then.
+    /// [`SendFault`] if this link is down, or a packet is too large and the peer does not accept parts; nothing is
+    /// sent.
     pub fn carry_failover(&mut self, failover: Failover, io: &mut LinkIo<'_>) -> Result<(), SendFault> {
         if !self.is_up() {
             return Err(SendFault::Down);
@@ -110,8 +111,8 @@ impl Link {
         Ok(())
     }
 
-    /// Enters a failover that only the peer knew of: the failed link never carried anything here.
-    /// `failed_bearer` is the peer's bearer of that link.
+    /// Enters a failover that only the peer started: the failed link never carried packets at this end. `failed_bearer`
+    /// is the peer's bearer of that link.
     pub fn join_failover(&mut self, failed_bearer: BearerId, io: &mut LinkIo<'_>) {
         let queue = ReceiveQueue::new(self.config.first_seqno);
         self.inherited = Some(Inherited::new(queue, Reassembly::default()));
@@ -120,13 +121,13 @@ impl Link {
         self.send_packet(packet, io);
     }
 
-    /// The next packet of the failed link that is expected, while there is one.
+    /// Number of the next packet expected from the failed link, during a failover.
     #[must_use]
     pub fn drop_point(&self) -> Option<u16> {
         self.inherited.as_ref().map(|i| i.queue.rcv_nxt())
     }
 
-    /// Handles a TUNNEL packet in order.
+    /// Handles a TUNNEL packet that is in order.
     pub(super) fn receive_tunnel(
         &mut self,
         packet: View<'_>,
@@ -199,7 +200,7 @@ impl Link {
         packet
     }
 
-    /// A packet that nobody misses: at least one must travel.
+    /// An empty packet, for a failover without packets: at least one must be sent.
     fn dummy(&self) -> Message {
         let mut dummy = Message::build(User::Low, MessageType::Direct.into(), BASIC_HEADER, &[]);
         dummy.set_error_code(ErrorCode::NoPort);

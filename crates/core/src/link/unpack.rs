@@ -1,15 +1,16 @@
-//! From packets in order to messages: bundles are opened, fragments put together. Spec: tipc.md §3.3, §5.9, §5.10.
+//! Turns packets in order into messages: opens bundles, reassembles fragments. Spec: tipc.md §3.3, §5.9, §5.10.
 
 use std::collections::VecDeque;
 
+use super::accept::{may_be_inside, may_be_top};
 use super::fragment::{FragmentFault, Reassembly};
 use crate::pool::Pool;
-use crate::wire::{Message, MessageType, SHORT_HEADER, User, View};
+use crate::wire::{Message, SHORT_HEADER, User, View};
 
-/// A packet in order: borrowed from the frame just received, or kept since it came too early.
+/// A packet in order: borrowed from the frame just received, or owned because it was deferred.
 #[derive(Debug)]
 pub(crate) enum Carrier<'a> {
-    /// Straight from the wire.
+    /// Directly from a received frame.
     Borrowed(View<'a>),
     /// From a deferred queue.
     Owned(Message),
@@ -32,25 +33,25 @@ impl Carrier<'_> {
     }
 }
 
-/// What was unpacked since the last reset of the statistics.
+/// Unpacking counters since the last reset of the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnpackStats {
     /// Bundles.
     pub(crate) bundles: u64,
-    /// Messages out of bundles.
+    /// Messages from bundles.
     pub(crate) bundled: u64,
     /// Fragments.
     pub(crate) fragments: u64,
-    /// Messages made of fragments.
+    /// Messages reassembled from fragments.
     pub(crate) fragmented: u64,
-    /// Messages that may not arrive this way, dropped.
+    /// Messages dropped because they may not arrive this way.
     pub(crate) refused: u64,
 }
 
 /// Turns the packets of one sender, in order, into messages.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacker {
-    /// The message that is being put together.
+    /// The message being reassembled.
     pub(crate) reassembly: Reassembly,
     /// Counters.
     pub(crate) stats: UnpackStats,
@@ -60,7 +61,7 @@ impl Unpacker {
     /// Appends the messages that `packet` completes to `out`.
     ///
     /// # Errors
-    /// [`FragmentFault`] if a fragment does not fit; the unfinished message is dropped then.
+    /// [`FragmentFault`] if a fragment is refused; the unfinished message is dropped.
     pub(crate) fn unpack(
         &mut self,
         packet: Carrier<'_>,
@@ -83,7 +84,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Takes the messages out of a bundle; the first malformed one loses the rest. Spec: tipc.md §5.10.
+    /// Extracts the messages of a bundle; everything after the first malformed one is lost. Spec: tipc.md §5.10.
     fn unbundle(&mut self, bundle: View<'_>, out: &mut VecDeque<Message>) {
         self.stats.bundles += 1;
         let mut rest = bundle.payload();
@@ -101,18 +102,4 @@ impl Unpacker {
             rest = rest.get(inner.size().next_multiple_of(4)..).unwrap_or_default();
         }
     }
-}
-
-/// True for a message that a link may deliver from the inside of a bundle or from fragments. Spec: tipc.md §14.2.
-pub(crate) fn may_be_inside(message: View<'_>) -> bool {
-    let user = message.user();
-    let known = match user {
-        User::ConnManager | User::GroupProtocol | User::NameDistributor => true,
-        _ => user.is_data() && message.message_type() != MessageType::GroupEvent,
-    };
-    known && message.header_fits()
-}
-
-fn may_be_top(message: View<'_>) -> bool {
-    may_be_inside(message) || message.user() == User::BcastProtocol && message.header_fits()
 }

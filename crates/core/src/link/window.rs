@@ -1,9 +1,9 @@
-//! The send window: slow start, then one packet a window. Spec: tipc.md §5.7.
+//! The send window: slow start, then growth by one packet per window. Spec: tipc.md §5.7.
 
-/// Below this the slow-start threshold does not fall, packets. Spec: tipc.md §15.
+/// Lowest slow-start threshold, packets. Spec: tipc.md §15.
 pub(crate) const SSTHRESH_FLOOR: u16 = 300;
 
-/// How many packets may be under way.
+/// Limits the number of packets in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     size: u16,
@@ -14,37 +14,37 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window between `min` and `max` packets that starts at `min`.
+    /// A window between `min` and `max` packets; starts at `min`.
     pub(crate) fn new(min: u16, max: u16) -> Self {
         let max = max.max(min);
         Self { size: min, min, max, ssthresh: max, released: 0 }
     }
 
-    /// Packets that may be under way.
+    /// Current size, packets.
     pub(crate) fn size(&self) -> u16 {
         self.size
     }
 
-    /// Slow start ends here.
+    /// Slow-start threshold, packets.
     #[cfg(test)]
     pub(crate) fn ssthresh(&self) -> u16 {
         self.ssthresh
     }
 
-    /// Something had to be sent again.
+    /// A packet was retransmitted.
     pub(crate) fn retransmitted(&mut self) {
         self.ssthresh = (self.size / 2).max(SSTHRESH_FLOOR);
         self.size = self.size.min(self.ssthresh);
     }
 
-    /// Nothing was sent for a while.
+    /// The link was idle.
     pub(crate) fn idle(&mut self) {
         self.ssthresh = (self.size / 2).max(SSTHRESH_FLOOR);
         self.size = self.min;
     }
 
-    /// `released` packets were acknowledged; `pending` are under way or waiting, `holes` tells whether some
-    /// packet is missing at the receiver.
+    /// `released` packets were acknowledged; `pending` are in flight or waiting; `holes` is true if the receiver misses
+    /// a packet.
     pub(crate) fn released(&mut self, released: usize, pending: usize, holes: bool) {
         if released == 0 || pending < usize::from(self.size) || holes {
             return;

@@ -1,4 +1,4 @@
-//! What happens when a link comes up or goes down. Spec: tipc.md §5.11 to §5.13, §6.4, §6.6.
+//! Links coming up and going down. Spec: tipc.md §5.11 to §5.13, §6.4, §6.6.
 
 use super::peer::{Ctx, Notice, Peer};
 use super::state::Event;
@@ -7,7 +7,8 @@ use crate::link::{self, DownReason};
 use crate::outbox::BearerId;
 
 impl Peer {
-    /// The link of `bearer` comes up: STATE first, then either contact begins or the link joins the first one.
+    /// The link of `bearer` comes up: sends a STATE first, then establishes contact or synchronises with the first
+    /// link.
     pub(super) fn link_up(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
         let Some(slot) = self.slot_mut(bearer) else { return };
         if slot.link.is_up() {
@@ -37,8 +38,7 @@ impl Peer {
         self.start_synch(old, bearer, ctx);
     }
 
-    /// Takes the link of `bearer` down, if it is not already; what was on it fails over to another link, or
-    /// contact is lost.
+    /// Takes the link of `bearer` down if it is up; its traffic fails over to another link, or contact is lost.
     pub(crate) fn take_down(&mut self, bearer: BearerId, reason: DownReason, ctx: &mut Ctx<'_>) {
         let Some(slot) = self.slot_mut(bearer) else { return };
         if slot.link.state() == link::State::Establishing {
@@ -75,15 +75,15 @@ impl Peer {
         self.notices.extend([Notice::ContactLost, Notice::LinkGone(up_as)]);
     }
 
-    /// Takes every link down: the broadcast side gave the peer up, or the node stops.
+    /// Takes every link down: the broadcast side found the peer failed, or the node stops.
     pub(crate) fn take_all_down(&mut self, reason: DownReason, ctx: &mut Ctx<'_>) {
         for bearer in 0..MAX_BEARERS as BearerId {
             self.take_down(bearer, reason, ctx);
         }
     }
 
-    /// Chooses the links that carry traffic among those up, without the link of `lost`: the highest priority;
-    /// with two equal ones each takes a slot.
+    /// Selects the links that carry traffic among those that are up, except that of `lost`: the link with the highest
+    /// priority; two links with equal priority take a slot each.
     fn select_active(&mut self, lost: BearerId) {
         let mut highest = 0;
         let mut active = [None; 2];

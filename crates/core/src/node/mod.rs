@@ -1,4 +1,4 @@
-//! Peer nodes: the state of contact, the links to each, and what passes between them. Spec: tipc.md §6.
+//! Peer nodes: contact state, the links to each peer, and their interplay. Spec: tipc.md §6.
 
 mod contact;
 mod parallel;

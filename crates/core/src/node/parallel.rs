@@ -1,5 +1,5 @@
-//! Which packets may pass, and what two parallel links owe each other: synchronisation when a second one comes
-//! up, failover when one goes down. Spec: tipc.md §5.12, §5.13, §6.3.
+//! Filtering of packets, and the interplay of two parallel links: synchronisation when a second one comes up, failover
+//! when one goes down. Spec: tipc.md §5.12, §5.13, §6.3.
 
 use super::peer::{Ctx, Peer};
 use super::state::{Event, State};
@@ -8,17 +8,18 @@ use crate::link::{failover_point, synch_point};
 use crate::outbox::BearerId;
 use crate::wire::{LinkProtocolType, User, View, seq};
 
-/// Provisional sync point: nothing that can arrive is after it. Spec: tipc.md §5.13.
+/// Provisional sync point, beyond every packet that can arrive. Spec: tipc.md §5.13.
 const FAR: u16 = 32_766;
 
 impl Peer {
-    /// The other link, whose traffic the packets of `bearer`'s link may have to wait for.
+    /// The other link, if packets of `bearer`'s link may have to wait for its traffic.
     fn parallel(&self, bearer: BearerId) -> Option<BearerId> {
         self.links().map(|(id, _)| id).find(|id| *id != bearer)
     }
 
-    /// True if a packet that arrived on `bearer` may pass to its link; moves the state of contact on.
-    pub(crate) fn check_state(&mut self, view: View<'_>, bearer: BearerId, ctx: &mut Ctx<'_>) -> bool {
+    /// Updates the contact state for a packet that arrived on `bearer`; returns true if its link may process the
+    /// packet.
+    pub(crate) fn admit(&mut self, view: View<'_>, bearer: BearerId, ctx: &mut Ctx<'_>) -> bool {
         let Some(slot) = self.slot(bearer) else { return false };
         let protocol = view.user() == User::LinkProtocol;
         if protocol && !slot.link.accepts_protocol(view) {
@@ -67,10 +68,10 @@ impl Peer {
             self.receive_synch(point, bearer, ctx);
         }
         let overtakes = protocol || synch.is_some();
-        self.state != State::Synching || self.synchronised(bearer, parallel, overtakes)
+        self.state != State::Synching || self.update_synch(bearer, parallel, overtakes)
     }
 
-    /// A packet of a lost link: its last one marks where failover ends.
+    /// A packet of a failed link; the last of them marks the end of the failover.
     fn receive_failover(&mut self, candidate: u16, bearer: BearerId, ctx: &mut Ctx<'_>) {
         let parallel = self.parallel(bearer);
         if let Some(parallel) = parallel
@@ -86,8 +87,8 @@ impl Peer {
         }
     }
 
-    /// The peer's link went down before ours was ever up: answer with an empty failover, so that both ends leave
-    /// the state.
+    /// The peer's link went down before the one here was ever up: answers with an empty failover, so that both ends
+    /// leave the state.
     fn answer_failover(&mut self, failed: Option<BearerId>, tunnel: BearerId, ctx: &mut Ctx<'_>) {
         let failed_ready = failed.is_none_or(|f| self.slot(f).is_some_and(|s| s.link.is_reset()));
         let Some(slot) = self.slot_mut(tunnel).filter(|s| s.link.is_up() && failed_ready) else { return };
@@ -109,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// First packet of a second link: packets of the first one up to the sync point go before it.
+    /// The first packet of a second link: packets of the first link up to the sync point go first.
     fn receive_synch(&mut self, sync_point: u16, bearer: BearerId, ctx: &mut Ctx<'_>) {
         self.link_up(bearer, ctx);
         if self.state == State::SelfUpPeerUp {
@@ -121,10 +122,10 @@ impl Peer {
         }
     }
 
-    /// While synchronising: may a packet on `bearer` pass? Ends the synchronisation when the first link has
-    /// delivered everything up to the sync point. Deliveries are drained after every packet, so what the first
-    /// link has received it has delivered.
-    fn synchronised(&mut self, bearer: BearerId, parallel: BearerId, overtakes: bool) -> bool {
+    /// True if a packet on `bearer` may pass during synchronisation. Ends the synchronisation once the first link has
+    /// delivered everything up to the sync point. Deliveries are drained after every packet, so everything received has
+    /// been delivered.
+    fn update_synch(&mut self, bearer: BearerId, parallel: BearerId, overtakes: bool) -> bool {
         let synching = self.slot(bearer).is_some_and(|s| s.link.is_synching());
         let (new, old) = if synching { (bearer, parallel) } else { (parallel, bearer) };
         let delivered_next = self.slot(old).map_or(0, |s| s.link.rcv_nxt());
@@ -138,7 +139,7 @@ impl Peer {
         bearer == old || overtakes
     }
 
-    /// A second link came up here: tell the peer which packets of the first one go before those of the new one.
+    /// A second link came up: tells the peer which packets of the first one precede those of the new one.
     pub(super) fn start_synch(&mut self, old: BearerId, new: BearerId, ctx: &mut Ctx<'_>) {
         let Some(slot) = self.slot(old) else { return };
         let synch = slot.link.synch_message();
@@ -146,7 +147,7 @@ impl Peer {
         self.with_link(new, ctx, |link, io| link.send(now, synch, io));
     }
 
-    /// A link went down here while another is up: what it had not delivered goes by the other.
+    /// A link went down while another is up: its undelivered packets are sent over the other.
     pub(super) fn start_failover(&mut self, failed: BearerId, tunnel: BearerId, ctx: &mut Ctx<'_>) {
         let Some(slot) = self.slot_mut(tunnel) else { return };
         slot.link.event(link::Event::SynchEnd);
@@ -163,7 +164,7 @@ impl Peer {
         self.event(Event::FailoverBegin);
         let carried = self.with_link(tunnel, ctx, |link, io| link.carry_failover(failover, io));
         if !matches!(carried, Some(Ok(()))) {
-            // What the failed link had not delivered is lost, so the sockets must see contact break.
+            // The undelivered packets of the failed link are lost, so contact must be broken.
             self.take_down(tunnel, DownReason::Failover, ctx);
         }
     }

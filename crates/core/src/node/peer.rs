@@ -12,12 +12,12 @@ use crate::pool::Pool;
 use crate::time::Time;
 use crate::wire::{MediaAddr, Message, User, View};
 
-/// Node timer without links, milliseconds. Spec: tipc.md §5.6.
+/// Interval of the node timer without links, milliseconds. Spec: tipc.md §5.6.
 const IDLE_TICK_MS: u32 = 10_000;
-/// Longest node timer with links, milliseconds. Spec: tipc.md §5.6.
+/// Longest interval of the node timer with links, milliseconds. Spec: tipc.md §5.6.
 const MAX_TICK_MS: u32 = 500;
 
-/// What every operation on a peer needs: the time, where frames go, and the broadcast side's view of the peer.
+/// Context of every operation on a peer: time, destination of frames, and the broadcast state to stamp.
 pub(crate) struct Ctx<'a> {
     pub(crate) now: Time,
     pub(crate) frames: &'a mut FrameBatch,
@@ -25,7 +25,7 @@ pub(crate) struct Ctx<'a> {
     pub(crate) stamp: &'a BcastStamp,
 }
 
-/// What the switch must act on after an operation, in order.
+/// Events of a peer that the switch must handle, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     LinkUp(BearerId),
@@ -36,7 +36,7 @@ pub(crate) enum Notice {
     },
     ContactUp,
     ContactLost,
-    /// The link that came up with this id is gone, and what was known by it.
+    /// The link that came up with this id is down; its link-state binding must be withdrawn.
     LinkGone(u32),
 }
 
@@ -45,9 +45,9 @@ pub(crate) enum Notice {
 pub(crate) struct Slot {
     pub(crate) link: Link,
     pub(crate) media: MediaAddr,
-    /// Id of the link when it came up: a peer that comes back may use another bearer.
+    /// The link's id when it came up; a peer that returns may use another bearer.
     pub(super) up_as: u32,
-    /// What the bearer's monitor remembers of this link.
+    /// State of the link in the bearer's monitor.
     pub(crate) monitor: MonitorSession,
 }
 
@@ -61,16 +61,16 @@ pub(crate) struct Peer {
     pub(crate) signature: Option<u16>,
     pub(crate) state: State,
     pub(super) slots: [Option<Slot>; MAX_BEARERS],
-    /// The bearers whose links carry traffic, by link selector.
+    /// Bearers of the links that carry traffic, by link selector.
     pub(super) active: [Option<BearerId>; 2],
-    /// In-order messages of all links, for the switch to sort.
+    /// Messages in order from all links, to be dispatched by the switch.
     pub(crate) delivered: VecDeque<Message>,
     pub(crate) wakeups: Vec<Wakeup>,
     pub(crate) notices: Vec<Notice>,
     pub(super) signals: Vec<LinkSignal>,
     pub(super) sync_point: u16,
     pub(crate) next_tick: Time,
-    /// When contact was lost, or the node was first seen.
+    /// Time at which contact was lost, or the node was first seen.
     pub(crate) down_since: Time,
 }
 
@@ -98,7 +98,7 @@ impl Peer {
         self.capabilities & capability != 0
     }
 
-    /// The peer was started anew, perhaps as another version.
+    /// Sets the capabilities of a peer that restarted, perhaps with another version.
     pub(crate) fn set_capabilities(&mut self, capabilities: u16) {
         self.capabilities = capabilities;
         for slot in self.slots.iter_mut().flatten() {
@@ -122,23 +122,23 @@ impl Peer {
         (0..).zip(&self.slots).filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
     }
 
-    /// The bearer whose link carries traffic with this selector.
+    /// Bearer of the link that carries traffic with this selector.
     pub(crate) fn active_bearer(&self, selector: u32) -> Option<BearerId> {
         self.active.get((selector & 1) as usize).copied().flatten()
     }
 
-    /// Largest packet that the link of this selector sends.
+    /// Largest packet that the link with this selector sends.
     pub(crate) fn mss(&self, selector: u32) -> Option<usize> {
         Some(self.slot(self.active_bearer(selector)?)?.link.mss())
     }
 
-    /// True if packets wait on the link of this selector.
+    /// True if packets are waiting on the link with this selector.
     pub(crate) fn has_backlog(&self, selector: u32) -> bool {
         let slot = self.active_bearer(selector).and_then(|bearer| self.slot(bearer));
         slot.is_some_and(|slot| slot.link.queue_lengths().1 > 0)
     }
 
-    /// Whose messages had better wait, by link selector (4 bits each) and importance; `before` is what it was.
+    /// The congested levels by link selector (4 bits each) and importance; `before` is the previous result.
     pub(crate) fn congestion(&self, before: u8) -> u8 {
         let of = |selector: u8| {
             let slot = self.active_bearer(selector.into()).and_then(|bearer| self.slot(bearer));
@@ -147,13 +147,13 @@ impl Peer {
         of(0) | of(1)
     }
 
-    /// Room for one more link?
+    /// True if one more link is allowed.
     pub(crate) fn can_link(&self) -> bool {
         self.slots.iter().flatten().count() < MAX_LINKS_PER_PEER
     }
 
-    /// Adds the link of a bearer and speaks first at once, instead of at the next tick: contact comes sooner,
-    /// and a peer that does not know us yet ignores it.
+    /// Adds a link on a bearer and sends its first message at once instead of at the next tick: contact is faster, and
+    /// a peer that does not know this node yet ignores the message.
     pub(crate) fn add_link(&mut self, bearer: BearerId, link: Link, media: MediaAddr, ctx: &mut Ctx<'_>) {
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
             *slot = Some(Slot { link, media, up_as: 0, monitor: MonitorSession::default() });
@@ -162,7 +162,7 @@ impl Peer {
         self.send_setup(bearer, false, ctx);
     }
 
-    /// The peer moved to another media address: its link starts afresh.
+    /// The peer moved to another media address: restarts its link.
     pub(crate) fn move_link(&mut self, bearer: BearerId, media: MediaAddr, ctx: &mut Ctx<'_>) {
         self.take_down(bearer, DownReason::AddressChange, ctx);
         if let Some(slot) = self.slot_mut(bearer) {
@@ -170,7 +170,7 @@ impl Peer {
         }
     }
 
-    /// Takes the link of a bearer down and forgets it.
+    /// Takes the link of a bearer down and removes it.
     pub(crate) fn remove_link(&mut self, bearer: BearerId, reason: DownReason, ctx: &mut Ctx<'_>) {
         self.take_down(bearer, reason, ctx);
         if let Some(slot) = self.slots.get_mut(usize::from(bearer)) {
@@ -202,12 +202,12 @@ impl Peer {
         self.next_tick = now.plus_millis(u64::from(interval_ms));
     }
 
-    /// Sends RESET or ACTIVATE, whichever the link's state calls for. `stopping`: this end just went down.
+    /// Sends RESET or ACTIVATE, depending on the link's state. `stopping`: this end has just gone down.
     pub(super) fn send_setup(&mut self, bearer: BearerId, stopping: bool, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, |link, io| link.send_setup(stopping, io));
     }
 
-    /// Sends a STATE: it tells the peer what is missing.
+    /// Sends a STATE, which reports missing packets.
     pub(crate) fn send_state(&mut self, bearer: BearerId, ctx: &mut Ctx<'_>) {
         self.with_link(bearer, ctx, |link, io| {
             if link.is_up() {
@@ -216,7 +216,7 @@ impl Peer {
         });
     }
 
-    /// Runs `f` on the link of a bearer, then acts on what the link signalled.
+    /// Runs `f` on the link of a bearer, then processes its signals.
     pub(crate) fn with_link<R>(
         &mut self,
         bearer: BearerId,
@@ -244,7 +244,7 @@ impl Peer {
         Some(result)
     }
 
-    /// Hands a packet to the link of a bearer.
+    /// Passes a packet to the link of a bearer.
     pub(crate) fn receive(&mut self, view: View<'_>, bearer: BearerId, ctx: &mut Ctx<'_>) {
         let now = ctx.now;
         self.with_link(bearer, ctx, |link, io| {
@@ -254,7 +254,7 @@ impl Peer {
             let before = link.state();
             link.receive_protocol(now, view, io);
             if link.state() == link::State::Establishing && before != link::State::Establishing {
-                link.send_setup(false, io); // at once, instead of at the next tick
+                link.send_setup(false, io); // at once, not at the next tick
             }
         });
     }
@@ -268,7 +268,7 @@ impl Peer {
         self.arm(ctx.now);
     }
 
-    /// Sends a message on the link that its selector names; `None` if there is no contact.
+    /// Sends a message over the link given by its selector; `None` without contact.
     pub(crate) fn send(
         &mut self,
         message: Message,

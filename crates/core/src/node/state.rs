@@ -1,31 +1,31 @@
 //! The state of contact with a peer node, as a table. Spec: tipc.md §6.2.
 //!
-//! Both ends must see each other down before contact can be made anew; that is what the LEAVING and COMING
-//! states are for.
+//! Both ends must see each other down before they can establish contact again; the LEAVING and COMING states ensure
+//! that.
 
-/// What this node knows of the contact. The initial state is [`State::SelfDownPeerLeaving`].
+/// This node's view of the contact. The initial state is [`State::SelfDownPeerLeaving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
-    /// No contact, and the peer knows.
+    /// No contact, and the peer knows it.
     SelfDownPeerDown,
     /// Full contact.
     SelfUpPeerUp,
     /// No contact; the peer may not have noticed yet.
     SelfDownPeerLeaving,
-    /// We have contact; the peer has not confirmed.
+    /// Contact at this end; not confirmed by the peer.
     SelfUpPeerComing,
-    /// The peer has contact; we have not.
+    /// Contact at the peer's end; none at this end.
     SelfComingPeerUp,
-    /// The peer lost contact; we still have to.
+    /// The peer lost contact; this end has not taken its links down yet.
     SelfLeavingPeerDown,
-    /// Contact, while the packets of a lost link arrive by the other.
+    /// Contact, while packets of a failed link arrive over the other.
     FailingOver,
     /// Contact, while a second link is being synchronised.
     Synching,
 }
 
-/// What can happen to the contact.
+/// Events that change the contact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
     /// The first link came up here.
@@ -36,22 +36,22 @@ pub enum Event {
     PeerEstablished,
     /// The peer shows that no link is up at its end.
     PeerLost,
-    /// Packets of a lost link begin to arrive by the other.
+    /// Packets of a failed link start to arrive over the other.
     FailoverBegin,
-    /// They have all arrived.
+    /// All of them have arrived.
     FailoverEnd,
-    /// A second link begins to be synchronised.
+    /// Synchronisation of a second link starts.
     SynchBegin,
-    /// It is synchronised.
+    /// Synchronisation is complete.
     SynchEnd,
 }
 
-/// The event cannot happen in this state: the caller or the peer is confused; the state stays.
+/// The event is illegal in this state, because of an error of the caller or the peer; the state does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Illegal;
 
 impl State {
-    /// All states, for tables.
+    /// All states, for tests of the table.
     pub const ALL: [State; 8] = [
         State::SelfDownPeerDown,
         State::SelfUpPeerUp,
@@ -63,7 +63,7 @@ impl State {
         State::Synching,
     ];
 
-    /// True while this node has contact: a link is up.
+    /// True while this node has contact: at least one link is up.
     #[must_use]
     pub const fn is_up(self) -> bool {
         matches!(self, Self::SelfUpPeerUp | Self::SelfUpPeerComing | Self::FailingOver | Self::Synching)
@@ -72,7 +72,7 @@ impl State {
     /// The state after `event`.
     ///
     /// # Errors
-    /// [`Illegal`] if the event cannot happen here.
+    /// [`Illegal`] if the event is not possible in this state.
     pub const fn next(self, event: Event) -> Result<State, Illegal> {
         use Event as E;
         use State as S;
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// The table of tipc.md §6.2 as the reference prints it.
+    /// The table of tipc.md §6.2, printed as in the reference.
     #[test]
     fn matrix() {
         let rows: Vec<String> = State::ALL

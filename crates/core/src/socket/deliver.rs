@@ -3,7 +3,7 @@
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
 use super::state::{Event, State};
-use super::twins::Filtered;
+use super::multicast_sync::Filtered;
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
 use crate::limits::capability;
@@ -72,10 +72,10 @@ impl Endpoint {
         if self.kind.is_connection_oriented() {
             return self.respond(msg, ErrorCode::NoPort, uplink);
         }
-        if !msg.syn() && self.twins.is_empty() {
+        if !msg.syn() && self.multicast_sync.is_empty() {
             return self.admit(now, msg, uplink);
         }
-        match self.twins.filter(now, uplink.own_node(), msg, self.settings.receive_buffer) {
+        match self.multicast_sync.filter(now, uplink.own_node(), msg, self.settings.receive_buffer) {
             Filtered::Deliver(msg) => self.admit(now, msg, uplink),
             Filtered::Release(all) => all.into_iter().for_each(|msg| self.admit(now, msg, uplink)),
             Filtered::Held => {}

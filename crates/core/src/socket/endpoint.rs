@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 use super::error::{AcceptError, ConnectError, StateError};
 use super::flow::Flow;
 use super::nagle::Nagle;
-use super::options::Settings;
+use super::pending::{Closing, Request};
 use super::queue::ReceiveQueue;
-use super::setup::Request;
+use super::settings::Settings;
 use super::state::{Event, State};
-use super::teardown::Closing;
-use super::twins::Twins;
+use super::multicast_sync::MulticastSync;
 use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
 use super::uplink::{BindError, SubmitError, Submitted, Uplink};
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
@@ -36,7 +35,7 @@ pub struct Endpoint {
     pub(super) default_to: Option<Destination>,
     pub(super) request: Option<Request>,
     pub(super) queue: ReceiveQueue,
-    pub(super) twins: Twins,
+    pub(super) multicast_sync: MulticastSync,
     pub(super) flow: Flow,
     pub(super) nagle: Nagle,
     /// Nodes whose links are full; bounded by the number of peers.
@@ -72,7 +71,7 @@ impl Endpoint {
             default_to: None,
             request: None,
             queue: ReceiveQueue::default(),
-            twins: Twins::default(),
+            multicast_sync: MulticastSync::default(),
             flow: Flow::new(),
             nagle: Nagle::new(),
             congested: BTreeSet::new(),
@@ -323,12 +322,12 @@ impl Endpoint {
     /// When [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        if self.request.is_none() && self.closing.is_none() && self.twins.is_empty() {
+        if self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty() {
             return self.probe_at; // asked around every call, mostly of sockets at rest
         }
         let request = self.request.as_ref().map(Request::due);
         let closing = self.closing.as_ref().map(|c| c.deadline);
-        [request, closing, self.probe_at, self.twins.deadline()].into_iter().flatten().min()
+        [request, closing, self.probe_at, self.multicast_sync.deadline()].into_iter().flatten().min()
     }
 
     /// Call at [`Self::deadline`].
@@ -342,7 +341,7 @@ impl Endpoint {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe(now, uplink);
         }
-        for msg in self.twins.expire(now) {
+        for msg in self.multicast_sync.expire(now) {
             self.admit(now, msg, uplink);
         }
     }

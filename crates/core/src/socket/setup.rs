@@ -2,7 +2,8 @@
 
 use super::endpoint::Endpoint;
 use super::error::{ConnectError, SendError};
-use super::options::DEFAULT_CONNECT_TIMEOUT_MS;
+use super::pending::Request;
+use super::settings::DEFAULT_CONNECT_TIMEOUT_MS;
 use super::state::{Event, State};
 use super::types::{Destination, SocketKind, WaitReason};
 use super::uplink::Uplink;
@@ -17,23 +18,6 @@ const RETRY_MS: u64 = 100;
 const RETRY_TIMEOUT_FLOOR_MS: u16 = 4;
 /// Largest message collected for a peer on the same node, bytes. Spec: tipc.md §8.6.
 const LOCAL_NAGLE: usize = 1500;
-
-/// A connection request on its way.
-#[derive(Debug)]
-pub(super) struct Request {
-    /// A copy, for another attempt.
-    syn: Message,
-    /// When to give up.
-    deadline: Time,
-    /// When to try again, if it was refused for lack of room.
-    retry_at: Option<Time>,
-}
-
-impl Request {
-    pub(super) fn due(&self) -> Time {
-        self.retry_at.unwrap_or(self.deadline).min(self.deadline)
-    }
-}
 
 impl Endpoint {
     /// The socket for a connection request that [`Self::next_request`] of `listener` gave; tells the client.

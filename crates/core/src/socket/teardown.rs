@@ -2,6 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::error::StateError;
+use super::pending::Closing;
 use super::state::{Event, State};
 use super::uplink::Uplink;
 use crate::time::Time;
@@ -9,13 +10,6 @@ use crate::wire::{ErrorCode, User};
 
 /// Wait for congestion to clear before the connection is ended, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
-
-/// An end that waits for congestion to clear, so that it does not overtake data.
-#[derive(Debug)]
-pub(super) struct Closing {
-    code: ErrorCode,
-    pub(super) deadline: Time,
-}
 
 impl Endpoint {
     /// Ends the connection in both directions; unread data is lost. Should data still wait for the peer or the
@@ -86,7 +80,7 @@ impl Endpoint {
         self.queue.clear();
         self.closed |= code == ErrorCode::NoPort;
         if self.closed {
-            self.twins = super::twins::Twins::default();
+            self.multicast_sync = super::multicast_sync::MulticastSync::default();
             self.congested.clear();
             self.error = None;
         }

@@ -53,7 +53,7 @@ impl Stack {
             uplink.found = Some(found);
             endpoint.fail_to_send(now, data, to, code, uplink);
         });
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// What a lookup of `to` would have said that found `found`.
@@ -92,20 +92,20 @@ impl Stack {
         }
         message.set_dest_port(to);
         self.with_endpoint(now, to, |endpoint, uplink| endpoint.adopt(now, message, read, uplink));
-        self.settle(now);
+        self.process_pending(now);
         true
     }
 
     /// Ends the connection of a socket with an error at both ends.
     pub fn abort(&mut self, now: Time, port: u32) {
         self.with_endpoint(now, port, |endpoint, uplink| endpoint.abort(uplink));
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// Hands the data that waits at a connection to `take`; see [`Endpoint::hand_out`](crate::socket::Endpoint::hand_out).
     pub fn hand_out(&mut self, now: Time, port: u32, take: &mut dyn FnMut(&Message) -> bool) -> usize {
         let count = self.change_endpoint(now, port, |e, uplink| e.hand_out(take, uplink), |count| *count > 0);
-        self.settle(now);
+        self.process_pending(now);
         count.unwrap_or(0)
     }
 

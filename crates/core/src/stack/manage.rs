@@ -41,7 +41,7 @@ impl Stack {
         property: BearerProperty,
     ) -> Result<bool, PropertyError> {
         let known = self.switch.set_bearer(now, id, property)?;
-        self.settle(now);
+        self.process_pending(now);
         Ok(known)
     }
 
@@ -95,7 +95,7 @@ impl Stack {
         address: Option<NodeAddr>,
     ) -> Result<(), Joined> {
         self.switch.rename(now, cluster, identity, address)?;
-        self.settle(now);
+        self.process_pending(now);
         Ok(())
     }
 }

@@ -78,7 +78,7 @@ impl Stack {
             services: Services::default(),
         };
         stack.start_services(now);
-        stack.settle(now);
+        stack.process_pending(now);
         stack
     }
 
@@ -88,20 +88,20 @@ impl Stack {
     /// [`BearerError`] names the property that is out of range, or the limit.
     pub fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
         let id = self.switch.enable_bearer(now, config)?;
-        self.settle(now);
+        self.process_pending(now);
         Ok(id)
     }
 
     /// Disables a bearer: its links go down, and the peers are told.
     pub fn disable_bearer(&mut self, now: Time, id: BearerId) {
         self.switch.disable_bearer(now, id);
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// A frame has arrived on a bearer.
     pub fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.switch.receive(now, bearer, frame);
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// Does what is due by `now`.
@@ -111,7 +111,7 @@ impl Stack {
         while let Some((_, port)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
             self.with_endpoint(now, port, |endpoint, uplink| endpoint.handle_timeout(now, uplink));
         }
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// When [`Self::handle_timeout`] is due.
@@ -233,7 +233,7 @@ impl Stack {
     /// See [`PropertyError`].
     pub fn set_link(&mut self, now: Time, name: &str, property: LinkProperty) -> Result<(), PropertyError> {
         self.switch.set_link(now, name, property)?;
-        self.settle(now);
+        self.process_pending(now);
         Ok(())
     }
 

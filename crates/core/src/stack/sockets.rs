@@ -27,7 +27,7 @@ impl Stack {
     /// Closes a socket: unread messages go back, its connection ends, its bindings are withdrawn.
     pub fn close(&mut self, now: Time, port: u32) {
         self.with_endpoint(now, port, |endpoint, uplink| endpoint.close(now, uplink));
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// Closes the sockets of a process that is gone. First all their names are withdrawn, then unread messages go back
@@ -40,7 +40,7 @@ impl Stack {
         for port in ports {
             self.with_endpoint(now, *port, |endpoint, uplink| endpoint.close(now, uplink));
         }
-        self.settle(now);
+        self.process_pending(now);
     }
 
     /// Binds a socket to a service range.
@@ -86,7 +86,7 @@ impl Stack {
     /// See [`AcceptError`].
     pub fn accept(&mut self, now: Time, port: u32) -> Result<(u32, PortId), AcceptError> {
         let result = self.accept_quietly(now, port);
-        self.settle(now);
+        self.process_pending(now);
         result
     }
 
@@ -192,7 +192,7 @@ impl Stack {
         f: impl FnOnce(&mut Endpoint, &mut Direct<'_>) -> Result<R, E>,
     ) -> Result<R, E> {
         let result = self.change_endpoint(now, port, f, Result::is_ok).unwrap_or(Err(gone));
-        self.settle(now);
+        self.process_pending(now);
         result
     }
 
@@ -263,7 +263,7 @@ impl Stack {
     }
 
     /// Hands messages, wake-ups and table changes on until nothing moves any more.
-    pub(super) fn settle(&mut self, now: Time) {
+    pub(super) fn process_pending(&mut self, now: Time) {
         loop {
             if let Some((port, message)) = self.switch.local.pop_front() {
                 self.with_endpoint(now, port, |e, uplink| e.handle_message(now, message, uplink));

@@ -17,10 +17,10 @@ const ENCRYPTED: u8 = 7;
 impl Switch {
     pub(crate) fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.stats.frames_received += 1;
-        if let Err(why) = self.try_receive(now, bearer, frame) {
+        if let Err(reason) = self.try_receive(now, bearer, frame) {
             self.stats.frames_dropped += 1;
             let peer = View::parse(frame).map_or(NodeAddr::NONE, |v| v.prev_node());
-            self.event(Event::Dropped { bearer, peer, why });
+            self.event(Event::Dropped { bearer, peer, reason });
         }
     }
 
@@ -56,7 +56,7 @@ impl Switch {
                 return Err(Drop::NoLink);
             }
             let settled = peer.state == State::SelfUpPeerUp && view.user() != User::Tunnel;
-            if !settled && !peer.check_state(view, bearer, ctx) {
+            if !settled && !peer.admit(view, bearer, ctx) {
                 return Err(Drop::State);
             }
             peer.receive(view, bearer, ctx);

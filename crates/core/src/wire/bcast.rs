@@ -1,15 +1,15 @@
-//! BCAST_PROTOCOL: where the broadcast link of a peer starts, and the NACK of old nodes. Spec: tipc.md §3.2.
+//! BCAST_PROTOCOL: where a peer's broadcast link starts, and the NACK of old nodes. Spec: tipc.md §3.2.
 
 use super::{Envelope, Message, User, View};
 use crate::error::WireError;
 
-/// A BCAST_PROTOCOL message. As a NACK (non-sequenced) it says with [`Envelope::ack`] what the gap comes after and
-/// with [`Envelope::seqno`] what its end is.
+/// A BCAST_PROTOCOL message. In a NACK (non-sequenced), [`Envelope::ack`] is the last packet before the gap and
+/// [`Envelope::seqno`] the last one in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BcastControl {
     /// Last broadcast packet sent when the contact was made.
     pub last_bcast: u16,
-    /// The broadcast ack is not meaningful yet.
+    /// The broadcast ack is not valid yet.
     pub ack_invalid: bool,
 }
 
@@ -17,7 +17,7 @@ impl BcastControl {
     /// Reads a BCAST_PROTOCOL message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or of an unknown type.
+    /// [`WireError`] if it has another user, or an unknown type.
     pub fn parse(v: View<'_>) -> Result<Self, WireError> {
         super::expect_user(v, User::BcastProtocol)?;
         super::expect_header(v)?;
@@ -27,7 +27,7 @@ impl BcastControl {
         Ok(Self { last_bcast: v.last_bcast(), ack_invalid: v.bcast_ack_invalid() })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let mut m = envelope.message(User::BcastProtocol, 0, &[]);

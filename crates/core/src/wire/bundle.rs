@@ -6,19 +6,19 @@ use crate::error::WireError;
 /// A MSG_BUNDLER message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bundle<'a> {
-    /// Number of messages inside; for information.
+    /// Number of messages inside; informational.
     pub count: u16,
     /// Importance level of all of them, 0 to 4.
     pub importance: u8,
-    /// The messages, each at a multiple of 4 bytes.
+    /// The messages, each aligned to 4 bytes.
     pub data: &'a [u8],
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a MSG_BUNDLER message; its messages are looked at by [`Bundle::messages`].
+    /// Reads a MSG_BUNDLER message; [`Bundle::messages`] checks the messages inside.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or of an unknown type.
+    /// [`WireError`] if it has another user, or an unknown type.
     pub fn parse(v: View<'a>) -> Result<Self, WireError> {
         super::expect_user(v, User::Bundler)?;
         super::expect_header(v)?;
@@ -28,7 +28,7 @@ impl<'a> Bundle<'a> {
         Ok(Self { count: v.message_count(), importance: v.carried_importance(), data: v.payload() })
     }
 
-    /// The messages inside, up to the first that is malformed.
+    /// The messages inside, up to the first malformed one.
     pub fn messages(&self) -> BundleIter<'a> {
         BundleIter { rest: self.data }
     }
@@ -39,7 +39,7 @@ impl<'a> Bundle<'a> {
         data.extend_from_slice(message.bytes());
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let mut m = envelope.message(User::Bundler, 0, self.data);
@@ -49,8 +49,8 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// The messages of a bundle in order. One that fails the structural checks ends it; one that may not be inside a
-/// bundle is reported and passed over.
+/// Iterator over the messages of a bundle. A message that fails the structural checks ends it; one that may not be in a
+/// bundle is reported and skipped.
 #[derive(Clone, Debug)]
 pub struct BundleIter<'a> {
     rest: &'a [u8],

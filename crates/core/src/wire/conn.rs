@@ -10,34 +10,34 @@ const ACK: u8 = 2;
 /// A CONN_MANAGER message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnControl {
-    /// What it says.
+    /// Probe, reply or acknowledgement.
     pub kind: ConnControlKind,
-    /// Port that sent it.
+    /// Port of the sender.
     pub origin_port: u32,
-    /// Port that it goes to.
+    /// Port of the receiver.
     pub dest_port: u32,
-    /// The receiver may drop it instead of returning it.
+    /// The receiver may drop the message instead of returning it.
     pub dest_droppable: bool,
-    /// Why it comes back.
+    /// Error code of a returned message.
     pub error: ErrorCode,
-    /// Times that it was redirected.
+    /// Number of times the message was redirected.
     pub reroute_count: u8,
 }
 
-/// What a CONN_MANAGER message says.
+/// Contents of a CONN_MANAGER message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnControlKind {
-    /// "Are you there?"
+    /// Asks whether the peer still exists.
     Probe,
-    /// The answer.
+    /// The reply to a probe.
     ProbeReply,
-    /// Consumption of data.
+    /// Confirms that data was consumed.
     Ack {
         /// Blocks (or messages) consumed since the last acknowledgement.
         acked: u16,
-        /// Blocks that the sender may have on the way; 0 from a peer that counts messages.
+        /// Window advertised to the sender, blocks; 0 from a peer that counts messages.
         window: u16,
-        /// Answers a message that asked for an acknowledgement.
+        /// Acknowledges a message that requested it.
         nagle: bool,
     },
 }
@@ -46,7 +46,7 @@ impl ConnControl {
     /// Reads a CONN_MANAGER message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or of an unknown type.
+    /// [`WireError`] if it has another user, or an unknown type.
     pub fn parse(v: View<'_>) -> Result<Self, WireError> {
         super::expect_user(v, User::ConnManager)?;
         super::expect_header(v)?;
@@ -70,7 +70,7 @@ impl ConnControl {
         })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let kind = match self.kind {

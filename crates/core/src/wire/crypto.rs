@@ -1,54 +1,54 @@
-//! Encrypted packets, seen from outside, and the message that hands out keys. Spec: tipc.md §12.2, §12.6.
+//! The unencrypted part of encrypted packets, and the message that distributes keys. Spec: tipc.md §12.2, §12.6.
 
 use super::{Envelope, Message, User, View};
 use crate::addr::{NodeAddr, NodeId};
 use crate::error::WireError;
 
-/// Version that marks an encrypted packet.
+/// Protocol version that marks an encrypted packet.
 pub const ENCRYPTED_VERSION: u8 = 7;
-/// Size of the tag at the end, bytes.
+/// Size of the authentication tag at the end, bytes.
 const TAG: usize = 16;
-/// Header before the source, bytes.
+/// Size of the header before the source, bytes.
 const FIXED: usize = 12;
 
-/// An encrypted packet: its outer header, and what cannot be read without the key.
+/// An encrypted packet: the outer header, and the ciphertext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encrypted<'a> {
     /// User code in the clear: 7 for STATE, 13 for LINK_CONFIG, else 0.
     pub user: User,
-    /// Meant for one node, not for all.
+    /// Addressed to one node, not to all.
     pub destined: bool,
-    /// Key of the sender, 0 for its master key.
+    /// Slot of the sender's key; 0 is its master key.
     pub tx_slot: u8,
-    /// The sender's active key of the receiver.
+    /// The sender's active key for receiving.
     pub rx_slot: u8,
-    /// The sender wants a sign of life for its key.
+    /// The sender requests a sign of life for its key.
     pub keepalive: bool,
     /// The sender has a master key.
     pub has_master: bool,
-    /// The sender has no key of the receiver.
+    /// The sender has no key for receiving.
     pub no_rx_key: bool,
-    /// Bits without meaning: the lowest of byte 1, then bytes 2 and 3.
+    /// Unused bits: the lowest of byte 1, then bytes 2 and 3.
     pub reserved: (bool, u16),
-    /// Number of the packet under its key.
+    /// Sequence number under the key.
     pub seqno: u64,
-    /// Who sent it.
+    /// The sender.
     pub source: EncryptedSource,
-    /// The message and the tag, encrypted.
+    /// The encrypted message and the tag.
     pub ciphertext: &'a [u8],
 }
 
 /// The sender of an encrypted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncryptedSource {
-    /// By address.
+    /// Its node address.
     Node(NodeAddr),
-    /// By identity, in discovery.
+    /// Its node identity; used in discovery.
     Identity(NodeId),
 }
 
 impl<'a> Encrypted<'a> {
-    /// True if a frame claims to be encrypted.
+    /// True if a frame is marked as encrypted.
     #[must_use]
     pub fn is_encrypted(frame: &[u8]) -> bool {
         frame.first().is_some_and(|b| b >> 5 == ENCRYPTED_VERSION)
@@ -57,7 +57,7 @@ impl<'a> Encrypted<'a> {
     /// Reads the outer header.
     ///
     /// # Errors
-    /// [`WireError`] if the packet is not encrypted or too short to hold anything.
+    /// [`WireError`] if the packet is not marked as encrypted, or too short.
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         let truncated = |need| WireError::Truncated { need, have: frame.len() };
         let (head, rest) = frame.split_first_chunk::<FIXED>().ok_or(truncated(FIXED))?;
@@ -91,7 +91,7 @@ impl<'a> Encrypted<'a> {
         })
     }
 
-    /// The packet as bytes.
+    /// Encodes the packet.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let flag = |set: bool, bit: u8| u8::from(set) << bit;
@@ -118,12 +118,12 @@ const SALT: usize = 4;
 /// Smallest and largest key blob, bytes: AES-128 or AES-256, with salt.
 const KEY_BLOB: core::ops::RangeInclusive<usize> = 16 + SALT..=32 + SALT;
 
-/// MSG_CRYPTO: a session key for another node.
+/// MSG_CRYPTO: hands a session key to another node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyDistribution<'a> {
-    /// Counts the keys that the sender handed out.
+    /// Counts the keys that the sender has distributed.
     pub generation: u16,
-    /// 1 cluster key, 2 key of one node.
+    /// 1: cluster key; 2: key of one node.
     pub mode: u8,
     /// Name of the algorithm, NUL padded.
     pub algorithm: &'a [u8; ALGORITHM],
@@ -132,7 +132,7 @@ pub struct KeyDistribution<'a> {
 }
 
 impl core::fmt::Debug for KeyDistribution<'_> {
-    /// Does not show the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "KeyDistribution generation {} mode {}", self.generation, self.mode)
     }
@@ -142,7 +142,7 @@ impl<'a> KeyDistribution<'a> {
     /// Reads a MSG_CRYPTO message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or the lengths of key and message do not agree or exceed the limits.
+    /// [`WireError`] if it has another user, or the lengths of key and message disagree or exceed the limits.
     pub fn parse(v: View<'a>) -> Result<Self, WireError> {
         super::expect_user(v, User::Crypto)?;
         super::expect_header(v)?;
@@ -163,7 +163,7 @@ impl<'a> KeyDistribution<'a> {
         Ok(Self { generation: (word >> 16) as u16, mode: (word & 0xf) as u8, algorithm, key })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let len = (self.key.len() as u32).to_be_bytes();

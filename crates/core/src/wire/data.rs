@@ -9,24 +9,24 @@ use crate::error::WireError;
 pub struct Data<'a> {
     /// Importance.
     pub importance: Importance,
-    /// Whom it is for.
+    /// Destination.
     pub to: Addressing,
-    /// The receiver may drop it instead of returning it.
+    /// The receiver may drop the message instead of returning it.
     pub dest_droppable: bool,
-    /// Bit 18: "acknowledgement wanted" on a connection, "sent by replicast" of a multicast, else "may be dropped
-    /// at the sender".
+    /// Bit 18. On a connection: "acknowledgement wanted"; of a multicast: "sent by replicast"; else: "may be dropped at
+    /// the sender".
     pub bit18: bool,
-    /// Connection request, or switch of the multicast method.
+    /// Connection request, or change of the multicast method.
     pub syn: bool,
-    /// Why it comes back, or why a connection ends.
+    /// Why the message was returned, or why a connection ends.
     pub error: ErrorCode,
-    /// Times that it was redirected.
+    /// Number of times the message was redirected.
     pub reroute_count: u8,
-    /// How far a deferred lookup may go.
+    /// Scope of a deferred lookup.
     pub lookup_scope: u8,
-    /// Port that sent it.
+    /// Port of the sender.
     pub origin_port: u32,
-    /// Port that it goes to; the cluster id in a packet that is broadcast on a bearer.
+    /// Port of the receiver; the cluster id in a packet broadcast on a bearer.
     pub dest_port: u32,
     /// The user's bytes.
     pub data: &'a [u8],
@@ -41,7 +41,7 @@ pub enum Addressing {
     Multicast(ServiceRange),
     /// Anycast to a service address.
     Named(ServiceAddr),
-    /// To a port identity.
+    /// To a socket address.
     Direct,
     /// To members of a group.
     Group(GroupAddressing),
@@ -50,7 +50,7 @@ pub enum Addressing {
 /// Addressing of a group message. Spec: tipc.md §9.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupAddressing {
-    /// Broadcast, multicast or unicast: one of the three group types.
+    /// Broadcast, multicast or unicast: one of the three group message types.
     pub kind: MessageType,
     /// Group id.
     pub group: u32,
@@ -58,7 +58,7 @@ pub struct GroupAddressing {
     pub instance: u32,
     /// Number of the sender's broadcast.
     pub seqno: u16,
-    /// Every receiver is to acknowledge the broadcast.
+    /// Every receiver must acknowledge the broadcast.
     pub ack_request: bool,
 }
 
@@ -68,7 +68,8 @@ impl<'a> Data<'a> {
     /// Reads a payload message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, its header is too small for its type, or its type exists on one node only.
+    /// [`WireError`] if it has another user, its header is too small for its type, or its type is valid on one node
+    /// only.
     pub fn parse(v: View<'a>) -> Result<Self, WireError> {
         let user = v.user();
         let importance =
@@ -105,7 +106,7 @@ impl<'a> Data<'a> {
         })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let kind = match self.to {

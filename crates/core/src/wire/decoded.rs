@@ -1,4 +1,4 @@
-//! Any message as a value: what tools, tests and the printer work with. Spec: tipc.md §2, §3.
+//! Any message as a value, for tools, tests and the printer. Spec: tipc.md §2, §3.
 
 use super::{
     BcastControl, Bundle, ConnControl, Data, DiscoveryMessage, Envelope, Fragment, GroupControl,
@@ -6,14 +6,14 @@ use super::{
 };
 use crate::error::WireError;
 
-/// A message taken apart.
+/// A decoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// What is common to all users.
+    /// The fields common to all users.
     pub envelope: Envelope,
-    /// What the user says.
+    /// The fields of its user.
     pub body: Body<'a>,
-    /// What none of the fields accounts for.
+    /// Bits that no field holds.
     pub residue: Residue,
 }
 
@@ -44,22 +44,22 @@ pub enum Body<'a> {
     Discovery(DiscoveryMessage),
     /// MSG_CRYPTO.
     KeyDistribution(KeyDistribution<'a>),
-    /// A user or type without a name.
+    /// An unknown user or type.
     Unknown(View<'a>),
 }
 
-/// Bits of a message that its value types have no field for: zero in what this version of the protocol sends, kept
-/// so that a message goes out again as it came in.
+/// Bits of a message that no field of its value types holds. This version of the protocol sends them as zero; they are
+/// kept so that encoding reproduces the message exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Residue {
-    /// {offset, bits}, in order.
+    /// Pairs {offset, bits}, in order of offset.
     pub bits: Vec<(usize, u8)>,
-    /// Bytes behind all fields.
+    /// Number of bytes after the last field.
     pub trailing: usize,
 }
 
 impl Residue {
-    /// True if the fields account for every bit.
+    /// True if the fields hold every bit.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty() && self.trailing == 0
@@ -85,10 +85,10 @@ impl Residue {
 }
 
 impl<'a> Decoded<'a> {
-    /// Takes a message apart. A user or type without a name is [`Body::Unknown`].
+    /// Decodes a message. An unknown user or type becomes [`Body::Unknown`].
     ///
     /// # Errors
-    /// [`WireError`] if the message breaks a rule of its user. Spec: tipc.md §14.2.
+    /// [`WireError`] if the message violates a rule of its user. Spec: tipc.md §14.2.
     pub fn parse(v: View<'a>) -> Result<Self, WireError> {
         let body = match parse_body(v) {
             Err(WireError::Type { .. }) => Body::Unknown(v),
@@ -99,7 +99,7 @@ impl<'a> Decoded<'a> {
         Ok(decoded)
     }
 
-    /// The bytes that the message was made of.
+    /// Encodes the message; the result equals the bytes it was decoded from.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.build().into_bytes();

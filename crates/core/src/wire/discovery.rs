@@ -7,30 +7,30 @@ use crate::addr::{ClusterId, NodeAddr, NodeId};
 use crate::error::WireError;
 use crate::limits::capability;
 
-/// Where the media address info starts in the message, bytes.
+/// Offset of the media address info in the message, bytes.
 const MEDIA_OFFSET: usize = 20;
-/// Length of the identity behind the header, bytes.
+/// Length of the identity after the header, bytes.
 const ID_LEN: usize = 16;
 
-/// What a discovery message is for. Spec: tipc.md §4.3.
+/// Purpose of a discovery message. Spec: tipc.md §4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryKind {
-    /// "Here I am; who else?"
+    /// Announces the sender and asks all nodes to respond.
     Request,
-    /// The answer to a request.
+    /// The response to a request.
     Response,
-    /// "May I use this address?"
+    /// Asks whether the trial address is free.
     Trial,
-    /// "No; take that one."
+    /// The trial address is taken; suggests another one.
     TrialFail,
 }
 
-/// A discovery message as a value.
+/// A decoded discovery message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscoveryMessage {
-    /// What it is for.
+    /// Purpose.
     pub kind: DiscoveryKind,
-    /// REQ and TRIAL: domain asked; RESP: the requester; TRIAL_FAIL: the refused address.
+    /// REQ and TRIAL: domain that should respond; RESP: the requester; TRIAL_FAIL: the refused address.
     pub dest_domain: NodeAddr,
     /// Own or trial address of the sender.
     pub source: NodeAddr,
@@ -38,11 +38,11 @@ pub struct DiscoveryMessage {
     pub cluster: ClusterId,
     /// Capability bits of the sender, 13 bits.
     pub capabilities: u16,
-    /// Signature of this run of the sender; bit 15 reads as capability bit 0.
+    /// Signature of this run of the sender; its bit 15 shares a bit with the capabilities.
     pub signature: u16,
-    /// Where the sender's bearer is reached.
+    /// Address of the sender's bearer.
     pub media: MediaAddr,
-    /// Mark of the sender's network namespace.
+    /// Random number of the sender's network namespace.
     pub net_hash: u32,
     /// TRIAL_FAIL: the address to try instead; else 0.
     pub suggestion: NodeAddr,
@@ -51,7 +51,7 @@ pub struct DiscoveryMessage {
 }
 
 impl DiscoveryMessage {
-    /// The message as bytes: 76 of them, or 60 from a node without 128-bit identity.
+    /// Encodes the message: 76 bytes, or 60 for a node without a 128-bit identity.
     #[must_use]
     pub fn build(&self) -> Message {
         let kind = match self.kind {
@@ -65,7 +65,7 @@ impl DiscoveryMessage {
         let mut message = Message::build(User::LinkConfig, kind, DISCOVERY_HEADER, id);
         message.set_non_sequenced(true);
         message.set_signature(self.signature);
-        message.set_capabilities(self.capabilities); // last: shares bit 15 with the signature
+        message.set_capabilities(self.capabilities); // last: overwrites the bit shared with the signature
         message.set_word(2, self.dest_domain.0);
         message.set_prev_node(self.source);
         message.set_word(4, self.cluster.0);
@@ -78,10 +78,10 @@ impl DiscoveryMessage {
         message
     }
 
-    /// Reads a discovery message; every field is checked that can be without knowing the bearer.
+    /// Decodes a discovery message; checks every field that does not depend on the bearer.
     ///
     /// # Errors
-    /// [`WireError`] that names the first rule broken. Spec: tipc.md §4.3, §14.2.
+    /// [`WireError`] names the first rule violated. Spec: tipc.md §4.3, §14.2.
     pub fn parse(view: View<'_>) -> Result<Self, WireError> {
         if view.user() != User::LinkConfig || !view.non_sequenced() {
             return Err(WireError::User(view.user().into()));
@@ -98,7 +98,7 @@ impl DiscoveryMessage {
         };
         let source = view.prev_node();
         if source.is_none() {
-            return Err(WireError::Malformed("discovery message: its source address is 0"));
+            return Err(WireError::Malformed("discovery message: source address is 0"));
         }
         let info = view.bytes().get(MEDIA_OFFSET..MEDIA_OFFSET + MEDIA_INFO_LEN);
         let media = MediaAddr::from_info(info.unwrap_or_default())?;
@@ -118,17 +118,17 @@ impl DiscoveryMessage {
     }
 }
 
-/// The identity behind the header; nodes from before 128-bit identities have their address as text.
+/// The identity after the header. Nodes older than 128-bit identities get their address as text.
 fn identity(view: View<'_>, source: NodeAddr) -> Result<NodeId, WireError> {
     if view.capabilities() & capability::NODE_ID128 == 0 {
         return Ok(NodeId::from_legacy(source));
     }
     let bytes = view.data().get(..ID_LEN).and_then(|b| b.try_into().ok());
     let id = bytes.map(NodeId).ok_or(WireError::Truncated { need: ID_LEN, have: view.data().len() })?;
-    if id.is_none() { Err(WireError::Malformed("discovery message: its identity is 0")) } else { Ok(id) }
+    if id.is_none() { Err(WireError::Malformed("discovery message: identity is 0")) } else { Ok(id) }
 }
 
-/// Refuses addresses that no frame can be sent to.
+/// Refuses addresses that cannot receive a frame.
 fn check_reachable(media: &MediaAddr) -> Result<(), WireError> {
     let reachable = match media {
         MediaAddr::Ethernet(mac) => *mac != [0; 6],
@@ -137,7 +137,7 @@ fn check_reachable(media: &MediaAddr) -> Result<(), WireError> {
     if reachable { Ok(()) } else { Err(WireError::MediaAddress) }
 }
 
-/// `heard`, completed by what a message cannot carry: an IPv6 link-local address needs the interface of `own`.
+/// `heard`, completed with the interface of `own` if it is an IPv6 link-local address, which a message does not carry.
 pub(crate) fn with_scope_of(heard: MediaAddr, own: &MediaAddr) -> MediaAddr {
     match (heard, own) {
         (MediaAddr::Udp(SocketAddr::V6(mut at)), MediaAddr::Udp(SocketAddr::V6(own)))
@@ -150,7 +150,7 @@ pub(crate) fn with_scope_of(heard: MediaAddr, own: &MediaAddr) -> MediaAddr {
     }
 }
 
-/// True if both are of one medium, and over UDP of one IP version: frames can go from one to the other.
+/// True if frames can go from one to the other: same medium, and over UDP the same IP version.
 pub(crate) fn same_medium(a: &MediaAddr, b: &MediaAddr) -> bool {
     match (a, b) {
         (MediaAddr::Ethernet(_), MediaAddr::Ethernet(_)) => true,

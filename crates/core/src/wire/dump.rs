@@ -1,4 +1,4 @@
-//! One line for any frame, for logs and tests.
+//! Prints any frame in one line, for logs and tests.
 
 use core::fmt;
 
@@ -8,20 +8,20 @@ use super::{
     NameItem, NameUpdate, Restart, State, TunnelKind, View,
 };
 
-/// Name items, or messages of a bundle, that a line shows.
+/// Name items, or messages of a bundle, shown in a line.
 const SHOWN: usize = 3;
 
-/// Prints the frame in one line: `1001001>1001002 STATE probe #9 ack 4 gap 5 [11+1 15+4 20+0] next 33 …`. Never
-/// fails: what cannot be read is said so.
+/// Prints a frame in one line: `1001001>1001002 STATE probe #9 ack 4 gap 5 [11+1 15+4 20+0] next 33 …`. Never fails: a
+/// malformed frame prints its error.
 #[derive(Clone, Copy, Debug)]
 pub struct Dump<'a>(pub &'a [u8]);
 
-/// [`Dump`] after the medium and its addresses: `udp 10.0.0.1:6118 > 10.0.0.2:6118 …`.
+/// [`Dump`] preceded by the medium and its addresses: `udp 10.0.0.1:6118 > 10.0.0.2:6118 …`.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameDump<'a> {
-    /// Where it comes from.
+    /// Source address.
     pub from: MediaAddr,
-    /// Where it goes; none for a broadcast.
+    /// Destination address; `None` for a broadcast.
     pub to: Option<MediaAddr>,
     /// The frame.
     pub bytes: &'a [u8],

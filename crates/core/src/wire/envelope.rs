@@ -1,17 +1,17 @@
-//! What every message but discovery and encrypted ones carries around its own fields. Spec: tipc.md §2.1, §3.
+//! The fields that every message except discovery and encrypted ones has. Spec: tipc.md §2.1, §3.
 
 use super::{Message, User, View};
 use crate::addr::{ClusterId, NodeAddr};
 
 /// Header size, link stamps and nodes of a message.
 ///
-/// Some users give the stamp bits a meaning of their own where no link stamps them; a value type of such a user
-/// holds them under that meaning as well, and that wins when the message is built.
+/// Some users give the stamp bits another meaning in messages that no link stamps. The value type of such a user has a
+/// field for that meaning, which takes precedence when the message is encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// Size of the header, bytes.
     pub header: usize,
-    /// Takes the discovery or broadcast path instead of a link's sequence.
+    /// Takes the path of discovery or broadcast, not a link's sequence.
     pub non_sequenced: bool,
     /// Acknowledged broadcast packet.
     pub bcast_ack: u16,
@@ -21,9 +21,9 @@ pub struct Envelope {
     pub seqno: u16,
     /// Node that sent this hop.
     pub prev_node: NodeAddr,
-    /// Node that the message comes from; that of the hop if the header has no field for it.
+    /// Node of the sender; the previous node if the header has no field for it.
     pub origin_node: NodeAddr,
-    /// Node that it goes to; none if the header has no field for it.
+    /// Node of the receiver; none if the header has no field for it.
     pub dest_node: NodeAddr,
     /// Cluster of a non-sequenced message, in place of the destination port.
     pub cluster: Option<ClusterId>,
@@ -46,13 +46,13 @@ impl Envelope {
         }
     }
 
-    /// The envelope of a message from node to node before a link stamps it.
+    /// The envelope of a message from node to node, before a link stamps it.
     #[must_use]
     pub fn between(own: NodeAddr, peer: NodeAddr, header: usize) -> Self {
         Self { header, prev_node: own, origin_node: own, dest_node: peer, ..Self::default() }
     }
 
-    /// A message in this envelope; its own fields are still 0.
+    /// A message in this envelope; the fields of its user are still 0.
     pub(super) fn message(&self, user: User, kind: u8, data: &[u8]) -> Message {
         let mut m = Message::build(user, kind, self.header, data);
         m.set_non_sequenced(self.non_sequenced);

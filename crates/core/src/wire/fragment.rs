@@ -6,9 +6,9 @@ use crate::error::WireError;
 /// A MSG_FRAGMENTER message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// Which slice it is.
+    /// First, middle or last.
     pub kind: FragmentKind,
-    /// Its number, from 1; for information.
+    /// Its number, from 1; informational.
     pub number: u16,
     /// Number of fragments; 0 in ordinary ones.
     pub count: u16,
@@ -18,14 +18,14 @@ pub struct Fragment<'a> {
     pub data: &'a [u8],
 }
 
-/// Place of a fragment in its message.
+/// Position of a fragment in its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FragmentKind {
-    /// Begins with the header of the whole.
+    /// Starts with the header of the whole message.
     First,
-    /// Between first and last.
+    /// Neither first nor last.
     Middle,
-    /// After it the whole must be a message.
+    /// Completes the message.
     Last,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Fragment<'a> {
     /// Reads a MSG_FRAGMENTER message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or of an unknown type.
+    /// [`WireError`] if it has another user, or an unknown type.
     pub fn parse(v: View<'a>) -> Result<Self, WireError> {
         super::expect_user(v, User::Fragmenter)?;
         super::expect_header(v)?;
@@ -52,7 +52,7 @@ impl<'a> Fragment<'a> {
         })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let kind = match self.kind {

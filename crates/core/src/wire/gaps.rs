@@ -3,25 +3,25 @@
 use super::seq;
 use crate::error::WireError;
 
-/// Packets received beyond a gap, and how many are missing behind them: {last received, missing}.
+/// {last packet received after a gap, number of packets missing after it}.
 pub type GapBlock = (u16, u16);
 
-/// Gap blocks in one direction of one record. Spec: tipc.md §3.1.
+/// Most gap blocks in one direction of one record. Spec: tipc.md §3.1.
 pub const MAX_GAP_BLOCKS: usize = 64;
 
-/// Length and counts of a record, bytes.
+/// Size of length and counts, bytes.
 const HEAD: usize = 4;
-/// One block, bytes.
+/// Size of a block, bytes.
 const BLOCK: usize = 4;
 
 /// A gap-ack record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GapRecord {
-    /// Length that the record claims, bytes: what follows belongs to the monitor.
+    /// Length that the record claims, bytes; the monitor record follows it.
     pub len: usize,
-    /// Blocks about the broadcast link; empty if the record contradicts itself.
+    /// Blocks of the broadcast link; empty if the record is inconsistent.
     pub broadcast: Vec<GapBlock>,
-    /// Blocks about the link; empty if the record contradicts itself.
+    /// Blocks of the link; empty if the record is inconsistent.
     pub unicast: Vec<GapBlock>,
 }
 
@@ -34,8 +34,8 @@ impl GapRecord {
         Self { len: HEAD + BLOCK * (broadcast.len() + unicast.len()), broadcast, unicast }
     }
 
-    /// Reads the record at the start of `data`. Blocks whose number contradicts the length, or exceeds
-    /// [`MAX_GAP_BLOCKS`], are ignored, as the kernel ignores them. Old peers do not count the broadcast blocks.
+    /// Reads the record at the start of `data`. If the number of blocks contradicts the length or exceeds
+    /// [`MAX_GAP_BLOCKS`], the blocks are ignored, as the kernel does. Old peers do not count the broadcast blocks.
     ///
     /// # Errors
     /// [`WireError`] if the record is longer than the data.
@@ -58,7 +58,7 @@ impl GapRecord {
         Ok(Self { len, broadcast, unicast: blocks.collect() })
     }
 
-    /// The record as bytes.
+    /// Encodes the record.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len);
@@ -71,7 +71,7 @@ impl GapRecord {
         bytes
     }
 
-    /// True if the blocks follow `ack` and its `gap`, and each other, in strictly rising order. Spec: tipc.md §14.2.
+    /// True if the blocks follow `ack`, its `gap` and each other in strictly rising order. Spec: tipc.md §14.2.
     #[must_use]
     pub fn rises(ack: u16, gap: u16, blocks: &[GapBlock]) -> bool {
         let mut end = ack.wrapping_add(gap);

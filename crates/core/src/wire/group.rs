@@ -6,46 +6,46 @@ use crate::error::WireError;
 /// A GROUP_PROTOCOL message between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupControl {
-    /// What it says.
+    /// Operation.
     pub kind: GroupControlKind,
     /// Group id.
     pub group: u32,
-    /// Port of the member that sent it.
+    /// Port of the sending member.
     pub origin_port: u32,
-    /// Port of the member that it goes to.
+    /// Port of the receiving member.
     pub dest_port: u32,
-    /// The receiver may drop it instead of returning it.
+    /// The receiver may drop the message instead of returning it.
     pub dest_droppable: bool,
 }
 
-/// What a GROUP_PROTOCOL message says.
+/// Contents of a GROUP_PROTOCOL message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupControlKind {
-    /// Here I am.
+    /// The sender joins the group.
     Join {
         /// Number of the sender's next broadcast.
         sync_point: u16,
         /// Blocks added to the receiver's window.
         window: u16,
     },
-    /// Goodbye.
+    /// The sender leaves the group.
     Leave {
         /// Number of the sender's next broadcast.
         sync_point: u16,
     },
-    /// More window.
+    /// Extends the receiver's window.
     Advertise {
         /// Blocks added to the receiver's window.
         window: u16,
     },
-    /// Broadcasts received.
+    /// Acknowledges broadcasts.
     Ack {
-        /// Number of the broadcast that the sender expects next.
+        /// Number of the next broadcast that the sender expects.
         acked: u16,
     },
-    /// Give unused window back.
+    /// Asks for unused window back.
     Reclaim,
-    /// The window given back.
+    /// Returns unused window.
     Remit {
         /// Blocks not used.
         window: u16,
@@ -56,7 +56,7 @@ impl GroupControl {
     /// Reads a GROUP_PROTOCOL message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or of an unknown type.
+    /// [`WireError`] if it has another user, or an unknown type.
     pub fn parse(v: View<'_>) -> Result<Self, WireError> {
         use GroupControlKind as K;
         super::expect_user(v, User::GroupProtocol)?;
@@ -80,7 +80,7 @@ impl GroupControl {
         })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         use GroupControlKind as K;

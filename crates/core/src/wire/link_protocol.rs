@@ -1,4 +1,4 @@
-//! LINK_PROTOCOL: supervision of a link and its coming up. Spec: tipc.md §3.1.
+//! LINK_PROTOCOL: link supervision and setup. Spec: tipc.md §3.1.
 
 use super::{DomainRecord, Envelope, GapRecord, LinkProtocolType, Message, User, View};
 use crate::error::WireError;
@@ -8,7 +8,7 @@ pub const INTERFACE_NAME_LEN: usize = 16;
 /// Largest data of a LINK_PROTOCOL message, bytes. Spec: tipc.md §5.3.
 const MAX_PROTOCOL_DATA: usize = 65_535;
 
-/// The fields that all types of LINK_PROTOCOL have.
+/// The fields common to all types of LINK_PROTOCOL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkFields {
     /// Last broadcast packet sent.
@@ -17,11 +17,11 @@ pub struct LinkFields {
     pub next_sent: u16,
     /// Session of the sender.
     pub session: u16,
-    /// The broadcast ack is not meaningful yet.
+    /// The broadcast ack is not valid yet.
     pub bcast_ack_invalid: bool,
-    /// The sender's end just went down.
+    /// The sender's end has just gone down.
     pub peer_stopping: bool,
-    /// The node is up by another link.
+    /// The node is reachable over another link.
     pub redundant_link: bool,
     /// Bearer of the sender, 0 to 7 (0 to 2 in use).
     pub bearer: u8,
@@ -68,7 +68,7 @@ impl LinkFields {
 pub struct InterfaceName(pub [u8; INTERFACE_NAME_LEN]);
 
 impl InterfaceName {
-    /// The name as text, at most 15 characters: ends at the first NUL, other bytes than printable ASCII become `?`.
+    /// The name as text, at most 15 characters: ends at the first NUL; other than printable ASCII becomes `?`.
     #[must_use]
     pub fn text(&self) -> String {
         let printable = |b: &u8| if b.is_ascii_graphic() { char::from(*b) } else { '?' };
@@ -77,7 +77,7 @@ impl InterfaceName {
 }
 
 impl From<&str> for InterfaceName {
-    /// Text beyond 15 bytes is cut.
+    /// Text beyond 15 bytes is truncated.
     fn from(text: &str) -> Self {
         let mut name = [0; INTERFACE_NAME_LEN];
         for (to, from) in name.iter_mut().take(INTERFACE_NAME_LEN - 1).zip(text.bytes()) {
@@ -87,12 +87,12 @@ impl From<&str> for InterfaceName {
     }
 }
 
-/// STATE: what was received, what is missing, who is asked for a sign of life.
+/// STATE: packets received and missing, and neighbours that the sender supervises.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Fields of all types.
     pub link: LinkFields,
-    /// This is a probe, or the reply to one.
+    /// The message is a probe, or the reply to one.
     pub keepalive: bool,
     /// A reply is requested.
     pub probe: bool,
@@ -102,15 +102,15 @@ pub struct State {
     pub bcast_gap: u16,
     /// The gap-ack record; peers without GAP_ACK_BLOCK send none.
     pub gaps: Option<GapRecord>,
-    /// The monitor record; absent too if it breaks a rule, for the rest of the message counts all the same.
+    /// The monitor record; also `None` if it violates a rule, because the rest of the message is valid without it.
     pub monitor: Option<DomainRecord>,
 }
 
 impl State {
-    /// Reads a STATE of a peer that sends gap-ack records or does not.
+    /// Reads a STATE; `with_gaps` tells whether the peer sends gap-ack records.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, too long, or its gap-ack record is longer than its data.
+    /// [`WireError`] if it is not a STATE, too long, or its gap-ack record is longer than its data.
     pub fn parse(v: View<'_>, with_gaps: bool) -> Result<Self, WireError> {
         expect(v, LinkProtocolType::State)?;
         if v.payload().len() > MAX_PROTOCOL_DATA {
@@ -129,15 +129,15 @@ impl State {
         })
     }
 
-    /// True if the data of a STATE begins with a consistent gap-ack record, which tells without the context of a
-    /// link whether the sender writes them.
+    /// True if the data of a STATE starts with a consistent gap-ack record. Tells, without knowing the link, whether
+    /// the sender writes them.
     #[must_use]
     pub fn has_gaps(data: &[u8]) -> bool {
         let consistent = |g: GapRecord| g.len == 4 || !g.broadcast.is_empty() || !g.unicast.is_empty();
         GapRecord::parse(data).is_ok_and(consistent)
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let mut data = self.gaps.as_ref().map(GapRecord::to_bytes).unwrap_or_default();
@@ -152,12 +152,12 @@ impl State {
     }
 }
 
-/// RESET or ACTIVATE: the link starts afresh.
+/// RESET or ACTIVATE: the link starts over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restart {
     /// Fields of all types.
     pub link: LinkFields,
-    /// The session that the sender saw of the receiver; RESET has none.
+    /// The receiver's session as the sender knows it; absent in RESET.
     pub activate: Option<ActivateSession>,
     /// MTU of the sender's bearer divided by 4.
     pub max_packet: u16,
@@ -165,12 +165,12 @@ pub struct Restart {
     pub interface: InterfaceName,
 }
 
-/// What ACTIVATE says of the receiver's session.
+/// The receiver's session in ACTIVATE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActivateSession {
     /// The number is valid.
     pub valid: bool,
-    /// Session number last seen of the receiver.
+    /// Last session number received from the receiver.
     pub session: u16,
 }
 
@@ -193,7 +193,7 @@ impl Restart {
         })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let kind = if self.activate.is_some() { LinkProtocolType::Activate } else { LinkProtocolType::Reset };

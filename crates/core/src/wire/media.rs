@@ -1,4 +1,4 @@
-//! Media addresses: where a bearer sends a frame. Spec: tipc.md §4.2.
+//! Media addresses: the destinations of frames. Spec: tipc.md §4.2.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -22,7 +22,7 @@ pub enum MediaAddr {
 }
 
 impl MediaAddr {
-    /// The 32 bytes that announce this address in discovery.
+    /// Encodes the address as the 32 bytes used in discovery.
     #[must_use]
     pub fn to_info(&self) -> [u8; MEDIA_INFO_LEN] {
         let mut info = [0; MEDIA_INFO_LEN];
@@ -42,10 +42,10 @@ impl MediaAddr {
         info
     }
 
-    /// Reads the 32 bytes of a discovery message.
+    /// Decodes the 32 bytes of a discovery message.
     ///
     /// # Errors
-    /// [`WireError`] if the media type is unknown, or the address is a broadcast or multicast one.
+    /// [`WireError`] if the media type is unknown, or the address is a broadcast or multicast address.
     pub fn from_info(info: &[u8]) -> Result<Self, WireError> {
         let bad = WireError::MediaAddress;
         let body = info.get(3..MEDIA_INFO_LEN).ok_or(bad)?;

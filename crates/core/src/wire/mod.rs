@@ -1,8 +1,8 @@
 //! The wire format: one checked view for all messages, and a value type for each internal user.
 //!
-//! [`Packet`] over `&[u8]` is a view, over `Vec<u8>` a message ([`Message`]) that moves by value through the
-//! whole node. [`Packet::parse`] makes the structural checks of tipc.md §14.1; after it no accessor can fail:
-//! a field that the header is too short for reads as 0. Spec: tipc.md §2.
+//! [`Packet`] over `&[u8]` is a view; over `Vec<u8>` it is a [`Message`], which moves by value through the node.
+//! [`Packet::parse`] makes the structural checks of tipc.md §14.1; after that no accessor can fail: a field beyond the
+//! header reads as 0. Spec: tipc.md §2.
 
 mod bcast;
 mod bundle;
@@ -57,37 +57,37 @@ use crate::error::WireError;
 
 /// Header of payload on a connection, bytes.
 pub const SHORT_HEADER: usize = 24;
-/// Header of payload to a port identity, bytes.
+/// Header of payload to a socket address, bytes.
 pub const BASIC_HEADER: usize = 32;
 /// Header of payload to a service address, bytes.
 pub const NAMED_HEADER: usize = 40;
-/// Header of every internal user, bytes.
+/// Header of all internal users, bytes.
 pub const INTERNAL_HEADER: usize = 40;
 /// Header of multicast and group payload, bytes.
 pub const MULTICAST_HEADER: usize = 44;
 /// Header of discovery messages, bytes.
 pub const DISCOVERY_HEADER: usize = 60;
 
-/// Sequence numbers are compared modulo 65536 by half range. Spec: tipc.md §0.
+/// Comparison of sequence numbers modulo 65536 by half range. Spec: tipc.md §0.
 pub mod seq {
-    /// `a` is not after `b`.
+    /// True if `a` is not after `b`.
     #[must_use]
     pub const fn le(a: u16, b: u16) -> bool {
         b.wrapping_sub(a) < 32768
     }
-    /// `a` is before `b`.
+    /// True if `a` is before `b`.
     #[must_use]
     pub const fn lt(a: u16, b: u16) -> bool {
         le(a, b) && a != b
     }
-    /// `a` is after `b`.
+    /// True if `a` is after `b`.
     #[must_use]
     pub const fn gt(a: u16, b: u16) -> bool {
         !le(a, b)
     }
 }
 
-/// Accounting units of 1024 bytes that `bytes` cost; never 0. Spec: tipc.md §0.
+/// Flow-control blocks of 1024 bytes that `bytes` take; at least 1. Spec: tipc.md §0.
 #[must_use]
 pub const fn blocks(bytes: usize) -> u32 {
     (bytes / 1024) as u32 + 1

@@ -1,22 +1,22 @@
-//! The record of the overlapping-ring monitor, behind the gap-ack record of a STATE message. Spec: tipc.md §11.1.
+//! The record of the overlapping-ring monitor, after the gap-ack record of a STATE. Spec: tipc.md §11.1.
 
 use crate::addr::NodeAddr;
 use crate::error::WireError;
 
-/// Members in one record. Spec: tipc.md §11.1.
+/// Most members in one record. Spec: tipc.md §11.1.
 pub const MAX_DOMAIN_MEMBERS: usize = 64;
 /// Size of a record without members, bytes.
 const HEAD: usize = 16;
 const MEMBER: usize = 4;
 
-/// Which neighbours the sender supervises, and which of them it sees.
+/// The neighbours that the sender supervises, and their states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainRecord {
     /// Counts the changes of this record.
     pub generation: u16,
-    /// Generation of the receiver's record that the sender has.
+    /// Generation of the receiver's record that the sender has received.
     pub acked_generation: u16,
-    /// Bit `i`: member `i` is up. Without meaning if there are no members.
+    /// Bit `i`: member `i` is up. Meaningless without members.
     pub up_map: u64,
     /// Supervised nodes, at most [`MAX_DOMAIN_MEMBERS`].
     pub members: Vec<NodeAddr>,
@@ -26,7 +26,7 @@ impl DomainRecord {
     /// Reads a record that takes all of `data`.
     ///
     /// # Errors
-    /// [`WireError`] if the length, the number of members and the data do not agree, or there are too many members.
+    /// [`WireError`] if length, member count and data disagree, or there are too many members.
     pub fn parse(data: &[u8]) -> Result<Self, WireError> {
         let Some(([l0, l1, g0, g1, a0, a1, n0, n1, map @ ..], members)) = data.split_first_chunk::<HEAD>()
         else {
@@ -52,7 +52,7 @@ impl DomainRecord {
         })
     }
 
-    /// The record as bytes; members beyond [`MAX_DOMAIN_MEMBERS`] are left out.
+    /// Encodes the record; members beyond [`MAX_DOMAIN_MEMBERS`] are omitted.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let members = self.members.get(..MAX_DOMAIN_MEMBERS).unwrap_or(&self.members);

@@ -1,4 +1,4 @@
-//! NAME_DISTRIBUTOR: bindings of a node on their way to another. Spec: tipc.md §3.7.
+//! NAME_DISTRIBUTOR: publications of a node, sent to another. Spec: tipc.md §3.7.
 
 use super::{Envelope, Message, User, View};
 use crate::addr::{Binding, ServiceRange};
@@ -7,10 +7,10 @@ use crate::error::WireError;
 /// Size of one binding in a message, bytes.
 pub const NAME_ITEM_LEN: usize = 20;
 
-/// One binding in a message; its node is the origin of the message.
+/// One publication in a message; its node is the origin of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameItem {
-    /// What is bound; may be upside down on the wire.
+    /// The bound range; on the wire its ends may be out of order.
     pub range: ServiceRange,
     /// Port of the socket.
     pub port: u32,
@@ -19,7 +19,7 @@ pub struct NameItem {
 }
 
 impl NameItem {
-    /// The 20 bytes of the item.
+    /// Encodes the item.
     #[must_use]
     pub fn to_bytes(self) -> [u8; NAME_ITEM_LEN] {
         let words = [self.range.service, self.range.lower, self.range.upper, self.port, self.key];
@@ -30,7 +30,7 @@ impl NameItem {
         bytes
     }
 
-    /// Reads the 20 bytes of an item.
+    /// Decodes an item.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; NAME_ITEM_LEN]) -> Self {
         let mut words = bytes.chunks_exact(4).map(|c| c.iter().fold(0u32, |w, b| w << 8 | u32::from(*b)));
@@ -39,7 +39,7 @@ impl NameItem {
         Self { range, port: next(), key: next() }
     }
 
-    /// The items of a name message; trailing bytes that do not make a whole one are ignored.
+    /// The items of a name message; trailing bytes that are not a whole item are ignored.
     pub fn all(message: View<'_>) -> impl Iterator<Item = NameItem> + '_ {
         message.payload().as_chunks::<NAME_ITEM_LEN>().0.iter().map(Self::from_bytes)
     }
@@ -54,17 +54,17 @@ impl From<&Binding> for NameItem {
 /// A NAME_DISTRIBUTOR message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameUpdate {
-    /// Bindings withdrawn instead of made.
+    /// Bindings are withdrawn, not published.
     pub withdrawal: bool,
-    /// Part of the bulk at contact.
+    /// Part of the bulk that is sent on contact.
     pub bulk: bool,
-    /// Last of the bulk.
+    /// Last message of the bulk.
     pub last_bulk: bool,
-    /// Numbered; old nodes do not number.
+    /// The update is numbered; old nodes do not number them.
     pub numbered: bool,
-    /// Number of the update; in the last of the bulk that of the next update.
+    /// Number of the update; in the last message of the bulk, the number of the next update.
     pub number: u16,
-    /// The broadcast ack is not meaningful yet.
+    /// The broadcast ack is not valid yet.
     pub ack_invalid: bool,
     /// The bindings.
     pub items: Vec<NameItem>,
@@ -74,7 +74,7 @@ impl NameUpdate {
     /// Reads a NAME_DISTRIBUTOR message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, or of an unknown type.
+    /// [`WireError`] if it has another user, or an unknown type.
     pub fn parse(v: View<'_>) -> Result<Self, WireError> {
         super::expect_user(v, User::NameDistributor)?;
         super::expect_header(v)?;
@@ -92,7 +92,7 @@ impl NameUpdate {
         })
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let items: Vec<u8> = self.items.iter().flat_map(|item| item.to_bytes()).collect();

@@ -16,15 +16,15 @@ pub struct Packet<B>(B);
 
 /// A message that borrows its bytes.
 pub type View<'a> = Packet<&'a [u8]>;
-/// A message that owns its bytes: the one currency of the node (DESIGN D3).
+/// A message that owns its bytes; the node passes messages by this type (decision 3).
 pub type Message = Packet<Vec<u8>>;
 
-/// Size of the whole message that starts at `bytes`, after the structural checks of tipc.md §14.1.
+/// Size of the whole message at the start of `bytes`, after the structural checks of tipc.md §14.1.
 fn check(bytes: &[u8]) -> Result<usize, WireError> {
     check_header(bytes, bytes.len())
 }
 
-/// The same where `bytes` hold the header at least, of `total` bytes that there are.
+/// Same as `check`, where `bytes` hold at least the header and `total` bytes are available.
 fn check_header(bytes: &[u8], total: usize) -> Result<usize, WireError> {
     let have = bytes.len();
     if have < SHORT_HEADER {
@@ -49,7 +49,7 @@ fn check_header(bytes: &[u8], total: usize) -> Result<usize, WireError> {
 }
 
 impl<'a> View<'a> {
-    /// The message at the start of `bytes`; what follows it (Ethernet padding) is cut off.
+    /// The message at the start of `bytes`; trailing bytes (Ethernet padding) are ignored.
     ///
     /// # Errors
     /// [`WireError`] if the bytes fail the structural checks. Spec: tipc.md §14.1.
@@ -58,11 +58,10 @@ impl<'a> View<'a> {
         Ok(Self(bytes.get(..size).unwrap_or(bytes)))
     }
 
-    /// A header alone, copied from the start of a message of `total` bytes whose data lies elsewhere: nothing may follow
-    /// the message there.
+    /// The header of a message of `total` bytes whose data lies elsewhere. No bytes may follow the message there.
     ///
     /// # Errors
-    /// As [`View::parse`].
+    /// Same as [`View::parse`].
     pub fn parse_header(bytes: &'a [u8], total: usize) -> Result<Self, WireError> {
         let size = check_header(bytes, total)?;
         let header = Packet(bytes).header_size();
@@ -72,13 +71,13 @@ impl<'a> View<'a> {
         Ok(Self(bytes.get(..header).unwrap_or(bytes)))
     }
 
-    /// The data behind the header, for as long as the bytes live.
+    /// The data after the header; lives as long as the bytes.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.0.get(self.header_size()..).unwrap_or_default()
     }
 
-    /// A message of its own with the same bytes.
+    /// Copies the bytes into a message of its own.
     #[must_use]
     pub fn to_message(&self) -> Message {
         Packet(self.0.to_vec())
@@ -86,7 +85,7 @@ impl<'a> View<'a> {
 }
 
 impl Message {
-    /// Takes over `bytes` that hold one message; what follows it is cut off.
+    /// Takes over `bytes` that start with a message; trailing bytes are removed.
     ///
     /// # Errors
     /// [`WireError`] if the bytes fail the structural checks. Spec: tipc.md §14.1.
@@ -96,14 +95,14 @@ impl Message {
         Ok(Self(bytes))
     }
 
-    /// A new message: version 2, all else zero, `data` behind a header of `header` bytes (24 to 60).
-    /// Data beyond 66000 bytes is cut; callers check before.
+    /// A new message of version 2, all other fields zero: `data` after a header of `header` bytes (24 to 60). Data
+    /// beyond 66000 bytes is truncated; callers check the size first.
     #[must_use]
     pub fn build(user: User, kind: u8, header: usize, data: &[u8]) -> Self {
         Self::build_in(Vec::new(), user, kind, header, data)
     }
 
-    /// Appends data and corrects the size; the caller keeps it within [`MAX_MESSAGE`].
+    /// Appends data and updates the size; the caller keeps it within [`MAX_MESSAGE`].
     pub fn append(&mut self, data: &[u8]) {
         self.0.extend_from_slice(data);
         self.fix_size();
@@ -114,19 +113,19 @@ impl Message {
         self.0.reserve(additional);
     }
 
-    /// Appends zeros until the message has `size` bytes; nothing if it has them already.
+    /// Appends zeros up to `size` bytes; does nothing if the message is not shorter.
     pub fn pad_to(&mut self, size: usize) {
         self.0.resize(size.max(self.0.len()), 0);
         self.fix_size();
     }
 
-    /// Cuts the data to `len` bytes and corrects the size.
+    /// Truncates the data to `len` bytes and updates the size.
     pub fn truncate_data(&mut self, len: usize) {
         self.0.truncate(self.header_size() + len);
         self.fix_size();
     }
 
-    /// The same as [`Self::build`], in memory that is used again: what `memory` holds is dropped.
+    /// Same as [`Self::build`], reusing `memory`, whose contents are dropped.
     #[must_use]
     pub fn build_in(mut memory: Vec<u8>, user: User, kind: u8, header: usize, data: &[u8]) -> Self {
         let data = data.get(..MAX_USER_DATA).unwrap_or(data);
@@ -140,7 +139,7 @@ impl Message {
         message
     }
 
-    /// Gives the bytes up.
+    /// The bytes of the message.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
@@ -152,11 +151,11 @@ impl Message {
     }
 }
 
-/// A header by itself, of the size that all users but payload have: what lies behind it is somewhere else.
+/// A header of 40 bytes by itself; the data lies elsewhere.
 pub(crate) type BareHeader = Packet<[u8; INTERNAL_HEADER]>;
 
 impl BareHeader {
-    /// The header of a message whose data takes `data` bytes: version 2, all else zero.
+    /// The header of a message with `data` bytes of data: version 2, all other fields zero.
     pub(crate) fn new(user: User, kind: u8, data: usize) -> Self {
         let mut header = Self([0; INTERNAL_HEADER]);
         header.start(user, kind, INTERNAL_HEADER);
@@ -164,12 +163,12 @@ impl BareHeader {
         header
     }
 
-    /// Says that the data takes `data` bytes.
+    /// Sets the size for `data` bytes of data.
     pub(crate) fn set_data_size(&mut self, data: usize) {
         self.set_bits(0, 0, 17, (INTERNAL_HEADER + data) as u32);
     }
 
-    /// The message with what lies behind the header.
+    /// The message: this header, and `data`.
     pub(crate) fn with_data(&self, data: &[u8]) -> Message {
         Packet([self.0.as_slice(), data].concat())
     }
@@ -198,35 +197,35 @@ macro_rules! flags {
 }
 
 flags! {
-    /// Takes the discovery or broadcast path instead of a link's sequence.
+    /// Takes the path of discovery or broadcast, not a link's sequence.
     non_sequenced set_non_sequenced: 0[20];
-    /// Data: the receiver may drop instead of returning. The `d` bit.
+    /// Data: the receiver may drop the message instead of returning it (`d` bit).
     dest_droppable set_dest_droppable: 0[19];
-    /// LINK_PROTOCOL STATE: probe or reply to one.
+    /// STATE: probe, or reply to one.
     keepalive set_keepalive: 0[19];
-    /// Data, not on a connection: the `s` bit.
+    /// Data without a connection: may be dropped at the sender (`s` bit).
     src_droppable set_src_droppable: 0[18];
-    /// Data on a connection: the sender's Nagle wants an acknowledgement.
+    /// Data on a connection: the sender's Nagle algorithm requests an acknowledgement.
     ack_required set_ack_required: 0[18];
     /// Multicast data: sent by replicast.
     is_replicast set_is_replicast: 0[18];
-    /// CONN_ACK: answers a message that asked for an acknowledgement.
+    /// CONN_ACK: acknowledges a message that requested it.
     nagle_ack set_nagle_ack: 0[18];
-    /// Connection request, or multicast method switch.
+    /// Connection request, or change of the multicast method.
     syn set_syn: 0[17];
     /// ACTIVATE: the destination session is valid.
     dest_session_valid set_dest_session_valid: 1[16];
-    /// NAME_DISTRIBUTOR: part of the bulk at contact.
+    /// NAME_DISTRIBUTOR: part of the bulk sent on contact.
     name_bulk set_name_bulk: 1[28];
-    /// NAME_DISTRIBUTOR: last of the bulk.
+    /// NAME_DISTRIBUTOR: last message of the bulk.
     name_last_bulk set_name_last_bulk: 1[27];
     /// NAME_DISTRIBUTOR: numbered ("not legacy").
     name_numbered set_name_numbered: 1[26];
-    /// The broadcast ack is not meaningful yet.
+    /// The broadcast ack is not valid yet.
     bcast_ack_invalid set_bcast_ack_invalid: 5[14];
-    /// LINK_PROTOCOL RESET: this endpoint just went down.
+    /// LINK_PROTOCOL RESET: the sender's end has just gone down.
     peer_stopping set_peer_stopping: 5[13];
-    /// LINK_PROTOCOL: the node is up by another link.
+    /// LINK_PROTOCOL: the node is reachable over another link.
     redundant_link set_redundant_link: 5[12];
     /// LINK_PROTOCOL: a reply is requested.
     probe set_probe: 5[0];
@@ -235,11 +234,11 @@ flags! {
 fields! {
     /// Protocol version, 2 (7 marks an encrypted packet).
     version set_version: 0[29; 3] as u8;
-    /// Type, meaning by user.
+    /// Message type; its meaning depends on the user.
     kind set_kind: 1[29; 3] as u8;
-    /// Times that the message was redirected.
+    /// Number of times the message was redirected.
     reroute_count set_reroute_count: 1[21; 4] as u8;
-    /// How far a deferred lookup may go: 2 cluster, 3 node, 0 none.
+    /// Scope of a deferred lookup: 2 cluster, 3 node, 0 none.
     lookup_scope set_lookup_scope: 1[19; 2] as u8;
     /// Acknowledged broadcast packet.
     bcast_ack set_bcast_ack: 1[0; 16] as u16;
@@ -251,9 +250,9 @@ fields! {
     ack set_ack: 2[16; 16] as u16;
     /// Number of this link packet.
     seqno set_seqno: 2[0; 16] as u16;
-    /// Port that sent the message.
+    /// Port of the sender.
     origin_port set_origin_port: 4[0; 32] as u32;
-    /// Port that it goes to.
+    /// Port of the receiver.
     dest_port set_dest_port: 5[0; 32] as u32;
     /// Service type, or group.
     name_type set_name_type: 8[0; 32] as u32;
@@ -299,7 +298,7 @@ fields! {
     signature set_signature: 1[0; 16] as u16;
     /// LINK_CONFIG: capability bits.
     capabilities set_capabilities: 1[15; 13] as u16;
-    /// LINK_CONFIG: random mark of the sender's network namespace.
+    /// LINK_CONFIG: random number of the sender's network namespace.
     net_hash set_net_hash: 13[0; 32] as u32;
     /// Legacy BCAST_PROTOCOL NACK: last packet before the gap.
     bcast_gap_after set_bcast_gap_after: 2[16; 16] as u16;
@@ -312,7 +311,7 @@ fields! {
 }
 
 impl<B: AsRef<[u8]>> Packet<B> {
-    /// The whole message.
+    /// The bytes of the message.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.0.as_ref()
@@ -327,7 +326,7 @@ impl<B: AsRef<[u8]>> Packet<B> {
 
     fn bits(&self, word: usize, low: u32, width: u32) -> u32 {
         if word > 2 && word * 4 >= self.header_size() {
-            return 0; // not part of this header: must not be read from the data behind it
+            return 0; // not in this header: do not read it from the data after it
         }
         self.word(word) >> low & (u32::MAX >> (32 - width))
     }
@@ -344,7 +343,7 @@ impl<B: AsRef<[u8]>> Packet<B> {
         (self.word(0) & 0x1_ffff) as usize
     }
 
-    /// The data behind the header.
+    /// The data after the header.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.0.as_ref().get(self.header_size()..).unwrap_or_default()
@@ -380,13 +379,13 @@ impl<B: AsRef<[u8]>> Packet<B> {
         LinkProtocolType::from(self.kind())
     }
 
-    /// Error code. Shares its bits with flags of NAME_DISTRIBUTOR and LINK_PROTOCOL: ask only payload and CONN_MANAGER.
+    /// Error code. Valid only for payload and CONN_MANAGER: NAME_DISTRIBUTOR and LINK_PROTOCOL use the bits for flags.
     #[must_use]
     pub fn error_code(&self) -> ErrorCode {
         ErrorCode::from(self.bits(1, 25, 4) as u8)
     }
 
-    /// Importance of payload; critical for everything else.
+    /// Importance of payload; critical for all other users.
     #[must_use]
     pub fn importance(&self) -> Importance {
         Importance::from_number(u32::from(u8::from(self.user()))).unwrap_or(Importance::Critical)
@@ -398,19 +397,19 @@ impl<B: AsRef<[u8]>> Packet<B> {
         NodeAddr(self.word(3))
     }
 
-    /// Node that the message comes from; a 24-byte header has only the previous node.
+    /// Node of the sender; a 24-byte header has only the previous node.
     #[must_use]
     pub fn origin_node(&self) -> NodeAddr {
         if self.header_size() > SHORT_HEADER { NodeAddr(self.word(6)) } else { self.prev_node() }
     }
 
-    /// Node that it goes to; `None` for a header without the field, which goes to whoever receives it.
+    /// Node of the receiver; `None` if the header has no such field: then the receiving node is meant.
     #[must_use]
     pub fn dest_node(&self) -> Option<NodeAddr> {
         (self.header_size() >= BASIC_HEADER).then(|| NodeAddr(self.word(7)))
     }
 
-    /// Socket that the message comes from.
+    /// Socket address of the sender.
     #[must_use]
     pub fn origin(&self) -> PortId {
         PortId { port: self.origin_port(), node: self.origin_node() }
@@ -440,7 +439,7 @@ impl<B: AsRef<[u8]>> Packet<B> {
         self.origin_port()
     }
 
-    /// Smallest header that has room for the fields of the user and type, bytes. Spec: tipc.md §14.2.
+    /// Smallest header that holds the fields of the user and type, bytes. Spec: tipc.md §14.2.
     #[must_use]
     pub fn required_header(&self) -> usize {
         match (self.user(), self.message_type()) {
@@ -453,7 +452,7 @@ impl<B: AsRef<[u8]>> Packet<B> {
         }
     }
 
-    /// True if a header has room for the fields of its user and type. Spec: tipc.md §14.2.
+    /// True if the header holds the fields of its user and type. Spec: tipc.md §14.2.
     #[must_use]
     pub fn header_fits(&self) -> bool {
         self.header_size() >= self.required_header()
@@ -461,19 +460,19 @@ impl<B: AsRef<[u8]>> Packet<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Packet<B> {
-    /// Sets header word `n`; nothing happens beyond the message.
+    /// Sets header word `n`; does nothing if it is outside the message.
     pub fn set_word(&mut self, n: usize, value: u32) {
         if let Some(word) = self.0.as_mut().get_mut(n * 4..n * 4 + 4) {
             word.copy_from_slice(&value.to_be_bytes());
         }
     }
 
-    /// The same bytes, to be changed.
+    /// A mutable view of the same bytes.
     pub(crate) fn edit(&mut self) -> Packet<&mut [u8]> {
         Packet(self.0.as_mut())
     }
 
-    /// The fields that every message begins with.
+    /// Sets the fields that every message starts with.
     fn start(&mut self, user: User, kind: u8, header: usize) {
         let words = 2 << 29 | u32::from(u8::from(user) & 0xf) << 25 | ((header / 4) as u32 & 0xf) << 21;
         self.set_word(0, words);
@@ -504,12 +503,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Packet<B> {
         self.set_word(3, node.0);
     }
 
-    /// Sets the node that the message comes from (no-op on a 24-byte header).
+    /// Sets the node of the sender; does nothing on a 24-byte header.
     pub fn set_origin_node(&mut self, node: NodeAddr) {
         self.set_bits(6, 0, 32, node.0);
     }
 
-    /// Sets the node that it goes to (no-op on a 24-byte header).
+    /// Sets the node of the receiver; does nothing on a 24-byte header.
     pub fn set_dest_node(&mut self, node: NodeAddr) {
         self.set_bits(7, 0, 32, node.0);
     }

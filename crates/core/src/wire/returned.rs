@@ -1,22 +1,22 @@
-//! Sending a message back to where it came from. Spec: tipc.md §2.5.
+//! Returning a message to its sender. Spec: tipc.md §2.5.
 
 use super::{BASIC_HEADER, ErrorCode, Message, SHORT_HEADER};
 use crate::addr::NodeAddr;
 use crate::limits::MAX_RETURNED_DATA;
 use crate::planted::{self, Fault};
 
-/// Turns `msg`, which cannot be delivered on node `own` for the reason `code`, into the message that goes back to
-/// its sender, whose node is its destination node then. `None` if it must be dropped instead: because its sender
-/// wants that, or because it is itself on its way back.
+/// Turns `msg`, which node `own` cannot deliver for the reason `code`, into the rejected message for its sender; the
+/// destination node becomes that of the sender. Returns `None` if the message must be dropped instead: because the
+/// sender asked for that, or because it is itself a returned message.
 #[must_use]
 pub fn reverse(own: NodeAddr, msg: Message, code: ErrorCode) -> Option<Message> {
     if planted::active(Fault::ReturnLost) || msg.dest_droppable() || msg.error_code() != ErrorCode::Ok {
         return None;
     }
     let (from, to) = (msg.origin_port(), msg.dest_port());
-    // Not the previous node: one that redirected an anycast has no use for it.
+    // Not the previous node: a node that redirected an anycast does not need the message.
     let node = msg.origin_node();
-    // the sender of a connection request keeps a copy for the next attempt
+    // The sender of a connection request keeps a copy for the next attempt.
     let keep = if msg.syn() && code == ErrorCode::Overload { 0 } else { MAX_RETURNED_DATA };
     let mut back = with_node_fields(msg);
     if back.data().len() > keep {
@@ -32,7 +32,7 @@ pub fn reverse(own: NodeAddr, msg: Message, code: ErrorCode) -> Option<Message> 
     Some(back)
 }
 
-/// `msg` with a header that has room for nodes.
+/// `msg` with a header that holds the nodes.
 fn with_node_fields(msg: Message) -> Message {
     if msg.header_size() >= BASIC_HEADER {
         return msg;
@@ -54,7 +54,7 @@ mod tests {
     use crate::wire::{MessageType, NAMED_HEADER, User};
 
     #[test]
-    fn a_redirected_message_goes_back_to_where_it_began() {
+    fn redirected_message_returns_to_its_origin() {
         let (began, redirected, own) = (NodeAddr(1), NodeAddr(2), NodeAddr(3));
         let mut msg = Message::build(User::Low, MessageType::Named.into(), NAMED_HEADER, b"x");
         msg.set_origin_node(began);

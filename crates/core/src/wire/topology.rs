@@ -1,4 +1,4 @@
-//! What travels between a subscriber and the server, in either byte order. Spec: tipc.md §10.1.
+//! Subscriptions and events as bytes, in either byte order. Spec: tipc.md §10.1.
 
 use crate::addr::{NodeAddr, PortId, ServiceRange};
 use crate::error::WireError;
@@ -7,10 +7,10 @@ use crate::error::WireError;
 pub const SUBSCRIPTION_LEN: usize = 28;
 /// Size of an event, bytes.
 pub const EVENT_LEN: usize = 48;
-/// A timeout that never comes.
+/// Timeout value for "never".
 pub const FOREVER: u32 = u32::MAX;
 
-/// Order of the bytes of a number.
+/// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Least significant byte first.
@@ -20,7 +20,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The order of this machine, which clients use.
+    /// The byte order of this machine, which clients use.
     pub const NATIVE: Self = if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 
     /// The other order.
@@ -32,7 +32,7 @@ impl ByteOrder {
         }
     }
 
-    /// The number in these bytes.
+    /// Decodes a number.
     #[must_use]
     pub const fn read(self, bytes: [u8; 4]) -> u32 {
         match self {
@@ -41,7 +41,7 @@ impl ByteOrder {
         }
     }
 
-    /// The bytes of a number.
+    /// Encodes a number.
     #[must_use]
     pub const fn write(self, n: u32) -> [u8; 4] {
         match self {
@@ -51,25 +51,25 @@ impl ByteOrder {
     }
 }
 
-/// What a subscription wants to hear; a set of bits. Spec: tipc.md §10.1.
+/// Options of a subscription: a set of bits. Spec: tipc.md §10.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter(pub u32);
 
 impl Filter {
-    /// Every binding that comes or goes.
+    /// An event for every binding published or withdrawn.
     pub const PORTS: Filter = Filter(1);
-    /// The first and the last binding of each range.
+    /// Events for the first and the last binding of each range only.
     pub const SERVICE: Filter = Filter(2);
-    /// Ends the subscription that is otherwise the same.
+    /// Cancels the subscription whose other fields are the same.
     pub const CANCEL: Filter = Filter(4);
-    /// No bindings of node scope.
+    /// Excludes bindings of node scope.
     pub const CLUSTER_SCOPE: Filter = Filter(0x20);
-    /// Only bindings of node scope.
+    /// Includes only bindings of node scope.
     pub const NODE_SCOPE: Filter = Filter(0x40);
-    /// Only changes, not what exists already.
+    /// Only changes, no events for existing bindings.
     pub const NO_INITIAL_STATE: Filter = Filter(0x80);
 
-    /// Bits by which a server recognises the byte order.
+    /// Bits from which a server recognises the byte order.
     pub(crate) const ORDER_MARK: Filter = Filter(7);
 
     /// True if any bit of `other` is set.
@@ -84,28 +84,28 @@ impl Filter {
         Filter(self.0 | other.0)
     }
 
-    /// The bits without those of `other`.
+    /// The bits of this filter without those of `other`.
     #[must_use]
     pub const fn without(self, other: Filter) -> Filter {
         Filter(self.0 & !other.0)
     }
 }
 
-/// A wish to be told about a service range. Spec: tipc.md §10.1.
+/// A request for events about a service range. Spec: tipc.md §10.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// What to watch.
+    /// Range to watch.
     pub range: ServiceRange,
-    /// Milliseconds until the subscription ends by itself, or [`FOREVER`].
+    /// Milliseconds until the subscription times out, or [`FOREVER`].
     pub timeout_ms: u32,
-    /// What to hear of it.
+    /// Kinds of events wanted.
     pub filter: Filter,
-    /// For the subscriber's use; comes back in each event.
+    /// Chosen by the subscriber; returned in each event.
     pub handle: [u8; 8],
 }
 
 impl Subscription {
-    /// The 28 bytes to send, in the given order.
+    /// Encodes the subscription in the given byte order.
     #[must_use]
     pub fn to_bytes(&self, order: ByteOrder) -> [u8; SUBSCRIPTION_LEN] {
         let ServiceRange { service, lower, upper } = self.range;
@@ -117,7 +117,7 @@ impl Subscription {
         bytes
     }
 
-    /// Reads 28 bytes written in the given order.
+    /// Decodes a subscription in the given byte order.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; SUBSCRIPTION_LEN], order: ByteOrder) -> Self {
         let [service, lower, upper, timeout_ms, filter] = words(bytes, order);
@@ -130,20 +130,20 @@ impl Subscription {
     }
 }
 
-/// The first `N` numbers in `bytes`; missing ones are 0.
+/// The first `N` numbers in `bytes`; missing numbers are 0.
 fn words<const N: usize>(bytes: &[u8], order: ByteOrder) -> [u32; N] {
     let mut chunks = bytes.as_chunks::<4>().0.iter();
     [(); N].map(|()| chunks.next().map_or(0, |c| order.read(*c)))
 }
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A binding was made, or exists.
+    /// A binding was published, or exists.
     Published,
     /// A binding was withdrawn.
     Withdrawn,
-    /// The subscription has ended by its timeout.
+    /// The subscription has timed out.
     Timeout,
 }
 
@@ -157,31 +157,31 @@ impl EventKind {
     }
 }
 
-/// What a subscriber is told. Spec: tipc.md §10.1.
+/// An event for a subscriber. Spec: tipc.md §10.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopologyEvent {
-    /// What happened.
+    /// Kind.
     pub kind: EventKind,
-    /// The binding's own range, or of a timeout the subscribed one.
+    /// The range of the binding; in a timeout, the subscribed range.
     pub found: ServiceRange,
     /// The bound socket; zero in a timeout.
     pub port: PortId,
-    /// The subscription that it belongs to.
+    /// The subscription that the event belongs to.
     pub subscription: Subscription,
 }
 
 impl TopologyEvent {
-    /// The 48 bytes in the given order.
+    /// Encodes the event in the given byte order.
     #[must_use]
     pub fn to_bytes(&self, order: ByteOrder) -> [u8; EVENT_LEN] {
         let subscription = self.subscription.to_bytes(order);
         encode_event(self.kind, self.found, self.port, &subscription, order)
     }
 
-    /// Reads an event that a server sent in answer to a subscription in `order`.
+    /// Decodes an event that a server sent for a subscription in `order`.
     ///
     /// # Errors
-    /// [`WireError`] if the size is not 48 bytes or the event is of no known kind.
+    /// [`WireError`] if the size is not 48 bytes or the kind is unknown.
     pub fn from_bytes(bytes: &[u8], order: ByteOrder) -> Result<Self, WireError> {
         let bytes: &[u8; EVENT_LEN] =
             bytes.try_into().map_err(|_| WireError::Truncated { need: EVENT_LEN, have: bytes.len() })?;
@@ -200,7 +200,7 @@ impl TopologyEvent {
     }
 }
 
-/// An event with a byte-for-byte copy of the subscription.
+/// Encodes an event; the subscription is copied byte for byte.
 pub(crate) fn encode_event(
     kind: EventKind,
     found: ServiceRange,

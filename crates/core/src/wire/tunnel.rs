@@ -1,4 +1,4 @@
-//! TUNNEL: packets of one link on another. Spec: tipc.md §3.6.
+//! TUNNEL: packets of one link carried by another. Spec: tipc.md §3.6.
 
 use super::{Envelope, Message, User, View};
 use crate::error::WireError;
@@ -13,22 +13,22 @@ pub struct Tunnel<'a> {
     pub kind: TunnelKind,
     /// The receiver's bearer of the old or failed link.
     pub bearer: u8,
-    /// SYNCH without data: last packet of the old link before the switch. Else the number of tunnelled packets.
+    /// SYNCH without data: last packet of the old link before the change. Otherwise the number of tunnelled packets.
     pub count: u16,
-    /// Number of this part, if the packet was too large for one message; else 0.
+    /// Number of this part if the packet did not fit one message; otherwise 0.
     pub part: u16,
-    /// Number of parts; else 0.
+    /// Number of parts; otherwise 0.
     pub parts: u16,
-    /// A whole packet of the other link, or a part of one, or nothing.
+    /// A whole packet of the other link, a part of one, or nothing.
     pub data: &'a [u8],
 }
 
-/// Why packets travel in a tunnel.
+/// Reason for tunnelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelKind {
-    /// A second link takes over its share.
+    /// A second link takes over its share of the traffic.
     Synch,
-    /// A link failed.
+    /// A link failed; the other takes over its traffic.
     Failover,
 }
 
@@ -36,7 +36,8 @@ impl<'a> Tunnel<'a> {
     /// Reads a TUNNEL message.
     ///
     /// # Errors
-    /// [`WireError`] if it is none, of an unknown type, or a part that the packet does not have. Spec: tipc.md §14.2.
+    /// [`WireError`] if it has another user, an unknown type, or a part number beyond the number of parts. Spec:
+    /// tipc.md §14.2.
     pub fn parse(v: View<'a>) -> Result<Self, WireError> {
         super::expect_user(v, User::Tunnel)?;
         super::expect_header(v)?;
@@ -52,7 +53,7 @@ impl<'a> Tunnel<'a> {
         Ok(Self { kind, bearer: v.bearer_id(), count: v.message_count(), part, parts, data: v.payload() })
     }
 
-    /// The packet inside, if it is there as a whole.
+    /// The tunnelled packet, if the message holds all of it.
     ///
     /// # Errors
     /// [`WireError`] if it fails the structural checks or is itself a FAILOVER. Spec: tipc.md §14.2.
@@ -67,7 +68,7 @@ impl<'a> Tunnel<'a> {
         Ok(Some(inner))
     }
 
-    /// The message as bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn to_message(&self, envelope: &Envelope) -> Message {
         let kind = match self.kind {

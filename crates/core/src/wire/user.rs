@@ -1,4 +1,4 @@
-//! Code points of the common header. Unknown ones survive a round trip as numbers. Spec: tipc.md §2.2, §2.3, §3.
+//! Code points of the common header. Unknown ones keep their number. Spec: tipc.md §2.2, §2.3, §3.
 
 macro_rules! code_points {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $value:literal,)* }) => {
@@ -7,7 +7,7 @@ macro_rules! code_points {
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub enum $name {
             $($(#[$vdoc])* $variant,)*
-            /// A number without a name.
+            /// An unknown number.
             Other(u8),
         }
         impl From<u8> for $name {
@@ -44,7 +44,7 @@ code_points! {
         ConnManager = 8,
         /// Group membership and windows.
         GroupProtocol = 9,
-        /// Packets of another link.
+        /// Packets carried for another link.
         Tunnel = 10,
         /// Bindings.
         NameDistributor = 11,
@@ -76,7 +76,7 @@ code_points! {
         Mcast = 1,
         /// Anycast to a service address.
         Named = 2,
-        /// To a port identity.
+        /// To a socket address.
         Direct = 3,
         /// Membership event, local only.
         GroupEvent = 4,
@@ -112,9 +112,9 @@ code_points! {
     LinkProtocolType {
         /// Acknowledgement, gaps, probes.
         State = 0,
-        /// The link starts afresh.
+        /// The link starts over.
         Reset = 1,
-        /// The peer's reset was seen.
+        /// The peer's reset was received.
         Activate = 2,
     }
 }

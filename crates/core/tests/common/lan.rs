@@ -105,10 +105,10 @@ impl Lan {
         let events = self.attack(frame);
         let after = self.nodes[0].stats();
         assert_eq!(after.frames_dropped, before.frames_dropped + 1, "not counted: {frame:02x?}");
-        let [Event::Dropped { why, .. }] = events[..] else { panic!("{events:?} after {frame:02x?}") };
-        assert!(!why.to_string().is_empty());
+        let [Event::Dropped { reason, .. }] = events[..] else { panic!("{events:?} after {frame:02x?}") };
+        assert!(!reason.to_string().is_empty());
         assert!(self.is_linked());
-        why
+        reason
     }
 }
 

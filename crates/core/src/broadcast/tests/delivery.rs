@@ -150,7 +150,7 @@ impl Net {
         (0..millis).for_each(|_| self.step());
     }
 
-    fn settle(&mut self) {
+    fn run_until_acknowledged(&mut self) {
         for _ in 0..120_000 {
             if self.s.tx.queued() == (0, 0) {
                 return;
@@ -184,7 +184,7 @@ fn everybody_gets_everything_in_order_over_a_bad_network() {
                 net.step();
             }
         }
-        net.settle();
+        net.run_until_acknowledged();
         net.check();
         assert_eq!(net.s.tx.stats().retransmitted > 0, net.loss_percent > 0, "seed {seed}");
         assert_eq!(net.s.tx.stats().implausible, 0);
@@ -199,7 +199,7 @@ fn numbers_wrap_in_the_middle_of_everything() {
             net.send(if n % 40 == 0 { 4000 } else { 100 });
             net.step();
         }
-        net.settle();
+        net.run_until_acknowledged();
         net.check();
         assert!(net.s.tx.last_sent() < 1000, "the numbers did not wrap");
     }
@@ -216,7 +216,7 @@ fn a_peer_that_joins_gets_what_is_sent_from_then_on() {
             net.send(200);
             net.step();
         }
-        net.settle();
+        net.run_until_acknowledged();
         net.check();
         // What waited for the window when it joined is sent to the newcomer as well.
         assert!(net.peers[3].first <= 100);
@@ -234,7 +234,7 @@ fn a_peer_that_leaves_releases_what_it_owed() {
     assert_eq!(net.s.tx.queued().0, 50, "the window is not held");
     assert_eq!(net.s.tx.blocking_peers().collect::<Vec<_>>(), [node(3)]);
     net.leave(3);
-    net.settle();
+    net.run_until_acknowledged();
     net.check();
 }
 

@@ -142,9 +142,9 @@ fn a_packet_is_sent_again_at_most_once_per_interval() {
     let mut queue: TransmitQueue = TransmitQueue::new(1);
     queue.push(packet(0), (), Time::ZERO);
     let sent = queue.get_mut(1).unwrap();
-    assert!(sent.retransmit(Time::from_millis(5), 1));
-    assert!(!sent.retransmit(Time::from_millis(5), 1));
-    assert!(sent.retransmit(Time::from_millis(6), 1));
+    assert!(sent.try_retransmit(Time::from_millis(5), 1));
+    assert!(!sent.try_retransmit(Time::from_millis(5), 1));
+    assert!(sent.try_retransmit(Time::from_millis(6), 1));
     assert_eq!(sent.first_retransmit(), Some(Time::from_millis(5)));
 }
 

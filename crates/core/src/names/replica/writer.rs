@@ -130,7 +130,7 @@ impl Index {
         }
         place.bindings += 1;
         place.locals += u32::from(who.is_local());
-        self.settle_leaf(&change, place, before);
+        self.update_leaf(&change, place, before);
         self.finish(&change);
         Some(number)
     }
@@ -146,7 +146,7 @@ impl Index {
             link_out(areas, place, Ring::Local, number);
             place.locals -= 1;
         }
-        self.settle_leaf(&change, place, before);
+        self.update_leaf(&change, place, before);
         // Only now, when nothing leads to it any more, may readers stop believing in it.
         record.set_tag(Tag::FREE);
         self.records.give_back(change.next, number);
@@ -196,7 +196,7 @@ impl Index {
         })
     }
 
-    fn settle_leaf<A: WriteAccess>(&mut self, change: &Change<'_, A>, place: &Place, before: Option<Entry>) {
+    fn update_leaf<A: WriteAccess>(&mut self, change: &Change<'_, A>, place: &Place, before: Option<Entry>) {
         let after = self.leaf(change, place);
         let key = point(place.range.service, place.range.lower);
         match (before, after) {

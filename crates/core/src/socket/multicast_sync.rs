@@ -34,7 +34,7 @@ struct Waiting {
 
 /// The messages that wait, of all senders.
 #[derive(Debug, Default)]
-pub(super) struct Twins {
+pub(super) struct MulticastSync {
     waiting: VecDeque<Waiting>,
     bytes: usize,
 }
@@ -64,7 +64,7 @@ fn after(mut out: Vec<Message>, verdict: Filtered) -> Filtered {
     }
 }
 
-impl Twins {
+impl MulticastSync {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -76,7 +76,7 @@ impl Twins {
             return Filtered::Deliver(msg);
         }
         let mut out = Vec::new();
-        // Twins are a dummy and a message with data for the same range. A SYN by the other method that does not fit
+        // MulticastSync are a dummy and a message with data for the same range. A SYN by the other method that does not fit
         // tells that the twin of the waiting one is not to come: that one goes on its way.
         while let Some(first) = self.first_of(&msg)
             && msg.syn()
