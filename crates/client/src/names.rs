@@ -23,7 +23,7 @@ enum Mapped {}
 
 impl Access for Mapped {
     type Cell = ReadWord;
-    type Turn = AtomicU64;
+    type Cursor = AtomicU64;
 
     #[inline]
     fn load(cell: &ReadWord) -> u64 {
@@ -31,13 +31,13 @@ impl Access for Mapped {
     }
 
     #[inline]
-    fn turn(turn: &AtomicU64) -> u64 {
-        turn.load(Relaxed)
+    fn cursor(cursor: &AtomicU64) -> u64 {
+        cursor.load(Relaxed)
     }
 
     #[inline]
-    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
-        turn.compare_exchange(seen, new, Relaxed, Relaxed).is_ok()
+    fn exchange(cursor: &AtomicU64, seen: u64, new: u64) -> bool {
+        cursor.compare_exchange(seen, new, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -53,7 +53,7 @@ impl Table {
     #[inline]
     fn view(&self) -> View<'_, Mapped> {
         let [leaves, branches, records] = [0, 1, 2].map(|number| self.replica.area(number));
-        View::new(Areas { leaves, branches, records, turns: self.replica.open_area() })
+        View::new(Areas { leaves, branches, records, cursors: self.replica.open_area() })
     }
 }
 
@@ -142,7 +142,7 @@ impl Attachment {
             {
                 return Ok(Some(alone.found));
             }
-            let found = view.lookup_alone(to, domain)?;
+            let found = view.lookup_cacheable(to, domain)?;
             *known =
                 found.filter(|(_, alone)| *alone).map(|(found, _)| Alone { to, domain, version, own, found });
             Ok(found.map(|(found, _)| found))
@@ -209,7 +209,7 @@ impl Attachment {
             match question(table.view()) {
                 Ok(answer) => return Ok(Some(answer)),
                 Err(ViewError::Superseded) if self.fetch_table(&table.next)? => {}
-                Err(ViewError::Superseded | ViewError::Unsettled) => return Ok(None),
+                Err(ViewError::Superseded | ViewError::Contended) => return Ok(None),
                 Err(ViewError::Gone) => return Err(self.lost()),
                 // No daemon writes that: whatever else it says is worth as little.
                 Err(_) => return Err(self.broken()),
@@ -234,7 +234,7 @@ impl Attachment {
         });
         let replica = match fetched {
             Ok(fds) => match fds.as_slice() {
-                [table, turns] => Replica::map(table, turns).ok(),
+                [table, cursors] => Replica::map(table, cursors).ok(),
                 _ => None,
             },
             Err(Error::Failed(_)) => None,

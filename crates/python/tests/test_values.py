@@ -97,7 +97,7 @@ def test_errors_of_a_node() -> None:
             socket.send_to(b"", socket.port, node=1)
         with pytest.raises(utipc.Error, match="too large|66000"):
             socket.send_to(bytes(66001), socket.port)
-        with pytest.raises(utipc.Error, match="kind makes no connections"):
+        with pytest.raises(utipc.Error, match="do not make connections"):
             socket.listen()
 
 

@@ -12,7 +12,7 @@ use crate::contact::Contacts;
 use crate::datagrams::Datagrams;
 use crate::faults::{self, Fault};
 use crate::host::{Host, Style, media_address, plane_of};
-use crate::livelock::{Livelock, Activity};
+use crate::livelock::{Activity, Livelock};
 use crate::network::Network;
 use crate::trace::Trace;
 
@@ -336,7 +336,8 @@ impl Cluster {
                 };
                 if meant {
                     self.network.send(self.now, plane, node, to, bytes);
-                    steps = steps.and(self.livelock.count(self.now, Activity::Frame { plane, from: node, to }));
+                    steps =
+                        steps.and(self.livelock.count(self.now, Activity::Frame { plane, from: node, to }));
                 }
             }
         }

@@ -120,7 +120,8 @@ mod tests {
         let mut livelock = Livelock::new(2);
         let ready = Activity::Ready { node: 1, port: 7 };
         let mut activities = (0..).map(|n| if n % 4 == 0 { Activity::Event { node: 0 } } else { ready });
-        let broken = activities.find_map(|activity| livelock.count(Time::ZERO, activity).err()).unwrap().to_string();
+        let broken =
+            activities.find_map(|activity| livelock.count(Time::ZERO, activity).err()).unwrap().to_string();
         assert!(broken.contains("7500 news of socket 7 of node 1, 2501 events of node 0"), "{broken}");
     }
 

@@ -1,4 +1,4 @@
-//! Discovery on one bearer: its timer, and what it accepts. Spec: tipc.md §4.4, §4.5.
+//! Discovery on one bearer: timers, and acceptance of messages. Spec: tipc.md §4.4, §4.5.
 
 use thiserror::Error;
 
@@ -11,98 +11,99 @@ use crate::limits::MAX_PEERS;
 use crate::time::Time;
 use crate::wire::{DiscoveryKind, DiscoveryMessage, MediaAddr, Message, View, same_medium, with_scope_of};
 
-/// First interval between requests, milliseconds; also the interval of trial messages. Spec: tipc.md §4.5.
+/// First interval between requests, and interval of trial messages, milliseconds. Spec: tipc.md §4.5.
 const FIRST_MS: u64 = 125;
-/// Longest interval while the bearer has no linked peer, milliseconds.
+/// Longest interval of requests without a linked peer on the bearer, milliseconds.
 const FAST_MS: u64 = 1000;
-/// Longest interval once it has one, milliseconds.
+/// Longest interval of requests with linked peers, milliseconds.
 const SLOW_MS: u64 = 60_000;
 
-/// What a bearer brings into discovery.
+/// Properties of a bearer that discovery uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscovererConfig {
     /// The bearer's own address, as neighbours reach it.
     pub media: MediaAddr,
-    /// Whom to look for: 0 for everybody. Spec: tipc.md §1.4.
+    /// Domain of the nodes to find; 0 for all. Spec: tipc.md §1.4.
     pub domain: NodeAddr,
 }
 
-/// A neighbour that asked or answered and passed every check that discovery can make.
+/// A neighbour that sent a request or response which passed all checks of discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its address, never 0 and never the own one.
+    /// Its address; never 0 and never this node's own.
     pub addr: NodeAddr,
     /// Its identity.
     pub id: NodeId,
     /// Its capability bits.
     pub capabilities: u16,
-    /// The signature of its run.
+    /// Signature of its run.
     pub signature: u16,
-    /// The mark of its network namespace.
+    /// Random number of its network namespace.
     pub net_hash: u32,
-    /// Where frames for it go on this bearer.
+    /// Media address for frames to it on this bearer.
     pub media: MediaAddr,
-    /// It asks for an answer, should [`super::evaluate`] allow one.
+    /// The message was a request; answer it if [`super::evaluate`] allows.
     pub is_request: bool,
-    /// How it relates to the nodes known before.
+    /// Relation to the nodes known so far.
     pub relation: Relation,
 }
 
-/// How a neighbour relates to the nodes that are known.
+/// Relation of a neighbour to the nodes known so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Neither address nor identity is known.
+    /// Neither its address nor its identity is known.
     New,
-    /// The address is known, with this identity.
+    /// Its address is known, with the same identity.
     Known,
-    /// The address is known with another identity: Linux goes on with the stored node; so may the node layer.
+    /// Its address is known with another identity. Linux continues with the stored node; the node layer may do the
+    /// same.
     OtherIdentity(NodeId),
-    /// The identity is known under another address.
+    /// Its identity is known under another address.
     OtherAddress(NodeAddr),
 }
 
-/// What the node layer has to do; in order.
+/// Actions for the node layer, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send to everybody on this bearer.
+    /// Broadcast on this bearer.
     Broadcast(Message),
     /// Send to one media address on this bearer.
     Unicast(MediaAddr, Message),
-    /// The own address is final: publish it, give it to sockets and bindings.
+    /// The node's address is final: publish it, and set it in sockets and bindings.
     AddressFinal(NodeAddr),
-    /// Judge this neighbour with [`super::evaluate`].
+    /// Evaluate this neighbour with [`super::evaluate`].
     Neighbour(Neighbour),
 }
 
-/// Why a discovery message led to nothing.
+/// Reason why a discovery message was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It breaks a rule of the format.
+    /// It is malformed.
     #[error("malformed discovery message: {0}")]
     Malformed(#[from] WireError),
-    /// It came back to its sender.
-    #[error("own discovery message")]
+    /// It is from this node.
+    #[error("discovery message of this node")]
     Own,
-    /// Its media address is of another kind than the bearer.
+    /// Its media address is of another kind than the bearer's.
     #[error("the neighbour's address {0} does not fit this bearer")]
     OtherMedium(MediaAddr),
-    /// It belongs to another cluster.
-    #[error("cluster {0} is another one")]
+    /// It is from another cluster.
+    #[error("the node is in another cluster, {0}")]
     OtherCluster(u32),
-    /// Requests and answers do not count before the own address is final; nor does a TRIAL_FAIL after that.
-    #[error("not to be answered in this phase of the trial period")]
+    /// Requests and responses are ignored before the node's address is final, and a TRIAL_FAIL after that.
+    #[error("ignored in this phase of the address trial")]
     Phase,
-    /// Another node uses the own address: the administrator must change one of them.
-    #[error("the node at {0} uses this node's address: give one of them another")]
+    /// Another node uses this node's address; the administrator must change one of them.
+    #[error("the node at {0} uses this node's address (change one of them)")]
     DuplicateAddress(MediaAddr),
-    /// It is not meant for this node, or not from the bearer's domain.
+    /// It is addressed to another node, or from outside the bearer's domain.
     #[error("node {0} is outside the discovery domain")]
     OutsideDomain(NodeAddr),
     /// Too many unknown nodes in a short time.
-    #[error("too many unknown nodes at once; node {0} has to ask again")]
+    #[error("too many unknown nodes at once (node {0} will repeat its request)")]
     TooFast(NodeAddr),
-    /// No more nodes can be kept.
+    /// The limit of known nodes is reached.
     #[error("no room for node {0}: the limit of known nodes is reached")]
     TooMany(NodeAddr),
 }
@@ -111,16 +112,16 @@ pub enum Refusal {
 #[derive(Clone, Debug)]
 pub struct Discoverer {
     config: DiscovererConfig,
-    /// Linked peers on this bearer.
+    /// Number of linked peers on this bearer.
     linked: usize,
     interval_ms: u64,
-    /// When to send next; `None` once the one node of an exact domain is linked.
+    /// Time of the next message; `None` once the only node of an exact domain is linked.
     deadline: Option<Time>,
     unknown: RateLimit,
 }
 
 impl Discoverer {
-    /// Starts discovery on a bearer that was just enabled: the first message goes out at once.
+    /// Starts discovery on a bearer just enabled; the first message is sent at once.
     #[must_use]
     pub fn new(now: Time, config: DiscovererConfig, own: &mut OwnAddress, out: &mut Vec<Output>) -> Self {
         let mut this =
@@ -129,7 +130,7 @@ impl Discoverer {
         this
     }
 
-    /// Starts over, after the bearer was reset and all its links with it.
+    /// Starts discovery over, after the bearer and all its links were reset.
     pub fn restart(&mut self, now: Time, own: &mut OwnAddress, out: &mut Vec<Output>) {
         own.start_trial(now);
         self.linked = 0;
@@ -137,19 +138,19 @@ impl Discoverer {
         out.push(Output::Broadcast(self.announcement(own)));
     }
 
-    /// The bearer's own address and domain.
+    /// The bearer's media address and domain.
     #[must_use]
     pub fn config(&self) -> &DiscovererConfig {
         &self.config
     }
 
-    /// Peers that are linked over this bearer.
+    /// Number of peers linked over this bearer.
     #[must_use]
     pub fn linked_peers(&self) -> usize {
         self.linked
     }
 
-    /// When [`Self::handle_timeout`] wants to be called.
+    /// When [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.deadline
@@ -160,7 +161,7 @@ impl Discoverer {
         self.linked += 1;
     }
 
-    /// A link over this bearer went down; with the last one the search starts afresh.
+    /// A link over this bearer went down; after the last one requests start again.
     pub fn link_down(&mut self, now: Time) {
         self.linked = self.linked.saturating_sub(1);
         let slow = self.deadline.is_none() || self.interval_ms > FAST_MS;
@@ -169,7 +170,7 @@ impl Discoverer {
         }
     }
 
-    /// Does what is due: the next trial message or request, or the end of the trial period.
+    /// Does what is due: sends the next trial message or request, or ends the trial period.
     pub fn handle_timeout(&mut self, now: Time, own: &mut OwnAddress, out: &mut Vec<Output>) {
         if self.deadline.is_none_or(|at| now < at) {
             return;
@@ -190,11 +191,10 @@ impl Discoverer {
         out.push(Output::Broadcast(self.announcement(own)));
     }
 
-    /// Takes a discovery message from the wire.
+    /// Processes a discovery message.
     ///
     /// # Errors
-    /// [`Refusal`] says why the message is to be dropped; worth a counter, and a log line if it is
-    /// [`Refusal::DuplicateAddress`].
+    /// [`Refusal`] tells why the message was ignored; count it, and log [`Refusal::DuplicateAddress`].
     pub fn receive(
         &mut self,
         now: Time,
@@ -229,7 +229,7 @@ impl Discoverer {
         }
     }
 
-    /// The answer to a neighbour's request, for its media address; `None` if it did not ask.
+    /// The response to a neighbour's request, for its media address; `None` if it sent no request.
     #[must_use]
     pub fn respond(&self, own: &OwnAddress, to: &Neighbour) -> Option<Message> {
         (to.is_request && own.is_final())
@@ -241,9 +241,10 @@ impl Discoverer {
         self.deadline = Some(now.plus_millis(interval_ms));
     }
 
-    /// Refuses what cannot come from another node of this cluster on this medium.
+    /// Refuses messages that cannot be from another node of this cluster on this medium.
     fn check_origin(&self, message: &DiscoveryMessage, own: &OwnAddress) -> Result<(), Refusal> {
-        // Two bearers on one medium hear each other: the marks of this run tell, not only the media address.
+        // Two bearers on one medium receive each other's messages: compare the random values of this run, not only the
+        // address.
         let ours = (own.identity(), own.signature(), own.net_hash());
         let theirs = (message.identity, message.signature, message.net_hash);
         if message.media.to_info() == self.config.media.to_info() || ours == theirs {
@@ -258,7 +259,7 @@ impl Discoverer {
         Ok(())
     }
 
-    /// The acceptance rules of requests and answers.
+    /// Acceptance rules of requests and responses.
     fn admit(
         &mut self,
         now: Time,
@@ -300,7 +301,7 @@ impl Discoverer {
         })
     }
 
-    /// What this bearer sends to everybody: a trial message or a request.
+    /// The broadcast of this bearer: a trial message or a request.
     fn announcement(&self, own: &OwnAddress) -> Message {
         let kind = if own.is_final() { DiscoveryKind::Request } else { DiscoveryKind::Trial };
         self.message(own, kind, self.config.domain, NodeAddr::NONE)

@@ -1,8 +1,8 @@
 //! Neighbour discovery: how nodes on one medium find each other, and how a node gets its address.
 //!
-//! [`OwnAddress`] is the node's own identity and address, [`Discoverer`] one bearer's timers and checks,
-//! [`DiscoveryMessage`] what travels. Nothing here knows links: a [`Neighbour`] that passed all checks is handed
-//! to the node layer, which asks [`evaluate`] what to do about it. Spec: tipc.md §4.2 to §4.6.
+//! [`OwnAddress`] is this node's identity and address, [`Discoverer`] the timers and checks of one bearer,
+//! [`DiscoveryMessage`] the message. Discovery does not know links: a [`Neighbour`] that passed all checks is passed to
+//! the node layer, which calls [`evaluate`] to decide what to do. Spec: tipc.md §4.2 to §4.6.
 
 mod discoverer;
 mod own;
@@ -16,33 +16,33 @@ pub use own::{AddressState, OwnAddress};
 use crate::addr::{NodeAddr, NodeId};
 pub use crate::wire::{DiscoveryKind, DiscoveryMessage};
 
-/// What discovery must know of the nodes that the node layer keeps.
+/// The nodes that the node layer knows, as discovery needs them.
 pub trait KnownNodes {
-    /// The identity of the node that owns `addr`.
+    /// The identity of the node with address `addr`.
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId>;
-    /// The address under which the node `id` is known.
+    /// The address of the node with identity `id`.
     fn address_of(&self, id: &NodeId) -> Option<NodeAddr>;
-    /// How many nodes are known, up or down.
+    /// Number of known nodes, up or down.
     fn count(&self) -> usize;
 }
 
-/// What to do about a REQ or RESP of a neighbour. Spec: tipc.md §4.5.
+/// What to do after a request or response of a neighbour. Spec: tipc.md §4.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assessment {
-    /// Remember the neighbour's signature.
+    /// Store the neighbour's signature.
     pub store_signature: bool,
-    /// Use its media address: create the link on this bearer if there is room for one, reset it otherwise.
+    /// Use its media address: create the link on this bearer if one more is allowed, reset an existing one.
     pub accept_address: bool,
-    /// Answer, if the message was a request: see [`Discoverer::respond`].
+    /// Respond if the message was a request; see [`Discoverer::respond`].
     pub respond: bool,
-    /// Somebody else may use this address: warn, do nothing.
+    /// Another node may use this address: log a warning, do nothing.
     pub duplicate: bool,
 }
 
-/// Judges a neighbour by three facts about what the node layer has stored for it on this bearer.
+/// Evaluates a neighbour from three facts that the node layer has stored about it on this bearer.
 ///
-/// `signature_same`: the stored signature equals the one received (false for a new node). `address_same`: there is
-/// a link object and its media address equals the one received. `link_up`: that link is up. Spec: tipc.md §4.5.
+/// `signature_same`: the stored signature equals the received one (false for a new node). `address_same`: there is a
+/// link and its media address equals the received one. `link_up`: that link is up. Spec: tipc.md §4.5.
 #[must_use]
 pub const fn evaluate(signature_same: bool, address_same: bool, link_up: bool) -> Assessment {
     let nothing =
@@ -60,8 +60,8 @@ pub const fn evaluate(signature_same: bool, address_same: bool, link_up: bool) -
     }
 }
 
-/// True if `domain` covers `addr`: 0 covers all, an address itself, and with legacy addresses `<Z.C.0>` and
-/// `<Z.0.0>` their part of the network. Spec: tipc.md §1.4.
+/// True if `domain` covers `addr`: 0 covers all nodes, an address covers itself, and with legacy addresses `<Z.C.0>`
+/// and `<Z.0.0>` cover their part of the network. Spec: tipc.md §1.4.
 #[must_use]
 pub const fn in_domain(domain: NodeAddr, addr: NodeAddr, legacy: bool) -> bool {
     const CLUSTER: u32 = 0xffff_f000;

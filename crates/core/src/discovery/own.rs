@@ -1,4 +1,4 @@
-//! The node's own identity and address. Spec: tipc.md §1.1, §4.4.
+//! This node's identity and address. Spec: tipc.md §1.1, §4.4.
 
 use super::KnownNodes;
 use crate::addr::{ClusterId, NodeAddr, NodeId};
@@ -10,21 +10,21 @@ use crate::wire::MediaAddr;
 /// Length of the trial period, milliseconds. Spec: tipc.md §4.4.
 pub(super) const TRIAL_MS: u64 = 1000;
 
-/// How far the node is on its way to an address.
+/// Progress of the address trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressState {
-    /// No bearer has asked for it yet.
+    /// Not started: there is no bearer yet.
     Idle,
-    /// The neighbours are being asked; nobody may use the address before `until`.
+    /// Neighbours may object; the address must not be used before `until`.
     Trial {
         /// End of the trial period.
         until: Time,
     },
-    /// It is the node's own.
+    /// The address is final.
     Final,
 }
 
-/// Identity, address, and what else a node says of itself in discovery.
+/// Identity, address and other properties that a node announces in discovery.
 #[derive(Clone, Debug)]
 pub struct OwnAddress {
     identity: NodeId,
@@ -38,15 +38,15 @@ pub struct OwnAddress {
 }
 
 impl OwnAddress {
-    /// A node with a 128-bit identity: its address is derived from it and put to the neighbours in a trial period.
-    /// `rng` gives the marks of this run of the node.
+    /// A node with a 128-bit identity: its address is derived from the identity and tried. `rng` gives the random
+    /// values of this run.
     #[must_use]
     pub fn from_identity(identity: NodeId, cluster: ClusterId, rng: &mut Rng) -> Self {
         let address = identity.trial_address();
         Self::new(identity, address, AddressState::Idle, cluster, rng)
     }
 
-    /// A node whose administrator chose the address `<Z.C.N>`: no trial; the identity is the address as text.
+    /// A node with an explicit address `<Z.C.N>`: no trial; the identity is the address as text.
     #[must_use]
     pub fn explicit(address: NodeAddr, cluster: ClusterId, rng: &mut Rng) -> Self {
         let identity = NodeId::from_legacy(address);
@@ -72,9 +72,9 @@ impl OwnAddress {
         }
     }
 
-    /// A node with a 128-bit identity whose address nobody disputes: no trial.
+    /// A node with a 128-bit identity whose address needs no trial.
     #[must_use]
-    pub fn settled(identity: NodeId, cluster: ClusterId, rng: &mut Rng) -> Self {
+    pub fn with_final_address(identity: NodeId, cluster: ClusterId, rng: &mut Rng) -> Self {
         let mut own = Self::from_identity(identity, cluster, rng);
         own.state = AddressState::Final;
         own
@@ -87,7 +87,7 @@ impl OwnAddress {
         self
     }
 
-    /// The identity of a node that was given none: made of the address of its first bearer. Spec: tipc.md §1.1.
+    /// Identity of a node without a configured one: derived from the address of its first bearer. Spec: tipc.md §1.1.
     #[must_use]
     pub fn identity_of_bearer(media: &MediaAddr) -> NodeId {
         let bytes = match media {
@@ -123,25 +123,25 @@ impl OwnAddress {
         if self.is_final() { self.address } else { NodeAddr::NONE }
     }
 
-    /// The address that the node has or tries to get.
+    /// The address that the node has or is trying.
     #[must_use]
     pub fn trial_address(&self) -> NodeAddr {
         self.address
     }
 
-    /// How far the address is.
+    /// Progress of the address trial.
     #[must_use]
     pub fn state(&self) -> AddressState {
         self.state
     }
 
-    /// True once the address is the node's own.
+    /// True once the address is final.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.state == AddressState::Final
     }
 
-    /// True if the address is an explicit `<Z.C.N>`: then domains may be masks. Spec: tipc.md §1.4.
+    /// True if the address is an explicit `<Z.C.N>`; domains may then be masks. Spec: tipc.md §1.4.
     #[must_use]
     pub fn is_legacy(&self) -> bool {
         self.legacy
@@ -153,37 +153,37 @@ impl OwnAddress {
         self.cluster
     }
 
-    /// The capability bits that the node advertises.
+    /// Capability bits that the node announces.
     #[must_use]
     pub fn capabilities(&self) -> u16 {
         self.capabilities
     }
 
-    /// The signature of this run as the neighbours see it: bit 15 is overwritten by capability bit 0.
+    /// Signature of this run as neighbours see it: capability bit 0 overwrites bit 15.
     #[must_use]
     pub fn signature(&self) -> u16 {
         (self.random as u16 & 0x7fff) | self.capabilities << 15
     }
 
-    /// The random mark of this node's network namespace.
+    /// Random number of this node's network namespace.
     #[must_use]
     pub fn net_hash(&self) -> u32 {
         self.net_hash
     }
 
-    /// Starts the trial period, or starts it again, unless the address is final.
+    /// Starts or restarts the trial period, unless the address is final.
     pub(super) fn start_trial(&mut self, now: Time) {
         if !self.is_final() {
             self.state = AddressState::Trial { until: now.plus_millis(TRIAL_MS) };
         }
     }
 
-    /// True while the neighbours may object.
+    /// True during the trial period, while neighbours may object.
     pub(super) fn in_trial(&self, now: Time) -> bool {
         matches!(self.state, AddressState::Trial { until } if now < until)
     }
 
-    /// Makes the address final if its trial is over; true at that one time.
+    /// Makes the address final if its trial is over; true when that happens.
     pub(super) fn conclude(&mut self, now: Time) -> bool {
         let over = matches!(self.state, AddressState::Trial { until } if now >= until);
         if over {
@@ -192,9 +192,9 @@ impl OwnAddress {
         over
     }
 
-    /// A neighbour refused `tried` and suggests another address; true if that starts a new trial.
+    /// A neighbour refused `tried` and suggests another address. Returns true if that starts a new trial.
     pub(super) fn refused(&mut self, now: Time, tried: NodeAddr, suggestion: NodeAddr) -> bool {
-        // Somebody else's suggestion may have been taken already: then this one is about an old address.
+        // If another suggestion was already taken, this one is about an earlier address.
         let taken = self.in_trial(now) && tried == self.address && !suggestion.is_none();
         if taken {
             self.address = suggestion;
@@ -203,8 +203,8 @@ impl OwnAddress {
         taken
     }
 
-    /// Judges an address that a neighbour tries: `None` if it may have it, else what it should take instead.
-    /// Spec: tipc.md §4.4.
+    /// Checks an address that a neighbour tries: `None` if it is free, otherwise the address to suggest. Spec: tipc.md
+    /// §4.4.
     #[must_use]
     pub fn object_to(&self, id: &NodeId, addr: NodeAddr, known: &dyn KnownNodes) -> Option<NodeAddr> {
         if let Some(owner) = known.identity_of(addr) {
@@ -213,11 +213,11 @@ impl OwnAddress {
         known.address_of(id).or_else(|| (addr == self.address).then(|| self.suggest(addr, known)))
     }
 
-    /// An address near `addr XOR random` that nobody known uses.
+    /// An address near `addr XOR random` that no known node uses.
     fn suggest(&self, addr: NodeAddr, known: &dyn KnownNodes) -> NodeAddr {
         let first = addr.0 ^ self.random;
         let free = |a: &NodeAddr| !a.is_none() && *a != self.address && known.identity_of(*a).is_none();
-        // Among more addresses than there can be nodes one is free.
+        // One of more addresses than there can be nodes is free.
         let mut candidates = (0..MAX_PEERS as u32 + 3).map(|n| NodeAddr(first.wrapping_add(n)));
         candidates.find(free).unwrap_or(NodeAddr(first))
     }

@@ -1,8 +1,8 @@
-//! How fast unknown nodes may make this node allocate. Spec: tipc.md §14.2.
+//! Limits how fast unknown nodes can make this node allocate memory. Spec: tipc.md §14.2.
 
 use crate::time::Time;
 
-/// Unknown nodes accepted at once: a whole rack starting together.
+/// Unknown nodes accepted at once: a whole rack that starts together.
 pub(super) const BURST: u32 = 512;
 /// Unknown nodes accepted per second after that.
 pub(super) const PER_SECOND: u32 = 128;
@@ -10,7 +10,7 @@ pub(super) const PER_SECOND: u32 = 128;
 /// A token bucket.
 #[derive(Clone, Debug)]
 pub(super) struct RateLimit {
-    /// Thousandths of a node.
+    /// Available tokens, in thousandths.
     tokens: u64,
     refilled: Time,
 }
@@ -21,7 +21,7 @@ impl RateLimit {
         Self { tokens: u64::from(BURST) * 1000, refilled: now }
     }
 
-    /// Takes one token; false if there is none.
+    /// Takes one token; false if none is left.
     pub(super) fn admit(&mut self, now: Time) -> bool {
         let earned = now.as_millis().saturating_sub(self.refilled.as_millis());
         if earned > 0 {

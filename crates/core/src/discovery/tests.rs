@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{MediaAddr, Message, View};
 
-/// A message from its header words as the captures and the reference print them.
+/// A message given by its header words, as captures and the reference print them.
 fn frame(words: &str) -> Message {
     let word = |w| u32::from_str_radix(w, 16).unwrap().to_be_bytes();
     Message::from_vec(words.split_whitespace().flat_map(word).collect()).unwrap()
@@ -18,7 +18,7 @@ fn mac(last: u8) -> MediaAddr {
     MediaAddr::Ethernet([2, 0, 0, 0, 0, last])
 }
 
-/// What a node layer would keep of a peer on one bearer.
+/// A peer on one bearer, as a node layer stores it.
 #[derive(Clone, Debug, Default)]
 struct Peer {
     id: NodeId,
@@ -66,7 +66,7 @@ impl Node {
         self.refusals.extend(got.err());
     }
 
-    /// The node layer's part: what §4.5's table says.
+    /// Acts as the node layer, following the table of §4.5.
     fn meet(&mut self, seen: Neighbour) {
         let peer = self.known.0.entry(seen.addr).or_insert(Peer { id: seen.id, ..Peer::default() });
         let signature_same = peer.signature == Some(seen.signature);
@@ -86,7 +86,7 @@ impl Node {
     }
 }
 
-/// Nodes on one medium, in virtual time; frames arrive 1 ms after they were sent.
+/// Nodes on one medium, in virtual time; a frame arrives 1 ms after it was sent.
 struct TestNetwork {
     now: Time,
     nodes: Vec<Node>,
@@ -113,7 +113,7 @@ impl TestNetwork {
             let kind = DiscoveryMessage::parse(m.view()).unwrap().kind;
             self.nodes[from].log.push((self.now.as_millis(), kind));
             for node in &mut self.nodes {
-                // A broadcast also comes back to its sender, as it does over UDP multicast.
+                // A broadcast also returns to its sender, as with UDP multicast.
                 if to.is_none_or(|to| to == node.disc.config().media) {
                     node.take(self.now, m.bytes());
                 }
@@ -141,7 +141,7 @@ fn explicit(n: u32, seed: u64) -> OwnAddress {
 }
 
 #[test]
-fn the_reference_request_is_byte_identical() {
+fn request_equals_the_reference_byte_for_byte() {
     let want = frame(
         "5bf0004c 07ffab3c 00000000 66020012 00001267 00000001 52540012 34560000 00000000 00000000 \
          00000000 00000000 00000000 11223344 00000000 52540012 34560000 00000000 00000000",
@@ -168,8 +168,8 @@ fn the_reference_request_is_byte_identical() {
 }
 
 #[test]
-fn a_kernels_refusal_moves_a_trial_as_it_moved_the_kernels_own() {
-    // eth-address-clash: b tries an address that a owns; a refuses; b tries the suggestion.
+fn kernel_refusal_changes_the_trial_as_in_the_kernel() {
+    // eth-address-clash: b tries an address that a owns; a refuses it; b tries the suggestion.
     let trial = "5bf0004c 47ff9878 0 4546474c 1267 1 2000000 20000 0 0 0 0 0 27a81b56 0 \
                  41424344 41424344 45464748 45464748";
     let refusal = frame(
@@ -190,7 +190,7 @@ fn a_kernels_refusal_moves_a_trial_as_it_moved_the_kernels_own() {
     assert_eq!(b.own.address(), NodeAddr::NONE);
     b.take(Time::from_millis(3), refusal.bytes());
     assert_eq!(b.refusals, [Refusal::Phase], "a refusal of an address no longer tried counts");
-    // The trial period started anew with the refusal, at 2 ms.
+    // The trial period restarted with the refusal, at 2 ms.
     for at in (0..=1125).step_by(125) {
         b.disc.handle_timeout(Time::from_millis(at), &mut b.own, &mut b.out);
         assert_eq!(b.own.is_final(), at >= 1002, "at {at} ms");
@@ -200,7 +200,7 @@ fn a_kernels_refusal_moves_a_trial_as_it_moved_the_kernels_own() {
 }
 
 #[test]
-fn a_trial_for_an_owned_address_is_refused_with_a_free_one() {
+fn trial_of_a_used_address_is_refused_with_a_free_one() {
     let a = Node::new(Time::ZERO, identity("ABCDEFGHEFGHABCD", 1), mac(1), NodeAddr::NONE);
     let mut network = TestNetwork::new(vec![a]);
     network.run_until(2500);
@@ -216,7 +216,7 @@ fn a_trial_for_an_owned_address_is_refused_with_a_free_one() {
 }
 
 #[test]
-fn two_identities_find_each_other_after_their_trial() {
+fn nodes_find_each_other_after_their_trial() {
     let a = Node::new(Time::ZERO, identity("alpha", 1), mac(1), NodeAddr::NONE);
     let b = Node::new(Time::ZERO, identity("beta", 2), mac(2), NodeAddr::NONE);
     let mut network = TestNetwork::new(vec![a, b]);
@@ -233,7 +233,7 @@ fn two_identities_find_each_other_after_their_trial() {
 }
 
 #[test]
-fn explicit_addresses_need_no_trial_and_slow_down_once_linked() {
+fn explicit_address_skips_the_trial_and_requests_slow_down_once_linked() {
     let a = Node::new(Time::ZERO, explicit(1, 1), mac(1), NodeAddr::NONE);
     let b = Node::new(Time::ZERO, explicit(2, 2), mac(2), NodeAddr::NONE);
     let mut network = TestNetwork::new(vec![a, b]);
@@ -257,7 +257,7 @@ fn explicit_addresses_need_no_trial_and_slow_down_once_linked() {
 }
 
 #[test]
-fn an_exact_domain_stops_asking_when_its_node_is_linked() {
+fn exact_domain_stops_requests_once_its_node_is_linked() {
     let wanted = NodeAddr::legacy(1, 1, 2);
     let mut a = Node::new(Time::ZERO, explicit(1, 1), mac(1), wanted);
     a.disc.link_up();
@@ -273,7 +273,7 @@ fn an_exact_domain_stops_asking_when_its_node_is_linked() {
 }
 
 #[test]
-fn domains_cover_what_they_say() {
+fn domains_cover_their_nodes() {
     let a = NodeAddr::legacy(1, 2, 3);
     for (domain, modern, legacy) in [
         (NodeAddr::NONE, true, true),
@@ -289,7 +289,7 @@ fn domains_cover_what_they_say() {
 }
 
 #[test]
-fn another_cluster_is_ignored() {
+fn messages_of_another_cluster_are_ignored() {
     // eth-other-cluster: node 1.1.2 of cluster 9999.
     let request =
         frame("5bf0004c 7ff845d 0 1001002 270f 1 2000000 20000 0 0 0 0 0 732fa22f 0 31303031 30303200 0 0");
@@ -301,7 +301,7 @@ fn another_cluster_is_ignored() {
 }
 
 #[test]
-fn requests_wait_for_the_end_of_the_trial() {
+fn requests_are_ignored_during_the_trial() {
     let request =
         frame("5bf0004c 7ffd03e 0 1001001 1267 1 2000000 10000 0 0 0 0 0 1bb222ae 0 31303031 30303100 0 0");
     let mut b = Node::new(Time::ZERO, identity("beta", 2), mac(2), NodeAddr::NONE);
@@ -316,7 +316,7 @@ fn requests_wait_for_the_end_of_the_trial() {
 }
 
 #[test]
-fn a_second_user_of_the_own_address_is_reported() {
+fn duplicate_address_is_reported() {
     let mut a = Node::new(Time::ZERO, explicit(1, 1), mac(1), NodeAddr::NONE);
     let twin = Node::new(Time::ZERO, explicit(1, 9), mac(9), NodeAddr::NONE);
     let Some(Output::Broadcast(m)) = twin.out.first() else { panic!("no request") };
@@ -325,7 +325,7 @@ fn a_second_user_of_the_own_address_is_reported() {
 }
 
 #[test]
-fn the_second_bearer_of_a_node_is_not_a_stranger() {
+fn messages_of_the_nodes_other_bearer_are_recognised() {
     let mut a = Node::new(Time::ZERO, identity("alpha", 1), mac(1), NodeAddr::NONE);
     let config = DiscovererConfig { media: mac(2), domain: NodeAddr::NONE };
     let mut out = Vec::new();
@@ -336,7 +336,7 @@ fn the_second_bearer_of_a_node_is_not_a_stranger() {
 }
 
 #[test]
-fn a_known_identity_gets_its_previous_address_back() {
+fn known_identity_gets_its_previous_address_back() {
     let mut known = Nodes::default();
     let beta = NodeId::from_text("beta");
     known.0.insert(NodeAddr(77), Peer { id: beta, ..Peer::default() });
@@ -353,7 +353,7 @@ fn a_known_identity_gets_its_previous_address_back() {
 }
 
 #[test]
-fn unknown_nodes_are_rationed_and_capped() {
+fn unknown_nodes_are_limited_in_rate_and_number() {
     let mut a = Node::new(Time::ZERO, explicit(1, 1), mac(1), NodeAddr::NONE);
     a.out.clear();
     let request = |n: u32, a: &mut Node, now| {
@@ -369,7 +369,7 @@ fn unknown_nodes_are_rationed_and_capped() {
     assert_eq!(a.refusals.len(), 1000 - 512);
     assert_eq!(a.refusals[0], Refusal::TooFast(NodeAddr::legacy(1, 1, 514)));
     request(514, &mut a, Time::from_millis(1000));
-    assert_eq!(a.out.len(), 513, "the ration comes back with time");
+    assert_eq!(a.out.len(), 513, "tokens are refilled over time");
 
     for n in 0..MAX_PEERS as u32 {
         a.known.0.insert(NodeAddr(0x7000_0000 + n), Peer::default());
@@ -380,7 +380,7 @@ fn unknown_nodes_are_rationed_and_capped() {
 }
 
 #[test]
-fn the_acceptance_table_is_complete() {
+fn acceptance_table_covers_all_cases() {
     let mut table = String::new();
     for n in 0..8 {
         let (signature, address, up) = (n & 4 == 0, n & 2 == 0, n & 1 == 0);
@@ -404,7 +404,7 @@ fn the_acceptance_table_is_complete() {
 }
 
 #[test]
-fn malformed_messages_are_refused_by_name() {
+fn malformed_messages_are_refused_with_the_rule() {
     let good = "5bf0004c 7ffd03e 0 1001001 1267 1 2000000 10000 0 0 0 0 0 1bb222ae 0 31303031 30303100 0 0";
     let parse = |words: &str| DiscoveryMessage::parse(frame(words).view());
     assert!(parse(good).is_ok());
@@ -431,7 +431,7 @@ fn malformed_messages_are_refused_by_name() {
 }
 
 #[test]
-fn any_bytes_are_survived() {
+fn arbitrary_bytes_do_not_panic() {
     let mut rng = Rng::new(7);
     let mut a = Node::new(Time::ZERO, identity("alpha", 1), mac(1), NodeAddr::NONE);
     let good = a.disc.respond(&a.own, &neighbour());

@@ -14,10 +14,10 @@ mod config;
 mod deliver;
 mod fragment;
 mod fsm;
-mod round_trip;
 mod packet;
 mod protocol;
 mod receive;
+mod round_trip;
 mod send;
 mod stats;
 mod supervise;
@@ -45,9 +45,9 @@ pub use self::{
 pub(crate) use self::{
     backlog::{Backlog, Level, Queued},
     fragment::Fragments,
-    round_trip::RoundTrip,
     packet::Outgoing,
     receive::{Arrival, ReceiveQueue},
+    round_trip::RoundTrip,
     transmit::TransmitQueue,
     unpack::{Carrier, UnpackStats, Unpacker},
     window::Window,

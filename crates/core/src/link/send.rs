@@ -84,7 +84,8 @@ impl Link {
     /// True if the window has room. Fragments may fill the window; other packets are limited by the round trip.
     fn has_room_for(&self, user: User) -> bool {
         let window = self.window.size();
-        let limit = if user == User::Fragmenter { window } else { window.min(self.round_trip.in_flight_limit()) };
+        let limit =
+            if user == User::Fragmenter { window } else { window.min(self.round_trip.in_flight_limit()) };
         self.transmit.has_room(limit)
     }
 

@@ -1,10 +1,10 @@
-//! Who supervises whom in a large cluster: the overlapping ring monitor of one bearer.
+//! Supervision in large clusters: the overlapping ring monitor of one bearer.
 //!
-//! With few peers every link probes its peer. Above a threshold each node supervises only its *domain*, the next
-//! √n nodes of the ring of addresses, and the *heads* of the domains that cover the rest; all tell all others, in
-//! STATE messages, which members of their domain are up. A peer that is not supervised is probed when others report
-//! it lost. [`Monitor`] keeps the ring of one bearer, [`MonitorSession`] what one link must remember, and
-//! [`Monitor::verdict`] tells the link what to do. Spec: tipc.md §11.
+//! With few peers every link probes its peer. Above a threshold each node supervises only its *domain* (the next √n
+//! nodes of the ring of addresses) and the *heads* of the domains that cover the rest. All nodes report in STATE
+//! messages which members of their domain are up. A peer that is not supervised is probed when others report that it is
+//! lost. [`Monitor`] keeps the ring of one bearer, [`MonitorSession`] the state of one link, and [`Monitor::verdict`]
+//! tells the link what to do. Spec: tipc.md §11.
 
 mod record;
 #[cfg(test)]
@@ -16,32 +16,32 @@ use crate::addr::NodeAddr;
 use crate::error::WireError;
 use crate::wire::seq;
 
-/// Peers, this node included, up to which every link supervises its peer: default. Spec: tipc.md §11.1.
+/// Default of the number of nodes, including this one, up to which every link supervises its peer. Spec: tipc.md §11.1.
 pub const DEFAULT_THRESHOLD: usize = 32;
-/// Reports of a loss after which a peer that does not answer probes is given up. Spec: tipc.md §11.2.
+/// Loss reports after which a peer that does not answer probes is down. Spec: tipc.md §11.2.
 const MAX_DOWN_REPORTS: u8 = 4;
 
-/// What a link should do about its peer.
+/// How a link should treat its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Silence of the peer counts: this node supervises it itself.
+    /// Silence of the peer counts: this node supervises it.
     pub supervised: bool,
-    /// Probe at every tick: it may be lost, or has not acknowledged our record.
+    /// Probe at every tick: the peer may be lost, or has not acknowledged this node's record.
     pub probing: bool,
-    /// It is lost: take the link down.
+    /// The peer is down: reset the link.
     pub reset: bool,
 }
 
-/// What one link remembers between its STATE messages. A link that is reset starts with the default.
+/// Monitor state of one link. A link that is reset starts with the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MonitorSession {
-    /// The peer's record was seen: both generations are meaningful.
+    /// The peer's record was received: both generations are valid.
     synchronized: bool,
-    /// Generation of the peer's record that was taken over.
+    /// Generation of the peer's record that was applied.
     peer_generation: u16,
-    /// Generation of our record that the peer has taken over.
+    /// Generation of this node's record that the peer has applied.
     acked_generation: u16,
-    /// The link was told to probe, and the answer has not come.
+    /// The link was told to probe and has no reply yet.
     probing: bool,
 }
 
@@ -49,12 +49,12 @@ pub struct MonitorSession {
 struct Node {
     addr: NodeAddr,
     record: Option<DomainRecord>,
-    /// Leading members of the record that agree with the ring.
+    /// Leading members of the record that match the ring.
     applied: usize,
     down_reports: u8,
     up: bool,
     head: bool,
-    /// Member of the own domain.
+    /// Member of this node's domain.
     local: bool,
 }
 
@@ -64,45 +64,45 @@ impl Node {
     }
 }
 
-/// A node of the ring, as it is shown.
+/// A node of the ring, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitorNode {
-    /// Its address.
+    /// Address.
     pub addr: NodeAddr,
-    /// It is up.
+    /// True if it is up.
     pub up: bool,
-    /// It is the head of a domain.
+    /// True if it is the head of a domain.
     pub head: bool,
-    /// It is in the own domain.
+    /// True if it is in this node's domain.
     pub local: bool,
-    /// Leading members of its record that agree with the ring.
+    /// Leading members of its record that match the ring.
     pub applied: usize,
-    /// What it has told, or tells if it is this node.
+    /// The record received from it; for this node, the record sent.
     pub record: Option<DomainRecord>,
 }
 
-/// The ring of the nodes known on one bearer.
+/// The ring of all nodes known on one bearer.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     own: NodeAddr,
     threshold: usize,
-    /// Changes of the ring so far.
+    /// Number of changes of the ring.
     changes: u32,
-    /// All nodes by address, this one included.
+    /// All nodes by address, including this one.
     ring: Vec<Node>,
-    /// What the others are told.
+    /// The record that this node sends.
     domain: DomainRecord,
 }
 
 impl Monitor {
-    /// The monitor of a bearer at node `own`, without peers. It is active with more than `threshold` nodes.
+    /// The monitor of a bearer of node `own`, without peers. It is active with more than `threshold` nodes.
     #[must_use]
     pub fn new(own: NodeAddr, threshold: usize) -> Self {
         let this = Node { up: true, head: true, ..Node::new(own) };
         Self { own, threshold, changes: 0, ring: vec![this], domain: DomainRecord::default() }
     }
 
-    /// The node got its address; to be called before there are peers.
+    /// Sets the node's address; call it before there are peers.
     pub fn set_own(&mut self, own: NodeAddr) {
         *self = Self::new(own, self.threshold);
     }
@@ -113,19 +113,19 @@ impl Monitor {
         self.refresh(0);
     }
 
-    /// True if records are exchanged; else every peer is supervised by all.
+    /// True if records are exchanged; otherwise every node supervises all its peers.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.ring.len() > self.threshold
     }
 
-    /// Nodes in the ring, this one included.
+    /// Number of nodes in the ring, including this one.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.ring.len()
     }
 
-    /// Changes of the ring since the start.
+    /// Number of changes of the ring since the start.
     #[must_use]
     pub fn changes(&self) -> u32 {
         self.changes
@@ -147,7 +147,7 @@ impl Monitor {
         .collect()
     }
 
-    /// The own record as others get it.
+    /// The record that this node sends.
     #[must_use]
     pub fn domain(&self) -> &DomainRecord {
         &self.domain
@@ -181,15 +181,15 @@ impl Monitor {
         self.refresh(at);
     }
 
-    /// The peer has no link object on this bearer any more.
+    /// The peer's link on this bearer was removed.
     pub fn remove_peer(&mut self, peer: NodeAddr) {
         let Some(at) = self.find(peer).filter(|_| peer != self.own) else { return };
         self.ring.remove(at);
         self.refresh(at);
     }
 
-    /// What the next STATE on a link carries behind the gap record: nothing while not active, a short record if the
-    /// peer has the current one already, else all.
+    /// The monitor record of the next STATE on a link: empty if not active, a short record if the peer already has the
+    /// current one, otherwise the whole record.
     #[must_use]
     pub fn record(&self, session: &MonitorSession) -> Vec<u8> {
         if !self.is_active() {
@@ -199,10 +199,10 @@ impl Monitor {
         self.domain.build(session.peer_generation, !known)
     }
 
-    /// Takes what a STATE of `peer` carries behind the gap record.
+    /// Processes the monitor record of a STATE of `peer`.
     ///
     /// # Errors
-    /// [`WireError`] if it is not a record; the rest of the STATE is to be used all the same. Spec: tipc.md §11.1.
+    /// [`WireError`] if the record is malformed; the rest of the STATE is valid. Spec: tipc.md §11.1.
     pub fn receive(
         &mut self,
         peer: NodeAddr,
@@ -213,7 +213,7 @@ impl Monitor {
         let arrived = DomainRecord::parse(data)?;
         let Some(at) = self.find(peer).filter(|_| peer != self.own) else { return Ok(()) };
         let Some((record, acked)) = arrived else {
-            // A peer whose own monitor is not active answers probes without a record.
+            // A peer whose monitor is not active answers probes without a record.
             if probing {
                 self.confirm(at);
             }
@@ -238,7 +238,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// What the link to `peer` should do at this tick.
+    /// How the link to `peer` should behave at this tick.
     pub fn verdict(&self, peer: NodeAddr, session: &mut MonitorSession) -> Verdict {
         let node = self.find(peer).and_then(|at| self.ring.get(at));
         let Some(node) = node.filter(|_| self.is_active()) else {
@@ -258,7 +258,7 @@ impl Monitor {
         self.ring.binary_search_by_key(&addr, |n| n.addr).ok()
     }
 
-    /// Positions after `at` round the ring, up to `at` itself.
+    /// Positions after `at` round the ring, ending with `at`.
     fn after(&self, at: usize) -> impl Iterator<Item = usize> + use<> {
         let len = self.ring.len();
         (1..=len).map(move |n| (at + n) % len.max(1))
@@ -281,7 +281,7 @@ impl Monitor {
         self.assign_roles();
     }
 
-    /// Brings all that follows from the ring up to date, after a change at position `at`.
+    /// Updates everything that depends on the ring after a change at position `at`.
     fn refresh(&mut self, at: usize) {
         self.changes = self.changes.wrapping_add(1);
         if !self.is_active() {
@@ -290,7 +290,7 @@ impl Monitor {
             }
         }
         self.update_domain();
-        // Records of the nodes before the change may agree with the ring to a different extent now.
+        // The records of the nodes before the change may match the ring to a different extent now.
         let len = self.ring.len();
         for back in 0..=MAX_DOMAIN.min(len - 1) {
             self.apply((at + len - back) % len);
@@ -298,7 +298,7 @@ impl Monitor {
         self.assign_roles();
     }
 
-    /// The own domain: the next √n nodes, and which of them are up.
+    /// Recomputes this node's domain: the next √n nodes, and which of them are up.
     fn update_domain(&mut self) {
         let Some(own) = self.find(self.own) else { return };
         let size = domain_size(self.ring.len()) - 1;
@@ -311,7 +311,7 @@ impl Monitor {
         }
     }
 
-    /// How many leading members of a node's record follow it in the ring as well.
+    /// Counts the leading members of a node's record that follow it in the ring.
     fn apply(&mut self, at: usize) {
         let Some(node) = self.ring.get(at) else { return };
         let members = match &node.record {
@@ -326,14 +326,14 @@ impl Monitor {
         }
     }
 
-    /// Marks the members that a node had in its record `before`, `applied` of them, and has lost since.
+    /// Marks members of a node's previous record `before` (`applied` of them matched) that it now reports as down.
     fn find_lost(&mut self, at: usize, before: &DomainRecord, applied: usize) {
         let Some(node) = self.ring.get(at) else { return };
         let (now, now_applied) = (node.record.clone(), node.applied);
         for (i, member) in self.after(at).take(applied).enumerate() {
             let Some(member) = self.ring.get_mut(member).filter(|m| m.addr != self.own) else { continue };
             let was_up = before.member(i).is_some_and(|(_, up)| up);
-            // What we supervise ourselves we shall notice ourselves.
+            // This node notices the loss of nodes in its own domain itself.
             if !member.up || !was_up || member.local {
                 continue;
             }
@@ -345,7 +345,7 @@ impl Monitor {
         }
     }
 
-    /// Walks the ring from this node: what a head's domain covers is covered, the next node that is up is a head.
+    /// Walks the ring from this node: nodes in a head's domain are covered; the next node that is up becomes a head.
     fn assign_roles(&mut self) {
         let Some(own) = self.find(self.own) else { return };
         let mut covered = self.ring.get(own).map_or(0, |n| n.applied);
@@ -364,7 +364,7 @@ impl Monitor {
     }
 }
 
-/// Nodes in a domain of a cluster of `nodes`, the owner included: the smallest number whose square covers them.
+/// Size of a domain in a cluster of `nodes`, including its owner: the smallest number whose square covers them.
 fn domain_size(nodes: usize) -> usize {
     (1..MAX_DOMAIN).find(|d| d * d >= nodes).unwrap_or(MAX_DOMAIN)
 }

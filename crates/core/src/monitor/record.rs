@@ -5,13 +5,13 @@ use crate::error::WireError;
 use crate::limits::capability;
 use crate::wire::{self, View};
 
-/// Members of a domain. Spec: tipc.md §11.1.
+/// Most members of a domain. Spec: tipc.md §11.1.
 pub const MAX_DOMAIN: usize = wire::MAX_DOMAIN_MEMBERS;
 
-/// The nodes that a node supervises, and which of them it sees up.
+/// The nodes that a node supervises, and their states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainRecord {
-    /// Counts the changes.
+    /// Counts the changes of the record.
     pub generation: u16,
     /// The members, at most 64, in the order of the ring.
     pub members: Vec<NodeAddr>,
@@ -26,7 +26,7 @@ impl DomainRecord {
         self.members.get(i).map(|addr| (*addr, self.up >> (i % MAX_DOMAIN) & 1 != 0))
     }
 
-    /// Replaces the content by a new generation.
+    /// Replaces the contents by a new generation.
     pub(super) fn set(&mut self, generation: u16, members: &[(NodeAddr, bool)]) {
         self.generation = generation;
         self.members = members.iter().map(|(addr, _)| *addr).collect();
@@ -34,8 +34,8 @@ impl DomainRecord {
             members.iter().take(MAX_DOMAIN).zip(0..).fold(0, |map, ((_, up), i)| map | u64::from(*up) << i);
     }
 
-    /// The record as bytes, with the generation of the peer's record that is acknowledged. Without members it only
-    /// acknowledges.
+    /// Encodes the record and acknowledges a generation of the peer's record. Without members it is only an
+    /// acknowledgement.
     #[must_use]
     pub fn build(&self, acknowledged: u16, with_members: bool) -> Vec<u8> {
         let members = if with_members { self.members.clone() } else { Vec::new() };
@@ -44,10 +44,10 @@ impl DomainRecord {
         wire::DomainRecord { generation: self.generation, acked_generation, up_map, members }.to_bytes()
     }
 
-    /// Reads a record and the generation of our record that it acknowledges; `None` if there is none.
+    /// Decodes a record and the generation that it acknowledges; `None` if `data` is empty.
     ///
     /// # Errors
-    /// [`WireError`] that names the rule broken. Spec: tipc.md §11.1.
+    /// [`WireError`] names the rule violated. Spec: tipc.md §11.1.
     pub fn parse(data: &[u8]) -> Result<Option<(Self, u16)>, WireError> {
         if data.is_empty() {
             return Ok(None);
@@ -58,7 +58,7 @@ impl DomainRecord {
     }
 }
 
-/// What a STATE of a peer with these capability bits carries behind the gap record; empty if that is malformed.
+/// The monitor record in a STATE of a peer with these capability bits; empty if the gap record is malformed.
 #[must_use]
 pub fn record_in_state(view: View<'_>, capabilities: u16) -> &[u8] {
     let data = view.payload();

@@ -10,7 +10,7 @@ fn node(n: u32) -> NodeAddr {
     NodeAddr::legacy(1, 1, n)
 }
 
-/// A full mesh of monitors that exchange records without loss, in rounds: one STATE from each to each.
+/// A full mesh of monitors that exchange records without loss, in rounds: one STATE from each node to each other.
 struct Mesh {
     nodes: BTreeMap<NodeAddr, (Monitor, BTreeMap<NodeAddr, MonitorSession>)>,
 }
@@ -52,14 +52,14 @@ impl Mesh {
 }
 
 #[test]
-fn domains_grow_with_the_root_of_the_cluster() {
+fn domain_size_grows_with_the_square_root_of_the_cluster() {
     let sizes = [1, 2, 4, 5, 9, 10, 16, 17, 33, 36, 37, 1000, 4096].map(domain_size);
     assert_eq!(sizes, [1, 2, 2, 3, 3, 4, 4, 5, 6, 6, 7, 32, 64]);
     assert_eq!(domain_size(100_000), MAX_DOMAIN);
 }
 
 #[test]
-fn below_the_threshold_it_is_silent_and_everybody_is_supervised() {
+fn below_the_threshold_all_peers_are_supervised_without_records() {
     let mut mesh = Mesh::new(32, DEFAULT_THRESHOLD);
     mesh.round();
     let (monitor, sessions) = &mesh.nodes[&node(1)];
@@ -72,7 +72,7 @@ fn below_the_threshold_it_is_silent_and_everybody_is_supervised() {
 }
 
 #[test]
-fn above_it_few_are_supervised_and_all_are_covered() {
+fn above_the_threshold_few_peers_are_supervised_and_all_are_covered() {
     for n in [33, 64, 100] {
         let mut mesh = Mesh::new(n, DEFAULT_THRESHOLD);
         (0..3).for_each(|_| mesh.round());
@@ -83,10 +83,10 @@ fn above_it_few_are_supervised_and_all_are_covered() {
             let supervised: Vec<u32> =
                 (1..=n).filter(|p| *p != own && mesh.verdict(node(own), node(*p)).supervised).collect();
             assert!(supervised.len() as u32 <= 2 * d, "{own} of {n} supervises {supervised:?}");
-            // Everybody is supervised by this node, or by a head whose report reaches it.
+            // Every node is supervised by this node, or by a head whose report reaches it.
             for peer in (1..=n).filter(|p| *p != own && !supervised.contains(p)) {
                 let by = |head: &&u32| (1..d).any(|i| (*head - 1 + i) % n + 1 == peer);
-                assert!(supervised.iter().any(|head| by(&head)), "nobody covers {peer} for {own}");
+                assert!(supervised.iter().any(|head| by(&head)), "no node covers {peer} for {own}");
             }
             for peer in (1..=n).filter(|p| *p != own) {
                 assert!(!mesh.verdict(node(own), node(peer)).probing, "{own} probes {peer} for nothing");
@@ -96,18 +96,18 @@ fn above_it_few_are_supervised_and_all_are_covered() {
 }
 
 #[test]
-fn a_reported_loss_is_probed_and_a_confirmed_one_resets() {
+fn reported_loss_is_probed_and_confirmed_loss_resets() {
     let mut mesh = Mesh::new(36, DEFAULT_THRESHOLD);
     (0..3).for_each(|_| mesh.round());
     let lost = (2..=36).map(node).find(|p| !mesh.verdict(node(1), *p).supervised).unwrap();
-    // Those that supervise it notice, one after the other.
+    // The nodes that supervise it notice the loss one after another.
     let watchers: Vec<NodeAddr> = (2..=36)
         .map(node)
         .filter(|w| *w != lost && mesh.nodes[w].0.domain().members.contains(&lost))
         .collect();
     assert_eq!(watchers.len(), 5);
     let sessions = &mut mesh.nodes.get_mut(&lost).unwrap().1;
-    sessions.clear(); // it neither hears nor speaks
+    sessions.clear(); // it neither receives nor sends
     let mut reports = 0;
     for watcher in watchers {
         mesh.nodes.get_mut(&watcher).unwrap().0.peer_down(lost);
@@ -129,7 +129,7 @@ fn a_reported_loss_is_probed_and_a_confirmed_one_resets() {
 }
 
 #[test]
-fn an_answer_clears_reports() {
+fn probe_reply_clears_loss_reports() {
     let mut monitor = Monitor::new(node(1), 2);
     (2..=9).for_each(|n| monitor.peer_up(node(n)));
     let mut head = MonitorSession::default();
@@ -155,7 +155,7 @@ fn an_answer_clears_reports() {
     monitor.receive(node(5), &mut session, &[]).unwrap();
     assert_eq!(monitor.verdict(node(5), &mut session), quiet);
 
-    // The head itself goes: what it covered is probed at once, and covered anew.
+    // The head itself is lost: the nodes it covered are probed at once, and covered by another.
     monitor.receive(node(4), &mut head, &again).unwrap();
     monitor.peer_down(node(4));
     assert!(monitor.verdict(node(5), &mut session).probing);
@@ -163,7 +163,7 @@ fn an_answer_clears_reports() {
 }
 
 #[test]
-fn falling_back_to_the_threshold_supervises_all() {
+fn at_the_threshold_all_peers_are_supervised_again() {
     let mut mesh = Mesh::new(34, DEFAULT_THRESHOLD);
     (0..3).for_each(|_| mesh.round());
     let lost = [node(33), node(34)];
@@ -176,8 +176,8 @@ fn falling_back_to_the_threshold_supervises_all() {
 }
 
 #[test]
-fn a_kernels_records_are_written_alike_and_understood() {
-    // monitor-6: node 1.1.1's view; threshold 2; nodes come one by one, 1.1.4 vanishes.
+fn records_equal_the_kernels() {
+    // monitor-6: node 1.1.1's view; threshold 2; nodes join one by one, 1.1.4 vanishes.
     let own = node(1);
     let mut monitor = Monitor::new(own, 2);
     let mut sessions: BTreeMap<NodeAddr, MonitorSession> = BTreeMap::new();
@@ -196,13 +196,13 @@ fn a_kernels_records_are_written_alike_and_understood() {
             let is_first = !sessions.contains_key(&to);
             let session = sessions.entry(to).or_default();
             let ours = monitor.record(session);
-            // From five nodes on our domain grows at once, the kernel's within minutes.
+            // With five nodes or more, this domain grows at once, the kernel's within minutes.
             if monitor.node_count() <= 4 {
                 assert_eq!(DomainRecord::parse(&ours), DomainRecord::parse(data), "to {to}");
                 compared += usize::from(!ours.is_empty());
             }
             if is_first {
-                monitor.peer_up(to); // after the STATE that tells the peer that the link is up
+                monitor.peer_up(to); // after the STATE that reports the link as up
             }
             monitor.verdict(to, session);
         } else if to == own {
@@ -211,7 +211,7 @@ fn a_kernels_records_are_written_alike_and_understood() {
         }
     }
     assert!(compared > 20, "only {compared} records compared");
-    // The kernel noticed the loss itself, before 1.1.3 reported it; here only the report counts.
+    // The kernel noticed the loss itself before 1.1.3 reported it; here only the report counts.
     let reports: Vec<u8> = monitor.ring.iter().map(|n| n.down_reports).collect();
     assert_eq!(reports, [0, 0, 0, 1, 0, 0]);
     let verdict = monitor.verdict(node(4), sessions.get_mut(&node(4)).unwrap());
@@ -244,7 +244,7 @@ fn malformed_records_are_refused() {
 }
 
 #[test]
-fn any_sequence_of_events_is_survived() {
+fn arbitrary_events_do_not_panic() {
     let mut rng = Rng::new(11);
     let mut monitor = Monitor::new(node(5), 3);
     let mut sessions = [MonitorSession::default(); 12];

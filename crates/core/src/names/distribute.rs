@@ -1,4 +1,4 @@
-//! Name distribution: bulk at contact, then one numbered message per change. Spec: tipc.md §3.7, §6.5.
+//! Name distribution: a bulk on contact, then one numbered message per change. Spec: tipc.md §3.7, §6.5.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use crate::addr::{Binding, NodeAddr, PortId, Scope};
 use crate::planted::{self, Fault};
 use crate::wire::{INTERNAL_HEADER, Message, NAME_ITEM_LEN, NameItem, User, View, seq};
 
-/// Message type: bindings made.
+/// Message type: bindings are published.
 const PUBLICATION: u8 = 0;
-/// Message type: bindings withdrawn.
+/// Message type: bindings are withdrawn.
 const WITHDRAWAL: u8 = 1;
-/// Sender side: turns own bindings into messages.
+/// The sending side: turns this node's bindings into messages.
 #[derive(Clone, Debug)]
 pub struct Distributor {
     next: u16,
 }
 
 impl Distributor {
-    /// A distributor whose first numbered message has number `first`: 0, save in tests of the wrap.
+    /// A distributor whose first numbered message has number `first`; 0 except in tests of the wrap.
     #[must_use]
     pub const fn new(first: u16) -> Self {
         Self { next: first }
@@ -33,9 +33,9 @@ impl Distributor {
         self.next
     }
 
-    /// The message that tells peers of an own change, and `None` if it does not leave the node. Broadcast it as it
-    /// is (destination node 0), or copy it to each peer with the destination set. Every one made must be sent, or the
-    /// peers wait for it.
+    /// The message that announces a change of this node's bindings to peers; `None` if the change is local. Broadcast
+    /// it unchanged (destination node 0), or send a copy to each peer with the destination set. Every message returned
+    /// must be sent: peers wait for each number.
     pub fn announce(&mut self, own: NodeAddr, change: &Change) -> Option<Message> {
         if change.binding.scope == Scope::Node || !change.up && planted::active(Fault::WithdrawalLost) {
             return None;
@@ -48,7 +48,7 @@ impl Distributor {
         Some(message)
     }
 
-    /// The messages that tell a new peer of all own bindings of cluster scope. `mss`: largest message that a link to
+    /// The messages that announce all bindings of cluster scope to a new peer. `mss`: largest message that a link to
     /// the peer carries in one packet, bytes. Spec: tipc.md §6.4, §6.5.
     #[must_use]
     pub fn bulk(&self, table: &NameTable, peer: NodeAddr, mss: usize) -> Vec<Message> {
@@ -65,7 +65,8 @@ impl Distributor {
             })
             .collect();
         if messages.is_empty() {
-            // Nothing is bound, not even the node itself: the peer still needs the number (§14.3, 2026-98098).
+            // There are no bindings, not even the node's own state: the peer still needs the number (§14.3,
+            // 2026-98098).
             messages.push(self.bulk_message(table.own_node(), peer, &[]));
         }
         if let Some(last) = messages.last_mut() {
@@ -92,31 +93,31 @@ fn build(kind: u8, own: NodeAddr, peer: NodeAddr, items: &[u8]) -> Message {
     message
 }
 
-/// A peer keeps back a numbered message for so long that [`MAX_WAITING_UPDATES`] others wait for it: contact must be
-/// made anew, or the tables never agree.
+/// The peer withholds a numbered message while [`MAX_WAITING_UPDATES`] later ones wait for it: unless contact is
+/// established again, the tables never agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("name update {missing} of the peer is missing and {MAX_WAITING_UPDATES} wait for it")]
 pub struct NamesOutOfStep {
-    /// Number of the message that is missing.
+    /// Number of the missing message.
     pub missing: u16,
 }
 
-/// What became of the items of the messages that were applied.
+/// What happened to the items of the applied messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NameReport {
     /// Bindings added or withdrawn.
     pub applied: u64,
-    /// Items with the upper end below the lower one.
+    /// Items whose upper end is below the lower one.
     pub inverted: u64,
-    /// Bindings that exist already.
+    /// Bindings that already exist.
     pub duplicate: u64,
-    /// Bindings beyond the limit of the peer or of the table.
+    /// Bindings beyond a limit of the peer or of the table.
     pub too_many: u64,
-    /// Withdrawals of something unknown.
+    /// Withdrawals of unknown bindings.
     pub unknown: u64,
-    /// Messages of another origin than the peer, or of an unknown type.
+    /// Messages with another origin than the peer, or of an unknown type.
     pub foreign: u64,
-    /// Messages with a number that was applied before, or waits already.
+    /// Messages whose number was already applied, or is already waiting.
     pub repeated: u64,
 }
 
@@ -132,13 +133,13 @@ impl core::ops::AddAssign for NameReport {
     }
 }
 
-/// Receiver side, one per peer: the order of its messages, over unicast and broadcast arrivals alike.
+/// The receiving side, one per peer: puts messages that arrive by unicast and by broadcast in order.
 #[derive(Debug, Default)]
 pub struct NameReceiver {
     open: bool,
     next: u16,
     waiting: BTreeMap<u16, Message>,
-    /// Bytes of the messages that wait.
+    /// Bytes of the waiting messages.
     bytes: usize,
 }
 
@@ -149,27 +150,27 @@ impl NameReceiver {
         Self::default()
     }
 
-    /// Contact is lost: whatever comes next belongs to a new contact and begins with a bulk.
+    /// Contact is lost: the next message belongs to a new contact, which starts with a bulk.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// True if the peer's whole bulk has arrived.
+    /// True if the whole bulk of the peer has arrived.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Messages that wait for an earlier one.
+    /// Number of messages that wait for an earlier one.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Takes a name message of `peer` from a link or the broadcast link, and applies to the table what is due.
+    /// Processes a name message of `peer` from a link or the broadcast link, and applies what is in order to the table.
     ///
     /// # Errors
-    /// [`NamesOutOfStep`] if too many messages wait: the caller resets the links to the peer.
+    /// [`NamesOutOfStep`] if too many messages are waiting: the caller must reset the links to the peer.
     pub fn receive(
         &mut self,
         peer: NodeAddr,
@@ -187,7 +188,7 @@ impl NameReceiver {
         if bulk && message.name_last_bulk() {
             self.next = number;
             self.open = true;
-            self.waiting.retain(|waiting, _| seq::le(number, *waiting)); // part of the bulk already
+            self.waiting.retain(|waiting, _| seq::le(number, *waiting)); // already part of the bulk
             self.bytes = self.waiting.values().map(|m| m.size()).sum();
         }
         if bulk || !message.name_numbered() {

@@ -1,9 +1,9 @@
 //! The binding table and its distribution between nodes. Spec: tipc.md §1.2 to §1.4, §6.5, §7.7.
 //!
-//! [`NameTable`] holds every binding that this node knows and answers lookups. What changes in it is returned as
-//! [`Change`]s, in the order in which subscribers and peers must learn of them. [`Distributor`] turns the own changes
-//! into messages, [`NameReceiver`] (one per peer) puts a peer's messages into order and applies them. What answers
-//! lookups can be shared with other processes: [`replica`].
+//! [`NameTable`] holds every binding known to this node and answers lookups. It returns its changes as [`Change`]s, in
+//! the order in which subscribers and peers must see them. [`Distributor`] turns local changes into messages;
+//! [`NameReceiver`] (one per peer) puts a peer's messages in order and applies them. The part that answers lookups can
+//! be shared with other processes: [`replica`].
 
 mod distribute;
 pub mod replica;
@@ -22,17 +22,17 @@ pub use crate::wire::NameItem;
 pub use distribute::{Distributor, NameReceiver, NameReport, NamesOutOfStep};
 pub use table::{Change, Destinations, Lookup, NameTable, PublishError, ScopeRule, UnbindError};
 
-/// User bindings on one node unless it is told otherwise; types 0, 1 and 2 are not counted. Ours: twice a kernel node's,
-/// which limits what its own sockets bind and takes from peers what they have (decision 11).
+/// Default limit of user bindings on one node; types 0, 1 and 2 are not counted. Ours: twice the limit of a kernel
+/// node, which restricts only its own sockets, not the bindings of peers (decision 11).
 pub const USER_BINDINGS: usize = 131_072;
-/// The most that a node can be told.
+/// Highest limit of user bindings that can be set.
 pub const MAX_USER_BINDINGS: usize = 262_143;
-/// Bindings that one peer may have: what a correct node can own, its node state included. Spec: tipc.md §14.2.
+/// Most bindings of one peer: the most that a correct node can own, including its node state. Spec: tipc.md §14.2.
 pub const MAX_PEER_BINDINGS: usize = MAX_USER_BINDINGS + 1;
-/// Bindings in the whole table. Ours; at about 400 bytes each this bounds the table to some 400 MB.
+/// Most bindings in the whole table. Ours; at about 400 bytes each, 400 MB.
 pub const MAX_BINDINGS: usize = 1 << 20;
-/// Name messages of one peer that wait for one with a lower number. Ours: far more than both link windows can hold
-/// back; a peer that exceeds it is out of step for good.
+/// Most name messages of one peer that wait for one with a lower number. Ours: far more than both link windows can hold
+/// back; a peer that exceeds it never gets back in step.
 pub const MAX_WAITING_UPDATES: usize = 16_384;
-/// Their size, bytes. Ours: a correct update has 60 bytes, a hostile one up to 66,040.
+/// Most bytes in those messages. Ours: a correct update has 60 bytes, a hostile one up to 66,040.
 pub const MAX_WAITING_BYTES: usize = 4 << 20;

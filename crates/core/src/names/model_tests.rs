@@ -1,4 +1,5 @@
-//! The table against a reference model: plain lists, searched from the front, as the rules of tipc.md §1.4 read. Every
+//! Compares the table with a reference model: plain lists, searched from the front, as in the rules of tipc.md §1.4.
+//! Lookups go to the table or to a reader of its memory.
 //! question goes to the table or to a reader of its memory.
 
 use super::test_memory::Shared;
@@ -105,7 +106,7 @@ impl Model {
     }
 }
 
-/// Draws shaped so that equal lower ends, nesting, single instances and far ends all happen.
+/// A random range; equal lower ends, nesting, single instances and extreme ends are frequent.
 fn any_range(rng: &mut Rng, spread: u64) -> ServiceRange {
     let service = 100 + rng.below(3) as u32;
     let lower = rng.below(spread) as u32;

@@ -11,68 +11,68 @@ use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::collections::{Arena, FixedMap, SeededState, Slot};
 use crate::limits::{LINK_STATE, NODE_STATE, TOPOLOGY_SERVER};
 
-/// A binding came or went. Changes must reach subscribers in the order in which they were made.
+/// A binding was published or withdrawn. Changes must reach subscribers in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The binding.
     pub binding: Binding,
-    /// True if it was made, false if it was withdrawn.
+    /// True if published, false if withdrawn.
     pub up: bool,
-    /// True if it is the first of exactly its range, or was the last.
+    /// True if the binding is the first of exactly its range, or was the last.
     pub edge: bool,
 }
 
-/// Why a binding was refused.
+/// Reason why a binding was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The upper end lies below the lower one.
-    #[error("range {0} is upside down")]
+    /// The upper end is below the lower one.
+    #[error("range {0} has its upper end below its lower end")]
     Inverted(ServiceRange),
     /// The same socket has a binding with this range and key.
-    #[error("binding {0} of port {1} exists")]
+    #[error("port {1} already has this binding of {0}")]
     Duplicate(ServiceRange, PortId),
-    /// The node, or the peer that it came from, has as many bindings as it may have.
-    #[error("{0} bindings are the limit")]
+    /// The node, or the peer that published the binding, has reached its limit.
+    #[error("the limit of {0} bindings is reached (withdraw some first)")]
     TooMany(usize),
-    /// The system refuses the memory for a larger table.
-    #[error("no memory is left for another binding")]
+    /// The system has no memory for a larger table.
+    #[error("no memory for another binding")]
     NoMemory,
     /// The socket has made 2^32 bindings.
-    #[error("port {0} has used up its binding keys")]
+    #[error("port {0} has no binding keys left (open a new socket)")]
     KeysUsedUp(u32),
 }
 
-/// Why a binding was not withdrawn.
+/// Reason why a binding was not withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnbindError {
-    /// The socket has no such binding in that scope.
-    #[error("port {0} is not bound to that")]
+    /// The socket has no such binding with this scope.
+    #[error("port {0} has no such binding")]
     NotBound(u32),
 }
 
 /// Answer to an anycast lookup. Spec: tipc.md §1.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// The socket's port, or 0 if the other node has to resolve the address.
+    /// The socket's port, or 0 if the other node must resolve the address.
     pub port: u32,
-    /// The socket's node, or the node that resolves.
+    /// The socket's node, or the node that must resolve the address.
     pub node: NodeAddr,
     /// Lookup scope for the message header: 2 cluster, 3 node.
     pub scope: u8,
 }
 
-/// Which local bindings a multicast reaches. Spec: tipc.md §7.7.
+/// The local bindings that a multicast reaches. Spec: tipc.md §7.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScopeRule {
-    /// All: the sender is on this node.
+    /// All of them: the sender is on this node.
     Any,
-    /// Those of one scope: cluster for multicast from another node, the header's for a group.
+    /// Those of one scope: cluster for a multicast from another node, the header's scope for a group.
     Exactly(Scope),
 }
 
-/// Nodes that a multicast goes to. Spec: tipc.md §7.7.
+/// Nodes that receive a multicast. Spec: tipc.md §7.7.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destinations {
     /// This node has a matching binding.
@@ -81,45 +81,45 @@ pub struct Destinations {
     pub remote: Vec<NodeAddr>,
 }
 
-/// What identifies a binding for its withdrawal. Spec: tipc.md §1.2.
+/// Identity of a binding, needed to withdraw it. Spec: tipc.md §1.2.
 type Identity = (ServiceRange, PortId, u32);
 
-/// A binding, in the place of its record's number.
+/// A binding; its index is that of its record.
 #[derive(Debug)]
 struct Publication {
     binding: Binding,
     range: Slot,
-    /// Age: counts up over all bindings ever made.
+    /// Age: the number of bindings published before it.
     id: u64,
 }
 
-/// Every binding that this node knows.
+/// All bindings known to this node.
 #[derive(Debug)]
 pub struct NameTable {
     own: NodeAddr,
     legacy: bool,
-    /// What lookups read, see [`super::replica`].
+    /// The memory that lookups read; see [`super::replica`].
     memory: Box<dyn Memory>,
     index: Index,
     exact: FixedMap<ServiceRange, Slot>,
     ranges: Arena<Place>,
     publications: Vec<Option<Publication>>,
     identities: FixedMap<Identity, u32>,
-    /// Bindings by node and age; the own ones stand under [`NodeAddr::NONE`].
+    /// Bindings by node and age; those of this node are under [`NodeAddr::NONE`].
     nodes: BTreeMap<NodeAddr, BTreeMap<u64, u32>>,
-    /// Own bindings by port, newest first.
+    /// This node's bindings by port, newest first.
     ports: BTreeMap<(u32, Reverse<u64>), u32>,
-    /// Bindings that each port has ever made; part of its keys.
-    made: BTreeMap<u32, u32>,
+    /// Number of bindings that each port has ever made; part of their keys.
+    bindings_made: BTreeMap<u32, u32>,
     user_bindings: usize,
-    /// How many of them there may be.
+    /// Limit of user bindings.
     limit: usize,
     next_id: u64,
 }
 
 impl NameTable {
     /// An empty table of node `own` ([`NodeAddr::NONE`] until it has an address). `legacy`: the node uses `<Z.C.N>`
-    /// addresses, which changes lookups. `seed` keeps peers from choosing colliding types.
+    /// addresses, which changes lookups. `seed` keeps peers from choosing types that collide.
     #[must_use]
     pub fn new(own: NodeAddr, legacy: bool, seed: u64) -> Self {
         let state = SeededState::new(seed);
@@ -134,24 +134,24 @@ impl NameTable {
             identities: FixedMap::with_hasher(state),
             nodes: BTreeMap::new(),
             ports: BTreeMap::new(),
-            made: BTreeMap::new(),
+            bindings_made: BTreeMap::new(),
             user_bindings: 0,
             limit: USER_BINDINGS,
             next_id: 0,
         };
-        // If there is no memory for it now, the first binding says so.
+        // If memory is short now, the first binding reports it.
         table.make_room(0).ok();
         table
     }
 
-    /// Moves what lookups read to memory that other processes see; it must be new.
+    /// Moves the part that lookups read to memory that other processes see; it must be new.
     ///
     /// # Errors
-    /// [`NoMemory`]; nothing has changed then.
+    /// [`NoMemory`]; nothing has changed.
     pub fn share(&mut self, mut memory: Box<dyn Memory>) -> Result<(), NoMemory> {
         let slots = self.ranges.capacity();
         let used = self.index.used(self.memory.areas());
-        let size = Size { turns: slots, ..used };
+        let size = Size { cursors: slots, ..used };
         if !Size::of(&memory.areas()).holds(size) {
             memory.grow(size, &mut |_, _| {})?;
         }
@@ -160,7 +160,7 @@ impl NameTable {
         Ok(())
     }
 
-    /// How many user bindings local sockets may have, [`MAX_USER_BINDINGS`] at most. Those that there are stay.
+    /// Sets the limit of user bindings of local sockets, at most [`MAX_USER_BINDINGS`]. Existing bindings stay.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(MAX_USER_BINDINGS);
     }
@@ -169,7 +169,7 @@ impl NameTable {
         View::new(self.memory.areas())
     }
 
-    /// Room for one more binding, and for the withdrawal of all.
+    /// Ensures memory for one more binding, and for the withdrawal of all.
     fn make_room(&mut self, slot: Slot) -> Result<(), NoMemory> {
         let areas = self.memory.areas();
         let (have, needed) = (Size::of(&areas), self.index.needed(areas, slot));
@@ -182,12 +182,12 @@ impl NameTable {
         Ok(())
     }
 
-    /// Whether the node uses `<Z.C.N>` addresses, as in [`Self::new`]; to be called before [`Self::set_own_node`].
+    /// Sets whether the node uses `<Z.C.N>` addresses, as in [`Self::new`]; call it before [`Self::set_own_node`].
     pub fn set_legacy(&mut self, legacy: bool) {
         self.legacy = legacy;
     }
 
-    /// The node has its address: the bindings made so far get it, without a change being reported. Spec: tipc.md §4.4.
+    /// Sets the node's address: existing bindings get it, and no change is reported. Spec: tipc.md §4.4.
     pub fn set_own_node(&mut self, own: NodeAddr) {
         self.own = own;
         self.index.set_own(self.memory.areas(), own, self.legacy);
@@ -224,25 +224,26 @@ impl NameTable {
         self.identities.is_empty()
     }
 
-    /// Binds a local socket; its key follows from how many bindings the port has made. Spec: tipc.md §1.2.
+    /// Binds a local socket; the key follows from the number of bindings that the port has made. Spec: tipc.md §1.2.
     ///
     /// # Errors
-    /// [`PublishError`]; nothing has changed then.
+    /// [`PublishError`]; nothing has changed.
     pub fn bind(&mut self, port: u32, range: ServiceRange, scope: Scope) -> Result<Change, PublishError> {
-        let made = self.made.get(&port).copied().unwrap_or(0);
-        let key = port.wrapping_add(made).wrapping_add(1);
+        let bindings_made = self.bindings_made.get(&port).copied().unwrap_or(0);
+        let key = port.wrapping_add(bindings_made).wrapping_add(1);
         if key == port {
             return Err(PublishError::KeysUsedUp(port));
         }
         let change = self.publish(Binding { range, scope, port: PortId { port, node: self.own }, key })?;
-        self.made.insert(port, made.wrapping_add(1));
+        self.bindings_made.insert(port, bindings_made.wrapping_add(1));
         Ok(change)
     }
 
-    /// Withdraws the newest binding of a local socket to this range and scope, or with `None` all it has, newest first.
+    /// Withdraws the newest binding of a local socket with this range and scope; with `None` all its bindings, newest
+    /// first.
     ///
     /// # Errors
-    /// [`UnbindError`] if it has no such binding; with `None` that is no error.
+    /// [`UnbindError`] if there is no such binding; never with `None`.
     pub fn unbind(
         &mut self,
         port: u32,
@@ -258,9 +259,9 @@ impl NameTable {
         Ok(hits.iter().filter_map(|b| self.withdraw(b.range, b.port, b.key)).collect())
     }
 
-    /// The socket is gone: withdraws all it has bound, newest first, and forgets its key count.
+    /// Withdraws all bindings of a closed socket, newest first, and forgets its key count.
     pub fn forget_port(&mut self, port: u32) -> Vec<Change> {
-        self.made.remove(&port);
+        self.bindings_made.remove(&port);
         self.unbind(port, None).unwrap_or_default()
     }
 
@@ -274,10 +275,10 @@ impl NameTable {
         self.publications.get(record as usize)?.as_ref()
     }
 
-    /// Adds a binding, a local or a peer's. One without a node is a local one.
+    /// Adds a binding of a local socket or a peer. A binding without a node is local.
     ///
     /// # Errors
-    /// [`PublishError`]; nothing has changed then.
+    /// [`PublishError`]; nothing has changed.
     pub fn publish(&mut self, mut binding: Binding) -> Result<Change, PublishError> {
         if binding.port.node.is_none() {
             binding.port.node = self.own;
@@ -331,7 +332,7 @@ impl NameTable {
         if !holder.is_none() && held >= MAX_PEER_BINDINGS {
             return Err(PublishError::TooMany(MAX_PEER_BINDINGS));
         }
-        // The node's own state must always find room, whatever users and peers have filled (§14.3, 2026-98098).
+        // The node's own state must always fit, whatever users and peers have bound (§14.3, 2026-98098).
         if self.len() >= MAX_BINDINGS && (user || !holder.is_none()) {
             return Err(PublishError::TooMany(MAX_BINDINGS));
         }
@@ -364,7 +365,8 @@ impl NameTable {
         Some(Change { binding, up: false, edge })
     }
 
-    /// Contact with `node` is lost: withdraws all that was learned from it, in the order of arrival. Spec: tipc.md §6.5.
+    /// Contact with `node` is lost: withdraws all bindings learned from it, in the order of arrival. Spec: tipc.md
+    /// §6.5.
     pub fn withdraw_node(&mut self, node: NodeAddr) -> Vec<Change> {
         if node == self.own || node.is_none() {
             return Vec::new();
@@ -379,7 +381,7 @@ impl NameTable {
         held.filter_map(|record| self.publication(*record).map(|p| p.binding)).collect()
     }
 
-    /// Own bindings that peers must know, oldest first: what a bulk carries.
+    /// This node's bindings of cluster scope, oldest first: the contents of a bulk.
     #[must_use]
     pub fn own_cluster_bindings(&self) -> Vec<Binding> {
         let mut own = self.node_bindings(NodeAddr::NONE);
@@ -387,7 +389,7 @@ impl NameTable {
         own
     }
 
-    /// Finds a socket for an anycast to `to`. `domain` restricts where it is looked for. Spec: tipc.md §1.4.
+    /// Finds a socket for an anycast to `to`, within the lookup domain `domain`. Spec: tipc.md §1.4.
     pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Lookup> {
         self.view().lookup(to, domain).ok().flatten()
     }
@@ -415,8 +417,8 @@ impl NameTable {
         self.view().local_ports(range, rule, out).ok();
     }
 
-    /// What a new subscription to `range` is told first: with `each_port` every overlapping binding, else the oldest
-    /// of each distinct range; oldest first. Spec: tipc.md §10.2.
+    /// The bindings that a new subscription to `range` reports first: with `each_port` every overlapping binding,
+    /// otherwise the oldest of each distinct range; oldest first. Spec: tipc.md §10.2.
     #[must_use]
     pub fn snapshot(&self, range: ServiceRange, each_port: bool) -> Vec<Binding> {
         let mut found: Vec<(u64, Binding)> = Vec::new();
@@ -439,11 +441,11 @@ impl NameTable {
 
     /// Calls `visit` for each binding in overlapping ranges, range by range.
     fn for_overlapping(&self, range: ServiceRange, visit: impl FnMut(Seen)) {
-        // Nobody else writes, so there is nothing to be torn by.
+        // There is no other writer, so reads cannot be torn.
         self.view().for_each_binding(range, visit).ok();
     }
 
-    /// All bindings: by type, then range by range in lookup order, then as round robin would take them.
+    /// All bindings: by type, then by range in lookup order, then in round-robin order.
     #[must_use]
     pub fn bindings(&self) -> Vec<Binding> {
         let mut all = Vec::with_capacity(self.len());

@@ -1,29 +1,29 @@
-//! Memory of a table that several readers share, as a daemon's, without leaving the process.
+//! Memory of a table shared with several readers, like a daemon's, within one process.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::replica::{Areas, Memory, NoMemory, Size, View};
 
-/// What a reader has mapped.
+/// The segment that a reader has mapped.
 #[derive(Debug)]
 pub(super) struct Segment {
     leaves: Vec<AtomicU64>,
     branches: Vec<AtomicU64>,
     records: Vec<AtomicU64>,
-    turns: Vec<AtomicU64>,
+    cursors: Vec<AtomicU64>,
 }
 
 impl Segment {
     fn new(size: Size) -> Arc<Self> {
         let fresh = |len| std::iter::repeat_with(AtomicU64::default).take(len).collect();
         let (leaves, branches) = (fresh(size.leaves), fresh(size.branches));
-        Arc::new(Self { leaves, branches, records: fresh(size.records), turns: fresh(size.turns) })
+        Arc::new(Self { leaves, branches, records: fresh(size.records), cursors: fresh(size.cursors) })
     }
 
     pub(super) fn areas(&self) -> Areas<'_> {
-        let Self { leaves, branches, records, turns } = self;
-        Areas { leaves, branches, records, turns }
+        let Self { leaves, branches, records, cursors } = self;
+        Areas { leaves, branches, records, cursors }
     }
 
     pub(super) fn view(&self) -> View<'_> {
@@ -31,7 +31,7 @@ impl Segment {
     }
 }
 
-/// Where readers find the segment that is current.
+/// Where readers find the current segment.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     current: Arc<Mutex<Arc<Segment>>>,
@@ -43,13 +43,13 @@ impl Source {
         Arc::clone(&self.current.lock().unwrap())
     }
 
-    /// From now on there is no memory.
+    /// Refuses memory from now on.
     pub(super) fn refuse(&self) {
         self.full.store(true, Ordering::Relaxed);
     }
 }
 
-/// The writer's end; small, so that it soon has to grow.
+/// The writer's side; starts small, so that it soon grows.
 #[derive(Debug)]
 pub(super) struct Shared {
     segment: Arc<Segment>,
@@ -58,7 +58,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new() -> (Self, Source) {
-        let segment = Segment::new(Size { leaves: 2000, branches: 2000, records: 200, turns: 50 });
+        let segment = Segment::new(Size { leaves: 2000, branches: 2000, records: 200, cursors: 50 });
         let current = Arc::new(Mutex::new(Arc::clone(&segment)));
         let source = Source { current, full: Arc::default() };
         (Self { segment, source: source.clone() }, source)
@@ -72,7 +72,7 @@ impl Memory for Shared {
 
     fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory> {
         if self.source.full.load(Ordering::Relaxed) {
-            return Err(NoMemory("the test says so".to_owned()));
+            return Err(NoMemory("refused by the test".to_owned()));
         }
         let new = Segment::new(size);
         carry(self.segment.areas(), new.areas());

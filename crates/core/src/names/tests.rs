@@ -1,4 +1,4 @@
-//! Rules of the table and of distribution, one by one.
+//! Tests of single rules of the table and of distribution.
 
 use super::*;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
@@ -29,7 +29,7 @@ fn remote(lower: u32, upper: u32, port: u32) -> Binding {
 }
 
 #[test]
-fn keys_count_all_bindings_ever_made() {
+fn binding_keys_count_all_bindings_ever_made() {
     let mut t = table();
     let keys: Vec<u32> =
         (0..3).map(|i| t.bind(500, range(i, i), Scope::Cluster).unwrap().binding.key).collect();
@@ -57,7 +57,7 @@ fn unbind_is_by_range_and_scope_newest_first() {
 }
 
 #[test]
-fn refuses_what_it_must() {
+fn invalid_bindings_are_refused() {
     let mut t = table();
     assert_eq!(t.bind(1, range(5, 4), Scope::Cluster), Err(PublishError::Inverted(range(5, 4))));
     t.publish(remote(1, 1, 10)).unwrap();
@@ -66,7 +66,7 @@ fn refuses_what_it_must() {
 }
 
 #[test]
-fn user_bindings_end_at_the_budget_and_the_node_state_still_fits() {
+fn node_state_fits_when_user_bindings_are_at_the_limit() {
     let mut t = table();
     for i in 0..USER_BINDINGS as u32 {
         t.bind(1 + i % 100, range(i, i), Scope::Cluster).unwrap();
@@ -78,7 +78,7 @@ fn user_bindings_end_at_the_budget_and_the_node_state_still_fits() {
 }
 
 #[test]
-fn the_limit_of_user_bindings_is_a_setting() {
+fn limit_of_user_bindings_can_be_set() {
     let mut t = table();
     for (limit, fit) in [(10, 10), (5, 10), (12, 12)] {
         t.set_limit(limit);
@@ -105,7 +105,7 @@ fn one_peer_cannot_fill_the_table() {
 }
 
 #[test]
-fn only_local_sockets_serve_a_domain_of_the_own_node() {
+fn domain_of_the_own_node_finds_only_local_sockets() {
     let mut t = table();
     t.publish(remote(0, 100, 1)).unwrap();
     assert_eq!(t.lookup(address(5), OWN), None);
@@ -116,7 +116,7 @@ fn only_local_sockets_serve_a_domain_of_the_own_node() {
 }
 
 #[test]
-fn legacy_addresses_prefer_the_own_node_and_know_masks() {
+fn legacy_lookups_prefer_the_own_node_and_support_masks() {
     let mut t = NameTable::new(OWN, true, 1);
     t.bind(3, range(5, 5), Scope::Cluster).unwrap();
     t.publish(remote(5, 5, 1)).unwrap();
@@ -131,7 +131,7 @@ fn legacy_addresses_prefer_the_own_node_and_know_masks() {
 }
 
 #[test]
-fn bindings_made_before_the_address_get_it() {
+fn bindings_made_before_the_address_get_the_address() {
     let mut t = NameTable::new(NodeAddr::NONE, false, 1);
     t.bind(3, range(5, 5), Scope::Cluster).unwrap();
     assert_eq!(t.lookup(address(5), NodeAddr(0)).unwrap().node, NodeAddr::NONE);
@@ -144,7 +144,7 @@ fn bindings_made_before_the_address_get_it() {
     assert!(t.is_empty());
 }
 
-/// A peer's side of distribution, and the own table that it feeds.
+/// A peer's distributor, and this node's table that receives from it.
 struct Feed {
     sender: NameTable,
     numbers: Distributor,
@@ -198,7 +198,7 @@ impl Feed {
 }
 
 #[test]
-fn updates_wait_for_the_bulk_and_for_one_another() {
+fn updates_wait_for_the_bulk_and_for_lower_numbers() {
     for first in [0, 65_530] {
         let mut feed = Feed::new(first);
         let before = feed.bind(1);
@@ -215,7 +215,7 @@ fn updates_wait_for_the_bulk_and_for_one_another() {
         later.iter().rev().for_each(|m| feed.receive(m.clone()));
         assert!(feed.agree());
         assert_eq!(feed.receiver.waiting(), 0);
-        assert_eq!(feed.report.repeated, 1, "the copy that waited");
+        assert_eq!(feed.report.repeated, 1, "the duplicate of the waiting update");
         feed.receive(later[5].clone());
         assert_eq!(feed.report.repeated, 2);
         assert_eq!((feed.report.duplicate, feed.report.unknown), (0, 0));
@@ -223,7 +223,7 @@ fn updates_wait_for_the_bulk_and_for_one_another() {
 }
 
 #[test]
-fn a_new_contact_starts_afresh() {
+fn new_contact_starts_with_a_new_bulk() {
     let mut feed = Feed::new(0);
     feed.bulk(1424);
     let lost: Vec<Message> = (0..3).map(|i| feed.bind(i)).collect();
@@ -245,7 +245,7 @@ fn a_new_contact_starts_afresh() {
 }
 
 #[test]
-fn an_empty_table_still_sends_its_number() {
+fn bulk_of_an_empty_table_carries_the_number() {
     let mut feed = Feed::new(44);
     let bulk = feed.numbers.bulk(&feed.sender, OWN, 1424);
     assert_eq!(bulk.len(), 1);
@@ -255,7 +255,7 @@ fn an_empty_table_still_sends_its_number() {
 }
 
 #[test]
-fn node_scope_never_leaves() {
+fn bindings_of_node_scope_are_not_announced() {
     let mut feed = Feed::new(0);
     let change = feed.sender.bind(1, range(1, 1), Scope::Node).unwrap();
     assert!(feed.numbers.announce(PEER, &change).is_none());
@@ -291,7 +291,7 @@ fn hostile_updates_change_nothing() {
 }
 
 #[test]
-fn a_missing_update_is_reported_before_memory_runs_away() {
+fn missing_update_is_reported_while_memory_is_bounded() {
     let mut feed = Feed::new(0);
     feed.bulk(1424);
     let template = feed.bind(1);
@@ -309,7 +309,7 @@ fn a_missing_update_is_reported_before_memory_runs_away() {
 }
 
 #[test]
-fn any_bytes_in_a_name_message_are_survived() {
+fn arbitrary_name_messages_do_not_panic() {
     let mut rng = crate::rng::Rng::new(5);
     let mut feed = Feed::new(0);
     for _ in 0..20_000 {

@@ -1,4 +1,5 @@
-//! Name distribution of Linux kernels: their messages are understood, and ours for the same bindings are the same bytes.
+//! Name distribution of Linux kernels: decodes their messages, and compares the messages built for the same bindings
+//! byte for byte.
 
 use super::*;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
@@ -16,7 +17,7 @@ fn names_from(capture: &str, node: NodeAddr) -> Vec<Message> {
         .collect()
 }
 
-/// The message as it was before links and the broadcast link stamped it.
+/// The message before links and the broadcast link stamped it.
 fn unstamped(mut m: Message) -> Vec<u8> {
     m.set_bcast_ack(0);
     m.set_word(2, 0);
@@ -37,7 +38,7 @@ fn binding(item: NameItem, node: NodeAddr) -> Binding {
 }
 
 #[test]
-fn our_bulk_is_the_kernels() {
+fn bulk_equals_the_kernels() {
     let mut checked = 0;
     for (node, peer) in [(A, B), (B, A)] {
         let kernel = names_from("eth-name-bulk", node);
@@ -49,7 +50,7 @@ fn our_bulk_is_the_kernels() {
             let change = table.publish(binding(*item, node)).unwrap();
             numbers.announce(node, &change).unwrap();
         }
-        // 1424 is what a link of MTU 1500 leaves for one packet in a kernel built with encryption.
+        // 1424 bytes is the room in one packet of a link with MTU 1500, in a kernel built with encryption.
         let ours = numbers.bulk(&table, peer, 1424);
         let plain = |all: Vec<Message>| all.into_iter().map(unstamped).collect::<Vec<_>>();
         checked += items.len();
@@ -59,11 +60,11 @@ fn our_bulk_is_the_kernels() {
 }
 
 #[test]
-fn our_updates_are_the_kernels() {
+fn updates_equal_the_kernels() {
     let mut checked = 0;
     for capture in ["names", "topology-remote"] {
         for node in [A, B] {
-            let mut numbers = Distributor::new(1); // 0 was the node's own state
+            let mut numbers = Distributor::new(1); // 0 was the binding of the node's own state
             for kernel in names_from(capture, node) {
                 let item = NameItem::all(kernel.view()).next().unwrap();
                 let up = kernel.kind() == 0;
@@ -78,7 +79,7 @@ fn our_updates_are_the_kernels() {
 }
 
 #[test]
-fn the_kernels_updates_build_its_table() {
+fn kernel_updates_rebuild_the_kernels_table() {
     let mut table = NameTable::new(ME, true, 3);
     let (mut changes, mut report) = (Vec::new(), NameReport::default());
     for node in [A, B] {
@@ -93,6 +94,6 @@ fn the_kernels_updates_build_its_table() {
     assert!(
         changes.iter().any(|c| c.binding.range == ServiceRange::new(1001, 0, u32::MAX) && c.up && c.edge)
     );
-    // Of the 40 sockets bound in a row none outlived the capture's end.
+    // None of the 40 sockets bound in a row existed at the end of the capture.
     assert!(table.is_empty(), "{:?}", table.bindings());
 }

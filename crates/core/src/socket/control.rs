@@ -9,7 +9,7 @@ use crate::time::Time;
 use crate::wire::reverse;
 use crate::wire::{ErrorCode, INTERNAL_HEADER, Message, Packet, User};
 
-/// The peer of an idle connection is probed this often, milliseconds. Spec: tipc.md §8.4.
+/// Interval at which the peer of an idle connection is probed, milliseconds. Spec: tipc.md §8.4.
 pub(super) const PROBE_INTERVAL_MS: u64 = 3_600_000;
 
 const PROBE: u8 = 0;
@@ -17,7 +17,7 @@ const PROBE_REPLY: u8 = 1;
 const ACK: u8 = 2;
 
 impl Endpoint {
-    /// A CONN_MANAGER message for this port.
+    /// Handles a CONN_MANAGER message for this port.
     pub(super) fn connection_control(&mut self, mut msg: Message, uplink: &mut dyn Uplink) {
         if !self.is_from_peer(&msg, uplink.own_node()) {
             self.stats.dropped += 1;
@@ -56,7 +56,7 @@ impl Endpoint {
         self.continue_closing(uplink);
     }
 
-    /// Tells the peer what was consumed, if anything is to be told.
+    /// Acknowledges consumed data to the peer, if there is any.
     pub(super) fn acknowledge(&mut self, nagle: bool, uplink: &mut dyn Uplink) {
         if self.state != State::Established {
             return;
@@ -83,7 +83,7 @@ impl Endpoint {
         msg
     }
 
-    /// The probe timer of a connection.
+    /// Handles the probe timer of a connection.
     pub(super) fn probe(&mut self, now: Time, uplink: &mut dyn Uplink) {
         self.probe_at = None;
         if self.state != State::Established {
@@ -97,15 +97,15 @@ impl Endpoint {
             return;
         }
         let probe = self.control_message(PROBE, uplink.own_node());
-        // if it cannot be sent, the next round ends the connection
+        // if the probe cannot be sent, the next timeout ends the connection
         let _ = uplink.submit(self.peer.node, probe);
         self.probe_unanswered = true;
         self.probe_at = Some(now.plus_millis(PROBE_INTERVAL_MS));
     }
 
-    /// True if `msg` comes from the peer of an established connection.
+    /// True if `msg` is from the peer of an established connection.
     pub(super) fn is_from_peer(&self, msg: &Message, own: NodeAddr) -> bool {
-        // the node may have got its address after the connection was made, or after the message was
+        // the node may have got its address after the connection was established, or after the message was sent
         let resolved = |node: NodeAddr| if node.is_none() { own } else { node };
         self.state == State::Established
             && msg.origin_port() == self.peer.port

@@ -1,9 +1,9 @@
-//! Messages that arrive: what is taken, what goes back, what is dropped. Spec: tipc.md §7.6, §8.2 to §8.7.
+//! Arriving messages: which are queued, rejected or dropped. Spec: tipc.md §7.6, §8.2 to §8.7.
 
 use super::endpoint::Endpoint;
 use super::error::ConnectError;
-use super::state::{Event, State};
 use super::multicast_sync::Filtered;
+use super::state::{Event, State};
 use super::uplink::Uplink;
 use crate::addr::NodeAddr;
 use crate::limits::capability;
@@ -11,17 +11,17 @@ use crate::time::Time;
 use crate::wire::reverse;
 use crate::wire::{ErrorCode, Message, MessageType, User};
 
-/// What becomes of a message.
+/// What to do with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Queue,
-    /// It has done its work.
+    /// Processed completely.
     Done,
     Reject,
 }
 
 impl Endpoint {
-    /// A message for this port (multicast: a copy of it) has arrived.
+    /// Handles a message for this port; of a multicast, a copy.
     pub fn handle_message(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
         if !msg.header_fits() {
             self.stats.dropped += 1;
@@ -36,12 +36,12 @@ impl Endpoint {
         }
     }
 
-    /// A message for this port that did not come by the node: its sender's flow control knows nothing of it. The
-    /// application has had the first `read` bytes of its data. Spec: decision 8.
+    /// Queues a message for this port that did not come through the node, so that its sender's flow control has not
+    /// counted it. The application has already read the first `read` bytes of its data (decision 8).
     pub fn adopt(&mut self, now: Time, msg: Message, read: usize, uplink: &mut dyn Uplink) {
         let (bytes, before) = (msg.size(), self.queue.len());
         if read > 0 && read >= msg.data().len() {
-            return; // nothing is left of it
+            return; // all of it was read
         }
         self.handle_message(now, msg, uplink);
         if self.queue.len() > before {
@@ -54,15 +54,15 @@ impl Endpoint {
         }
     }
 
-    /// Ends a connection with an error at both ends.
+    /// Ends the connection with an error at both ends.
     pub fn abort(&mut self, uplink: &mut dyn Uplink) {
         if self.state == State::Established {
-            self.tell_end(ErrorCode::NoPort, uplink);
+            self.send_end(ErrorCode::NoPort, uplink);
             self.lost_peer(ErrorCode::NoPort, uplink);
         }
     }
 
-    /// The dummy of a method switch also carries an error, but never data.
+    /// True for a returned multicast. The dummy of a method change also has an error code, but no data.
     fn is_returned_multicast(&self, msg: &Message) -> bool {
         msg.error_code() != ErrorCode::Ok && !(msg.syn() && msg.data().is_empty())
     }
@@ -86,7 +86,7 @@ impl Endpoint {
         }
     }
 
-    /// Decides about a payload message, and queues it or sends it back.
+    /// Decides about a payload message: queues it or rejects it.
     pub(super) fn admit(&mut self, now: Time, msg: Message, uplink: &mut dyn Uplink) {
         let verdict = match () {
             () if self.closed || is_group(&msg) => Verdict::Reject,
@@ -104,9 +104,9 @@ impl Endpoint {
     fn enqueue(&mut self, msg: Message, uplink: &mut dyn Uplink) {
         let error = msg.error_code() != ErrorCode::Ok;
         if !error && msg.data().is_empty() && self.state != State::Listen {
-            return; // never delivered
+            return; // not delivered to the application
         }
-        // the end of a connection must not get lost; there is only one
+        // the end of a connection must not be lost; there is only one
         let must_fit = error && self.kind.is_connection_oriented();
         if !must_fit && !self.queue.has_room(&msg, self.settings.receive_buffer, self.flow.is_legacy()) {
             self.stats.overloads += 1;
@@ -116,20 +116,20 @@ impl Endpoint {
         self.queue.push(msg);
     }
 
-    /// Sends `msg` back, if its sender wants that.
+    /// Rejects `msg` unless its sender does not want it back.
     pub(super) fn respond(&mut self, msg: Message, code: ErrorCode, uplink: &mut dyn Uplink) {
         let Some(back) = reverse(uplink.own_node(), msg, code) else {
             self.stats.dropped += 1;
             return;
         };
         let to = back.dest_node().unwrap_or(NodeAddr::NONE);
-        // whoever cannot be reached does not need the answer
+        // an unreachable sender does not need the rejected message
         let _ = uplink.submit(to, back);
         self.stats.rejected += 1;
     }
 
     fn filter_connected(&mut self, now: Time, msg: &Message, uplink: &mut dyn Uplink) -> Verdict {
-        self.nagle.heard();
+        self.nagle.peer_message();
         match self.state {
             State::Open | State::Disconnecting => Verdict::Reject,
             State::Listen => self.filter_listening(msg, uplink),
@@ -190,7 +190,7 @@ impl Endpoint {
         Verdict::Queue
     }
 
-    /// The peer is gone without a message of its own for the queue: queues one.
+    /// The peer is gone and sent no message that could be queued: queues one on its behalf.
     pub(super) fn lost_peer(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
         if !self.enter(Event::PeerEnd) {
             return;
@@ -206,7 +206,7 @@ impl Endpoint {
         self.continue_closing(uplink);
     }
 
-    /// The link to `node` (the broadcast link: [`NodeAddr::NONE`]) takes messages again.
+    /// The link to `node` ([`NodeAddr::NONE`]: the broadcast link) accepts messages again.
     pub fn wakeup(&mut self, _now: Time, node: NodeAddr, uplink: &mut dyn Uplink) {
         self.congested.remove(&node);
         if self.state == State::Established {

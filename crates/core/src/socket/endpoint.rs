@@ -1,15 +1,15 @@
-//! One socket: its parts, and what it tells about itself. The other files of this folder hold what it does.
+//! One socket: its parts and the access to them. The other files of this folder implement its behaviour.
 
 use std::collections::BTreeSet;
 
 use super::error::{AcceptError, ConnectError, StateError};
 use super::flow::Flow;
+use super::multicast_sync::MulticastSync;
 use super::nagle::Nagle;
 use super::pending::{Closing, Request};
 use super::queue::ReceiveQueue;
 use super::settings::Settings;
 use super::state::{Event, State};
-use super::multicast_sync::MulticastSync;
 use super::types::{Destination, EndpointStats, Readiness, SocketKind, WaitReason};
 use super::uplink::{BindError, SubmitError, Submitted, Uplink};
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
@@ -24,13 +24,13 @@ pub struct Endpoint {
     pub(super) kind: SocketKind,
     pub(super) state: State,
     pub(super) settings: Settings,
-    /// The peer of the connection; while connecting, where the request went.
+    /// The peer of the connection; while connecting, the destination of the request.
     pub(super) peer: PortId,
     /// Capabilities of the peer's node.
     pub(super) capabilities: u16,
     /// Largest message to the peer that is not fragmented, bytes.
     pub(super) mss: usize,
-    /// The name by which the connection was set up.
+    /// The service address by which the connection was set up.
     pub(super) service: Option<ServiceAddr>,
     pub(super) default_to: Option<Destination>,
     pub(super) request: Option<Request>,
@@ -38,15 +38,15 @@ pub struct Endpoint {
     pub(super) multicast_sync: MulticastSync,
     pub(super) flow: Flow,
     pub(super) nagle: Nagle,
-    /// Nodes whose links are full; bounded by the number of peers.
+    /// Nodes whose links are congested; bounded by the number of peers.
     pub(super) congested: BTreeSet<NodeAddr>,
     pub(super) probe_at: Option<Time>,
     pub(super) probe_unanswered: bool,
     pub(super) closing: Option<Closing>,
     pub(super) closed: bool,
-    /// The application shut the connection down.
+    /// The application has shut the connection down.
     pub(super) shut: bool,
-    /// How the peer ended the connection.
+    /// Error code with which the peer ended the connection.
     pub(super) end: Option<ErrorCode>,
     pub(super) error: Option<ConnectError>,
     pub(super) blocked: Option<WaitReason>,
@@ -107,20 +107,20 @@ impl Endpoint {
         self.state
     }
 
-    /// The other end of the connection, also after its end.
+    /// The peer of the connection, also after its end.
     #[must_use]
     pub fn peer(&self) -> Option<PortId> {
         let known = self.request.is_none() && matches!(self.state, State::Established | State::Disconnecting);
         (known && self.peer.port != 0).then_some(self.peer)
     }
 
-    /// The name by which the connection was set up, if it was one.
+    /// The service address by which the connection was set up, if any.
     #[must_use]
     pub fn connected_service(&self) -> Option<ServiceAddr> {
         self.service
     }
 
-    /// The destination of sends without one on a connectionless socket.
+    /// Destination of sends without one, on a connectionless socket.
     #[must_use]
     pub fn default_destination(&self) -> Option<Destination> {
         self.default_to
@@ -132,7 +132,7 @@ impl Endpoint {
         self.stats
     }
 
-    /// Binds to a range. Spec: tipc.md §1.2.
+    /// Binds the socket to a range. Spec: tipc.md §1.2.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -156,7 +156,7 @@ impl Endpoint {
     /// Withdraws one binding, or all.
     ///
     /// # Errors
-    /// [`BindError::NotBound`] if there is none such.
+    /// [`BindError::NotBound`] if there is no such binding.
     pub fn unbind(
         &mut self,
         which: Option<(ServiceRange, Scope)>,
@@ -170,13 +170,13 @@ impl Endpoint {
         Ok(())
     }
 
-    /// True if it holds a binding.
+    /// True if the socket has a binding.
     #[must_use]
     pub fn is_bound(&self) -> bool {
         self.bindings > 0
     }
 
-    /// Makes it a listener. The queue of requests is bounded by the receive buffer. Spec: tipc.md §8.2.
+    /// Makes the socket a listener. The receive buffer limits the queue of requests. Spec: tipc.md §8.2.
     ///
     /// # Errors
     /// See [`StateError`].
@@ -187,7 +187,7 @@ impl Endpoint {
         if self.enter(Event::Listen) { Ok(()) } else { Err(StateError::InUse) }
     }
 
-    /// The oldest connection request of a listener, for [`Self::accepted`].
+    /// Removes the oldest connection request of a listener, for [`Self::accepted`].
     ///
     /// # Errors
     /// See [`AcceptError`].
@@ -201,7 +201,7 @@ impl Endpoint {
         })
     }
 
-    /// Does `event`; false if the state does not allow it.
+    /// Applies `event` to the state; false if the state does not allow it.
     pub(super) fn enter(&mut self, event: Event) -> bool {
         if let Some(state) = self.state.next(event) {
             self.state = state;
@@ -210,7 +210,7 @@ impl Endpoint {
         false
     }
 
-    /// Submits a message of the application, and remembers congestion.
+    /// Submits a message of the application, and records congestion.
     pub(super) fn submit(
         &mut self,
         to: NodeAddr,
@@ -222,7 +222,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A message of the application was submitted.
+    /// Records that a message of the application was submitted.
     pub(super) fn submitted(&mut self, submitted: Submitted) {
         self.stats.sent_messages += 1;
         if let Submitted::Congested(node) = submitted {
@@ -230,7 +230,7 @@ impl Endpoint {
         }
     }
 
-    /// What it can do without blocking. Spec: tipc.md §8.11.
+    /// What the socket can do without blocking. Spec: tipc.md §8.11.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let received = !self.queue.is_empty();
@@ -254,25 +254,25 @@ impl Endpoint {
         r
     }
 
-    /// Messages received since it was opened.
+    /// Number of messages received since the socket was opened.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.queue.taken()
     }
 
-    /// What [`Self::taken`] will be when all that is queued now has been received.
+    /// Value of [`Self::taken`] when everything now queued has been received.
     #[must_use]
     pub fn taken_with_queue(&self) -> u64 {
         self.queue.taken() + self.queue.len() as u64
     }
 
-    /// True if data waits that was not sent yet (Nagle).
+    /// True if collected data has not been sent yet (Nagle).
     #[must_use]
     pub fn has_unsent(&self) -> bool {
         !self.nagle.is_empty()
     }
 
-    /// Why the last call would have blocked, if it still would; while connecting, whom it waits for.
+    /// Why the last call would have blocked, if it still would; while connecting, the node it waits for.
     #[must_use]
     pub fn wait_reason(&self) -> Option<WaitReason> {
         let reason = match self.blocked? {
@@ -291,7 +291,7 @@ impl Endpoint {
         Some(reason)
     }
 
-    /// True if nothing can be received any more beside what is queued.
+    /// True if nothing can be received except what is queued.
     pub(super) fn is_over(&self) -> bool {
         self.shut || self.closed || self.state == State::Disconnecting
     }
@@ -308,12 +308,12 @@ impl Endpoint {
         WaitReason::LinkCongested { node, importance: self.settings.importance }
     }
 
-    /// The error that ended connection setup or the connection, once (SO_ERROR).
+    /// The error that ended connection setup or the connection; returned once (SO_ERROR).
     pub fn take_error(&mut self) -> Option<ConnectError> {
         self.error.take()
     }
 
-    /// The same error, left where it is.
+    /// The same error, without clearing it.
     #[must_use]
     pub fn error(&self) -> Option<ConnectError> {
         self.error
@@ -323,14 +323,14 @@ impl Endpoint {
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         if self.request.is_none() && self.closing.is_none() && self.multicast_sync.is_empty() {
-            return self.probe_at; // asked around every call, mostly of sockets at rest
+            return self.probe_at; // the most frequent case: called around every operation, mostly on idle sockets
         }
         let request = self.request.as_ref().map(Request::due);
         let closing = self.closing.as_ref().map(|c| c.deadline);
         [request, closing, self.probe_at, self.multicast_sync.deadline()].into_iter().flatten().min()
     }
 
-    /// Call at [`Self::deadline`].
+    /// Does what is due; call it at [`Self::deadline`].
     pub fn handle_timeout(&mut self, now: Time, uplink: &mut dyn Uplink) {
         if self.closing.as_ref().is_some_and(|c| c.deadline <= now) {
             self.finish_closing(uplink);

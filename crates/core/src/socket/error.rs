@@ -1,10 +1,10 @@
-//! Why a call on a socket failed, and the classic number of each reason: one table, [`Errno`].
+//! Errors of socket calls, and the classic error number of each: one table, [`Errno`].
 
 use thiserror::Error;
 
 use super::uplink::{BindError, SubmitError};
 
-/// The numbers that AF_TIPC programs know (Linux).
+/// Error numbers of Linux, as AF_TIPC programs know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 #[expect(missing_docs, reason = "the variants are the classic names")]
@@ -46,34 +46,34 @@ impl Errno {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum SendError {
-    /// Not now; ask `wait_reason`.
+    /// The send would block; see `wait_reason`.
     #[error("the send would block (ask for the wait reason, wait until writable)")]
     WouldBlock,
     /// More than 66000 bytes.
     #[error("message of more than 66000 bytes (split it, or use a STREAM socket)")]
     MessageSize,
-    /// No destination given, and the socket has none.
+    /// No destination was given, and the socket has none.
     #[error("no destination given and the socket is not connected")]
     DestinationRequired,
-    /// Nobody is bound to the destination, or its node cannot be reached.
+    /// No socket is bound to the destination, or its node is unreachable.
     #[error("no socket is bound to the destination, or its node is unreachable")]
     HostUnreachable,
-    /// The destination cannot be used here: an invalid range, or a range for a connection.
+    /// The destination is not valid here: an invalid range, or a range for a connection.
     #[error("invalid destination (lower instance above upper, or a range for a connection)")]
     InvalidDestination,
-    /// The connection is over, or this is a listener.
+    /// The connection has ended, or the socket is a listener.
     #[error("the socket is shut down or listening")]
     Broken,
-    /// The connection is not yet set up.
+    /// The connection is not set up yet.
     #[error("not connected")]
     NotConnected,
-    /// Connected, and a destination was given.
+    /// A destination was given on a connected socket.
     #[error("the socket is connected already")]
     IsConnected,
     /// A bound socket cannot request a connection.
     #[error("a bound socket cannot request a connection (use another socket)")]
     BoundSocket,
-    /// Group communication is not there yet.
+    /// Group communication is not supported yet.
     #[error("group communication is not yet supported")]
     NotSupported,
     /// The node's queues are full.
@@ -127,16 +127,16 @@ impl From<SubmitError> for SendError {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum RecvError {
-    /// Nothing there; ask `wait_reason`.
+    /// Nothing to receive; see `wait_reason`.
     #[error("nothing to receive yet")]
     WouldBlock,
-    /// The buffer has no bytes.
+    /// The buffer has no room for a single byte.
     #[error("the receive buffer is empty (give at least one byte)")]
     EmptyBuffer,
-    /// Not connected (any more).
+    /// Not connected, or not any more.
     #[error("not connected")]
     NotConnected,
-    /// The peer, or the way to it, died.
+    /// The peer or the path to it failed.
     #[error("connection reset: the peer closed it with data unread, died, or its node was lost")]
     ConnectionReset,
     /// The connection request was refused.
@@ -166,18 +166,18 @@ impl RecvError {
     }
 }
 
-/// A connection was not set up, or broke while nobody was in a call; see [`super::Endpoint::take_error`].
+/// A connection could not be set up, or broke between calls; see [`super::Endpoint::take_error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The request is on its way already.
+    /// The request is already in progress.
     #[error("connection setup is in progress already")]
     Already,
-    /// Nobody accepted within the connect timeout.
+    /// The connection was not accepted within the connect timeout.
     #[error("no answer within the connect timeout (raise it, or see whether the server accepts)")]
     TimedOut,
-    /// The other side refused: no listener there.
+    /// Refused: the destination socket does not listen.
     #[error("connection refused: the socket there does not listen")]
     Refused,
     /// The peer did not answer probes.
@@ -207,7 +207,7 @@ impl ConnectError {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// No request there.
+    /// There is no connection request.
     #[error("no connection request yet")]
     WouldBlock,
     /// Not a listener.
@@ -226,13 +226,13 @@ impl AcceptError {
     }
 }
 
-/// The socket is in no state for the call.
+/// The socket's state does not allow the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum StateError {
-    /// The kind of socket makes no connections.
-    #[error("the socket's kind makes no connections")]
+    /// Sockets of this kind are connectionless.
+    #[error("sockets of this kind do not make connections")]
     Connectionless,
     /// Connected or connecting.
     #[error("the socket is connected or connecting")]
@@ -265,7 +265,7 @@ pub enum OptionError {
     /// The option cannot be set, or not on this kind of socket.
     #[error("this kind of socket has no such option, or it is read-only")]
     NoSuchOption,
-    /// Group communication is not there yet.
+    /// Group communication is not supported yet.
     #[error("group communication is not yet supported")]
     NotSupported,
 }

@@ -1,19 +1,19 @@
-//! Flow control of a connection: what the peer may still be sent, what it must be told. Spec: tipc.md §8.5.
+//! Flow control of a connection: what may be sent to the peer, and what must be acknowledged. Spec: tipc.md §8.5.
 
 use crate::limits::capability;
 use crate::planted::{self, Fault};
 use crate::wire::blocks;
 
-/// Window of either side until it is told another one, blocks: 512 KiB / 1024 / 4.
+/// Window of both sides until another one is advertised, blocks: 512 KiB / 1024 / 4.
 pub(super) const INITIAL_WINDOW: u32 = 128;
 /// Window of peers that count messages instead of blocks. Spec: tipc.md §8.5.
 pub(super) const LEGACY_WINDOW: u32 = 512;
-/// The most that a block costs of our receive buffer, bytes: a message of 1023 bytes, with the bookkeeping of
-/// `queue::charge`.
+/// Most bytes of the receive buffer that a block costs: a message of 1023 bytes plus the overhead in `queue::charge`.
 const BLOCK_COST: usize = 1152;
-/// Blocks by which a sender may exceed the window: a largest message, and what Nagle had collected before.
+/// Most blocks by which a sender may exceed the window: a message of the largest size, and data collected by Nagle
+/// before.
 const OVERSHOOT: usize = 130;
-/// An acknowledgement is due when this part of the window has been consumed.
+/// An acknowledgement is due when this fraction of the window has been consumed (one part in `ACK_RATE`).
 const ACK_RATE: u32 = 4;
 
 /// Both directions of one connection.
@@ -24,7 +24,7 @@ pub(super) struct Flow {
     send_window: u32,
     consumed: u32,
     receive_window: u32,
-    /// What will be consumed without the peer's having sent it this way: it is not to be told.
+    /// Consumption to come that must not be acknowledged, because the peer did not count those messages.
     prepaid: u32,
 }
 
@@ -40,13 +40,13 @@ impl Flow {
         }
     }
 
-    /// A message of `bytes` came another way: the peer does not count it.
+    /// A message of `bytes` arrived over another path: the peer did not count it.
     pub(super) fn prepay(&mut self, bytes: usize) {
         self.prepaid = self.prepaid.saturating_add(self.cost(bytes));
     }
 
-    /// Adapts to what the peer can do.
-    pub(super) const fn meet(&mut self, capabilities: u16) {
+    /// Adapts to the capabilities of the peer.
+    pub(super) const fn set_capabilities(&mut self, capabilities: u16) {
         if capabilities & capability::BLOCK_FLOWCTL == 0 {
             self.by_message = true;
             self.send_window = LEGACY_WINDOW;
@@ -59,12 +59,12 @@ impl Flow {
         self.by_message
     }
 
-    /// What a message of `bytes` (header included) costs.
+    /// Cost of a message of `bytes`, header included.
     pub(super) const fn cost(&self, bytes: usize) -> u32 {
         if self.by_message { 1 } else { blocks(bytes) }
     }
 
-    /// True if nothing more may be sent; one message may overshoot.
+    /// True if the window is used up; one message may exceed it.
     pub(super) fn is_congested(&self) -> bool {
         !planted::active(Fault::WindowIgnored) && self.unacked > self.send_window
     }
@@ -77,12 +77,12 @@ impl Flow {
         self.send_window
     }
 
-    /// `cost` was sent.
+    /// Counts `cost` as sent.
     pub(super) const fn sent(&mut self, cost: u32) {
         self.unacked = self.unacked.saturating_add(cost);
     }
 
-    /// The peer consumed `acked` and offers `window`; false if it claims more than it was sent.
+    /// The peer consumed `acked` and advertises `window`; false if it acknowledges more than was sent.
     pub(super) fn acknowledged(&mut self, acked: u16, window: u16) -> bool {
         let Some(rest) = self.unacked.checked_sub(u32::from(acked)) else {
             return false;
@@ -94,7 +94,7 @@ impl Flow {
         true
     }
 
-    /// The application consumed a message of `bytes`; true if the peer must be told now.
+    /// The application consumed a message of `bytes`; true if an acknowledgement is due.
     pub(super) fn consume(&mut self, bytes: usize) -> bool {
         if bytes < 1024 && planted::active(Fault::FlowControlLeak) {
             return false;
@@ -106,20 +106,21 @@ impl Flow {
         self.consumed >= self.receive_window / ACK_RATE
     }
 
-    /// Takes what to tell the peer: consumed, and the window for a receive buffer of `buffer` bytes.
+    /// Takes the acknowledgement to send: amount consumed, and the window for a receive buffer of `buffer` bytes.
     pub(super) fn take_ack(&mut self, buffer: usize) -> (u16, u16) {
         let consumed = u16::try_from(self.consumed).unwrap_or(u16::MAX);
         self.consumed -= u32::from(consumed);
         if self.by_message {
             return (consumed, 0);
         }
-        // Linux advertises a quarter of its buffer, since its bookkeeping costs more than the bytes; ours does not.
+        // Linux advertises a quarter of its buffer, because its bookkeeping costs more than the bytes; here it does
+        // not.
         let window = u16::try_from((buffer / BLOCK_COST).saturating_sub(OVERSHOOT)).unwrap_or(u16::MAX);
         self.receive_window = u32::from(window);
         (consumed, window)
     }
 
-    /// The acknowledgement of `consumed` could not be sent: it is part of the next one.
+    /// The acknowledgement of `consumed` could not be sent; adds it to the next one.
     pub(super) const fn untake_ack(&mut self, consumed: u16) {
         self.consumed = self.consumed.saturating_add(consumed as u32);
     }
@@ -131,10 +132,10 @@ mod tests {
     use crate::limits::CAPABILITIES;
 
     #[test]
-    fn one_message_may_overshoot_the_initial_window() {
-        // stream.pcap: 2 + 65 + 65 blocks left before the writer stopped, 18,000 bytes waited for the ack of 67
+    fn one_message_may_exceed_the_initial_window() {
+        // stream.pcap: 2 + 65 + 65 blocks were sent before the writer stopped; 18,000 bytes waited for the ack of 67
         let mut flow = Flow::new();
-        flow.meet(CAPABILITIES);
+        flow.set_capabilities(CAPABILITIES);
         for bytes in [27, 27, 66_024, 66_024] {
             assert!(!flow.is_congested());
             flow.sent(flow.cost(bytes));
@@ -146,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn acks_are_due_as_the_kernel_sends_them() {
-        // seqpacket.pcap: messages of 20,000 bytes are acked after 2, then, with the window at 512, after 7
+    fn acks_are_due_when_the_kernel_sends_them() {
+        // seqpacket.pcap: messages of 20,000 bytes are acknowledged after 2, then, with the window at 512, after 7
         let buffer = (512 + OVERSHOOT) * BLOCK_COST;
         let mut flow = Flow::new();
-        flow.meet(CAPABILITIES);
+        flow.set_capabilities(CAPABILITIES);
         assert!(!flow.consume(20_024));
         assert!(flow.consume(20_024));
         assert_eq!(flow.take_ack(buffer), (40, 512));
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_fits_the_window_fits_the_buffer() {
+    fn messages_within_the_window_fit_the_buffer() {
         use super::super::queue::charge;
         use crate::limits::MAX_USER_DATA;
         use crate::wire::{Message, SHORT_HEADER, User};
@@ -171,7 +172,7 @@ mod tests {
             assert!(window > buffer / 1024 / 2);
             for data in [1, 999, 1000, 20_000, MAX_USER_DATA] {
                 let message = Message::build(User::Low, 0, SHORT_HEADER, &vec![0; data]);
-                // The last one may overshoot.
+                // The last message may exceed the window.
                 let messages = window / blocks(message.size()) as usize + 1;
                 assert!(messages * charge(&message) < buffer, "{data} bytes, buffer {buffer}");
             }
@@ -179,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn an_ack_for_more_than_was_sent_changes_nothing() {
+    fn ack_beyond_what_was_sent_is_ignored() {
         let mut flow = Flow::new();
-        flow.meet(CAPABILITIES);
+        flow.set_capabilities(CAPABILITIES);
         flow.sent(3);
         assert!(!flow.acknowledged(4, 0));
         assert_eq!((flow.unacked(), flow.send_window()), (3, INITIAL_WINDOW));
     }
 
     #[test]
-    fn what_came_another_way_is_not_acknowledged() {
+    fn messages_over_other_paths_are_not_acknowledged() {
         let mut flow = Flow::new();
-        flow.meet(CAPABILITIES);
+        flow.set_capabilities(CAPABILITIES);
         flow.prepay(40_000);
         assert!(!flow.consume(40_000));
         assert!(flow.consume(40_000));
@@ -198,9 +199,9 @@ mod tests {
     }
 
     #[test]
-    fn old_peers_count_messages_in_fixed_windows() {
+    fn legacy_peers_count_messages_in_fixed_windows() {
         let mut flow = Flow::new();
-        flow.meet(0);
+        flow.set_capabilities(0);
         assert_eq!(flow.cost(66_000), 1);
         flow.sent(513);
         assert!(flow.is_congested());

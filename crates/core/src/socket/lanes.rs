@@ -1,5 +1,5 @@
-//! Messages of a connection that travel the last stretch to the application by another way than [`Endpoint::recv`]: they
-//! are handed out whole, and what the application has not read there comes back. Decision 8.
+//! Messages that reach the application through a lane instead of [`Endpoint::recv`]: they are handed out whole, and
+//! those that the application has not read there are taken back. Decision 8.
 
 use super::endpoint::Endpoint;
 use super::types::Destination;
@@ -9,17 +9,17 @@ use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, reverse};
 
 impl Endpoint {
-    /// Hands the data that waits to `take`, oldest message first, until it takes no more: how many it took. The peer is
-    /// told that they were consumed; whoever takes them bounds how many wait with it. A message that was begun, and the
-    /// end of the connection, stay for [`Self::recv`]; without a connection so do messages of this node, which have a way
-    /// of their own, and whatever comes after them.
+    /// Passes queued data to `take`, oldest message first, until it returns false; returns the number of messages
+    /// taken. They are acknowledged to the peer as consumed; the owner of `take` limits how many wait there. A message
+    /// that was read in part, and the end of the connection, stay for [`Self::recv`]. So do, on a connectionless
+    /// socket, messages from this node (which have lanes of their own) and everything behind them.
     pub fn hand_out(&mut self, take: &mut dyn FnMut(&Message) -> bool, uplink: &mut dyn Uplink) -> usize {
         let mut count = 0;
         let (own, connected) = (uplink.own_node(), self.kind.is_connection_oriented());
         while self.queue.read == 0
             && let Some(first) = self.queue.front()
             && first.error_code() == ErrorCode::Ok
-            && (connected || is_far(first, own))
+            && (connected || is_remote(first, own))
             && take(first)
             && let Some(message) = self.queue.pop()
         {
@@ -37,8 +37,9 @@ impl Endpoint {
         count
     }
 
-    /// Takes back the last messages that were handed out, oldest first; of the first one's data the application has had
-    /// `read` bytes. They come from memory that others could write: false if one was not the peer's, and is lost.
+    /// Takes back the messages handed out last, oldest first; the application has read the first `read` bytes of the
+    /// first one's data. They come from memory that other processes can write: returns false if one is not from the
+    /// peer, which is then lost.
     pub fn take_back(&mut self, messages: Vec<Vec<u8>>, read: usize) -> bool {
         let mut honest = true;
         for (index, bytes) in messages.into_iter().enumerate().rev() {
@@ -48,10 +49,10 @@ impl Endpoint {
             };
             let read = if index == 0 { read } else { 0 };
             if read > 0 && read >= message.data().len() {
-                continue; // nothing is left of it
+                continue; // all of it was read
             }
             if self.kind.is_connection_oriented() {
-                // The peer was told already.
+                // These were already acknowledged to the peer.
                 self.flow.prepay(message.size());
             }
             self.queue.put_back(message);
@@ -60,18 +61,18 @@ impl Endpoint {
         honest
     }
 
-    /// True if the next message is one that [`Self::hand_out`] hands out to a socket without a connection on node `own`.
+    /// True if [`Self::hand_out`] can hand out the next message of this connectionless socket on node `own`.
     #[must_use]
-    pub fn next_is_far(&self, own: NodeAddr) -> bool {
-        let far = |first: &Message| first.error_code() == ErrorCode::Ok && is_far(first, own);
-        !self.kind.is_connection_oriented() && self.queue.read == 0 && self.queue.front().is_some_and(far)
+    pub fn next_is_remote(&self, own: NodeAddr) -> bool {
+        let remote = |first: &Message| first.error_code() == ErrorCode::Ok && is_remote(first, own);
+        !self.kind.is_connection_oriented() && self.queue.read == 0 && self.queue.front().is_some_and(remote)
     }
 
-    /// The socket of node `own` that sent the next message, if one did, and this is a socket without a connection.
+    /// The socket on node `own` that sent the next message of this connectionless socket, if one did.
     #[must_use]
     pub fn next_sender(&self, own: NodeAddr) -> Option<u32> {
         let first = self.queue.front().filter(|_| !self.kind.is_connection_oriented())?;
-        let here = first.error_code() == ErrorCode::Ok && !is_far(first, own);
+        let here = first.error_code() == ErrorCode::Ok && !is_remote(first, own);
         here.then(|| first.origin_port())
     }
 
@@ -94,7 +95,7 @@ impl Endpoint {
             && !self.closed
     }
 
-    /// A message that was taken for sending and can go nowhere comes back, unless its sender does not want it.
+    /// Returns a message that was accepted for sending but has no destination, unless its sender does not want it back.
     pub(crate) fn fail_to_send(
         &mut self,
         now: Time,
@@ -110,7 +111,7 @@ impl Endpoint {
         }
     }
 
-    /// True if what follows what was handed out is not data: the end of the connection.
+    /// True if the next item after the messages handed out is the end of the connection.
     #[must_use]
     pub fn is_at_end(&self) -> bool {
         self.queue.front().map_or(self.is_over(), |first| first.error_code() != ErrorCode::Ok)
@@ -123,8 +124,8 @@ impl Endpoint {
     }
 }
 
-/// True if the message came from another node than `own`.
-fn is_far(message: &Message, own: NodeAddr) -> bool {
+/// True if the message is from another node than `own`.
+fn is_remote(message: &Message, own: NodeAddr) -> bool {
     let node = message.origin_node();
     !node.is_none() && node != own
 }

@@ -1,9 +1,9 @@
-//! Endpoints: what an application calls a socket, as a pure state machine.
+//! Endpoints: the protocol state of sockets, as pure state machines.
 //!
-//! An [`Endpoint`] holds one socket's state, queues and flow control. It never sees a link, a clock or the binding
-//! table: it asks its node through the [`Uplink`], gets messages by [`Endpoint::handle_message`], and tells the time
-//! at which it wants to be called by [`Endpoint::deadline`]. Every call does its work at once or says that it would
-//! block; [`Endpoint::wait_reason`] then tells who is waited for. Spec: tipc.md §8.
+//! An [`Endpoint`] holds the state, queues and flow control of one socket. It does not know links, clocks or the
+//! binding table: it calls its node through the [`Uplink`], gets messages by [`Endpoint::handle_message`], and reports
+//! in [`Endpoint::deadline`] when it must be called. A call completes at once or returns that it would block;
+//! [`Endpoint::wait_reason`] then tells what it waits for. Spec: tipc.md §8.
 
 mod control;
 mod deliver;
@@ -11,17 +11,17 @@ mod endpoint;
 mod error;
 mod flow;
 mod lanes;
+mod multicast_sync;
 mod nagle;
 mod options;
 mod pending;
 mod queue;
 mod recv;
 mod send;
-mod setup;
 mod settings;
+mod setup;
 mod state;
 mod teardown;
-mod multicast_sync;
 mod types;
 mod uplink;
 

@@ -1,5 +1,5 @@
-//! Keeping a sender's multicasts in order while it changes from broadcast to replicast or back: the two come by
-//! different links, so the sender sends a SYN by each, and the receiver waits for both. Spec: tipc.md §7.6.
+//! Keeps a sender's multicasts in order when it changes between broadcast and replicast. The two arrive over different
+//! links, so the sender sends a SYN by each method, and the receiver waits until it has both. Spec: tipc.md §7.6.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,21 @@ use crate::planted::{self, Fault};
 use crate::time::Time;
 use crate::wire::Message;
 
-/// Wait for the twin at most this long, milliseconds. A twin may never come: broadcast reaches sockets that the sender
-/// does not know yet and thus does not replicate to. As long as a sender keeps its method where it cannot announce a
-/// change (tipc.md §7.6).
+/// Longest wait for the second SYN, milliseconds. It may never come: broadcast reaches sockets that the sender does not
+/// know yet and therefore does not replicate to. As long as a sender keeps its method where it cannot announce a change
+/// (tipc.md §7.6).
 pub(super) const MAX_WAIT_MS: u64 = 5000;
 
-/// What became of a message.
+/// What to do with a message.
 #[derive(Debug)]
 pub(super) enum Filtered {
     /// Deliver it.
     Deliver(Message),
-    /// Deliver these, in this order.
+    /// Deliver these messages, in this order.
     Release(Vec<Message>),
-    /// It waits.
+    /// The message was queued.
     Held,
-    /// It would have to wait, and there is no room.
+    /// The message would have to be queued, but the limit is reached.
     Overflow(Message),
 }
 
@@ -32,7 +32,7 @@ struct Waiting {
     msg: Message,
 }
 
-/// The messages that wait, of all senders.
+/// The waiting messages of all senders.
 #[derive(Debug, Default)]
 pub(super) struct MulticastSync {
     waiting: VecDeque<Waiting>,
@@ -43,12 +43,12 @@ fn same_sender(a: &Message, b: &Message) -> bool {
     a.origin_port() == b.origin_port() && a.origin_node() == b.origin_node()
 }
 
-/// True if one of two SYNs announces the other.
-fn are_twins(a: &Message, b: &Message) -> bool {
+/// True if the two SYNs belong together: one is a dummy without data, and both have the same range.
+fn are_counterparts(a: &Message, b: &Message) -> bool {
     a.data().is_empty() != b.data().is_empty() && a.service_range() == b.service_range()
 }
 
-/// `verdict` with `out` delivered before it.
+/// `verdict`, with `out` delivered first.
 fn after(mut out: Vec<Message>, verdict: Filtered) -> Filtered {
     match verdict {
         _ if out.is_empty() => verdict,
@@ -69,19 +69,19 @@ impl MulticastSync {
         self.waiting.is_empty()
     }
 
-    /// Filters a multicast for a socket on node `own`; at most `limit` bytes wait.
+    /// Filters a multicast for a socket on node `own`; at most `limit` bytes are queued.
     pub(super) fn filter(&mut self, now: Time, own: NodeAddr, msg: Message, limit: usize) -> Filtered {
         let synching = msg.syn() || !self.waiting.is_empty();
         if !synching || msg.origin_node() == own {
             return Filtered::Deliver(msg);
         }
         let mut out = Vec::new();
-        // MulticastSync are a dummy and a message with data for the same range. A SYN by the other method that does not fit
-        // tells that the twin of the waiting one is not to come: that one goes on its way.
+        // A SYN by the other method that does not match shows that the counterpart of the waiting SYN will not come:
+        // release the waiting one.
         while let Some(first) = self.first_of(&msg)
             && msg.syn()
             && first.is_replicast() != msg.is_replicast()
-            && !are_twins(first, &msg)
+            && !are_counterparts(first, &msg)
         {
             self.pass(&msg, &mut out);
         }
@@ -99,7 +99,7 @@ impl MulticastSync {
         self.waiting.iter().map(|w| &w.msg).find(|m| same_sender(m, msg))
     }
 
-    /// Moves the oldest waiting message of the sender of `msg`, and what waits behind it, to `out`.
+    /// Moves the oldest waiting message of the sender of `msg`, and those behind it, to `out`.
     fn pass(&mut self, msg: &Message, out: &mut Vec<Message>) {
         if let Some(i) = self.waiting.iter().position(|w| same_sender(&w.msg, msg)) {
             let mut released = Vec::from_iter(self.remove(i));
@@ -124,14 +124,14 @@ impl MulticastSync {
         Some(waiting.msg)
     }
 
-    /// Both SYNs are there: one is a dummy without data; then comes what waited behind, up to the next SYN.
+    /// Both SYNs have arrived: releases the one with data, then the messages behind it up to the next SYN.
     fn release(&mut self, msg: Message) -> Filtered {
         let first = self.waiting.iter().position(|w| same_sender(&w.msg, &msg));
-        let Some(twin) = first.and_then(|i| self.remove(i)) else {
+        let Some(counterpart) = first.and_then(|i| self.remove(i)) else {
             return Filtered::Deliver(msg);
         };
-        let keep_twin = msg.data().is_empty() != planted::active(Fault::WrongTwin);
-        let mut out = vec![if keep_twin { twin } else { msg }];
+        let keep_counterpart = msg.data().is_empty() != planted::active(Fault::WrongTwin);
+        let mut out = vec![if keep_counterpart { counterpart } else { msg }];
         self.drain_sender(&mut out, 0);
         out.retain(|m| !m.data().is_empty());
         Filtered::Release(out)
@@ -150,13 +150,13 @@ impl MulticastSync {
         }
     }
 
-    /// When the oldest message has waited too long.
+    /// Time at which the oldest message has waited too long.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.waiting.front().map(|w| w.since.plus_millis(MAX_WAIT_MS))
     }
 
-    /// Gives up on the twin of the oldest message if it has waited too long: it and what waits behind it, in
-    /// order. Messages of the dummy kind are dropped.
+    /// If the oldest message has waited too long, releases it and the messages behind it, in order. Dummies are
+    /// dropped.
     pub(super) fn expire(&mut self, now: Time) -> Vec<Message> {
         let mut out = Vec::new();
         if self.deadline().is_some_and(|at| at <= now) {

@@ -1,38 +1,38 @@
-//! Collecting small writes of a STREAM into larger messages. Spec: tipc.md §8.6.
+//! Nagle's algorithm: collects small writes of a STREAM into larger messages. Spec: tipc.md §8.6.
 //!
-//! To a peer behind a link, messages of whole packets are filled from writes of any size, as many as leave in one segmented
-//! send: what is full leaves at once, the rest waits as the specification says. How a stream is cut into messages is the
-//! sender's affair.
+//! For a peer behind a link, writes of any size are collected into messages of whole packets, as many packets as leave
+//! in one segmented send. Full messages leave at once; the rest waits as specified. The sender is free to choose how a
+//! stream is divided into messages.
 
 use std::collections::VecDeque;
 
 use crate::wire::{INTERNAL_HEADER, Message, SHORT_HEADER, blocks};
 
-/// Writes without any message from the peer before collecting starts: first and largest value.
+/// Writes without a message from the peer after which collecting starts: initial value.
 const START: u32 = 4;
 const MAX_START: u32 = 1024;
-/// Blocks collected at most before they are sent.
+/// Most blocks that are collected before they are sent.
 const MAX_BLOCKS: u32 = 64;
-/// Packets of a message that is filled: as many as one segmented send takes where each has 1428 bytes.
+/// Packets in a full message: the number of 1428-byte packets that one segmented send takes.
 const FILLED_PACKETS: usize = 45;
 
-/// What to do with the queue after a write was collected.
+/// What to do with the queue after collecting a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Collected {
-    /// Wait for the acknowledgement that is due.
+    /// Wait for the acknowledgement.
     Hold,
-    /// Send what is full, and let the rest wait.
+    /// Send the full messages; the rest waits.
     FlushFull,
-    /// Send it.
+    /// Send everything.
     Flush,
 }
 
-/// Messages being filled, and the measure of whether that pays.
+/// The collected messages, and statistics on whether collecting pays.
 #[derive(Debug)]
 pub(super) struct Nagle {
     max: usize,
     fill: usize,
-    /// Whether messages are filled beyond one packet.
+    /// True if messages are filled beyond one packet.
     filling: bool,
     one_way: u32,
     start: u32,
@@ -59,16 +59,16 @@ impl Nagle {
         }
     }
 
-    /// The largest write to collect, bytes; 0 switches collecting off. Messages of as many bytes are filled, header
-    /// included.
+    /// Sets the largest write to collect, and the size to which messages are filled, bytes, header included; 0 disables
+    /// collecting.
     pub(super) fn set_max(&mut self, max: usize) {
         self.max = if max > SHORT_HEADER { max } else { 0 };
         self.fill = self.max;
         self.filling = false;
     }
 
-    /// For a peer behind a link with packets of `packet` bytes: a write that just exceeds some would leave as these and a
-    /// scrap; put together writes leave in full packets.
+    /// Sets the packet size for a peer behind a link. A write slightly larger than some packets would leave as these
+    /// and a small rest; collected writes leave in full packets.
     pub(super) fn set_packet(&mut self, packet: usize) {
         self.set_max(packet);
         let room = packet.saturating_sub(INTERNAL_HEADER);
@@ -80,8 +80,8 @@ impl Nagle {
         }
     }
 
-    /// Something came from the peer.
-    pub(super) fn heard(&mut self) {
+    /// A message from the peer has arrived.
+    pub(super) fn peer_message(&mut self) {
         self.one_way = 0;
     }
 
@@ -89,18 +89,18 @@ impl Nagle {
         self.queue.is_empty()
     }
 
-    /// Counts a write of `len` bytes; true if it is one to collect.
+    /// Counts a write of `len` bytes; true if it should be collected.
     pub(super) fn wants(&mut self, len: usize) -> bool {
         let due = self.one_way >= self.start;
         self.one_way = self.one_way.saturating_add(1);
         due && self.max > 0 && len <= self.max
     }
 
-    /// Adds a write to the queue; `new` makes an empty message with room for so many bytes.
+    /// Adds a write to the queue; `new` creates an empty message with room for the given number of bytes.
     pub(super) fn collect(&mut self, mut data: &[u8], mut new: impl FnMut(usize) -> Message) -> Collected {
         while !data.is_empty() {
             if self.queue.back().is_none_or(|m| m.size() >= self.fill) {
-                // One that leaves at once is not going to grow.
+                // A message that leaves at once does not grow, so it needs no more room.
                 let room = if self.expect_ack { self.fill } else { self.fill.min(SHORT_HEADER + data.len()) };
                 self.queue.push_back(new(room));
                 self.blocks += 1;
@@ -131,7 +131,7 @@ impl Nagle {
         Collected::Flush
     }
 
-    /// The acknowledgement that was asked for is here: did collecting pay?
+    /// The requested acknowledgement has arrived: adapts to whether collecting paid.
     pub(super) fn acknowledged(&mut self) {
         self.packets += self.queue_len();
         if self.packets == 0 || self.writes / self.packets < 2 {
@@ -146,19 +146,19 @@ impl Nagle {
         self.packets = 0;
     }
 
-    /// The queue is about to be sent without a write: counts its packets.
+    /// The queue is sent without a write: counts its packets.
     pub(super) fn pushed(&mut self) {
         if self.writes > 0 {
             self.packets += self.queue_len();
         }
     }
 
-    /// Takes the queue and its cost in blocks.
+    /// Takes all messages, and their cost in blocks.
     pub(super) fn take(&mut self) -> (VecDeque<Message>, u32) {
         (core::mem::take(&mut self.queue), core::mem::take(&mut self.blocks))
     }
 
-    /// Takes the messages that are full, and their cost in blocks.
+    /// Takes the full messages, and their cost in blocks.
     pub(super) fn take_full(&mut self) -> (VecDeque<Message>, u32) {
         let full = self.queue.iter().take_while(|m| m.size() >= self.fill).count();
         let rest = self.queue.split_off(full);

@@ -1,4 +1,4 @@
-//! Options of a socket, by the numbers of level 271. Spec: tipc.md §8.9.
+//! Socket options, numbered as in level 271. Spec: tipc.md §8.9.
 
 use super::endpoint::Endpoint;
 use super::error::OptionError;
@@ -18,27 +18,27 @@ pub enum SocketOption {
     SourceDroppable = 128,
     /// Undeliverable messages are dropped, not returned.
     DestDroppable = 129,
-    /// Connect timeout, milliseconds (16 bits); 0 stands for the default of 8000.
+    /// Connect timeout, milliseconds (16 bits); 0 selects the default of 8000.
     ConnectTimeout = 130,
     /// Always 0; read-only.
     NodeReceiveQueueDepth = 131,
     /// Messages in the receive queue; read-only.
     ReceiveQueueDepth = 132,
-    /// All multicasts by broadcast; no value.
+    /// Send all multicasts by broadcast; no value.
     MulticastBroadcast = 133,
-    /// All multicasts by replicast; no value.
+    /// Send all multicasts by replicast; no value.
     MulticastReplicast = 134,
     /// Join a group.
     GroupJoin = 135,
     /// Leave the group; no value.
     GroupLeave = 136,
-    /// Bytes in the receive queue, with overhead; read-only.
+    /// Bytes in the receive queue, including overhead; read-only.
     ReceiveQueueUsed = 137,
-    /// STREAM: no Nagle; write-only.
+    /// STREAM: disables Nagle's algorithm; write-only.
     NoDelay = 138,
     /// Receive buffer, 512 KiB to 16 MiB (SO_RCVBUF of level SOL_SOCKET); values outside are clamped.
     ReceiveBuffer = 1008,
-    /// STREAM: least bytes that a blocking receive waits for (SO_RCVLOWAT of level SOL_SOCKET), at least 1.
+    /// STREAM: fewest bytes for which a blocking receive returns (SO_RCVLOWAT of level SOL_SOCKET), at least 1.
     ReceiveLowWater = 1018,
 }
 
@@ -68,9 +68,9 @@ impl SocketOption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum OptionValue {
-    /// No value: the options that are switches, and only those.
+    /// No value: only for options that are plain switches.
     None,
-    /// A number; booleans are 0 and not 0.
+    /// A number; for booleans zero or nonzero.
     Number(u32),
 }
 
@@ -129,10 +129,10 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Value of an option.
+    /// Reads an option.
     ///
     /// # Errors
-    /// [`OptionError::Invalid`] if the option cannot be read.
+    /// [`OptionError::Invalid`] if the option is not readable.
     pub fn option(&self, option: SocketOption) -> Result<u32, OptionError> {
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(match option {
@@ -149,8 +149,8 @@ impl Endpoint {
         })
     }
 
-    /// Bytes that a blocking receive on a STREAM collects, over several calls of [`Self::recv`], before it returns:
-    /// the low-water mark, or the whole buffer for [`RecvOptions::wait_all`]. 1 for the other kinds.
+    /// Bytes that a blocking receive on a STREAM collects, in several calls of [`Self::recv`], before it returns: the
+    /// low-water mark, or the whole buffer with [`RecvOptions::wait_all`]. 1 for other kinds.
     #[must_use]
     pub fn receive_goal(&self, buffer: usize, options: RecvOptions) -> usize {
         match self.kind {

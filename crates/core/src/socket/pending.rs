@@ -1,27 +1,27 @@
-//! Operations of a connection that take time: a request without a reply, an end that waits for congestion to clear.
+//! Operations of a connection that are in progress: a request without a reply, an end delayed by congestion.
 
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message};
 
-/// A connection request on its way.
+/// A connection request in progress.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// A copy, for another attempt.
+    /// Copy of the request, for retries.
     pub(super) syn: Message,
-    /// When to give up.
+    /// Time at which the request times out.
     pub(super) deadline: Time,
-    /// When to try again, if it was refused for lack of room.
+    /// Time of the next attempt, if the request was refused for lack of room.
     pub(super) retry_at: Option<Time>,
 }
 
 impl Request {
-    /// When the endpoint has to act: repeat the request, or give up.
+    /// When the request must be repeated or times out.
     pub(super) fn due(&self) -> Time {
         self.retry_at.unwrap_or(self.deadline).min(self.deadline)
     }
 }
 
-/// An end that waits for congestion to clear, so that it does not overtake data.
+/// The end of a connection, delayed until congestion clears so that it does not overtake data.
 #[derive(Debug)]
 pub(super) struct Closing {
     pub(super) code: ErrorCode,

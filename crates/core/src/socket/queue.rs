@@ -6,12 +6,12 @@ use super::flow::LEGACY_WINDOW;
 use crate::limits::{MAX_MESSAGE, MESSAGE_OVERHEAD};
 use crate::wire::{ErrorCode, Message, MessageType};
 
-/// Importance level of messages that came back. Spec: tipc.md §2.4.
+/// Importance level of returned messages. Spec: tipc.md §2.4.
 const SYSTEM_LEVEL: u32 = 4;
 /// Queue limit of connections to peers that count messages, bytes.
 const LEGACY_LIMIT: usize = (2 * LEGACY_WINDOW as usize + 1) * (MAX_MESSAGE + MESSAGE_OVERHEAD);
 
-/// What a message costs of the receive buffer, bytes.
+/// Bytes of the receive buffer that a message is charged for.
 pub(super) fn charge(msg: &Message) -> usize {
     msg.size() + MESSAGE_OVERHEAD
 }
@@ -23,7 +23,7 @@ pub(super) struct ReceiveQueue {
     charged: usize,
     /// Messages that have left the queue since the socket was opened.
     taken: u64,
-    /// Bytes of the first message's data that were read.
+    /// Bytes of the first message's data already read.
     pub(super) read: usize,
 }
 
@@ -36,7 +36,7 @@ impl ReceiveQueue {
         self.messages.len()
     }
 
-    /// Cost of all messages, bytes.
+    /// Bytes charged for all messages.
     pub(super) fn charged(&self) -> usize {
         self.charged
     }
@@ -62,7 +62,7 @@ impl ReceiveQueue {
         Some(msg)
     }
 
-    /// Puts back the message that has left last.
+    /// Puts back the message that left the queue last.
     pub(super) fn put_back(&mut self, msg: Message) {
         self.charged += charge(&msg);
         self.messages.push_front(msg);
@@ -79,7 +79,7 @@ impl ReceiveQueue {
         *self = Self { taken: self.taken + self.len() as u64, ..Self::default() };
     }
 
-    /// True if there is room for `msg` in a receive buffer of `buffer` bytes.
+    /// True if `msg` fits a receive buffer of `buffer` bytes.
     pub(super) fn has_room(&self, msg: &Message, buffer: usize, legacy_peer: bool) -> bool {
         self.charged + charge(msg) < limit(msg, buffer, legacy_peer)
     }

@@ -10,8 +10,8 @@ use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
 impl Endpoint {
-    /// Receives into `buffer`: one message, or on a STREAM as many bytes as there are. At the orderly end of a
-    /// connection yields 0 bytes, from then on always.
+    /// Receives into `buffer`: one message, or on a STREAM all available bytes. After the orderly end of a connection
+    /// every call returns 0 bytes.
     ///
     /// # Errors
     /// See [`RecvError`].
@@ -47,7 +47,7 @@ impl Endpoint {
         Ok(received)
     }
 
-    /// Bytes of data that the next [`Self::recv`] can yield: of the first message, on a STREAM of all.
+    /// Bytes of data that the next [`Self::recv`] can return: of the first message; on a STREAM, of all messages.
     #[must_use]
     pub fn available(&self) -> usize {
         let of = |msg: &Message| msg.data().len();
@@ -75,7 +75,7 @@ impl Endpoint {
         Err(RecvError::WouldBlock)
     }
 
-    /// What there is to say about the message that a call yields first.
+    /// The properties of the message that a call returns first.
     fn describe(&self, msg: &Message) -> Received {
         let destination = match msg.message_type() {
             MessageType::Named => Some(msg.service().into()),
@@ -86,13 +86,13 @@ impl Endpoint {
         Received { source: msg.origin(), destination, importance: msg.importance(), ..Received::default() }
     }
 
-    /// The first message of the queue has an error code.
+    /// Handles a message with an error code at the front of the queue.
     fn receive_error(&mut self, options: RecvOptions) -> Result<Received, RecvError> {
         let Some(msg) = self.queue.front() else { return Err(RecvError::WouldBlock) };
         let code = msg.error_code();
         let connected = self.kind.is_connection_oriented();
         if connected && code != ErrorCode::ConnShutdown && !options.control {
-            return Err(RecvError::ConnectionReset); // stays, so that every call says so
+            return Err(RecvError::ConnectionReset); // stays queued, so that every call returns the error
         }
         let mut received = self.describe(msg);
         if msg.data().is_empty() {
@@ -106,7 +106,7 @@ impl Endpoint {
         Ok(received)
     }
 
-    /// One message, for all kinds but STREAM.
+    /// Receives one message, on all kinds except STREAM.
     fn receive_message(
         &mut self,
         buffer: &mut [u8],
@@ -163,7 +163,7 @@ impl Endpoint {
         copied
     }
 
-    /// The first message was read to its end.
+    /// Removes the first message, which was read completely.
     fn consume_first(&mut self, uplink: &mut dyn Uplink) {
         let Some(msg) = self.queue.pop() else { return };
         self.stats.received_messages += 1;
@@ -174,7 +174,7 @@ impl Endpoint {
     }
 }
 
-/// Copies what fits and says how much that is.
+/// Copies as much as fits and returns the number of bytes.
 fn copy(from: &[u8], to: &mut [u8]) -> usize {
     let n = from.len().min(to.len());
     if let (Some(from), Some(to)) = (from.get(..n), to.get_mut(..n)) {

@@ -16,9 +16,9 @@ use crate::wire::{
 };
 
 impl Endpoint {
-    /// Sends `data`, on a STREAM possibly only its start; returns the bytes accepted. With a destination on an open
-    /// socket that makes connections, requests one by sending `data` with the request; on a connected socket the
-    /// destination is ignored. Spec: tipc.md §8.2.
+    /// Sends `data` and returns the number of bytes accepted; on a STREAM this may be fewer than given. If a
+    /// destination is given on an open socket of a connection-oriented kind, sends a connection request that carries
+    /// `data`; on a connected socket the destination is ignored. Spec: tipc.md §8.2.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -88,7 +88,7 @@ impl Endpoint {
         uplink: &mut dyn Uplink,
     ) -> Result<usize, SendError> {
         let mut msg = self.message(MessageType::Mcast, MULTICAST_HEADER, data, uplink);
-        msg.set_src_droppable(false); // on a multicast the bit tells the method
+        msg.set_src_droppable(false); // on a multicast this bit is the method
         msg.set_lookup_scope(Scope::Cluster.number());
         msg.set_name_type(range.service);
         msg.set_name_lower(range.lower);
@@ -99,8 +99,9 @@ impl Endpoint {
         Ok(data.len())
     }
 
-    /// Sends `data` to a service of which the caller knows one socket and `uplink` will name that alone: an anycast as
-    /// [`Self::send`] does, a multicast as one copy to a local socket, which no full link delays.
+    /// Sends `data` to a service of which the caller has found one socket; `uplink` resolves to that socket only. An
+    /// anycast is sent as by [`Self::send`]; of a multicast one copy goes to a local socket, which no congested link
+    /// delays.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -122,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// The message with `data` to one socket, and that socket, or port 0 of the node that will look for it.
+    /// The message with `data` to one socket, and that socket; port 0 leaves the lookup to the node.
     pub(super) fn addressed(
         &mut self,
         to: Destination,
@@ -150,7 +151,7 @@ impl Endpoint {
         Ok((dest, msg))
     }
 
-    /// A message with what all have in common.
+    /// A message with the fields common to all messages of the socket.
     fn message(&self, kind: MessageType, header: usize, data: &[u8], uplink: &mut dyn Uplink) -> Message {
         let memory = uplink.memory(header + data.len());
         self.template(uplink.own_node()).message(memory, kind, header, data)
@@ -223,7 +224,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends what Nagle has collected, whatever the window: it was bounded when it was collected.
+    /// Sends everything that Nagle has collected, regardless of the window, which was checked when it was collected.
     fn send_collected(&mut self, uplink: &mut dyn Uplink) -> Result<(), SendError> {
         if self.nagle.is_empty() {
             return Ok(());
@@ -244,14 +245,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends what Nagle has collected because something came from the peer or the link, unless the link is full.
+    /// Sends collected data after a message from the peer or a wake-up of the link, unless the link is congested.
     pub(super) fn push_collected(&mut self, uplink: &mut dyn Uplink) {
         if self.nagle.is_empty() || !self.congested.is_empty() {
             return;
         }
         self.nagle.pushed();
         if self.send_collected(uplink).is_err() {
-            // data of a stream is lost: the connection cannot go on
+            // data of the stream is lost: the connection cannot continue
             self.lost_peer(crate::wire::ErrorCode::NoNode, uplink);
         }
     }
@@ -273,7 +274,7 @@ impl Endpoint {
     }
 }
 
-/// What the header of every message of a socket has in common.
+/// The header fields common to all messages of a socket.
 struct Template {
     user: User,
     source_droppable: bool,

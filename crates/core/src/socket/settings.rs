@@ -21,7 +21,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The defaults of a kind. Spec: tipc.md §8.1.
+    /// The defaults for a kind of socket. Spec: tipc.md §8.1.
     pub(super) const fn new(kind: SocketKind) -> Self {
         let [_, receive_buffer, _] = RECEIVE_BUFFER;
         Self {

@@ -12,15 +12,15 @@ use crate::limits::{MAX_MESSAGE, MAX_USER_DATA, capability};
 use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER};
 
-/// Pause before a connection request is repeated, milliseconds; also between looks at a congested link.
+/// Pause before a connection request is repeated, and between checks of a congested link, milliseconds.
 const RETRY_MS: u64 = 100;
-/// The random part of the pause is up to a quarter of the connect timeout, which counts as at least this.
+/// The pause is randomised by up to a quarter of the connect timeout, which is taken as at least this, milliseconds.
 const RETRY_TIMEOUT_FLOOR_MS: u16 = 4;
 /// Largest message collected for a peer on the same node, bytes. Spec: tipc.md §8.6.
 const LOCAL_NAGLE: usize = 1500;
 
 impl Endpoint {
-    /// The socket for a connection request that [`Self::next_request`] of `listener` gave; tells the client.
+    /// The socket for a connection request that [`Self::next_request`] of `listener` returned; replies to the client.
     #[must_use]
     pub fn accepted(
         now: Time,
@@ -41,7 +41,7 @@ impl Endpoint {
         if !syn.data().is_empty() {
             new.queue.push(syn);
         }
-        // this first message is empty: it is never acknowledged, so it does not count
+        // this first message is empty: it is never acknowledged and does not count
         let ack = new.connection_message(&[], uplink.own_node());
         if new.submit(new.peer.node, ack, uplink).is_err() {
             new.lost_peer(ErrorCode::NoNode, uplink);
@@ -49,9 +49,9 @@ impl Endpoint {
         new
     }
 
-    /// Requests a connection: on success the state is [`State::Connecting`], and it becomes
-    /// [`State::Established`] or (see [`Self::take_error`]) [`State::Disconnecting`]. On a connectionless socket
-    /// sets the default destination instead; `None` removes it.
+    /// Requests a connection. On success the state is [`State::Connecting`] and becomes [`State::Established`], or
+    /// [`State::Disconnecting`] (see [`Self::take_error`]). On a connectionless socket sets the default destination
+    /// instead; `None` removes it.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -122,7 +122,7 @@ impl Endpoint {
         WaitReason::Connecting { node: if waits_for_link { NodeAddr::NONE } else { self.peer.node } }
     }
 
-    /// Connected with `peer` from now on.
+    /// Completes the connection with `peer`.
     pub(super) fn establish(&mut self, now: Time, peer: PortId, uplink: &mut dyn Uplink) {
         self.request = None;
         self.peer = peer;
@@ -131,14 +131,14 @@ impl Endpoint {
         }
         self.capabilities = uplink.capabilities(self.peer.node);
         self.mss = uplink.mss(self.peer.node);
-        self.flow.meet(self.capabilities);
+        self.flow.set_capabilities(self.capabilities);
         self.allow_nagle();
         self.probe_at = Some(now.plus_millis(super::control::PROBE_INTERVAL_MS));
         self.probe_unanswered = false;
         uplink.introduce(self.port, self.peer);
     }
 
-    /// Lets Nagle work if kind, option and peer allow it.
+    /// Enables Nagle's algorithm if kind, option and peer allow it.
     pub(super) fn allow_nagle(&mut self) {
         let usable = self.kind == SocketKind::Stream
             && !self.settings.no_delay
@@ -151,8 +151,7 @@ impl Endpoint {
         }
     }
 
-    /// The node of the peer answered the request with `msg`, which is not one of a connection.
-    /// True if it is the request itself that came back.
+    /// True if `msg` is this socket's own connection request, returned by the peer's node.
     pub(super) fn is_returned_request(&self, msg: &Message) -> bool {
         let Some(request) = &self.request else { return false };
         let same_name =
@@ -162,7 +161,7 @@ impl Endpoint {
             && (msg.origin() == self.peer || msg.syn() && same_name)
     }
 
-    /// The listener had no room: try again later.
+    /// The listener had no room: schedules a retry.
     pub(super) fn retry_request(&mut self, now: Time) {
         let timeout = self.settings.connect_timeout.max(RETRY_TIMEOUT_FLOOR_MS);
         let pause = RETRY_MS + self.rng.below(u64::from(timeout / 4));

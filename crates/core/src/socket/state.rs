@@ -1,6 +1,6 @@
-//! States of a socket, as a table.
+//! The state table of a socket.
 
-/// State of a socket; the numbers that diagnostics show are TCP's. Spec: tipc.md §8.1.
+/// State of a socket. Diagnostics show the numbers of the corresponding TCP states. Spec: tipc.md §8.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum State {
@@ -8,28 +8,28 @@ pub enum State {
     Open = 7,
     /// Accepts connection requests.
     Listen = 10,
-    /// A connection request is on its way.
+    /// A connection request is in progress.
     Connecting = 2,
     /// Connected.
     Established = 1,
-    /// The connection is over.
+    /// The connection has ended.
     Disconnecting = 8,
 }
 
-/// What moves a socket from state to state. Connectionless sockets stay open for life.
+/// Events that change the state. Connectionless sockets stay open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The application listens.
     Listen,
     /// A connection request was sent.
     Request,
-    /// The socket was made for a connection request.
+    /// The socket was created for a connection request.
     Accept,
-    /// The connection request was answered.
+    /// The connection request was accepted.
     Answer,
-    /// The connection request came back.
+    /// The connection request was returned.
     Refuse,
-    /// Nobody answered the connection request in time.
+    /// The connection request timed out.
     GiveUp,
     /// The peer ended the connection, or its node was lost.
     PeerEnd,
@@ -40,7 +40,7 @@ pub(super) enum Event {
 }
 
 impl State {
-    /// The state after `event`; `None` if the event is not possible here.
+    /// The state after `event`; `None` if the event is illegal in this state.
     pub(super) const fn next(self, event: Event) -> Option<State> {
         Some(match (self, event) {
             (State::Open, Event::Listen) => State::Listen,
@@ -60,7 +60,7 @@ mod tests {
     use super::{Event, State};
 
     #[test]
-    fn the_whole_table() {
+    fn state_table() {
         let states =
             [State::Open, State::Listen, State::Connecting, State::Established, State::Disconnecting];
         let events = [
@@ -106,7 +106,7 @@ Shutdown  -           -  Disconnecting  Disconnecting  -
     }
 
     #[test]
-    fn numbers_are_those_of_tcp() {
+    fn state_numbers_equal_those_of_tcp() {
         let n = [State::Established, State::Connecting, State::Open, State::Disconnecting, State::Listen];
         assert_eq!(n.map(|s| s as u8), [1, 2, 7, 8, 10]);
     }

@@ -1,4 +1,4 @@
-//! The end of a socket, or of its connection, from this side. Spec: tipc.md §8.3.
+//! Closing a socket or its connection from this side. Spec: tipc.md §8.3.
 
 use super::endpoint::Endpoint;
 use super::error::StateError;
@@ -8,15 +8,15 @@ use super::uplink::Uplink;
 use crate::time::Time;
 use crate::wire::{ErrorCode, User};
 
-/// Wait for congestion to clear before the connection is ended, milliseconds at most. Spec: tipc.md §8.3.
+/// Longest wait for congestion to clear before the connection is ended, milliseconds. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
 
 impl Endpoint {
-    /// Ends the connection in both directions; unread data is lost. Should data still wait for the peer or the
-    /// link, the end follows it, after 8 s at the latest.
+    /// Ends the connection in both directions; unread data is lost. If sent data still waits for the peer or the link,
+    /// the end follows it, at the latest after 8 s.
     ///
     /// # Errors
-    /// [`StateError::NotConnected`] if there is no connection, nor one being set up.
+    /// [`StateError::NotConnected`] without a connection or a connection request.
     pub fn shutdown(&mut self, now: Time, uplink: &mut dyn Uplink) -> Result<(), StateError> {
         match self.state {
             State::Connecting | State::Established | State::Disconnecting => {}
@@ -29,11 +29,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Closes: returns unread messages, ends the connection, withdraws all bindings. The endpoint is done when
-    /// [`Self::is_closed`]; until then (at most 8 s, waiting for congestion to clear) it wants messages, wake-ups
-    /// and timeouts as before.
+    /// Closes the socket: rejects unread messages, ends the connection, withdraws all bindings. The endpoint is
+    /// finished when [`Self::is_closed`] returns true; until then (at most 8 s, while congestion clears) it must get
+    /// messages, wake-ups and timeouts as before.
     pub fn close(&mut self, now: Time, uplink: &mut dyn Uplink) {
-        // whoever asks for the names from now on must not find a socket that is gone
+        // first, so that no new lookup finds a socket that is going away
         let _ = self.unbind(None, uplink);
         self.shut = true;
         match &mut self.closing {
@@ -42,7 +42,7 @@ impl Endpoint {
         }
     }
 
-    /// True if nothing is left to do after [`Self::close`]; the owner may drop it.
+    /// True if [`Self::close`] has completed; the owner may drop the endpoint.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -53,7 +53,7 @@ impl Endpoint {
         self.continue_closing(uplink);
     }
 
-    /// Goes on with the end if nothing stands in its way any more.
+    /// Completes the end if nothing delays it any more.
     pub(super) fn continue_closing(&mut self, uplink: &mut dyn Uplink) {
         let must_wait = self.state == State::Established && self.connection_blocked().is_some();
         if self.closing.is_some() && !must_wait {
@@ -86,24 +86,24 @@ impl Endpoint {
         }
     }
 
-    /// Tells the peer: by its first unread message, if there is one.
+    /// Ends the connection: rejects the first unread message if there is one, otherwise sends a message of its own.
     fn end_connection(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
         self.enter(Event::Shutdown);
         uplink.forget(self.port);
         if let Some(unread) = self.queue.pop() {
             return self.respond(unread, code, uplink);
         }
-        self.tell_end(code, uplink);
+        self.send_end(code, uplink);
     }
 
-    /// Tells the peer that the connection is over.
-    pub(super) fn tell_end(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
+    /// Sends the peer a message that ends the connection.
+    pub(super) fn send_end(&mut self, code: ErrorCode, uplink: &mut dyn Uplink) {
         let mut end = self.connection_message(&[], uplink.own_node());
         end.set_user(User::Critical);
         end.set_src_droppable(false);
         end.set_dest_droppable(false);
         end.set_error_code(code);
-        // a node that cannot be reached has been told of the loss
+        // an unreachable node has learned of the lost contact
         let _ = uplink.submit(self.peer.node, end);
     }
 

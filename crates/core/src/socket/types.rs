@@ -1,4 +1,4 @@
-//! The values that applications and endpoints exchange.
+//! Types exchanged between applications and endpoints.
 
 use core::fmt;
 
@@ -9,25 +9,25 @@ use crate::wire::ErrorCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum SocketKind {
-    /// Connected, a stream of bytes.
+    /// Connected; a stream of bytes.
     Stream,
-    /// Connected, messages with boundaries.
+    /// Connected; messages with boundaries.
     SeqPacket,
-    /// Connectionless; messages that cannot be delivered may come back.
+    /// Connectionless; undeliverable messages may be returned.
     Rdm,
-    /// Connectionless; messages that cannot be delivered vanish.
+    /// Connectionless; undeliverable messages are dropped.
     Dgram,
 }
 
 impl SocketKind {
-    /// True for the kinds that make connections.
+    /// True for the connection-oriented kinds.
     #[must_use]
     pub const fn is_connection_oriented(self) -> bool {
         matches!(self, Self::Stream | Self::SeqPacket)
     }
 }
 
-/// Where a message or a connection request goes.
+/// Destination of a message or a connection request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Destination {
@@ -35,7 +35,7 @@ pub enum Destination {
     Service {
         /// The service address.
         addr: ServiceAddr,
-        /// Look for it on this node only; 0 for everywhere. Spec: tipc.md §1.4.
+        /// Node to which the lookup is limited; 0 for the whole cluster. Spec: tipc.md §1.4.
         domain: NodeAddr,
     },
     /// To all sockets bound in a service range ("multicast").
@@ -51,7 +51,7 @@ impl Destination {
         Self::Service { addr: ServiceAddr { service, instance }, domain: NodeAddr::NONE }
     }
 
-    /// The same service, looked for on one node only; other destinations stay as they are. Spec: tipc.md §1.4.
+    /// Limits the lookup of a service to one node; other destinations are unchanged. Spec: tipc.md §1.4.
     #[must_use]
     pub const fn on(self, node: NodeAddr) -> Self {
         match self {
@@ -79,47 +79,47 @@ impl From<PortId> for Destination {
     }
 }
 
-/// How one call receives; the default takes what is there.
+/// Options of one receive call; the default takes what is available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RecvOptions {
-    /// Leave what was read in the queue (MSG_PEEK).
+    /// Leave the data in the queue (MSG_PEEK).
     pub peek: bool,
-    /// STREAM: fill the whole buffer (MSG_WAITALL). A single call yields what is there; whoever blocks calls again
-    /// for the rest, see [`super::Endpoint::receive_goal`].
+    /// STREAM: fill the whole buffer (MSG_WAITALL). A single call returns what is available; a blocking caller repeats
+    /// it, see [`super::Endpoint::receive_goal`].
     pub wait_all: bool,
-    /// Not STREAM: leave what does not fit for the next call instead of cutting it off (MSG_EOR).
+    /// Not STREAM: keep what does not fit for the next call instead of discarding it (MSG_EOR).
     pub keep_remainder: bool,
-    /// Report an aborted connection as [`Received::returned`] instead of [`super::RecvError::ConnectionReset`]
-    /// (the caller of recvmsg supplied a control buffer).
+    /// Report an aborted connection as [`Received::returned`] instead of [`super::RecvError::ConnectionReset`] (the
+    /// caller of recvmsg has a control buffer).
     pub control: bool,
 }
 
-/// A message that came back, or the end of a connection, with what is left of the data. Spec: tipc.md §8.10.
+/// A returned message, or the end of a connection, with the rest of the data. Spec: tipc.md §8.10.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Returned {
-    /// Why.
+    /// Error code.
     pub code: ErrorCode,
     /// The start of the data that was sent, at most 1024 bytes.
     pub data: Vec<u8>,
 }
 
-/// What a receive call yields beside the bytes in the caller's buffer.
+/// Result of a receive call, in addition to the bytes in the caller's buffer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Received {
-    /// Bytes copied; 0 also at the orderly end of a connection and for a message that came back.
+    /// Bytes copied; also 0 at the orderly end of a connection and for a returned message without data.
     pub len: usize,
-    /// The socket that sent it.
+    /// The sending socket.
     pub source: PortId,
-    /// The service range that the sender addressed (a single address has equal ends), if it used one.
+    /// The service range that the sender addressed, if any; both ends are equal for a service address.
     pub destination: Option<ServiceRange>,
-    /// Set if this is an own message that came back (connectionless) or the end of the connection.
+    /// Set for a returned message of this socket (connectionless), or the end of the connection.
     pub returned: Option<Returned>,
-    /// The message did not fit, the rest is lost (MSG_TRUNC).
+    /// The message did not fit; the rest is lost (MSG_TRUNC).
     pub truncated: bool,
-    /// The message ends here; reported only to callers that set [`RecvOptions::keep_remainder`] (MSG_EOR).
+    /// The message ends here; reported only with [`RecvOptions::keep_remainder`] (MSG_EOR).
     pub end_of_record: bool,
     /// Importance of the message.
     pub importance: Importance,
@@ -135,7 +135,7 @@ pub struct Readiness {
     pub writable: bool,
     /// Nothing more will be received (RDHUP).
     pub read_closed: bool,
-    /// The connection is over (HUP).
+    /// The connection has ended (HUP).
     pub hung_up: bool,
 }
 
@@ -145,16 +145,16 @@ pub struct Readiness {
 pub enum WaitReason {
     /// Receive or accept: the queue is empty.
     NothingReceived,
-    /// The peer has not yet answered the connection request.
+    /// The peer has not accepted the connection request yet.
     Connecting {
-        /// The node asked; [`NodeAddr::NONE`] if the request waits for its link.
+        /// The peer's node; [`NodeAddr::NONE`] if the request waits for a link.
         node: NodeAddr,
     },
     /// The peer's application does not read: its window is used up.
     PeerWindow {
         /// The peer.
         peer: PortId,
-        /// Blocks of 1024 bytes (messages, if the peer is old) sent and not consumed.
+        /// Blocks of 1024 bytes (messages, if the peer is old) sent and not acknowledged.
         unacked: u32,
         /// Blocks allowed.
         window: u32,
@@ -191,32 +191,32 @@ impl fmt::Display for WaitReason {
 
 pub use crate::wire::Method;
 
-/// Counters of one socket, since it was opened.
+/// Counters of one socket since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EndpointStats {
-    /// Messages handed to the node.
+    /// Messages passed to the node.
     pub sent_messages: u64,
     /// Data bytes accepted from the application.
     pub sent_bytes: u64,
-    /// Messages given to the application.
+    /// Messages passed to the application.
     pub received_messages: u64,
-    /// Data bytes given to the application.
+    /// Data bytes passed to the application.
     pub received_bytes: u64,
-    /// Sends that would block for the peer's window.
+    /// Sends that would block because of the peer's window.
     pub window_waits: u64,
-    /// Sends that would block for a link.
+    /// Sends that would block because of a link.
     pub link_waits: u64,
-    /// Own messages that came back.
+    /// Own messages that were returned.
     pub returned_to_us: u64,
-    /// Messages sent back to their sender.
+    /// Messages rejected to their sender.
     pub rejected: u64,
-    /// Messages dropped: droppable, or not legal in this state.
+    /// Messages dropped: droppable, or illegal in the current state.
     pub dropped: u64,
     /// Messages refused because the receive queue was full (also counted as rejected or dropped).
     pub overloads: u64,
     /// Connection acknowledgements sent.
     pub acks_sent: u64,
-    /// Connection requests sent again.
+    /// Connection requests repeated.
     pub syn_retries: u64,
 }

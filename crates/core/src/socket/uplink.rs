@@ -1,4 +1,4 @@
-//! What an endpoint may ask of its node.
+//! The interface through which an endpoint calls its node.
 
 use thiserror::Error;
 
@@ -6,10 +6,10 @@ use super::types::Method;
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::wire::Message;
 
-/// Answer to an anycast lookup. Spec: tipc.md §1.4.
+/// Result of an anycast lookup. Spec: tipc.md §1.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The socket, or 0 if `node` has to do the lookup.
+    /// The socket's port, or 0 if `node` must do the lookup.
     pub port: u32,
     /// The node to send to.
     pub node: NodeAddr,
@@ -17,23 +17,23 @@ pub struct Resolved {
     pub scope: u8,
 }
 
-/// A message was taken over by the node.
+/// The node has accepted a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It is on its way.
+    /// The message is on its way.
     Done,
-    /// It is on its way, and the link to this node is full: send it nothing more until the wake-up for it
-    /// ([`super::Endpoint::wakeup`]). [`NodeAddr::NONE`] stands for the broadcast link.
+    /// The message is on its way, and the link to this node is congested: send nothing more to it until its wake-up
+    /// ([`super::Endpoint::wakeup`]). [`NodeAddr::NONE`] is the broadcast link.
     Congested(NodeAddr),
 }
 
-/// A message was not taken over.
+/// Reason why a message was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SubmitError {
-    /// No link leads to the destination node, or no socket is bound to the destination range.
+    /// There is no link to the destination node, or no socket is bound to the destination range.
     #[error("destination unreachable")]
     Unreachable,
-    /// The message is larger than the path can carry.
+    /// The message is too large for the path.
     #[error("message too large")]
     TooLarge,
     /// The node's queues are full.
@@ -41,7 +41,7 @@ pub enum SubmitError {
     NoBuffers,
 }
 
-/// A binding could not be made or withdrawn.
+/// Reason why a binding was not made or withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -52,13 +52,13 @@ pub enum BindError {
     /// `lower` is above `upper`.
     #[error("invalid range: lower instance above upper")]
     InvalidRange,
-    /// The socket is connected, or the port unknown.
+    /// The socket is connected, or the port is unknown.
     #[error("a connected or closed socket cannot be bound")]
     InvalidState,
-    /// The same socket already holds this binding, or its keys are used up.
+    /// The socket already has this binding, or has no keys left.
     #[error("address in use")]
     InUse,
-    /// The node holds as many bindings as it may.
+    /// The node has reached its limit of bindings.
     #[error("too many bindings on this node")]
     TooMany,
     /// There is no such binding to withdraw.
@@ -66,39 +66,40 @@ pub enum BindError {
     NotBound,
 }
 
-/// The node of an endpoint. Messages submitted for the own node may not be handed to the same endpoint before the
-/// call in progress has returned.
+/// The node of an endpoint. It must not pass messages submitted for the own node to the same endpoint before the call
+/// in progress returns.
 pub trait Uplink {
-    /// Address of this node; [`NodeAddr::NONE`] while there is none.
+    /// Address of this node; [`NodeAddr::NONE`] until it has one.
     fn own_node(&self) -> NodeAddr;
-    /// Anycast lookup of `to`, limited to `domain` (0: everywhere). `None`: nobody is bound. Spec: tipc.md §1.4.
+    /// Looks up an anycast to `to`, limited to `domain` (0: everywhere); `None` if no socket is bound. Spec: tipc.md
+    /// §1.4.
     fn resolve(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<Resolved>;
-    /// Capability bits of a node ([`crate::limits::capability`]); the own node has all.
+    /// Capability bits of a node ([`crate::limits::capability`]); the own node has all of them.
     fn capabilities(&self, node: NodeAddr) -> u16;
-    /// Largest message to `node` that is not fragmented, bytes; for the own node the largest message there is.
+    /// Largest message to `node` that is not fragmented, bytes; for the own node, the largest message.
     fn mss(&self, node: NodeAddr) -> usize;
     /// True for the own node and for nodes with a working link.
     fn is_reachable(&self, node: NodeAddr) -> bool;
-    /// Memory for a message of `size` bytes, header included; what it holds is of no interest.
+    /// A buffer for a message of `size` bytes, header included; its contents are undefined.
     fn memory(&mut self, size: usize) -> Vec<u8> {
         Vec::with_capacity(size)
     }
-    /// Takes back a message that was read.
+    /// Recycles a message that was read.
     fn recycle(&mut self, message: Message) {
         drop(message);
     }
-    /// Sends a message to node `to` (a 24-byte header does not tell it; [`NodeAddr::NONE`] is this node); the link
-    /// selector is its origin port.
+    /// Sends a message to node `to` (a 24-byte header does not hold it); [`NodeAddr::NONE`] is this node. The origin
+    /// port selects the link.
     ///
     /// # Errors
-    /// See [`SubmitError`]; the message is gone then.
+    /// See [`SubmitError`]; the message is dropped.
     fn submit(&mut self, to: NodeAddr, msg: Message) -> Result<Submitted, SubmitError>;
-    /// Sends a multicast to every socket bound in the range of its header, local ones included.
+    /// Sends a multicast to every socket bound in the range in its header, including local ones.
     ///
     /// # Errors
-    /// See [`SubmitError`]; [`SubmitError::Unreachable`] if nobody is bound.
+    /// See [`SubmitError`]; [`SubmitError::Unreachable`] if no socket is bound.
     fn submit_multicast(&mut self, msg: Message) -> Result<Submitted, SubmitError>;
-    /// The method for all multicasts of `port` from now on; `None` leaves the choice to the node.
+    /// Sets the method for all further multicasts of `port`; `None` leaves the choice to the node.
     fn multicast_method(&mut self, port: u32, forced: Option<Method>);
     /// Binds `port` to a range.
     ///
@@ -108,11 +109,11 @@ pub trait Uplink {
     /// Withdraws one binding of `port`, or all of them.
     ///
     /// # Errors
-    /// [`BindError::NotBound`] if there is none such.
+    /// [`BindError::NotBound`] if there is no such binding.
     fn unbind(&mut self, port: u32, which: Option<(ServiceRange, Scope)>) -> Result<(), BindError>;
-    /// `port` is connected to `peer`: when contact with the peer's node is lost, the endpoint gets a message from
-    /// the peer with error NO_NODE.
+    /// Registers the connection of `port` to `peer`: when contact with the peer's node is lost, the endpoint gets a
+    /// message from the peer with error NO_NODE.
     fn introduce(&mut self, port: u32, peer: PortId);
-    /// `port` is not connected any more.
+    /// The connection of `port` has ended.
     fn forget(&mut self, port: u32);
 }

@@ -1,4 +1,4 @@
-//! What an administrator asks and changes while the node runs. Spec: tipc.md §13.1.
+//! Management of a running node: queries and changes. Spec: tipc.md §13.1.
 
 use super::Stack;
 use crate::addr::{Binding, ClusterId, NodeAddr, NodeId};
@@ -8,7 +8,7 @@ use crate::switch::{BearerProperty, BroadcastInfo, Joined, MonitorInfo, PeerErro
 use crate::time::Time;
 
 impl Stack {
-    /// All sockets, those of the node's own services too, in the order of their ports, from `first` on.
+    /// All sockets by port number, including those of the node's own services, from port `first` on.
     pub fn endpoints_from(&self, first: u32) -> impl Iterator<Item = (u32, &Endpoint)> {
         self.endpoints.range(first..).map(|(port, endpoint)| (*port, endpoint))
     }
@@ -24,13 +24,13 @@ impl Stack {
         self.switch.cluster()
     }
 
-    /// Whether the address is an explicit one, `<Z.C.N>`.
+    /// True if the node has an explicit address, `<Z.C.N>`.
     #[must_use]
     pub fn is_legacy(&self) -> bool {
         self.switch.is_legacy()
     }
 
-    /// Changes a property of a bearer; false if there is none with this number.
+    /// Changes a property of a bearer; false if there is no bearer with this number.
     ///
     /// # Errors
     /// [`PropertyError::Range`].
@@ -45,7 +45,7 @@ impl Stack {
         Ok(known)
     }
 
-    /// Forgets a peer that is down.
+    /// Removes a peer that is down.
     ///
     /// # Errors
     /// See [`PeerError`].
@@ -53,13 +53,13 @@ impl Stack {
         self.switch.forget_peer(addr)
     }
 
-    /// Sets the counters of a link to zero; false if there is none of this name.
+    /// Clears the counters of a link; false if there is no link of this name.
     pub fn clear_link_stats(&mut self, name: &str) -> bool {
         self.switch.clear_link_stats(name)
     }
 
-    /// Sets the counters of the broadcast link to zero, or with a peer those of what came from it; false if there is no such
-    /// peer.
+    /// Clears the sending counters of the broadcast link, or with a peer the counters of its broadcasts; false if there
+    /// is no such peer.
     pub fn clear_broadcast_stats(&mut self, from: Option<NodeAddr>) -> bool {
         self.switch.clear_broadcast_stats(from)
     }
@@ -70,7 +70,7 @@ impl Stack {
         self.switch.broadcast_info()
     }
 
-    /// Nodes above which neighbours are monitored by an overlapping ring.
+    /// Number of nodes above which the overlapping-ring monitor is used.
     #[must_use]
     pub fn monitor_threshold(&self) -> usize {
         self.switch.monitor_threshold()
@@ -82,8 +82,8 @@ impl Stack {
         self.switch.monitor_infos()
     }
 
-    /// Gives the node another cluster, identity or address (which counts more than an identity), while nobody else knows the
-    /// old one. Bindings and sockets stay.
+    /// Changes cluster, identity or address of the node (an address takes precedence over an identity), while no other
+    /// node knows the old ones. Bindings and sockets stay.
     ///
     /// # Errors
     /// [`Joined`].

@@ -1,8 +1,8 @@
 //! A complete node in one value: the switch, its sockets, and the topology server that answers on {1,1}.
 //!
-//! Whoever drives it brings the time and does, after every call: send [`Stack::frames`] and clear it, then drain
-//! [`Stack::poll_event`] and [`Stack::poll_ready`]; and calls [`Stack::handle_timeout`] when [`Stack::deadline`] has
-//! passed. Time never runs backwards.
+//! The driver of a node passes the time to every call. After every call it sends [`Stack::frames`] and clears it, then
+//! drains [`Stack::poll_event`] and [`Stack::poll_ready`]; and it calls [`Stack::handle_timeout`] when
+//! [`Stack::deadline`] has passed. Time must never run backwards.
 //!
 //! ```
 //! use utipc_core::{Destination, Scope, ServiceRange, SocketKind, Stack, StackConfig, Time};
@@ -40,23 +40,23 @@ use crate::switch::{BearerInfo, LinkInfo, LinkProperty, PeerInfo, PropertyError,
 use crate::time::Time;
 use services::Services;
 
-/// Sockets on one node. Ours: a bound on memory, above any use we know.
+/// Most sockets on one node. Ours: bounds memory; above any known use.
 pub const MAX_SOCKETS: usize = 1 << 20;
 
 /// A socket could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OpenError {
-    /// The node has as many sockets as it may.
+    /// The node has reached its limit of sockets.
     #[error("the node has {MAX_SOCKETS} sockets (close some)")]
     TooMany,
 }
 
-/// A complete TIPC node without a clock or a wire.
+/// A complete TIPC node without clock and media.
 #[derive(Debug)]
 pub struct Stack {
     switch: Switch,
     endpoints: BTreeMap<u32, Endpoint>,
-    /// When each socket wants its timeout.
+    /// Deadlines of the sockets, in order.
     deadlines: BTreeSet<(Time, u32)>,
     due: BTreeMap<u32, Time>,
     ready: VecDeque<u32>,
@@ -65,7 +65,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// A node without bearers: its sockets reach one another.
+    /// A node without bearers: its sockets can reach one another.
     #[must_use]
     pub fn new(now: Time, config: StackConfig) -> Self {
         let mut stack = Self {
@@ -85,20 +85,20 @@ impl Stack {
     /// Enables a bearer; discovery starts at once.
     ///
     /// # Errors
-    /// [`BearerError`] names the property that is out of range, or the limit.
+    /// [`BearerError`] names the property that is out of range, or the limit reached.
     pub fn enable_bearer(&mut self, now: Time, config: BearerConfig) -> Result<BearerId, BearerError> {
         let id = self.switch.enable_bearer(now, config)?;
         self.process_pending(now);
         Ok(id)
     }
 
-    /// Disables a bearer: its links go down, and the peers are told.
+    /// Disables a bearer: its links go down, which is reported to the peers.
     pub fn disable_bearer(&mut self, now: Time, id: BearerId) {
         self.switch.disable_bearer(now, id);
         self.process_pending(now);
     }
 
-    /// A frame has arrived on a bearer.
+    /// Processes a frame that arrived on a bearer.
     pub fn receive(&mut self, now: Time, bearer: BearerId, frame: &[u8]) {
         self.switch.receive(now, bearer, frame);
         self.process_pending(now);
@@ -126,27 +126,26 @@ impl Stack {
         &mut self.switch.frames
     }
 
-    /// True if since the last call some message was queued behind the window of a link, or the end of a stream collected: it
-    /// leaves when an acknowledgement arrives, so somebody should look at the wire soon.
+    /// True if, since the last call, a message was queued behind a link's window, or the end of a stream was collected.
+    /// Such data leaves when an acknowledgement arrives, so the driver should poll the bearers soon.
     pub fn take_backlogged(&mut self) -> bool {
         core::mem::take(&mut self.switch.backlogged)
     }
 
-    /// If that has changed since the last call: the nodes to which queues are so full that senders had better wait, each
-    /// with the levels, of which a message's is [`Stack::level`], a bit each. The rest need not wait. A queue stays in the
-    /// list until half of it is free.
+    /// If congestion has changed since the last call: the congested nodes, each with its levels (see [`Stack::level`]),
+    /// one bit each. Senders of other levels need not wait. A queue stays congested until half of it is free.
     pub fn take_congestion(&mut self) -> Option<&BTreeMap<NodeAddr, u8>> {
         let congestion = &mut self.switch.congestion;
         core::mem::take(&mut congestion.changed).then_some(&congestion.nodes)
     }
 
-    /// The level of a socket's messages in [`Self::take_congestion`]: which of two links they take follows from the port.
+    /// The level of a socket's messages in [`Self::take_congestion`]; the port decides which of two links they take.
     #[must_use]
     pub const fn level(port: u32, importance: Importance) -> u8 {
         importance as u8 | (port as u8 & 1) << 2
     }
 
-    /// The next thing worth telling an operator.
+    /// The next event for an operator.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.switch.events.pop_front()
     }
@@ -157,7 +156,7 @@ impl Stack {
         !self.ready.is_empty()
     }
 
-    /// The next socket whose readiness may have changed. A call that was refused and changed nothing is no reason.
+    /// The next socket whose readiness may have changed. A refused call that changed nothing is not reported.
     pub fn poll_ready(&mut self) -> Option<u32> {
         let port = self.ready.pop_front()?;
         self.is_ready.remove(&port);
@@ -170,13 +169,13 @@ impl Stack {
         self.switch.own_node()
     }
 
-    /// Identity of this node, given or taken from the first bearer.
+    /// Identity of this node, configured or derived from the first bearer.
     #[must_use]
     pub fn identity(&self) -> Option<NodeId> {
         self.switch.identity()
     }
 
-    /// True once the address is settled, and others may link.
+    /// True once the address is final; only then peers can link.
     #[must_use]
     pub fn address_is_final(&self) -> bool {
         self.switch.is_final()
@@ -188,7 +187,7 @@ impl Stack {
         self.switch.bearer_infos()
     }
 
-    /// The nodes known, by address.
+    /// The known nodes, by address.
     #[must_use]
     pub fn nodes(&self) -> Vec<PeerInfo> {
         self.switch.peer_infos()
@@ -206,23 +205,23 @@ impl Stack {
         self.switch.table().bindings()
     }
 
-    /// The socket that the next anycast to a service address would go to; the next call may name another in its turn.
+    /// The socket that an anycast to a service address would go to now; round robin may return another one next time.
     /// Port 0 leaves the choice to the other node. Spec: tipc.md §1.4.
     pub fn lookup(&mut self, to: ServiceAddr, domain: NodeAddr) -> Option<PortId> {
         self.switch.resolve(to, domain).map(|found| PortId { port: found.port, node: found.node })
     }
 
-    /// Moves what lookups read of the binding table to memory that other processes see; it must be new. From then on a
-    /// binding is there for all of them when [`Stack::bind`] returns.
+    /// Moves the part of the binding table that lookups read to memory that other processes see; it must be new. From
+    /// then on a binding is visible to all of them when [`Stack::bind`] returns.
     ///
     /// # Errors
-    /// [`NoMemory`]; nothing has changed then.
+    /// [`NoMemory`]; nothing has changed.
     pub fn share_names(&mut self, memory: Box<dyn Memory>) -> Result<(), NoMemory> {
         self.switch.share_names(memory)
     }
 
-    /// User bindings that sockets of this node may have together; [`crate::names::USER_BINDINGS`] if not set,
-    /// [`crate::names::MAX_USER_BINDINGS`] at most. Those that there are stay.
+    /// Sets the limit of user bindings of all sockets of this node; default [`crate::names::USER_BINDINGS`], at most
+    /// [`crate::names::MAX_USER_BINDINGS`]. Existing bindings stay.
     pub fn set_binding_limit(&mut self, bindings: usize) {
         self.switch.set_binding_limit(bindings);
     }
@@ -237,7 +236,7 @@ impl Stack {
         Ok(())
     }
 
-    /// How multicasts and name updates travel. Spec: tipc.md §7.6.
+    /// Sets the method of multicasts and name updates. Spec: tipc.md §7.6.
     ///
     /// # Errors
     /// See [`PropertyError`].
@@ -245,7 +244,7 @@ impl Stack {
         self.switch.set_multicast_policy(policy)
     }
 
-    /// Broadcast packets under way at a time, 32 to 8191; 50 if not set.
+    /// Sets the window of the broadcast link, packets, 32 to 8191; default 50.
     ///
     /// # Errors
     /// See [`PropertyError`].
@@ -253,8 +252,8 @@ impl Stack {
         self.switch.set_broadcast_window(packets)
     }
 
-    /// Nodes above which neighbours are monitored by an overlapping ring, 0 to 4095; 32 if not set.
-    /// Spec: tipc.md §11.
+    /// Sets the number of nodes above which the overlapping-ring monitor is used, 0 to 4095; default 32. Spec: tipc.md
+    /// §11.
     ///
     /// # Errors
     /// See [`PropertyError`].

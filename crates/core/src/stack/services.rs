@@ -9,18 +9,18 @@ use crate::socket::{OptionValue, RecvError, RecvOptions, SendError, SocketKind, 
 use crate::time::Time;
 use crate::topology::{MAX_NODE_CONNECTIONS, SUBSCRIPTION_LEN, TopologyServer, TopologyStats};
 
-/// Longest request that is looked at, bytes: one more than a subscription, so that a longer one shows.
+/// Most bytes of a request that are read: one more than a subscription, to detect a longer one.
 const REQUEST_BUFFER: usize = SUBSCRIPTION_LEN + 1;
 
-/// The sockets of the node itself.
+/// The node's own sockets.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     listener: Option<u32>,
-    /// Connections, each with the node of its subscriber.
+    /// Connections, each with its subscriber's node.
     connections: BTreeMap<u32, NodeAddr>,
-    /// How many each node has.
+    /// Number of connections of each node.
     of_node: BTreeMap<NodeAddr, usize>,
-    /// Own sockets to which something happened.
+    /// Own sockets with news.
     touched: BTreeSet<u32>,
     topology: TopologyServer,
 }
@@ -62,7 +62,7 @@ impl Stack {
         self.services.topology.handle_timeout(now);
     }
 
-    /// One step of the node's own services; false if there was nothing to do.
+    /// Does one step of the node's own services; false if there was nothing to do.
     pub(super) fn serve(&mut self, now: Time) -> bool {
         if let Some(change) = self.switch.changes.pop_front() {
             self.services.topology.announce(&change.binding, change.up, change.edge);
@@ -144,7 +144,7 @@ impl Stack {
             endpoint.shutdown(now, uplink).ok();
             endpoint.close(now, uplink);
         });
-        // It may linger until its last message has left, as any closed socket does.
+        // It may linger until its last message has left, like any closed socket.
         if let Some(node) = self.services.connections.remove(&port)
             && let Some(of_node) = self.services.of_node.get_mut(&node)
         {

@@ -10,7 +10,7 @@ use crate::socket::{
 use crate::time::Time;
 
 impl Stack {
-    /// Opens a socket; its port number is its handle here.
+    /// Opens a socket; the port number returned identifies it.
     ///
     /// # Errors
     /// [`OpenError`] if the node has [`MAX_SOCKETS`].
@@ -24,17 +24,17 @@ impl Stack {
         Ok(port)
     }
 
-    /// Closes a socket: unread messages go back, its connection ends, its bindings are withdrawn.
+    /// Closes a socket: unread messages are rejected, its connection ends, its bindings are withdrawn.
     pub fn close(&mut self, now: Time, port: u32) {
         self.with_endpoint(now, port, |endpoint, uplink| endpoint.close(now, uplink));
         self.process_pending(now);
     }
 
-    /// Closes the sockets of a process that is gone. First all their names are withdrawn, then unread messages go back
-    /// and connections end; subscribers learn it when all that is done. DESIGN L5.
+    /// Closes the sockets of a process that is gone. First all their bindings are withdrawn, then unread messages are
+    /// rejected and connections end. Subscribers get their events after that, so they see all of it done.
     pub fn close_all(&mut self, now: Time, ports: &[u32]) {
         for port in ports {
-            // A socket without names has none to withdraw.
+            // A socket without bindings returns an error here.
             self.with_endpoint(now, *port, |endpoint, uplink| endpoint.unbind(None, uplink).ok());
         }
         for port in ports {
@@ -80,7 +80,7 @@ impl Stack {
         self.on(now, port, ConnectError::Aborted, |e, uplink| e.connect(now, to, uplink))
     }
 
-    /// Takes the oldest connection request of a listener: the new socket and its peer.
+    /// Accepts the oldest connection request of a listener; returns the new socket and its peer.
     ///
     /// # Errors
     /// See [`AcceptError`].
@@ -90,7 +90,7 @@ impl Stack {
         result
     }
 
-    /// [`Self::accept`] without what follows from it.
+    /// Like [`Self::accept`], without processing what follows from it.
     pub(super) fn accept_quietly(&mut self, now: Time, port: u32) -> Result<(u32, PortId), AcceptError> {
         if self.endpoints.len() >= MAX_SOCKETS {
             return Err(AcceptError::WouldBlock);
@@ -112,10 +112,10 @@ impl Stack {
         Ok((new, peer))
     }
 
-    /// Sends; returns the bytes accepted (on a STREAM possibly only the start of `data`).
+    /// Sends `data`; returns the number of bytes accepted (on a STREAM possibly fewer than given).
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was sent then.
+    /// See [`SendError`]; nothing was sent.
     pub fn send(
         &mut self,
         now: Time,
@@ -126,7 +126,7 @@ impl Stack {
         let (sent, waits) = self.on(now, port, SendError::Broken, |e, uplink| {
             e.send(now, data, to, uplink).map(|sent| (sent, e.has_unsent()))
         })?;
-        // What was collected leaves with an acknowledgement too.
+        // Collected data also leaves with an acknowledgement.
         self.switch.backlogged |= waits;
         Ok(sent)
     }
@@ -167,23 +167,23 @@ impl Stack {
         self.on(now, port, OptionError::NoSuchOption, |e, uplink| e.set_option(option, value, uplink))
     }
 
-    /// A socket, to ask it for its state, readiness, options and counters.
+    /// A socket, to read its state, readiness, options and counters.
     #[must_use]
     pub fn endpoint(&self, port: u32) -> Option<&Endpoint> {
         self.endpoints.get(&port)
     }
 
-    /// The error that ended a connection, once.
+    /// The error that ended a connection; returned once.
     pub fn take_error(&mut self, port: u32) -> Option<ConnectError> {
         self.endpoints.get_mut(&port)?.take_error()
     }
 
-    /// The sockets, by port number, without the node's own.
+    /// The sockets by port number, without the node's own.
     pub fn sockets(&self) -> impl Iterator<Item = (u32, &Endpoint)> {
         self.endpoints.iter().map(|(port, e)| (*port, e)).filter(|(port, _)| !self.services.owns(*port))
     }
 
-    /// An operation on a socket, and everything that follows from it.
+    /// Runs an operation on a socket and processes everything that follows from it.
     pub(super) fn on<R, E>(
         &mut self,
         now: Time,
@@ -196,7 +196,7 @@ impl Stack {
         result
     }
 
-    /// Runs `f` on a socket and reports it as touched.
+    /// Runs `f` on a socket and reports the socket as changed.
     pub(super) fn with_endpoint<R>(
         &mut self,
         now: Time,
@@ -206,9 +206,9 @@ impl Stack {
         self.change_endpoint(now, port, f, |_| true)
     }
 
-    /// Runs `f` on a socket; takes note of its new deadline, and drops it if it is done. It is reported as touched if
-    /// its readiness is another one or the result is `news`: whoever calls again at each report, and is refused as
-    /// before, would else never come to an end.
+    /// Runs `f` on a socket, updates its deadline, and removes it if it is closed. The socket is reported as changed
+    /// only if its readiness changed or `news` is true of the result: otherwise a caller that repeats a refused call at
+    /// each report would loop forever.
     pub(super) fn change_endpoint<R>(
         &mut self,
         now: Time,
@@ -262,7 +262,7 @@ impl Stack {
         }
     }
 
-    /// Hands messages, wake-ups and table changes on until nothing moves any more.
+    /// Processes messages, wake-ups and table changes until none is left.
     pub(super) fn process_pending(&mut self, now: Time) {
         loop {
             if let Some((port, message)) = self.switch.local.pop_front() {

@@ -1,4 +1,4 @@
-//! The node as its own sockets see it.
+//! The uplink of the node's own sockets.
 
 use crate::addr::{NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
 use crate::socket::{BindError, Method, Resolved, SubmitError, Submitted, Uplink};
@@ -6,13 +6,13 @@ use crate::switch::Switch;
 use crate::time::Time;
 use crate::wire::Message;
 
-/// The switch at a point in time.
+/// The switch, with the context of one call.
 pub(super) struct Direct<'a> {
     pub(super) switch: &'a mut Switch,
     pub(super) now: Time,
-    /// The node's own services may bind reserved types.
+    /// True for the node's own services, which may bind reserved types.
     pub(super) privileged: bool,
-    /// The socket that the caller has found for the message that is being sent.
+    /// The socket that the caller has already found for the message being sent.
     pub(super) found: Option<Resolved>,
 }
 

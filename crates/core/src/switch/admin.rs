@@ -1,5 +1,5 @@
-//! The rest of what an administrator may ask and change: bearers at run time, peers that are gone, the broadcast link, the
-//! neighbour monitor, the node's own name. Spec: tipc.md §13.1.
+//! More management: bearers at run time, removal of peers, the broadcast link, the neighbour monitor, the node's
+//! identity. Spec: tipc.md §13.1.
 
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ use crate::node::state::State;
 use crate::outbox::BearerId;
 use crate::time::Time;
 
-/// A property of a bearer. Tolerance and MTU reach its links at once, the others those that are made from now on.
+/// A property of a bearer. Tolerance and MTU apply to existing links at once; the others apply to links created later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BearerProperty {
     /// Priority of its links, 0 to 31.
@@ -21,52 +21,52 @@ pub enum BearerProperty {
     ToleranceMs(u32),
     /// Largest window of its links, 50 to 8191 packets.
     Window(u16),
-    /// Largest packet, bytes; a link that is up takes it at its next start.
+    /// Largest packet, bytes; a link that is up uses it after its next restart.
     Mtu(u32),
 }
 
-/// A peer was not forgotten.
+/// Reason why a peer was not removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PeerError {
-    /// It is the node itself.
+    /// The address is that of the node itself.
     #[error("this is the node itself")]
     Own,
-    /// There is none.
+    /// There is no such peer.
     #[error("no peer has this address or identity (see the list of nodes)")]
     Unknown,
-    /// There is contact.
+    /// The peer is up.
     #[error("there is contact with the peer (a peer can be removed when it is down)")]
     Up,
 }
 
-/// The node keeps its name.
+/// The identity cannot be changed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the node has joined its cluster, or has connections (set this before its first bearer)")]
 pub struct Joined;
 
-/// The broadcast link.
+/// Information about the broadcast link.
 #[derive(Clone, Debug)]
 pub struct BroadcastInfo {
     /// Its window, packets.
     pub window: u16,
-    /// How multicasts travel.
+    /// Policy for the multicast method.
     pub policy: MulticastPolicy,
-    /// What was sent.
+    /// Sending counters.
     pub sent: SenderStats,
-    /// What was received, by peer.
+    /// Receiving counters, by peer.
     pub received: Vec<(NodeAddr, NodeId, ReceiverStats)>,
 }
 
-/// The neighbour monitor of a bearer.
+/// Information about the neighbour monitor of a bearer.
 #[derive(Clone, Debug)]
 pub struct MonitorInfo {
     /// Index of the bearer.
     pub bearer: BearerId,
     /// Its name.
     pub name: String,
-    /// Not everybody supervises everybody.
+    /// True if nodes do not supervise all their peers.
     pub active: bool,
-    /// The nodes, the own one first.
+    /// The nodes, this one first.
     pub nodes: Vec<MonitorNode>,
     /// Changes of the list of nodes.
     pub generation: u32,
@@ -81,7 +81,7 @@ impl Switch {
         self.own.as_ref().is_some_and(OwnAddress::is_legacy)
     }
 
-    /// Another property of a bearer; false if there is no such bearer.
+    /// Changes a property of a bearer; false if there is no such bearer.
     pub(crate) fn set_bearer(
         &mut self,
         now: Time,
@@ -117,7 +117,7 @@ impl Switch {
         Ok(true)
     }
 
-    /// Forgets a peer that is down.
+    /// Removes a peer that is down.
     pub(crate) fn forget_peer(&mut self, addr: NodeAddr) -> Result<(), PeerError> {
         if addr == self.own_node() {
             return Err(PeerError::Own);
@@ -130,7 +130,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Sets the counters of a link to zero; false if there is none of this name.
+    /// Clears the counters of a link; false if there is no link of this name.
     pub(crate) fn clear_link_stats(&mut self, name: &str) -> bool {
         let Some((addr, bearer)) = self.find_link(name) else { return false };
         let slot = self.members.0.get_mut(&addr).and_then(|m| m.peer.slot_mut(bearer));
@@ -140,7 +140,7 @@ impl Switch {
         })
     }
 
-    /// The same for what was broadcast, or with a peer for what came from it.
+    /// Clears the sending counters of the broadcast link, or with a peer the counters of its broadcasts.
     pub(crate) fn clear_broadcast_stats(&mut self, from: Option<NodeAddr>) -> bool {
         let Some(from) = from else {
             self.bcast.clear_stats();
@@ -178,7 +178,7 @@ impl Switch {
         .collect()
     }
 
-    /// Another cluster, identity or address, while nobody else can know the old one.
+    /// Changes cluster, identity or address while no other node can know the old ones.
     pub(crate) fn rename(
         &mut self,
         now: Time,
@@ -200,7 +200,7 @@ impl Switch {
         let (config, rng) = (&mut self.config, &mut self.rng);
         let own = match (address, identity, &self.own) {
             (Some(address), _, _) => Some(OwnAddress::explicit(address, config.cluster, rng)),
-            (None, Some(identity), _) => Some(OwnAddress::settled(identity, config.cluster, rng)),
+            (None, Some(identity), _) => Some(OwnAddress::with_final_address(identity, config.cluster, rng)),
             (None, None, Some(own)) => Some(own.clone().with_cluster(config.cluster)),
             (None, None, None) => None,
         };

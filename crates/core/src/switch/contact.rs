@@ -1,4 +1,4 @@
-//! What the rest of the node does when a link or the contact with a peer comes or goes. Spec: tipc.md §6.4, §6.6.
+//! Reactions of the node to links and contacts that come up or go down. Spec: tipc.md §6.4, §6.6.
 
 use super::{Member, Switch};
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
@@ -13,7 +13,7 @@ use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, SHORT_HEADER, User};
 
 impl Switch {
-    /// Runs `f` on a peer, then does what follows from it in the other rooms.
+    /// Runs `f` on a peer, then processes what follows from it in the rest of the switch.
     pub(super) fn with_peer<R>(
         &mut self,
         now: Time,
@@ -45,7 +45,7 @@ impl Switch {
             }
         }
         if self.members.0.get(&addr).is_some_and(|m| !m.peer.delivered.is_empty()) {
-            self.sort_delivered(now, addr);
+            self.dispatch_delivered(now, addr);
         }
         Some(result)
     }
@@ -98,7 +98,7 @@ impl Switch {
         self.monitor_link_down(addr, bearer);
     }
 
-    /// The first link is up: BCAST_PROTOCOL is its packet 1, our bindings follow.
+    /// The first link is up: BCAST_PROTOCOL is its first packet, this node's bindings follow.
     fn contact_up(&mut self, now: Time, addr: NodeAddr) {
         let Some(member) = self.members.0.get(&addr) else { return };
         let mss = member.peer.mss(0).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Switch {
         }
     }
 
-    /// The last link is down: forget what the peer told us, and break what was connected to it.
+    /// The last link is down: removes what was learned from the peer, and aborts connections to it.
     fn contact_lost(&mut self, now: Time, addr: NodeAddr) {
         self.with_broadcast(|bcast, io| bcast.remove_peer(now, addr, io));
         if let Some(member) = self.members.0.get_mut(&addr) {
@@ -138,7 +138,7 @@ impl Switch {
     }
 }
 
-/// What the links to a peer stamp on their packets about broadcast.
+/// The broadcast state that links to a peer stamp into packets.
 fn stamp(member: &Member, bcast: &BroadcastSender) -> BcastStamp {
     let receiver = &member.receiver;
     BcastStamp {

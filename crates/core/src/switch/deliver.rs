@@ -1,4 +1,4 @@
-//! Messages that have arrived: to the room or the socket that they are for. Spec: tipc.md §2.6, §6.1, §7.7.
+//! Dispatch of arrived messages to a module of the switch or to a socket. Spec: tipc.md §2.6, §6.1, §7.7.
 
 use super::Switch;
 use crate::addr::{NodeAddr, Scope, ServiceRange};
@@ -8,18 +8,18 @@ use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType, User};
 
 impl Switch {
-    /// Hands on what a peer's links delivered, in order. What a message leads to may end up here again: then the call
-    /// under way goes on with the rest, however many there are.
-    pub(super) fn sort_delivered(&mut self, now: Time, addr: NodeAddr) {
-        let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.sorting) else { return };
-        member.sorting = true;
-        self.sort_all_delivered(now, addr);
+    /// Dispatches the messages that a peer's links delivered, in order. Dispatching a message may call this function
+    /// again; the outer call then continues with the rest, so the recursion is bounded.
+    pub(super) fn dispatch_delivered(&mut self, now: Time, addr: NodeAddr) {
+        let Some(member) = self.members.0.get_mut(&addr).filter(|m| !m.dispatching) else { return };
+        member.dispatching = true;
+        self.dispatch_all_delivered(now, addr);
         if let Some(member) = self.members.0.get_mut(&addr) {
-            member.sorting = false;
+            member.dispatching = false;
         }
     }
 
-    fn sort_all_delivered(&mut self, now: Time, addr: NodeAddr) {
+    fn dispatch_all_delivered(&mut self, now: Time, addr: NodeAddr) {
         while let Some(message) = self.members.0.get_mut(&addr).and_then(|m| m.peer.delivered.pop_front()) {
             match message.user() {
                 User::NameDistributor => self.receive_names(now, addr, message),
@@ -30,9 +30,9 @@ impl Switch {
                 }
                 User::ConnManager | User::GroupProtocol => self.deliver(now, message),
                 user if user.is_data() && message.message_type() == MessageType::GroupEvent => {
-                    self.stats.messages_dropped += 1; // local only, never from a peer
+                    self.stats.messages_dropped += 1; // valid only inside a node, never from a peer
                 }
-                // Ours would reach sockets of node scope.
+                // A returning message of this node would reach sockets of node scope.
                 user if user.is_data() && is_to_many(&message) && self.is_self(message.origin_node()) => {
                     self.stats.messages_dropped += 1;
                 }
@@ -42,26 +42,26 @@ impl Switch {
         }
     }
 
-    /// To a socket of this node, or all sockets that a multicast names.
+    /// Delivers to a socket of this node, or to all sockets that a multicast addresses.
     pub(super) fn deliver(&mut self, now: Time, message: Message) {
-        // A multicast that comes back names the socket that sent it; the dummy of a method switch, though it carries
-        // an error code too, names none.
-        let comes_back =
+        // A returned multicast has the port of its sender. The dummy of a method change has no port, though it has an
+        // error code.
+        let is_returned =
             message.error_code() != ErrorCode::Ok && !message.non_sequenced() && message.dest_port() != 0;
-        let multicast = message.is_data() && is_to_many(&message) && !comes_back;
+        let multicast = message.is_data() && is_to_many(&message) && !is_returned;
         if !message.header_fits() {
             self.stats.messages_dropped += 1;
         } else if multicast {
             self.deliver_multicast(message);
         } else if self.ports.contains(&message.dest_port()) {
-            self.hand(message.dest_port(), message);
+            self.queue_local(message.dest_port(), message);
         } else {
             self.redirect(now, message);
         }
     }
 
-    /// To a socket of this node, unless the sender has a way of its own to it.
-    pub(super) fn hand(&mut self, port: u32, message: Message) {
+    /// Queues a message for a socket of this node, unless the sender has a lane to it.
+    pub(super) fn queue_local(&mut self, port: u32, message: Message) {
         let lane = !self.lanes.is_empty()
             && self.lanes.contains(&(message.origin_port(), port))
             && message.is_data()
@@ -79,28 +79,28 @@ impl Switch {
             for port in others {
                 let mut copy = message.clone();
                 copy.set_dest_port(*port);
-                self.hand(*port, copy);
+                self.queue_local(*port, copy);
             }
             message.set_dest_port(*last);
-            self.hand(*last, message);
+            self.queue_local(*last, message);
         }
         self.port_buffer = ports;
     }
 
-    /// No socket has the port: an anycast may be looked up once more, everything else goes back.
+    /// No socket has the port: an anycast may be looked up once more, everything else is rejected.
     fn redirect(&mut self, now: Time, mut message: Message) {
         let named = message.is_data() && message.message_type() == MessageType::Named;
         let fresh = message.error_code() == ErrorCode::Ok && message.reroute_count() == 0;
         if !named {
-            return self.send_back(now, message, ErrorCode::NoPort);
+            return self.reject(now, message, ErrorCode::NoPort);
         }
         if !fresh {
-            return self.send_back(now, message, ErrorCode::NoName);
+            return self.reject(now, message, ErrorCode::NoName);
         }
         let only_here = message.lookup_scope() == Scope::Node.number();
         let domain = if only_here { self.own_node() } else { NodeAddr::NONE };
         let Some(found) = self.table.lookup(message.service(), domain).filter(|f| f.port != 0) else {
-            return self.send_back(now, message, ErrorCode::NoName);
+            return self.reject(now, message, ErrorCode::NoName);
         };
         message.set_reroute_count(1);
         if !self.is_self(found.node) {
@@ -112,7 +112,7 @@ impl Switch {
         self.route(now, message, found.node, selector).ok();
     }
 
-    fn send_back(&mut self, now: Time, message: Message, code: ErrorCode) {
+    fn reject(&mut self, now: Time, message: Message, code: ErrorCode) {
         let Some(returned) = reverse(self.own_node(), message, code) else {
             self.stats.messages_dropped += 1;
             return;
@@ -124,12 +124,12 @@ impl Switch {
     }
 }
 
-/// A broadcast packet carries the cluster id in place of the port, so the type decides.
+/// True for multicasts. A broadcast packet has the cluster id in place of the port, so the type decides.
 fn is_to_many(message: &Message) -> bool {
     matches!(message.message_type(), MessageType::Mcast | MessageType::GroupBcast | MessageType::GroupMcast)
 }
 
-/// The range whose sockets a multicast reaches: a group's message goes to the members of the whole type.
+/// The range whose sockets a multicast reaches; a group message goes to the members of the whole type.
 fn multicast_range(message: &Message) -> ServiceRange {
     match message.message_type() {
         MessageType::Mcast => message.service_range(),

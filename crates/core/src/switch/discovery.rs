@@ -1,4 +1,4 @@
-//! Neighbours: what discovery found becomes peers and links. Spec: tipc.md §4.5.
+//! Discovered neighbours become peers and links. Spec: tipc.md §4.5.
 
 use super::{Member, Switch};
 use crate::broadcast::BroadcastReceiver;
@@ -36,17 +36,18 @@ impl Switch {
                 Output::Broadcast(message) => self.frames.push(id, Target::Broadcast, message.bytes()),
                 Output::Unicast(to, message) => self.frames.push(id, Target::Unicast(to), message.bytes()),
                 Output::AddressFinal(_) => self.address_final(now),
-                Output::Neighbour(neighbour) => self.meet(now, id, &neighbour),
+                Output::Neighbour(neighbour) => self.handle_neighbour(now, id, &neighbour),
             }
         }
     }
 
-    /// Judges a neighbour: a new link, a changed one, an answer, or nothing.
-    fn meet(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
+    /// Evaluates a neighbour: creates or changes a link, responds, or does nothing.
+    fn handle_neighbour(&mut self, now: Time, id: BearerId, neighbour: &Neighbour) {
         let addr = neighbour.addr;
         if let Relation::OtherAddress(old) = neighbour.relation {
             if self.members.0.get(&old).is_some_and(|m| m.peer.is_up()) {
-                return; // two nodes with one identity, or one that changed its address too early: the first stays
+                // two nodes with one identity, or a node that changed its address too early: the first one stays
+                return;
             }
             self.remove_peer(old);
         }
@@ -56,7 +57,7 @@ impl Switch {
             let receiver = BroadcastReceiver::new(self.own_node(), neighbour.capabilities);
             self.members.0.insert(
                 addr,
-                Member { peer, receiver, names: NameReceiver::new(), sorting: false, congestion: 0 },
+                Member { peer, receiver, names: NameReceiver::new(), dispatching: false, congestion: 0 },
             );
         }
         let Some(member) = self.members.0.get_mut(&addr) else { return };
@@ -93,7 +94,7 @@ impl Switch {
         }
     }
 
-    /// What all known nodes can do, up or down, after one came, went or changed.
+    /// Recomputes the capabilities common to all known nodes, up or down, after one was added, removed or changed.
     pub(super) fn recount_capabilities(&mut self) {
         self.capabilities = self.members.0.values().fold(CAPABILITIES, |all, m| all & m.peer.capabilities);
     }

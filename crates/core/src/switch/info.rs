@@ -1,4 +1,4 @@
-//! What a node shows of itself.
+//! Information that a node shows about itself.
 
 use super::Switch;
 use crate::addr::{NodeAddr, NodeId};
@@ -13,9 +13,9 @@ use crate::outbox::BearerId;
 pub struct BearerInfo {
     /// Its index.
     pub id: BearerId,
-    /// What it was enabled with.
+    /// Its configuration.
     pub config: BearerConfig,
-    /// Peers linked over it.
+    /// Number of peers linked over it.
     pub linked_peers: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct PeerInfo {
     pub addr: NodeAddr,
     /// Its identity.
     pub id: NodeId,
-    /// Contact exists.
+    /// True if there is contact.
     pub up: bool,
     /// State of contact.
     pub state: State,
@@ -45,9 +45,9 @@ pub struct LinkInfo {
     pub peer: NodeAddr,
     /// The bearer it uses.
     pub bearer: BearerId,
-    /// It can carry traffic.
+    /// True if it can carry traffic.
     pub up: bool,
-    /// It carries traffic (a second link of lower priority does not).
+    /// True if it carries traffic (a second link of lower priority does not).
     pub active: bool,
     /// Packet size, bytes.
     pub mtu: u16,
@@ -61,22 +61,22 @@ pub struct LinkInfo {
     pub stats: LinkStats,
 }
 
-/// Counters of the switch, since it was started.
+/// Counters of the switch since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchStats {
     /// Frames from bearers.
     pub frames_received: u64,
-    /// Frames that were not accepted.
+    /// Frames that were dropped.
     pub frames_dropped: u64,
-    /// Messages without a socket that were dropped.
+    /// Messages dropped because there is no socket for them.
     pub messages_dropped: u64,
-    /// Messages sent back to their sender for want of a socket.
+    /// Messages rejected because there is no socket for them.
     pub messages_returned: u64,
-    /// Monitor records of peers that break the rules.
+    /// Malformed monitor records from peers.
     pub monitor_records_refused: u64,
-    /// Events that nobody read in time.
+    /// Events dropped because they were not read in time.
     pub events_lost: u64,
-    /// What peers' bindings led to.
+    /// Results of the peers' name messages.
     pub names: NameReport,
 }
 

@@ -1,4 +1,4 @@
-//! What an administrator may change while the node runs. Spec: tipc.md §13.1 (ranges).
+//! Properties that can be changed while the node runs. Spec: tipc.md §13.1 (ranges).
 
 use thiserror::Error;
 
@@ -9,23 +9,23 @@ use crate::limits::{MAX_TOLERANCE_MS, MAX_WINDOW, MIN_TOLERANCE_MS, MIN_WINDOW};
 use crate::outbox::BearerId;
 use crate::time::Time;
 
-/// Nodes that may be set as the threshold of the neighbour monitor, at most. Spec: tipc.md §13.1.
+/// Highest threshold of the neighbour monitor, nodes. Spec: tipc.md §13.1.
 const MAX_MONITOR_THRESHOLD: usize = 4095;
 
 /// A property of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum LinkProperty {
-    /// A silent peer is given up after this time, 50 to 30000 ms; the peer follows.
+    /// Silence after which the peer is taken for lost, 50 to 30000 ms; the peer adopts it.
     ToleranceMs(u32),
-    /// Links of higher priority carry the traffic, 0 to 31; the link restarts.
+    /// Priority, 0 to 31: links of higher priority carry the traffic; the link restarts.
     Priority(u8),
     /// Largest send window, 50 to 8191 packets.
     Window(u16),
 }
 
 impl LinkProperty {
-    /// Whether the value is in its range.
+    /// Checks that the value is in its range.
     ///
     /// # Errors
     /// [`PropertyError::Range`].
@@ -42,18 +42,18 @@ impl LinkProperty {
     }
 }
 
-/// A property was not changed.
+/// Reason why a property was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PropertyError {
     /// There is no such link.
-    #[error("no link is called {0} (the names are those of the list of links)")]
+    #[error("no link named {0} (see the list of links)")]
     NoLink(String),
     /// The value is out of its range.
     #[error("{what} must be {range}")]
     Range {
-        /// Which property.
+        /// The property.
         what: &'static str,
-        /// What it may be.
+        /// Its range.
         range: &'static str,
     },
 }

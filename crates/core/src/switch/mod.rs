@@ -1,5 +1,5 @@
-//! The switch: what a node does between its sockets and its bearers. It alone sees discovery, links, broadcast
-//! and names; they talk to one another by what they return to it. Spec: tipc.md §6.
+//! The switch: the part of a node between sockets and bearers. It alone sees discovery, links, broadcast and names;
+//! these interact only through the values they return to it. Spec: tipc.md §6.
 
 mod admin;
 mod contact;
@@ -36,10 +36,10 @@ use crate::rng::Rng;
 use crate::time::Time;
 use crate::wire::{Message, Method};
 
-/// Events that wait to be read; the oldest go first when nobody reads them.
+/// Most events waiting to be read; the oldest are dropped if they are not read.
 const MAX_EVENTS: usize = 4096;
 
-/// A bearer and the discovery on it.
+/// A bearer, and discovery on it.
 #[derive(Debug)]
 struct Bearer {
     config: BearerConfig,
@@ -47,26 +47,26 @@ struct Bearer {
     monitor: Monitor,
 }
 
-/// A peer node with what the other rooms keep for it.
+/// A peer node, with the state that other modules keep for it.
 #[derive(Debug)]
 struct Member {
     peer: Peer,
-    /// Its broadcasts.
+    /// Receives its broadcasts.
     receiver: BroadcastReceiver,
-    /// Its bindings, on their way to the table.
+    /// Receives its bindings and applies them to the table.
     names: NameReceiver,
-    /// What it delivered is being handed on.
-    sorting: bool,
-    /// What is told of the queues to it, see [`Peer::congestion`].
+    /// Its delivered messages are being dispatched.
+    dispatching: bool,
+    /// Congested levels last reported for it; see [`Peer::congestion`].
     congestion: u8,
 }
 
-/// What is known of full queues.
+/// Congestion of the links.
 #[derive(Debug, Default)]
 pub(crate) struct Congestion {
-    /// The nodes to which some are, see [`Peer::congestion`].
+    /// The congested nodes and their levels; see [`Peer::congestion`].
     pub(crate) nodes: BTreeMap<NodeAddr, u8>,
-    /// They have changed since somebody asked.
+    /// True if they have changed since the last query.
     pub(crate) changed: bool,
 }
 
@@ -106,9 +106,9 @@ pub(crate) struct Switch {
     own: Option<OwnAddress>,
     bearers: [Option<Bearer>; MAX_BEARERS],
     members: Members,
-    /// What every known node can do. Spec: tipc.md §4.6.
+    /// Capabilities common to all known nodes. Spec: tipc.md §4.6.
     capabilities: u16,
-    /// When each peer's timer is due.
+    /// Deadlines of the peers' timers.
     ticks: BTreeSet<(Time, NodeAddr)>,
     bcast: BroadcastSender,
     policy: MulticastPolicy,
@@ -122,9 +122,9 @@ pub(crate) struct Switch {
     port_buffer: Vec<u32>,
     /// Messages for local sockets.
     pub(crate) local: VecDeque<(u32, Message)>,
-    /// Local sockets that have a way of their own to another one: messages of the first to the second do not come here.
+    /// Pairs of local sockets with a lane: messages of the first to the second do not go through the switch.
     pub(crate) lanes: BTreeSet<(u32, u32)>,
-    /// Receivers of the message under way that has to go by such a way.
+    /// Receivers of the current message that it must reach over a lane.
     pub(crate) diverted: Vec<u32>,
     /// Local sockets that may send to a node again.
     pub(crate) woken: VecDeque<(u32, NodeAddr)>,
@@ -134,7 +134,7 @@ pub(crate) struct Switch {
     pub(crate) pool: Pool,
     trim_at: Time,
     pub(crate) congestion: Congestion,
-    /// A message was queued behind a link's window since somebody asked.
+    /// A message was queued behind a link's window since the last query.
     pub(crate) backlogged: bool,
     pub(crate) events: VecDeque<Event>,
     stats: SwitchStats,
@@ -255,7 +255,7 @@ impl Switch {
         }
     }
 
-    /// A free port number: random, then the next ones.
+    /// Allocates a free port number: a random one, or the next free one.
     pub(crate) fn open_port(&mut self) -> u32 {
         let mut port = self.rng.next_u32().max(1);
         while self.ports.contains(&port) {
@@ -265,7 +265,7 @@ impl Switch {
         port
     }
 
-    /// The port is gone: messages for it are returned from now on.
+    /// Releases a port: messages for it are rejected from now on.
     pub(crate) fn close_port(&mut self, now: Time, port: u32) {
         self.forget_bindings(now, port);
         self.ports.remove(&port);

@@ -1,5 +1,5 @@
-//! The neighbour monitor of each bearer: what it says to the links, and what STATE messages say to it.
-//! Spec: tipc.md §11.
+//! The neighbour monitor of each bearer: passes its verdicts to the links, and monitor records from STATE messages to
+//! it. Spec: tipc.md §11.
 
 use super::Switch;
 use crate::addr::NodeAddr;
@@ -31,7 +31,7 @@ impl Switch {
         }
     }
 
-    /// Before a tick: the links of a peer learn whether to supervise it.
+    /// Before a tick: passes the monitor's verdicts to the links of a peer.
     pub(super) fn monitor_tick(&mut self, addr: NodeAddr) {
         let Some(member) = self.members.0.get_mut(&addr) else { return };
         for id in 0..MAX_BEARERS as BearerId {
@@ -47,7 +47,7 @@ impl Switch {
         }
     }
 
-    /// Before a link sees a STATE: its monitor record. One that is malformed is ignored, the STATE is not.
+    /// Before a link processes a STATE: passes on its monitor record. A malformed record is ignored, the STATE is not.
     pub(super) fn monitor_state(&mut self, addr: NodeAddr, id: BearerId, view: View<'_>) {
         if view.user() != User::LinkProtocol || view.link_type() != LinkProtocolType::State {
             return;

@@ -1,4 +1,4 @@
-//! Bindings of local sockets, and how the others learn of them. Spec: tipc.md §6.5.
+//! Bindings of local sockets, and their distribution. Spec: tipc.md §6.5.
 
 use super::Switch;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
@@ -60,7 +60,7 @@ impl Switch {
         }
     }
 
-    /// A binding that the node itself makes.
+    /// Publishes a binding of the node itself.
     pub(super) fn publish_internal(&mut self, now: Time, binding: Binding) {
         if let Ok(change) = self.table.publish(binding) {
             self.announce(now, change);
@@ -73,18 +73,18 @@ impl Switch {
         }
     }
 
-    /// Tells local subscribers and, of what has cluster scope, the peers.
+    /// Reports a change to local subscribers and, if it has cluster scope, to the peers.
     fn announce(&mut self, now: Time, change: Change) {
         self.changes.push_back(change);
         let own = self.own_node();
         if own.is_none() {
-            return; // no peer can be linked yet; the bulk will carry it
+            return; // no peer can be linked yet; the bulk will contain it
         }
         let Some(message) = self.distributor.announce(own, &change) else { return };
         self.distribute(now, message);
     }
 
-    /// To all linked peers: by broadcast if all of them number the updates, else a copy each.
+    /// Sends to all linked peers: by broadcast if all of them number updates, otherwise a copy to each.
     fn distribute(&mut self, now: Time, message: Message) {
         let up = || self.members.0.values().map(|m| &m.peer).filter(|p| p.is_up());
         let numbered = self.capabilities & capability::NAMED_BCAST != 0
@@ -99,8 +99,8 @@ impl Switch {
         }
     }
 
-    /// An update that is missing puts the tables of all peers out of step: rather lose contact with those that hold the
-    /// queue up, and tell them everything anew.
+    /// Broadcasts an update. If the queue is full, resets the peers that block it: a missing update would put the
+    /// tables of all peers out of step, while a reset peer gets everything again on contact.
     fn broadcast_update(&mut self, now: Time, message: Message) {
         if self.send_broadcast(now, message.clone()).is_err() {
             for peer in self.bcast.blocking_peers().collect::<Vec<_>>() {
@@ -123,7 +123,7 @@ impl Switch {
         }
     }
 
-    /// The own address is settled: sockets and bindings made before get it.
+    /// The address is final: sockets and bindings made before get it.
     pub(super) fn address_final(&mut self, now: Time) {
         let own = self.own_node();
         self.table.set_own_node(own);
@@ -136,7 +136,7 @@ impl Switch {
     }
 }
 
-/// What says that a node is there.
+/// The node-state binding, which shows that a node is up.
 pub(super) fn node_binding(own: NodeAddr) -> Binding {
     let range = ServiceRange::new(NODE_STATE, own.0, own.0);
     let port = PortId { port: 0, node: own };

@@ -1,4 +1,4 @@
-//! Frames from the wire: where each one goes. Spec: tipc.md §6.1.
+//! Incoming frames: checks and dispatch. Spec: tipc.md §6.1.
 
 use super::Switch;
 use crate::addr::NodeAddr;
@@ -11,7 +11,7 @@ use crate::outbox::BearerId;
 use crate::time::Time;
 use crate::wire::{MessageType, User, View};
 
-/// Version of an encrypted packet. Spec: tipc.md §12.2.
+/// Protocol version that marks an encrypted packet. Spec: tipc.md §12.2.
 const ENCRYPTED: u8 = 7;
 
 impl Switch {
@@ -65,12 +65,12 @@ impl Switch {
         passed.unwrap_or(Err(Drop::UnknownPeer))
     }
 
-    /// A packet of a peer's broadcast link. Spec: tipc.md §7.2.
+    /// Processes a packet of a peer's broadcast link. Spec: tipc.md §7.2.
     fn receive_broadcast(&mut self, now: Time, bearer: BearerId, view: View<'_>) -> Result<(), Drop> {
         let addr = view.prev_node();
         let own = self.own_node();
         if addr == own {
-            return Ok(()); // many media carry a broadcast back to its sender
+            return Ok(()); // many media return a broadcast to its sender
         }
         let member = self.members.0.get_mut(&addr).ok_or(Drop::UnknownPeer)?;
         if !member.peer.is_up() {
@@ -81,14 +81,14 @@ impl Switch {
             return Ok(());
         }
         let state_due = member.receiver.receive(view, self.config.cluster, &mut member.peer.delivered);
-        self.sort_delivered(now, addr);
+        self.dispatch_delivered(now, addr);
         if state_due.map_err(Drop::Broadcast)? {
             self.send_state(now, addr, bearer);
         }
         Ok(())
     }
 
-    /// Tells a peer at once what has arrived of its broadcasts.
+    /// Sends a STATE at once, to report which of the peer's broadcasts have arrived.
     fn send_state(&mut self, now: Time, addr: NodeAddr, bearer: BearerId) {
         self.with_peer(now, addr, |peer, ctx| peer.send_state(bearer, ctx));
         if self.link(addr, bearer).is_some_and(Link::is_up)
@@ -98,7 +98,8 @@ impl Switch {
         }
     }
 
-    /// The broadcast part of a LINK_PROTOCOL message, before and apart from the link's own. Spec: tipc.md §7.3.
+    /// Processes the broadcast part of a LINK_PROTOCOL message, before and independently of the link's own. Spec:
+    /// tipc.md §7.3.
     fn receive_broadcast_state(
         &mut self,
         now: Time,
@@ -123,7 +124,7 @@ impl Switch {
     }
 }
 
-/// Refuses what may never arrive this way. Spec: tipc.md §14.2.
+/// Refuses users and types that are not accepted on this path. Spec: tipc.md §14.2.
 fn check_user(view: View<'_>) -> Result<(), Drop> {
     use User as U;
     let illegal = Err(Drop::IllegalUser(view.user().into()));

@@ -1,4 +1,4 @@
-//! What happens by the passing of time. Spec: tipc.md §4.5, §5.6.
+//! Timers of the switch. Spec: tipc.md §4.5, §5.6.
 
 use super::Switch;
 use crate::addr::NodeAddr;
@@ -8,7 +8,7 @@ use crate::time::Time;
 
 /// How long a node that is down is remembered, milliseconds. Spec: tipc.md §6.6.
 const RETENTION_MS: u64 = 300_000;
-/// Memory of large messages that was not used for as long goes back, milliseconds; at a timeout that is due anyway.
+/// Interval at which unused large-message buffers are freed, milliseconds; done in a timeout that is due anyway.
 const TRIM_MS: u64 = 1000;
 
 impl Switch {
@@ -28,7 +28,7 @@ impl Switch {
         }
         while let Some((at, addr)) = self.ticks.first().copied().filter(|(at, _)| *at <= now) {
             self.ticks.remove(&(at, addr));
-            if self.is_forgotten(now, addr) {
+            if self.retention_is_over(now, addr) {
                 self.remove_peer(addr);
             } else {
                 self.tick_peer(now, addr);
@@ -40,7 +40,7 @@ impl Switch {
         self.monitor_tick(addr);
         self.with_peer(now, addr, |peer, ctx| peer.tick(ctx));
         let Some(member) = self.members.0.get_mut(&addr) else { return };
-        member.receiver.state_sent(); // a tick tells the peer what it has to know
+        member.receiver.state_sent(); // the STATE of a tick acknowledges broadcasts too
         let (interval_ms, tolerance_ms) = (member.peer.tick_ms(), member.peer.tolerance_ms());
         if self.bcast.tick_peer(addr, interval_ms, tolerance_ms) {
             self.reset_peer(now, addr, DownReason::Broadcast);
@@ -57,7 +57,7 @@ impl Switch {
         self.act_on_discovery(now, id, outputs);
     }
 
-    fn is_forgotten(&self, now: Time, addr: NodeAddr) -> bool {
+    fn retention_is_over(&self, now: Time, addr: NodeAddr) -> bool {
         let down = |m: &super::Member| !m.peer.is_up() && now >= m.peer.down_since.plus_millis(RETENTION_MS);
         self.members.0.get(&addr).is_none_or(down)
     }

@@ -1,4 +1,4 @@
-//! Messages on their way out: to another socket here, over a link, or over the broadcast link.
+//! Outgoing messages: to a local socket, over a link, or over the broadcast link.
 
 use super::Switch;
 use crate::addr::{NodeAddr, PortId, ServiceAddr};
@@ -89,7 +89,7 @@ impl Switch {
         }
     }
 
-    /// Sends a multicast to every node with a socket in its range, this one included.
+    /// Sends a multicast to every node with a socket in its range, including this one.
     pub(crate) fn submit_multicast(&mut self, now: Time, message: Message) -> Result<Submitted, SubmitError> {
         let destinations = self.table.destination_nodes(message.service_range());
         let remote: Vec<NodeAddr> =
@@ -107,13 +107,13 @@ impl Switch {
         result
     }
 
-    /// Hands one copy of a multicast to a socket of this node.
+    /// Passes one copy of a multicast to a socket of this node.
     pub(crate) fn submit_copy(&mut self, mut message: Message, port: u32) -> Result<Submitted, SubmitError> {
         if !self.ports.contains(&port) {
             return Err(SubmitError::Unreachable);
         }
         message.set_dest_port(port);
-        self.hand(port, message);
+        self.queue_local(port, message);
         Ok(Submitted::Done)
     }
 
@@ -161,7 +161,7 @@ impl Switch {
         result
     }
 
-    /// What the choice of a multicast method depends on. Spec: tipc.md §7.6.
+    /// The conditions on which the choice of a multicast method depends. Spec: tipc.md §7.6.
     fn cluster_view(&self) -> ClusterView {
         ClusterView {
             has_broadcast: self.bcast.has_broadcast(),

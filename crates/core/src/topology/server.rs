@@ -1,5 +1,5 @@
-//! The server's side. It sees neither sockets nor the binding table: requests and changes are handed to it, events
-//! are fetched from it. Spec: tipc.md §10.2.
+//! The server's side. It accesses neither sockets nor the binding table: requests and changes are passed in, events are
+//! polled. Spec: tipc.md §10.2.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,48 +16,48 @@ use crate::wire::{
     ByteOrder, EVENT_LEN, EventKind, FOREVER, Filter, SUBSCRIPTION_LEN, Subscription, encode_event,
 };
 
-/// Why the server ends a connection.
+/// Reason why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[non_exhaustive]
 pub enum Close {
-    /// A request that is shorter than a subscription.
-    #[error("a request of {0} bytes instead of 28")]
+    /// A request is shorter than a subscription.
+    #[error("request of {0} bytes (a subscription has 28)")]
     Size(usize),
-    /// PORTS and SERVICE together, or the upper end below the lower one.
-    #[error("a subscription that contradicts itself")]
+    /// PORTS and SERVICE are combined, or the upper end is below the lower one.
+    #[error("inconsistent subscription (PORTS and SERVICE together, or upper below lower)")]
     Contradiction,
-    /// The node has as many subscriptions as it may have.
-    #[error("{MAX_SUBSCRIPTIONS} subscriptions on this node are the limit")]
+    /// The node has reached its limit of subscriptions.
+    #[error("the node has {MAX_SUBSCRIPTIONS} subscriptions, the limit (cancel some)")]
     NodeFull,
-    /// The connection has as many subscriptions as it may have.
-    #[error("{MAX_CONNECTION_SUBSCRIPTIONS} subscriptions on one connection are the limit")]
+    /// The connection has reached its limit of subscriptions.
+    #[error("the connection has {MAX_CONNECTION_SUBSCRIPTIONS} subscriptions, the limit (cancel some)")]
     ConnectionFull,
-    /// There are as many connections as there may be.
-    #[error("{MAX_CONNECTIONS} connections are the limit")]
+    /// The limit of connections is reached.
+    #[error("the server has {MAX_CONNECTIONS} connections, the limit (close some)")]
     TooManyConnections,
-    /// The subscriber does not fetch its events.
-    #[error("the subscriber leaves too many events unread")]
+    /// The subscriber does not read its events.
+    #[error("too many unread events (read them faster)")]
     Overflow,
 }
 
 /// Counters of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TopologyStats {
-    /// Connections now.
+    /// Open connections.
     pub connections: usize,
-    /// Subscriptions now.
+    /// Open subscriptions.
     pub subscriptions: usize,
-    /// Events now waiting to be fetched.
+    /// Events waiting to be read.
     pub waiting_events: usize,
-    /// Connections ended because of a bad request.
+    /// Connections closed because of an invalid request.
     pub closed_bad_request: u64,
-    /// Connections refused or ended at a limit.
+    /// Connections refused or closed because of a limit.
     pub closed_at_limit: u64,
-    /// Connections ended because events stayed unread.
+    /// Connections closed because events were not read.
     pub closed_overflow: u64,
 }
 
-/// Counts up: a higher one is newer.
+/// Ascending: a higher id is newer.
 type SubscriptionId = u64;
 
 #[derive(Debug)]
@@ -86,8 +86,8 @@ struct Connection {
     events: VecDeque<[u8; EVENT_LEN]>,
 }
 
-/// All connections to the topology server of a node. A connection is named by a number that the owner chose: the
-/// port of the socket that serves it.
+/// All connections to the topology server of a node. The owner chooses the numbers of connections: the ports of the
+/// sockets that serve them.
 #[derive(Debug, Default)]
 pub struct TopologyServer {
     connections: BTreeMap<u32, Connection>,
@@ -107,10 +107,10 @@ impl TopologyServer {
         Self::default()
     }
 
-    /// A subscriber has connected. Nothing happens if the connection is known.
+    /// Adds the connection of a subscriber; does nothing if it is known.
     ///
     /// # Errors
-    /// [`Close::TooManyConnections`]: the caller refuses it.
+    /// [`Close::TooManyConnections`]: the caller must refuse the connection.
     pub fn connect(&mut self, connection: u32) -> Result<(), Close> {
         if self.connections.len() >= MAX_CONNECTIONS && !self.connections.contains_key(&connection) {
             self.stats.closed_at_limit += 1;
@@ -120,12 +120,12 @@ impl TopologyServer {
         Ok(())
     }
 
-    /// A connection was not let in: its node has [`super::MAX_NODE_CONNECTIONS`].
+    /// Counts a connection that was refused because its node has [`super::MAX_NODE_CONNECTIONS`].
     pub fn refused(&mut self) {
         self.stats.closed_at_limit += 1;
     }
 
-    /// The connection has ended: its subscriptions and events are dropped.
+    /// Removes a connection with its subscriptions and events.
     pub fn disconnect(&mut self, connection: u32) {
         let Some(gone) = self.connections.remove(&connection) else { return };
         self.stats.waiting_events -= gone.events.len();
@@ -134,11 +134,11 @@ impl TopologyServer {
         }
     }
 
-    /// Handles one message of a subscriber. `snapshot` gives the bindings that a new subscription is told first: all
-    /// that overlap the range (`true`), or the oldest of each distinct range (`false`), oldest first.
+    /// Handles one message of a subscriber. `snapshot` returns the existing bindings for a new subscription: all that
+    /// overlap the range (`true`), or the oldest of each distinct range (`false`), oldest first.
     ///
     /// # Errors
-    /// [`Close`]: the caller ends the connection; the server has forgotten it.
+    /// [`Close`]: the caller must close the connection; the server has removed it.
     pub fn request(
         &mut self,
         now: Time,
@@ -147,8 +147,8 @@ impl TopologyServer {
         snapshot: impl FnOnce(ServiceRange, bool) -> Vec<Binding>,
     ) -> Result<(), Close> {
         let result = self.try_request(now, connection, bytes, snapshot);
-        if let Err(why) = result {
-            match why {
+        if let Err(reason) = result {
+            match reason {
                 Close::Size(_) | Close::Contradiction => self.stats.closed_bad_request += 1,
                 Close::Overflow => self.stats.closed_overflow += 1,
                 _ => self.stats.closed_at_limit += 1,
@@ -165,7 +165,7 @@ impl TopologyServer {
         bytes: &[u8],
         snapshot: impl FnOnce(ServiceRange, bool) -> Vec<Binding>,
     ) -> Result<(), Close> {
-        // What is longer is cut, as Linux does.
+        // Longer requests are truncated, as in Linux.
         let raw: &[u8; SUBSCRIPTION_LEN] = bytes.first_chunk().ok_or(Close::Size(bytes.len()))?;
         let native = Subscription::from_bytes(raw, ByteOrder::NATIVE);
         let foreign = !native.filter.has(Filter::ORDER_MARK);
@@ -211,7 +211,7 @@ impl TopologyServer {
         Ok(())
     }
 
-    /// Ends the newest subscription of the connection with these bytes, if there is one.
+    /// Cancels the newest subscription of the connection with the same bytes, if there is one.
     fn cancel(&mut self, connection: u32, raw: &[u8; SUBSCRIPTION_LEN]) {
         let Some(owner) = self.connections.get_mut(&connection) else { return };
         let is_it = |id: &&SubscriptionId| self.subscriptions.get(*id).is_some_and(|e| e.raw == *raw);
@@ -232,7 +232,7 @@ impl TopologyServer {
         }
     }
 
-    /// Adds an event for a connection.
+    /// Queues an event for a connection.
     fn queue(&mut self, connection: u32, event: [u8; EVENT_LEN]) -> Result<(), Close> {
         if self.stats.waiting_events >= MAX_ALL_WAITING_EVENTS {
             self.close_slowest();
@@ -249,7 +249,7 @@ impl TopologyServer {
         Ok(())
     }
 
-    /// All events together are too many: ends the connection to which most are owed, whoever asks for room.
+    /// Too many events are waiting: closes the connection with the most waiting events, whichever needs memory.
     fn close_slowest(&mut self) {
         let slowest = self.connections.iter().max_by_key(|(_, c)| c.events.len()).map(|(port, _)| *port);
         if let Some(slowest) = slowest {
@@ -257,21 +257,21 @@ impl TopologyServer {
         }
     }
 
-    fn close(&mut self, connection: u32, why: Close) {
+    fn close(&mut self, connection: u32, reason: Close) {
         self.stats.closed_overflow += 1;
         self.disconnect(connection);
-        self.closed.push_back((connection, why));
+        self.closed.push_back((connection, reason));
     }
 
-    /// A binding came (`up`) or went. `edge`: it is the first of exactly its range, or was the last. Subscriptions of
-    /// one connection are told newest first.
+    /// Reports a binding that was published (`up`) or withdrawn. `edge`: it is the first of exactly its range, or was
+    /// the last. Within a connection, the newest subscription comes first.
     pub fn announce(&mut self, binding: &Binding, up: bool, edge: bool) {
         let Some(same_type) = self.services.get(&binding.range.service) else { return };
         let kind = if up { EventKind::Published } else { EventKind::Withdrawn };
-        let told = same_type.iter().rev().filter_map(|id| self.subscriptions.get(id));
+        let matching = same_type.iter().rev().filter_map(|id| self.subscriptions.get(id));
         let silent = planted::active(Fault::SilentWithdrawal) && !up && !edge;
-        let told = told.filter(|e| !silent && e.wants(binding, edge));
-        let events: Vec<_> = told
+        let matching = matching.filter(|e| !silent && e.wants(binding, edge));
+        let events: Vec<_> = matching
             .map(|e| (e.connection, encode_event(kind, binding.range, binding.port, &e.raw, e.order)))
             .collect();
         for (connection, event) in events {
@@ -280,18 +280,18 @@ impl TopologyServer {
     }
 
     fn queue_or_close(&mut self, connection: u32, event: [u8; EVENT_LEN]) {
-        if let Err(why) = self.queue(connection, event) {
-            self.close(connection, why);
+        if let Err(reason) = self.queue(connection, event) {
+            self.close(connection, reason);
         }
     }
 
-    /// When [`Self::handle_timeout`] must be called next.
+    /// When [`Self::handle_timeout`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Ends the subscriptions whose time has come, with an event each.
+    /// Ends the subscriptions that have timed out, with an event for each.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((at, id)) = self.timers.first().copied()
             && at <= now
@@ -308,7 +308,7 @@ impl TopologyServer {
         }
     }
 
-    /// A connection whose event queue is no longer empty; each is named once until its queue was empty again.
+    /// A connection whose event queue is no longer empty; reported once until the queue has been empty again.
     pub fn poll_ready(&mut self) -> Option<u32> {
         while let Some(connection) = self.ready.pop_front() {
             if self.next_event(connection).is_some() {
@@ -318,25 +318,25 @@ impl TopologyServer {
         None
     }
 
-    /// A connection that the server has ended by itself, and why: the caller shuts its socket down.
+    /// A connection that the server has closed, and the reason: the caller must shut its socket down.
     pub fn poll_closed(&mut self) -> Option<(u32, Close)> {
         self.closed.pop_front()
     }
 
-    /// The oldest event for a connection.
+    /// The oldest event of a connection.
     #[must_use]
     pub fn next_event(&self, connection: u32) -> Option<&[u8; EVENT_LEN]> {
         self.connections.get(&connection)?.events.front()
     }
 
-    /// The oldest event was handed to the socket.
+    /// Removes the oldest event, which was passed to the socket.
     pub fn event_sent(&mut self, connection: u32) {
         if let Some(owner) = self.connections.get_mut(&connection)
             && owner.events.pop_front().is_some()
         {
             self.stats.waiting_events -= 1;
             if owner.events.is_empty() && owner.events.capacity() > 1024 {
-                owner.events.shrink_to(16); // a burst must not stay as memory of an idle subscriber
+                owner.events.shrink_to(16); // do not keep the memory of a burst for an idle subscriber
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Each rule of tipc.md §10, and a kernel's server against ours.
+//! Tests of the rules of tipc.md §10, and a comparison with a kernel's server.
 
 use super::*;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceRange};
@@ -12,7 +12,7 @@ const OWN: NodeAddr = NodeAddr(0x0100_1001);
 const PEER: NodeAddr = NodeAddr(0x0100_1002);
 const NATIVE: ByteOrder = ByteOrder::NATIVE;
 
-/// A server with a binding table, as a node has them.
+/// A server and a binding table, as in a node.
 struct Node {
     table: NameTable,
     server: TopologyServer,
@@ -81,7 +81,7 @@ fn wish(lower: u32, upper: u32, filter: Filter) -> Subscription {
 }
 
 #[test]
-fn ports_tells_every_binding_with_its_own_range() {
+fn ports_filter_reports_every_binding_with_its_own_range() {
     let mut node = Node::new();
     node.bind(3, 5, 20, Scope::Cluster);
     node.bind(4, 5, 20, Scope::Cluster);
@@ -95,7 +95,7 @@ fn ports_tells_every_binding_with_its_own_range() {
 }
 
 #[test]
-fn service_tells_the_first_and_last_of_each_range() {
+fn service_filter_reports_first_and_last_binding_of_each_range() {
     let mut node = Node::new();
     node.bind(3, 5, 20, Scope::Cluster);
     node.bind(5, 0, u32::MAX, Scope::Cluster);
@@ -109,7 +109,7 @@ fn service_tells_the_first_and_last_of_each_range() {
 }
 
 #[test]
-fn round_robin_does_not_disturb_the_order_of_age() {
+fn round_robin_does_not_change_the_order_of_events() {
     let mut node = Node::new();
     for port in 1..6 {
         node.bind(port, 7, 7, Scope::Cluster);
@@ -124,7 +124,7 @@ fn round_robin_does_not_disturb_the_order_of_age() {
 }
 
 #[test]
-fn scope_filters_and_silence_about_what_exists() {
+fn scope_filters_and_no_initial_state() {
     let mut node = Node::new();
     node.bind(3, 1, 1, Scope::Cluster);
     node.bind(4, 2, 2, Scope::Node);
@@ -139,14 +139,14 @@ fn scope_filters_and_silence_about_what_exists() {
     assert_eq!(
         handles[0].subscription.filter,
         Filter::PORTS.with(Filter::NO_INITIAL_STATE),
-        "newest is told first"
+        "the newest subscription comes first"
     );
     node.subscribe(wish(0, 9, Filter::PORTS.with(Filter::NO_INITIAL_STATE)));
     assert_eq!(node.brief(), []);
 }
 
 #[test]
-fn a_timeout_is_the_last_event() {
+fn timeout_is_the_last_event() {
     let mut node = Node::new();
     node.bind(3, 5, 5, Scope::Cluster);
     node.now = Time::from_millis(1000);
@@ -181,7 +181,7 @@ fn cancel_ends_the_newest_subscription_with_the_same_bytes() {
 }
 
 #[test]
-fn the_other_byte_order_is_answered_in_it() {
+fn events_use_the_byte_order_of_the_request() {
     let other = NATIVE.swapped();
     let mut node = Node::new();
     node.bind(0x0102_0304, 5, 6, Scope::Cluster);
@@ -192,11 +192,11 @@ fn the_other_byte_order_is_answered_in_it() {
     assert_eq!(event.subscription, wanted);
     assert_eq!(event.port, PortId { port: 0x0102_0304, node: OWN });
     assert_eq!(event.to_bytes(other), raw[0]);
-    assert_eq!(raw[0][20..], wanted.to_bytes(other), "the subscription comes back byte for byte");
+    assert_eq!(raw[0][20..], wanted.to_bytes(other), "the subscription is returned byte for byte");
     let cancel = Subscription { filter: wanted.filter.with(Filter::CANCEL), ..wanted };
     node.request(1, &cancel.to_bytes(other)).unwrap();
     assert_eq!(node.server.stats().subscriptions, 0);
-    // No mark in either order: taken as foreign, and behaves like SERVICE.
+    // No mark in either order: treated as foreign byte order, and like SERVICE.
     node.request(1, &wish(5, 5, Filter(0)).to_bytes(other)).unwrap();
     assert_eq!(TopologyEvent::from_bytes(&node.raw_events(1)[0], other).unwrap().found.upper, 6);
 }
@@ -222,7 +222,7 @@ fn bad_requests_end_the_connection() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let mut node = Node::new();
     let mut done = Ok(());
     for connection in 2..100 {
@@ -233,7 +233,7 @@ fn limits_hold() {
                 break;
             }
         }
-        // Every connection fills its own quota, is ended for the next one, and so frees the node's.
+        // Every connection uses up its quota and is closed at the next request, which frees the node's.
         assert_eq!(done, Err(Close::ConnectionFull));
         if connection == 3 {
             break;
@@ -256,7 +256,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_is_ended() {
+fn subscriber_that_does_not_read_is_closed() {
     let mut node = Node::new();
     node.server.connect(2).unwrap();
     node.request(2, &wish(0, 9, Filter::PORTS).to_bytes(NATIVE)).unwrap();
@@ -274,7 +274,7 @@ fn a_subscriber_that_does_not_read_is_ended() {
 }
 
 #[test]
-fn ready_names_a_connection_once_until_it_is_empty() {
+fn ready_connection_is_reported_once_until_it_is_empty() {
     let mut node = Node::new();
     node.subscribe(wish(0, 9, Filter::PORTS));
     assert_eq!(node.server.poll_ready(), None);
@@ -290,7 +290,7 @@ fn ready_names_a_connection_once_until_it_is_empty() {
 }
 
 #[test]
-fn any_requests_are_survived() {
+fn arbitrary_requests_do_not_panic() {
     let mut rng = Rng::new(9);
     let mut node = Node::new();
     node.bind(1, 0, 0x0100, Scope::Cluster);
@@ -316,9 +316,9 @@ fn any_requests_are_survived() {
     assert_eq!(node.server.deadline(), None);
 }
 
-/// The kernel's capture: what its server was asked and told, our server answers with the same bytes.
+/// Replays the kernel's capture: our server must answer the same requests with the same bytes.
 #[test]
-fn our_server_answers_as_the_kernels() {
+fn server_answers_like_the_kernels() {
     let mut node = Node::new();
     for own in [OWN, PEER] {
         let port = PortId { port: 0, node: own };
@@ -357,9 +357,9 @@ fn our_server_answers_as_the_kernels() {
     assert_eq!(node.server.stats().connections, 0);
 }
 
-/// Whoever does not read must not cost others their subscriptions.
+/// A subscriber that does not read must not cost others their subscriptions.
 #[test]
-fn the_slowest_goes_when_all_events_together_are_too_many() {
+fn slowest_subscriber_is_closed_when_total_events_exceed_the_limit() {
     let mut node = Node::new();
     let range = ServiceRange::new(100, 0, u32::MAX);
     let wish = Subscription { range, timeout_ms: FOREVER, filter: Filter::PORTS, handle: [0; 8] };

@@ -65,7 +65,7 @@ struct Segment {
 
 fn areas(publisher: &Publisher) -> Areas<'_> {
     let [leaves, branches, records] = [0, 1, 2].map(|number| publisher.area(number));
-    Areas { leaves, branches, records, turns: publisher.open_area() }
+    Areas { leaves, branches, records, cursors: publisher.open_area() }
 }
 
 impl Memory for Segment {
@@ -74,8 +74,8 @@ impl Memory for Segment {
     }
 
     fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory> {
-        let Size { leaves, branches, records, turns } = size;
-        if turns > TURNS {
+        let Size { leaves, branches, records, cursors } = size;
+        if cursors > TURNS {
             return Err(NoMemory(format!("{TURNS} ranges are the limit")));
         }
         let next = self.publisher.successor(NAME, [leaves, branches, records]);

@@ -11,22 +11,22 @@ pub(crate) enum Mapped {}
 
 impl Access for Mapped {
     type Cell = ReadWord;
-    type Turn = AtomicU64;
+    type Cursor = AtomicU64;
 
     fn load(cell: &ReadWord) -> u64 {
         cell.load()
     }
 
-    fn turn(turn: &AtomicU64) -> u64 {
-        turn.load(Ordering::Relaxed)
+    fn cursor(cursor: &AtomicU64) -> u64 {
+        cursor.load(Ordering::Relaxed)
     }
 
-    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
-        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn exchange(cursor: &AtomicU64, seen: u64, new: u64) -> bool {
+        cursor.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
 pub(crate) fn view(replica: &Replica) -> View<'_, Mapped> {
     let [leaves, branches, records] = [0, 1, 2].map(|number| replica.area(number));
-    View::new(Areas { leaves, branches, records, turns: replica.open_area() })
+    View::new(Areas { leaves, branches, records, cursors: replica.open_area() })
 }

@@ -98,20 +98,20 @@ pub(crate) enum Recording {}
 impl Access for Recording {
     const GROUP: usize = GROUP;
     type Cell = Recorded;
-    type Turn = Recorded;
+    type Cursor = Recorded;
 
     fn load(cell: &Recorded) -> u64 {
         cell.value.load(StdOrdering::Relaxed)
     }
 
-    fn turn(turn: &Recorded) -> u64 {
-        Self::load(turn)
+    fn cursor(cursor: &Recorded) -> u64 {
+        Self::load(cursor)
     }
 
-    fn exchange(turn: &Recorded, seen: u64, new: u64) -> bool {
-        let same = Self::load(turn) == seen;
+    fn exchange(cursor: &Recorded, seen: u64, new: u64) -> bool {
+        let same = Self::load(cursor) == seen;
         if same {
-            turn.store(new);
+            cursor.store(new);
         }
         same
     }
@@ -122,8 +122,8 @@ impl WriteAccess for Recording {
         cell.store(value);
     }
 
-    fn set_turn(turn: &Recorded, value: u64) {
-        turn.store(value);
+    fn set_cursor(cursor: &Recorded, value: u64) {
+        cursor.store(value);
     }
 }
 
@@ -144,8 +144,8 @@ impl Own {
     }
 
     pub(crate) fn areas(&self) -> Areas<'_, Recording> {
-        let [leaves, branches, records, turns] = &self.cells;
-        Areas { leaves, branches, records, turns }
+        let [leaves, branches, records, cursors] = &self.cells;
+        Areas { leaves, branches, records, cursors }
     }
 
     pub(crate) fn snapshot(&self) -> [Vec<u64>; 4] {
@@ -187,18 +187,18 @@ pub(crate) enum Modelled<const FENCES: bool> {}
 impl<const FENCES: bool> Access for Modelled<FENCES> {
     const GROUP: usize = GROUP;
     type Cell = Cell;
-    type Turn = Cell;
+    type Cursor = Cell;
 
     fn load(cell: &Cell) -> u64 {
         cell.load()
     }
 
-    fn turn(turn: &Cell) -> u64 {
-        turn.load()
+    fn cursor(cursor: &Cell) -> u64 {
+        cursor.load()
     }
 
-    fn exchange(turn: &Cell, seen: u64, new: u64) -> bool {
-        match turn {
+    fn exchange(cursor: &Cell, seen: u64, new: u64) -> bool {
+        match cursor {
             // Nobody looks at it again.
             Cell::Still(_) => true,
             Cell::Moving(word) => {
@@ -244,7 +244,7 @@ impl Table {
     }
 
     pub(crate) fn areas<const FENCES: bool>(&self) -> Areas<'_, Modelled<FENCES>> {
-        let [leaves, branches, records, turns] = &self.cells;
-        Areas { leaves, branches, records, turns }
+        let [leaves, branches, records, cursors] = &self.cells;
+        Areas { leaves, branches, records, cursors }
     }
 }

@@ -39,7 +39,7 @@ impl Read {
     pub(crate) fn ask<const FENCES: bool>(&self, view: &View<'_, Modelled<FENCES>>, over: bool) {
         let found = match view.lookup(ServiceAddr::new(SERVICE, self.instance), NodeAddr::NONE) {
             Ok(found) => found.map(|found| (found.port, found.node)),
-            Err(ViewError::Unsettled) if self.unsettled && !over => return,
+            Err(ViewError::Contended) if self.unsettled && !over => return,
             Err(error) => panic!("{error}"),
         };
         let expected = |port: &u32| {
@@ -168,8 +168,8 @@ impl Writer {
 }
 
 /// Cells for so many leaves, branches, records, turns.
-const fn room(leaves: usize, branches: usize, records: usize, turns: usize) -> [usize; 4] {
-    [(leaves + 1) * 10 * GROUP, branches * (2 * GROUP + 7 * GROUP * GROUP), (records + 1) * RECORD, turns]
+const fn room(leaves: usize, branches: usize, records: usize, cursors: usize) -> [usize; 4] {
+    [(leaves + 1) * 10 * GROUP, branches * (2 * GROUP + 7 * GROUP * GROUP), (records + 1) * RECORD, cursors]
 }
 
 const PLENTY: [usize; 4] = room(40, 60, 40, 40);
@@ -301,14 +301,14 @@ enum Sequential {}
 impl Access for Sequential {
     const GROUP: usize = GROUP;
     type Cell = Turned;
-    type Turn = Turned;
+    type Cursor = Turned;
 
     fn load(cell: &Turned) -> u64 {
         cell.load()
     }
 
-    fn turn(turn: &Turned) -> u64 {
-        turn.load()
+    fn cursor(cursor: &Turned) -> u64 {
+        cursor.load()
     }
 
     fn exchange(_: &Turned, _: u64, _: u64) -> bool {
@@ -335,8 +335,8 @@ pub(crate) fn walk_a_ring(broken: Broken) -> usize {
         let both = before[area].iter().zip(&after[area]);
         both.map(|(before, after)| Turned { before: *before, after: *after }).collect()
     });
-    let [leaves, branches, records, turns] = &cells;
-    let view = View::<Sequential>::with_grace(Areas { leaves, branches, records, turns }, GRACE);
+    let [leaves, branches, records, cursors] = &cells;
+    let view = View::<Sequential>::with_grace(Areas { leaves, branches, records, cursors }, GRACE);
     let mut stuck = 0;
     for at in 0..200 {
         LEFT.set(at);

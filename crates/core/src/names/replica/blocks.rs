@@ -1,27 +1,27 @@
-//! The two kinds of blocks of the tree, as they lie in memory.
+//! The two kinds of tree blocks and their layout.
 //!
-//! With `G` cells in a cache line a *leaf* has up to `2G - 1` entries: a line pair of header and upper ends, the pairs
-//! of key and third, the seconds, the ranks. A *branch* has up to `G * G - 1`: see [`Row`]. What a lookup reads comes
-//! first, and of each block it reads three lines.
+//! With `G` cells in a cache line, a *leaf* has up to `2G - 1` entries: two lines of header and upper ends, the pairs
+//! of key and third cell, the second cells, the ranks. A *branch* has up to `G * G - 1` entries; see [`Row`]. The cells
+//! that a lookup reads come first; it reads three lines of each block.
 
 use super::layout::{Access, Entry, MAX_LEVELS, Mark, Ref, WriteAccess, follow, load, store};
 
-/// Cells of a leaf.
+/// Number of cells of a leaf.
 pub(super) const fn leaf_len<A: Access>() -> usize {
     10 * A::GROUP
 }
 
-/// Cells of a branch.
+/// Number of cells of a branch.
 pub(super) const fn branch_len<A: Access>() -> usize {
     2 * A::GROUP + 7 * row::<A>()
 }
 
-/// Entries of a leaf, at most.
+/// Most entries of a leaf.
 pub(super) const fn leaf_fanout<A: Access>() -> usize {
     2 * A::GROUP - 1
 }
 
-/// Entries of a branch, at most.
+/// Most entries of a branch.
 pub(super) const fn branch_fanout<A: Access>() -> usize {
     row::<A>() - 1
 }
@@ -30,12 +30,12 @@ const fn row<A: Access>() -> usize {
     A::GROUP * A::GROUP
 }
 
-/// Rows of a branch, each with a cell per entry.
+/// Rows of a branch; each has a cell per entry.
 #[derive(Clone, Copy)]
 enum Row {
-    /// The highest upper end of the entries up to this one; of those that do not exist, the highest number.
+    /// The highest upper end of the entries up to this one; beyond the last entry, the highest number.
     Reach,
-    /// The same for ranges with a local binding.
+    /// The same, of ranges with a local binding only.
     LocalReach,
     Third,
     Key,
@@ -44,21 +44,22 @@ enum Row {
     Second,
 }
 
-/// Part of a block that is full of numbers in ascending order: how many of them are below `least`.
+/// How many numbers in `cells`, which are full and ascending, are below `least`. Compares all of them without branching
+/// on the values: cheaper than a mispredicted early exit.
 // All of them are looked at, with no branch on what they hold: cheaper than a mispredicted exit.
 fn below<A: Access>(cells: &[A::Cell], least: u64) -> usize {
     cells.iter().map(|cell| usize::from(A::load(cell) < least)).sum()
 }
 
-/// A block of ranges.
+/// A leaf: a block of ranges.
 pub(super) struct Leaf<'a, A: Access> {
     cells: &'a [A::Cell],
-    /// Number of entries, and a mask of those with each mark.
+    /// Number of entries, and for each mark a mask of the entries with it.
     header: u64,
 }
 
 impl<'a, A: Access> Leaf<'a, A> {
-    /// Number 0 is where the state block is.
+    /// The cells of leaf `number`; number 0 is the state block.
     pub(super) fn cells(leaves: &'a [A::Cell], number: u32) -> Option<&'a [A::Cell]> {
         let from = (number as usize).checked_mul(leaf_len::<A>()).filter(|from| *from != 0)?;
         leaves.get(from..from.checked_add(leaf_len::<A>())?)
@@ -83,20 +84,20 @@ impl<'a, A: Access> Leaf<'a, A> {
         self.mask(Some(mark)) >> index & 1 != 0
     }
 
-    /// Mask of the entries with this mark (with `None`: all) whose upper end is `query` or more.
+    /// Mask of the entries with this mark (`None`: all) whose upper end is at least `query`.
     pub(super) fn reaching(&self, query: u64, mark: Option<Mark>) -> u32 {
         let ends = self.cells.get(1..=leaf_fanout::<A>()).unwrap_or_default().iter().enumerate();
         ends.fold(0, |mask, (index, end)| mask | u32::from(A::load(end) >= query) << index) & self.mask(mark)
     }
 
-    /// Reads one cell of every line with pairs: those lines come while it is still being found out which is wanted.
+    /// Reads a cell of every line with pairs, so that these lines are fetched while the entry is being determined.
     pub(super) fn touch_pairs(&self) {
         for line in 0..4 {
             core::hint::black_box(load::<A>(self.cells, Self::pair(0) + line * A::GROUP));
         }
     }
 
-    // Beside each other, for a lookup reads both of one entry.
+    // Adjacent, because a lookup reads both cells of an entry.
     const fn pair(index: usize) -> usize {
         2 * A::GROUP + 2 * index
     }
@@ -150,7 +151,7 @@ impl<A: WriteAccess> Leaf<'_, A> {
     }
 }
 
-/// A block of references to blocks of the level below.
+/// A branch: a block of references to blocks of the next lower level.
 pub(super) struct Branch<'a, A: Access> {
     cells: &'a [A::Cell],
     count: usize,
@@ -172,7 +173,7 @@ impl<'a, A: Access> Branch<'a, A> {
         self.count
     }
 
-    /// The first line has the number of entries and of each group of a row the last reach, the second line the same
+    /// Start of the line that holds the number of entries and the last reach of each group of a row; the second line is
     /// for local bindings.
     const fn line(local: bool) -> usize {
         if local { A::GROUP } else { 0 }
@@ -182,7 +183,7 @@ impl<'a, A: Access> Branch<'a, A> {
         2 * A::GROUP + row_number as usize * row::<A>() + index
     }
 
-    /// The last cells of two rows, which no entry has: masks of the entries with a mark.
+    /// Cell of the mask of entries with a mark: the last cells of two rows, which have no entry.
     const fn mask_at(mark: Mark) -> usize {
         Self::at_row(if matches!(mark, Mark::Local) { Row::Third } else { Row::Key }, branch_fanout::<A>())
     }
@@ -191,23 +192,23 @@ impl<'a, A: Access> Branch<'a, A> {
         load::<A>(self.cells, Self::mask_at(mark))
     }
 
-    /// The first entry that reaches `query`; none if it is not below the number of entries.
+    /// The first entry that reaches `query`; the number of entries or more if there is none.
     pub(super) fn first_reaching(&self, query: u64, local: bool) -> usize {
         if local && query == 0 {
-            // Entries without a local binding reach 0 too.
+            // Entries without a local binding have reach 0 too.
             return self.mask(Mark::Local).trailing_zeros() as usize;
         }
         let (line, row) = (Self::line(local), if local { Row::LocalReach } else { Row::Reach });
         let group = self.cells.get(line + 1..line + A::GROUP).map_or(0, |last| below::<A>(last, query));
-        // A raised line is written after the row.
+        // The writer updates the line after the row.
         A::fence();
         let from = Self::at_row(row, group * A::GROUP);
         let inside = self.cells.get(from..from + A::GROUP).map_or(0, |group| below::<A>(group, query));
         group * A::GROUP + inside
     }
 
-    /// True if something below entry `index` has the mark (with `None`: exists), and reaches `query`; with a mark other
-    /// than `Local`, perhaps without the mark.
+    /// True if a range below entry `index` reaches `query` and has the mark (`None`: any range). For marks other than
+    /// `Local` the two may be different ranges.
     pub(super) fn reaches(&self, index: usize, query: u64, mark: Option<Mark>) -> bool {
         let row = if mark == Some(Mark::Local) { Row::Second } else { Row::End };
         mark.is_none_or(|mark| self.mask(mark) >> index & 1 != 0) && self.load(row, index) >= query
@@ -225,7 +226,7 @@ impl<'a, A: Access> Branch<'a, A> {
         self.load(Row::Rank, index)
     }
 
-    /// The block that an entry refers to; it may be read next. It is not older than what is known of it here.
+    /// The block that an entry refers to, ready to be read. It is at least as new as the data about it in this branch.
     pub(super) fn child(&self, index: usize) -> Ref {
         A::fence();
         Ref(follow::<A>(self.cells, Self::at_row(Row::Third, index)))
@@ -285,19 +286,19 @@ impl<'a, A: WriteAccess> Branch<'a, A> {
         }
     }
 
-    /// Replaces entry `index` where it is, if readers can bear that.
+    /// Replaces entry `index` in place if readers tolerate that.
     pub(super) fn replace(&self, index: usize, new: &Entry) -> Replaced {
         let old = self.entry(index);
         if (Entry { third: new.third, ..old }) == *new {
             self.store(Row::Third, index, new.third);
-            return Replaced::Unnoticed;
+            return Replaced::InPlace;
         }
         let gained = new.end >= old.end && new.second >= old.second && new.marks & old.marks == old.marks;
         let began = (new.key, new.rank) == (old.key, old.rank);
         if !(gained && began && index + 1 == self.count) {
             return Replaced::Refused;
         }
-        // The block below first: nobody may look there for something that has not arrived.
+        // Write the reference first: readers must not look below for a range that is not there yet.
         self.store(Row::Third, index, new.third);
         self.store(Row::Second, index, new.second);
         self.store(Row::End, index, new.end);
@@ -323,13 +324,13 @@ impl<'a, A: WriteAccess> Branch<'a, A> {
     }
 }
 
-/// What came of [`Branch::replace`].
+/// Result of [`Branch::replace`].
 pub(super) enum Replaced {
-    /// Whatever is known of this branch is still true.
-    Unnoticed,
-    /// The entry was the last one and has gained something; so has this branch.
+    /// Replaced; the parent's data about this branch is still correct.
+    InPlace,
+    /// Replaced; the last entry covers more than before, and so does this branch.
     Raised,
-    /// The branch has to be copied.
+    /// Not replaced: the branch must be copied.
     Refused,
 }
 
@@ -340,7 +341,7 @@ pub(super) enum Block<'a, A: Access> {
 }
 
 impl<'a, A: Access> Block<'a, A> {
-    /// The block that a reference names, if there is one and it makes sense.
+    /// The block that a reference names; `None` if the reference is invalid.
     pub(super) fn at(leaves: &'a [A::Cell], branches: &'a [A::Cell], reference: Ref) -> Option<Self> {
         match reference.level() {
             0 => Leaf::at(leaves, reference.number()).map(Self::Leaf),

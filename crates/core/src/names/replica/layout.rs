@@ -1,56 +1,56 @@
-//! What the cells mean.
+//! Meaning of the cells.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::addr::{Binding, NodeAddr, PortId, Scope};
 
-/// How a reader gets at the cells of a table. [`Atomics`] is one way; memory that is mapped read-only and a model
-/// checker have others.
+/// Access to the cells of a table. [`Atomics`] is the default; memory mapped read-only and a model checker have their
+/// own.
 pub trait Access {
-    /// Cells in a cache line; gives blocks of the tree their size. 2 to 8.
+    /// Cells in a cache line, 2 to 8; determines the size of tree blocks.
     const GROUP: usize = 8;
-    /// One cell of what the node alone writes.
+    /// A cell that only the node writes.
     type Cell;
-    /// One cell of what everybody writes.
-    type Turn;
-    /// Reads a cell, in no order with others.
+    /// A round-robin cursor, which all readers write.
+    type Cursor;
+    /// Reads a cell, unordered.
     fn load(cell: &Self::Cell) -> u64;
-    /// Reads a turn, in no order with other cells.
-    fn turn(turn: &Self::Turn) -> u64;
-    /// Writes `new` if `seen` is still there; in no order with other cells.
-    fn exchange(turn: &Self::Turn, seen: u64, new: u64) -> bool;
-    /// Reads after it see at least what was written before any value that was read before it.
+    /// Reads a cursor, unordered.
+    fn cursor(cursor: &Self::Cursor) -> u64;
+    /// Writes `new` to a cursor if it still holds `seen`; unordered. True if it did.
+    fn exchange(cursor: &Self::Cursor, seen: u64, new: u64) -> bool;
+    /// Orders reads: those after the fence see everything written before any value that was read before the fence.
     fn fence() {
         fence(Ordering::Acquire);
     }
 }
 
-/// How the node writes them.
+/// Write access of the node.
 pub trait WriteAccess: Access {
-    /// Writes a cell; whoever sees the value and passes [`Access::fence`] sees all that was written before.
+    /// Writes a cell; a reader that sees the value and passes [`Access::fence`] sees everything written before it.
     fn store(cell: &Self::Cell, value: u64);
-    /// Writes a turn.
-    fn set_turn(turn: &Self::Turn, value: u64);
+    /// Writes a cursor.
+    fn set_cursor(cursor: &Self::Cursor, value: u64);
 }
 
-/// Cells that are the standard atomics.
+/// Cells that are standard atomics.
 #[derive(Clone, Copy, Debug)]
 pub enum Atomics {}
 
 impl Access for Atomics {
     type Cell = AtomicU64;
-    type Turn = AtomicU64;
+    type Cursor = AtomicU64;
 
     fn load(cell: &AtomicU64) -> u64 {
         cell.load(Ordering::Relaxed)
     }
 
-    fn turn(turn: &AtomicU64) -> u64 {
-        turn.load(Ordering::Relaxed)
+    fn cursor(cursor: &AtomicU64) -> u64 {
+        cursor.load(Ordering::Relaxed)
     }
 
-    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
-        turn.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    fn exchange(cursor: &AtomicU64, seen: u64, new: u64) -> bool {
+        cursor.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -59,50 +59,50 @@ impl WriteAccess for Atomics {
         cell.store(value, Ordering::Release);
     }
 
-    fn set_turn(turn: &AtomicU64, value: u64) {
-        turn.store(value, Ordering::Relaxed);
+    fn set_cursor(cursor: &AtomicU64, value: u64) {
+        cursor.store(value, Ordering::Relaxed);
     }
 }
 
-/// Reads cell `at`; one that does not exist is 0.
+/// Reads cell `at`; 0 if it does not exist.
 pub(super) fn load<A: Access>(cells: &[A::Cell], at: usize) -> u64 {
     cells.get(at).map_or(0, A::load)
 }
 
-/// Reads a reference; what it refers to may be read next.
+/// Reads a reference; the block it refers to may be read next.
 pub(super) fn follow<A: Access>(cells: &[A::Cell], at: usize) -> u64 {
     let reference = load::<A>(cells, at);
     A::fence();
     reference
 }
 
-/// Writes cell `at`, if it exists.
+/// Writes cell `at` if it exists.
 pub(super) fn store<A: WriteAccess>(cells: &[A::Cell], at: usize, value: u64) {
     if let Some(cell) = cells.get(at) {
         A::store(cell, value);
     }
 }
 
-/// Changes after which memory is used again. A reader that is slower begins again.
+/// Changes after which memory is reused. A reader that takes longer starts again.
 pub const GRACE: u64 = 256;
 
-/// State block: changes so far, or one of the two below.
+/// State block: number of changes so far, or one of the two values below.
 pub(super) const VERSION: usize = 0;
 /// State block: the root of the tree.
 pub(super) const ROOT: usize = 1;
-/// State block: own address, and in bit 0 whether it is a legacy one.
+/// State block: the node's address, and in bit 0 whether it is a legacy one.
 pub(super) const OWN: usize = 2;
 /// Version: the table continues in another segment.
 pub(super) const SUPERSEDED: u64 = u64::MAX;
-/// Version: the node has ended.
+/// Version: the node has stopped.
 pub(super) const GONE: u64 = u64::MAX - 1;
 
-/// Levels of a tree, at most; leaves are level 0. The largest table needs five.
+/// Most levels of a tree; leaves are level 0. The largest table needs five.
 pub(super) const MAX_LEVELS: u32 = 8;
-/// Cells of a record.
+/// Number of cells of a record.
 pub(super) const RECORD: usize = 4;
 
-/// A block of the tree, by level and number; number 0 is none.
+/// Reference to a block of the tree: level and number; number 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ref(pub(super) u64);
 
@@ -126,14 +126,14 @@ impl Ref {
     }
 }
 
-/// Which entries have some property.
+/// Properties of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A binding of this node.
+    /// Has a binding of this node.
     Local = 0,
-    /// A binding of another node.
+    /// Has a binding of another node.
     Remote = 1,
-    /// Leaf: a ring of records instead of one binding.
+    /// Leaf: has a ring of records, not a single binding.
     Many = 2,
 }
 
@@ -148,39 +148,39 @@ impl Mark {
 /// An entry of a leaf or a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Type and lower end of the range. Branch: no entry below has a smaller one (with [`Entry::rank`]).
+    /// Type and lower end of the range. Branch: lower bound of the keys below (together with [`Entry::rank`]).
     pub(super) key: u64,
-    /// Orders ranges with equal keys: the newest has the smallest.
+    /// Orders ranges with equal keys: the newest has the lowest rank.
     pub(super) rank: u64,
-    /// Type and upper end. Branch: the highest one below.
+    /// Type and upper end. Branch: the highest end below.
     pub(super) end: u64,
-    /// Leaf: see [`Meta`]. Branch: the highest end of a range with a local binding.
+    /// Leaf: see [`Meta`]. Branch: the highest end below of a range with a local binding.
     pub(super) second: u64,
-    /// Leaf with one binding: its port and node, with several: first record of the local ring. Branch: a [`Ref`].
+    /// Leaf: port and node of the only binding, or the first record of the local ring. Branch: a [`Ref`].
     pub(super) third: u64,
     pub(super) marks: u8,
 }
 
-/// Type and instance in one number that orders like the pair.
+/// Type and instance as one number with the same order.
 pub(super) fn point(service: u32, instance: u32) -> u64 {
     pack(service, instance)
 }
 
-/// Two numbers in one cell.
+/// Packs two numbers into a cell.
 pub(super) fn pack(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// The numbers of one cell.
+/// Unpacks the two numbers of a cell.
 pub(super) const fn unpack(cell: u64) -> (u32, u32) {
     ((cell >> 32) as u32, cell as u32)
 }
 
-/// Port and node of a binding; the own node is 0, for its address comes later than its first bindings.
+/// Port and node of a binding in one cell; the own node is 0, because its address may come after its first bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Who(pub(super) u64);
+pub(super) struct PackedPort(pub(super) u64);
 
-impl Who {
+impl PackedPort {
     pub(super) fn of(binding: &Binding, own: NodeAddr) -> Self {
         let PortId { port, node } = binding.port;
         Self(pack(if node == own { 0 } else { node.0 }, port))
@@ -199,7 +199,7 @@ impl Who {
     }
 }
 
-/// Second cell of a leaf entry: its first record, its place among the turns, and of its only binding the scope.
+/// Second cell of a leaf entry: its first record, the index of its cursor, and the scope of its only binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta(pub(super) u64);
 
@@ -221,7 +221,7 @@ impl Meta {
     }
 }
 
-/// What a record belongs to: range (its slot), scope, and that it is in use.
+/// Tag of a record in use: its range (slot) and scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag(pub(super) u64);
 
@@ -241,12 +241,12 @@ impl Tag {
     }
 }
 
-/// Which of a range's two rings.
+/// The two rings of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ring {
-    /// Every binding.
+    /// All bindings.
     All,
-    /// Those of this node.
+    /// Bindings of this node.
     Local,
 }
 
@@ -270,7 +270,7 @@ impl Ring {
     }
 }
 
-/// Cells of one binding.
+/// The cells of one binding.
 pub(super) struct Record<'a, A: Access>(&'a [A::Cell]);
 
 impl<'a, A: Access> Record<'a, A> {
@@ -280,28 +280,28 @@ impl<'a, A: Access> Record<'a, A> {
         records.get(from..from.checked_add(RECORD)?).map(Self)
     }
 
-    pub(super) fn who(&self) -> Who {
-        Who(load::<A>(self.0, 0))
+    pub(super) fn socket(&self) -> PackedPort {
+        PackedPort(load::<A>(self.0, 0))
     }
 
     pub(super) fn tag(&self) -> Tag {
         Tag(load::<A>(self.0, 1))
     }
 
-    /// The next one in both rings; may be read next.
+    /// The next record in each ring; may be read next.
     pub(super) fn next(&self) -> u64 {
         follow::<A>(self.0, 2)
     }
 
-    /// The one before in both rings, for the writer alone.
+    /// The previous record in each ring; for the writer only.
     pub(super) fn previous(&self) -> u64 {
         load::<A>(self.0, 3)
     }
 }
 
 impl<A: WriteAccess> Record<'_, A> {
-    pub(super) fn set_who(&self, who: Who) {
-        store::<A>(self.0, 0, who.0);
+    pub(super) fn set_socket(&self, socket: PackedPort) {
+        store::<A>(self.0, 0, socket.0);
     }
 
     pub(super) fn set_tag(&self, tag: Tag) {

@@ -1,4 +1,4 @@
-//! Where the cells are.
+//! Memory of the cells.
 
 use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;
@@ -8,16 +8,16 @@ use thiserror::Error;
 use super::blocks::{branch_len, leaf_len};
 use super::layout::{Access, Atomics, GONE, RECORD, SUPERSEDED, VERSION, WriteAccess, store};
 
-/// The areas. Each may be larger than what is in use.
+/// The memory areas. Each may be larger than the part in use.
 pub struct Areas<'a, A: Access = Atomics> {
-    /// State and the leaves of the tree; written by the node alone.
+    /// State, and the leaves of the tree; written only by the node.
     pub leaves: &'a [A::Cell],
-    /// The rest of the tree; written by the node alone.
+    /// The branches of the tree; written only by the node.
     pub branches: &'a [A::Cell],
-    /// Bindings; written by the node alone.
+    /// Bindings; written only by the node.
     pub records: &'a [A::Cell],
-    /// One cell per range; written by everybody.
-    pub turns: &'a [A::Turn],
+    /// One round-robin cursor per range; written by all.
+    pub cursors: &'a [A::Cursor],
 }
 
 impl<A: Access> Clone for Areas<'_, A> {
@@ -35,29 +35,29 @@ impl<A: Access> Debug for Areas<'_, A> {
 }
 
 impl<A: WriteAccess> Areas<'_, A> {
-    /// Tells readers that the table continues elsewhere; to be called when it is ready there.
+    /// Tells readers that the table has moved; call it when the new memory is ready.
     pub fn supersede(&self) {
         store::<A>(self.leaves, VERSION, SUPERSEDED);
     }
 
-    /// Tells readers that the node has ended.
+    /// Tells readers that the node has stopped.
     pub fn close(&self) {
         store::<A>(self.leaves, VERSION, GONE);
     }
 }
 
 impl<A: Access> Areas<'_, A> {
-    /// All leaves have lower numbers.
+    /// All leaves have lower numbers than this.
     pub(super) fn leaf_count(&self) -> u32 {
         count(self.leaves.len() / leaf_len::<A>())
     }
 
-    /// All branches have lower numbers.
+    /// All branches have lower numbers than this.
     pub(super) fn branch_count(&self) -> u32 {
         count(self.branches.len() / branch_len::<A>() + 1)
     }
 
-    /// All records have lower numbers.
+    /// All records have lower numbers than this.
     pub(super) fn record_count(&self) -> u32 {
         count(self.records.len() / RECORD)
     }
@@ -67,7 +67,7 @@ fn count(of: usize) -> u32 {
     u32::try_from(of).unwrap_or(u32::MAX)
 }
 
-/// Cells of each area.
+/// Number of cells of each area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// See [`Areas::leaves`].
@@ -77,22 +77,22 @@ pub struct Size {
     /// See [`Areas::records`].
     pub records: usize,
     /// See [`Areas::turns`].
-    pub turns: usize,
+    pub cursors: usize,
 }
 
 impl Size {
-    /// Size of areas that exist.
+    /// Size of existing areas.
     #[must_use]
     pub const fn of<A: Access>(areas: &Areas<'_, A>) -> Self {
         Self {
             leaves: areas.leaves.len(),
             branches: areas.branches.len(),
             records: areas.records.len(),
-            turns: areas.turns.len(),
+            cursors: areas.cursors.len(),
         }
     }
 
-    /// Twice as much of what is smaller than `needed`; at least that.
+    /// Doubles each area that is smaller than `needed`, to at least `needed`.
     #[must_use]
     pub fn grown(self, needed: Size) -> Size {
         let grown = |have: usize, need: usize| if have < need { need.max(have * 2) } else { have };
@@ -100,7 +100,7 @@ impl Size {
             leaves: grown(self.leaves, needed.leaves),
             branches: grown(self.branches, needed.branches),
             records: grown(self.records, needed.records),
-            turns: grown(self.turns, needed.turns),
+            cursors: grown(self.cursors, needed.cursors),
         }
     }
 
@@ -110,35 +110,35 @@ impl Size {
         self.leaves >= needed.leaves
             && self.branches >= needed.branches
             && self.records >= needed.records
-            && self.turns >= needed.turns
+            && self.cursors >= needed.cursors
     }
 }
 
-/// The system has no memory for a larger table; the text is its reason.
+/// The system has no memory for a larger table; the text is the system's reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no memory for a larger binding table: {0}")]
 pub struct NoMemory(pub String);
 
-/// Memory of a table: the heap, or what a daemon shares with its clients.
+/// Memory of a table: the heap, or memory that a daemon shares with its clients.
 pub trait Memory: Debug + Send {
-    /// The areas as they are now.
+    /// The current areas.
     fn areas(&self) -> Areas<'_>;
 
-    /// Moves to larger areas. New cells are 0. `carry` copies what is in use from the old areas to the new ones; only
-    /// after that may readers be told ([`Areas::supersede`]), and before this returns they must be.
+    /// Moves to larger areas. New cells are 0. `carry` copies the part in use from the old areas to the new ones. Only
+    /// after that, and before this call returns, must readers be told ([`Areas::supersede`]).
     ///
     /// # Errors
-    /// [`NoMemory`]; the areas are as they were.
+    /// [`NoMemory`]; the areas have not changed.
     fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory>;
 }
 
-/// Memory of a table that nobody else reads.
+/// Memory of a table without other readers.
 #[derive(Default)]
 pub(crate) struct Heap {
     leaves: Lines,
     branches: Lines,
     records: Vec<AtomicU64>,
-    turns: Vec<AtomicU64>,
+    cursors: Vec<AtomicU64>,
 }
 
 impl Debug for Heap {
@@ -153,7 +153,7 @@ impl Memory for Heap {
             leaves: self.leaves.cells(),
             branches: self.branches.cells(),
             records: &self.records,
-            turns: &self.turns,
+            cursors: &self.cursors,
         }
     }
 
@@ -162,7 +162,7 @@ impl Memory for Heap {
             leaves: Lines::new(size.leaves)?,
             branches: Lines::new(size.branches)?,
             records: fresh(size.records)?,
-            turns: fresh(size.turns)?,
+            cursors: fresh(size.cursors)?,
         };
         carry(self.areas(), new.areas());
         *self = new;
@@ -177,10 +177,10 @@ fn fresh(len: usize) -> Result<Vec<AtomicU64>, NoMemory> {
     Ok(cells)
 }
 
-/// Cells of two cache lines, which processors like to fetch together.
+/// Cells of two cache lines, which processors tend to fetch together.
 const LINES: usize = 16;
 
-/// Cells that begin with a cache line, so that a block touches as few as it can.
+/// Cells aligned to cache lines, so that a block touches as few lines as possible.
 #[derive(Default)]
 struct Lines {
     cells: Vec<AtomicU64>,

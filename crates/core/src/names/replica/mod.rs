@@ -1,28 +1,28 @@
 //! The part of the binding table that answers lookups, in a form that other processes can read while it changes.
 //!
-//! It is made of 64-bit cells in four areas ([`Areas`]): *leaves* and *branches* (one search tree over all ranges),
-//! *records* (one per binding) and *turns* (whose turn is next, per range). They lie on the heap of an embedded node, or
-//! in memory that a daemon shares ([`Memory`]); [`View`] reads either, [`Index`] is the one writer.
+//! It consists of 64-bit cells in four areas ([`Areas`]): *leaves* and *branches* (one search tree over all ranges),
+//! *records* (one per binding) and *cursors* (the round-robin position of each range). They are on the heap of an
+//! embedded node, or in memory shared by a daemon ([`Memory`]). [`View`] reads either; [`Index`] is the only writer.
 //!
-//! **Order.** The tree holds every range once, by type and lower end, newest first among equal ones, and knows of each
-//! part of itself the highest upper end: the first range in that order that reaches an instance is the only candidate
-//! of a lookup (tipc.md §1.4). A range with one binding has it in its leaf; the others have a ring of records. A lookup
-//! among 100,000 ranges reads three lines in each of three branches, which stay in the cache, and then one leaf.
+//! **Order.** The tree holds every range once, by type and lower end, newest first among equal ones, and knows the
+//! highest upper end in each of its parts. The first range in that order that reaches an instance is the only candidate
+//! of a lookup (tipc.md §1.4). A range with one binding has it in its leaf; other ranges have a ring of records. A
+//! lookup among 100,000 ranges reads three lines in each of three branches, which stay in the cache, and one leaf.
 //!
-//! **Change.** A block that a reader may have found is never written again, but for two changes that readers can bear
-//! (see `Branch::replace`): the writer copies what it changes and exchanges one reference, so a reader sees the table
-//! before or after a change, and never waits, not for a stopped writer and not for a dead one. Blocks and records that
-//! have been replaced are used again only [`GRACE`] changes later; a reader that finds the version moved by so much
-//! since it began knows that it may have seen anything, and begins again. Nothing it reads is trusted: references are
-//! checked, levels fall, steps are counted.
+//! **Change.** A block that readers may have found is not written again, except for two changes that readers tolerate
+//! (see `Branch::replace`). The writer copies what it changes and swaps one reference, so a reader sees the table
+//! before or after a change and never waits, even if the writer is stopped or dead. Replaced blocks and records are
+//! reused only [`GRACE`] changes later. A reader that finds the version advanced by that many changes may have read
+//! reused memory, and starts again. Readers do not trust the contents: references are checked, levels must fall, steps
+//! are counted.
 //!
-//! **Turns** may be written by any reader. They are hints: one that names no binding of its range is not followed, so
-//! whoever writes nonsense there only changes the choice among the bindings of a range.
+//! **Cursors** may be written by any reader. They are hints: one that does not name a binding of its range is ignored,
+//! so invalid values only affect the choice among the bindings of a range.
 //!
 //! | Question | File |
 //! |---|---|
-//! | What does a reader do? | `view.rs` |
-//! | What does a binding change? | `writer.rs` (records, turns), `tree.rs` |
+//! | How does a reader work? | `view.rs` |
+//! | What does a change of a binding write? | `writer.rs` (records, cursors), `tree.rs` |
 //! | What do the cells mean? | `layout.rs`, `blocks.rs` |
 //! | Where are they, and which are free? | `memory.rs`, `slots.rs` |
 

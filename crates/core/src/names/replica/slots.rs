@@ -1,13 +1,13 @@
-//! Which blocks or records are free.
+//! Allocation of blocks and records.
 
 use std::collections::VecDeque;
 
-/// Numbers from 1 on. One that was given back is handed out again only a number of changes later.
+/// Allocates numbers from 1 on. A returned number is reused only some changes later.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// The first number that was never handed out.
+    /// The lowest number never allocated.
     fresh: u32,
-    /// Numbers given back, with the first version in which no reader can come across them; oldest first.
+    /// Returned numbers, with the first version in which no reader can find them; oldest first.
     returned: VecDeque<(u64, u32)>,
 }
 
@@ -18,9 +18,9 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// A free number below `limit`. `settled`: the newest version whose readers have all noticed.
-    pub(super) fn take(&mut self, settled: u64, limit: u32) -> Option<u32> {
-        if self.returned.front().is_some_and(|(version, _)| *version <= settled) {
+    /// Allocates a number below `limit`. `reclaimable`: the newest version that all readers have left behind.
+    pub(super) fn take(&mut self, reclaimable: u64, limit: u32) -> Option<u32> {
+        if self.returned.front().is_some_and(|(version, _)| *version <= reclaimable) {
             return self.returned.pop_front().map(|(_, number)| number);
         }
         let number = self.fresh;
@@ -30,24 +30,24 @@ impl Slots {
         })
     }
 
-    /// `number` cannot be come across any more from `version` on.
+    /// Returns `number`, which readers cannot find from `version` on.
     pub(super) fn give_back(&mut self, version: u64, number: u32) {
         self.returned.push_back((version, number));
     }
 
-    /// True if `count` can be taken one after another.
-    pub(super) fn can_take(&self, count: u32, settled: u64, limit: u32) -> bool {
+    /// True if `count` numbers can be allocated one after another.
+    pub(super) fn can_take(&self, count: u32, reclaimable: u64, limit: u32) -> bool {
         let last = (count as usize).checked_sub(1).and_then(|last| self.returned.get(last));
-        limit.saturating_sub(self.fresh) >= count || last.is_some_and(|(version, _)| *version <= settled)
+        limit.saturating_sub(self.fresh) >= count || last.is_some_and(|(version, _)| *version <= reclaimable)
     }
 
-    /// How many numbers below `limit` are or will be free.
+    /// Number of numbers below `limit` that are or will become free.
     pub(super) fn free(&self, limit: u32) -> u32 {
         let returned = u32::try_from(self.returned.len()).unwrap_or(u32::MAX);
         returned.saturating_add(limit.saturating_sub(self.fresh))
     }
 
-    /// All numbers that were ever handed out are below this.
+    /// All numbers ever allocated are below this.
     pub(super) const fn high(&self) -> u32 {
         self.fresh
     }

@@ -1,4 +1,4 @@
-//! What readers of a shared table may see, whatever happens to it meanwhile.
+//! What readers of a shared table see while it changes or is corrupted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,25 +27,25 @@ fn withdraw(table: &mut NameTable, b: &Binding) {
     table.withdraw(b.range, b.port, b.key).unwrap();
 }
 
-/// As if a cache line held few cells, so that small tables have deep trees.
+/// Simulates short cache lines, so that small tables have deep trees.
 #[derive(Debug)]
 enum Tiny {}
 
 impl Access for Tiny {
     const GROUP: usize = 3;
     type Cell = AtomicU64;
-    type Turn = AtomicU64;
+    type Cursor = AtomicU64;
 
     fn load(cell: &AtomicU64) -> u64 {
         Atomics::load(cell)
     }
 
-    fn turn(turn: &AtomicU64) -> u64 {
-        Atomics::turn(turn)
+    fn cursor(cursor: &AtomicU64) -> u64 {
+        Atomics::cursor(cursor)
     }
 
-    fn exchange(turn: &AtomicU64, seen: u64, new: u64) -> bool {
-        Atomics::exchange(turn, seen, new)
+    fn exchange(cursor: &AtomicU64, seen: u64, new: u64) -> bool {
+        Atomics::exchange(cursor, seen, new)
     }
 }
 
@@ -54,12 +54,12 @@ impl WriteAccess for Tiny {
         Atomics::store(cell, value);
     }
 
-    fn set_turn(turn: &AtomicU64, value: u64) {
-        Atomics::set_turn(turn, value);
+    fn set_cursor(cursor: &AtomicU64, value: u64) {
+        Atomics::set_cursor(cursor, value);
     }
 }
 
-/// Areas of tiny cells, and what the table keeps beside them.
+/// Areas of tiny cells, and the table's private state.
 struct TinyTable {
     cells: [Vec<AtomicU64>; 4],
     index: Index,
@@ -89,7 +89,7 @@ impl TinyTable {
         self.index.remove(areas(&self.cells), &mut place, record);
     }
 
-    /// The port that the rules of tipc.md §1.4 name, searched for from the front.
+    /// The port given by the rules of tipc.md §1.4, found by searching from the front.
     fn expected(&self, service: u32, instance: u32, local: bool) -> Option<u32> {
         let fits = |b: &Binding| {
             b.range.overlaps(&ServiceRange::new(service, instance, instance))
@@ -101,8 +101,8 @@ impl TinyTable {
 }
 
 fn areas(cells: &[Vec<AtomicU64>; 4]) -> Areas<'_, Tiny> {
-    let [leaves, branches, records, turns] = cells;
-    Areas { leaves, branches, records, turns }
+    let [leaves, branches, records, cursors] = cells;
+    Areas { leaves, branches, records, cursors }
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn deep_trees_keep_the_order() {
         for step in 0..1500_u32 {
             let grow = if step % 600 < 300 { 7 } else { 3 };
             if table.places.len() < 120 && rng.below(10) < grow {
-                // Ascending, descending, several ascending side by side, and anywhere.
+                // Ascending, descending, several interleaved ascending runs, and random.
                 let lower = match seed % 4 {
                     0 => step,
                     1 => 5000 - step,
@@ -171,7 +171,7 @@ fn bindings_in_ascending_order_fill_their_leaves() {
             table.bind(binding(7, instance, instance, number + 1, OWN));
         }
         let leaves = table.index.used(areas(&table.cells)).leaves / super::blocks::leaf_len::<Tiny>();
-        // 40 are full; beside them what was replaced in the last changes.
+        // 40 leaves are full; the others were replaced in the last changes.
         assert!(leaves <= 58, "{leaves} leaves for {runs} runs");
     }
 }
@@ -204,7 +204,7 @@ fn growth_moves_readers_to_new_memory() {
 }
 
 #[test]
-fn without_memory_nothing_is_added_and_everything_can_go() {
+fn without_memory_bindings_can_be_removed_but_not_added() {
     let mut table = NameTable::new(OWN, false, 1);
     let (memory, source) = Shared::new();
     table.share(Box::new(memory)).unwrap();
@@ -231,7 +231,7 @@ fn without_memory_nothing_is_added_and_everything_can_go() {
 }
 
 #[test]
-fn whoever_writes_nonsense_among_the_turns_changes_the_choice_alone() {
+fn invalid_cursors_only_affect_the_choice_among_bindings() {
     let mut rng = Rng::new(3);
     let mut table = NameTable::new(OWN, true, 1);
     let (memory, source) = Shared::new();
@@ -239,8 +239,8 @@ fn whoever_writes_nonsense_among_the_turns_changes_the_choice_alone() {
     let mut alive: Vec<Binding> = Vec::new();
     for step in 0..20_000_u32 {
         let segment = source.current();
-        let turns = segment.areas().turns;
-        if let Some(cell) = turns.get(rng.below(turns.len().max(1) as u64) as usize) {
+        let cursors = segment.areas().cursors;
+        if let Some(cell) = cursors.get(rng.below(cursors.len().max(1) as u64) as usize) {
             let half = |rng: &mut Rng| [rng.below(60) as u32, rng.next_u32()][rng.below(2) as usize];
             Atomics::store(cell, u64::from(half(&mut rng)) << 32 | u64::from(half(&mut rng)));
         }
@@ -274,7 +274,7 @@ fn whoever_writes_nonsense_among_the_turns_changes_the_choice_alone() {
 }
 
 #[test]
-fn any_words_are_survived() {
+fn arbitrary_contents_do_not_panic() {
     let mut rng = Rng::new(11);
     let mut outcomes = [0; 3];
     for round in 0..400_u32 {
@@ -287,11 +287,11 @@ fn any_words_are_survived() {
             table.publish(binding(100 + place % 2, place, place + place % 7, instance + 1, node)).unwrap();
         }
         let segment = source.current();
-        let Areas { leaves, branches, records, turns } = segment.areas();
-        // A few wrong words in a sound table lead further than a table of nothing but noise.
+        let Areas { leaves, branches, records, cursors } = segment.areas();
+        // A few wrong words in a correct table lead further than random words.
         let wrong = if round % 4 == 0 { 200_000 } else { 1 + rng.below(60) };
         for _ in 0..wrong {
-            let area = [leaves, branches, records, turns][rng.below(4) as usize];
+            let area = [leaves, branches, records, cursors][rng.below(4) as usize];
             let Some(cell) = area.get(rng.below(area.len().max(1) as u64) as usize) else { continue };
             let other = area[rng.below(area.len() as u64) as usize].load(Ordering::Relaxed);
             let word = [rng.next_u64(), rng.below(100), other, rng.below(3) << 32 | rng.below(300)];
@@ -318,11 +318,11 @@ fn any_words_are_survived() {
 }
 
 #[test]
-fn readers_beside_a_writer_see_whole_tables() {
+fn concurrent_readers_see_consistent_tables() {
     let mut table = NameTable::new(OWN, false, 1);
     let (memory, source) = Shared::new();
     table.share(Box::new(memory)).unwrap();
-    // Port and node follow from the address, so that a mixture of two readings shows.
+    // Port and node follow from the address, so that a mix of two reads is detected.
     let port = |service: u32, instance: u32| (service << 16) | (instance + 1);
     let node = |instance: u32| if instance & 1 == 0 { OWN } else { PEER };
     let one =
@@ -348,12 +348,12 @@ fn readers_beside_a_writer_see_whole_tables() {
                             segment = source.current();
                             continue;
                         }
-                        // The small memory of this test is used again at once.
-                        Err(ViewError::Unsettled) => continue,
+                        // The small memory of this test is reused at once.
+                        Err(ViewError::Contended) => continue,
                         Err(error) => panic!("{error}"),
                     };
                     let stays = instance % 2 == service - 1;
-                    assert!(found.is_some() || !stays, "{to} has not been seen");
+                    assert!(found.is_some() || !stays, "{to} was not found");
                     if let Some(found) = found {
                         assert_eq!((found.port, found.node), (port(service, instance), node(instance)));
                     }
@@ -369,7 +369,7 @@ fn readers_beside_a_writer_see_whole_tables() {
             })
         })
         .collect();
-    // Bindings that come and go between those that stay, and rings with them.
+    // Bindings and rings that come and go between permanent ones.
     let mut rng = Rng::new(99);
     let mut guests: Vec<Binding> = Vec::new();
     for step in 0..150_000_u32 {

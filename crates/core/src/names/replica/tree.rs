@@ -1,4 +1,4 @@
-//! Changes of the tree, by copying what changes.
+//! Changes of the tree, by copying the blocks that change.
 
 use super::blocks::{Block, Branch, Leaf, Replaced, branch_fanout, branch_len, leaf_fanout, leaf_len};
 use super::layout::{Access, Entry, Mark, ROOT, Ref, WriteAccess, load, store};
@@ -9,13 +9,13 @@ use super::slots::Slots;
 struct Draft {
     level: u32,
     entries: Vec<Entry>,
-    /// Where to cut if the entries do not fit into one block: after entries that more will follow. Else in the middle.
-    cut: Option<usize>,
+    /// Where to split if the entries do not fit one block: after the entries of a growing run; otherwise in the middle.
+    split_at: Option<usize>,
 }
 
 impl Draft {
     const fn new(level: u32, entries: Vec<Entry>) -> Self {
-        Self { level, entries, cut: None }
+        Self { level, entries, split_at: None }
     }
 
     fn of<A: Access>(level: u32, block: &Block<'_, A>) -> Self {
@@ -28,7 +28,7 @@ impl Draft {
         if self.level == 0 { leaf_fanout::<A>() } else { branch_fanout::<A>() }
     }
 
-    /// What the block above has to know of this one, if it is written as `block`.
+    /// The parent's entry for this block, if it is written as `block`.
     fn summary(&self, block: Ref) -> Option<Entry> {
         let first = self.entries.first()?;
         let local = self.entries.iter().filter(|e| e.marks & Mark::Local.bit() != 0);
@@ -45,28 +45,28 @@ impl Draft {
     }
 }
 
-/// The areas at work, and the versions that the change lies between.
+/// The areas, and the versions before and after the change.
 pub(super) struct Change<'a, A: Access> {
     pub(super) areas: Areas<'a, A>,
-    /// The newest version whose readers have all noticed that memory was used again.
-    pub(super) settled: u64,
-    /// The version that this change leads to.
+    /// The newest version that all readers have left behind; memory freed in it may be reused.
+    pub(super) reclaimable: u64,
+    /// The version after this change.
     pub(super) next: u64,
 }
 
-/// The writer's side of the tree: which blocks are free, and the way down to the leaf under work.
+/// The writer's side of the tree: free blocks, and the path to the leaf being changed.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     leaves: Slots,
     branches: Slots,
-    /// Blocks from the root to a leaf, and in each the index of the entry that leads on.
+    /// Blocks from the root to a leaf, and in each the index of the entry that leads to the next.
     path: Vec<(Ref, usize)>,
 }
 
-/// Leaves that one change may write: a split one.
+/// Most leaves written by one change: a leaf that is split.
 const LEAVES_PER_CHANGE: u32 = 2;
 
-/// Branches that one change may write: a split one on each level, and a new root.
+/// Most branches written by one change: a split branch on each level, and a new root.
 fn branches_per_change<A: Access>(areas: &Areas<'_, A>) -> u32 {
     2 * root(areas).level() + 1
 }
@@ -76,26 +76,26 @@ fn root<A: Access>(areas: &Areas<'_, A>) -> Ref {
 }
 
 impl Tree {
-    /// True if memory that is free was free for long enough to write any change.
-    pub(super) fn can_change<A: Access>(&self, areas: &Areas<'_, A>, settled: u64) -> bool {
-        self.leaves.can_take(LEAVES_PER_CHANGE, settled, areas.leaf_count())
-            && self.branches.can_take(branches_per_change(areas), settled, areas.branch_count())
+    /// True if enough reusable blocks are free for any change.
+    pub(super) fn can_change<A: Access>(&self, areas: &Areas<'_, A>, reclaimable: u64) -> bool {
+        self.leaves.can_take(LEAVES_PER_CHANGE, reclaimable, areas.leaf_count())
+            && self.branches.can_take(branches_per_change(areas), reclaimable, areas.branch_count())
     }
 
-    /// True if a change that adds an entry leaves enough for changes that remove one.
+    /// True if, after adding an entry, enough blocks are left to remove one.
     pub(super) fn has_room<A: Access>(&self, areas: &Areas<'_, A>) -> bool {
         self.missing(areas, 0) == (0, 0)
     }
 
-    /// Makes `size` large enough for [`Tree::has_room`], with a reserve: without one, memory would be used again after
-    /// every few changes, at the cost of readers.
+    /// Enlarges `size` until [`Tree::has_room`] holds, with a reserve: without it memory would be reused every few
+    /// changes, which makes readers start again.
     pub(super) fn enlarge<A: Access>(&self, areas: &Areas<'_, A>, size: &mut Size) {
         let (leaves, branches) = self.missing(areas, 16);
         size.leaves = size.leaves.max(leaf_len::<A>()) + leaves as usize * leaf_len::<A>();
         size.branches += branches as usize * branch_len::<A>();
     }
 
-    /// Blocks of each kind that are missing, if one in `reserve` is to be free beyond what is necessary (0: none).
+    /// Missing blocks of each kind, if one in `reserve` should be free beyond the necessary ones (0: no reserve).
     fn missing<A: Access>(&self, areas: &Areas<'_, A>, reserve: u32) -> (u32, u32) {
         let lacking = |slots: &Slots, limit: u32, per_change: u32| {
             let wanted = 2 * per_change + limit.checked_div(reserve).unwrap_or(0);
@@ -107,7 +107,7 @@ impl Tree {
         )
     }
 
-    /// Cells in use.
+    /// Number of cells in use.
     pub(super) const fn used<A: Access>(&self) -> (usize, usize) {
         let branches = self.branches.high() as usize - 1;
         (self.leaves.high() as usize * leaf_len::<A>(), branches * branch_len::<A>())
@@ -117,7 +117,7 @@ impl Tree {
     pub(super) fn insert<A: WriteAccess>(&mut self, change: &Change<'_, A>, entry: Entry) {
         let mut draft = self.descend(change, entry.key, entry.rank).unwrap_or(Draft::new(0, Vec::new()));
         let at = draft.entries.partition_point(|e| (e.key, e.rank) < (entry.key, entry.rank));
-        draft.cut = growing(&draft.entries, at, &entry);
+        draft.split_at = growing(&draft.entries, at, &entry);
         draft.entries.insert(at, entry);
         self.commit(change, draft);
     }
@@ -136,7 +136,7 @@ impl Tree {
         self.commit(change, draft);
     }
 
-    /// Goes down to the leaf where `key` and `rank` belong; `None` if the tree is empty.
+    /// Descends to the leaf where `key` and `rank` belong; `None` if the tree is empty.
     fn descend<A: Access>(&mut self, change: &Change<'_, A>, key: u64, rank: u64) -> Option<Draft> {
         self.path.clear();
         let mut at = root(&change.areas);
@@ -146,7 +146,7 @@ impl Tree {
                 self.path.push((at, 0));
                 return Some(Draft::of(at.level(), &block));
             };
-            // The last entry that does not begin behind it.
+            // The last entry that does not start behind the key.
             let (mut from, mut to) = (0, branch.count());
             while to - from > 1 {
                 let middle = from.midpoint(to);
@@ -161,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// Puts a changed leaf in place of the one at the end of the path, and above it what follows from that.
+    /// Replaces the leaf at the end of the path, and updates the branches above it.
     fn commit<A: WriteAccess>(&mut self, change: &Change<'_, A>, leaf: Draft) {
         let mut draft = leaf;
         loop {
@@ -183,7 +183,7 @@ impl Tree {
                 },
                 _ => {
                     let mut draft = Draft::of(above.level(), &Block::Branch(parent));
-                    draft.cut = (to == draft.entries.len()).then_some(draft.fanout::<A>());
+                    draft.split_at = (to == draft.entries.len()).then_some(draft.fanout::<A>());
                     draft.entries.splice(from..to, fresh);
                     draft
                 }
@@ -191,7 +191,7 @@ impl Tree {
         }
     }
 
-    /// Where the block of a parent's entry is said to begin. It may be too low, and so it seldom has to be changed.
+    /// Lower bound of the block of a parent's entry. It may be too low, so that it seldom has to change.
     fn begin<A: Access>(&self, parent: &Branch<'_, A>, index: usize, first: (u64, u64)) -> (u64, u64) {
         let before = (parent.key(index), parent.rank(index));
         let leftmost = self.path.iter().all(|(_, index)| *index == 0);
@@ -202,15 +202,15 @@ impl Tree {
         }
     }
 
-    /// Puts `new` into the branch at the end of the path, and what follows from it into those above, without copying
-    /// them. Returns the first that must be copied, if any, and leaves it at the end of the path.
+    /// Writes `new` to the branch at the end of the path and updates the branches above in place. Returns the first
+    /// branch that must be copied, if any, and leaves it at the end of the path.
     fn replace_in_place<A: WriteAccess>(&mut self, change: &Change<'_, A>, new: Entry) -> Option<Draft> {
         let mut new = new;
         loop {
             let (at, index) = self.path.last().copied()?;
             let Some(Block::Branch(branch)) = change.block(at) else { return None };
             match branch.replace(index, &new) {
-                Replaced::Unnoticed => return None,
+                Replaced::InPlace => return None,
                 Replaced::Raised => {}
                 Replaced::Refused => {
                     let mut draft = Draft::of(at.level(), &Block::Branch(branch));
@@ -245,12 +245,12 @@ impl Tree {
         store::<A>(change.areas.leaves, ROOT, root.0);
     }
 
-    /// Writes a block, or two if the entries do not fit into one; returns what the block above has to know of each.
+    /// Writes a block, or two if the entries do not fit one; returns the parent's entries for them.
     fn write<A: WriteAccess>(&mut self, change: &Change<'_, A>, mut draft: Draft) -> Vec<Entry> {
         let fanout = draft.fanout::<A>();
         let tail = (draft.entries.len() > fanout).then(|| {
-            let cut = draft.cut.unwrap_or(draft.entries.len() / 2).min(fanout);
-            Draft::new(draft.level, draft.entries.split_off(cut))
+            let split_at = draft.split_at.unwrap_or(draft.entries.len() / 2).min(fanout);
+            Draft::new(draft.level, draft.entries.split_off(split_at))
         });
         let mut written = Vec::with_capacity(2);
         written.extend(self.write_one(change, &draft));
@@ -264,11 +264,11 @@ impl Tree {
         }
         let Areas { leaves, branches, .. } = change.areas;
         let number = if draft.level == 0 {
-            let number = self.leaves.take(change.settled, change.areas.leaf_count())?;
+            let number = self.leaves.take(change.reclaimable, change.areas.leaf_count())?;
             Leaf::<A>::write(Leaf::<A>::cells(leaves, number)?, &draft.entries);
             number
         } else {
-            let number = self.branches.take(change.settled, change.areas.branch_count())?;
+            let number = self.branches.take(change.reclaimable, change.areas.branch_count())?;
             Branch::<A>::write(Branch::<A>::cells(branches, number)?, &draft.entries);
             number
         };
@@ -287,18 +287,18 @@ impl<'a, A: Access> Change<'a, A> {
     }
 }
 
-/// Where to cut a leaf to which `entry` is added at `at`, if it looks as if bindings were made in ascending order there,
-/// perhaps by several processes at the same time, each with instances of its own: such a run leaves full leaves behind.
+/// Where to split a leaf to which `entry` is added at `at`, if bindings appear to be made in ascending order there,
+/// perhaps by several processes at once, each with its own instances. Splitting there leaves full leaves behind.
 fn growing(entries: &[Entry], at: usize, entry: &Entry) -> Option<usize> {
     let Some(next) = entries.get(at) else { return Some(at) };
     let before = at.checked_sub(1).and_then(|before| entries.get(before))?;
     let run = before.end.checked_add(1) == Some(entry.key) && entry.end.checked_add(1) != Some(next.key);
-    // Not so near to the start that leaves stay nearly empty.
+    // Not so close to the start that leaves remain nearly empty.
     (run && at >= entries.len() / 4).then_some(at + 1)
 }
 
-/// Takes a sibling's entries into a block that has become small, so that removals do not leave many nearly empty ones
-/// behind. Returns the parent's entries that the block stands for now.
+/// Merges a sibling's entries into a block that has become small, so that removals do not leave many nearly empty
+/// blocks. Returns the parent's entries that the block now stands for.
 fn join<A: Access>(
     change: &Change<'_, A>,
     parent: &Branch<'_, A>,

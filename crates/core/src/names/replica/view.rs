@@ -1,4 +1,4 @@
-//! Lookups in a table that may change, or be nonsense, at any moment.
+//! Lookups in a table that may change, or be corrupted, at any moment.
 
 use core::ops::ControlFlow;
 
@@ -6,67 +6,67 @@ use thiserror::Error;
 
 use super::blocks::{Block, Branch, Leaf};
 use super::layout::{
-    Access, Atomics, GONE, GRACE, Mark, Meta, OWN, ROOT, Record, Ref, Ring, SUPERSEDED, VERSION, Who, follow,
-    point, unpack,
+    Access, Atomics, GONE, GRACE, Mark, Meta, OWN, PackedPort, ROOT, Record, Ref, Ring, SUPERSEDED, VERSION,
+    follow, point, unpack,
 };
 use super::memory::Areas;
 use crate::addr::{NodeAddr, Scope, ServiceAddr, ServiceRange};
 use crate::names::{Lookup, ScopeRule};
 use crate::planted::{self, Fault};
 
-/// Readings of a table that changes too fast, at most. Each takes less than [`GRACE`] changes unless the reader was
-/// kept from running.
+/// Most attempts to read a table that changes too fast. Each attempt takes less than [`GRACE`] changes unless the
+/// reader is preempted.
 const ATTEMPTS: u32 = 16;
-/// Attempts to move a turn on that others move too.
-const TURN_ATTEMPTS: u32 = 8;
-/// Steps in a ring between two looks whether its start is still part of it.
+/// Most attempts to advance a cursor that others advance too.
+const CURSOR_ATTEMPTS: u32 = 8;
+/// Steps in a ring between two checks that its start is still part of it.
 const RING_CHECK: u32 = 64;
 
-/// Why a lookup has no answer.
+/// Reason why a lookup has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// The table has outgrown this segment.
+    /// The table has moved to another segment.
     #[error("the binding table has moved to another segment (ask the node for it)")]
     Superseded,
-    /// The node has ended; nothing changes here any more.
+    /// The node has stopped; the table does not change any more.
     #[error("the node of this binding table has ended (attach to the next one)")]
     Gone,
-    /// Every reading was overtaken by changes.
+    /// Changes interfered with every attempt to read.
     #[error("the binding table changed faster than it could be read {ATTEMPTS} times (ask the node)")]
-    Unsettled,
-    /// What is written there is no binding table.
+    Contended,
+    /// The memory does not hold a valid binding table.
     #[error("the binding table is damaged (attach to the node again)")]
     Damaged,
 }
 
-/// A reading that must not be used.
+/// A read that must not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Torn {
-    /// It may be whole next time.
+    /// May succeed when repeated.
     Again,
-    /// What was read cannot be, unless it was overwritten.
+    /// Impossible contents, unless the memory was reused meanwhile.
     Nonsense,
 }
 
 type Reading<T> = Result<T, Torn>;
 
-/// A binding that a walk comes across.
+/// A binding visited by a walk.
 pub(crate) struct Seen {
-    /// Its record.
+    /// The binding's record.
     pub(crate) record: u32,
-    pub(super) who: Who,
+    pub(super) socket: PackedPort,
     pub(crate) scope: Scope,
 }
 
 impl Seen {
-    /// Its node; the own one stands as 0.
+    /// The binding's node; 0 stands for the own node.
     pub(crate) fn node(&self) -> NodeAddr {
-        NodeAddr(unpack(self.who.0).0)
+        NodeAddr(unpack(self.socket.0).0)
     }
 }
 
-/// A range in a leaf.
+/// A range found in a leaf.
 #[derive(Clone, Copy)]
 struct Found {
     meta: Meta,
@@ -75,14 +75,14 @@ struct Found {
     local: bool,
 }
 
-/// Entries that overlap a range and have a mark.
+/// Selects entries that overlap a range and have a mark.
 struct Query {
     from: u64,
     to: u64,
     mark: Option<Mark>,
 }
 
-/// Answers lookups from the cells of a table.
+/// Reads a table and answers lookups.
 #[derive(Debug)]
 pub struct View<'a, A: Access = Atomics> {
     areas: Areas<'a, A>,
@@ -90,44 +90,44 @@ pub struct View<'a, A: Access = Atomics> {
 }
 
 impl<'a, A: Access> View<'a, A> {
-    /// A view of a table, as it is at the time of each call.
+    /// A view of a table; each call reads the table as it is at that time.
     #[must_use]
     pub const fn new(areas: Areas<'a, A>) -> Self {
         Self::with_grace(areas, GRACE)
     }
 
-    /// The same for an [`Index`](super::Index) with another grace.
+    /// A view for an [`Index`](super::Index) with another grace period.
     #[must_use]
     pub const fn with_grace(areas: Areas<'a, A>, grace: u64) -> Self {
         Self { areas, grace }
     }
 
-    /// True if the table continues in another segment, which the node hands out.
+    /// True if the table has moved to another segment, which the node hands out.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.state(VERSION) == SUPERSEDED
     }
 
-    /// The own address; [`NodeAddr::NONE`] if the node has none yet.
+    /// The node's own address; [`NodeAddr::NONE`] if it has none yet.
     #[must_use]
     pub fn own_node(&self) -> NodeAddr {
         NodeAddr(unpack(self.state(OWN)).0)
     }
 
-    /// Finds a socket for an anycast to `to`. `domain` restricts where it is looked for. Spec: tipc.md §1.4.
+    /// Finds a socket for an anycast to `to`, within the lookup domain `domain`. Spec: tipc.md §1.4.
     ///
     /// # Errors
-    /// [`ViewError`]; the node has the answer then, or has ended.
+    /// [`ViewError`]; ask the node instead, unless it has stopped.
     pub fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<Lookup>, ViewError> {
-        Ok(self.lookup_alone(to, domain)?.map(|(found, _)| found))
+        Ok(self.lookup_cacheable(to, domain)?.map(|(found, _)| found))
     }
 
-    /// As [`Self::lookup`], and whether nobody shares the answer's range: then it is the answer as long as
-    /// [`Self::version`] and [`Self::own_node`] are what they were before.
+    /// Like [`Self::lookup`]; also returns true if the range has no other binding. The caller may then reuse the result
+    /// as long as [`Self::version`] and [`Self::own_node`] return what they returned before.
     ///
     /// # Errors
-    /// As there.
-    pub fn lookup_alone(
+    /// As for [`Self::lookup`].
+    pub fn lookup_cacheable(
         &self,
         to: ServiceAddr,
         domain: NodeAddr,
@@ -139,21 +139,21 @@ impl<'a, A: Access> View<'a, A> {
             return self.version().map(|_| Some((Lookup { port: 0, node: domain, scope }, false)));
         }
         let only_local = domain == own;
-        self.settled(|root| {
+        self.read_stable(|root| {
             let Some((leaf, index)) = self.first(root, point(to.service, to.instance), only_local)? else {
                 return Ok(None);
             };
             let many = leaf.has(index, Mark::Many);
-            let who = if many {
+            let socket = if many {
                 let found = Found::of(&leaf, index);
                 let closest_first = legacy && domain.is_none() && found.local;
                 let ring = if only_local || closest_first { Ring::Local } else { Ring::All };
-                self.take_turn(&found, ring)?
+                self.advance_cursor(&found, ring)?
             } else {
-                // Nothing else of the entry is read: each line of a leaf may be far away.
-                Who(leaf.third(index))
+                // No other cell of the entry is read: each line of a leaf may be a cache miss.
+                PackedPort(leaf.third(index))
             };
-            Ok(Some((Lookup { port: who.port(), node: who.node(own), scope }, !many)))
+            Ok(Some((Lookup { port: socket.port(), node: socket.node(own), scope }, !many)))
         })
     }
 
@@ -161,7 +161,7 @@ impl<'a, A: Access> View<'a, A> {
     /// Spec: tipc.md §7.7.
     ///
     /// # Errors
-    /// [`ViewError`]; `out` is empty then.
+    /// [`ViewError`]; `out` is then empty.
     pub fn local_ports(
         &self,
         range: ServiceRange,
@@ -169,11 +169,11 @@ impl<'a, A: Access> View<'a, A> {
         out: &mut Vec<u32>,
     ) -> Result<(), ViewError> {
         let query = Query::new(range, Some(Mark::Local));
-        let result = self.settled(|root| {
+        let result = self.read_stable(|root| {
             out.clear();
             self.for_each(root, &query, Ring::Local, |seen| {
                 if rule == ScopeRule::Any || rule == ScopeRule::Exactly(seen.scope) {
-                    out.push(seen.who.port());
+                    out.push(seen.socket.port());
                 }
             })
         });
@@ -187,46 +187,46 @@ impl<'a, A: Access> View<'a, A> {
         result
     }
 
-    /// True if another node has a binding that overlaps `range`: then a multicast to it leaves this node.
+    /// True if another node has a binding that overlaps `range`, so that a multicast to it leaves this node.
     ///
     /// # Errors
     /// [`ViewError`].
     pub fn has_remote(&self, range: ServiceRange) -> Result<bool, ViewError> {
         let query = Query::new(range, Some(Mark::Remote));
-        self.settled(|root| {
+        self.read_stable(|root| {
             let walked = self.walk(root, &query, &mut self.budget(), &mut |_| Ok(ControlFlow::Break(())));
             walked.map(|end| end.is_break())
         })
     }
 
-    /// Calls `visit` for each binding in a range that overlaps `range`: range by range in lookup order, and of each the
-    /// one whose turn it is first.
+    /// Calls `visit` for each binding in a range that overlaps `range`: by range in lookup order, within a range in
+    /// round-robin order.
     ///
     /// # Errors
-    /// [`ViewError`]; `visit` may have been called then, and more than once for the same binding.
+    /// [`ViewError`]; `visit` may have been called, even more than once for the same binding.
     pub(crate) fn for_each_binding(
         &self,
         range: ServiceRange,
         mut visit: impl FnMut(Seen),
     ) -> Result<(), ViewError> {
-        self.settled(|root| self.for_each(root, &Query::new(range, None), Ring::All, &mut visit))
+        self.read_stable(|root| self.for_each(root, &Query::new(range, None), Ring::All, &mut visit))
     }
 
-    /// Calls `visit` for every binding, type by type and otherwise as [`Self::for_each_binding`].
+    /// Calls `visit` for every binding, by type and otherwise as [`Self::for_each_binding`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::for_each_binding`].
     pub(crate) fn for_all(&self, mut visit: impl FnMut(Seen)) -> Result<(), ViewError> {
         let all = Query { from: 0, to: u64::MAX, mark: None };
-        self.settled(|root| self.for_each(root, &all, Ring::All, &mut visit))
+        self.read_stable(|root| self.for_each(root, &all, Ring::All, &mut visit))
     }
 
     fn state(&self, at: usize) -> u64 {
         self.areas.leaves.get(at).map_or(SUPERSEDED, A::load)
     }
 
-    /// Repeats a reading until no memory can have been used again while it went on.
-    fn settled<T>(&self, mut read: impl FnMut(Ref) -> Reading<T>) -> Result<T, ViewError> {
+    /// Repeats a read until no memory can have been reused during it.
+    fn read_stable<T>(&self, mut read: impl FnMut(Ref) -> Reading<T>) -> Result<T, ViewError> {
         for _ in 0..ATTEMPTS {
             let before = self.version()?;
             A::fence();
@@ -242,10 +242,10 @@ impl<'a, A: Access> View<'a, A> {
                 Err(Torn::Nonsense) => return Err(ViewError::Damaged),
             }
         }
-        Err(ViewError::Unsettled)
+        Err(ViewError::Contended)
     }
 
-    /// The number of changes so far: while it stays, so do all answers but for whose turn it is.
+    /// Number of changes so far. While it is the same, results are the same except for round robin.
     ///
     /// # Errors
     /// [`ViewError::Superseded`], [`ViewError::Gone`].
@@ -257,13 +257,13 @@ impl<'a, A: Access> View<'a, A> {
         }
     }
 
-    /// The first range in order that reaches `query`, if it has it.
+    /// The first range in order that reaches `query`, if it contains it.
     fn first(&self, root: Ref, query: u64, local: bool) -> Reading<Option<(Leaf<'a, A>, usize)>> {
         let mut at = root;
         if at.is_none() {
             return Ok(None);
         }
-        // Only the root has no block above that promised one.
+        // Only the root may be empty: other blocks have a parent that refers to contents.
         let nothing = |at| if at == root { Ok(None) } else { Err(Torn::Nonsense) };
         while at.level() > 0 {
             let branch = self.branch(at)?;
@@ -291,34 +291,34 @@ impl<'a, A: Access> View<'a, A> {
         Record::at(self.areas.records, number).ok_or(Torn::Nonsense)
     }
 
-    /// The record whose turn it is in a range with several.
-    fn head(&self, found: &Found, ring: Ring, turn: u64) -> Reading<(u32, Record<'a, A>)> {
+    /// The record at the cursor of a range with several bindings.
+    fn head(&self, found: &Found, ring: Ring, cursor: u64) -> Reading<(u32, Record<'a, A>)> {
         let slot = found.meta.slot();
         let fits = |number: u32| {
             let record = Record::at(self.areas.records, number)?;
-            let there = record.tag().is_of(slot) && (ring == Ring::All || record.who().is_local());
+            let there = record.tag().is_of(slot) && (ring == Ring::All || record.socket().is_local());
             there.then_some((number, record))
         };
-        // If its anchor has just gone, the range has another one by now.
-        fits(ring.half(turn)).or_else(|| fits(found.anchor(ring))).ok_or(Torn::Again)
+        // If the anchor has just been withdrawn, the range has another one by now.
+        fits(ring.half(cursor)).or_else(|| fits(found.anchor(ring))).ok_or(Torn::Again)
     }
 
-    fn take_turn(&self, found: &Found, ring: Ring) -> Reading<Who> {
-        let turn = self.areas.turns.get(found.meta.slot() as usize);
+    fn advance_cursor(&self, found: &Found, ring: Ring) -> Reading<PackedPort> {
+        let cursor = self.areas.cursors.get(found.meta.slot() as usize);
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let seen = turn.map_or(0, A::turn);
+            let seen = cursor.map_or(0, A::cursor);
             let (_, record) = self.head(found, ring, seen)?;
-            let who = record.who();
+            let socket = record.socket();
             let next = ring.with(seen, ring.half(record.next()));
-            if attempt == TURN_ATTEMPTS || turn.is_none_or(|turn| A::exchange(turn, seen, next)) {
-                return Ok(who);
+            if attempt == CURSOR_ATTEMPTS || cursor.is_none_or(|cursor| A::exchange(cursor, seen, next)) {
+                return Ok(socket);
             }
         }
     }
 
-    /// More steps than any walk through a table of this size takes.
+    /// Upper bound of the steps of a walk through a table of this size.
     fn budget(&self) -> usize {
         let [leaves, branches, records] =
             [self.areas.leaf_count(), self.areas.branch_count(), self.areas.record_count()];
@@ -329,18 +329,19 @@ impl<'a, A: Access> View<'a, A> {
         let (mut budget, mut ring_budget) = (self.budget(), self.budget());
         let walked = self.walk(root, query, &mut budget, &mut |found| {
             if found.many {
-                self.go_round(&found, ring, &mut ring_budget, &mut visit)?;
+                self.walk_ring(&found, ring, &mut ring_budget, &mut visit)?;
             } else {
-                let (record, who, scope) = (found.meta.first(), Who(found.third), found.meta.scope());
-                visit(Seen { record, who, scope });
+                let (record, socket, scope) =
+                    (found.meta.first(), PackedPort(found.third), found.meta.scope());
+                visit(Seen { record, socket, scope });
             }
             Ok(ControlFlow::Continue(()))
         });
         walked.map(|_| ())
     }
 
-    /// Visits the leaf entries that answer a query, in order. Levels fall, so the recursion ends; the budget is for
-    /// blocks that refer to the same ones again and again.
+    /// Visits the leaf entries that match a query, in order. Levels fall, so the recursion ends; the budget bounds
+    /// blocks that refer to the same blocks again and again.
     fn walk(
         &self,
         at: Ref,
@@ -386,7 +387,7 @@ impl<'a, A: Access> View<'a, A> {
     }
 
     /// Visits the records of a ring once.
-    fn go_round(
+    fn walk_ring(
         &self,
         found: &Found,
         ring: Ring,
@@ -394,15 +395,15 @@ impl<'a, A: Access> View<'a, A> {
         visit: &mut impl FnMut(Seen),
     ) -> Reading<()> {
         let slot = found.meta.slot();
-        let turn = self.areas.turns.get(slot as usize).map_or(0, A::turn);
-        let (start, first) = self.head(found, ring, turn)?;
+        let cursor = self.areas.cursors.get(slot as usize).map_or(0, A::cursor);
+        let (start, first) = self.head(found, ring, cursor)?;
         let (mut number, mut steps) = (start, 0_u32);
         loop {
             let record = self.record(number)?;
             let tag = record.tag();
-            // One that is being withdrawn still leads on.
+            // A record that is being withdrawn still links to the next one.
             if tag.is_of(slot) {
-                visit(Seen { record: number, who: record.who(), scope: tag.scope() });
+                visit(Seen { record: number, socket: record.socket(), scope: tag.scope() });
             }
             number = ring.half(record.next());
             if number == start {
@@ -417,7 +418,7 @@ impl<'a, A: Access> View<'a, A> {
     }
 }
 
-/// A block must refer to blocks of the level below.
+/// Checks that a block refers to a block of the next lower level.
 fn below(above: Ref, child: Ref) -> Reading<Ref> {
     let right = child.level() + 1 == above.level() && !child.is_none();
     if right { Ok(child) } else { Err(Torn::Nonsense) }
@@ -447,7 +448,7 @@ impl Query {
     }
 }
 
-/// True if lookup domain `domain` covers node `own`. Spec: tipc.md §1.4.
+/// True if the lookup domain `domain` covers node `own`. Spec: tipc.md §1.4.
 fn in_domain(legacy: bool, domain: NodeAddr, own: NodeAddr) -> bool {
     let NodeAddr(d) = domain;
     let masked = |mask: u32| legacy && d == own.0 & mask;

@@ -253,7 +253,7 @@ impl Dispatcher {
                 .driver
                 .stack
                 .endpoint(port)
-                .is_none_or(|e| e.kind().is_connection_oriented() || e.next_is_far(own))
+                .is_none_or(|e| e.kind().is_connection_oriented() || e.next_is_remote(own))
     }
 
     /// A socket without connections.
