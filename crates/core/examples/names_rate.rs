@@ -1,12 +1,13 @@
-//! What the binding table costs: lookups in a full table and changes of it, in nanoseconds.
+//! Measures the binding table: lookups in a full table and changes of it, in nanoseconds.
 //!
 //! ```text
 //! cargo run --release --example names_rate -p utipc-core [BINDINGS]
 //! ```
 //!
-//! *chained*: each lookup waits for the result of the one before, as in a program that sends one message after another
-//! to random services; *apart*: the processor may begin the next one earlier. The time that this thread was given
-//! counts, as Linux tells it; yet other work on the machine takes caches away: the best of five rounds is shown.
+//! *chained*: each lookup waits for the result of the previous one, as in a program that sends one message after
+//! another to random services. *apart*: the processor may start the next lookup earlier. Only the CPU time of this
+//! thread counts, as reported by Linux. Because other work on the machine also evicts caches, the best of five rounds
+//! is shown.
 
 use utipc_core::names::NameTable;
 use utipc_core::{Binding, NodeAddr, PortId, Rng, Scope, ServiceAddr, ServiceRange};
@@ -14,15 +15,15 @@ use utipc_core::{Binding, NodeAddr, PortId, Rng, Scope, ServiceAddr, ServiceRang
 const OWN: NodeAddr = NodeAddr(0x0100_1001);
 const LOOKUPS: u32 = 1_000_000;
 
-/// How the bindings are spread.
+/// Distribution of the bindings.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
     /// Ranges in one type.
     ranges: u32,
-    /// Bindings of one and the same range.
-    twins: u32,
-    /// Instances of a range; each begins one instance after the one before.
+    /// Bindings of the same range.
+    bindings_per_range: u32,
+    /// Instances of a range; each range starts one instance after the previous one.
     width: u32,
 }
 
@@ -32,8 +33,8 @@ impl Shape {
     }
 
     fn binding(self, number: u32) -> Binding {
-        let ServiceAddr { service, instance } = self.address(number / self.twins);
-        // The own node and its peers in turn, as many as the limits ask for.
+        let ServiceAddr { service, instance } = self.address(number / self.bindings_per_range);
+        // Alternate between the own node and peers, with as many peers as the limits require.
         let node = if number & 1 == 0 { OWN } else { NodeAddr(0x0100_1002 + number / 100_000) };
         Binding {
             range: ServiceRange::new(service, instance, instance + self.width - 1),
@@ -44,22 +45,22 @@ impl Shape {
     }
 }
 
-/// Nanoseconds that this thread has run.
-fn ran() -> u64 {
-    let stat =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says how long a thread ran");
-    stat.split(' ').next().and_then(|first| first.parse().ok()).expect("a number comes first")
+/// CPU time of this thread, nanoseconds.
+fn cpu_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .expect("Linux reports the CPU time of a thread");
+    stat.split(' ').next().and_then(|first| first.parse().ok()).expect("the first field is a number")
 }
 
-/// Nanoseconds of each of `count` steps.
+/// Nanoseconds per step of `count` steps.
 fn each(count: u32, steps: impl FnOnce()) -> f64 {
-    let start = ran();
+    let start = cpu_time();
     steps();
-    (ran() - start) as f64 / f64::from(count)
+    (cpu_time() - start) as f64 / f64::from(count)
 }
 
 fn lookups(table: &mut NameTable, shape: Shape, bindings: u32, chained: bool) -> f64 {
-    let places = bindings.div_ceil(shape.twins);
+    let places = bindings.div_ceil(shape.bindings_per_range);
     let mut number = 1_u32;
     each(LOOKUPS, || {
         for _ in 0..LOOKUPS {
@@ -75,14 +76,14 @@ fn lookups(table: &mut NameTable, shape: Shape, bindings: u32, chained: bool) ->
 
 fn main() {
     let bindings = std::env::args().nth(1).map_or(100_000, |n| n.parse().expect("a number of bindings"));
-    let one_type = Shape { name: "one type", ranges: u32::MAX, twins: 1, width: 1 };
+    let one_type = Shape { name: "one type", ranges: u32::MAX, bindings_per_range: 1, width: 1 };
     let shapes = [
         one_type,
         Shape { name: "1000 in each type", ranges: 1000, ..one_type },
         Shape { name: "a type each", ranges: 1, ..one_type },
         Shape { name: "one type, ranges of 10 that overlap", width: 10, ..one_type },
-        Shape { name: "one type, 4 bindings of each range", twins: 4, ..one_type },
-        Shape { name: "one range", twins: u32::MAX, ..one_type },
+        Shape { name: "one type, 4 bindings of each range", bindings_per_range: 4, ..one_type },
+        Shape { name: "one range", bindings_per_range: u32::MAX, ..one_type },
     ];
     println!(
         "{:<40} {:>9} {:>9} {:>9} {:>9}",
@@ -101,7 +102,7 @@ fn main() {
         let mut table = NameTable::new(OWN, false, 1);
         let bind = each(bindings, || {
             for number in &order {
-                table.publish(shape.binding(*number)).expect("within the limits");
+                table.publish(shape.binding(*number)).expect("the binding is within the limits");
             }
         });
         let best = |chained, table: &mut NameTable| {
@@ -111,7 +112,7 @@ fn main() {
         let unbind = each(bindings, || {
             for number in &order {
                 let b = shape.binding(*number);
-                table.withdraw(b.range, b.port, b.key).expect("it was bound");
+                table.withdraw(b.range, b.port, b.key).expect("the binding exists");
             }
         });
         println!("{:<40} {chained:>9.0} {apart:>9.0} {bind:>9.0} {unbind:>9.0}", shape.name);

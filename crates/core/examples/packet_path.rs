@@ -1,6 +1,7 @@
-//! What a message costs in the core: two nodes in memory, one sends messages to the other as fast as it may.
+//! Measures the cost of a message in the core: two nodes in memory, one of which sends messages to the other at full
+//! speed.
 //!
-//! No clock is read, so the figures are instructions and do not depend on what else the machine does:
+//! The example reads no clock; count instructions, which do not depend on other work on the machine:
 //!
 //! ```text
 //! cargo build --release --example packet_path -p utipc-core
@@ -9,17 +10,17 @@
 //! done
 //! ```
 //!
-//! The difference, divided by 5000, is the cost of one message from `send` on one node to `recv` on the other, its
-//! share of acknowledgements included. A third argument opens that many more sockets, a fourth makes them as many
-//! bindings.
+//! The difference, divided by 5000, is the cost of one message from `send` on one node to `recv` on the other,
+//! including its share of acknowledgements. A third argument opens that many additional sockets; a fourth makes each of
+//! them bind that many ranges.
 
 use utipc_core::{
     BearerConfig, Destination, MediaAddr, NodeId, RecvOptions, Scope, ServiceRange, SocketKind, Stack,
     StackConfig, Target, Time, socket::SendError,
 };
 
-/// Messages sent and not yet received: fewer than would overflow the receiver's queue.
-const UNDER_WAY: usize = 1000;
+/// Messages in flight: fewer than would overflow the receiver's queue.
+const IN_FLIGHT: usize = 1000;
 
 fn media(node: u8) -> MediaAddr {
     MediaAddr::Udp(([127, 0, 0, node + 1], 6118).into())
@@ -30,11 +31,11 @@ fn node(now: Time, number: u8) -> Stack {
     let mut stack =
         Stack::new(now, StackConfig { identity, seed: u64::from(number) + 1, ..StackConfig::default() });
     let bearer = BearerConfig::new("udp:bench", media(number), 14_000);
-    stack.enable_bearer(now, bearer).expect("a bearer within all limits");
+    stack.enable_bearer(now, bearer).expect("the bearer is within the limits");
     stack
 }
 
-/// Carries frames between the nodes until there are none.
+/// Carries frames between the nodes until none is left.
 fn exchange(now: Time, nodes: &mut [Stack; 2]) {
     loop {
         let mut moved = false;
@@ -48,7 +49,7 @@ fn exchange(now: Time, nodes: &mut [Stack; 2]) {
             }
             batch.clear();
             if nodes[from].frames().is_empty() {
-                *nodes[from].frames() = batch; // the memory is used again
+                *nodes[from].frames() = batch; // reuse the memory
             }
             while nodes[from].poll_event().is_some() {}
             while nodes[from].poll_ready().is_some() {}
@@ -93,7 +94,7 @@ fn main() {
     let mut buffer = vec![0; size.max(1)];
     let (mut sent, mut received) = (0, 0);
     while received < messages {
-        while sent < messages && sent - received < UNDER_WAY {
+        while sent < messages && sent - received < IN_FLIGHT {
             match nodes[1].send(now, client, &data, Some(Destination::service(18_888, 17))) {
                 Ok(_) => sent += 1,
                 Err(SendError::WouldBlock) => break,

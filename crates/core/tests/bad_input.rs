@@ -1,5 +1,5 @@
-//! Each rule of tipc.md §14 that the wire layer checks, with a message that breaks it. The table of all rules is
-//! `docs/spec/bad-input.md`.
+//! One test for each rule of tipc.md §14 that the wire layer checks, with a message that violates it.
+//! `docs/spec/bad-input.md` lists all rules.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ fn header_size_out_of_range() {
             WireError::HeaderSize { need: 24, have: words as usize * 4 }
         );
     }
-    // 4 bits of 4 bytes each cannot say more than 60.
+    // 4 bits of 4 bytes each cannot exceed 60.
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn member_event_from_the_wire() {
 }
 
 #[test]
-fn types_that_a_user_does_not_have() {
+fn unknown_types_of_users() {
     let known = [(5, 1), (6, 1), (7, 3), (8, 3), (9, 6), (10, 2), (11, 2), (12, 3), (13, 4), (14, 1)];
     for (user, first_unknown) in known {
         for kind in first_unknown..8 {
@@ -174,7 +174,7 @@ fn types_that_a_user_does_not_have() {
                 11 => NameUpdate::parse(v).map(drop),
                 12 => Fragment::parse(v).map(drop),
                 14 => KeyDistribution::parse(v).map(drop),
-                _ => Err(WireError::Type { user, kind }), // discovery wants the non-sequenced bit first
+                _ => Err(WireError::Type { user, kind }), // discovery checks the non-sequenced bit first
             };
             assert_eq!(result, type_error, "user {user} type {kind}");
             assert_eq!(Decoded::parse(v).map(|d| d.to_bytes()).unwrap_or_default().is_empty(), user == 13);
@@ -243,13 +243,13 @@ fn gap_record_beyond_the_data() {
 }
 
 #[test]
-fn gap_record_that_contradicts_itself() {
+fn inconsistent_gap_record() {
     let blocks = |head: &[u8]| [head, &[1; 1000]].concat();
     for head in [[0, 8, 0, 0], [0, 12, 1, 2], [0, 16, 1, 0], [0, 0, 9, 9], [1, 8, 65, 0], [1, 8, 0, 65]] {
         let record = GapRecord::parse(&blocks(&head)).unwrap();
         assert!(record.unicast.is_empty() && record.broadcast.is_empty(), "{head:?}");
     }
-    // the monitor record is found all the same
+    // the monitor record is found nevertheless
     assert_eq!(GapRecord::parse(&blocks(&[0, 8, 0, 0])).unwrap().len, 8);
 }
 
@@ -322,7 +322,7 @@ fn tunnel_in_a_tunnel() {
     let inner = message(User::Tunnel, 1, 40, &[]);
     let m = message(User::Tunnel, 1, 40, inner.bytes());
     refuses(Tunnel::parse(m.view()).unwrap().inner());
-    let m = message(User::Tunnel, 1, 40, b"no message at all, but long enough for one");
+    let m = message(User::Tunnel, 1, 40, b"not a message, but long enough to be one");
     refuses(Tunnel::parse(m.view()).unwrap().inner());
 }
 
@@ -331,7 +331,7 @@ fn key_message(claimed: u32, key: usize) -> Message {
 }
 
 #[test]
-fn key_length_that_does_not_fit() {
+fn key_length_that_exceeds_the_message() {
     for good in [20, 28, 36] {
         let m = key_message(good, good as usize);
         let value = KeyDistribution::parse(m.view()).unwrap();
@@ -364,7 +364,7 @@ fn discovery_too_short_for_its_identity() {
 }
 
 #[test]
-fn media_address_that_is_none() {
+fn invalid_media_addresses() {
     let info = |body: &[u8]| {
         let mut info = [&[0; 3][..], body].concat();
         info.resize(32, 0);
@@ -448,7 +448,7 @@ fn everything_prints_in_one_line() {
 
 // the table
 
-/// Every test that the table names exists.
+/// Checks that every test named in the table exists.
 #[test]
 fn the_table_of_bad_input_names_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,4 @@
-//! The test vectors of tipc.md §16: built from values to these words, and read back to the same values.
+//! The test vectors of tipc.md §16: values encode to these words, and the words decode to the same values.
 
 use utipc_core::wire::{
     ActivateSession, Addressing, BcastControl, Body, Data, Decoded, DiscoveryKind, DiscoveryMessage, Dump,
@@ -16,7 +16,7 @@ fn bytes(words: &str) -> Vec<u8> {
     hex.chunks(2).map(|c| u8::from_str_radix(std::str::from_utf8(c).unwrap(), 16).unwrap()).collect()
 }
 
-/// `built` has these words, they decode to `body` with nothing left over, and print as `line`.
+/// Checks that `built` has these words, decodes to `body` with nothing left over, and prints as `line`.
 fn check(built: &Message, words: &str, body: &Body<'_>, line: &str) {
     assert_eq!(Dump(built.bytes()).to_string(), line);
     let expected = bytes(words);

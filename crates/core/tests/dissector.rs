@@ -1,5 +1,5 @@
-//! Wireshark's dissector reads what two nodes send each other and calls nothing malformed that it does not also call
-//! malformed in the same traffic of Linux kernels. Skipped aloud where tshark is not installed.
+//! Wireshark's dissector reads the traffic of two nodes and finds nothing malformed except what it also finds malformed
+//! in traffic of Linux kernels. Prints a message and skips if tshark is not installed.
 
 mod common;
 
@@ -16,18 +16,18 @@ use utipc_core::{Destination, NodeAddr, PortId, RecvOptions, Scope, ServiceRange
 /// User and type of a message.
 type Kind = (u8, u8);
 
-/// What tshark said of a capture.
+/// Result of tshark for a capture.
 struct Verdict {
-    /// Numbers of all frames that it took for TIPC, from 1.
+    /// Numbers of all frames that it recognised as TIPC, from 1.
     tipc: Vec<usize>,
-    /// Numbers of those that it calls malformed.
+    /// Numbers of those that it found malformed.
     malformed: Vec<usize>,
 }
 
-/// `None` if there is no tshark.
+/// `None` if tshark is not installed.
 fn tshark(capture: &Path) -> Option<Verdict> {
     let fields = ["-n", "-T", "fields", "-e", "frame.number", "-e", "tipc.usr", "-e", "_ws.malformed"];
-    // Its own preferences, not those of whoever runs this.
+    // Default preferences, not those of the user.
     let home = env!("CARGO_TARGET_TMPDIR");
     let output = Command::new("tshark")
         .env("HOME", home)
@@ -39,7 +39,7 @@ fn tshark(capture: &Path) -> Option<Verdict> {
         .output();
     let output = match output {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            // Not println: it must be seen when the test passes.
+            // Not println: the message must be visible when the test passes.
             let _ = writeln!(std::io::stderr(), "skipped: tshark is not installed (apt-get install tshark)");
             return None;
         }
@@ -78,7 +78,7 @@ fn kind(frame: &[u8]) -> Kind {
     (view.user().into(), view.kind())
 }
 
-/// Kinds of messages that tshark calls malformed in a capture of kernels.
+/// Kinds of messages that tshark finds malformed in a capture of kernels.
 fn malformed_of_kernels(name: &str) -> Option<BTreeSet<Kind>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/{name}.pcap"));
     let verdict = tshark(&path)?;
@@ -106,7 +106,7 @@ fn read_all(lan: &mut Lan, on: usize, port: u32) {
     while lan.nodes[on].recv(lan.now, port, &mut buffer, RecvOptions::default()).is_ok() {}
 }
 
-/// Uses everything that two nodes can say to each other.
+/// Traffic that uses everything two nodes can exchange.
 fn traffic() -> Vec<(usize, Vec<u8>)> {
     let mut lan = Lan::apart();
     lan.run(3000);
@@ -134,7 +134,7 @@ fn datagrams(lan: &mut Lan) {
             read_all(lan, 0, server);
         }
     }
-    // A burst, so that the window fills and small messages share packets.
+    // A burst that fills the window, so that small messages are bundled.
     for _ in 0..150 {
         let sent = lan.nodes[1].send(lan.now, client, &[6; 40], Some(Destination::service(200, 5)));
         if sent.is_err() {
@@ -192,7 +192,7 @@ fn topology(lan: &mut Lan) {
 }
 
 #[test]
-fn wireshark_calls_nothing_malformed_that_kernels_do_not_send_too() {
+fn wireshark_finds_nothing_malformed_except_as_with_kernels() {
     let frames = traffic();
     let kinds: BTreeSet<Kind> = frames.iter().map(|(_, bytes)| kind(bytes)).collect();
     for wanted in [
@@ -214,10 +214,10 @@ fn wireshark_calls_nothing_malformed_that_kernels_do_not_send_too() {
         (0, 2),
         (0, 3),
     ] {
-        assert!(kinds.contains(&wanted), "the traffic has no {wanted:?}: {kinds:?}");
+        assert!(kinds.contains(&wanted), "no {wanted:?} in the traffic: {kinds:?}");
     }
     let Some(verdict) = tshark(&write("sent", &frames)) else { return };
-    assert_eq!(verdict.tipc.len(), frames.len(), "all of it is TIPC to tshark");
+    assert_eq!(verdict.tipc.len(), frames.len(), "tshark recognises every frame as TIPC");
     let mut excused = BTreeSet::new();
     for name in ["rdm-fragments", "mcast", "seqpacket", "stream"] {
         excused.extend(malformed_of_kernels(name).unwrap());
@@ -225,12 +225,12 @@ fn wireshark_calls_nothing_malformed_that_kernels_do_not_send_too() {
     for number in verdict.malformed {
         let (_, bytes) = &frames[number - 1];
         let line = utipc_core::wire::Dump(bytes);
-        assert!(excused.contains(&kind(bytes)), "frame {number} malformed to tshark: {line}");
+        assert!(excused.contains(&kind(bytes)), "frame {number} is malformed for tshark: {line}");
     }
 }
 
 #[test]
-fn a_damaged_packet_is_malformed_to_wireshark() {
+fn wireshark_finds_a_damaged_packet_malformed() {
     let mut lan = Lan::apart();
     lan.run(1000);
     let (from, _, bytes) = lan.sent.iter().find(|(_, _, bytes)| kind(bytes).0 == 13).unwrap().clone();

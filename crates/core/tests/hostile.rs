@@ -1,5 +1,5 @@
-//! Hostile frames against a whole node: each is counted, dropped and explained, the link stays up, and nothing
-//! panics. The table of all rules is `docs/spec/bad-input.md`.
+//! Hostile frames against a whole node: each is counted, dropped and reported, the link stays up, and nothing panics.
+//! `docs/spec/bad-input.md` lists all rules.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn message(user: u8, kind: u8, header: usize, data: &[u8]) -> Message {
 }
 
 #[test]
-fn frames_that_are_no_messages() {
+fn frames_that_are_not_messages() {
     let mut lan = Lan::linked();
     let good = forged(message(0, 3, 32, b"hello")).into_bytes();
     for cut in 0..good.len() {
@@ -55,7 +55,7 @@ fn users_and_types_that_never_arrive() {
 }
 
 #[test]
-fn what_may_not_be_broadcast() {
+fn messages_that_may_not_be_broadcast() {
     let mut lan = Lan::linked();
     for (user, kind) in
         [(0, 0), (0, 2), (3, 3), (0, 4), (7, 0), (7, 1), (8, 2), (9, 0), (10, 0), (14, 0), (15, 0)]
@@ -71,7 +71,7 @@ fn what_may_not_be_broadcast() {
 }
 
 #[test]
-fn messages_of_strangers_and_for_others() {
+fn messages_from_unknown_nodes_and_for_other_nodes() {
     let mut lan = Lan::linked();
     let mut stranger = forged(message(0, 3, 32, b"hello"));
     stranger.set_prev_node(NodeAddr::legacy(1, 1, 77));
@@ -87,7 +87,7 @@ fn messages_of_strangers_and_for_others() {
     assert_eq!(lan.refused(broadcast.bytes()), Drop::UnknownPeer);
 }
 
-/// A reset of another session, a state of another session, and one that acknowledges what was never sent.
+/// A RESET of another session, a STATE of another session, and a STATE that acknowledges packets never sent.
 #[test]
 fn forged_link_protocol_leaves_the_link_up() {
     let mut lan = Lan::linked();
@@ -109,10 +109,10 @@ fn forged_link_protocol_leaves_the_link_up() {
     assert_still_carries(&mut lan);
 }
 
-/// A broadcast packet forged far ahead leaves a gap at either node that nothing closes. Each STATE says so; if each
-/// were answered at once, two frames would keep both nodes and the network busy for ever.
+/// A broadcast packet forged far ahead opens a gap at each node that is never closed. Each STATE reports it; if each
+/// report were answered at once, two frames would keep both nodes and the network busy forever.
 #[test]
-fn two_open_gaps_do_not_make_a_storm() {
+fn two_open_gaps_do_not_cause_a_storm() {
     let mut lan = Lan::linked();
     for (victim, peer) in [(0, PEER), (1, VICTIM)] {
         let mut ahead = forged_broadcast(message(0, 1, 44, b"hello"));
@@ -127,7 +127,7 @@ fn two_open_gaps_do_not_make_a_storm() {
     assert!(lan.sent.len() < 500, "{} frames in 10 s", lan.sent.len());
 }
 
-/// A datagram crosses in both directions.
+/// Checks that a datagram arrives in both directions.
 fn assert_still_carries(lan: &mut Lan) {
     for (from, to, service) in [(0, 1, 5000), (1, 0, 5001)] {
         let server = lan.nodes[to].open(lan.now, SocketKind::Rdm).unwrap();
@@ -160,7 +160,7 @@ fn request(source: NodeAddr, media_of: usize) -> DiscoveryMessage {
 }
 
 #[test]
-fn a_flood_of_strangers_is_bounded() {
+fn flood_of_unknown_nodes_is_bounded() {
     let mut lan = Lan::linked();
     for n in 0..20_000 {
         let source = NodeAddr::legacy(1, 2 + n / 4000, 1 + n % 4000);
@@ -176,7 +176,7 @@ fn a_flood_of_strangers_is_bounded() {
 }
 
 #[test]
-fn somebody_else_with_the_address_of_the_node_or_its_peer() {
+fn another_node_with_the_address_of_the_node_or_its_peer() {
     let mut lan = Lan::linked();
     lan.refused_or_reported(request(VICTIM, 8).build().bytes());
     lan.attack(request(PEER, 8).build().bytes());
@@ -197,9 +197,9 @@ impl Lan {
     }
 }
 
-/// CVE-2023-1390: a link is brought up by two packets, the second of which leaves nothing to answer with.
+/// CVE-2023-1390: a link is brought up by two packets; the second leaves nothing to reply with.
 #[test]
-fn the_two_packets_of_2023_1390() {
+fn packets_of_cve_2023_1390() {
     let mut lan = Lan::apart();
     lan.attack(request(PEER, 1).build().bytes());
     for kind in [1, 2, 0] {
@@ -216,9 +216,9 @@ fn the_two_packets_of_2023_1390() {
     assert!(lan.is_linked());
 }
 
-/// CVE-2010-1187: traffic before there is an address, or a bearer.
+/// CVE-2010-1187: traffic before there is an address or a bearer.
 #[test]
-fn a_node_without_an_address_is_safe() {
+fn node_without_an_address_is_safe() {
     let now = Time::from_millis(1000);
     let mut node = Stack::new(now, StackConfig::default());
     let frame = forged(message(0, 3, 32, b"hello"));
@@ -239,7 +239,7 @@ fn a_node_without_an_address_is_safe() {
 }
 
 #[test]
-fn a_bearer_mtu_below_the_minimum_is_refused() {
+fn bearer_mtu_below_the_minimum_is_refused() {
     let now = Time::from_millis(1000);
     let mut node = Stack::new(now, StackConfig::default());
     for mtu in [0, 1, 40, 99, 127] {
@@ -250,7 +250,7 @@ fn a_bearer_mtu_below_the_minimum_is_refused() {
 }
 
 #[test]
-fn a_bearer_mtu_beyond_16_bits_is_safe() {
+fn bearer_mtu_beyond_16_bits_is_safe() {
     let now = Time::from_millis(1000);
     let mut node = Stack::new(now, StackConfig::default());
     for mtu in [65_536, 65_537, 65_636, u32::MAX] {
@@ -259,7 +259,7 @@ fn a_bearer_mtu_beyond_16_bits_is_safe() {
     node.enable_bearer(now, BearerConfig::new("udp:U", media(0), 65_535)).unwrap();
 }
 
-/// Every captured packet, as it was and with one bit wrong, as if it came from the peer or not.
+/// Every captured packet, unchanged and with one bit flipped, as if from the peer or from another node.
 #[test]
 fn captured_packets_with_one_wrong_bit() {
     let mut lan = Lan::linked();
@@ -280,7 +280,7 @@ fn captured_packets_with_one_wrong_bit() {
         }
     }
     assert!(sent > 5000);
-    // Some of it may have reset the link; the nodes find each other again.
+    // Some of the packets may have reset the link; the nodes establish it again.
     lan.run(60_000);
     assert!(lan.is_linked(), "{:?}", lan.nodes[0].nodes());
     assert_still_carries(&mut lan);

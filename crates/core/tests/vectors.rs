@@ -1,5 +1,5 @@
-//! Every packet that Linux kernels sent each other in the captures is understood to the last bit, and is made again
-//! from what was understood. Spec: tipc.md §2 to §4, §11, §12.
+//! Decodes every packet that Linux kernels sent each other in the captures, accounts for every bit, and encodes it
+//! again. Spec: tipc.md §2 to §4, §11, §12.
 
 mod common;
 
@@ -9,10 +9,10 @@ use common::pcap;
 use utipc_core::View;
 use utipc_core::wire::{Body, Decoded, Dump, Encrypted, Tunnel, User};
 
-/// What was met, by name: a test that meets nothing proves nothing.
+/// Number of messages by name; the test fails if an expected kind is missing.
 type Census = BTreeMap<String, usize>;
 
-/// Checks one packet from the wire: complete, or encrypted.
+/// Checks one packet from the wire, plain or encrypted.
 fn check_frame(bytes: &[u8], census: &mut Census) -> Result<(), String> {
     if Encrypted::is_encrypted(bytes) {
         let packet = Encrypted::parse(bytes).map_err(|e| e.to_string())?;
@@ -29,7 +29,7 @@ fn check_frame(bytes: &[u8], census: &mut Census) -> Result<(), String> {
     check_message(view, census)
 }
 
-/// Checks one message, and what it holds.
+/// Checks a message and its contents.
 fn check_message(view: View<'_>, census: &mut Census) -> Result<(), String> {
     let line = Dump(view.bytes()).to_string();
     let decoded = Decoded::parse(view).map_err(|e| format!("{line}: {e}"))?;
@@ -100,7 +100,7 @@ fn check_capture(frames: &[pcap::Frame], census: &mut Census) -> Result<(), Stri
 }
 
 #[test]
-fn every_packet_of_every_capture_is_understood_and_made_again() {
+fn captured_packets_decode_and_encode_unchanged() {
     let mut census = Census::new();
     let names = pcap::names();
     assert_eq!(names.len(), 34, "captures: {names:?}");
@@ -110,13 +110,13 @@ fn every_packet_of_every_capture_is_understood_and_made_again() {
         failures.extend(checked.err().map(|e| format!("{name}: {e}")));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    for name in MET {
+    for name in EXPECTED {
         assert!(census.contains_key(*name), "no {name} in {census:?}");
     }
 }
 
-/// What the captures are there to show.
-const MET: &[&str] = &[
+/// Kinds of messages that the captures must contain.
+const EXPECTED: &[&str] = &[
     "ACTIVATE",
     "Ack",
     "BCAST_PROTOCOL",
@@ -151,12 +151,12 @@ const MET: &[&str] = &[
 ];
 
 #[test]
-fn a_damaged_packet_is_noticed() {
+fn damaged_packet_is_detected() {
     let frames = pcap::read("loss5").unwrap();
     let good = || frames.iter().map(|f| pcap::Frame { bytes: f.bytes.clone(), ..*f }).collect::<Vec<_>>();
     check_capture(&good(), &mut Census::new()).unwrap();
-    // {byte, bits}: version, user, size, type of a message that has no third, word 8 that has no meaning in payload
-    // or STATE without broadcast gaps, a byte behind the end
+    // {byte, bits}: version, user, size, type of a message that has no third, word 8 (without meaning in payload and in
+    // STATE without broadcast gaps), a byte after the end
     for (at, bits) in [(0, 0x20), (0, 0x14), (3, 0x01), (4, 0x60), (34, 0x80)] {
         let mut frames = good();
         let state = frames.iter_mut().find(|f| View::parse(&f.bytes).unwrap().user() == User::LinkProtocol);
@@ -171,7 +171,7 @@ fn a_damaged_packet_is_noticed() {
 }
 
 #[test]
-fn a_damaged_capture_is_noticed() {
+fn damaged_capture_is_detected() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/udp-multicast.pcap");
     let file = std::fs::read(path).unwrap();
     assert!(pcap::parse(&file).is_ok());

@@ -1,4 +1,4 @@
-//! Two nodes on a perfect network, in virtual time, and a place to put frames on it.
+//! Two nodes on a perfect network, in virtual time, with a way to inject frames.
 
 use utipc_core::{
     BearerConfig, ClusterId, Drop, Event, MediaAddr, Message, NodeAddr, Stack, StackConfig, Target, Time,
@@ -6,18 +6,18 @@ use utipc_core::{
 
 /// Address of the node under attack.
 pub(crate) const VICTIM: NodeAddr = NodeAddr::legacy(1, 1, 1);
-/// Address of its peer, in whose name most hostile frames come.
+/// Address of its peer, which most hostile frames claim as their sender.
 pub(crate) const PEER: NodeAddr = NodeAddr::legacy(1, 1, 2);
 
 /// The network.
 pub(crate) struct Lan {
-    /// Now.
+    /// Current time.
     pub(crate) now: Time,
     /// The node under attack, then its peer.
     pub(crate) nodes: [Stack; 2],
-    /// What the node under attack told.
+    /// Events of the node under attack.
     pub(crate) events: Vec<Event>,
-    /// Every frame that was sent: {sender, destination, bytes}.
+    /// Every frame sent: {sender, destination, bytes}.
     pub(crate) sent: Vec<(usize, Target, Vec<u8>)>,
 }
 
@@ -35,7 +35,7 @@ impl Lan {
         lan
     }
 
-    /// Two nodes that have just been switched on.
+    /// Two nodes that have just started.
     pub(crate) fn apart() -> Self {
         let now = Time::from_millis(1000);
         let node = |i: usize| {
@@ -52,7 +52,7 @@ impl Lan {
         self.nodes.iter().all(|node| node.nodes().iter().any(|peer| peer.up))
     }
 
-    /// Lets `millis` pass.
+    /// Advances the time by `millis`.
     pub(crate) fn run(&mut self, millis: u64) {
         let end = self.now.plus_millis(millis);
         loop {
@@ -72,7 +72,7 @@ impl Lan {
     /// Carries frames until none is left.
     pub(crate) fn exchange(&mut self) {
         for round in 0.. {
-            assert!(round < 10_000, "the nodes never come to rest");
+            assert!(round < 10_000, "the nodes never stop sending");
             let before = self.sent.len();
             for from in 0..2 {
                 let batch = std::mem::take(self.nodes[from].frames());
@@ -91,7 +91,7 @@ impl Lan {
         }
     }
 
-    /// Hands a frame to the node under attack; what it told about it.
+    /// Passes a frame to the node under attack; returns the events that it causes.
     pub(crate) fn attack(&mut self, frame: &[u8]) -> Vec<Event> {
         let start = self.events.len();
         self.nodes[0].receive(self.now, 0, frame);
@@ -99,7 +99,7 @@ impl Lan {
         self.events.split_off(start)
     }
 
-    /// Hands over a frame that must be counted, dropped and explained, and change nothing else.
+    /// Passes a frame that must be counted, dropped and reported, and must change nothing else.
     pub(crate) fn refused(&mut self, frame: &[u8]) -> Drop {
         let before = self.nodes[0].stats();
         let events = self.attack(frame);
@@ -112,7 +112,7 @@ impl Lan {
     }
 }
 
-/// A message as if from the peer, right in all that is common.
+/// A message as if from the peer, with correct common fields.
 pub(crate) fn forged(mut m: Message) -> Message {
     m.set_prev_node(PEER);
     m.set_origin_node(PEER);
@@ -120,7 +120,7 @@ pub(crate) fn forged(mut m: Message) -> Message {
     m
 }
 
-/// The same by broadcast.
+/// The same as a broadcast.
 pub(crate) fn forged_broadcast(mut m: Message) -> Message {
     m.set_prev_node(PEER);
     m.set_origin_node(PEER);

@@ -1,4 +1,4 @@
-//! What several test programs share.
+//! Helpers shared by several test programs.
 #![allow(dead_code, reason = "no test program uses all of it")]
 
 pub(crate) mod lan;

@@ -1,5 +1,5 @@
-//! Reads the captures in `tests/vectors`: classic pcap of Ethernet frames that hold TIPC, or TIPC over UDP over IPv4
-//! or IPv6, with IP fragments put together. ARP, ICMP and IGMP are passed over; what else it does not know is an error.
+//! Reads the captures in `tests/vectors`: classic pcap of Ethernet frames that hold TIPC, or TIPC over UDP over IPv4 or
+//! IPv6, with IP fragments reassembled. ARP, ICMP and IGMP are skipped; anything else unknown is an error.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 /// One TIPC packet of a capture.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// Number of the frame that completes it, from 1, as Wireshark counts.
+    /// Number of the frame that completes the packet, from 1, as in Wireshark.
     pub(crate) number: usize,
-    /// From UDP, not Ethernet.
+    /// True for UDP, false for Ethernet.
     pub(crate) udp: bool,
-    /// The packet; from Ethernet with its padding.
+    /// The packet; from Ethernet including padding.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Names of all captures in the tree, without `.pcap`.
+/// Names of all captures in the repository, without `.pcap`.
 pub(crate) fn names() -> Vec<String> {
     let listed = std::fs::read_dir(dir()).expect("list tests/vectors");
     let mut names: Vec<String> = listed
@@ -26,7 +26,7 @@ pub(crate) fn names() -> Vec<String> {
     names
 }
 
-/// The packets of a capture in the tree.
+/// The packets of a capture in the repository.
 pub(crate) fn read(name: &str) -> Result<Vec<Frame>, String> {
     let path = dir().join(format!("{name}.pcap"));
     parse(&std::fs::read(&path).map_err(|e| format!("read {}: {e}", path.display()))?)
@@ -111,11 +111,11 @@ fn udp(datagram: &[u8]) -> Result<Vec<u8>, String> {
     datagram.get(8..length).map(<[u8]>::to_vec).ok_or_else(|| "UDP datagram cut off".into())
 }
 
-/// IP packets of which some parts have come: {offset, bytes}, and the length once the last part has come.
+/// IP packets of which some fragments have arrived.
 #[derive(Default)]
 struct Fragments(BTreeMap<Vec<u8>, Pieces>);
 
-/// Fragments of one datagram by offset, and its length once the last one is there.
+/// Fragments of one datagram by offset, and its length once the last one has arrived.
 type Pieces = (Vec<(usize, Vec<u8>)>, Option<usize>);
 
 impl Fragments {

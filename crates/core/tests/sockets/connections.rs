@@ -3,7 +3,7 @@ use utipc_core::{Destination, RecvOptions, SocketKind};
 
 use crate::lan::{Faults, LOSSY, Lan, PERFECT, Sock, pattern};
 
-/// One direction of a stream: what was sent and received so far.
+/// One direction of a stream: bytes sent and received so far.
 struct Flow {
     from: Sock,
     to: Sock,
@@ -16,7 +16,7 @@ impl Flow {
         Self { from, to, sent: 0, received: 0 }
     }
 
-    /// Sends what goes, in writes of `chunk`, up to `total`.
+    /// Sends as much as possible, in writes of `chunk`, up to `total`.
     fn push(&mut self, lan: &mut Lan, chunk: usize, total: usize) {
         while self.sent < total {
             let data = pattern(self.sent, chunk.min(total - self.sent));
@@ -33,7 +33,7 @@ impl Flow {
         let mut left = most;
         while left > 0 {
             let Some(data) = lan.recv(self.to, left.min(66_000)) else { return };
-            assert!(!data.is_empty(), "the end came after {} of {} bytes", self.received, self.sent);
+            assert!(!data.is_empty(), "the stream ended after {} of {} bytes", self.received, self.sent);
             assert!(data == pattern(self.received, data.len()), "wrong bytes after {}", self.received);
             self.received += data.len();
             left -= data.len();
@@ -42,7 +42,7 @@ impl Flow {
 }
 
 #[test]
-fn a_stream_crosses_a_lossy_network_both_ways() {
+fn stream_works_both_ways_over_a_lossy_network() {
     for seed in 1..4 {
         let mut lan = Lan::new(2, LOSSY, seed);
         let (client, server) = lan.pair(SocketKind::Stream);
@@ -60,7 +60,7 @@ fn a_stream_crosses_a_lossy_network_both_ways() {
 }
 
 #[test]
-fn small_writes_of_a_stream_arrive_whatever_nagle_does() {
+fn small_writes_of_a_stream_arrive_with_and_without_nagle() {
     let mut lan = Lan::new(2, LOSSY, 7);
     let (client, server) = lan.pair(SocketKind::Stream);
     let mut flow = Flow::new(client, server);
@@ -96,7 +96,7 @@ fn seqpacket_keeps_boundaries_and_order_over_a_lossy_network() {
 }
 
 #[test]
-fn a_slow_reader_stops_the_writer_and_nothing_is_lost() {
+fn slow_reader_blocks_the_writer_without_loss() {
     let mut lan = Lan::new(2, Faults { loss: 10, ..LOSSY }, 13);
     let (client, server) = lan.pair(SocketKind::Stream);
     let mut flow = Flow::new(client, server);
@@ -104,7 +104,7 @@ fn a_slow_reader_stops_the_writer_and_nothing_is_lost() {
     flow.push(&mut lan, 50_000, total);
     lan.run(5000);
     flow.push(&mut lan, 50_000, total);
-    assert!(flow.sent < 700_000, "{} bytes accepted with nobody reading", flow.sent);
+    assert!(flow.sent < 700_000, "{} bytes accepted although nothing was read", flow.sent);
     let endpoint = lan.nodes[1].endpoint(client.port).unwrap();
     assert!(!endpoint.readiness().writable);
     assert!(
@@ -124,7 +124,7 @@ fn a_slow_reader_stops_the_writer_and_nothing_is_lost() {
 }
 
 #[test]
-fn all_data_comes_before_the_end() {
+fn all_data_arrives_before_the_end() {
     for kind in [SocketKind::Stream, SocketKind::SeqPacket] {
         let mut lan = Lan::new(2, LOSSY, 17);
         let listener = lan.listener(0, kind, 4000);
@@ -154,7 +154,7 @@ fn all_data_comes_before_the_end() {
 }
 
 #[test]
-fn a_cut_breaks_both_ends_after_an_exact_prefix() {
+fn lost_contact_breaks_both_ends_after_an_exact_prefix() {
     for seed in 0..5 {
         let mut lan = Lan::new(2, LOSSY, 100 + seed);
         let (client, server) = lan.pair(SocketKind::Stream);
@@ -181,7 +181,7 @@ fn a_cut_breaks_both_ends_after_an_exact_prefix() {
             assert!(flow.received <= flow.sent);
         }
         assert!(flows[0].received > 0);
-        // and once contact is back, so are names and connections
+        // once contact is back, bindings are restored and connections possible
         lan.cut.clear();
         lan.until(20_000, |lan| lan.peers_up(0) == 1 && lan.peers_up(1) == 1);
         let (client, server) = {
@@ -207,7 +207,7 @@ fn a_cut_breaks_both_ends_after_an_exact_prefix() {
 }
 
 #[test]
-fn twenty_percent_loss_completes_or_both_ends_know() {
+fn stream_completes_or_breaks_at_both_ends_with_20_percent_loss() {
     for seed in 0..4 {
         let mut lan = Lan::new(2, Faults { loss: 200, ..LOSSY }, 200 + seed);
         let (client, server) = {
@@ -231,7 +231,7 @@ fn twenty_percent_loss_completes_or_both_ends_know() {
 }
 
 #[test]
-fn a_close_with_unread_messages_returns_the_first() {
+fn close_returns_the_first_unread_message() {
     let mut lan = Lan::new(2, LOSSY, 23);
     let (client, server) = lan.pair(SocketKind::SeqPacket);
     lan.send(client, &pattern(1, 3000)).unwrap();
@@ -248,7 +248,7 @@ fn a_close_with_unread_messages_returns_the_first() {
 }
 
 #[test]
-fn nobody_accepts_and_the_request_times_out() {
+fn request_without_accept_times_out() {
     let mut lan = Lan::new(2, PERFECT, 29);
     lan.listener(0, SocketKind::SeqPacket, 4000);
     let client = lan.open(1, SocketKind::SeqPacket);
@@ -275,7 +275,7 @@ fn many_connections_at_once() {
     let mut served = 0;
     lan.until(8000, |lan| {
         while let Some(server) = lan.accept(listener) {
-            let data = lan.recv(server, 10).expect("data came with the request");
+            let data = lan.recv(server, 10).expect("the data arrived with the request");
             lan.send(server, &data).unwrap();
             served += 1;
         }
@@ -289,7 +289,7 @@ fn many_connections_at_once() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn same_seed_gives_the_same_run() {
     let run = |seed| {
         let mut lan = Lan::new(2, LOSSY, seed);
         let (client, server) = lan.pair(SocketKind::Stream);

@@ -39,7 +39,7 @@ fn datagrams_of_all_sizes_arrive_once_and_in_order() {
 }
 
 #[test]
-fn anycast_goes_round_over_the_cluster() {
+fn anycast_is_round_robin_over_the_cluster() {
     let mut lan = Lan::new(3, LOSSY, 43);
     let servers = [0, 1, 1, 2].map(|node| lan.bound(node, SocketKind::Rdm, ServiceRange::new(5000, 1, 1)));
     visible(&mut lan, 5000, 4);
@@ -58,7 +58,7 @@ fn anycast_goes_round_over_the_cluster() {
 }
 
 #[test]
-fn what_cannot_be_delivered_comes_back_from_the_other_node() {
+fn undeliverable_messages_are_returned_by_the_other_node() {
     let mut lan = Lan::new(2, LOSSY, 47);
     let gone = lan.open(0, SocketKind::Rdm);
     let to = Destination::Port(lan.id(gone));
@@ -84,7 +84,7 @@ fn what_cannot_be_delivered_comes_back_from_the_other_node() {
 }
 
 #[test]
-fn a_receiver_that_does_not_read_returns_overload() {
+fn receiver_that_does_not_read_rejects_with_overload() {
     let mut lan = Lan::new(2, LOSSY, 53);
     let receiver = lan.open(0, SocketKind::Rdm);
     let small = OptionValue::Number(0);
@@ -112,7 +112,7 @@ fn a_receiver_that_does_not_read_returns_overload() {
     assert_eq!(queued, 512 * 1024 / (20_000 + 32 + 128));
 }
 
-/// What a socket received: numbers in messages.
+/// Numbers in the messages that a socket received.
 fn numbers(lan: &mut Lan, at: Sock) -> Vec<u32> {
     let mut out = Vec::new();
     while let Some(data) = lan.recv(at, 66_000) {
@@ -153,14 +153,14 @@ fn multicast_stays_in_order_while_its_method_changes() {
 }
 
 #[test]
-fn a_full_link_blocks_its_own_traffic_and_wakes_the_sender() {
+fn congested_link_blocks_its_own_traffic_and_wakes_the_sender() {
     let mut lan = Lan::new(3, Faults { loss: 0, duplicate: 0, delay: (20_000, 0) }, 59);
     let (near, far) = (lan.open(0, SocketKind::Rdm), lan.open(1, SocketKind::Rdm));
     let sender = lan.open(2, SocketKind::Rdm);
     let (to_near, to_far) = (Destination::Port(lan.id(near)), Destination::Port(lan.id(far)));
     let mut sent = 0u32;
     let blocked = loop {
-        assert!(sent < 10_000, "the link takes everything");
+        assert!(sent < 10_000, "the link is never congested");
         let mut data = vec![0; 1400];
         data[..4].copy_from_slice(&sent.to_be_bytes());
         match lan.send_to(sender, &data, to_far) {
@@ -203,7 +203,7 @@ fn importance_arrives() {
 }
 
 #[test]
-fn a_returned_multicast_reaches_its_sender_and_nobody_else() {
+fn returned_multicast_reaches_only_its_sender() {
     let mut lan = Lan::new(2, LOSSY, 67);
     let range = ServiceRange::new(5000, 0, 99);
     let refuses = lan.bound(0, SocketKind::SeqPacket, range);

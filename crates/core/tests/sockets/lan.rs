@@ -8,14 +8,15 @@ use utipc_core::{
     ServiceRange, SocketKind, Stack, StackConfig, Target, Time,
 };
 
-/// What the network does to frames.
+/// Faults of the network.
 #[derive(Clone, Copy)]
 pub(crate) struct Faults {
     /// Lost, per thousand.
     pub(crate) loss: u64,
     /// Delivered twice, per thousand.
     pub(crate) duplicate: u64,
-    /// Delay, microseconds: at least, and how much more at most. More than the gap between frames reorders them.
+    /// Delay, microseconds: minimum, and largest addition. Frames are reordered if it exceeds the interval between
+    /// them.
     pub(crate) delay: (u64, u64),
 }
 
@@ -34,11 +35,11 @@ pub(crate) struct Lan {
     pub(crate) nodes: Vec<Stack>,
     pub(crate) events: Vec<(usize, Event)>,
     pub(crate) faults: Faults,
-    /// Nodes that hear and are heard by nobody.
+    /// Nodes whose frames are lost in both directions.
     pub(crate) cut: Vec<usize>,
     in_flight: BTreeMap<(Time, u64), (usize, BearerId, Vec<u8>)>,
     frames: u64,
-    /// A sum over all frames and their times: equal for equal runs.
+    /// A sum over all frames and their times; equal for equal runs.
     pub(crate) trace: u64,
     rng: Rng,
 }
@@ -50,7 +51,7 @@ fn media(node: usize) -> MediaAddr {
 }
 
 impl Lan {
-    /// `count` nodes that have met, over a perfect network; faults start then.
+    /// `count` nodes that have established contact over a perfect network; the faults start after that.
     pub(crate) fn new(count: usize, faults: Faults, seed: u64) -> Self {
         let now = Time::from_millis(1000);
         let mut lan = Self {
@@ -87,7 +88,7 @@ impl Lan {
         self.rng.below(1000) < per_mille
     }
 
-    /// Takes what the nodes want to send.
+    /// Collects the frames that the nodes send.
     fn collect(&mut self) {
         for from in 0..self.nodes.len() {
             let batch = std::mem::take(self.nodes[from].frames());
@@ -125,7 +126,7 @@ impl Lan {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn run(&mut self, millis: u64) {
         let end = self.now.plus_millis(millis);
         loop {
@@ -151,7 +152,7 @@ impl Lan {
         self.now = end;
     }
 
-    /// Lets time pass until `done`, at most `millis`.
+    /// Advances the time until `done`, at most by `millis`.
     pub(crate) fn until(&mut self, millis: u64, mut done: impl FnMut(&mut Self) -> bool) {
         for _ in 0..millis {
             if done(self) {
@@ -162,7 +163,7 @@ impl Lan {
         panic!("not done after {millis} ms: {:?}", self.events);
     }
 
-    /// Nothing but traffic happened: no link or node went down.
+    /// Checks that no link or node went down.
     pub(crate) fn assert_stable(&self) {
         let downs: Vec<_> = self
             .events
@@ -226,7 +227,7 @@ impl Lan {
         self.nodes[at.node].send(self.now, at.port, data, Some(to))
     }
 
-    /// What a receive yields; `None` if it would block.
+    /// The data received; `None` if the call would block.
     pub(crate) fn recv(&mut self, at: Sock, len: usize) -> Option<Vec<u8>> {
         let mut buffer = vec![0; len];
         let got = self.nodes[at.node].recv(self.now, at.port, &mut buffer, RecvOptions::default()).ok()?;
@@ -239,7 +240,7 @@ impl Lan {
     }
 }
 
-/// Byte `i` of a stream whose content everybody knows.
+/// Byte `i` of the test stream.
 pub(crate) fn byte(i: usize) -> u8 {
     (i.wrapping_mul(2_654_435_761) >> 13) as u8
 }

@@ -1,5 +1,5 @@
 //! Sockets of whole nodes, end to end, over a network that loses, duplicates, delays and reorders frames.
-//! Virtual time and a seed: the same run every time.
+//! Virtual time and a seed make each run repeatable.
 
 mod connections;
 mod datagrams;

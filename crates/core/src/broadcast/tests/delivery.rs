@@ -1,4 +1,4 @@
-//! One sender, three receivers, a network that loses, repeats and reorders; virtual time.
+//! One sender and three receivers in virtual time, on a network that loses, duplicates and reorders.
 
 use super::*;
 use crate::rng::Rng;
@@ -9,7 +9,7 @@ const TOLERANCE_MS: u32 = 1500;
 struct Peer {
     addr: NodeAddr,
     rx: BroadcastReceiver,
-    /// What the sender's node keeps for this peer, which never broadcasts.
+    /// The sender's receiving state for this peer, which never broadcasts.
     at_sender: BroadcastReceiver,
     got: Vec<u32>,
     first: u32,
@@ -28,7 +28,7 @@ struct Net {
     peers: Vec<Peer>,
     rng: Rng,
     loss_percent: u64,
-    /// Packets under way: when they arrive, at which peer, what.
+    /// Packets in flight: time of arrival, receiving peer, packet.
     wire: Vec<(u64, NodeAddr, Packet)>,
     failed: Vec<NodeAddr>,
     sent: u32,
@@ -136,7 +136,7 @@ impl Net {
                 self.state_from(peer);
             }
             if self.s.tx.is_waiting_for(addr) {
-                // A link that hears nothing for a tick probes.
+                // A link that receives nothing for a tick probes.
                 let m = state(node(1), addr, &self.peers[peer].at_sender, self.s.tx.last_sent(), true);
                 self.post(addr, Packet::StateTo(m));
             }
@@ -158,7 +158,7 @@ impl Net {
             self.step();
         }
         panic!(
-            "{:?} still queued; {:?} owe",
+            "{:?} still queued, not acknowledged by {:?}",
             self.s.tx.queued(),
             self.s.tx.blocking_peers().collect::<Vec<_>>()
         );
@@ -174,7 +174,7 @@ impl Net {
 }
 
 #[test]
-fn everybody_gets_everything_in_order_over_a_bad_network() {
+fn every_peer_gets_everything_in_order_over_a_faulty_network() {
     for seed in 0..12 {
         let mut net = Net::new(seed, 1, [0, 2, 10][seed as usize % 3]);
         for n in 0..400 {
@@ -192,7 +192,7 @@ fn everybody_gets_everything_in_order_over_a_bad_network() {
 }
 
 #[test]
-fn numbers_wrap_in_the_middle_of_everything() {
+fn sequence_numbers_wrap_under_load() {
     for seed in 0..4 {
         let mut net = Net::new(seed, 0u16.wrapping_sub(100), 5);
         for n in 0..300 {
@@ -206,7 +206,7 @@ fn numbers_wrap_in_the_middle_of_everything() {
 }
 
 #[test]
-fn a_peer_that_joins_gets_what_is_sent_from_then_on() {
+fn new_peer_gets_everything_sent_after_it_joined() {
     for seed in 0..6 {
         let mut net = Net::new(seed, 1, 8);
         for n in 0..300 {
@@ -218,20 +218,20 @@ fn a_peer_that_joins_gets_what_is_sent_from_then_on() {
         }
         net.run_until_acknowledged();
         net.check();
-        // What waited for the window when it joined is sent to the newcomer as well.
+        // Packets that waited for the window when the peer joined are sent to it too.
         assert!(net.peers[3].first <= 100);
     }
 }
 
 #[test]
-fn a_peer_that_leaves_releases_what_it_owed() {
+fn lost_peer_does_not_block_the_window() {
     let mut net = Net::new(3, 1, 0);
     net.peers[1].deaf = true;
     for _ in 0..200 {
         net.send(200);
     }
     net.run(1000);
-    assert_eq!(net.s.tx.queued().0, 50, "the window is not held");
+    assert_eq!(net.s.tx.queued().0, 50, "a lost peer does not block the window");
     assert_eq!(net.s.tx.blocking_peers().collect::<Vec<_>>(), [node(3)]);
     net.leave(3);
     net.run_until_acknowledged();
@@ -239,7 +239,7 @@ fn a_peer_that_leaves_releases_what_it_owed() {
 }
 
 #[test]
-fn a_peer_that_never_acknowledges_is_given_up_after_ten_tolerances() {
+fn peer_without_acknowledgements_fails_after_ten_tolerances() {
     let mut net = Net::new(3, 1, 0);
     net.peers[1].deaf = true;
     net.send(200);
@@ -251,7 +251,7 @@ fn a_peer_that_never_acknowledges_is_given_up_after_ten_tolerances() {
 }
 
 #[test]
-fn without_peers_it_starts_afresh() {
+fn sequence_restarts_without_peers() {
     let mut net = Net::new(4, 1, 0);
     net.send(200);
     for n in 2..5 {
@@ -260,7 +260,7 @@ fn without_peers_it_starts_afresh() {
     assert_eq!((net.s.tx.last_sent(), net.s.tx.queued()), (0, (0, 0)));
     net.s.sent();
     net.send(200);
-    assert_eq!(net.s.sent_numbers(), [], "nobody is linked");
+    assert_eq!(net.s.sent_numbers(), [], "no peer is linked");
     net.join(9);
     net.send(200);
     assert_eq!(net.s.sent_numbers(), [1]);

@@ -18,7 +18,7 @@ fn node(n: u32) -> NodeAddr {
     NodeAddr::legacy(1, 1, n)
 }
 
-/// A message from its words as the captures print them; what is missing at its end is zero.
+/// A message given by its header words, as captures print them; missing words at its end are zero.
 fn frame(words: &str) -> Message {
     let word = |w| u32::from_str_radix(w, 16).unwrap().to_be_bytes();
     let mut bytes: Vec<u8> = words.split_whitespace().flat_map(word).collect();
@@ -26,7 +26,7 @@ fn frame(words: &str) -> Message {
     Message::from_vec(bytes).unwrap()
 }
 
-/// A multicast as a socket hands it down.
+/// A multicast as a socket submits it.
 fn multicast(number: u32, len: usize) -> Message {
     let data: Vec<u8> = number.to_be_bytes().into_iter().chain((4..len).map(|n| n as u8)).collect();
     let mut m = Message::build(User::Low, 1, 44, &data);
@@ -41,7 +41,7 @@ fn number(m: &Message) -> u32 {
     u32::from_be_bytes(m.data()[..4].try_into().unwrap())
 }
 
-/// The STATE that a node at `from` sends to `to`.
+/// The STATE that node `from` sends to `to`.
 fn state(from: NodeAddr, to: NodeAddr, rx: &BroadcastReceiver, last_bcast: u16, probe: bool) -> Message {
     let blocks = rx.gap_blocks();
     let mut data = ((4 + 4 * blocks.len()) as u16).to_be_bytes().to_vec();
@@ -62,7 +62,7 @@ fn state(from: NodeAddr, to: NodeAddr, rx: &BroadcastReceiver, last_bcast: u16, 
     m
 }
 
-/// A sender at node 1 with its outputs; every peer is at once open.
+/// A sender at node 1 with its outputs; every peer is open at once.
 struct Sender {
     tx: BroadcastSender,
     frames: FrameBatch,
@@ -77,7 +77,7 @@ impl Sender {
         Self { tx, frames: FrameBatch::default(), wakeups: Vec::new(), now: Time::ZERO }
     }
 
-    /// A new peer; the number at which its receiver starts.
+    /// Adds a peer; returns the number at which its receiver starts.
     fn add(&mut self, peer: NodeAddr) -> u16 {
         self.tx.link_up(0, 1500, true);
         let init = self.tx.add_peer(peer);

@@ -1,4 +1,4 @@
-//! The rules one by one.
+//! Tests of single rules of the broadcast link.
 
 use super::super::bearers::Bearers;
 use super::super::peers::PeerSet;
@@ -16,15 +16,15 @@ fn sender_with(peers: core::ops::RangeInclusive<u32>) -> Sender {
 }
 
 #[test]
-fn frames_are_stamped_as_a_kernel_stamps_them() {
-    // three-nodes: a multicast, and one in two fragments; as the socket hands them down, and as they are on the wire.
+fn frames_are_stamped_like_the_kernels() {
+    // three-nodes: a multicast, and one in two fragments, as the socket submits them and as they are on the wire.
     let mut s = sender_with(2..=3);
     let plain = frame("41680035 20100007 00050006 1001001 406017fb 0 1001001 0 1518 1 1");
     let wire = frame("41780035 20100000 1 1001001 406017fb 1267 1001001 0 1518 1 1");
     s.send(plain).unwrap();
     assert_eq!(s.sent()[0].bytes(), wire.bytes());
 
-    s.tx.link_up(0, 1468, true); // gives the kernel's packets of 1428 bytes
+    s.tx.link_up(0, 1468, true); // gives the kernel's packet size of 1428 bytes
     let large = frame("416807fc 20100000 0 1001001 406017fb 0 1001001 0 1518 1 1");
     s.send(large.clone()).unwrap();
     let sent = s.sent();
@@ -40,12 +40,12 @@ fn frames_are_stamped_as_a_kernel_stamps_them() {
     let init = fresh.tx.add_peer(node(2));
     let kernel = frame("4b400028 0 1 1001001 0 4000 1001001 1001002 0 0");
     let mut stamped = init.clone();
-    stamped.set_seqno(1); // the unicast link's part
+    stamped.set_seqno(1); // stamped by the unicast link
     assert_eq!(stamped.bytes(), kernel.bytes());
 }
 
 #[test]
-fn a_kernels_frames_are_received() {
+fn kernel_frames_are_received() {
     // three-nodes, from node 1.1.1: a binding, a multicast, the first of two fragments.
     let mut rx = receiver(node(2), 0);
     let mut out = VecDeque::new();
@@ -59,20 +59,20 @@ fn a_kernels_frames_are_received() {
     assert_eq!(rx.ack(), 3);
     let users: Vec<User> = out.iter().map(Message::user).collect();
     assert_eq!(users, [User::NameDistributor, User::Low]);
-    // loss5-broadcast: what the kernel of 1.1.2 said of its reception there.
+    // loss5-broadcast: the kernel of 1.1.2 reports what it has received.
     let nack = frame("4f48002c 1a 2008d 1001002 10003 75221001 1001002 1001001 0 0 40000");
     let mut s = sender_with(2..=3);
     (0..27).for_each(|n| _ = s.send(multicast(n, 300)));
     let mut at_sender = receiver(node(1), 0);
     let io = &mut BroadcastIo { frames: &mut s.frames, wakeups: &mut s.wakeups };
     let due = receive_link_protocol(&mut s.tx, &mut at_sender, s.now, node(2), nack.view(), io);
-    assert_eq!(due, Ok(false), "a probe is answered anyway");
+    assert_eq!(due, Ok(false), "a probe is always answered");
     assert_eq!((s.tx.acked(node(2)), s.tx.acked(node(3))), (Some(26), Some(0)));
     assert_eq!(at_sender.gap(), 1, "the kernel announced packet 1, which is missing");
 }
 
 #[test]
-fn a_packet_goes_when_all_have_it() {
+fn packet_is_released_when_all_peers_acknowledged_it() {
     let mut s = sender_with(2..=4);
     (0..3).for_each(|n| _ = s.send(multicast(n, 100)));
     let taken = |released, retransmitted| Acknowledged::Taken { released, retransmitted };
@@ -80,7 +80,7 @@ fn a_packet_goes_when_all_have_it() {
     assert_eq!(s.ack(node(3), 2, 0, &[]), taken(0, 0));
     assert_eq!(s.ack(node(4), 2, 0, &[]), taken(2, 0));
     assert_eq!(s.ack(node(4), 2, 0, &[]), Acknowledged::Ignored);
-    assert_eq!(s.ack(node(4), 1, 1, &[]), Acknowledged::Ignored, "an old one");
+    assert_eq!(s.ack(node(4), 1, 1, &[]), Acknowledged::Ignored, "an old acknowledgement");
     assert_eq!(s.ack(node(9), 3, 0, &[]), Acknowledged::Ignored, "a stranger");
     assert_eq!(s.tx.queued(), (1, 0));
     s.remove(node(3));
@@ -94,19 +94,19 @@ fn selective_acknowledgements_count_once_per_peer() {
     (0..10).for_each(|n| _ = s.send(multicast(n, 100)));
     s.sent();
     s.now = Time::from_millis(20);
-    // 1 to 2 received, 3 and 4 missing, 5 and 6 received, 7 missing, 8 received.
+    // 1 and 2 received, 3 and 4 missing, 5 and 6 received, 7 missing, 8 received.
     let report = (2, 2, [(6, 1), (8, 0)]);
     s.ack(node(2), report.0, report.1, &report.2);
     assert_eq!(s.sent_numbers(), [3, 4, 7]);
     s.ack(node(2), report.0, report.1, &report.2);
     assert_eq!(s.sent_numbers(), [], "spaced by 10 ms");
-    assert_eq!(s.tx.queued().0, 10, "node 3 has nothing yet, however often node 2 repeats itself");
+    assert_eq!(s.tx.queued().0, 10, "node 3 has acknowledged nothing, and node 2 counts once");
     s.now = Time::from_millis(30);
     s.ack(node(2), report.0, report.1, &report.2);
     assert_eq!(s.sent_numbers(), [3, 4, 7]);
     assert_eq!(s.ack(node(3), 6, 0, &[]), Acknowledged::Taken { released: 4, retransmitted: 0 });
     s.now = Time::from_millis(40);
-    // Node 3 has 3 and 4; a gap that it reports must not repeat packets for others.
+    // Node 3 has 3 and 4; a gap that it reports must not retransmit packets for other peers.
     s.ack(node(2), 2, 2, &[(6, 1), (8, 0)]);
     assert_eq!(s.sent_numbers(), [3, 4, 7]);
     s.ack(node(2), 8, 0, &[]);
@@ -115,7 +115,7 @@ fn selective_acknowledgements_count_once_per_peer() {
 }
 
 #[test]
-fn acknowledgements_that_cannot_be_true_change_nothing() {
+fn implausible_acknowledgements_are_ignored() {
     let mut s = sender_with(2..=2);
     (0..10).for_each(|n| _ = s.send(multicast(n, 100)));
     s.sent();
@@ -139,7 +139,7 @@ fn acknowledgements_that_cannot_be_true_change_nothing() {
 }
 
 #[test]
-fn acknowledgements_count_only_after_the_peer_is_open() {
+fn acknowledgements_are_ignored_until_the_peer_is_open() {
     let mut s = Sender::new(1);
     s.tx.link_up(0, 1500, true);
     s.tx.add_peer(node(2));
@@ -153,7 +153,7 @@ fn acknowledgements_count_only_after_the_peer_is_open() {
         receive_link_protocol(&mut s.tx, rx, s.now, node(2), m.view(), io).unwrap();
         (s.tx.is_open(node(2)), s.tx.acked(node(2)))
     };
-    assert_eq!(hear(&mut s, &mut at_sender, &said), (false, Some(0)), "our own side is not synchronised");
+    assert_eq!(hear(&mut s, &mut at_sender, &said), (false, Some(0)), "this side is not synchronised");
     at_sender.synchronize(0);
     said.set_ack(0);
     assert_eq!(hear(&mut s, &mut at_sender, &said), (false, Some(0)), "packet 1 is not acknowledged");
@@ -176,7 +176,7 @@ fn unicast_packets_carry_acknowledgements() {
     };
     let mut data = Message::build(User::Low, 3, 32, b"x");
     data.set_bcast_ack(3);
-    data.set_dest_port(0x4000); // the bit that means "invalid" elsewhere
+    data.set_dest_port(0x4000); // this bit means "invalid" in other messages
     assert_eq!(hear(&data), Acknowledged::Taken { released: 3, retransmitted: 0 });
     let mut names = Message::build(User::NameDistributor, 0, 40, &[]);
     names.set_bcast_ack(5);
@@ -187,7 +187,7 @@ fn unicast_packets_carry_acknowledgements() {
 }
 
 #[test]
-fn a_legacy_nack_repeats_what_is_missing() {
+fn legacy_nack_retransmits_missing_packets() {
     let mut s = sender_with(2..=3);
     (0..5).for_each(|n| _ = s.send(multicast(n, 100)));
     s.sent();
@@ -203,7 +203,7 @@ fn a_legacy_nack_repeats_what_is_missing() {
         let io = &mut BroadcastIo { frames: &mut s.frames, wakeups: &mut s.wakeups };
         receive_legacy_nack(&mut s.tx, node(1), s.now, m.view(), io)
     };
-    assert_eq!(hear(&nack), Acknowledged::Ignored, "meant for another node");
+    assert_eq!(hear(&nack), Acknowledged::Ignored, "addressed to another node");
     nack.set_dest_node(node(1));
     assert_eq!(hear(&nack), Acknowledged::Taken { released: 0, retransmitted: 2 });
     nack.set_bcast_gap_to(9);
@@ -213,7 +213,7 @@ fn a_legacy_nack_repeats_what_is_missing() {
 }
 
 #[test]
-fn a_full_window_queues_bundles_and_stops_the_sender() {
+fn full_window_queues_bundles_and_congests_the_sender() {
     let mut s = sender_with(2..=2);
     let mut congested = None;
     for n in 0..10_000 {
@@ -222,7 +222,7 @@ fn a_full_window_queues_bundles_and_stops_the_sender() {
             break;
         }
     }
-    // 50 under way; 100 packets of two messages each waiting.
+    // 50 in flight; 100 packets of two messages each are waiting.
     assert_eq!(congested, Some(50 + 100));
     assert_eq!(s.sent().len(), 50);
     assert!(s.wakeups.is_empty());
@@ -252,9 +252,9 @@ fn system_messages_beyond_the_limit_are_refused() {
     assert_eq!(refused, Some(BroadcastFault::Overflow(65_535 / (1500 / 20))));
 }
 
-/// A name update that is lost leaves a gap that nobody closes, so they have all the room there is.
+/// A lost name update leaves a gap that is never closed, so name updates may use the whole backlog.
 #[test]
-fn name_updates_have_more_room_but_not_without_end() {
+fn name_updates_have_a_larger_limit() {
     let mut s = sender_with(2..=2);
     s.tx.link_up(0, 130, true); // too small for bundles
     let names = || Message::build(User::NameDistributor, 0, 40, &[0; 20]);
@@ -262,7 +262,7 @@ fn name_updates_have_more_room_but_not_without_end() {
     assert_eq!(sent, 50 + 65_535);
 }
 
-/// Those that are woken need not send; those behind them must not wait for ever.
+/// Woken ports need not send; the ports behind them must not wait forever.
 #[test]
 fn every_waiting_port_is_woken_in_time() {
     let mut s = sender_with(2..=2);
@@ -283,7 +283,7 @@ fn every_waiting_port_is_woken_in_time() {
 }
 
 #[test]
-fn receivers_acknowledge_and_complain_at_different_times() {
+fn receivers_acknowledge_and_report_gaps_at_different_times() {
     let mut s = sender_with(2..=2);
     s.tx.set_window(200);
     (0..150).for_each(|n| _ = s.send(multicast(n, 100)));
@@ -293,7 +293,7 @@ fn receivers_acknowledge_and_complain_at_different_times() {
         let (got, due) = deliver(&mut rx, &sent[..100]);
         assert_eq!(got.len(), 100);
         let at: Vec<u16> = (1..).zip(&due).filter(|(_, d)| **d == Ok(true)).map(|(n, _)| n).collect();
-        // Nothing was told in between, so from the 16th on every packet may be the occasion.
+        // Nothing was acknowledged before, so from the 16th packet on any packet may trigger a STATE.
         let want: Vec<u16> = (16..=100).filter(|n| (u32::from(n + 1) ^ own) & 0xf == 0xf).collect();
         assert_eq!(at, want);
         assert!(rx.is_unacked());
@@ -309,7 +309,7 @@ fn receivers_acknowledge_and_complain_at_different_times() {
 }
 
 #[test]
-fn what_the_sender_announces_is_asked_for() {
+fn announced_packets_that_are_missing_are_reported() {
     let mut rx = receiver(node(2), 10);
     assert!(!rx.announce(10));
     assert!(rx.announce(13));
@@ -318,14 +318,14 @@ fn what_the_sender_announces_is_asked_for() {
     assert!(!rx.announce(10 + 9000), "beyond every window");
     assert_eq!(rx.gap(), 3);
     assert!(rx.announce(10 + 2000));
-    assert_eq!(rx.gap(), 1023, "ten bits");
+    assert_eq!(rx.gap(), 1023, "the gap has ten bits");
     rx.reset();
     assert_eq!((rx.is_open(), rx.ack(), rx.gap()), (false, 0, 0));
-    assert!(!rx.announce(5), "nothing is missing before it is open");
+    assert!(!rx.announce(5), "nothing is missing before the receiver is open");
 }
 
 #[test]
-fn packets_that_do_not_belong_are_refused() {
+fn packets_that_may_not_be_broadcast_are_refused() {
     let mut s = sender_with(2..=2);
     s.send(multicast(0, 100)).unwrap();
     let good = s.sent().remove(0);
@@ -334,7 +334,7 @@ fn packets_that_do_not_belong_are_refused() {
     let mut hear = |rx: &mut BroadcastReceiver, m: &Message| rx.receive(m.view(), CLUSTER, &mut out);
     assert_eq!(hear(&mut rx, &good), Err(Refused::NotOpen));
     rx.synchronize(0);
-    rx.synchronize(77); // ignored: open already
+    rx.synchronize(77); // ignored: already open
     let mut foreign = good.clone();
     foreign.set_cluster_id(ClusterId(9));
     assert_eq!(hear(&mut rx, &foreign), Err(Refused::OtherCluster(9)));
@@ -356,7 +356,7 @@ fn packets_that_do_not_belong_are_refused() {
 }
 
 #[test]
-fn a_bundle_cannot_smuggle_what_may_not_be_broadcast() {
+fn bundled_messages_that_may_not_be_broadcast_are_dropped() {
     let conn = Message::build(User::Low, 0, 24, b"conn");
     let inner = [conn.bytes(), multicast(7, 100).bytes()].concat();
     let mut bundle = Message::build(User::Bundler, 0, 40, &inner);
@@ -369,7 +369,7 @@ fn a_bundle_cannot_smuggle_what_may_not_be_broadcast() {
 }
 
 #[test]
-fn a_join_in_the_middle_of_a_message_loses_only_that_message() {
+fn joining_within_a_message_loses_only_that_message() {
     let mut s = sender_with(2..=2);
     s.send(multicast(0, 5000)).unwrap();
     s.send(multicast(1, 100)).unwrap();
@@ -380,7 +380,7 @@ fn a_join_in_the_middle_of_a_message_loses_only_that_message() {
 }
 
 #[test]
-fn peers_without_synchronisation_start_by_their_reset() {
+fn legacy_peers_announce_their_start_in_reset() {
     let old = CAPABILITIES & !capability::BCAST_SYNCH;
     let mut s = sender_with(2..=2);
     let mut reset = Message::build(User::LinkProtocol, 1, 40, &[0; 16]);
@@ -417,15 +417,19 @@ fn malformed_gap_records_are_refused_or_ignored() {
     assert_eq!(hear(&[0], CAPABILITIES), (false, 9, 0));
     let many = [&[1, 8, 0, 65][..], &[0; 260]].concat();
     assert_eq!(hear(&[0, 8, 0, 1, 0, 3, 0, 1], CAPABILITIES), (true, 9, 1), "blocks that do not rise");
-    assert_eq!(hear(&many, CAPABILITIES), (true, 7, 1), "65 blocks: none of them counts");
+    assert_eq!(hear(&many, CAPABILITIES), (true, 7, 1), "65 blocks: all are ignored");
     let old = CAPABILITIES & !capability::GAP_ACK_BLOCK;
     assert_eq!(hear(&[0xff, 0xff, 9, 9], old), (true, 7, 1), "not a gap record at all");
-    assert_eq!(hear(&[0, 8, 1, 1, 0, 9, 0, 0, 9, 9], CAPABILITIES), (true, 7, 1), "no such form: no blocks");
+    assert_eq!(
+        hear(&[0, 8, 1, 1, 0, 9, 0, 0, 9, 9], CAPABILITIES),
+        (true, 7, 1),
+        "inconsistent counts: all blocks are ignored"
+    );
     assert_eq!(hear(&[0, 12, 1, 1, 0, 9, 0, 0, 0, 0, 0, 0], CAPABILITIES), (true, 1, 1));
 }
 
 #[test]
-fn one_bearer_that_reaches_all_is_enough() {
+fn single_bearer_is_used_if_it_reaches_all_peers() {
     let mut b = Bearers::default();
     let targets = |b: &mut Bearers, peers, own| {
         b.select_primary(peers, NodeAddr(own));
@@ -439,7 +443,7 @@ fn one_bearer_that_reaches_all_is_enough() {
     assert_eq!(targets(&mut b, 2, 1), (vec![0, 1], 1500, false), "none reaches both");
     b.link_down(0);
     assert_eq!(targets(&mut b, 1, 1), (vec![1], 14_000, false));
-    b.link_up(7, 100, true); // no such bearer
+    b.link_up(7, 100, true); // unknown bearer
     assert_eq!(b.mtu(), 14_000);
     b.link_up(1, 1280, false);
     b.link_up(1, 9000, false);
@@ -447,7 +451,7 @@ fn one_bearer_that_reaches_all_is_enough() {
 }
 
 #[test]
-fn hundreds_of_peers_fit_a_packet() {
+fn packets_track_hundreds_of_peers() {
     let mut set = PeerSet::default();
     for n in (0..300).rev() {
         assert!(set.insert(n) && !set.insert(n));
@@ -468,7 +472,7 @@ fn hundreds_of_peers_fit_a_packet() {
 }
 
 #[test]
-fn the_method_follows_the_rules_in_order() {
+fn multicast_method_follows_the_rules_in_order() {
     let auto = ClusterView {
         has_broadcast: true,
         all_replicast: true,
@@ -488,7 +492,7 @@ fn the_method_follows_the_rules_in_order() {
 
     let mut cookie = MethodCookie::default();
     cookie.force(Some(Method::Broadcast));
-    assert_eq!(cookie.choose(Time::ZERO, 1, &forced).method, Method::Broadcast, "the socket insists");
+    assert_eq!(cookie.choose(Time::ZERO, 1, &forced).method, Method::Broadcast, "the socket's choice wins");
     cookie.force(None);
     assert_eq!(cookie.choose(Time::ZERO, 1, &auto), Choice { method: Method::Replicast, changed: true });
 
@@ -501,7 +505,7 @@ fn the_method_follows_the_rules_in_order() {
 }
 
 #[test]
-fn a_change_of_method_is_announced_by_a_pair() {
+fn change_of_method_is_announced_by_a_pair_of_syns() {
     let cluster = ClusterView {
         has_broadcast: true,
         all_replicast: true,
@@ -509,7 +513,7 @@ fn a_change_of_method_is_announced_by_a_pair() {
         peers: 1,
         policy: MulticastPolicy::default(),
     };
-    // mcast: the kernel's pair as its first multicast went by replicast, before the links stamped it.
+    // mcast: the kernel's pair when its first multicast used replicast, before the links stamped it.
     let mut message = frame("41680035 20100000 0 1001002 d0965ea5 0 1001002 0 898 2d 37");
     let change = Choice { method: Method::Replicast, changed: true };
     let dummy = start_switch(&mut message, change, &cluster).unwrap();
@@ -528,7 +532,7 @@ fn a_change_of_method_is_announced_by_a_pair() {
 }
 
 #[test]
-fn each_range_of_a_socket_changes_its_method_for_itself() {
+fn each_range_of_a_socket_changes_its_method_separately() {
     let cluster = ClusterView {
         has_broadcast: true,
         all_replicast: true,
@@ -544,10 +548,10 @@ fn each_range_of_a_socket_changes_its_method_for_itself() {
     };
     assert_eq!(choose(1, 1), (false, false));
     assert_eq!(choose(2, 9), (true, false));
-    assert_eq!(choose(1, 9), (true, true), "the sockets of range 1 know of no change yet");
+    assert_eq!(choose(1, 9), (true, true), "the change was not announced to range 1 yet");
     assert_eq!(choose(1, 9), (true, false));
     for n in 3..20 {
         assert!(!choose(n, 1).0);
     }
-    assert_eq!(choose(2, 9), (true, true), "forgotten, so it may be a change");
+    assert_eq!(choose(2, 9), (true, true), "forgotten, so it counts as a change");
 }

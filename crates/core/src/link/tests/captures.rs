@@ -1,4 +1,4 @@
-//! A link in the place of a kernel's: fed with what that kernel heard, it must come to the same conclusions.
+//! Replays captures: a link in the place of a kernel's gets what that kernel received and must report the same.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ type Report = (u16, u16, Vec<(u16, u16)>);
 
 struct Replay {
     side: Side,
-    /// Reports of gaps that the kernel sent.
+    /// Number of gap reports that the kernel sent.
     reports: u32,
 }
 
@@ -24,7 +24,7 @@ fn report(side: &Side) -> Report {
     (side.link.rcv_nxt().wrapping_sub(1), side.link.receive.gap(), side.link.receive.gap_blocks())
 }
 
-/// Node a's end of a capture that begins with the link up, the first `count` frames.
+/// Node a's end of a capture that starts with the link up; the first `count` frames.
 fn replay(name: &str, count: usize) -> Replay {
     let frames: Vec<Message> =
         messages(name).into_iter().take(count).filter(|m| !m.non_sequenced()).collect();
@@ -43,8 +43,8 @@ fn replay(name: &str, count: usize) -> Replay {
     side.link.receive = ReceiveQueue::new(first(A, |_| true).ack().wrapping_add(1));
     side.link.transmit = TransmitQueue::new(first(A, is_state).next_sent());
     let mut replay = Replay { side, reports: 0 };
-    // The kernel answers a little later than the capture shows what it received: what it says must be what the
-    // link could have said at some frame before, never at an earlier one than its last word.
+    // The kernel sends a little later than the capture shows what it received: each report of the kernel must equal the
+    // link's state at some earlier frame, and never at one before its previous report.
     let mut history = VecDeque::from([report(&replay.side)]);
     for (n, frame) in frames.iter().enumerate() {
         if frame.prev_node() == B {
@@ -78,8 +78,8 @@ fn replay(name: &str, count: usize) -> Replay {
 }
 
 #[test]
-fn loss_is_seen_as_the_kernel_saw_it() {
-    // Behind these the capture lacks packets that the kernel received.
+fn gaps_are_reported_like_the_kernel() {
+    // After these, packets that the kernel received are missing in the capture.
     let replay = replay("loss5", 203);
     let payload = replay.side.delivered.iter().filter(|m| m.is_data());
     assert_eq!(payload.filter(|m| m.data().len() == 400).count(), 90, "packets 3 to 92, once each");
@@ -89,7 +89,7 @@ fn loss_is_seen_as_the_kernel_saw_it() {
 }
 
 #[test]
-fn bundles_of_the_kernel_are_opened() {
+fn kernel_bundles_are_opened() {
     let replay = replay("bundle", usize::MAX);
     let payload = replay.side.delivered.iter().filter(|m| m.is_data());
     assert_eq!(payload.filter(|m| m.data().len() == 40).count(), 400);
@@ -97,8 +97,8 @@ fn bundles_of_the_kernel_are_opened() {
 }
 
 #[test]
-fn fragments_of_the_kernel_are_put_together() {
-    // Behind these the capture lacks packets that the kernel received.
+fn kernel_fragments_are_reassembled() {
+    // After these, packets that the kernel received are missing in the capture.
     let replay = replay("rdm-fragments", 58);
     let lengths: Vec<usize> =
         replay.side.delivered.iter().filter(|m| m.is_data()).map(|m| m.data().len()).collect();

@@ -17,7 +17,7 @@ fn seqnos(frames: &[Vec<u8>]) -> Vec<u16> {
 }
 
 #[test]
-fn everything_arrives_once_and_in_order_whatever_the_network_does() {
+fn everything_arrives_once_and_in_order_over_a_faulty_network() {
     for (seed, loss) in [(1, 0), (2, 10), (3, 50), (4, 50), (5, 100)] {
         let mut pair = Pair::up(seed);
         pair.faults = Faults { loss, duplicate: 20, jitter_us: 400 };
@@ -45,9 +45,9 @@ fn largest_messages_arrive() {
     assert_eq!(pair.sides[0].link.stats().tx_fragmented, 20);
 }
 
-/// The example of §5.8 seen from the sender.
+/// The example of §5.8 from the sender's point of view.
 #[test]
-fn a_report_releases_and_repeats_exactly() {
+fn gap_report_releases_and_retransmits_exactly() {
     let mut side = Side::established(config(A, B));
     for n in 0..30 {
         assert_eq!(side.send(Time::ZERO, numbered(A, n, 100)), Ok(Accepted::Sent));
@@ -84,7 +84,7 @@ fn a_report_releases_and_repeats_exactly() {
 }
 
 #[test]
-fn a_packet_that_never_gets_through_ends_the_link() {
+fn packet_without_acknowledgement_takes_the_link_down() {
     let mut side = Side::established(config(A, B));
     let _ = side.send(Time::ZERO, numbered(A, 0, 10));
     let mut state = Message::build(User::LinkProtocol, 0, INTERNAL_HEADER, &[0, 4, 0, 0]);
@@ -102,7 +102,7 @@ fn a_packet_that_never_gets_through_ends_the_link() {
 }
 
 #[test]
-fn gaps_are_reported_at_the_third_early_packet_and_every_sixteenth_after() {
+fn gap_is_reported_at_the_third_early_packet_and_every_sixteenth_after() {
     let mut side = Side::established(config(A, B));
     let mut reports = Vec::new();
     for seqno in 3..60 {
@@ -118,7 +118,7 @@ fn gaps_are_reported_at_the_third_early_packet_and_every_sixteenth_after() {
 }
 
 #[test]
-fn sixteen_packets_are_acknowledged_unless_data_goes_the_other_way() {
+fn sixteen_packets_are_acknowledged_unless_data_carries_the_ack() {
     let mut side = Side::established(config(A, B));
     let hear = |side: &mut Side, seqno| {
         let mut m = numbered(B, 0, 10);
@@ -129,13 +129,13 @@ fn sixteen_packets_are_acknowledged_unless_data_goes_the_other_way() {
     assert_eq!(hear(&mut side, 16), 1);
     assert_eq!((17..=31).map(|n| hear(&mut side, n)).sum::<usize>(), 0);
     let _ = side.send(Time::ZERO, numbered(A, 0, 10));
-    assert_eq!(hear(&mut side, 32), 0, "the packet sent carried it");
+    assert_eq!(hear(&mut side, 32), 0, "the packet sent carried the acknowledgement");
     let frames = side.with(|l, io| l.tick(Time::ZERO, io)).1;
-    assert_eq!(View::parse(&frames[0]).unwrap().ack(), 32, "the rest at the next tick");
+    assert_eq!(View::parse(&frames[0]).unwrap().ack(), 32, "the rest is acknowledged at the next tick");
 }
 
 #[test]
-fn the_window_grows_to_8191_on_any_medium() {
+fn window_grows_to_8191_on_any_medium() {
     for mtu in [1400, 14_000] {
         let wide = |own, peer| LinkConfig { mtu, min_window: 500, ..config(own, peer) };
         let mut pair = Pair::new(wide(A, B), wide(B, A), 21);
@@ -161,7 +161,7 @@ fn the_window_grows_to_8191_on_any_medium() {
 }
 
 #[test]
-fn a_fixed_window_stays() {
+fn fixed_window_does_not_change() {
     let fixed = |own, peer| LinkConfig { max_window: 50, ..config(own, peer) };
     let mut pair = Pair::new(fixed(A, B), fixed(B, A), 22);
     pair.run(3000);
@@ -171,7 +171,7 @@ fn a_fixed_window_stays() {
     assert_eq!(pair.received(1).len(), 2000);
 }
 
-/// Sends messages of a user until the answer changes; how many were taken before.
+/// Sends messages of a user until the result changes; returns how many were accepted before, and the new result.
 fn fill(side: &mut Side, user: User) -> (u32, Result<Accepted, SendFault>) {
     let mut n = 0;
     loop {
@@ -192,14 +192,14 @@ fn each_importance_has_its_own_limit_and_wakes_its_own_ports() {
     assert_eq!(fill(&mut side, User::Medium), (200, Ok(Accepted::Congested)));
     assert_eq!(fill(&mut side, User::High), (300, Ok(Accepted::Congested)));
     assert_eq!(fill(&mut side, User::Critical), (400, Ok(Accepted::Congested)));
-    assert_eq!(side.link.queue_lengths(), (50, 1004), "the congested ones are queued as well");
+    assert_eq!(side.link.queue_lengths(), (50, 1004), "the congested messages are queued too");
     assert_eq!(side.link.waiting_ports(), 4);
     assert_eq!(side.link.stats().congestions, 4);
     let mut ack = numbered(B, 0, 10);
     ack.set_seqno(1);
     ack.set_ack(1);
     side.hear(Time::from_millis(1), ack.bytes());
-    assert!(side.wakeups.is_empty(), "one place, taken by the message beyond the limit");
+    assert!(side.wakeups.is_empty(), "the only free place is taken by the message beyond the limit");
     ack.set_seqno(2);
     ack.set_ack(2);
     side.hear(Time::from_millis(1), ack.bytes());
@@ -207,18 +207,18 @@ fn each_importance_has_its_own_limit_and_wakes_its_own_ports() {
     assert_eq!(woken, [(1000, Importance::Low)]);
     side.wakeups.clear();
     side.link.reset(&mut side.wakeups);
-    assert_eq!(side.wakeups.len(), 3, "the others at reset");
+    assert_eq!(side.wakeups.len(), 3, "the others are woken at reset");
 }
 
 #[test]
-fn a_level_is_congested_from_full_until_half_empty() {
+fn level_is_congested_from_full_until_half_empty() {
     let mut side = Side::established(LinkConfig { max_window: 50, ..config(A, B) });
     assert_eq!(side.link.congestion(0), 0);
     for n in 0..149 {
         let _ = side.send(Time::ZERO, numbered(A, n, 1400)).unwrap();
     }
     assert_eq!(side.link.congestion(0), 0);
-    assert_eq!(side.link.congestion(1), 1, "it was");
+    assert_eq!(side.link.congestion(1), 1, "the level was congested before");
     let _ = side.send(Time::ZERO, numbered(A, 149, 1400)).unwrap();
     assert_eq!(side.link.congestion(0), 1);
     let mut bits = 1;
@@ -234,13 +234,17 @@ fn a_level_is_congested_from_full_until_half_empty() {
 }
 
 #[test]
-fn too_many_system_messages_end_the_link() {
+fn too_many_system_messages_take_the_link_down() {
     let mut side = Side::established(config(A, B));
     let big = |user: User| Message::build(user, 0, INTERNAL_HEADER, &[0; 1400]);
     for _ in 0..50 + 873 {
         assert_eq!(side.send(Time::ZERO, big(User::ConnManager)), Ok(Accepted::Sent));
     }
-    assert_eq!(side.send(Time::ZERO, big(User::NameDistributor)), Ok(Accepted::Sent), "names have more room");
+    assert_eq!(
+        side.send(Time::ZERO, big(User::NameDistributor)),
+        Ok(Accepted::Sent),
+        "name messages have a larger limit"
+    );
     assert_eq!(side.send(Time::ZERO, big(User::ConnManager)), Err(SendFault::Overflow));
     side.act();
     assert_eq!(side.downs, [DownReason::Backlog]);
@@ -248,7 +252,7 @@ fn too_many_system_messages_end_the_link() {
 }
 
 #[test]
-fn packets_are_never_cut_twice() {
+fn packets_are_never_fragmented_twice() {
     let mut side = Side::established(config(A, B));
     let fragment = |len| Message::build(User::Fragmenter, 0, INTERNAL_HEADER, &vec![0; len]);
     assert_eq!(side.send(Time::ZERO, fragment(1460)), Ok(Accepted::Sent));
@@ -257,7 +261,7 @@ fn packets_are_never_cut_twice() {
 }
 
 #[test]
-fn small_messages_share_packets_once_the_window_is_full() {
+fn small_messages_are_bundled_once_the_window_is_full() {
     let mut pair = Pair::up(23);
     for n in 0..149 {
         assert_eq!(pair.send(0, numbered(A, n, 40)), Ok(Accepted::Sent));
@@ -271,7 +275,7 @@ fn small_messages_share_packets_once_the_window_is_full() {
 }
 
 #[test]
-fn statistics_have_a_profile() {
+fn statistics_include_the_length_profile() {
     let mut side = Side::established(config(A, B));
     let _ = side.send(Time::ZERO, numbered(A, 0, 5000));
     side.with(|l, io| l.tick(Time::ZERO, io));
@@ -284,7 +288,7 @@ fn statistics_have_a_profile() {
 }
 
 #[test]
-fn the_last_packet_lost_is_found_by_the_probe() {
+fn loss_of_the_last_packet_is_detected_by_a_probe() {
     let mut pair = Pair::up(24);
     pair.transfer(0, 5, |_| 100);
     pair.cut[0] = true;
@@ -295,7 +299,7 @@ fn the_last_packet_lost_is_found_by_the_probe() {
 }
 
 #[test]
-fn fragments_are_acknowledged_more_rarely_where_the_window_is_known_to_be_large() {
+fn fragments_are_acknowledged_less_often_when_the_peer_window_is_large() {
     let mut side = Side::established(config(A, B));
     let mut seqno = 0;
     // The packets of a message of `count` fragments; all but the last are full.
@@ -310,7 +314,7 @@ fn fragments_are_acknowledged_more_rarely_where_the_window_is_known_to_be_large(
         })
         .collect()
     };
-    // Those that arrive before anything leaves have one acknowledgement in common.
+    // Packets that arrive before anything is sent share one acknowledgement.
     let hear = |side: &mut Side, packets: &[Vec<u8>]| {
         let receive = |link: &mut Link, io: &mut LinkIo<'_>| {
             packets.iter().for_each(|packet| link.receive(Time::ZERO, View::parse(packet).unwrap(), io));
@@ -323,14 +327,14 @@ fn fragments_are_acknowledged_more_rarely_where_the_window_is_known_to_be_large(
     let packets = fragments(48);
     assert_eq!(one_by_one(&mut side, &packets), 3);
     let packets = fragments(48);
-    assert_eq!(one_by_one(&mut side, &packets), 3, "nothing shows that the window is larger than 16");
+    assert_eq!(one_by_one(&mut side, &packets), 3, "the window may be as small as 16");
     let packets = fragments(48);
     assert_eq!(hear(&mut side, &packets), 1);
     let packets = fragments(48);
     assert_eq!(one_by_one(&mut side, &packets), 1);
     let packets = fragments(20);
-    assert_eq!(one_by_one(&mut side, &packets), 1, "the end of a message is acknowledged as ever");
-    // A tick that finds packets waiting for an acknowledgement: the peer may have come to a stop.
+    assert_eq!(one_by_one(&mut side, &packets), 1, "the end of a message is acknowledged as usual");
+    // A tick with unacknowledged packets: the peer may be waiting for the acknowledgement.
     let packets = fragments(40);
     assert_eq!(one_by_one(&mut side, &packets[..30]), 0);
     assert!(!side.with(|link, io| link.tick(Time::ZERO, io)).1.is_empty());

@@ -1,4 +1,4 @@
-//! The state machine against the table of §5.2.
+//! Compares the state machine with the table of §5.2.
 
 use super::super::fsm::{Event, State, Transition, next};
 
@@ -32,12 +32,12 @@ fn print() -> String {
 }
 
 #[test]
-fn every_state_and_event_as_in_the_reference() {
+fn state_table_equals_the_reference() {
     assert_eq!(print(), TABLE.trim_start_matches('\n'));
 }
 
 #[test]
-fn classes_of_states() {
+fn predicates_of_states() {
     let named = |f: fn(State) -> bool| State::ALL.into_iter().filter(|s| f(*s)).collect::<Vec<_>>();
     assert_eq!(named(State::is_up), [State::Established, State::Synching]);
     assert_eq!(named(State::is_blocked), [State::Resetting, State::PeerReset, State::FailingOver]);
@@ -45,7 +45,7 @@ fn classes_of_states() {
 }
 
 #[test]
-fn down_is_reported_only_from_up_states() {
+fn down_is_reported_only_in_up_states() {
     for state in State::ALL {
         for event in Event::ALL {
             let down = matches!(next(state, event), Transition::Down(_));

@@ -1,4 +1,4 @@
-//! How links come up, stay up and go down.
+//! Links coming up, staying up and going down.
 
 use super::super::{DownReason, Event, LinkConfig, LinkSignal, State, base_name};
 use super::pair::{A, B, Faults, Pair, Side, config, numbered};
@@ -8,7 +8,7 @@ use crate::time::Time;
 use crate::wire::{LinkProtocolType, View};
 
 #[test]
-fn two_links_come_up_by_their_ticks() {
+fn links_come_up_by_their_ticks() {
     let mut pair = Pair::new(config(A, B), config(B, A), 1);
     pair.run(374);
     assert_eq!(pair.sides[0].link.state(), State::Reset);
@@ -22,18 +22,18 @@ fn two_links_come_up_by_their_ticks() {
 }
 
 #[test]
-fn they_come_up_at_once_if_the_node_hurries_them() {
+fn links_come_up_at_once_if_the_node_sends_setup() {
     let mut pair = Pair::new(config(A, B), config(B, A), 1);
     pair.call(0, |l, io| l.send_setup(false, io));
     pair.run(1);
     assert_eq!(pair.sides[1].link.state(), State::Establishing);
     pair.call(1, |l, io| l.send_setup(false, io));
     pair.run(1);
-    assert!(pair.both_up(), "ACTIVATE takes one end up, its first STATE the other");
+    assert!(pair.both_up(), "ACTIVATE brings one end up, its first STATE the other");
 }
 
 #[test]
-fn they_come_up_over_a_bad_network() {
+fn links_come_up_over_a_faulty_network() {
     for seed in 0..40 {
         let mut pair = Pair::new(config(A, B), config(B, A), seed);
         pair.faults = Faults { loss: 200, duplicate: 100, jitter_us: 50_000 };
@@ -63,14 +63,14 @@ fn sessions_and_counters_wrap() {
                 io.signals.push(LinkSignal::Down(DownReason::Administrator));
             });
             pair.run(6000);
-            assert!(pair.both_up(), "session {session}: comes back with the next session");
+            assert!(pair.both_up(), "session {session}: the link comes back with the next session");
         }
         assert_eq!(pair.sides[0].link.session(), session.wrapping_add(4));
     }
 }
 
 #[test]
-fn an_idle_link_probes_every_tick_and_stays_up_for_an_hour() {
+fn idle_link_probes_every_tick_and_stays_up_for_an_hour() {
     let mut pair = Pair::up(5);
     pair.sides[0].link.clear_stats();
     pair.run(37_500);
@@ -81,7 +81,7 @@ fn an_idle_link_probes_every_tick_and_stays_up_for_an_hour() {
 }
 
 #[test]
-fn silence_is_noticed_after_five_or_six_ticks() {
+fn silence_is_detected_after_five_or_six_ticks() {
     let mut pair = Pair::up(6);
     pair.cut = [true, true];
     pair.run(1800);
@@ -100,14 +100,14 @@ fn one_way_silence_resets_both_ends() {
     pair.cut = [true, false];
     pair.run(4000);
     assert_eq!(pair.sides[1].downs, [DownReason::Silence]);
-    assert_eq!(pair.sides[0].downs.len(), 1, "told by the other's RESET");
+    assert_eq!(pair.sides[0].downs.len(), 1, "reset by the other end's RESET");
     pair.cut = [false, false];
     pair.run(10_000);
     assert!(pair.both_up());
 }
 
 #[test]
-fn a_recreated_endpoint_is_taken_in() {
+fn recreated_endpoint_is_accepted() {
     for session in [0x1234, 0, 0x9999, 0x1230] {
         let mut pair = Pair::up(8);
         pair.sides[1] = Side::new(LinkConfig { session, ..config(B, A) });
@@ -119,7 +119,7 @@ fn a_recreated_endpoint_is_taken_in() {
 }
 
 #[test]
-fn reset_messages_are_paced() {
+fn reset_messages_are_limited_in_rate() {
     let mut side = Side::new(config(A, B));
     let sent: Vec<u32> =
         (1..=64).filter(|_| !side.with(|l, io| l.tick(Time::ZERO, io)).1.is_empty()).collect();
@@ -139,7 +139,7 @@ fn stopping_peer_restarts_the_link() {
 }
 
 #[test]
-fn properties_travel_to_the_peer() {
+fn properties_are_sent_to_the_peer() {
     let mut pair = Pair::up(10);
     pair.call(0, |l, io| l.set_tolerance(800, io));
     pair.run(5);
@@ -156,7 +156,7 @@ fn properties_travel_to_the_peer() {
 }
 
 #[test]
-fn mtu_is_the_smaller_one_and_comes_back_at_reset() {
+fn smaller_mtu_is_used_until_reset() {
     let small = LinkConfig { mtu: 1282, max_receive: 1282, ..config(B, A) };
     let mut pair = Pair::new(LinkConfig { mtu: 14_000, max_receive: 14_000, ..config(A, B) }, small, 11);
     pair.run(3000);
@@ -166,7 +166,7 @@ fn mtu_is_the_smaller_one_and_comes_back_at_reset() {
 }
 
 #[test]
-fn what_can_be_received_bounds_the_peer_alone() {
+fn receive_limit_applies_only_to_the_peer() {
     let small = LinkConfig { mtu: 1472, max_receive: 65_504, ..config(B, A) };
     let mut pair = Pair::new(LinkConfig { mtu: 14_000, max_receive: 14_000, ..config(A, B) }, small, 11);
     pair.run(3000);
@@ -174,7 +174,7 @@ fn what_can_be_received_bounds_the_peer_alone() {
 }
 
 #[test]
-fn the_higher_priority_wins_at_setup() {
+fn higher_priority_wins_at_setup() {
     let mut pair = Pair::new(LinkConfig { priority: 20, ..config(A, B) }, config(B, A), 12);
     let (reset, mut frames) = ((), pair.sides[0].with(|l, io| l.send_setup(false, io)).1);
     let () = reset;
@@ -185,11 +185,11 @@ fn the_higher_priority_wins_at_setup() {
     msg.set_link_priority(5);
     msg.set_session(0x2000);
     pair.sides[1].hear(Time::ZERO, msg.bytes());
-    assert_eq!(pair.sides[1].link.config().priority, 20, "a lower one is not taken over");
+    assert_eq!(pair.sides[1].link.config().priority, 20, "a lower priority is not adopted");
 }
 
 #[test]
-fn the_larger_address_adopts_the_plane() {
+fn larger_address_adopts_the_net_plane() {
     let plane = |own, peer, net_plane| LinkConfig { net_plane, ..config(own, peer) };
     let mut pair = Pair::new(plane(A, B, 2), plane(B, A, 5), 13);
     pair.run(3000);
@@ -197,7 +197,7 @@ fn the_larger_address_adopts_the_plane() {
 }
 
 #[test]
-fn a_blocked_link_ignores_everything() {
+fn blocked_link_ignores_everything() {
     let mut pair = Pair::up(14);
     let state = pair.sides[1].with(|l, io| l.send_state(io)).1;
     let side = &mut pair.sides[0];
@@ -213,7 +213,7 @@ fn a_blocked_link_ignores_everything() {
 }
 
 #[test]
-fn data_takes_an_establishing_link_up() {
+fn data_brings_an_establishing_link_up() {
     let mut pair = Pair::new(config(A, B), config(B, A), 15);
     pair.call(0, |l, io| l.send_setup(false, io));
     pair.run(1);
@@ -223,12 +223,12 @@ fn data_takes_an_establishing_link_up() {
     assert_eq!(side.link.state(), State::Establishing);
     side.hear(Time::ZERO, data.bytes());
     assert_eq!(side.signals, [LinkSignal::Up]);
-    assert!(side.delivered.is_empty(), "the packet itself comes again");
+    assert!(side.delivered.is_empty(), "the packet itself is retransmitted");
     assert_eq!(side.link.rcv_nxt(), 1);
 }
 
 #[test]
-fn activate_with_a_stale_session_moves_the_own_session_on() {
+fn activate_with_a_stale_session_advances_the_own_session() {
     let mut side = Side::new(config(A, B));
     let mut peer = Side::new(config(B, A));
     let reset = side.with(|l, io| l.send_setup(false, io)).1;
@@ -244,10 +244,10 @@ fn activate_with_a_stale_session_moves_the_own_session_on() {
     assert!(side.signals.is_empty());
 }
 
-/// Late copies of RESETs from before have told each end an old session of the other. Without help both would send
-/// ACTIVATE for a session that is over, for ever.
+/// Late copies of earlier RESETs have given each end an old session of the other. Without help both would send ACTIVATE
+/// for an obsolete session forever.
 #[test]
-fn two_ends_with_old_sessions_of_each_other_come_up() {
+fn ends_with_old_sessions_of_each_other_come_up() {
     let mut sides = [Side::new(config(A, B)), Side::new(config(B, A))];
     let old = sides.each_mut().map(|side| side.with(|l, io| l.send_setup(false, io)).1.remove(0));
     for (side, reset) in sides.iter_mut().zip(old.iter().rev()) {
@@ -268,7 +268,7 @@ fn two_ends_with_old_sessions_of_each_other_come_up() {
 }
 
 #[test]
-fn names_use_identities_that_are_short_enough() {
+fn link_names_use_short_identities() {
     let (short, long) = (NodeId::from_text("alpha"), NodeId([0xfe; 16]));
     assert_eq!(base_name((&short, NodeAddr(1)), "w", (&long, NodeAddr(0xabc))), "alpha:w-abc");
     let side = Side::new(config(A, B));

@@ -1,4 +1,4 @@
-//! Each row of §14.2 that concerns links: refused, and nothing has changed.
+//! Each row of §14.2 that concerns links: the message is refused and changes nothing.
 
 use super::super::{DownReason, LinkSignal};
 use super::pair::{A, B, Side, config, number, numbered};
@@ -39,7 +39,7 @@ fn fingerprint(side: &mut Side) -> String {
     format!("{:?}", side.link)
 }
 
-/// The frame changes nothing, is answered by nothing and delivers nothing.
+/// The frame changes nothing, gets no answer and delivers nothing.
 #[track_caller]
 fn refused(side: &mut Side, frame: &Message) {
     let before = fingerprint(side);
@@ -85,7 +85,7 @@ fn setup_messages_of_wrong_size_or_mtu() {
 }
 
 #[test]
-fn unterminated_interface_names_are_cut() {
+fn unterminated_interface_names_are_truncated() {
     let mut side = Side::new(config(A, B));
     let mut m = Message::build(User::LinkProtocol, 1, INTERNAL_HEADER, b"0123456789abcdef-and-more");
     m.set_prev_node(B);
@@ -123,9 +123,9 @@ fn gap_records_that_exceed_the_data() {
     refused(&mut side, &state(0, 0, &[0xff, 0xff, 64, 64]));
 }
 
-/// A STATE that is accepted, but whose report must not touch the transmit queue.
+/// A STATE that is accepted but whose report must not affect the transmit queue.
 #[test]
-fn reports_that_cannot_be_true() {
+fn implausible_reports_change_nothing() {
     let cases: [(u16, u16, &[u8]); 8] = [
         (21, 0, &[0, 4, 0, 0]),
         (0, 21, &[0, 4, 0, 0]),
@@ -147,13 +147,13 @@ fn reports_that_cannot_be_true() {
 }
 
 #[test]
-fn counts_that_do_not_match_the_record_make_the_blocks_void() {
+fn blocks_are_ignored_if_counts_and_length_disagree() {
     let mut large = vec![1, 8, 65, 0];
     large.resize(264, 0);
     for record in [&[0, 8, 2, 0, 0, 11, 0, 0][..], &[0, 8, 0, 2, 0, 11, 0, 0], &[0, 0, 9, 9], &large] {
         let mut side = up();
         let frames = side.hear(Time::from_millis(7), state(4, 1, record).bytes());
-        assert_eq!(frames.len(), 1, "ack and gap are used: packet 5 again");
+        assert_eq!(frames.len(), 1, "ack and gap are used: packet 5 is retransmitted");
         assert_eq!(side.link.queue_lengths(), (16, 0));
     }
 }
@@ -206,7 +206,7 @@ fn packets_outside_the_accept_window() {
 }
 
 #[test]
-fn users_that_never_come_by_a_link() {
+fn users_that_links_do_not_carry() {
     let mut side = up();
     let event = u8::from(MessageType::GroupEvent);
     for (user, kind, header) in [
@@ -229,12 +229,12 @@ fn users_that_never_come_by_a_link() {
         side.hear(Time::ZERO, m.bytes());
         assert!(side.delivered.is_empty() && side.link.is_up(), "{user:?}");
         assert_eq!(side.link.stats().refused, 1, "{user:?}");
-        assert_eq!(side.link.rcv_nxt(), next.wrapping_add(1), "its number is used up all the same");
+        assert_eq!(side.link.rcv_nxt(), next.wrapping_add(1), "its number is consumed nevertheless");
     }
 }
 
 #[test]
-fn forged_acknowledgements_in_data_release_nothing() {
+fn forged_acknowledgements_in_data_are_ignored() {
     let mut side = up();
     let mut m = packet(&side, User::Low, 0, SHORT_HEADER, b"x");
     m.set_ack(21);
@@ -243,7 +243,7 @@ fn forged_acknowledgements_in_data_release_nothing() {
 }
 
 #[test]
-fn bundles_lose_what_follows_a_malformed_message() {
+fn rest_of_a_bundle_is_dropped_after_a_malformed_message() {
     let mut side = up();
     let mut data = numbered(B, 1, 8).into_bytes();
     data.extend_from_slice(&[0xff; 40]);
@@ -255,7 +255,7 @@ fn bundles_lose_what_follows_a_malformed_message() {
 }
 
 #[test]
-fn fragments_out_of_place_end_the_link_as_the_protocol_says() {
+fn unexpected_fragments_take_the_link_down() {
     let cases: [&[(u8, usize)]; 5] =
         [&[(1, 100)], &[(2, 100)], &[(0, 100), (0, 100)], &[(0, 100), (2, 100)], &[(0, 60_000), (1, 60_000)]];
     for fragments in cases {
@@ -313,12 +313,12 @@ fn hostile_tunnels_during_a_failover() {
     assert!(side.delivered.is_empty() && side.link.is_up(), "outside the accept window of the failed link");
     let m = packet(&side, User::Tunnel, 1, INTERNAL_HEADER, &inner(2, User::Low));
     side.hear(Time::ZERO, m.bytes());
-    assert_eq!(side.delivered.len(), 1, "and the failover goes on");
+    assert_eq!(side.delivered.len(), 1, "the failover continues");
 }
 
-/// Random frames after a valid header: never a panic, never memory beyond the limits.
+/// Random frames after a valid header: no panic, no memory beyond the limits.
 #[test]
-fn noise_is_survived() {
+fn random_frames_do_not_panic() {
     let mut rng = crate::rng::Rng::new(99);
     let mut side = up();
     for round in 0..60_000u64 {
@@ -346,12 +346,12 @@ fn noise_is_survived() {
             side.with(|l, io| l.tick(Time::from_millis(round), io));
         }
     }
-    assert!(side.downs.len() > 10, "the noise does reach the machinery");
+    assert!(side.downs.len() > 10, "the random frames reach the state machine");
 }
 
-/// A late packet of an earlier session makes all reports of a true peer impossible: the ends must start afresh.
+/// After a late packet of an earlier session all reports of a correct peer are implausible: the ends must start over.
 #[test]
-fn a_peer_that_goes_on_reporting_the_impossible_loses_the_link() {
+fn repeated_implausible_reports_take_the_link_down() {
     let mut side = up();
     for number in 1..=8 {
         let mut m = state(500, 0, &[0, 4, 0, 0]);

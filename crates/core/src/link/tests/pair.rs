@@ -1,4 +1,4 @@
-//! Two links joined in memory: virtual time, and a network that loses, doubles and reorders from a seed.
+//! Two links connected in memory: virtual time, and a network that loses, duplicates and reorders from a seed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ use crate::wire::{BASIC_HEADER, Message, MessageType, User, View};
 pub(super) const A: NodeAddr = NodeAddr(0x0100_1001);
 pub(super) const B: NodeAddr = NodeAddr(0x0100_1002);
 
-/// One endpoint and what its node would hold.
+/// One endpoint and the state its node would keep.
 pub(super) struct Side {
     pub(super) link: Link,
     pub(super) bcast: BcastStamp,
@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    /// An endpoint that is up, in session with a peer whose session is 0x4444.
+    /// An endpoint that is up, in a session with a peer whose session is 0x4444.
     pub(super) fn established(config: LinkConfig) -> Self {
         let (own, peer) = (config.own, config.peer);
         let mut side = Self::new(config);
@@ -77,7 +77,7 @@ impl Side {
         side
     }
 
-    /// Calls the link; the result and the frames that it wrote.
+    /// Calls the link; returns the result and the frames that it wrote.
     pub(super) fn with<R>(&mut self, f: impl FnOnce(&mut Link, &mut LinkIo<'_>) -> R) -> (R, Vec<Vec<u8>>) {
         self.batch.clear();
         let mut io = LinkIo {
@@ -93,7 +93,7 @@ impl Side {
         (result, frames)
     }
 
-    /// One frame from the peer.
+    /// Passes one frame from the peer to the link.
     pub(super) fn hear(&mut self, now: Time, frame: &[u8]) -> Vec<Vec<u8>> {
         let view = View::parse(frame).unwrap();
         self.with(|link, io| match view.user() {
@@ -107,7 +107,7 @@ impl Side {
         self.with(|link, io| link.send(now, message, io)).0
     }
 
-    /// What the node layer does with signals; the frames that this makes.
+    /// Acts on signals as the node layer does; returns the frames written.
     pub(super) fn act(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         for signal in core::mem::take(&mut self.signals) {
@@ -132,7 +132,7 @@ impl Side {
     }
 }
 
-/// A test message with its number in the data.
+/// A test message that holds its number.
 pub(super) fn numbered(from: NodeAddr, n: u32, len: usize) -> Message {
     let mut data = n.to_be_bytes().to_vec();
     data.resize(len.max(4), n as u8);
@@ -147,7 +147,7 @@ pub(super) fn number(m: &Message) -> u32 {
     u32::from_be_bytes(*m.data().first_chunk().unwrap())
 }
 
-/// Faults of the network, in thousandths; times in microseconds.
+/// Faults of the network, per thousand frames; times in microseconds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Faults {
     pub(super) loss: u64,
@@ -163,7 +163,7 @@ pub(super) struct Pair {
     pub(super) cut: [bool; 2],
     next_tick: [Time; 2],
     rng: Rng,
-    /// Frames under way, by arrival.
+    /// Frames in flight, by time of arrival.
     wire: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     count: u64,
 }
@@ -231,7 +231,7 @@ impl Pair {
         self.post(side, frames);
     }
 
-    /// Lets `millis` milliseconds pass.
+    /// Advances the time by `millis`.
     pub(super) fn run(&mut self, millis: u64) {
         let end = self.now.plus_millis(millis);
         loop {
@@ -260,12 +260,12 @@ impl Pair {
         self.now = end;
     }
 
-    /// Numbers of the messages that a side received so far.
+    /// Numbers of the messages that a side has received.
     pub(super) fn received(&self, side: usize) -> Vec<u32> {
         self.sides[side].delivered.iter().filter(|m| !m.data().is_empty()).map(number).collect()
     }
 
-    /// Sends `count` messages from a side as the backlog allows, and runs until they have arrived or 120 s passed.
+    /// Sends `count` messages from a side as fast as the backlog allows; runs until they have arrived, at most 120 s.
     pub(super) fn transfer(&mut self, from: usize, count: u32, len: impl Fn(u32) -> usize) {
         let own = self.sides[from].link.config().own;
         let end = self.now.plus_millis(120_000);

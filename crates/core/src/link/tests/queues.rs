@@ -1,4 +1,4 @@
-//! The machinery of a sequence.
+//! Tests of the queues of a sequence.
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ fn seqnos(queue: &TransmitQueue) -> Vec<u16> {
 }
 
 #[test]
-fn gap_blocks_of_the_reference_example() {
+fn gap_blocks_equal_the_reference_example() {
     let mut queue = ReceiveQueue::new(5);
     for seqno in [20, 10, 14, 11, 15, 13] {
         assert_eq!(receive(&mut queue, seqno), Arrival::Deferred);
@@ -56,7 +56,7 @@ fn gap_blocks_of_the_reference_example() {
 }
 
 #[test]
-fn early_packets_come_out_in_order_across_the_wrap() {
+fn early_packets_are_delivered_in_order_across_the_wrap() {
     let mut queue = ReceiveQueue::new(65_534);
     for seqno in [1, 65_535, 0] {
         assert_eq!(receive(&mut queue, seqno), Arrival::Deferred);
@@ -70,7 +70,7 @@ fn early_packets_come_out_in_order_across_the_wrap() {
 }
 
 #[test]
-fn accept_window_is_8191_packets_and_its_memory_is_capped() {
+fn accept_window_is_8191_packets_and_bounded_in_bytes() {
     let mut queue = ReceiveQueue::new(1);
     assert_eq!(receive(&mut queue, 1 + MAX_WINDOW), Arrival::Deferred);
     assert_eq!(receive(&mut queue, 2 + MAX_WINDOW), Arrival::Duplicate);
@@ -85,11 +85,11 @@ fn accept_window_is_8191_packets_and_its_memory_is_capped() {
     });
     let kept = kept.take_while(|a| *a == Arrival::Deferred).count();
     assert_eq!(kept, MAX_DEFERRED_BYTES / large.size());
-    assert_eq!(receive(&mut queue, 1), Arrival::InOrder, "the missing packet itself is never refused");
+    assert_eq!(receive(&mut queue, 1), Arrival::InOrder, "the missing packet is always accepted");
 }
 
 #[test]
-fn a_record_has_at_most_64_blocks() {
+fn gap_record_has_at_most_64_blocks() {
     let mut queue = ReceiveQueue::new(1);
     for seqno in (3..400).step_by(2) {
         receive(&mut queue, seqno);
@@ -98,7 +98,7 @@ fn a_record_has_at_most_64_blocks() {
 }
 
 #[test]
-fn acknowledged_packets_leave_and_holes_stay_numbered() {
+fn acknowledged_packets_leave_holes() {
     let mut queue: TransmitQueue = TransmitQueue::new(65_533);
     for _ in 0..8 {
         queue.push(packet(0), (), Time::ZERO);
@@ -121,7 +121,7 @@ fn acknowledged_packets_leave_and_holes_stay_numbered() {
 }
 
 #[test]
-fn implausible_reports_are_recognised() {
+fn implausible_reports_are_detected() {
     let mut queue: TransmitQueue = TransmitQueue::new(1);
     for _ in 0..20 {
         queue.push(packet(0), (), Time::ZERO);
@@ -138,7 +138,7 @@ fn implausible_reports_are_recognised() {
 }
 
 #[test]
-fn a_packet_is_sent_again_at_most_once_per_interval() {
+fn packet_is_retransmitted_at_most_once_per_interval() {
     let mut queue: TransmitQueue = TransmitQueue::new(1);
     queue.push(packet(0), (), Time::ZERO);
     let sent = queue.get_mut(1).unwrap();
@@ -149,7 +149,7 @@ fn a_packet_is_sent_again_at_most_once_per_interval() {
 }
 
 #[test]
-fn numbers_under_way_never_exceed_the_accept_window() {
+fn packets_in_flight_never_exceed_the_accept_window() {
     let mut queue: TransmitQueue = TransmitQueue::new(1);
     while queue.has_room(u16::MAX) {
         queue.push(packet(0), (), Time::ZERO);
@@ -192,7 +192,7 @@ fn window_grows_to_its_limit_and_shrinks() {
 }
 
 #[test]
-fn backlog_limits_are_those_of_the_reference() {
+fn backlog_limits_equal_the_reference() {
     let backlog = Backlog::new(50, 1500);
     let limits: Vec<usize> = [User::Low, User::Medium, User::High, User::Critical, User::NameDistributor]
         .map(|u| backlog.usage(Level::of(Message::build(u, 3, INTERNAL_HEADER, &[]).view())).1)
@@ -213,7 +213,7 @@ fn levels_follow_importance_and_error() {
 }
 
 #[test]
-fn small_packets_of_one_level_share_bundles() {
+fn small_packets_of_one_level_are_bundled() {
     let mut backlog = Backlog::new(50, 1500);
     let small: Vec<Message> = [61, 62, 63, 64].map(|n| data(User::Low, n)).to_vec();
     let mut push = |m: &Message| backlog.push(m.clone(), 1460, OWN, PEER);
@@ -221,7 +221,7 @@ fn small_packets_of_one_level_share_bundles() {
     assert_eq!(push(&small[1]), Queued::NewBundle);
     assert_eq!(push(&small[2]), Queued::Bundled);
     assert_eq!(push(&data(User::Low, 1420 - 32)), Queued::Alone, "too large to share");
-    assert_eq!(push(&small[3]), Queued::Alone, "nor is it joined later");
+    assert_eq!(push(&small[3]), Queued::Alone, "no later packet joins it");
     assert_eq!(backlog.len(), 3);
     assert_eq!(backlog.usage(Level::of(small[0].view())).0, 3);
 
@@ -235,14 +235,14 @@ fn small_packets_of_one_level_share_bundles() {
     assert_eq!(
         backlog.push(small[0].clone(), 1460, OWN, PEER),
         Queued::NewBundle,
-        "the last one still waits"
+        "the last port still waits"
     );
     backlog.clear();
-    assert_eq!(backlog.push(small[0].clone(), 1460, OWN, PEER), Queued::Alone, "nothing is left to join");
+    assert_eq!(backlog.push(small[0].clone(), 1460, OWN, PEER), Queued::Alone, "the backlog is empty");
 }
 
 #[test]
-fn packets_that_wait_do_not_overtake_each_other() {
+fn waiting_packets_do_not_overtake_each_other() {
     let mut backlog = Backlog::new(50, 1500);
     let mut end = data(User::Critical, 0);
     end.set_error_code(ErrorCode::NoPort);
@@ -269,7 +269,7 @@ fn packets_that_wait_do_not_overtake_each_other() {
 }
 
 #[test]
-fn a_bundle_never_exceeds_the_packet_size() {
+fn bundle_never_exceeds_the_packet_size() {
     let mut backlog = Backlog::new(50, 1500);
     for _ in 0..200 {
         backlog.push(data(User::Low, 29), 1460, OWN, PEER);
@@ -284,7 +284,7 @@ fn a_bundle_never_exceeds_the_packet_size() {
 }
 
 #[test]
-fn ports_wake_when_their_level_has_room() {
+fn ports_are_woken_when_their_level_has_room() {
     let mut backlog = Backlog::new(1, 1500);
     let big = || data(User::Low, 1440);
     let port = |port| Wakeup { port, importance: Importance::Low };
@@ -301,13 +301,13 @@ fn ports_wake_when_their_level_has_room() {
     assert!(woken.is_empty());
     backlog.pop();
     backlog.wake(&mut woken);
-    assert_eq!(woken, [port(1)], "room for one, one is woken");
+    assert_eq!(woken, [port(1)], "room for one packet wakes one port");
     backlog.wake_all(&mut woken);
     assert_eq!(woken, [port(1), port(2)]);
 }
 
 #[test]
-fn messages_of_every_size_survive_fragmenting() {
+fn messages_of_every_size_are_reassembled() {
     for len in [1421, 1460, 2840, 20_000, MAX_USER_DATA] {
         let whole = data(User::Medium, len);
         let fragments = Fragments::new(whole.clone(), 1460, OWN, PEER);
@@ -333,7 +333,7 @@ fn fragment(kind: u8, data: &[u8]) -> Message {
 }
 
 #[test]
-fn fragments_out_of_place_are_refused_and_nothing_stays_behind() {
+fn unexpected_fragments_are_refused_and_leave_no_state() {
     let mut r = Reassembly::default();
     assert_eq!(r.add(fragment(1, b"x").view(), &mut Pool::default()), Err(FragmentFault::NoFirst));
     assert_eq!(r.add(fragment(2, b"x").view(), &mut Pool::default()), Err(FragmentFault::NoFirst));
@@ -345,7 +345,7 @@ fn fragments_out_of_place_are_refused_and_nothing_stays_behind() {
     assert_eq!(
         r.add(fragment(2, b"x").view(), &mut Pool::default()),
         Err(FragmentFault::Invalid),
-        "no message"
+        "not a message"
     );
     for forbidden in [User::Bundler, User::Tunnel, User::Fragmenter, User::BcastProtocol, User::LinkProtocol]
     {
@@ -372,12 +372,12 @@ fn reassembly_is_bounded() {
     r.add(fragment(0, &whole[..60_000]).view(), &mut Pool::default()).unwrap();
     assert!(
         r.add(fragment(2, &whole[60_000..]).view(), &mut Pool::default()).unwrap().is_some(),
-        "the limit itself is legal"
+        "a message of the largest size is legal"
     );
 }
 
 #[test]
-fn hostile_bundles_deliver_nothing_forbidden() {
+fn hostile_bundles_deliver_only_legal_messages() {
     let unpack = |data: &[u8]| {
         let mut out = VecDeque::new();
         let mut unpacker = Unpacker::default();
@@ -401,7 +401,7 @@ fn hostile_bundles_deliver_nothing_forbidden() {
     let mut many = good.clone().into_bytes();
     many.extend_from_slice(&[0xff; 60]);
     many.extend_from_slice(good.bytes());
-    assert_eq!(unpack(&many).0.len(), 1, "what follows a malformed message is lost");
+    assert_eq!(unpack(&many).0.len(), 1, "messages after a malformed one are dropped");
 }
 
 #[test]

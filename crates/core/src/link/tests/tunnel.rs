@@ -22,7 +22,7 @@ fn second(mtu: u16, capabilities: u16) -> Pair {
     pair
 }
 
-/// Takes the first pair's links down on both sides and lets the second carry on, as the node layer does.
+/// Takes the first pair's links down on both sides and lets the second take over, as the node layer does.
 fn fail_over(first: &mut Pair, second: &mut Pair) {
     for side in [0, 1] {
         let failed = &mut first.sides[side];
@@ -43,7 +43,7 @@ fn all(first: &Pair, second: &Pair, side: usize) -> Vec<u32> {
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_when_a_link_fails() {
+fn failover_neither_loses_nor_duplicates_messages() {
     for (seed, mtu) in [(1, 1500), (2, 1500), (3, 1280), (4, 9000)] {
         let mut first = Pair::up(seed);
         let mut second = second(mtu, 0xfff);
@@ -60,7 +60,7 @@ fn nothing_is_lost_or_doubled_when_a_link_fails() {
         fail_over(&mut first, &mut second);
         second.run(4000);
         for side in [0, 1] {
-            assert!(first.received(side).len() < 140, "seed {seed}: the failure comes in the middle");
+            assert!(first.received(side).len() < 140, "seed {seed}: the failure happens before the end");
             assert_eq!(all(&first, &second, side), (0..140).collect::<Vec<_>>(), "seed {seed} side {side}");
         }
         assert_eq!(second.downs(), 0);
@@ -68,7 +68,7 @@ fn nothing_is_lost_or_doubled_when_a_link_fails() {
 }
 
 #[test]
-fn every_tunnel_packet_tells_where_the_failover_ends() {
+fn every_tunnel_packet_holds_the_end_of_the_failover() {
     let mut first = Side::established(config(A, B));
     let mut tunnel = Side::established(config(A, B));
     for n in 0..60 {
@@ -79,7 +79,7 @@ fn every_tunnel_packet_tells_where_the_failover_ends() {
     first.link.peer_bearer = 2;
     let failover = first.link.take_failover();
     let frames = tunnel.with(|l, io| l.carry_failover(failover, io).unwrap()).1;
-    assert_eq!(frames.len(), 50, "as many as the window takes");
+    assert_eq!(frames.len(), 50, "the window is full");
     for (i, frame) in frames.iter().enumerate() {
         let packet = View::parse(frame).unwrap();
         let inner = View::parse(packet.payload()).unwrap();
@@ -93,7 +93,7 @@ fn every_tunnel_packet_tells_where_the_failover_ends() {
 }
 
 #[test]
-fn packets_too_large_for_the_tunnel_go_in_parts() {
+fn packets_too_large_for_the_tunnel_are_sent_in_parts() {
     let wide = |own, peer| LinkConfig { mtu: 14_000, ..config(own, peer) };
     let mut first = Pair::new(wide(A, B), wide(B, A), 5);
     first.run(3000);
@@ -121,7 +121,7 @@ fn packets_too_large_for_the_tunnel_go_in_parts() {
 }
 
 #[test]
-fn unfinished_messages_and_early_packets_are_inherited() {
+fn unfinished_messages_and_early_packets_are_taken_over() {
     let mut sender = Side::established(config(A, B));
     let mut first = Side::established(config(B, A));
     let mut tunnel = Side::established(config(B, A));
@@ -144,7 +144,7 @@ fn unfinished_messages_and_early_packets_are_inherited() {
 }
 
 #[test]
-fn a_side_that_never_used_the_link_joins_the_failover() {
+fn side_that_never_used_the_link_joins_the_failover() {
     let mut second = second(1500, 0xfff);
     let mut first = Side::established(config(A, B));
     for n in 0..5 {
@@ -160,7 +160,7 @@ fn a_side_that_never_used_the_link_joins_the_failover() {
 }
 
 #[test]
-fn the_inheritance_ends_with_the_link() {
+fn failover_state_is_dropped_with_the_link() {
     let mut side = Side::established(config(A, B));
     side.with(|l, io| l.join_failover(1, io));
     assert_eq!(side.link.drop_point(), Some(1));
@@ -169,7 +169,7 @@ fn the_inheritance_ends_with_the_link() {
 }
 
 #[test]
-fn a_failed_tunnel_fragment_ends_the_tunnel() {
+fn invalid_tunnel_fragment_takes_the_tunnel_down() {
     let mut side = Side::established(config(A, B));
     side.with(|l, io| l.join_failover(1, io));
     let mut packet = Message::build(User::Tunnel, 1, INTERNAL_HEADER, &[0; 50]);
@@ -182,7 +182,7 @@ fn a_failed_tunnel_fragment_ends_the_tunnel() {
 }
 
 #[test]
-fn synch_names_the_last_packet_of_the_old_link() {
+fn synch_holds_the_last_packet_of_the_old_link() {
     let mut old = Side::established(config(A, B));
     for n in 0..60 {
         let _ = old.send(Time::ZERO, numbered(A, n, 1000));
@@ -198,13 +198,13 @@ fn synch_names_the_last_packet_of_the_old_link() {
     receiver.link.event(Event::SynchBegin);
     assert!(receiver.link.is_synching());
     receiver.hear(Time::ZERO, &frames[0]);
-    assert!(receiver.delivered.is_empty() && receiver.link.rcv_nxt() == 2, "it carries nothing");
+    assert!(receiver.delivered.is_empty() && receiver.link.rcv_nxt() == 2, "the SYNCH carries no data");
     receiver.link.event(Event::SynchEnd);
     assert_eq!(receiver.link.state(), State::Established);
 }
 
 #[test]
-fn legacy_synch_is_understood() {
+fn legacy_synch_is_accepted() {
     let mut inner = numbered(A, 0, 100);
     inner.set_seqno(65_530);
     let mut synch = Message::build(User::Tunnel, 0, INTERNAL_HEADER, inner.bytes());
@@ -218,7 +218,7 @@ fn legacy_synch_is_understood() {
 }
 
 #[test]
-fn probes_do_not_ask_for_packets_that_synchronisation_holds_back() {
+fn probes_do_not_request_packets_held_back_by_synchronisation() {
     let mut side = Side::established(config(A, B));
     let mut probe = Message::build(User::LinkProtocol, 0, INTERNAL_HEADER, &[0, 4, 0, 0]);
     probe.set_session(0x4444);

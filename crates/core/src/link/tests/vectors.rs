@@ -1,4 +1,4 @@
-//! The computed vectors of §16, byte for byte.
+//! The computed vectors of §16, compared byte for byte.
 
 use super::super::{BcastStamp, LinkConfig, SendFault};
 use super::pair::{Side, config};
@@ -55,7 +55,7 @@ fn first_state_with_probe() {
     assert_eq!(frames.iter().map(|f| hex(f)).collect::<Vec<_>>(), [want]);
 }
 
-/// STATE number 9 of an endpoint that sent 32 packets, expects 5 and has 10 11 13 14 15 20.
+/// STATE number 9 of an endpoint that sent 32 packets, expects packet 5 and has 10 11 13 14 15 20.
 #[test]
 fn state_that_reports_gaps() {
     let mut side = Side::established(config(OWN, PEER));
@@ -72,7 +72,7 @@ fn state_that_reports_gaps() {
     side.hear(Time::ZERO, early(10).bytes());
     side.hear(Time::ZERO, early(20).bytes());
     assert_eq!(side.link.stats().rx_deferred, 2);
-    // The third early packet triggers a report of its own: the others are kept by hand.
+    // The third early packet triggers a report of its own, so the others are added directly.
     for seqno in [11, 13, 14, 15] {
         side.link.receive.accept(early(seqno).view());
     }
@@ -83,7 +83,7 @@ fn state_that_reports_gaps() {
     assert_eq!(frames.iter().map(|f| hex(f)).collect::<Vec<_>>(), [want]);
 }
 
-/// BCAST_PROTOCOL init as packet 1, and NAMED SYN and CONN data with the stamps of the vectors.
+/// BCAST_PROTOCOL init as packet 1; NAMED SYN and CONN data with the stamps of the vectors.
 #[test]
 fn stamps_of_sequenced_packets() {
     let mut side = Side::established(config(OWN, PEER));

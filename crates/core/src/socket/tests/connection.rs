@@ -1,12 +1,12 @@
 use super::*;
 
 #[test]
-fn a_writer_stops_at_the_window_and_goes_on_after_the_reader_read() {
+fn writer_blocks_at_the_window_and_continues_after_a_read() {
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         let mut c = Cluster::new();
         let (client, server) = c.pair(kind);
         if kind == SocketKind::Stream {
-            // The acknowledgement that collecting asks for would say how large the window really is.
+            // The acknowledgement requested by Nagle would advertise the real window.
             c.set(client, SocketOption::NoDelay, 1);
         }
         let mut sent = 0;
@@ -14,7 +14,7 @@ fn a_writer_stops_at_the_window_and_goes_on_after_the_reader_read() {
             sent += 1;
             c.run();
         }
-        // 10,024 bytes cost 10 blocks; 130 is the first number above 128
+        // 10,024 bytes take 10 blocks; 130 is the first number above 128
         assert_eq!(sent, 13);
         assert!(!c.readiness(client).writable);
         let reason = WaitReason::PeerWindow { peer: server, unacked: 130, window: 128 };
@@ -32,7 +32,7 @@ fn a_writer_stops_at_the_window_and_goes_on_after_the_reader_read() {
 }
 
 #[test]
-fn a_hundred_megabytes_pass_and_the_queue_stays_small() {
+fn queue_stays_small_during_a_transfer_of_100_megabytes() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     let chunk = vec![3; 100_000];
@@ -52,7 +52,7 @@ fn a_hundred_megabytes_pass_and_the_queue_stays_small() {
 }
 
 #[test]
-fn a_peer_that_counts_messages_gets_512() {
+fn legacy_peer_gets_a_window_of_512_messages() {
     let mut c = Cluster::new();
     c.wire.capabilities.insert(A, crate::limits::capability::SYN_BIT);
     c.wire.capabilities.insert(B, crate::limits::capability::SYN_BIT);
@@ -73,26 +73,26 @@ fn a_peer_that_counts_messages_gets_512() {
 }
 
 #[test]
-fn a_congested_link_blocks_the_connection_until_the_wake_up() {
+fn congested_link_blocks_the_connection_until_the_wake_up() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.congest(B, A);
-    assert_eq!(c.send(client, b"goes out all the same"), Ok(21));
+    assert_eq!(c.send(client, b"sent although congested"), Ok(21));
     assert_eq!(c.send(client, b"waits"), Err(SendError::WouldBlock));
     assert!(!c.readiness(client).writable);
     let reason = c.wait_reason(client).unwrap();
     assert!(matches!(reason, WaitReason::LinkCongested { node: A, .. }));
     assert_eq!(reason.to_string(), "waiting for the link to node 1001001: its Low queue is full");
-    c.relieve(B, A);
+    c.end_congestion(B, A);
     assert!(c.readiness(client).writable);
     assert_eq!(c.send(client, b"waits"), Ok(5));
     c.run();
-    assert_eq!(c.recv(server, 100).unwrap(), b"goes out all the same");
+    assert_eq!(c.recv(server, 100).unwrap(), b"sent although congested");
     assert_eq!(c.sockets[&client].stats().link_waits, 1);
 }
 
 #[test]
-fn seqpacket_keeps_boundaries_and_cuts_what_does_not_fit() {
+fn seqpacket_keeps_boundaries_and_truncates() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(client, b"abcdef").unwrap();
@@ -105,7 +105,7 @@ fn seqpacket_keeps_boundaries_and_cuts_what_does_not_fit() {
 }
 
 #[test]
-fn with_keep_remainder_a_message_is_read_in_parts() {
+fn keep_remainder_reads_a_message_in_parts() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(client, b"abcdef").unwrap();
@@ -123,7 +123,7 @@ fn with_keep_remainder_a_message_is_read_in_parts() {
 }
 
 #[test]
-fn peeking_leaves_everything_as_it_is() {
+fn peeking_changes_nothing() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(client, &[1; 60_000]).unwrap();
@@ -139,7 +139,7 @@ fn peeking_leaves_everything_as_it_is() {
 }
 
 #[test]
-fn empty_messages_are_skipped_and_cost_nothing() {
+fn empty_messages_are_skipped_and_free() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     for _ in 0..300 {
@@ -153,7 +153,7 @@ fn empty_messages_are_skipped_and_cost_nothing() {
 }
 
 #[test]
-fn sizes_beyond_66000_are_refused_but_cut_on_a_stream() {
+fn messages_beyond_66000_bytes_are_refused_and_split_on_a_stream() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::SeqPacket);
     assert_eq!(c.send(client, &vec![0; 66_001]), Err(SendError::MessageSize));
@@ -166,14 +166,14 @@ fn sizes_beyond_66000_are_refused_but_cut_on_a_stream() {
 }
 
 #[test]
-fn an_empty_buffer_is_refused() {
+fn empty_buffer_is_refused() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::Stream);
     assert_eq!(c.recv(client, 0), Err(RecvError::EmptyBuffer));
 }
 
 #[test]
-fn source_droppable_on_seqpacket_makes_the_peer_answer_every_message() {
+fn source_droppable_on_seqpacket_requests_acks() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.set(client, SocketOption::SourceDroppable, 1);
@@ -185,25 +185,25 @@ fn source_droppable_on_seqpacket_makes_the_peer_answer_every_message() {
 }
 
 #[test]
-fn an_idle_connection_is_probed_every_hour() {
+fn idle_connection_is_probed_every_hour() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.pass(3 * 3_600_000 + 1000);
     let kinds: Vec<_> = c.take_log().iter().map(|m| (m.user(), m.kind(), m.error_code())).collect();
-    assert_eq!(kinds.len(), 12, "3 times a probe and a reply each way");
+    assert_eq!(kinds.len(), 12, "three probes and replies in each direction");
     assert!(kinds.iter().all(|k| k.0 == User::ConnManager && k.1 <= 1 && k.2 == ErrorCode::Ok));
     assert_eq!((c.state(client), c.state(server)), (State::Established, State::Established));
 }
 
 #[test]
-fn an_unanswered_probe_ends_the_connection() {
+fn unanswered_probe_ends_the_connection() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.sockets.remove(&server);
     let at = c.sockets[&client].deadline().unwrap();
     c.now = at;
     c.on(client, |s, now, up| s.handle_timeout(now, up));
-    c.wire.in_flight.clear(); // the probe is lost on the way
+    c.wire.in_flight.clear(); // the probe is lost
     c.now = at.plus_millis(3_600_000);
     c.on(client, |s, now, up| s.handle_timeout(now, up));
     assert_eq!(c.state(client), State::Disconnecting);
@@ -213,7 +213,7 @@ fn an_unanswered_probe_ends_the_connection() {
 }
 
 #[test]
-fn a_probe_to_a_dead_port_comes_back_and_ends_the_connection() {
+fn probe_to_a_closed_port_ends_the_connection() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.sockets.remove(&server);
@@ -223,7 +223,7 @@ fn a_probe_to_a_dead_port_comes_back_and_ends_the_connection() {
 }
 
 #[test]
-fn sockets_of_one_node_connect_too() {
+fn sockets_of_one_node_can_connect() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::Stream, 500);
     let client = c.open(A, SocketKind::Stream);
@@ -237,7 +237,7 @@ fn sockets_of_one_node_connect_too() {
 }
 
 #[test]
-fn every_counter_counts() {
+fn counters_are_updated() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(client, &[1; 40_000]).unwrap();
@@ -251,7 +251,7 @@ fn every_counter_counts() {
 }
 
 #[test]
-fn a_local_connection_outlives_the_node_getting_its_address() {
+fn local_connection_survives_the_address_of_the_node() {
     let mut c = Cluster::new();
     let (listener, client) =
         (PortId { port: 1, node: NodeAddr::NONE }, PortId { port: 2, node: NodeAddr::NONE });
@@ -277,13 +277,13 @@ fn a_local_connection_outlives_the_node_getting_its_address() {
 }
 
 #[test]
-fn the_end_is_heard_even_with_a_full_queue() {
+fn end_of_connection_is_queued_beyond_the_limit() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     while c.sockets[&client].stats().overloads == 0 {
         c.inject(client, conn(server, client.port, ErrorCode::Ok, &[1; 66_000]));
     }
-    // fill what is left
+    // fill the rest of the queue
     while c.sockets[&client].stats().overloads < 10 {
         c.inject(client, conn(server, client.port, ErrorCode::Ok, b"x"));
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn anycast_goes_round_and_the_answer_to_the_port() {
+fn anycast_is_round_robin_and_replies_reach_the_sender() {
     let mut c = Cluster::new();
     let servers = [c.bound(A, SocketKind::Rdm, 500), c.bound(A, SocketKind::Rdm, 500)];
     let client = c.open(B, SocketKind::Rdm);
@@ -25,7 +25,7 @@ fn anycast_goes_round_and_the_answer_to_the_port() {
 }
 
 #[test]
-fn a_default_destination_is_used_without_one() {
+fn default_destination_is_used_for_sends_without_one() {
     let mut c = Cluster::new();
     let server = c.bound(A, SocketKind::Dgram, 500);
     let client = c.open(B, SocketKind::Dgram);
@@ -42,7 +42,7 @@ fn a_default_destination_is_used_without_one() {
 }
 
 #[test]
-fn flags_follow_the_kind() {
+fn droppable_flags_follow_the_kind() {
     let mut c = Cluster::new();
     for (kind, s, d) in [(SocketKind::Rdm, false, true), (SocketKind::Dgram, true, true)] {
         let at = c.open(B, kind);
@@ -53,7 +53,7 @@ fn flags_follow_the_kind() {
 }
 
 #[test]
-fn nobody_bound_and_unreachable_nodes_are_errors_at_once() {
+fn unbound_services_and_unreachable_nodes_fail_at_once() {
     let mut c = Cluster::new();
     let at = c.open(B, SocketKind::Rdm);
     assert_eq!(c.send_to(at, b"x", Destination::service(500, 1)), Err(SendError::HostUnreachable));
@@ -78,7 +78,7 @@ fn node_zero_is_this_node() {
 }
 
 #[test]
-fn a_congested_destination_blocks_only_itself() {
+fn congested_destination_does_not_block_others() {
     let mut c = Cluster::new();
     let at = c.open(B, SocketKind::Rdm);
     let far = Destination::Port(c.open(A, SocketKind::Rdm));
@@ -92,13 +92,13 @@ fn a_congested_destination_blocks_only_itself() {
     );
     assert!(!c.readiness(at).writable);
     assert_eq!(c.send_to(at, b"3", near), Ok(1));
-    c.relieve(B, A);
+    c.end_congestion(B, A);
     assert!(c.readiness(at).writable);
     assert_eq!(c.send_to(at, b"2", far), Ok(1));
 }
 
 #[test]
-fn the_queue_limit_grows_with_importance_and_overload_comes_back() {
+fn queue_limit_grows_with_importance_and_excess_is_rejected() {
     for importance in 0..4u32 {
         let mut c = Cluster::new();
         let receiver = c.open(A, SocketKind::Rdm);
@@ -123,7 +123,7 @@ fn the_queue_limit_grows_with_importance_and_overload_comes_back() {
 }
 
 #[test]
-fn a_datagram_does_not_fit_and_is_cut_or_kept() {
+fn datagram_beyond_the_buffer_is_truncated_or_kept() {
     let mut c = Cluster::new();
     let receiver = c.open(A, SocketKind::Dgram);
     let sender = c.open(B, SocketKind::Dgram);
@@ -141,7 +141,7 @@ fn a_datagram_does_not_fit_and_is_cut_or_kept() {
 }
 
 #[test]
-fn empty_datagrams_are_sent_and_never_delivered() {
+fn empty_datagrams_are_sent_but_not_delivered() {
     let mut c = Cluster::new();
     let receiver = c.open(A, SocketKind::Rdm);
     let sender = c.open(B, SocketKind::Rdm);
@@ -152,7 +152,7 @@ fn empty_datagrams_are_sent_and_never_delivered() {
 }
 
 #[test]
-fn the_largest_datagram_is_66000_bytes() {
+fn largest_datagram_has_66000_bytes() {
     let mut c = Cluster::new();
     let receiver = c.open(A, SocketKind::Rdm);
     let sender = c.open(B, SocketKind::Rdm);
@@ -164,7 +164,7 @@ fn the_largest_datagram_is_66000_bytes() {
 }
 
 #[test]
-fn importance_is_seen_by_the_receiver() {
+fn receiver_sees_the_importance() {
     let mut c = Cluster::new();
     let receiver = c.open(A, SocketKind::Rdm);
     let sender = c.open(B, SocketKind::Rdm);

@@ -1,9 +1,9 @@
-//! Messages that no honest peer sends. Spec: tipc.md §8.4, §14.2, §14.3.
+//! Messages that no correct peer sends. Spec: tipc.md §8.4, §14.2, §14.3.
 
 use super::*;
 
 #[test]
-fn an_ack_for_more_than_was_sent_is_ignored() {
+fn ack_beyond_what_was_sent_is_ignored() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     while c.send(client, &[1; 60_000]).is_ok() {}
@@ -17,7 +17,7 @@ fn an_ack_for_more_than_was_sent_is_ignored() {
 }
 
 #[test]
-fn connection_traffic_from_anybody_but_the_peer_is_refused() {
+fn connection_traffic_from_other_sockets_is_refused() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     let strangers =
@@ -42,7 +42,7 @@ fn connection_traffic_from_anybody_but_the_peer_is_refused() {
 }
 
 #[test]
-fn unconnected_messages_from_the_peer_are_refused_on_a_connection() {
+fn connectionless_messages_are_refused_on_a_connection() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     for kind in 1..8 {
@@ -59,7 +59,7 @@ fn unconnected_messages_from_the_peer_are_refused_on_a_connection() {
 }
 
 #[test]
-fn a_request_to_a_socket_that_does_not_listen_comes_back() {
+fn request_to_a_socket_that_does_not_listen_is_rejected() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::SeqPacket);
     for at in [client, c.open(B, SocketKind::Stream)] {
@@ -76,7 +76,7 @@ fn a_request_to_a_socket_that_does_not_listen_comes_back() {
 }
 
 #[test]
-fn a_listener_takes_nothing_but_requests() {
+fn listener_accepts_only_requests() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     for kind in 0..8 {
@@ -114,7 +114,7 @@ fn types_of_groups_and_connections_do_not_reach_datagram_sockets() {
 }
 
 #[test]
-fn users_that_are_none_of_a_sockets_business_are_dropped() {
+fn users_not_meant_for_sockets_are_dropped() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::SeqPacket);
     let rdm = c.open(B, SocketKind::Rdm);
@@ -146,7 +146,7 @@ fn headers_too_short_for_their_type_are_dropped() {
 }
 
 #[test]
-fn a_returned_message_is_never_returned_again() {
+fn returned_message_is_never_returned_again() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::SeqPacket);
     c.inject(client, conn(PortId { port: 1, node: A }, client.port, ErrorCode::Overload, b"x"));
@@ -158,7 +158,7 @@ fn a_returned_message_is_never_returned_again() {
 }
 
 #[test]
-fn a_peer_that_ignores_the_window_is_cut_off() {
+fn peer_that_ignores_the_window_is_disconnected() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     for _ in 0..100 {
@@ -167,11 +167,11 @@ fn a_peer_that_ignores_the_window_is_cut_off() {
     assert!(c.sockets[&client].option(SocketOption::ReceiveQueueUsed).unwrap() < 2 * 1024 * 1024);
     assert_eq!(c.take_log()[0].error_code(), ErrorCode::Overload);
     c.run();
-    assert_eq!(c.state(server), State::Disconnecting, "it gets its message back");
+    assert_eq!(c.state(server), State::Disconnecting, "the sender gets its message back");
 }
 
 #[test]
-fn a_window_of_zero_does_not_hang_the_sender_for_ever() {
+fn window_of_zero_does_not_block_the_sender_forever() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(client, b"x").unwrap();
@@ -186,7 +186,7 @@ fn a_window_of_zero_does_not_hang_the_sender_for_ever() {
 }
 
 #[test]
-fn a_message_back_for_a_request_never_made_is_refused() {
+fn returned_request_that_was_never_made_is_refused() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -210,7 +210,7 @@ fn a_message_back_for_a_request_never_made_is_refused() {
 }
 
 #[test]
-fn random_messages_neither_panic_nor_fill_memory() {
+fn random_messages_neither_panic_nor_exhaust_memory() {
     let mut rng = crate::Rng::new(42);
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);

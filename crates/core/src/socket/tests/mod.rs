@@ -1,4 +1,4 @@
-//! A cluster in memory: nodes without links, ordered and loss-free, on virtual time.
+//! A cluster in memory: nodes without links, a network that keeps order and loses nothing, virtual time.
 
 mod connection;
 mod datagram;
@@ -21,7 +21,7 @@ use crate::wire::{ErrorCode, Message, MessageType, Packet, SHORT_HEADER, User};
 const A: NodeAddr = NodeAddr(0x0100_1001);
 const B: NodeAddr = NodeAddr(0x0100_1002);
 
-/// What the nodes share.
+/// The state that the nodes share.
 struct Wire {
     in_flight: VecDeque<(NodeAddr, Message)>,
     log: Vec<(NodeAddr, Message)>,
@@ -153,7 +153,7 @@ impl Cluster {
     /// Calls `f` with a socket and its node.
     fn on<R>(&mut self, at: PortId, f: impl FnOnce(&mut Endpoint, Time, &mut dyn Uplink) -> R) -> R {
         let mut access = Access { wire: &mut self.wire, own: at.node };
-        f(self.sockets.get_mut(&at).expect("socket exists"), self.now, &mut access)
+        f(self.sockets.get_mut(&at).expect("the socket exists"), self.now, &mut access)
     }
 
     fn open_as(&mut self, node: NodeAddr, kind: SocketKind, port: u32) -> PortId {
@@ -202,7 +202,7 @@ impl Cluster {
         self.accept_as(listener, self.next_port)
     }
 
-    /// A connected pair: the client at B, the server at A.
+    /// A connection: the client at B, the server at A.
     fn pair(&mut self, kind: SocketKind) -> (PortId, PortId) {
         let listener = self.listener(A, kind, 3000);
         let client = self.open(B, kind);
@@ -269,13 +269,13 @@ impl Cluster {
         self.sockets[&at].wait_reason()
     }
 
-    /// Delivers everything in flight and what comes of it.
+    /// Delivers everything in flight, and the messages that result.
     fn run(&mut self) {
         for _ in 0..100_000 {
             let Some((node, msg)) = self.wire.in_flight.pop_front() else { return };
             self.deliver(node, msg);
         }
-        panic!("messages without end");
+        panic!("the nodes never stop sending");
     }
 
     fn deliver(&mut self, node: NodeAddr, msg: Message) {
@@ -303,7 +303,7 @@ impl Cluster {
         self.reap();
     }
 
-    /// Lets time pass, calling due timeouts and delivering on the way.
+    /// Advances the time; handles due timeouts and delivers messages on the way.
     fn pass(&mut self, millis: u64) {
         let end = self.now.plus_millis(millis);
         loop {
@@ -321,12 +321,12 @@ impl Cluster {
         self.now = end;
     }
 
-    /// The link between two nodes fills up, or takes messages again.
+    /// Congests the link between two nodes.
     fn congest(&mut self, from: NodeAddr, to: NodeAddr) {
         self.wire.congested.insert((from, to));
     }
 
-    fn relieve(&mut self, from: NodeAddr, to: NodeAddr) {
+    fn end_congestion(&mut self, from: NodeAddr, to: NodeAddr) {
         self.wire.congested.remove(&(from, to));
         let all: Vec<_> = self.sockets.keys().filter(|p| p.node == from).copied().collect();
         for at in all {
@@ -335,7 +335,7 @@ impl Cluster {
         self.reap();
     }
 
-    /// Contact between all others and `node` is lost.
+    /// Contact between `node` and all others is lost.
     fn lose(&mut self, node: NodeAddr) {
         self.wire.down.insert(node);
         self.wire.in_flight.clear();
@@ -347,7 +347,7 @@ impl Cluster {
         }
     }
 
-    /// Messages that left since the log was last taken.
+    /// Messages sent since the log was last taken.
     fn take_log(&mut self) -> Vec<Message> {
         self.wire.log.drain(..).map(|(_, m)| m).collect()
     }

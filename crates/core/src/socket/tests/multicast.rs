@@ -20,7 +20,7 @@ fn mcast(data: &[u8], replicast: bool, syn: bool) -> Message {
 const BROADCAST: bool = false;
 const REPLICAST: bool = true;
 
-/// Feeds one socket and tells what it delivers.
+/// Passes messages to one socket and returns what it delivers.
 fn delivered(arrivals: &[(&str, bool, bool)]) -> String {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
@@ -68,14 +68,14 @@ fn multicast_blocks_on_any_congestion() {
     assert_eq!(c.send_to(sender, b"1", all), Ok(1));
     assert_eq!(c.send_to(sender, b"2", all), Err(SendError::WouldBlock));
     assert!(c.wait_reason(sender).unwrap().to_string().starts_with("waiting for the broadcast link"));
-    c.relieve(B, NodeAddr::NONE);
+    c.end_congestion(B, NodeAddr::NONE);
     c.congest(B, A);
     assert_eq!(c.send_to(sender, b"3", Destination::Port(receiver)), Ok(1));
     assert_eq!(c.send_to(sender, b"2", all), Err(SendError::WouldBlock));
 }
 
 #[test]
-fn a_reversed_range_is_refused() {
+fn reversed_range_is_refused() {
     let mut c = Cluster::new();
     let sender = c.open(B, SocketKind::Rdm);
     let bad = Destination::Range(ServiceRange::new(500, 9, 0));
@@ -83,33 +83,33 @@ fn a_reversed_range_is_refused() {
 }
 
 #[test]
-fn a_returned_multicast_reaches_its_sender() {
+fn returned_multicast_reaches_its_sender() {
     let mut c = Cluster::new();
     let receiver = c.bound(A, SocketKind::SeqPacket, 500);
     let sender = c.open(B, SocketKind::Rdm);
     c.set(sender, SocketOption::DestDroppable, 0);
     let range = ServiceRange::new(500, 0, 9);
-    c.send_to(sender, b"nobody takes me", Destination::Range(range)).unwrap();
+    c.send_to(sender, b"undeliverable", Destination::Range(range)).unwrap();
     c.run();
     let (_, info) = c.recv_with(sender, 10, RecvOptions::default()).unwrap();
     assert_eq!(info.source, receiver);
-    assert_eq!(info.returned, Some(Returned { code: ErrorCode::NoPort, data: b"nobody takes me".to_vec() }));
+    assert_eq!(info.returned, Some(Returned { code: ErrorCode::NoPort, data: b"undeliverable".to_vec() }));
     assert_eq!(info.destination, Some(range));
 }
 
 #[test]
-fn without_a_switch_nothing_waits() {
+fn without_a_method_change_nothing_waits() {
     assert_eq!(delivered(&[("a", BROADCAST, false), ("b", REPLICAST, false)]), "ab");
 }
 
 #[test]
-fn a_switch_to_replicast_with_the_dummy_first_or_last() {
+fn change_to_replicast_with_the_dummy_first_or_last() {
     let dummy = ("", BROADCAST, true);
     assert_eq!(
         delivered(&[("a", BROADCAST, false), dummy, ("b", REPLICAST, true), ("c", REPLICAST, false)]),
         "abc"
     );
-    // the new method is faster: what it brings waits for the last of the old one
+    // the new method is faster: its messages wait for the last one of the old method
     assert_eq!(
         delivered(&[
             ("b", REPLICAST, true),
@@ -123,14 +123,14 @@ fn a_switch_to_replicast_with_the_dummy_first_or_last() {
 }
 
 #[test]
-fn two_switches_in_a_row_keep_the_order() {
+fn two_method_changes_in_a_row_keep_the_order() {
     assert_eq!(
         delivered(&[
             ("b", REPLICAST, true),
             ("c", REPLICAST, false),
-            ("", REPLICAST, true), // back to broadcast: its dummy by replicast
+            ("", REPLICAST, true), // back to broadcast: its dummy is sent by replicast
             ("a", BROADCAST, false),
-            ("", BROADCAST, true), // twin of b
+            ("", BROADCAST, true), // counterpart of b
             ("d", BROADCAST, true),
             ("e", BROADCAST, false),
         ]),
@@ -139,7 +139,7 @@ fn two_switches_in_a_row_keep_the_order() {
 }
 
 #[test]
-fn own_messages_pass_by() {
+fn messages_of_the_own_node_do_not_wait() {
     let mut c = Cluster::new();
     let at = c.open(B, SocketKind::Rdm);
     c.inject(at, mcast(b"a", REPLICAST, true));
@@ -159,7 +159,7 @@ fn senders_do_not_wait_for_one_another() {
 }
 
 #[test]
-fn a_twin_that_never_comes_is_given_up_after_5_seconds() {
+fn missing_syn_is_given_up_after_5_seconds() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
     c.inject(at, mcast(b"a", REPLICAST, true));
@@ -172,9 +172,9 @@ fn a_twin_that_never_comes_is_given_up_after_5_seconds() {
     assert_eq!(c.sockets[&at].deadline(), None);
 }
 
-/// A socket that the sender did not know yet gets the broadcast half of one switch, then both halves of the next.
+/// A socket unknown to the sender gets only the broadcast half of one change, then both halves of the next.
 #[test]
-fn a_lone_half_of_a_switch_does_not_mix_up_the_next() {
+fn single_syn_does_not_disturb_the_next_change() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
     let dummy = |method| {
@@ -189,7 +189,7 @@ fn a_lone_half_of_a_switch_does_not_mix_up_the_next() {
     c.inject(at, dummy(REPLICAST));
     assert_eq!(c.recv(at, 10).unwrap(), b"a");
     assert_eq!(c.recv(at, 10).unwrap(), b"b");
-    c.inject(at, mcast(b"c", REPLICAST, true)); // its dummy went by before the socket was bound
+    c.inject(at, mcast(b"c", REPLICAST, true)); // its dummy passed before the socket was bound
     c.inject(at, mcast(b"d", REPLICAST, false));
     c.inject(at, mcast(b"e", BROADCAST, true));
     c.inject(at, dummy(REPLICAST));
@@ -198,7 +198,7 @@ fn a_lone_half_of_a_switch_does_not_mix_up_the_next() {
 }
 
 #[test]
-fn a_flood_of_lone_switch_marks_is_bounded() {
+fn flood_of_single_syns_is_bounded() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
     c.set(at, SocketOption::ReceiveBuffer, 0);
@@ -217,7 +217,7 @@ fn a_flood_of_lone_switch_marks_is_bounded() {
 }
 
 #[test]
-fn the_source_droppable_bit_of_a_multicast_is_left_to_the_method() {
+fn source_droppable_bit_of_a_multicast_is_the_method() {
     let mut c = Cluster::new();
     c.bound(A, SocketKind::Dgram, 500);
     let sender = c.open(B, SocketKind::Dgram);

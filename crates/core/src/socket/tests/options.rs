@@ -5,7 +5,7 @@ fn set(c: &mut Cluster, at: PortId, option: SocketOption, value: OptionValue) ->
 }
 
 #[test]
-fn each_option_on_each_kind() {
+fn options_by_kind_of_socket() {
     use SocketOption::*;
     let table = [
         (Importance, true, true),
@@ -42,13 +42,13 @@ fn each_option_on_each_kind() {
 }
 
 #[test]
-fn values_have_limits() {
+fn option_values_are_checked() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::SeqPacket);
     let bad = set(&mut c, at, SocketOption::Importance, OptionValue::Number(4));
     assert_eq!(bad, Err(OptionError::Invalid));
     c.set(at, SocketOption::ConnectTimeout, 0x1_0005);
-    assert_eq!(c.sockets[&at].option(SocketOption::ConnectTimeout), Ok(5), "16 bits are kept");
+    assert_eq!(c.sockets[&at].option(SocketOption::ConnectTimeout), Ok(5), "only 16 bits count");
     c.set(at, SocketOption::ReceiveBuffer, u32::MAX);
     assert_eq!(c.sockets[&at].option(SocketOption::ReceiveBuffer), Ok(16 << 20));
     c.set(at, SocketOption::ReceiveLowWater, 0);
@@ -56,7 +56,7 @@ fn values_have_limits() {
 }
 
 #[test]
-fn groups_are_not_there_yet_and_say_so() {
+fn group_options_are_refused_as_unsupported() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
     for option in [SocketOption::GroupJoin, SocketOption::GroupLeave] {
@@ -69,7 +69,7 @@ fn groups_are_not_there_yet_and_say_so() {
 }
 
 #[test]
-fn the_multicast_method_is_passed_on() {
+fn multicast_method_is_passed_to_the_node() {
     let mut c = Cluster::new();
     let at = c.open(A, SocketKind::Rdm);
     set(&mut c, at, SocketOption::MulticastReplicast, OptionValue::None).unwrap();
@@ -79,7 +79,7 @@ fn the_multicast_method_is_passed_on() {
 }
 
 #[test]
-fn numbers_are_those_of_level_271() {
+fn option_numbers_are_those_of_level_271() {
     for n in 127..=138 {
         assert_eq!(SocketOption::from_number(n).map(|o| o as u32), Some(n));
     }

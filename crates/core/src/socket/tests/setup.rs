@@ -26,7 +26,7 @@ fn connect_completes_when_the_server_accepts() {
 }
 
 #[test]
-fn importance_and_name_come_with_the_request() {
+fn server_socket_gets_importance_and_service_of_the_request() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -48,7 +48,7 @@ fn importance_and_name_come_with_the_request() {
 }
 
 #[test]
-fn connect_to_a_port_has_no_name() {
+fn connection_to_a_port_has_no_service() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::Stream, 500);
     let client = c.open(B, SocketKind::Stream);
@@ -60,7 +60,7 @@ fn connect_to_a_port_has_no_name() {
 }
 
 #[test]
-fn an_implied_connect_counts_its_data_as_the_receiver_does() {
+fn implied_connect_counts_its_data_like_the_receiver() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -76,7 +76,7 @@ fn an_implied_connect_counts_its_data_as_the_receiver_does() {
 }
 
 #[test]
-fn what_may_not_request_a_connection() {
+fn invalid_connection_requests_are_refused() {
     let mut c = Cluster::new();
     let bound = c.bound(B, SocketKind::SeqPacket, 900);
     let to = Destination::service(900, 1);
@@ -93,7 +93,7 @@ fn what_may_not_request_a_connection() {
 }
 
 #[test]
-fn nobody_accepts_within_the_connect_timeout() {
+fn request_times_out_without_accept() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -105,14 +105,14 @@ fn nobody_accepts_within_the_connect_timeout() {
     let ready = c.readiness(client);
     assert!(ready.readable && ready.hung_up && !ready.writable);
     assert_eq!(c.on(client, |s, _, _| s.take_error()), Some(ConnectError::TimedOut));
-    // a late accept finds nobody
+    // a late accept finds no client
     let server = c.accept(listener).unwrap();
     c.run();
     assert_eq!(c.state(server), State::Disconnecting);
 }
 
 #[test]
-fn a_connect_timeout_of_zero_is_the_default_and_does_not_hang() {
+fn connect_timeout_of_zero_is_the_default() {
     let mut c = Cluster::new();
     c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -123,7 +123,7 @@ fn a_connect_timeout_of_zero_is_the_default_and_does_not_hang() {
 }
 
 #[test]
-fn a_socket_that_does_not_listen_refuses() {
+fn socket_that_does_not_listen_refuses() {
     let mut c = Cluster::new();
     c.bound(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -135,7 +135,7 @@ fn a_socket_that_does_not_listen_refuses() {
 }
 
 #[test]
-fn no_such_name_on_the_node_asked_refuses() {
+fn unknown_service_on_the_node_asked_refuses() {
     let mut c = Cluster::new();
     let client = c.open(B, SocketKind::SeqPacket);
     let to = Destination::Service { addr: ServiceAddr { service: 3399, instance: 1 }, domain: A };
@@ -145,8 +145,8 @@ fn no_such_name_on_the_node_asked_refuses() {
 }
 
 #[test]
-fn a_rerouted_request_that_comes_back_refuses_too() {
-    // the node asked chose a socket, so the answer does not come from the port that the request went to
+fn returned_rerouted_request_refuses() {
+    // the node asked chose a socket, so the reply does not come from the port that got the request
     let mut c = Cluster::new();
     let client = c.open(B, SocketKind::SeqPacket);
     let to = Destination::Service { addr: ServiceAddr { service: 3399, instance: 1 }, domain: A };
@@ -158,7 +158,7 @@ fn a_rerouted_request_that_comes_back_refuses_too() {
 }
 
 #[test]
-fn a_full_listener_is_asked_again() {
+fn request_to_a_full_listener_is_repeated() {
     for timeout in [8000, 3, 1] {
         let mut c = Cluster::new();
         let listener = c.listener(A, SocketKind::SeqPacket, 500);
@@ -167,11 +167,11 @@ fn a_full_listener_is_asked_again() {
         c.send_to(client, b"data", Destination::service(500, 1)).unwrap();
         let (_, syn) = c.wire.in_flight.pop_front().unwrap();
         let back = reverse(A, syn, ErrorCode::Overload).unwrap();
-        assert!(back.data().is_empty(), "the client has a copy");
+        assert!(back.data().is_empty(), "the client keeps a copy");
         c.inject(client, back);
         assert_eq!(c.state(client), State::Connecting);
         if timeout < 4 {
-            // CVE-2026-43411: the quarter of such a timeout is 0
+            // CVE-2026-43411: a quarter of such a timeout is 0
             c.pass(10);
             assert_eq!(c.state(client), State::Disconnecting);
             continue;
@@ -187,7 +187,7 @@ fn a_full_listener_is_asked_again() {
 }
 
 #[test]
-fn a_retry_waits_for_the_congested_link() {
+fn retry_waits_for_the_congested_link() {
     let mut c = Cluster::new();
     c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -198,26 +198,26 @@ fn a_retry_waits_for_the_congested_link() {
     c.inject(client, reverse(A, syn, ErrorCode::Overload).unwrap());
     c.pass(4000);
     assert_eq!(c.sockets[&client].stats().syn_retries, 0);
-    c.relieve(B, A);
+    c.end_congestion(B, A);
     c.pass(200);
     assert_eq!(c.sockets[&client].stats().syn_retries, 1);
 }
 
 #[test]
-fn a_connect_on_a_congested_link_would_block() {
+fn connect_over_a_congested_link_would_block() {
     let mut c = Cluster::new();
     c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
     c.on(client, |s, _, _| s.congested.insert(A));
     assert_eq!(c.connect(client, Destination::service(500, 1)), Err(SendError::WouldBlock.into()));
     assert!(matches!(c.wait_reason(client), Some(WaitReason::LinkCongested { node: A, .. })));
-    c.relieve(B, A);
+    c.end_congestion(B, A);
     assert_eq!(c.wait_reason(client), None);
     c.connect(client, Destination::service(500, 1)).unwrap();
 }
 
 #[test]
-fn the_request_queue_of_a_listener_is_bounded() {
+fn request_queue_of_a_listener_is_bounded() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     c.set(listener, SocketOption::ReceiveBuffer, 0);
@@ -253,7 +253,7 @@ fn old_nodes_request_without_syn() {
 }
 
 #[test]
-fn a_connected_socket_cannot_be_bound_and_a_bound_name_goes_with_the_socket() {
+fn connected_socket_cannot_be_bound_and_close_withdraws_bindings() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::SeqPacket);
     let range = ServiceRange::new(700, 1, 1);
@@ -274,7 +274,7 @@ fn a_connected_socket_cannot_be_bound_and_a_bound_name_goes_with_the_socket() {
 }
 
 #[test]
-fn a_server_whose_client_node_vanished_before_accept_is_told() {
+fn accept_after_the_client_node_was_lost_ends_the_connection() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);

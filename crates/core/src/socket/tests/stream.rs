@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn reads_do_not_follow_the_boundaries_of_writes() {
+fn reads_are_independent_of_the_boundaries_of_writes() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     c.send(client, b"abc").unwrap();
@@ -16,7 +16,7 @@ fn reads_do_not_follow_the_boundaries_of_writes() {
 }
 
 #[test]
-fn a_message_counts_when_it_is_read_to_its_end() {
+fn message_counts_when_it_was_read_completely() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     c.send(client, &[1; 60_000]).unwrap();
@@ -29,7 +29,7 @@ fn a_message_counts_when_it_is_read_to_its_end() {
 }
 
 #[test]
-fn data_before_the_end_is_read_before_the_end() {
+fn data_is_read_before_the_end_of_the_connection() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     c.send(client, b"last words").unwrap();
@@ -43,7 +43,7 @@ fn data_before_the_end_is_read_before_the_end() {
 }
 
 #[test]
-fn blocking_readers_know_how_much_to_collect() {
+fn receive_goal_of_blocking_readers() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     let goal = |c: &Cluster, len, wait_all| {
@@ -55,13 +55,13 @@ fn blocking_readers_know_how_much_to_collect() {
     let rdm = c.open(A, SocketKind::Rdm);
     let all = RecvOptions { wait_all: true, ..RecvOptions::default() };
     assert_eq!(c.sockets[&rdm].receive_goal(100, all), 1);
-    // a call yields what there is, so that a goal beyond the window is reached in steps
+    // a call returns what is available, so a goal beyond the window is reached in steps
     c.send(client, &[1; 30]).unwrap();
     c.run();
     assert_eq!(c.recv_with(server, 100, all).unwrap().0.len(), 30);
 }
 
-/// Small writes without waiting for the peer; what left in messages of which sizes.
+/// Small writes without waiting for the peer; returns the sizes of the messages sent.
 fn burst(c: &mut Cluster, at: PortId, writes: usize) -> Vec<usize> {
     c.take_log();
     for _ in 0..writes {
@@ -74,19 +74,19 @@ fn burst(c: &mut Cluster, at: PortId, writes: usize) -> Vec<usize> {
 fn small_writes_are_collected_while_an_ack_is_due() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
-    // four go at once, the fifth asks for an ack, the rest waits
+    // four are sent at once, the fifth requests an ack, the rest waits
     assert_eq!(burst(&mut c, client, 45), [124; 5]);
     c.run();
     let log = c.take_log();
     assert!(log[0].nagle_ack());
     let sizes: Vec<_> = log.iter().filter(|m| m.is_data()).map(|m| (m.size(), m.ack_required())).collect();
-    // 40 × 100 bytes in one message, which the link will cut: worth it, so it asks again
+    // 40 × 100 bytes in one message, which the link fragments: collecting pays, so another ack is requested
     assert_eq!(sizes, [(4024, true)]);
     assert_eq!(c.recv(server, 10_000).unwrap().len(), 4500);
 }
 
 #[test]
-fn writes_that_just_exceed_packets_leave_in_full_ones() {
+fn writes_slightly_larger_than_packets_leave_in_full_packets() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     c.take_log();
@@ -94,15 +94,15 @@ fn writes_that_just_exceed_packets_leave_in_full_ones() {
         assert_eq!(c.send(client, &[b'x'; 1409]), Ok(1409));
     }
     let sizes: Vec<_> = c.take_log().iter().filter(|m| m.is_data()).map(|m| m.size()).collect();
-    // What one segmented send takes: as many whole fragments as it has room for.
+    // The most that one segmented send takes: as many whole fragments as fit.
     let full = (c.wire.mss - 40) * 45;
-    assert_eq!(sizes, [1433, 1433, 1433, 1433, 1433, full], "the rest waits for an acknowledgement");
+    assert_eq!(sizes, [1433, 1433, 1433, 1433, 1433, full], "the rest waits for the acknowledgement");
     c.run();
     assert_eq!(c.recv(server, 100_000).unwrap().len(), 65 * 1409);
 }
 
 #[test]
-fn no_delay_and_old_peers_and_messages_from_the_peer_stop_collecting() {
+fn no_delay_old_peers_and_peer_messages_stop_collecting() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     c.set(client, SocketOption::NoDelay, 1);
@@ -129,14 +129,14 @@ fn no_delay_and_old_peers_and_messages_from_the_peer_stop_collecting() {
 
 #[test]
 fn collected_data_leaves_in_messages_of_whole_packets() {
-    // packets of 1388 bytes have room for 1348, and 45 of them are a message
+    // packets of 1388 bytes have room for 1348; 45 of them are a message
     const FULL: usize = 45 * 1348;
-    // writes smaller than a packet, of a packet, and a byte more than fits one by itself
+    // writes smaller than a packet, as large as a packet, and a byte larger than fits one packet
     for write in [100, 1000, 1364, 1365, 1388] {
         let mut c = Cluster::new();
         let (client, server) = c.pair(SocketKind::Stream);
         c.set(server, SocketOption::ReceiveBuffer, 16 << 20);
-        // the first acknowledgement tells the window; the second one is due from now on
+        // the first acknowledgement advertises the window; the second one is due from then on
         for writes in [5, 9] {
             burst(&mut c, client, writes);
             c.take_log();
@@ -162,7 +162,7 @@ fn collected_data_leaves_in_messages_of_whole_packets() {
         assert_eq!(c.sockets[&client].flow.unacked(), before + 60 * sizes.len() as u32, "uncharged");
         c.run();
         let got = c.recv(server, 2 * sent).unwrap().split_off(1400);
-        assert_eq!(got.len(), sent, "and leaves with the acknowledgement");
+        assert_eq!(got.len(), sent, "the rest leaves with the acknowledgement");
         assert!(got.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
     }
 }
@@ -186,7 +186,7 @@ fn on_one_node_collected_data_leaves_at_64_blocks_and_counts_as_sent() {
         c.send(client, &[1; 1000]).unwrap();
         held += 1000;
     }
-    // 33 messages of 1500 bytes are 66 blocks
+    // 33 messages of 1500 bytes take 66 blocks
     assert!((32 * 1476..33 * 1476).contains(&held), "{held}");
     assert_eq!(c.sockets[&client].flow.unacked(), before + held as u32 / 1476 * 2 + 1);
 }
@@ -216,9 +216,10 @@ fn collected_data_waits_for_a_congested_link_and_stays_in_order() {
     }
     c.congest(B, A);
     c.send(client, &[5; 10]).unwrap();
-    c.send(client, &[6; 66_000]).unwrap(); // too large to collect: takes the collected data along, and the link is full
+    // too large to collect: sends the collected data along, and congests the link
+    c.send(client, &[6; 66_000]).unwrap();
     assert_eq!(c.send(client, &[7; 10]), Err(SendError::WouldBlock));
-    c.relieve(B, A);
+    c.end_congestion(B, A);
     c.send(client, &[7; 10]).unwrap();
     c.run();
     let mut want = Vec::new();
@@ -244,8 +245,8 @@ fn on_one_node_at_most_1500_bytes_are_collected() {
 }
 
 #[test]
-fn collecting_pays_from_two_writes_a_message() {
-    // the acknowledgement finds that many writes collected in one message
+fn collecting_pays_from_two_writes_per_message() {
+    // number of writes collected in one message when the acknowledgement arrives
     for (writes, pays) in [(1, false), (2, true)] {
         let mut c = Cluster::new();
         let (client, _) = c.pair(SocketKind::Stream);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn after_an_orderly_shutdown_the_peer_reads_zero_and_the_own_side_nothing() {
+fn peer_reads_zero_bytes_after_an_orderly_shutdown() {
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         let mut c = Cluster::new();
         let (client, server) = c.pair(kind);
@@ -22,7 +22,7 @@ fn after_an_orderly_shutdown_the_peer_reads_zero_and_the_own_side_nothing() {
         c.close(server);
         c.close(client);
         c.run();
-        assert!(c.sockets.len() == 1, "the listener is left");
+        assert!(c.sockets.len() == 1, "only the listener is left");
     }
 }
 
@@ -38,7 +38,7 @@ fn shutdown_needs_a_connection() {
 }
 
 #[test]
-fn a_close_resets_the_peer() {
+fn close_resets_the_peer() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(client, b"read this first").unwrap();
@@ -56,7 +56,7 @@ fn a_close_resets_the_peer() {
 }
 
 #[test]
-fn the_first_unread_message_comes_back_but_not_one_read_in_part() {
+fn first_unread_message_is_returned_unless_partly_read() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     for text in ["one", "two", "three"] {
@@ -86,14 +86,14 @@ fn shutdown_with_unread_data_returns_it_as_shutdown() {
 }
 
 #[test]
-fn the_end_does_not_overtake_data_that_waits() {
+fn end_of_connection_does_not_overtake_waiting_data() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     while c.send(client, &[1; 60_000]).is_ok() {}
     c.run();
     c.take_log();
     c.close(client);
-    assert!(c.take_log().is_empty(), "waits for the window");
+    assert!(c.take_log().is_empty(), "the end waits for the window");
     assert_eq!(c.send(client, b"x"), Err(SendError::Broken));
     while c.recv(server, 60_000).is_ok() {}
     c.run();
@@ -102,7 +102,7 @@ fn the_end_does_not_overtake_data_that_waits() {
 }
 
 #[test]
-fn the_end_does_not_wait_longer_than_8_seconds() {
+fn end_of_connection_waits_at_most_8_seconds() {
     for link in [true, false] {
         let mut c = Cluster::new();
         let (client, server) = c.pair(SocketKind::SeqPacket);
@@ -124,7 +124,7 @@ fn the_end_does_not_wait_longer_than_8_seconds() {
 }
 
 #[test]
-fn a_wake_up_lets_the_end_go() {
+fn wake_up_completes_the_close() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.congest(B, A);
@@ -132,14 +132,14 @@ fn a_wake_up_lets_the_end_go() {
     c.shutdown(client);
     c.run();
     assert_eq!(c.state(server), State::Established);
-    c.relieve(B, A);
+    c.end_congestion(B, A);
     c.run();
     assert_eq!(c.state(server), State::Disconnecting);
     assert_eq!(c.recv(server, 10).unwrap(), b"x");
 }
 
 #[test]
-fn a_lost_node_breaks_its_connections_after_what_had_arrived() {
+fn lost_node_breaks_connections_after_queued_data() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::Stream);
     c.send(client, b"prefix").unwrap();
@@ -152,7 +152,7 @@ fn a_lost_node_breaks_its_connections_after_what_had_arrived() {
 }
 
 #[test]
-fn a_lost_node_ends_a_close_that_waits() {
+fn lost_node_completes_a_waiting_close() {
     let mut c = Cluster::new();
     let (client, _) = c.pair(SocketKind::SeqPacket);
     while c.send(client, &[1; 60_000]).is_ok() {}
@@ -163,7 +163,7 @@ fn a_lost_node_ends_a_close_that_waits() {
 }
 
 #[test]
-fn data_for_a_connection_that_is_over_goes_back() {
+fn data_for_an_ended_connection_is_rejected() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.send(server, b"crossing").unwrap();
@@ -175,7 +175,7 @@ fn data_for_a_connection_that_is_over_goes_back() {
 }
 
 #[test]
-fn a_listener_that_closes_refuses_all_requests() {
+fn closing_a_listener_refuses_all_requests() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let clients = [c.open(B, SocketKind::SeqPacket), c.open(A, SocketKind::SeqPacket)];
@@ -191,7 +191,7 @@ fn a_listener_that_closes_refuses_all_requests() {
 }
 
 #[test]
-fn a_client_that_gives_up_leaves_the_server_a_broken_connection() {
+fn accept_after_the_client_gave_up_yields_a_broken_connection() {
     let mut c = Cluster::new();
     let listener = c.listener(A, SocketKind::SeqPacket, 500);
     let client = c.open(B, SocketKind::SeqPacket);
@@ -205,7 +205,7 @@ fn a_client_that_gives_up_leaves_the_server_a_broken_connection() {
 }
 
 #[test]
-fn unread_datagrams_go_back_if_their_sender_wants_that() {
+fn unread_datagrams_are_returned_if_requested() {
     let mut c = Cluster::new();
     let receiver = c.bound(A, SocketKind::Rdm, 500);
     let [wants, does_not] = [0, 1].map(|droppable| {

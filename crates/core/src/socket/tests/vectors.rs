@@ -1,4 +1,4 @@
-//! What these endpoints send is, bit for bit, what kernels sent in the captures (link stamps set to 0).
+//! Compares messages of these endpoints with those of kernels in the captures, bit for bit (link stamps set to 0).
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn sent(c: &mut Cluster) -> Vec<String> {
     c.take_log().iter().map(hex).collect()
 }
 
-/// A listener at A and a client at B with the ports of a capture, before the SYN leaves.
+/// A listener at A and a client at B with the ports of a capture, before the SYN is sent.
 fn scene(service: u32, listener: u32, client: u32, kind: SocketKind) -> (Cluster, PortId, PortId) {
     let mut c = Cluster::new();
     let l = c.open_as(A, kind, listener);
@@ -20,7 +20,7 @@ fn scene(service: u32, listener: u32, client: u32, kind: SocketKind) -> (Cluster
     (c, l, client)
 }
 
-/// A receive buffer for which we advertise what the recorder did with its 2 MiB: 512 blocks.
+/// A receive buffer for which the advertised window equals the recorder's with 2 MiB: 512 blocks.
 const RECORDED_BUFFER: u32 = (512 + 130) * 1152;
 
 #[test]
@@ -44,7 +44,7 @@ fn seqpacket_pcap_setup_data_ack_and_shutdown() {
     for len in [1, 100, 1400, 5000] {
         assert_eq!(c.recv(server, 66_000).unwrap().len(), len);
     }
-    assert!(sent(&mut c).is_empty(), "the ack comes with the 66,000 bytes");
+    assert!(sent(&mut c).is_empty(), "the ack is sent after the 66,000 bytes");
     c.recv(server, 66_000).unwrap();
     let ack = "51400028400000000000000001001001819eda6801f23b2b010010010100100200000000004a0200";
     // the capture's fifth message ends at 74 blocks: 1 + 1 + 2 + 5 + 65
@@ -167,18 +167,18 @@ fn stream_pcap_where_nagle_asks_for_acks() {
     let log = c.take_log();
     let writes: Vec<_> = log.iter().filter(|m| m.is_data()).collect();
     assert!(writes.iter().all(|m| m.size() == 27));
-    // frames 134, 144 and 163 of the capture: every try found collecting useless and doubled the start
+    // frames 134, 144 and 163 of the capture: each attempt found that collecting did not pay and doubled the start
     let asks: Vec<_> = writes.iter().enumerate().filter(|(_, m)| m.ack_required()).map(|(i, _)| i).collect();
     assert_eq!(asks, [4, 4 + 9, 4 + 9 + 17]);
     let asked = "40c4001b0000000000000000010010024e6237fc359898ad30342c";
     assert_eq!(hex(writes[4]), asked);
     let acks: Vec<_> = log.iter().filter(|m| !m.is_data()).map(hex).collect();
-    // frame 135 apart from the count: there, 83 blocks had been read and not been acknowledged
+    // frame 135, except for the count: in the capture, 83 blocks had been read and not acknowledged
     assert_eq!(acks[0], "51440028400000000000000001001001359898ad4e6237fc01001001010010020000000000000200");
     assert_eq!(acks.len(), 3);
 }
 
-/// The frames of a capture that carry TIPC over Ethernet, as messages, with the node's last MAC byte.
+/// Messages of the TIPC frames of an Ethernet capture, each with the last byte of the node's MAC address.
 fn capture(file: &[u8]) -> Vec<(u8, Message)> {
     let mut rest = &file[24..];
     let mut frames = Vec::new();
@@ -192,9 +192,9 @@ fn capture(file: &[u8]) -> Vec<(u8, Message)> {
 }
 
 #[test]
-fn stream_pcap_settles_the_initial_window_at_128_blocks() {
-    // 150,000 bytes to a reader that starts late. The recorder missed packets, so count by link sequence number
-    // what the writer at b (MAC …:02) sent before the first acknowledgement of the connection.
+fn stream_pcap_shows_an_initial_window_of_128_blocks() {
+    // 150,000 bytes to a reader that starts late. The recorder missed packets, so the link sequence numbers are used to
+    // find what the writer at b (MAC …:02) sent before the first acknowledgement of the connection.
     let frames = capture(include_bytes!("../../../tests/vectors/stream.pcap"));
     let first_ack = frames.iter().position(|(_, m)| m.user() == User::ConnManager).unwrap();
     let fragments = |frames: &[(u8, Message)]| -> Vec<u16> {
@@ -209,7 +209,7 @@ fn stream_pcap_settles_the_initial_window_at_128_blocks() {
         2 * of_one_message,
         "two messages of 66,000 bytes left, the third waited"
     );
-    // so after "abc", "def" and one of them the writer was not congested, after the second it was
+    // after "abc", "def" and one of them the writer was not congested; after the second it was
     let window = super::super::flow::INITIAL_WINDOW;
     assert!((2 + 65..2 + 65 + 65).contains(&window));
     assert_eq!(frames[first_ack].1.conn_acked(), 2 + 65);

@@ -1,4 +1,4 @@
-//! Links and contact that come and go while the node runs: bearers, restarts, what subscribers are told.
+//! Links and contacts that come up and go down while the node runs: bearers, restarts, events of subscribers.
 
 use super::*;
 use crate::addr::ClusterId;
@@ -18,7 +18,7 @@ fn downs(lan: &Lan, node: usize) -> usize {
 }
 
 #[test]
-fn a_disabled_bearer_takes_its_links_and_their_bindings_along() {
+fn disabling_a_bearer_removes_its_links_and_their_bindings() {
     let mut lan = Lan::with_networks(2, 2);
     lan.run(5000);
     assert_eq!((link_bindings(&lan, 0), link_bindings(&lan, 1)), (2, 2));
@@ -36,12 +36,12 @@ fn a_disabled_bearer_takes_its_links_and_their_bindings_along() {
         lan.nodes[0].disable_bearer(now, bearer);
     }
     lan.run(10);
-    assert_eq!((link_bindings(&lan, 0), link_bindings(&lan, 1)), (0, 0), "the peer is told at once");
+    assert_eq!((link_bindings(&lan, 0), link_bindings(&lan, 1)), (0, 0), "the peer withdraws them at once");
     assert!(lan.events[0].iter().any(|e| matches!(e, Event::NodeDown(_))));
 }
 
 #[test]
-fn a_peer_that_comes_back_on_another_bearer_leaves_no_binding_behind() {
+fn peer_that_returns_on_another_bearer_leaves_no_binding() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let (own, peer) = (lan.nodes[0].own_node(), lan.nodes[1].own_node());
@@ -65,9 +65,9 @@ fn a_peer_that_comes_back_on_another_bearer_leaves_no_binding_behind() {
     assert_eq!((link_bindings(&lan, 0), link_bindings(&lan, 1)), (1, 1));
 }
 
-/// A node that is started again may be another version of the software.
+/// A restarted node may run another version of the software.
 #[test]
-fn a_restarted_peer_may_have_other_capabilities() {
+fn restarted_peer_may_have_other_capabilities() {
     let mut lan = Lan::new(1);
     lan.run(3000);
     let peer = NodeAddr::legacy(1, 1, 77);
@@ -94,9 +94,9 @@ fn a_restarted_peer_may_have_other_capabilities() {
     assert_eq!(lan.nodes[0].nodes()[0].capabilities, CAPABILITIES & !capability::GAP_ACK_BLOCK);
 }
 
-/// Subscribers learn that a node's services are gone before they learn that the link is.
+/// Subscribers learn that a node's services are gone before they learn that its link is down.
 #[test]
-fn services_of_a_lost_node_go_before_its_link() {
+fn services_of_a_lost_node_are_withdrawn_before_its_link() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let now = lan.now;
@@ -131,7 +131,7 @@ fn services_of_a_lost_node_go_before_its_link() {
 }
 
 #[test]
-fn an_accepted_connection_is_supervised_from_the_start() {
+fn accepted_connection_is_probed_from_the_start() {
     let mut node = Lan::new(1);
     node.run(2000);
     let now = node.now;

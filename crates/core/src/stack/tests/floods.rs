@@ -1,4 +1,4 @@
-//! More than usual, from peers and from our own sockets: nothing nests, nothing is lost, nothing escapes its scope.
+//! Floods from peers and local sockets: no recursion, no loss, no delivery outside the scope.
 
 use super::*;
 use crate::wire::{INTERNAL_HEADER, MULTICAST_HEADER, Message, MessageType, SHORT_HEADER, User};
@@ -16,9 +16,9 @@ fn packet(lan: &Lan, mut message: Message, ahead: u16) -> Message {
     message
 }
 
-/// Each message for a port that is closed is answered while the others wait: on no account one inside the other.
+/// Each message for a closed port is rejected while the others wait; the calls must not nest.
 #[test]
-fn a_flood_for_a_closed_port_does_not_nest() {
+fn flood_for_a_closed_port_does_not_recurse() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let mut stray = Message::build(User::Low, MessageType::Conn.into(), SHORT_HEADER, &[]);
@@ -37,9 +37,9 @@ fn a_flood_for_a_closed_port_does_not_nest() {
     assert_eq!((lan.up(0), lan.up(1)), (1, 1));
 }
 
-/// The end of a connection is a system message: on a busy link it must not get ahead of what was written before it.
+/// The end of a connection is a system message: on a busy link it must not overtake data written before it.
 #[test]
-fn a_close_does_not_overtake_data_that_waits() {
+fn close_does_not_overtake_waiting_data() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let now = lan.now;
@@ -72,9 +72,9 @@ fn a_close_does_not_overtake_data_that_waits() {
     assert_eq!(end.unwrap_err(), RecvError::ConnectionReset);
 }
 
-/// A peer cannot reach sockets of node scope by naming this node as the origin.
+/// A peer must not reach sockets of node scope by using this node's address as the origin.
 #[test]
-fn node_scope_keeps_the_multicasts_of_others_out() {
+fn sockets_of_node_scope_get_no_multicasts_of_peers() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let now = lan.now;
@@ -104,9 +104,9 @@ fn bound(lan: &Lan, node: usize) -> usize {
     lan.nodes[node].bindings().iter().filter(|b| b.range.service == 5000).count()
 }
 
-/// A program binds faster than the peers acknowledge; the peer's table must follow, without a reset.
+/// A program binds faster than the peers acknowledge: the peer's table must follow without a reset.
 #[test]
-fn a_burst_of_bindings_reaches_the_peers() {
+fn burst_of_bindings_reaches_the_peers() {
     let mut lan = Lan::new(3);
     lan.run(3000);
     let now = lan.now;
@@ -125,9 +125,9 @@ fn a_burst_of_bindings_reaches_the_peers() {
     assert_eq!(lan.events.iter().flatten().find(unrest), None);
 }
 
-/// The bulk of a node that uses all its bindings fits no backlog of ordinary size.
+/// The bulk of a node that uses all its bindings exceeds a backlog of ordinary size.
 #[test]
-fn the_largest_bulk_reaches_a_new_peer() {
+fn largest_bulk_reaches_a_new_peer() {
     let mut lan = Lan::new(2);
     lan.cut.push((1, 0));
     lan.run(2000);
@@ -145,9 +145,9 @@ fn the_largest_bulk_reaches_a_new_peer() {
     assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::LinkDown { .. })), "{:?}", lan.events);
 }
 
-/// An application may call again at each report of its socket, also while the link is full.
+/// Applications may repeat a call at each report of their socket, even while the link is congested.
 #[test]
-fn a_refused_call_is_not_reported() {
+fn refused_call_is_not_reported() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let now = lan.now;
@@ -158,7 +158,7 @@ fn a_refused_call_is_not_reported() {
     let node = &mut lan.nodes[1];
     let client = node.open(now, SocketKind::Rdm).unwrap();
     while node.send(now, client, &[0; 1000], to).is_ok() {}
-    assert_eq!(node.poll_ready(), Some(client), "it is not writable any more");
+    assert_eq!(node.poll_ready(), Some(client), "the socket is not writable any more");
     assert_eq!(node.poll_ready(), None);
     assert_eq!(node.send(now, client, &[0; 1000], to), Err(SendError::WouldBlock));
     assert!(node.recv(now, client, &mut [0; 10], RecvOptions::default()).is_err());
@@ -170,7 +170,7 @@ fn a_refused_call_is_not_reported() {
 }
 
 #[test]
-fn one_node_cannot_take_all_places_at_the_topology_server() {
+fn topology_server_limits_connections_per_node() {
     use crate::topology::MAX_NODE_CONNECTIONS;
     let mut lan = Lan::new(3);
     lan.run(3000);
@@ -186,7 +186,7 @@ fn one_node_cannot_take_all_places_at_the_topology_server() {
     let open = |lan: &Lan, node: usize, port| !lan.nodes[node].endpoint(port).unwrap().readiness().hung_up;
     assert_eq!(ports.iter().filter(|port| open(&lan, 1, **port)).count(), MAX_NODE_CONNECTIONS);
     assert_eq!(lan.nodes[0].topology_stats().closed_at_limit, 5);
-    // Others get in, and so does the same node when one of its own has gone.
+    // Other nodes can connect, and so can the same node after it closed a connection.
     for node in [0, 2] {
         let port = subscribe(&mut lan, node);
         assert!(open(&lan, node, port));

@@ -1,4 +1,4 @@
-//! Messages that do not travel through the node, and those that come back from there.
+//! Messages that travel over lanes instead of through the node, and messages taken back from lanes.
 
 use super::*;
 use crate::wire::{ErrorCode, Message};
@@ -15,7 +15,7 @@ fn three() -> (Stack, [u32; 3]) {
     (node, ports)
 }
 
-/// What an endpoint sends.
+/// A message as an endpoint sends it.
 fn message(node: &mut Stack, from: u32, to: u32, data: &[u8]) -> Vec<u8> {
     let mut message = Message::build(crate::wire::User::from(0), 3, 32, data);
     message.set_prev_node(node.own_node());
@@ -33,7 +33,7 @@ fn received(node: &mut Stack, port: u32) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_lane_takes_its_messages_out_of_every_kind_of_send() {
+fn messages_with_a_lane_are_diverted_from_every_kind_of_send() {
     let (mut node, [from, first, second]) = three();
     let now = Time::ZERO;
     node.add_lane(from, first);
@@ -49,12 +49,12 @@ fn a_lane_takes_its_messages_out_of_every_kind_of_send() {
         let direct = received(&mut node, second).is_some();
         assert!(received(&mut node, first).is_none());
         match to {
-            // One of the two in turn.
+            // One of the two, in round-robin order.
             Destination::Service { .. } => assert_eq!(diverted.len() + usize::from(direct), 1),
             _ => assert_eq!((diverted, direct), (vec![first], others == 1)),
         }
     }
-    // Another sender's messages go through the node, and so do returned ones.
+    // Messages of other senders, and returned messages, go through the node.
     node.send(now, second, b"y", Some(to.into())).unwrap();
     assert_eq!((node.take_diverted(), received(&mut node, first)), (vec![], Some(b"y".to_vec())));
     node.remove_lane(from, first);
@@ -63,7 +63,7 @@ fn a_lane_takes_its_messages_out_of_every_kind_of_send() {
 }
 
 #[test]
-fn a_message_goes_to_the_socket_that_its_sender_has_found() {
+fn message_goes_to_the_socket_that_its_sender_found() {
     let (mut node, [from, first, second]) = three();
     let now = Time::ZERO;
     let own = node.own_node();
@@ -80,7 +80,7 @@ fn a_message_goes_to_the_socket_that_its_sender_has_found() {
         assert_eq!((node.take_diverted(), received(&mut node, second)), (vec![second], None));
         node.remove_lane(from, second);
     }
-    // It has gone since it was found: an anycast is looked up again, a copy has nobody to go to.
+    // The socket has gone since it was found: an anycast is looked up again, a copy has no receiver.
     node.close(now, second);
     node.send_found(now, from, b"z", service, at(second)).unwrap();
     assert_eq!(received(&mut node, first), Some(b"z".to_vec()));
@@ -92,7 +92,7 @@ fn a_message_goes_to_the_socket_that_its_sender_has_found() {
 }
 
 #[test]
-fn only_what_the_sender_may_send_is_adopted() {
+fn only_messages_that_the_sender_may_send_are_adopted() {
     let (mut node, [from, to, other]) = three();
     let now = Time::ZERO;
     let good = message(&mut node, from, to, b"good");
@@ -124,7 +124,7 @@ fn only_what_the_sender_may_send_is_adopted() {
 }
 
 #[test]
-fn an_aborted_connection_ends_with_an_error_at_both_ends() {
+fn aborted_connection_ends_with_an_error_at_both_ends() {
     let mut node = three().0;
     let now = Time::ZERO;
     let listener = node.open(now, SocketKind::SeqPacket).unwrap();
@@ -142,9 +142,9 @@ fn an_aborted_connection_ends_with_an_error_at_both_ends() {
     }
 }
 
-/// DESIGN L5: what belongs together ends together, names first.
+/// The sockets of a process end together; their bindings are withdrawn first.
 #[test]
-fn the_sockets_of_a_process_end_together() {
+fn sockets_of_a_process_end_together() {
     let (mut node, ports) = three();
     let now = Time::ZERO;
     node.close_all(now, &ports[1..]);

@@ -16,7 +16,7 @@ struct Lan {
     now: Time,
     nodes: Vec<Stack>,
     events: Vec<Vec<Event>>,
-    /// (node, network) whose frames are lost, both ways.
+    /// (node, network) whose frames are lost, in both directions.
     cut: Vec<(usize, u8)>,
 }
 
@@ -110,7 +110,7 @@ impl Lan {
 const RANGE: ServiceRange = ServiceRange::new(18888, 17, 17);
 
 #[test]
-fn two_nodes_meet() {
+fn two_nodes_establish_contact() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     assert_eq!((lan.up(0), lan.up(1)), (1, 1), "{:?}", lan.events);
@@ -121,7 +121,7 @@ fn two_nodes_meet() {
 }
 
 #[test]
-fn datagrams_of_all_sizes_cross() {
+fn datagrams_of_all_sizes_arrive() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let now = lan.now;
@@ -138,7 +138,7 @@ fn datagrams_of_all_sizes_cross() {
 }
 
 #[test]
-fn connections_cross_both_ways_and_break_with_the_node() {
+fn connections_work_both_ways_and_break_with_the_node() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let listener = lan.nodes[0].open(lan.now, SocketKind::SeqPacket).unwrap();
@@ -170,7 +170,7 @@ fn connections_cross_both_ways_and_break_with_the_node() {
 }
 
 #[test]
-fn a_multicast_reaches_everybody_once() {
+fn multicast_reaches_every_socket_once() {
     let mut lan = Lan::new(4);
     lan.run(3000);
     let mut ports = Vec::new();
@@ -257,9 +257,9 @@ fn traffic_survives_the_loss_of_one_of_two_links() {
     assert!(!lan.events.iter().flatten().any(|e| matches!(e, Event::NodeDown(_))), "{:?}", lan.events);
 }
 
-/// Above the threshold of the neighbour monitor: records are exchanged, and a node that vanishes is still found.
+/// Above the threshold of the neighbour monitor, records are exchanged, and a node that vanishes is still detected.
 #[test]
-fn a_large_cluster_monitors_itself() {
+fn large_cluster_uses_the_monitor() {
     let mut lan = Lan::new(36);
     lan.run(20_000);
     assert!((0..36).all(|n| lan.up(n) == 35), "{:?}", (0..36).map(|n| lan.up(n)).collect::<Vec<_>>());
@@ -279,7 +279,7 @@ fn a_large_cluster_monitors_itself() {
 }
 
 #[test]
-fn a_tolerance_set_at_one_end_holds_at_both() {
+fn tolerance_set_at_one_end_applies_to_both() {
     let mut lan = Lan::new(2);
     lan.run(3000);
     let name = lan.nodes[0].links()[0].name.clone();
@@ -289,7 +289,7 @@ fn a_tolerance_set_at_one_end_holds_at_both() {
     assert_eq!((lan.nodes[0].links()[0].tolerance_ms, lan.nodes[1].links()[0].tolerance_ms), (400, 400));
     lan.cut.push((0, 0));
     lan.run(1000);
-    assert_eq!((lan.up(0), lan.up(1)), (0, 0), "given up within the new tolerance");
+    assert_eq!((lan.up(0), lan.up(1)), (0, 0), "the links fail within the new tolerance");
     let refused = lan.nodes[0].set_link(lan.now, &name, LinkProperty::Window(9000));
     assert!(refused.unwrap_err().to_string().contains("50 to 8191"));
     assert!(lan.nodes[0].set_link(lan.now, "x", LinkProperty::Priority(1)).is_err());
