@@ -43,8 +43,9 @@ struct Site<'a> {
 /// What to do with a program, and its name on the page.
 type Scene = (&'static str, fn(&Site<'_>) -> Result<()>);
 
-const SCENES: [Scene; 6] = [
-    ("hello", hello),
+const SCENES: [Scene; 7] = [
+    ("hello", |site| alone(site, "hello")),
+    ("hello_server", hello),
     ("connections", |site| alone(site, "connections")),
     ("multicast", |site| alone(site, "multicast")),
     ("service_watch", services),
@@ -56,9 +57,29 @@ const SCENES: [Scene; 6] = [
 pub(crate) fn run(root: &Path) -> Result<bool> {
     let languages = build(root)?;
     crate::cargo_build(root, &["--package", "utipc-tools", "--bin", "utipcd"])?;
-    let (passed, failed) = play(root, &languages, &[Engine::Embedded, Engine::Daemon])?;
+    let (mut passed, mut failed) = play(root, &languages, &[Engine::Embedded, Engine::Daemon])?;
+    match readme_shows_hello(root) {
+        Ok(()) => passed += 1,
+        Err(error) => {
+            println!("FAILED the examples in README.md: {error:#}");
+            failed += 1;
+        }
+    }
     println!("examples: {passed} passed, {failed} failed");
     Ok(failed == 0)
+}
+
+/// README.md shows the programs `hello` as they are in the tree, so what it shows works.
+fn readme_shows_hello(root: &Path) -> Result<()> {
+    let readme = std::fs::read_to_string(root.join("README.md")).context("read README.md")?;
+    for (language, file) in [("rust", "rust/hello.rs"), ("c", "c/hello.c"), ("python", "python/hello.py")] {
+        let path = root.join("examples").join(file);
+        let program = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        if !readme.contains(&format!("```{language}\n{program}```")) {
+            bail!("it does not show examples/{file} as it is: copy the file into its block for {language}");
+        }
+    }
+    Ok(())
 }
 
 /// The same for programs that are built already, on the kernel's own TIPC: passed and failed.
