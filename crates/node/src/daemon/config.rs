@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use utipc_attach::Greeting;
 
-use crate::daemon::attachments::policy::Policy;
+use crate::daemon::attachments::Policy;
 use crate::driver::NodeConfig;
 use crate::run::StartError;
 
@@ -40,7 +40,7 @@ pub struct DaemonConfig {
 }
 
 impl DaemonConfig {
-    pub(in crate::daemon) fn socket_mode(&self) -> u32 {
+    pub(super) fn socket_mode(&self) -> u32 {
         if self.socket_mode == 0 { 0o666 } else { self.socket_mode }
     }
 }

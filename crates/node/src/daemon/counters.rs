@@ -1,4 +1,4 @@
-//! What a daemon counts.
+//! Counters of a daemon.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use crate::observe::Counters;
 
 /// Why an attachment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::daemon) enum Cut {
+pub(super) enum EndReason {
     /// The process closed its connection.
     Closed,
     /// The process ended.
     Died,
-    /// It connected and did not say who it is in time.
+    /// It connected and did not complete the handshake in time.
     Silent,
-    /// What it sent is no utipc.
+    /// Its first packet is not a handshake of utipc.
     Foreign,
     /// No common version.
     Version,
-    /// The policy does not let its user in.
+    /// The policy does not allow its user to attach.
     NotAllowed,
-    /// There are as many as there may be.
+    /// A limit of attachments is reached.
     TooMany,
-    /// What it sent is no request.
+    /// It sent a malformed request.
     Garbage,
-    /// It leaves its replies unread.
+    /// It does not read its replies.
     Unread,
-    /// The system refused something that it needs.
+    /// The system refused a resource that it needs.
     System,
-    /// The daemon ends.
+    /// The daemon stops.
     Leaving,
 }
 
-impl Cut {
+impl EndReason {
     /// Name in the counters.
-    pub(in crate::daemon) const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Died => "died",
@@ -52,31 +52,31 @@ impl Cut {
     }
 }
 
-/// What a daemon has seen since it started.
+/// Counts of a daemon since it started.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DaemonCounters {
     /// Processes attached now.
     pub attached: usize,
-    /// Processes that were attached at some time.
+    /// Processes that have attached.
     pub attached_ever: u64,
     /// Attachments that ended, by reason.
     pub ended: BTreeMap<&'static str, u64>,
     /// Sockets of processes now.
     pub sockets: usize,
-    /// Lanes now, until both ends are done with them.
+    /// Lanes now; a lane counts until both ends are done with it.
     pub lanes: usize,
     /// Pairs of processes that share memory now.
     pub pairs: usize,
-    /// Times that a lane held nonsense.
+    /// Times that the memory of a lane was malformed.
     pub lanes_corrupt: u64,
     /// Requests answered.
     pub requests: u64,
-    /// The node's.
+    /// Counters of the node.
     pub node: Counters,
 }
 
 impl DaemonCounters {
-    pub(in crate::daemon) fn count_end(&mut self, cut: Cut) {
-        *self.ended.entry(cut.name()).or_default() += 1;
+    pub(super) fn count_end(&mut self, reason: EndReason) {
+        *self.ended.entry(reason.name()).or_default() += 1;
     }
 }

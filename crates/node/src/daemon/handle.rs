@@ -8,7 +8,7 @@ use utipc_core::Time;
 use utipc_core::stack::Stack;
 use utipc_os::reactor::Waker;
 
-use crate::daemon::attachments::policy::Policy;
+use crate::daemon::attachments::Policy;
 use crate::daemon::config::{DaemonConfig, DaemonError, Limits};
 use crate::daemon::counters::DaemonCounters;
 use crate::daemon::dispatcher::Dispatcher;
@@ -17,7 +17,7 @@ use crate::run::StartError;
 type Command = Box<dyn FnOnce(&mut Stack, Time) + Send>;
 
 /// What the owner asks of the daemon's thread.
-pub(in crate::daemon) enum Order {
+pub(super) enum Order {
     Stop,
     Change(Box<Policy>, Limits),
     Count(mpsc::Sender<DaemonCounters>),
@@ -26,14 +26,14 @@ pub(in crate::daemon) enum Order {
 
 /// Orders that the thread has not seen yet.
 #[derive(Default)]
-pub(in crate::daemon) struct Orders(Mutex<Vec<Order>>);
+pub(super) struct Orders(Mutex<Vec<Order>>);
 
 impl Orders {
     fn give(&self, order: Order) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
     }
 
-    pub(in crate::daemon) fn take(&self) -> Vec<Order> {
+    pub(super) fn take(&self) -> Vec<Order> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -61,10 +61,10 @@ impl Daemon {
     pub fn start(config: DaemonConfig) -> Result<Daemon, DaemonError> {
         let socket = config.socket.clone();
         let orders = Arc::new(Orders::default());
-        let (mut hub, waker) = Dispatcher::new(config, Arc::clone(&orders))?;
+        let (mut dispatcher, waker) = Dispatcher::new(config, Arc::clone(&orders))?;
         let thread = std::thread::Builder::new()
             .name("utipcd".to_owned())
-            .spawn(move || hub.run())
+            .spawn(move || dispatcher.run())
             .map_err(StartError::Thread)?;
         Ok(Daemon { socket, orders, waker, thread: Some(thread) })
     }

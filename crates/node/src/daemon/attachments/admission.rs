@@ -1,213 +1,178 @@
-//! How a process comes in: greeting, version, policy.
+//! How a process attaches: the doorway, and the handshake in which it says its version and its program.
+
+use std::collections::VecDeque;
 
 use utipc_attach::{Greeting, Hello, Refusal, Welcome, agree, decode, encode};
 use utipc_core::Time;
 use utipc_core::addr::NodeAddr;
-use utipc_os::fdpass::{Got, Put};
-use utipc_os::reactor::Interest;
+use utipc_os::fdpass::{Channel, Doorway};
+use utipc_os::reactor::{Interest, Reactor};
 
-use std::io::IoSlice;
-use std::os::fd::AsFd;
+use super::{AttachmentId, Attachments, Rules};
+use crate::daemon::counters::EndReason;
+use crate::daemon::token;
 
-use crate::daemon::attachments::attachment::{Attachment, AttachmentId, Stage};
-use crate::daemon::attachments::doorbell::Bell;
-use crate::daemon::counters::Cut;
-use crate::daemon::dispatcher::{Dispatcher, token};
-
-/// A process that has connected says who it is within this time, milliseconds: on a loaded machine it may wait for its turn
-/// between the two calls.
+/// A process that has connected completes the handshake within this time, milliseconds: on a loaded machine it may wait for
+/// the processor between the two calls.
 const SILENCE_MS: u64 = 10_000;
 
-/// So long when others wait for its place, milliseconds.
+/// The same when another process waits for its place, milliseconds.
 const PRESSED_MS: u64 = 500;
 
-/// Connections that have said nothing yet, at most.
+/// Connections without a handshake, at most.
 const MAX_SILENT: usize = 256;
 
-/// Newcomers that one turn takes.
-const BATCH: usize = 8;
-
-/// Pause when the system has no descriptor for a newcomer, milliseconds.
+/// Pause when the system has no descriptor for a new connection, milliseconds.
 const NO_DESCRIPTOR_MS: u64 = 50;
 
 /// Bytes of a program's name that are kept.
 const MAX_PROGRAM: usize = 64;
 
-/// The version that has [`utipc_attach::Notice::NodeLane`].
-const NODE_LANES_SINCE: u16 = 2;
+/// The first version that has [`utipc_attach::Notice::NodeLane`].
+const NODE_LANES_VERSION: u16 = 2;
 
-/// The release that processes are told.
+/// The release that processes learn.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-impl Dispatcher {
-    /// Takes those who stand at the doorway.
-    pub(in crate::daemon) fn admit(&mut self, now: Time) {
-        for _ in 0..BATCH {
-            let channel = match self.doorway.accept() {
-                Ok(Some(channel)) => channel,
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!("a process cannot attach: {error}");
-                    // It would be reported again at once.
-                    let _ = self.reactor.remove(&self.doorway);
-                    self.reopen = Some(now.plus_millis(NO_DESCRIPTOR_MS));
-                    return;
-                }
-            };
-            // More who say nothing than this is a flood. Whoever is turned away in it comes again.
-            let Some(peer) = channel.peer().ok().filter(|_| self.has_place(now)) else {
-                self.counters.count_end(Cut::TooMany);
-                continue;
-            };
-            let id = self.next_attachment;
-            if self.reactor.add(&channel, token::ATTACHMENT | u64::from(id), Interest::Read).is_err() {
-                self.counters.count_end(Cut::System);
-                continue;
-            }
-            self.next_attachment += 1;
-            self.attachments.insert(id, Attachment::new(channel, peer));
-            self.silent.push_back((now.plus_millis(SILENCE_MS), id));
-        }
+/// What a process has said of itself.
+pub(in crate::daemon) struct Handshake {
+    /// The agreed version of the protocol.
+    pub(in crate::daemon) version: u16,
+    pub(in crate::daemon) hello: Hello,
+}
+
+impl Handshake {
+    /// The process knows of lanes between it and the node.
+    pub(in crate::daemon) fn takes_node_lanes(&self) -> bool {
+        self.hello.takes_lanes && self.version >= NODE_LANES_VERSION
+    }
+}
+
+/// Why a process may not attach, and what to answer, if anything.
+pub(in crate::daemon) type Refused = (EndReason, Option<Refusal>);
+
+/// The doorway and the connections that have not completed the handshake.
+#[derive(Debug)]
+pub(in crate::daemon) struct Admission {
+    doorway: Doorway,
+    versions: Greeting,
+    next: AttachmentId,
+    /// Connections without a handshake, oldest first, with the time when they are closed.
+    silent: VecDeque<(Time, AttachmentId)>,
+    /// When the doorway is watched again, after the system had no descriptor.
+    reopen: Option<Time>,
+}
+
+impl Admission {
+    /// Watches the doorway.
+    pub(in crate::daemon) fn new(
+        reactor: &Reactor,
+        doorway: Doorway,
+        versions: Greeting,
+    ) -> utipc_os::Result<Self> {
+        reactor.add(&doorway, token::DOORWAY, Interest::Read)?;
+        Ok(Self { doorway, versions, next: 1, silent: VecDeque::new(), reopen: None })
     }
 
-    /// Whether one more may be silent, if need be in the place of the one that has been for longest.
-    fn has_place(&mut self, now: Time) -> bool {
-        if self.silent.len() < MAX_SILENT {
-            return true;
-        }
+    /// When [`Self::overdue`] or [`Self::reopen`] has something to do.
+    pub(in crate::daemon) fn deadline(&self) -> Time {
+        let silent = self.silent.front().map_or(Time::NEVER, |(at, _)| *at);
+        silent.min(self.reopen.unwrap_or(Time::NEVER))
+    }
+
+    /// Takes the next connection. If the system has no descriptor for it, the doorway closes for a moment.
+    pub(in crate::daemon) fn accept(&mut self, now: Time, reactor: &Reactor) -> Option<Channel> {
+        self.doorway.accept().unwrap_or_else(|error| {
+            tracing::warn!("a process cannot attach: {error}");
+            // The event loop would report it again at once.
+            let _ = reactor.remove(&self.doorway);
+            self.reopen = Some(now.plus_millis(NO_DESCRIPTOR_MS));
+            None
+        })
+    }
+
+    /// The number of the next attachment.
+    pub(in crate::daemon) fn next_id(&self) -> AttachmentId {
+        self.next
+    }
+
+    /// A process has connected under [`Self::next_id`]; it has to complete the handshake.
+    pub(in crate::daemon) fn add(&mut self, now: Time) {
+        self.silent.push_back((now.plus_millis(SILENCE_MS), self.next));
+        self.next += 1;
+    }
+
+    /// Whether the most connections without a handshake are there.
+    pub(in crate::daemon) fn is_full(&self) -> bool {
+        self.silent.len() >= MAX_SILENT
+    }
+
+    /// The connection that has been without a handshake for longest, if another process may have its place.
+    pub(in crate::daemon) fn replaceable(&self, now: Time) -> Option<AttachmentId> {
         let patience = SILENCE_MS - PRESSED_MS;
-        match self.silent.front().copied() {
-            Some((at, id)) if at <= now.plus_millis(patience) => self.cut_silent(now, id),
-            _ => return false,
-        }
-        self.silent.len() < MAX_SILENT
+        self.silent.front().filter(|(at, _)| *at <= now.plus_millis(patience)).map(|(_, id)| *id)
     }
 
-    /// It has said something, or is gone.
-    pub(in crate::daemon) fn is_heard(&mut self, id: AttachmentId) {
-        if let Some(at) = self.silent.iter().position(|(_, silent)| *silent == id) {
-            self.silent.remove(at);
-        }
+    /// A connection whose time for the handshake is over.
+    pub(in crate::daemon) fn overdue(&self, now: Time) -> Option<AttachmentId> {
+        self.silent.front().filter(|(at, _)| *at <= now).map(|(_, id)| *id)
     }
 
-    /// Its time is over, unless it has spoken and it was the daemon that had no time.
-    fn cut_silent(&mut self, now: Time, id: AttachmentId) {
-        self.serve(now, id);
-        if self.silent.iter().any(|(_, silent)| *silent == id) {
-            self.is_heard(id);
-            self.ended.push((id, Cut::Silent));
-        }
+    /// A process has sent its handshake, or is gone; false if it had before.
+    pub(in crate::daemon) fn remove(&mut self, id: AttachmentId) -> bool {
+        let at = self.silent.iter().position(|(_, silent)| *silent == id);
+        at.is_some_and(|at| self.silent.remove(at).is_some())
     }
 
-    /// Cuts those who have been silent for too long; opens the doorway again.
-    pub(in crate::daemon) fn silence(&mut self, now: Time) {
-        while let Some((_, id)) = self.silent.front().copied().filter(|(at, _)| *at <= now) {
-            self.cut_silent(now, id);
-        }
+    /// Watches the doorway again when it is time.
+    pub(in crate::daemon) fn reopen(&mut self, now: Time, reactor: &Reactor) {
         if self.reopen.is_some_and(|at| at <= now) {
-            self.reopen = None;
-            if self.reactor.add(&self.doorway, token::DOORWAY, Interest::Read).is_err() {
-                self.reopen = Some(now.plus_millis(NO_DESCRIPTOR_MS));
-            }
+            let watched = reactor.add(&self.doorway, token::DOORWAY, Interest::Read);
+            self.reopen = watched.is_err().then(|| now.plus_millis(NO_DESCRIPTOR_MS));
         }
     }
 
-    /// The first packet of a process.
-    pub(in crate::daemon) fn greet(&mut self, id: AttachmentId, packet: &[u8]) {
-        self.is_heard(id);
-        let refused = match self.check(id, packet) {
-            Ok((version, hello)) => match self.welcome(id, version, hello) {
-                Ok(()) => return,
-                Err(cut) => (cut, None),
-            },
-            Err(refused) => refused,
-        };
-        let (cut, refusal) = refused;
-        if let (Some(refusal), Some(attachment)) = (refusal, self.attachments.get(&id)) {
-            let mut bytes = self.versions.to_bytes().to_vec();
-            encode(&Err::<Welcome, _>(refusal), &[], &mut bytes);
-            // It is cut anyway.
-            let _ = attachment.channel.send(&[IoSlice::new(&bytes)], &[], false);
+    /// Reads the handshake of a process, and decides whether it may attach.
+    pub(in crate::daemon) fn check(
+        &self,
+        attachments: &Attachments,
+        rules: &Rules,
+        id: AttachmentId,
+        packet: &[u8],
+    ) -> Result<Handshake, Refused> {
+        let (theirs, rest) = Greeting::from_bytes(packet).ok_or((EndReason::Foreign, None))?;
+        let release = || Refusal::Version { release: RELEASE.to_owned() };
+        let version = agree(self.versions, theirs).ok_or_else(|| (EndReason::Version, Some(release())))?;
+        let (mut hello, _) = decode::<Hello>(rest).map_err(|_| (EndReason::Garbage, None))?;
+        let peer = attachments.peer(id).ok_or((EndReason::Closed, None))?;
+        if !rules.may_attach(&peer) {
+            return Err((EndReason::NotAllowed, Some(Refusal::NotAllowed { uid: peer.uid })));
         }
-        self.ended.push((id, cut));
-    }
-
-    fn check(&self, id: AttachmentId, packet: &[u8]) -> Result<(u16, Hello), (Cut, Option<Refusal>)> {
-        let (theirs, rest) = Greeting::from_bytes(packet).ok_or((Cut::Foreign, None))?;
-        let version = agree(self.versions, theirs)
-            .ok_or_else(|| (Cut::Version, Some(Refusal::Version { release: RELEASE.to_owned() })))?;
-        let (mut hello, _) = decode::<Hello>(rest).map_err(|_| (Cut::Garbage, None))?;
-        let peer = self.attachments.get(&id).map(|a| a.peer).ok_or((Cut::Closed, None))?;
-        if !self.policy.may_attach(&peer, self.own_user) {
-            return Err((Cut::NotAllowed, Some(Refusal::NotAllowed { uid: peer.uid })));
-        }
-        let of_user = self.users.get(&peer.uid).copied().unwrap_or(0);
-        let user_full = peer.uid != 0 && of_user >= self.limits.attachments_per_user;
-        if user_full || self.users.values().sum::<usize>() >= self.limits.attachments {
-            return Err((Cut::TooMany, Some(Refusal::TooMany)));
+        let limits = rules.limits();
+        let user_full = peer.uid != 0 && attachments.served_of(peer.uid) >= limits.attachments_per_user;
+        if user_full || attachments.served() >= limits.attachments {
+            return Err((EndReason::TooMany, Some(Refusal::TooMany)));
         }
         while hello.program.len() > MAX_PROGRAM {
             hello.program.pop();
         }
-        Ok((version, hello))
+        Ok(Handshake { version, hello })
     }
 
-    fn welcome(&mut self, id: AttachmentId, version: u16, hello: Hello) -> Result<(), Cut> {
-        let attachment = self.attachments.get_mut(&id).ok_or(Cut::Closed)?;
-        let (bell, bell_fd) = Bell::new().map_err(|_| Cut::System)?;
-        let is_final = self.driver.stack.address_is_final();
-        let welcome = Welcome {
-            version,
-            attachment: id,
-            node: if is_final { self.driver.stack.own_node() } else { NodeAddr::NONE },
-            release: RELEASE.to_owned(),
-        };
+    /// The answer to a process that attaches; `node` is none while the address is on trial.
+    pub(in crate::daemon) fn welcome(&self, id: AttachmentId, version: u16, node: NodeAddr) -> Vec<u8> {
+        let welcome = Welcome { version, attachment: id, node, release: RELEASE.to_owned() };
+        self.answer(&Ok(welcome))
+    }
+
+    /// The answer to a process that may not attach.
+    pub(in crate::daemon) fn refusal(&self, refusal: Refusal) -> Vec<u8> {
+        self.answer(&Err(refusal))
+    }
+
+    fn answer(&self, answer: &Result<Welcome, Refusal>) -> Vec<u8> {
         let mut bytes = self.versions.to_bytes().to_vec();
-        encode(&Ok::<_, Refusal>(welcome), &[], &mut bytes);
-        match attachment.channel.send(&[IoSlice::new(&bytes)], &[bell_fd.as_fd()], false) {
-            Ok(Put::Sent) => {}
-            Ok(Put::Full) => return Err(Cut::Unread),
-            Ok(Put::Gone) => return Err(Cut::Closed),
-            Err(_) => return Err(Cut::System),
-        }
-        attachment.process = attachment.channel.peer_process();
-        if let Some(process) = &attachment.process {
-            let watched = self.reactor.add(process, token::PROCESS | u64::from(id), Interest::Read);
-            watched.map_err(|_| Cut::System)?;
-        }
-        attachment.program = hello.program;
-        attachment.version = version;
-        attachment.takes_lanes = hello.takes_lanes;
-        attachment.takes_node_lanes = hello.takes_lanes && version >= NODE_LANES_SINCE;
-        attachment.stage = Stage::Served { bell };
-        *self.users.entry(attachment.peer.uid).or_default() += 1;
-        self.counters.attached_ever += 1;
-        Ok(())
-    }
-
-    /// What a process has sent: one packet a turn, so that nobody gets more turns than others.
-    pub(in crate::daemon) fn serve(&mut self, now: Time, id: AttachmentId) {
-        let Some(attachment) = self.attachments.get(&id) else { return };
-        let mut packet = std::mem::take(&mut self.packet);
-        let mut passed = Vec::new();
-        let most = usize::from(attachment.is_served());
-        let received = attachment.channel.receive(&mut packet, &mut passed, most, false);
-        self.passed = passed.pop();
-        match received {
-            Ok(Got::Packet(len)) => {
-                let bytes = packet.get(..len).unwrap_or_default();
-                if attachment.is_served() { self.execute(now, id, bytes) } else { self.greet(id, bytes) }
-            }
-            Ok(Got::Nothing) => {}
-            Ok(Got::End) => self.hung_up(id, Cut::Closed),
-            Err(_) => self.hung_up(id, Cut::Garbage),
-        }
-        self.packet = packet;
-        self.passed = None;
-    }
-
-    fn hung_up(&mut self, id: AttachmentId, cut: Cut) {
-        self.is_heard(id);
-        self.ended.push((id, cut));
+        encode(answer, &[], &mut bytes);
+        bytes
     }
 }

@@ -1,4 +1,4 @@
-//! The bell of an attachment: a word that its process watches, and sleeps on, for notices.
+//! The doorbell of an attachment: a shared word that its process checks, and sleeps on, for notices.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -6,25 +6,25 @@ use std::sync::atomic::Ordering;
 use utipc_os::Result;
 use utipc_os::shm::{Fence, Memory, Segment};
 
-/// How often it was rung, modulo 2^32.
+/// Number of rings, modulo 2^32.
 const SEQ: usize = 0;
 /// Threads of the process that sleep on it.
 const SLEEPERS: usize = 4;
 
-/// See the module's text. What the process does to its own bell harms that process alone.
+/// A doorbell. A process that writes to its own doorbell harms only itself.
 #[derive(Debug)]
-pub(in crate::daemon) struct Bell {
+pub(super) struct Doorbell {
     segment: Segment,
 }
 
-impl Bell {
-    /// A bell, and the descriptor by which the process shares it.
-    pub(in crate::daemon) fn new() -> Result<(Bell, OwnedFd)> {
+impl Doorbell {
+    /// A doorbell, and the descriptor by which the process maps it.
+    pub(super) fn new() -> Result<(Doorbell, OwnedFd)> {
         let (segment, fd) = Segment::create("utipc-bell", 8)?;
-        Ok((Bell { segment }, fd))
+        Ok((Doorbell { segment }, fd))
     }
 
-    pub(in crate::daemon) fn ring(&self) {
+    pub(super) fn ring(&self) {
         self.segment.add32(SEQ, 1);
         self.segment.fence(Fence::Ring);
         if self.segment.load32(SLEEPERS, Ordering::Relaxed) != 0 {

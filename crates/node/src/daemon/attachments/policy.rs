@@ -1,16 +1,19 @@
-//! Who may use a daemon, and for what. The kernel says who is asking (SO_PEERCRED); nothing a process says counts.
+//! Which users may use a daemon, and for what. The kernel names the user of a process (`SO_PEERCRED`); what the process
+//! says of itself does not count.
 
 use std::ops::RangeInclusive;
 
 use utipc_core::addr::ServiceRange;
 use utipc_os::fdpass::Peer;
 
-/// Some users of the system.
+use crate::daemon::config::Limits;
+
+/// A set of users of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Everybody.
+    /// All users.
     Anyone,
-    /// These users, and whoever has one of these as primary group. Root and the daemon's own user always belong.
+    /// These users, and those whose primary group is one of these. Root and the daemon's own user always belong to it.
     Only {
         /// User numbers.
         users: Vec<u32>,
@@ -36,15 +39,15 @@ impl Who {
     }
 }
 
-/// Who may do what; the default lets everybody who reaches the socket communicate, and only root and the daemon's user
-/// change the node.
+/// What each user may do. By default every user that reaches the socket may communicate, and only root and the daemon's user
+/// may change the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Who may attach: open sockets, send, receive.
+    /// Users that may attach: open sockets, send, receive.
     pub attach: Who,
-    /// Who may bind which service types: the first rule with the type decides; a type in no rule is for anyone.
+    /// Users that may bind service types: the first rule with the type decides; all users may bind a type in no rule.
     pub bind: Vec<(RangeInclusive<u32>, Who)>,
-    /// Who may change the node: links and bearers.
+    /// Users that may change the node: links and bearers.
     pub manage: Who,
 }
 
@@ -55,17 +58,57 @@ impl Default for Policy {
 }
 
 impl Policy {
-    pub(in crate::daemon) fn may_attach(&self, peer: &Peer, own: u32) -> bool {
+    fn may_attach(&self, peer: &Peer, own: u32) -> bool {
         self.attach.includes(peer, own)
     }
 
-    pub(in crate::daemon) fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
+    fn may_bind(&self, peer: &Peer, own: u32, range: ServiceRange) -> bool {
         let rule = self.bind.iter().find(|(types, _)| types.contains(&range.service));
         rule.is_none_or(|(_, who)| who.includes(peer, own))
     }
 
-    pub(in crate::daemon) fn may_manage(&self, peer: &Peer, own: u32) -> bool {
+    fn may_manage(&self, peer: &Peer, own: u32) -> bool {
         self.manage.includes(peer, own)
+    }
+}
+
+/// What applies to every process: the policy and the limits.
+#[derive(Debug)]
+pub(in crate::daemon) struct Rules {
+    policy: Policy,
+    limits: Limits,
+    /// The user that the daemon runs as.
+    own_user: u32,
+}
+
+impl Rules {
+    pub(in crate::daemon) fn new(policy: Policy, limits: Limits) -> Self {
+        Self { policy, limits, own_user: utipc_os::fdpass::own_user() }
+    }
+
+    /// Replaces policy and limits, for later requests.
+    pub(in crate::daemon) fn change(&mut self, policy: Policy, limits: Limits) {
+        (self.policy, self.limits) = (policy, limits);
+    }
+
+    pub(in crate::daemon) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(in crate::daemon) fn own_user(&self) -> u32 {
+        self.own_user
+    }
+
+    pub(in crate::daemon) fn may_attach(&self, peer: &Peer) -> bool {
+        self.policy.may_attach(peer, self.own_user)
+    }
+
+    pub(in crate::daemon) fn may_bind(&self, peer: &Peer, range: ServiceRange) -> bool {
+        self.policy.may_bind(peer, self.own_user, range)
+    }
+
+    pub(in crate::daemon) fn may_manage(&self, peer: &Peer) -> bool {
+        self.policy.may_manage(peer, self.own_user)
     }
 }
 

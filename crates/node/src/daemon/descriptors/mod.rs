@@ -1,38 +1,34 @@
-//! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the far ends.
+//! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the *far ends*.
 //!
 //! A byte in the near end makes it readable, a full send buffer unwritable, the far end's shutdown hangs it up. The
-//! daemon adds what makes it readable and takes away what makes it unwritable; the library does the opposite, and then
-//! looks once more at whatever the daemon may have told it of before: its bell, its lanes. So the bell is rung before the
-//! byte is added, and a byte that is there already is one that the library has not looked behind.
+//! daemon adds what makes it readable and removes what makes it unwritable. The library does the opposite, and then checks
+//! again whatever the daemon may have reported before: its doorbell, its lanes. So the doorbell is rung before the byte is
+//! added, and if there is a byte already, the library has not checked since.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use utipc_attach::{Failure, LaneEnd, LaneId, Reply};
 use utipc_core::socket::Readiness;
 use utipc_os::fdpass::Channel;
 use utipc_os::packets;
-use utipc_os::reactor::Interest;
+use utipc_os::reactor::{Interest, Reactor};
 
-use crate::daemon::attachments::attachment::AttachmentId;
-use crate::daemon::dispatcher::{Dispatcher, token};
+use super::token;
 
 /// The far end of a descriptor.
 #[derive(Debug)]
-pub(in crate::daemon) struct Far {
+struct FarEnd {
     channel: Channel,
+    /// This end has hung up.
     hung_up: bool,
-    /// The inode of the near end, if the program owns it: see `keeping.rs`.
+    /// The inode of the near end, if the program owns that: it may pass it on and keep it over an exec.
     inode: Option<u64>,
 }
 
-/// Far ends, by port.
-pub(in crate::daemon) type Fars = HashMap<u32, Far>;
-
-impl Far {
-    /// Brings the near end up to date, as far as that is up to this end.
-    pub(in crate::daemon) fn level(&mut self, readiness: Readiness) {
+impl FarEnd {
+    /// Brings the near end up to date, as far as the daemon's part goes.
+    fn level(&mut self, readiness: Readiness) {
         if self.hung_up {
             return;
         }
@@ -41,153 +37,197 @@ impl Far {
             return self.channel.shut();
         }
         if readiness.readable {
-            self.flag();
+            self.set_readable();
         }
         if readiness.writable {
-            self.unplug();
+            packets::drain(&self.channel);
         }
-    }
-
-    pub(in crate::daemon) fn keep(&mut self, inode: u64) {
-        self.inode = Some(inode);
-    }
-
-    /// Whether the program owns the near end.
-    pub(in crate::daemon) fn is_kept(&self) -> bool {
-        self.inode.is_some()
-    }
-
-    /// Whether this end has hung up.
-    pub(in crate::daemon) fn is_hung_up(&self) -> bool {
-        self.hung_up
-    }
-
-    /// This end.
-    pub(in crate::daemon) fn end(&self) -> &Channel {
-        &self.channel
-    }
-
-    /// Makes the near end writable.
-    pub(in crate::daemon) fn unplug(&self) {
-        packets::drain(&self.channel);
     }
 
     /// Makes the near end readable, unless it is.
-    pub(in crate::daemon) fn flag(&self) {
+    fn set_readable(&self) {
         if !packets::is_flagged(&self.channel) {
-            // It fails only if nobody holds the near end any more.
+            // It fails only if no process has the near end any more.
             let _ = self.channel.send(&[IoSlice::new(&[1])], &[], false);
         }
     }
 }
 
-impl Dispatcher {
-    /// A descriptor for a socket; an older one hangs up.
-    pub(in crate::daemon) fn descriptor(
+/// What happens to a socket whose last holder lets go, as far as its descriptor tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NearEnd {
+    /// The program does not own it, or no process has it any more: the socket ends.
+    Closed,
+    /// A process has it.
+    Open,
+    /// The far end has hung up, so that the daemon cannot tell.
+    Unknown,
+}
+
+/// What to do when the event loop reports the end of a far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HangUp {
+    /// Nothing: it is not known, or it hung up itself.
+    Ignore,
+    /// The library closed a descriptor of its own: the far end goes.
+    Drop,
+    /// The program owned it: the socket ends.
+    EndSocket,
+}
+
+/// All far ends, by port.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    far_ends: HashMap<u32, FarEnd>,
+    /// Ports of descriptors that programs own, by the inode of the near end.
+    by_inode: HashMap<u64, u32>,
+}
+
+impl Descriptors {
+    pub(super) fn contains(&self, port: u32) -> bool {
+        self.far_ends.contains_key(&port)
+    }
+
+    /// Makes the descriptor of a socket, which has none, and returns the near end.
+    pub(super) fn open(
         &mut self,
-        id: AttachmentId,
+        reactor: &Reactor,
         port: u32,
-        near: &mut Vec<OwnedFd>,
-    ) -> Result<Reply, Failure> {
-        self.held(id, port)?;
-        self.drop_far(port);
-        let limit = self.limits.descriptors_per_attachment;
-        let Some(attachment) = self.attachments.get_mut(&id).filter(|a| a.descriptors < limit) else {
-            return Err(Failure::Limit(format!("{limit} descriptors of sockets of one process")));
-        };
-        let (own, channel) = packets::pair().map_err(|e| Failure::Limit(e.to_string()))?;
-        let token = token::DESCRIPTOR | u64::from(port);
-        self.reactor.add(&channel, token, Interest::End).map_err(|e| Failure::Limit(e.to_string()))?;
-        attachment.descriptors += 1;
-        let readiness = self.readiness(port);
+        readiness: Readiness,
+    ) -> utipc_os::Result<OwnedFd> {
+        let (near, channel) = packets::pair()?;
+        reactor.add(&channel, token::DESCRIPTOR | u64::from(port), Interest::End)?;
         if !readiness.writable {
-            packets::fill(&own);
+            packets::fill(&near);
         }
-        let mut far = Far { channel, hung_up: false, inode: None };
+        let mut far = FarEnd { channel, hung_up: false, inode: None };
         far.level(readiness);
-        self.fars.insert(port, far);
-        near.push(own.into_fd());
-        Ok(Reply::Done)
+        self.far_ends.insert(port, far);
+        Ok(near.into_fd())
     }
 
-    /// The process has read the byte away, or filled the buffer: both are looked at anew.
-    pub(in crate::daemon) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
-        self.held(id, port)?;
-        let readiness = self.readiness(port);
-        if let Some(holding) = self.sockets.get_mut(&port) {
-            holding.seen = readiness;
-        }
-        self.level_far(port, readiness);
-        Ok(readiness)
-    }
-
-    /// The process has read the byte away; `more`: a lane has something.
-    pub(in crate::daemon) fn settle(
+    /// The program owns the near end of a descriptor from now on.
+    pub(super) fn give_to_program(
         &mut self,
-        id: AttachmentId,
+        reactor: &Reactor,
         port: u32,
-        more: bool,
-    ) -> Result<Reply, Failure> {
-        let readiness = self.rearm(id, port)?;
-        if more && let Some(far) = self.fars.get(&port) {
-            far.flag();
+        near: &OwnedFd,
+    ) -> utipc_os::Result<()> {
+        let Some(far) = self.far_ends.get_mut(&port) else { return Ok(()) };
+        packets::mark(&far.channel)?;
+        let inode = packets::inode(near.as_fd())?;
+        far.inode = Some(inode);
+        if far.hung_up {
+            let _ = reactor.remove(&far.channel);
         }
-        Ok(Reply::Number(readiness.readable.into()))
+        self.by_inode.insert(inode, port);
+        Ok(())
     }
 
-    /// The readiness of a socket may have changed.
-    pub(in crate::daemon) fn level(&mut self, port: u32, readiness: Readiness) {
-        if readiness.readable && self.fars.contains_key(&port) {
-            self.ring_holder(port);
+    /// The port of a descriptor that a process has passed to the daemon.
+    pub(super) fn find(&self, passed: &OwnedFd) -> Option<u32> {
+        if !packets::is_marked(passed) {
+            return None;
         }
-        self.level_far(port, readiness);
+        let inode = packets::inode(passed.as_fd()).ok()?;
+        self.by_inode.get(&inode).copied()
     }
 
-    /// A notice about a lane that the socket reads or writes waits: its process shall call.
-    pub(in crate::daemon) fn stir(&mut self, port: u32, end: LaneEnd) {
-        if self.fars.contains_key(&port) {
-            self.ring_holder(port);
-        }
-        match (self.fars.get(&port), end) {
-            (Some(far), LaneEnd::Reader) => far.flag(),
-            (Some(far), LaneEnd::Writer) => far.unplug(),
-            (None, _) => {}
-        }
-    }
-
-    fn ring_holder(&mut self, port: u32) {
-        let owner = self.sockets.get(&port).map(|h| h.owner);
-        if let Some(attachment) = owner.and_then(|owner| self.attachments.get_mut(&owner)) {
-            attachment.ring();
+    /// Brings a descriptor up to date.
+    pub(super) fn level(&mut self, reactor: &Reactor, port: u32, readiness: Readiness) {
+        let Some(far) = self.far_ends.get_mut(&port) else { return };
+        far.level(readiness);
+        if far.inode.is_some() && far.hung_up {
+            // The near end may hang up too from now on, which says nothing.
+            let _ = reactor.remove(&far.channel);
         }
     }
 
-    /// One end of a lane has something for the other, which waits for its descriptor.
-    pub(in crate::daemon) fn wake(&mut self, id: AttachmentId, lane: LaneId) -> Result<Reply, Failure> {
-        let Some(lane) = self.broker.lanes.get(&lane) else { return Err(Failure::State) };
-        let (from, to) = (lane.from, lane.to);
-        let (writes, reads) = (lane.from_owner == id, lane.to_owner == id);
-        if writes && let Some(far) = self.fars.get_mut(&to) {
-            far.flag();
+    /// Makes a descriptor readable.
+    pub(super) fn set_readable(&self, port: u32) {
+        if let Some(far) = self.far_ends.get(&port) {
+            far.set_readable();
         }
-        if reads && let Some(far) = self.fars.get_mut(&from) {
-            far.unplug();
-        }
-        if writes || reads { Ok(Reply::Done) } else { Err(Failure::State) }
     }
 
-    /// Nobody holds the near end of a descriptor any more, or its socket is gone.
-    pub(in crate::daemon) fn drop_far(&mut self, port: u32) {
-        let Some(far) = self.fars.remove(&port) else { return };
+    /// Makes a descriptor writable.
+    pub(super) fn set_writable(&self, port: u32) {
+        if let Some(far) = self.far_ends.get(&port) {
+            packets::drain(&far.channel);
+        }
+    }
+
+    /// Whether a process has the near end of a descriptor that its program owns.
+    pub(super) fn near_end(&self, port: u32) -> NearEnd {
+        match self.far_ends.get(&port).filter(|far| far.inode.is_some()) {
+            Some(far) if far.hung_up => NearEnd::Unknown,
+            Some(far) if !packets::is_left(&far.channel) => NearEnd::Open,
+            Some(_) | None => NearEnd::Closed,
+        }
+    }
+
+    /// The event loop has reported the end of a far end.
+    pub(super) fn hang_up(&self, reactor: &Reactor, port: u32) -> HangUp {
+        match self.far_ends.get(&port) {
+            None => HangUp::Ignore,
+            Some(far) if far.inode.is_none() => HangUp::Drop,
+            Some(far) if far.hung_up => {
+                // This end did that: it says nothing about the near one.
+                let _ = reactor.remove(&far.channel);
+                HangUp::Ignore
+            }
+            Some(_) => HangUp::EndSocket,
+        }
+    }
+
+    /// Hangs up a descriptor and forgets it; false if there is none.
+    pub(super) fn close(&mut self, reactor: &Reactor, port: u32) -> bool {
+        let Some(far) = self.far_ends.remove(&port) else { return false };
         // A process that was forked meanwhile may hold a copy.
-        let _ = self.reactor.remove(&far.channel);
+        let _ = reactor.remove(&far.channel);
         far.channel.shut();
         if let Some(inode) = far.inode {
-            self.kept.forget(inode);
+            self.by_inode.remove(&inode);
         }
-        let owner = self.sockets.get(&port).map(|h| h.owner);
-        if let Some(attachment) = owner.and_then(|owner| self.attachments.get_mut(&owner)) {
-            attachment.descriptors -= 1;
-        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: Readiness =
+        Readiness { readable: false, writable: true, read_closed: false, hung_up: false };
+
+    #[test]
+    fn closed_descriptor_is_not_found_and_leaves_the_others() {
+        let reactor = Reactor::new().unwrap();
+        let mut descriptors = Descriptors::default();
+        let near: Vec<OwnedFd> = [10, 20]
+            .map(|port| {
+                let near = descriptors.open(&reactor, port, READY).unwrap();
+                descriptors.give_to_program(&reactor, port, &near).unwrap();
+                near
+            })
+            .into();
+        assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (Some(10), Some(20)));
+        assert_eq!((descriptors.near_end(10), descriptors.near_end(30)), (NearEnd::Open, NearEnd::Closed));
+        assert!(descriptors.close(&reactor, 10) && !descriptors.close(&reactor, 10));
+        assert_eq!((descriptors.find(&near[0]), descriptors.find(&near[1])), (None, Some(20)));
+    }
+
+    #[test]
+    fn hang_up_of_a_descriptor_ends_the_socket_only_if_the_program_owns_it() {
+        let reactor = Reactor::new().unwrap();
+        let mut descriptors = Descriptors::default();
+        let near = descriptors.open(&reactor, 10, READY).unwrap();
+        assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::Drop);
+        descriptors.give_to_program(&reactor, 10, &near).unwrap();
+        assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::EndSocket);
+        descriptors.level(&reactor, 10, Readiness { hung_up: true, ..READY });
+        assert_eq!(descriptors.hang_up(&reactor, 10), HangUp::Ignore);
+        assert_eq!(descriptors.near_end(10), NearEnd::Unknown);
+        assert_eq!(descriptors.hang_up(&reactor, 11), HangUp::Ignore);
     }
 }

@@ -1,12 +1,13 @@
-//! Commands about the node itself, and the few that change it.
+//! Requests about the node itself, and the few that change it.
 
 use serde::Serialize;
 use utipc_attach::{BearerEntry, BindingPage, Failure, NodeEntry, Reply, Request};
 use utipc_core::Time;
 use utipc_core::{LinkProperty, PropertyError};
 
-use crate::daemon::attachments::attachment::AttachmentId;
-use crate::daemon::dispatcher::Dispatcher;
+use super::requests::Done;
+use super::{Answer, Dispatcher};
+use crate::daemon::attachments::AttachmentId;
 
 /// Bindings in one reply.
 const BINDINGS_PAGE: usize = 1024;
@@ -14,18 +15,35 @@ const BINDINGS_PAGE: usize = 1024;
 /// Sockets in one reply.
 const SOCKETS_PAGE: usize = 256;
 
-/// Neighbours or links in one reply.
+/// Peers or links in one reply.
 const LIST_PAGE: usize = 32;
 
-/// Longest text that one packet takes, bytes.
+/// Longest text in one reply, bytes.
 const MAX_TEXT: usize = 65_536;
 
-type Done = Result<Reply, Failure>;
-
 impl Dispatcher {
-    pub(in crate::daemon) fn question(&mut self, now: Time, id: AttachmentId, request: Request) -> Done {
+    pub(super) fn query(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        request: Request,
+        answer: &mut Answer,
+    ) -> Done {
         let stack = &self.driver.stack;
         match request {
+            Request::Lookup { to, domain } => Ok(Reply::Found(self.driver.stack.lookup(to, domain))),
+            Request::IsLocal { port } => {
+                let here = port.node.is_none() || port.node == stack.own_node();
+                Ok(Reply::Number(u32::from(here && stack.endpoint(port.port).is_some())))
+            }
+            Request::FetchTable => {
+                // A process with an older version of the protocol asks for each lookup.
+                if !self.attachments.reads_table(id) {
+                    return Err(Failure::State);
+                }
+                answer.fds = self.replica.descriptors()?;
+                Ok(Reply::Done)
+            }
             Request::Node => Ok(Reply::Node(NodeEntry {
                 address: stack.own_node(),
                 settled: stack.address_is_final(),
@@ -46,15 +64,14 @@ impl Dispatcher {
                 Ok(Reply::Sockets(ports.filter_map(|port| Some((port, self.view(port)?))).collect()))
             }
             Request::SetLink { name, property } => self.set_link(now, id, &name, property),
-            // Requests of a later version, and those that ask for what this daemon does not lend.
+            // Requests of a later version.
             _ => Err(Failure::State),
         }
     }
 
     fn set_link(&mut self, now: Time, id: AttachmentId, name: &str, property: LinkProperty) -> Done {
-        let Some(attachment) = self.attachments.get(&id) else { return Err(Failure::State) };
-        let peer = attachment.peer;
-        if !self.policy.may_manage(&peer, self.own_user) {
+        let Some(peer) = self.attachments.peer(id) else { return Err(Failure::State) };
+        if !self.rules.may_manage(&peer) {
             return Err(Failure::NotAllowed { uid: peer.uid, what: "change a link".to_owned() });
         }
         match self.driver.stack.set_link(now, name, property) {
@@ -65,13 +82,13 @@ impl Dispatcher {
     }
 }
 
-/// The part of a list that one reply takes.
+/// The part of a list that fits one reply.
 fn page<T>(list: &[T], skip: u32, most: usize) -> &[T] {
     let rest = list.get(skip as usize..).unwrap_or_default();
     rest.get(..rest.len().min(most)).unwrap_or_default()
 }
 
-/// As printed JSON.
+/// A value as JSON.
 fn text(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>, Failure> {
     let bytes = serde_json::to_vec(value).map_err(|_| Failure::State)?;
     if bytes.len() > MAX_TEXT {

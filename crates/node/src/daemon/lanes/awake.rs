@@ -1,32 +1,30 @@
-//! What the daemon does between two turns: it looks on for a moment where that has paid lately, then sleeps.
+//! What the daemon does between two turns: it checks shared memory for a moment where that has paid lately, then sleeps.
 //!
-//! A process that shares an arena with the daemon tells it of what it has written by an event descriptor, which costs it a
-//! system call and the daemon a wake-up. While the daemon is awake it looks at the arenas that it has just served by
-//! itself, and their processes need not tell; before it sleeps it asks to be told again, and looks once more.
+//! A process that shares an arena with the daemon wakes it by an event descriptor, which costs the process a system call and
+//! the daemon a wake-up. While the daemon is awake it checks the arenas that it has just served itself, and their processes
+//! need not wake it. Before it sleeps it asks for wake-ups again and checks once more.
 
 use std::time::Duration;
 
 use utipc_attach::PairId;
-use utipc_core::Time;
-use utipc_os::reactor::Event as Ready;
+use utipc_os::reactor::{Event as Ready, Reactor};
 use utipc_os::spin::{Mode, Spin};
 
-use crate::daemon::dispatcher::{Dispatcher, token};
-use crate::daemon::lanes::pairs::Near;
+use super::pairs::{Near, Pairs};
+use super::{Context, Lanes};
 
-/// Arenas that are looked at while the daemon is awake; the processes of any more tell it.
+/// Arenas that are checked while the daemon is awake; processes of further ones wake it.
 const MAX_AWAKE: usize = 16;
 
-/// Looks at arenas per look at everything else, which is a system call.
+/// Checks of arenas per check of everything else, which is a system call.
 const LOOKS: u32 = 4;
 
-/// Bytes of one turn from which on more work at once serves everybody better than work at once: the daemon sleeps, its cores
-/// are those of the processes that it works for.
+/// Bytes of one turn above which batching beats spinning: the daemon sleeps and leaves its core to the processes.
 const BULK: usize = 8 << 10;
 
-/// Arenas whose processes do not tell the daemon of what they write.
+/// Arenas whose processes do not wake the daemon.
 #[derive(Debug)]
-pub(in crate::daemon) struct Awake {
+pub(super) struct Awake {
     pairs: Vec<PairId>,
     spin: Spin,
     /// Bytes that went through lanes since the last wait.
@@ -40,62 +38,56 @@ impl Default for Awake {
 }
 
 impl Awake {
-    /// So many bytes have gone through a lane.
-    pub(in crate::daemon) fn note_moved(&mut self, bytes: usize) {
+    /// Counts bytes that went through a lane.
+    pub(super) fn note_moved(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes);
+    }
+
+    /// Checks an arena until the daemon sleeps, if there is room in the list; else its process wakes the daemon.
+    pub(super) fn add(&mut self, pairs: &Pairs, pair: PairId) {
+        let Some(near) = pairs.near(pair) else { return };
+        if self.pairs.contains(&pair) {
+            return;
+        }
+        let is_checked = self.pairs.len() < MAX_AWAKE;
+        if is_checked {
+            self.pairs.push(pair);
+        }
+        near.bell.tell_daemon(!is_checked);
     }
 }
 
-fn has_something(near: &Near) -> bool {
+fn has_work(near: &Near) -> bool {
     near.inc.has_ready() || near.out.has_room()
 }
 
-impl Dispatcher {
-    /// An arena was served, or something was written there: it is looked at until the daemon sleeps, if there is room in
-    /// the list; else its process tells from here on.
-    pub(in crate::daemon) fn stay_awake_for(&mut self, pair: PairId) {
-        let Some(near) = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { return };
-        let pairs = &mut self.awake.pairs;
-        if pairs.contains(&pair) {
-            return;
-        }
-        let looks = pairs.len() < MAX_AWAKE;
-        if looks {
-            pairs.push(pair);
-        }
-        near.bell.tell_daemon(!looks);
-    }
-
-    /// Serves the arenas whose processes tell nobody.
-    pub(in crate::daemon) fn serve_awake(&mut self, now: Time) {
+impl Lanes {
+    /// Serves the arenas whose processes do not wake the daemon.
+    pub(in crate::daemon) fn serve_awake(&mut self, context: &mut Context<'_>) {
         for at in 0..self.awake.pairs.len() {
             let Some(pair) = self.awake.pairs.get(at).copied() else { return };
-            let near = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref());
-            if near.is_some_and(has_something) {
-                self.serve_lanes(now, pair);
+            if self.pairs.near(pair).is_some_and(has_work) {
+                self.serve(context, pair);
             }
         }
     }
 
-    /// Waits until something has happened, at most `pause`; as [`utipc_os::reactor::Reactor::wait`].
+    /// Waits until something has happened, at most `pause`; as [`Reactor::wait`].
     pub(in crate::daemon) fn wait(
         &mut self,
+        reactor: &mut Reactor,
         pause: Option<Duration>,
         ready: &mut Vec<Ready>,
     ) -> utipc_os::Result<bool> {
-        let bulk = std::mem::take(&mut self.awake.moved) >= BULK;
-        if self.awake.pairs.is_empty() || pause == Some(Duration::ZERO) {
-            return self.reactor.wait(pause, ready);
+        let Self { awake, pairs, .. } = self;
+        let bulk = std::mem::take(&mut awake.moved) >= BULK;
+        if awake.pairs.is_empty() || pause == Some(Duration::ZERO) {
+            return reactor.wait(pause, ready);
         }
-        let Self { awake, broker, reactor, .. } = self;
-        let nears = || {
-            let pairs = awake.pairs.iter().filter_map(|pair| broker.pairs.get(*pair));
-            pairs.filter_map(|pair| pair.near.as_ref())
-        };
         let mut looks = 0_u32;
         ready.clear();
         let mut look = || {
-            if nears().any(has_something) {
+            if awake.pairs.iter().filter_map(|pair| pairs.near(*pair)).any(has_work) {
                 return Some(Ok(false));
             }
             looks += 1;
@@ -112,16 +104,12 @@ impl Dispatcher {
             return found;
         }
         for pair in awake.pairs.drain(..) {
-            let Some(near) = broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { continue };
+            let Some(near) = pairs.near(pair) else { continue };
             near.bell.tell_daemon(true);
-            // Who has written before that has told nobody.
-            if has_something(near) {
-                ready.push(Ready {
-                    token: token::LANES | u64::from(pair.0),
-                    readable: true,
-                    writable: false,
-                    hangup: false,
-                });
+            // A message written before that woke nothing.
+            if has_work(near) {
+                let token = self.token | u64::from(pair.0);
+                ready.push(Ready { token, readable: true, writable: false, hangup: false });
             }
         }
         if !ready.is_empty() {

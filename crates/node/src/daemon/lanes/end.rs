@@ -1,32 +1,33 @@
-//! How lanes end. Whatever the reason, what the reader will never read the daemon reads in its stead (decision 8).
+//! How lanes end. Whatever the reason, the daemon reads what the reader will never read
+//! (decision 8).
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply};
-use utipc_core::Time;
 
-use crate::daemon::attachments::attachment::AttachmentId;
-use crate::daemon::dispatcher::Dispatcher;
-use crate::daemon::lanes::pairs::{DAEMON, side};
+use super::pairs::side;
+use super::state::LaneEvent;
+use super::{Context, DAEMON, Lanes, ProcessId};
 
-/// Why a process uses the lanes of a socket no more.
+/// Why a process uses the lanes of a socket no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::daemon) enum Why {
+pub(in crate::daemon) enum EndCause {
     /// It closed the socket.
     Closed,
     /// It shut the connection down.
-    Shut,
-    /// The socket is hosted from now on. Of the first unread message of a lane so many bytes were read.
+    Shutdown,
+    /// The socket is hosted from now on. The process has read this many bytes of the first unread message of a lane.
     Hosted(Option<(LaneId, u32)>),
     /// The process is gone.
     Dead,
 }
 
-impl Why {
+impl EndCause {
     /// Messages to the socket come back from now on.
-    pub(in crate::daemon) fn is_gone(self) -> bool {
+    pub(super) fn is_gone(self) -> bool {
         matches!(self, Self::Closed | Self::Dead)
     }
 
-    pub(in crate::daemon) fn read_of(self, id: LaneId) -> usize {
+    /// Bytes that the process has read of the first unread message of a lane.
+    pub(super) fn read_of(self, id: LaneId) -> usize {
         match self {
             Self::Hosted(Some((lane, read))) if lane == id => read as usize,
             _ => 0,
@@ -34,264 +35,299 @@ impl Why {
     }
 }
 
-impl Dispatcher {
-    /// The lanes of a socket end.
-    pub(in crate::daemon) fn end_lanes(&mut self, now: Time, port: u32, why: Why) {
-        self.end_node_lanes(now, port, why);
-        let Some(holding) = self.sockets.get_mut(&port) else { return };
-        holding.unopened.clear();
-        let lanes: Vec<LaneId> = holding.lanes.iter().copied().collect();
-        // First of all nothing new may get in.
+impl Lanes {
+    /// Ends the lanes of a socket.
+    pub(in crate::daemon) fn end(&mut self, context: &mut Context<'_>, port: u32, cause: EndCause) {
+        self.end_node_lanes(context, port, cause);
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        socket.unopened.clear();
+        let lanes: Vec<LaneId> = socket.lanes.iter().copied().collect();
+        // Stop all writers before the first lane is read out.
         for id in &lanes {
-            self.end_writing(*id, port, why);
+            self.end_writing(context, *id, port, cause);
         }
         for id in lanes {
-            self.end_reading(now, id, port, why);
-            self.finish_lane(now, id);
+            self.end_reading(context, id, port, cause);
+            self.free_if_done(context, id);
         }
     }
 
-    /// `port` writes no more: the reader reads to the end.
-    fn end_writing(&mut self, id: LaneId, port: u32, why: Why) {
-        let Some(lane) = self.broker.lanes.get_mut(&id).filter(|l| l.from == port) else { return };
-        let (from, to) = (lane.from, lane.to);
-        let was_over = std::mem::replace(&mut lane.ended, true);
-        lane.writer_done |= why == Why::Dead && !self.attachments.contains_key(&lane.from_owner);
-        let (told, reader_done, owner) = (lane.told, lane.reader_done, lane.to_owner);
-        if !was_over && !reader_done && !why.is_gone() && owner != DAEMON {
-            lane.drains = true;
-            *self.broker.draining.entry((from, to)).or_default() += 1;
+    /// The commands of a socket carry its data from now on.
+    pub(in crate::daemon) fn host(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        partly_read: Option<(LaneId, u32)>,
+    ) {
+        self.end(context, port, EndCause::Hosted(partly_read));
+        if let Some(socket) = self.sockets.get_mut(&port) {
+            socket.user = None;
         }
-        self.retire_lane(id, from, to);
-        // The daemon need not tell itself.
-        if was_over || owner == DAEMON {
+    }
+
+    /// The same for a socket that several processes hold: its lanes come back when one process holds it again.
+    pub(in crate::daemon) fn host_for_sharing(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        if socket.user.take().is_none() {
             return;
         }
-        if let Some(pair) = self.broker.pairs.get(id.pair) {
-            // Refused for a slot that does not exist only; the notice below reaches who does not listen to this bell.
+        for id in &socket.lanes {
+            // Node lanes come back when the socket needs them.
+            let lane = self.lanes.get(id).filter(|l| !l.state.has_ended() && l.from != 0 && l.to != 0);
+            socket.suspended.extend(lane.map(|lane| (lane.from, lane.to)));
+        }
+        self.end(context, port, EndCause::Hosted(None));
+    }
+
+    /// `port` writes no more; the reader reads the rest.
+    fn end_writing(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
+        let Some(lane) = self.lanes.get_mut(&id).filter(|lane| lane.from == port) else { return };
+        let (from, to, before) = (lane.from, lane.to, lane.state);
+        let must_drain = !cause.is_gone() && lane.reader != DAEMON;
+        lane.state = before.next(if must_drain { LaneEvent::Stop } else { LaneEvent::Abandon });
+        if !before.is_draining() && lane.state.is_draining() {
+            *self.draining.entry((from, to)).or_default() += 1;
+        }
+        if cause == EndCause::Dead && !self.processes.contains_key(&lane.writer) {
+            lane.state = lane.state.next(LaneEvent::WriterDone);
+        }
+        let (state, reader) = (lane.state, lane.reader);
+        self.retire(context, id, from, to);
+        // The daemon need not notify itself.
+        if before.has_ended() || reader == DAEMON {
+            return;
+        }
+        if let Some(pair) = self.pairs.get(id.pair) {
+            // Fails only for a slot that does not exist. The notice below reaches readers that do not watch the doorbell.
             let _ = pair.arena.freeze(side(id.writer), id.slot.into());
         }
-        if told && !reader_done {
-            let gone = why.is_gone();
-            self.tell(owner, Notice::LaneOver { port: to, lane: id, end: LaneEnd::Reader, gone });
+        if state.is_read() {
+            let gone = cause.is_gone();
+            self.notify(context, reader, Notice::LaneOver { port: to, lane: id, end: LaneEnd::Reader, gone });
         }
     }
 
-    /// `port` reads no more: what it has not read goes into its queue at the node, or is lost.
-    fn end_reading(&mut self, now: Time, id: LaneId, port: u32, why: Why) {
-        let Some(lane) = self.broker.lanes.get_mut(&id).filter(|l| l.to == port && !l.reader_done) else {
+    /// `port` reads no more; its unread messages go into its queue at the node, or are lost.
+    fn end_reading(&mut self, context: &mut Context<'_>, id: LaneId, port: u32, cause: EndCause) {
+        let Some(lane) = self.lanes.get(&id).filter(|l| l.to == port && !l.state.is_reader_done()) else {
             return;
         };
-        lane.reader_done = true;
-        lane.ended = true;
         let (from, to) = (lane.from, lane.to);
-        self.retire_lane(id, from, to);
-        self.is_drained(id);
-        let Some(pair) = self.broker.pairs.get(id.pair) else { return };
+        self.finish_reader(id);
+        self.retire(context, id, from, to);
+        let Some(pair) = self.pairs.get(id.pair) else { return };
         let (writer, slot) = (side(id.writer), id.slot.into());
         let _ = pair.arena.mark_gone(writer, slot);
-        // After a shutdown nobody wants them.
-        let bodies = if why == Why::Shut { Vec::new() } else { self.unread(id) };
-        let mut read = why.read_of(id);
+        // After a shutdown unread messages are dropped.
+        let bodies = if cause == EndCause::Shutdown { Vec::new() } else { self.recover(id, usize::MAX) };
+        let mut read = cause.read_of(id);
         for body in bodies {
-            if !self.driver.stack.adopt(now, from, to, body, read) {
-                self.broker.corrupt += 1;
+            if !context.stack.adopt(context.now, from, to, body, read) {
+                self.corrupt += 1;
             }
             read = 0;
         }
-        self.dismiss_writer(id, why.is_gone());
+        self.dismiss_writer(context, id, cause.is_gone());
     }
 
-    /// The whole messages in a lane that its reader has not read.
-    fn unread(&mut self, id: LaneId) -> Vec<Vec<u8>> {
-        let Some(pair) = self.broker.pairs.get(id.pair) else { return Vec::new() };
-        let mut bodies = Vec::new();
+    /// The whole messages in a lane whose reader has stopped; no further ones once they have `most` bytes.
+    pub(super) fn recover(&mut self, id: LaneId, most: usize) -> Vec<Vec<u8>> {
+        let Some(pair) = self.pairs.get(id.pair) else { return Vec::new() };
+        let (mut bodies, mut bytes) = (Vec::new(), 0);
         let found = pair.arena.recover(side(id.writer), id.slot.into()).and_then(|mut left| {
             let mut body = Vec::new();
-            while let Some(kind) = left.next_into(&mut body)? {
+            while bytes < most
+                && let Some(kind) = left.next_into(&mut body)?
+            {
                 if kind == utipc_lanes::Kind::Data {
+                    bytes += body.len() + size_of::<Vec<u8>>();
                     bodies.push(std::mem::take(&mut body));
                 }
             }
             Ok(())
         });
-        self.broker.corrupt += u64::from(found.is_err());
+        self.corrupt += u64::from(found.is_err());
         bodies
     }
 
-    /// The reader is done: the writer, if it lives, shall say that it is too.
-    pub(in crate::daemon) fn dismiss_writer(&mut self, id: LaneId, gone: bool) {
-        let Some(lane) = self.broker.lanes.get(&id).filter(|l| !l.writer_done) else { return };
-        let (owner, port) = (lane.from_owner, lane.from);
-        self.tell(owner, Notice::LaneOver { port, lane: id, end: LaneEnd::Writer, gone });
+    /// The reader is done: asks a living writer to confirm that it is too.
+    pub(super) fn dismiss_writer(&mut self, context: &mut Context<'_>, id: LaneId, gone: bool) {
+        let Some(lane) = self.lanes.get(&id).filter(|lane| !lane.state.is_writer_done()) else { return };
+        let (writer, port) = (lane.writer, lane.from);
+        self.notify(context, writer, Notice::LaneOver { port, lane: id, end: LaneEnd::Writer, gone });
     }
 
-    /// Messages between the two go by the node again.
-    fn retire_lane(&mut self, id: LaneId, from: u32, to: u32) {
-        if self.broker.between.get(&(from, to)) == Some(&id) {
-            self.broker.between.remove(&(from, to));
-            self.driver.stack.remove_lane(from, to);
+    /// Messages between the two sockets go by the node again.
+    fn retire(&mut self, context: &mut Context<'_>, id: LaneId, from: u32, to: u32) {
+        if self.between.get(&(from, to)) == Some(&id) {
+            self.between.remove(&(from, to));
+            context.stack.remove_lane(from, to);
         }
     }
 
-    /// One end says that it will not touch the lane any more.
-    pub(in crate::daemon) fn lane_done(
+    /// One end confirms that it will not touch the lane any more.
+    pub(in crate::daemon) fn done(
         &mut self,
-        now: Time,
-        who: AttachmentId,
+        context: &mut Context<'_>,
+        process: ProcessId,
         id: LaneId,
         end: LaneEnd,
     ) -> Result<Reply, Failure> {
-        let Some(lane) = self.broker.lanes.get(&id) else { return Err(Failure::State) };
+        let Some(lane) = self.lanes.get(&id) else { return Err(Failure::State) };
         let (from, to) = (lane.from, lane.to);
         match end {
-            LaneEnd::Writer if lane.from_owner == who => {
-                if lane.to_owner == DAEMON {
-                    self.stop_outbound(now, from, false);
+            LaneEnd::Writer if lane.writer == process => {
+                if lane.reader == DAEMON {
+                    self.stop_outbound(context, from, false);
                 }
-                self.end_writing(id, from, Why::Hosted(None));
-                if let Some(lane) = self.broker.lanes.get_mut(&id) {
-                    lane.writer_done = true;
-                }
+                self.end_writing(context, id, from, EndCause::Hosted(None));
+                self.advance(id, LaneEvent::WriterDone);
             }
-            LaneEnd::Reader if lane.to_owner == who => {
-                let early = !lane.ended;
-                self.finish_reading(now, id, to, early);
-            }
+            LaneEnd::Reader if lane.reader == process => self.finish_reading(context, id, to),
             _ => return Err(Failure::State),
         }
-        self.finish_lane(now, id);
+        self.free_if_done(context, id);
         Ok(Reply::Done)
     }
 
-    fn finish_reading(&mut self, now: Time, id: LaneId, port: u32, early: bool) {
-        if early && self.broker.lanes.get(&id).is_some_and(|lane| lane.from_owner == DAEMON) {
-            return self.stop_inbound(now, port);
-        }
-        if early {
-            // It gives up what may still come.
-            return self.end_reading(now, id, port, Why::Shut);
-        }
-        if let Some(lane) = self.broker.lanes.get_mut(&id).filter(|l| !l.reader_done) {
-            lane.reader_done = true;
-            self.is_drained(id);
-            self.dismiss_writer(id, false);
+    fn finish_reading(&mut self, context: &mut Context<'_>, id: LaneId, port: u32) {
+        let Some(lane) = self.lanes.get(&id) else { return };
+        match (lane.state.has_ended(), lane.writer) {
+            (false, DAEMON) => self.stop_inbound(context, port),
+            // The reader gives up everything that is still to come.
+            (false, _) => self.end_reading(context, id, port, EndCause::Shutdown),
+            (true, _) if !lane.state.is_reader_done() => {
+                self.finish_reader(id);
+                self.dismiss_writer(context, id, false);
+            }
+            (true, _) => {}
         }
     }
 
-    /// The reader of a lane is done with it.
-    fn is_drained(&mut self, id: LaneId) {
-        let Some(lane) = self.broker.lanes.get_mut(&id) else { return };
-        if !std::mem::take(&mut lane.drains) {
-            return;
+    /// Moves a lane to its next state.
+    pub(super) fn advance(&mut self, id: LaneId, event: LaneEvent) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.state = lane.state.next(event);
         }
+    }
+
+    /// The reader is done with a lane, which may complete a drain.
+    fn finish_reader(&mut self, id: LaneId) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let was_draining = lane.state.is_draining();
+        lane.state = lane.state.next(LaneEvent::ReaderDone);
         let ports = (lane.from, lane.to);
-        if let Some(left) = self.broker.draining.get_mut(&ports) {
+        if was_draining && let Some(left) = self.draining.get_mut(&ports) {
             *left -= 1;
             if *left == 0 {
-                self.broker.drained.push(ports);
+                self.drained.push(ports);
             }
         }
     }
 
-    /// A process found nonsense in a lane: it ends for both, and so does the connection that it belongs to.
+    /// A process reports that the memory of a lane is malformed: the lane ends for both, and so does its connection.
     pub(in crate::daemon) fn report(
         &mut self,
-        now: Time,
-        who: AttachmentId,
+        context: &mut Context<'_>,
+        process: ProcessId,
         id: LaneId,
     ) -> Result<Reply, Failure> {
-        let Some(lane) = self.broker.lanes.get(&id) else { return Err(Failure::State) };
-        let (from, to, from_owner, to_owner) = (lane.from, lane.to, lane.from_owner, lane.to_owner);
-        self.broker.corrupt += 1;
-        let port = match who {
-            _ if who == to_owner => to,
-            _ if who == from_owner => from,
+        let Some(lane) = self.lanes.get(&id) else { return Err(Failure::State) };
+        let (from, to, writer, reader) = (lane.from, lane.to, lane.writer, lane.reader);
+        self.corrupt += 1;
+        let port = match process {
+            _ if process == reader => to,
+            _ if process == writer => from,
             _ => return Err(Failure::State),
         };
-        if from_owner == DAEMON {
-            self.stop_inbound(now, to);
-        } else if to_owner == DAEMON {
-            self.refuse_outbound(now, from);
+        if writer == DAEMON {
+            self.stop_inbound(context, to);
+        } else if reader == DAEMON {
+            self.refuse_outbound(context, from);
         } else if port == to {
-            self.end_reading(now, id, to, Why::Shut);
+            self.end_reading(context, id, to, EndCause::Shutdown);
         } else {
-            self.end_writing(id, from, Why::Shut);
+            self.end_writing(context, id, from, EndCause::Shutdown);
         }
-        self.finish_lane(now, id);
-        self.driver.stack.abort(now, port);
+        self.free_if_done(context, id);
+        context.stack.abort(context.now, port);
         Ok(Reply::Done)
     }
 
-    /// Frees a lane that nobody uses any more.
-    pub(in crate::daemon) fn finish_lane(&mut self, now: Time, id: LaneId) {
-        let Some(lane) = self.broker.lanes.get(&id).filter(|l| l.writer_done && l.reader_done) else {
+    /// Frees a lane that neither side uses any more.
+    pub(super) fn free_if_done(&mut self, context: &mut Context<'_>, id: LaneId) {
+        if self.lanes.get(&id).is_none_or(|lane| !lane.state.is_free()) {
             return;
-        };
-        let (from, to, granted) = (lane.from, lane.to, lane.granted);
-        let (owner, reader) = (lane.from_owner, lane.to_owner);
-        self.broker.lanes.remove(&id);
-        if let Some(pair) = self.broker.pairs.get(id.pair) {
-            // Refused for a slot that does not exist only.
+        }
+        let Some(lane) = self.lanes.remove(&id) else { return };
+        if let Some(pair) = self.pairs.get(id.pair) {
+            // Fails only for a slot that does not exist.
             let _ = pair.arena.close_slot(side(id.writer), id.slot.into());
         }
-        if owner == DAEMON
-            && let Some(inbound) = self.node_lanes.inbound.remove(&to)
+        if lane.writer == DAEMON
+            && let Some(inbound) = self.inbound.remove(&lane.to)
         {
             inbound.writer.retire();
         }
-        self.broker.pairs.give_back(now, id);
-        for port in [from, to] {
-            if let Some(holding) = self.sockets.get_mut(&port) {
-                holding.lanes.remove(&id);
+        self.pairs.free_slot(context.now, id);
+        for port in [lane.from, lane.to] {
+            if let Some(socket) = self.sockets.get_mut(&port) {
+                socket.lanes.remove(&id);
             }
         }
-        if let Some(holding) = self.sockets.get_mut(&to) {
-            holding.granted -= granted;
+        if let Some(socket) = self.sockets.get_mut(&lane.to) {
+            socket.granted -= lane.granted;
         }
-        if let Some(attachment) = self.attachments.get_mut(&owner) {
-            attachment.lanes_out -= 1;
-        }
-        if let Some(attachment) = self.attachments.get_mut(&reader) {
-            attachment.lanes_in -= 1;
-        }
-        let gone = self.broker.pairs.get(id.pair).is_some_and(|p| {
-            p.sides.iter().any(|side| *side != DAEMON && !self.attachments.contains_key(side))
-        });
-        if gone && let Some((pair, sides)) = self.broker.pairs.drop_if_empty(id.pair) {
-            self.tell_pair_over(pair, sides);
+        self.discharge(lane.writer, lane.reader);
+        let is_gone = |side: &ProcessId| *side != DAEMON && !self.processes.contains_key(side);
+        if self.pairs.get(id.pair).is_some_and(|pair| pair.sides.iter().any(is_gone)) {
+            self.drop_pair_if_empty(context, id.pair);
         }
     }
 
-    pub(in crate::daemon) fn tell_pair_over(&mut self, pair: PairId, sides: [AttachmentId; 2]) {
-        self.tell(sides[0], Notice::PairOver(pair));
+    fn drop_pair_if_empty(&mut self, context: &mut Context<'_>, pair: PairId) {
+        if let Some((pair, sides)) = self.pairs.drop_if_empty(pair) {
+            self.notify_pair_over(context, pair, sides);
+        }
+    }
+
+    fn notify_pair_over(&self, context: &mut Context<'_>, pair: PairId, sides: [ProcessId; 2]) {
+        self.notify(context, sides[0], Notice::PairOver(pair));
         if sides[0] != sides[1] {
-            self.tell(sides[1], Notice::PairOver(pair));
+            self.notify(context, sides[1], Notice::PairOver(pair));
         }
     }
 
-    /// Drops pairs that have been idle for long.
-    pub(in crate::daemon) fn expire_pairs(&mut self, now: Time) {
-        while let Some((pair, sides)) = self.broker.pairs.expire(now) {
-            self.tell_pair_over(pair, sides);
+    /// Drops the pairs of a process that is gone; a pair whose lanes are unread stays until they are read.
+    pub(in crate::daemon) fn drop_pairs_of(&mut self, context: &mut Context<'_>, process: ProcessId) {
+        let pairs: Vec<PairId> = self.pairs.of(process).collect();
+        for pair in pairs {
+            self.drop_pair_if_empty(context, pair);
         }
     }
 
-    /// A process is gone that may have closed sockets without having said yet that it writes their lanes no more.
-    pub(in crate::daemon) fn forget_writer(&mut self, now: Time, who: AttachmentId) {
-        if self.broker.pairs.of(who).next().is_none() {
+    /// Drops pairs that have had no lanes for long.
+    pub(in crate::daemon) fn expire_pairs(&mut self, context: &mut Context<'_>) {
+        while let Some((pair, sides)) = self.pairs.expire(context.now) {
+            self.notify_pair_over(context, pair, sides);
+        }
+    }
+
+    /// A process is gone that may have closed sockets without confirming yet that it writes their lanes no longer.
+    pub(in crate::daemon) fn forget_writer(&mut self, context: &mut Context<'_>, process: ProcessId) {
+        if self.pairs.of(process).next().is_none() {
             return;
         }
-        let lanes =
-            self.broker.lanes.iter_mut().filter(|(_, lane)| lane.from_owner == who && !lane.writer_done);
+        let lanes = self.lanes.iter_mut();
+        let lanes = lanes.filter(|(_, lane)| lane.writer == process && !lane.state.is_writer_done());
         let left: Vec<LaneId> = lanes
             .map(|(id, lane)| {
-                lane.writer_done = true;
+                lane.state = lane.state.next(LaneEvent::WriterDone);
                 *id
             })
             .collect();
         for id in left {
-            self.finish_lane(now, id);
+            self.free_if_done(context, id);
         }
     }
 }

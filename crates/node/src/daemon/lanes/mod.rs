@@ -1,8 +1,264 @@
-//! Lanes.
+//! Lanes: between sockets of processes, and between processes and the node.
+//!
+//! [`Lanes`] owns the arenas, the lanes in them and what waits for them. It touches nothing else of the daemon: what a call
+//! needs comes as a [`Context`], and what is to be done outside (notices, descriptors) leaves as [`Effect`]s.
+//!
+//! | Question | File |
+//! |---|---|
+//! | Which sockets get a lane, and when may the reader use it? | `open.rs` |
+//! | Which states has a lane? | `state.rs` |
+//! | How does a lane end? | `end.rs` |
+//! | Which processes share memory? | `pairs.rs` |
+//! | How do lanes between a process and the node begin and end? | `node_lanes.rs` |
+//! | What goes through them in one turn? | `traffic.rs` |
+//! | What waits because a queue to another node is full? | `unsent.rs` |
+//! | When does the daemon check lanes instead of sleeping? | `awake.rs` |
 
-pub(in crate::daemon) mod awake;
-pub(in crate::daemon) mod broker;
-pub(in crate::daemon) mod end;
-pub(in crate::daemon) mod node_lanes;
-pub(in crate::daemon) mod pairs;
-pub(in crate::daemon) mod traffic;
+mod awake;
+mod end;
+mod node_lanes;
+mod open;
+mod pairs;
+mod state;
+mod traffic;
+mod unsent;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use utipc_attach::{LaneEnd, LaneId, Notice};
+use utipc_core::Time;
+use utipc_core::stack::Stack;
+use utipc_os::reactor::Reactor;
+
+pub(super) use end::EndCause;
+pub(super) use node_lanes::is_datagram;
+pub(super) use unsent::SocketEnd;
+
+use awake::Awake;
+use node_lanes::{Inbound, Outbound};
+use pairs::Pairs;
+use state::LaneState;
+use unsent::Unsent;
+
+/// Number of a process at the daemon.
+type ProcessId = u32;
+
+/// The daemon as one side of a pair; no process has this number.
+const DAEMON: ProcessId = 0;
+
+/// What a call may use beside the lanes.
+pub(super) struct Context<'a> {
+    /// The time of this turn.
+    pub(super) now: Time,
+    pub(super) stack: &'a mut Stack,
+    /// Watches what processes write for the node.
+    pub(super) reactor: &'a Reactor,
+    pub(super) effects: &'a mut Vec<Effect>,
+}
+
+/// What is to be done outside of the lanes, in this order.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// Queue a notice for a process. If it is about a lane of a socket with a descriptor, that descriptor reports it.
+    Notify { to: ProcessId, notice: Notice, descriptor: Option<(u32, LaneEnd)> },
+    /// Make the descriptor of this socket readable.
+    Readable(u32),
+    /// Make it writable.
+    Writable(u32),
+}
+
+/// One lane.
+#[derive(Debug)]
+struct Lane {
+    /// Ports of the sockets; 0 for the node.
+    from: u32,
+    to: u32,
+    writer: ProcessId,
+    reader: ProcessId,
+    state: LaneState,
+    /// Bytes of rings beyond the first that the writer was granted at the cost of the receiver's buffer.
+    granted: u64,
+}
+
+/// A process that may use lanes.
+#[derive(Debug)]
+struct ProcessLanes {
+    /// Its new sockets use lanes.
+    takes_lanes: bool,
+    /// It knows of lanes between it and the node.
+    takes_node_lanes: bool,
+    /// Lanes that its sockets write, and read.
+    written: usize,
+    read: usize,
+}
+
+/// The lanes of one socket.
+#[derive(Debug, Default)]
+struct SocketLanes {
+    /// The one process that holds the socket and may use lanes for it.
+    user: Option<ProcessId>,
+    /// The process polls a descriptor in place of the socket.
+    polled: bool,
+    /// Lanes that it writes or reads, until they are free.
+    lanes: BTreeSet<LaneId>,
+    /// Lanes that its process may not read yet: each with the number of messages to be received first, rising.
+    unopened: VecDeque<(u64, LaneId)>,
+    /// Bytes of rings that the writers to this socket were granted.
+    granted: u64,
+    /// Lanes, by the ports of writer and reader, that ended because the socket was shared: they come back when one process
+    /// holds it again.
+    suspended: BTreeSet<(u32, u32)>,
+}
+
+/// All lanes of the daemon; see the module.
+pub(super) struct Lanes {
+    pairs: Pairs,
+    lanes: HashMap<LaneId, Lane>,
+    processes: HashMap<ProcessId, ProcessLanes>,
+    sockets: HashMap<u32, SocketLanes>,
+    /// The lanes in use, by the ports of writer and reader.
+    between: HashMap<(u32, u32), LaneId>,
+    /// By the ports of writer and reader: lanes whose writer has stopped and whose reader has not read everything.
+    draining: HashMap<(u32, u32), usize>,
+    /// Of these, the ones that were drained in this turn.
+    drained: Vec<(u32, u32)>,
+    /// Node lanes that processes write, by the port of the socket.
+    outbound: HashMap<u32, Outbound>,
+    /// Node lanes that processes read.
+    inbound: HashMap<u32, Inbound>,
+    /// Outbound lanes to be read in the next turn.
+    listed: VecDeque<u32>,
+    unsent: HashMap<u32, Unsent>,
+    /// Until when unsent messages may wait for the end of their sockets, oldest first.
+    lingering: VecDeque<(Time, u32)>,
+    /// Buffer for one message on its way.
+    message: Vec<u8>,
+    awake: Awake,
+    /// Times that the memory of a lane was malformed.
+    corrupt: u64,
+    /// The reactor's tokens of pairs are this one plus the pair.
+    token: u64,
+}
+
+/// Numbers for the daemon's counters.
+pub(super) struct LaneCounts {
+    pub(super) lanes: usize,
+    pub(super) pairs: usize,
+    pub(super) corrupt: u64,
+}
+
+impl Lanes {
+    pub(super) fn new(token: u64) -> Self {
+        Self {
+            pairs: Pairs::default(),
+            lanes: HashMap::new(),
+            processes: HashMap::new(),
+            sockets: HashMap::new(),
+            between: HashMap::new(),
+            draining: HashMap::new(),
+            drained: Vec::new(),
+            outbound: HashMap::new(),
+            inbound: HashMap::new(),
+            listed: VecDeque::new(),
+            unsent: HashMap::new(),
+            lingering: VecDeque::new(),
+            message: Vec::new(),
+            awake: Awake::default(),
+            corrupt: 0,
+            token,
+        }
+    }
+
+    pub(super) fn counts(&self) -> LaneCounts {
+        LaneCounts { lanes: self.lanes.len(), pairs: self.pairs.len(), corrupt: self.corrupt }
+    }
+
+    /// When [`Self::expire_pairs`] or [`Self::expire_unsent`] has something to do.
+    pub(super) fn deadline(&self) -> Time {
+        let pairs = self.pairs.deadline().unwrap_or(Time::NEVER);
+        pairs.min(self.lingering.front().map_or(Time::NEVER, |(until, _)| *until))
+    }
+
+    /// Adds a process that has attached.
+    pub(super) fn add_process(&mut self, id: ProcessId, takes_lanes: bool, takes_node_lanes: bool) {
+        let takes_node_lanes = takes_lanes && takes_node_lanes;
+        self.processes.insert(id, ProcessLanes { takes_lanes, takes_node_lanes, written: 0, read: 0 });
+    }
+
+    /// Removes a process that is gone; its lanes end with its sockets.
+    pub(super) fn remove_process(&mut self, id: ProcessId) {
+        self.processes.remove(&id);
+    }
+
+    /// Adds a socket that this process alone holds.
+    pub(super) fn add_socket(&mut self, port: u32, holder: ProcessId) {
+        let user = self.processes.get(&holder).filter(|process| process.takes_lanes).map(|_| holder);
+        self.sockets.insert(port, SocketLanes { user, ..SocketLanes::default() });
+    }
+
+    /// Removes a socket whose lanes have ended.
+    pub(super) fn remove_socket(&mut self, port: u32) {
+        self.sockets.remove(&port);
+    }
+
+    /// The process polls a descriptor in place of the socket from now on, or no longer.
+    pub(super) fn set_polled(&mut self, port: u32, polled: bool) {
+        if let Some(socket) = self.sockets.get_mut(&port) {
+            socket.polled = polled;
+        }
+    }
+
+    /// Whether data of a socket may go by lanes: one process holds it.
+    pub(super) fn is_direct(&self, port: u32) -> bool {
+        self.user(port).is_some()
+    }
+
+    /// Whether a process takes lanes.
+    pub(super) fn takes_lanes(&self, id: ProcessId) -> bool {
+        self.processes.get(&id).is_some_and(|process| process.takes_lanes)
+    }
+
+    /// The process that may use lanes for a socket.
+    fn user(&self, port: u32) -> Option<ProcessId> {
+        self.sockets.get(&port).and_then(|socket| socket.user)
+    }
+
+    /// Counts a new lane with the processes that use it; the daemon counts none.
+    fn charge(&mut self, writer: ProcessId, reader: ProcessId) {
+        if let Some(process) = self.processes.get_mut(&writer) {
+            process.written += 1;
+        }
+        if let Some(process) = self.processes.get_mut(&reader) {
+            process.read += 1;
+        }
+    }
+
+    /// The counterpart of [`Self::charge`].
+    fn discharge(&mut self, writer: ProcessId, reader: ProcessId) {
+        if let Some(process) = self.processes.get_mut(&writer) {
+            process.written -= 1;
+        }
+        if let Some(process) = self.processes.get_mut(&reader) {
+            process.read -= 1;
+        }
+    }
+
+    /// Notifies a process about a lane or a pair.
+    fn notify(&self, context: &mut Context<'_>, to: ProcessId, notice: Notice) {
+        let descriptor = match notice {
+            // There is nothing to read until the writer tells of it.
+            Notice::Lane { lane, end: LaneEnd::Reader, .. }
+            | Notice::NodeLane { lane, end: LaneEnd::Reader, .. }
+            | Notice::LaneOver { lane, end: LaneEnd::Reader, .. }
+                if self.is_armed(lane) =>
+            {
+                None
+            }
+            Notice::Lane { port, end, .. }
+            | Notice::NodeLane { port, end, .. }
+            | Notice::LaneOver { port, end, .. } => Some((port, end)),
+            _ => None,
+        };
+        context.effects.push(Effect::Notify { to, notice, descriptor });
+    }
+}

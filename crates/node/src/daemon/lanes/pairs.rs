@@ -1,4 +1,4 @@
-//! Pairs of processes that share an arena: made with their first lane, gone some time after their last.
+//! Pairs of processes that share an arena: made with their first lane, dropped some time after their last.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -8,30 +8,27 @@ use utipc_core::Time;
 use utipc_lanes::{Arena, Doorbell, Incoming, Outgoing, Shape, Side};
 use utipc_os::reactor::Waker;
 
-use crate::daemon::attachments::attachment::AttachmentId;
+use super::{DAEMON, ProcessId};
 
-/// A pair without lanes is kept this long, milliseconds: who has talked often talks again.
+/// A pair without lanes is kept this long, milliseconds: the same processes often exchange messages again.
 const IDLE_MS: u64 = 10_000;
 
-/// Pairs that a process is part of, at most. Those with dead processes count until what these wrote is read.
+/// Pairs of one process, at most. Pairs with a dead process count until its messages are read.
 const MAX_PAIRS: usize = 4096;
 
-/// The daemon as one side of a pair.
-pub(in crate::daemon) const DAEMON: AttachmentId = 0;
-
-/// The daemon's own side of a pair, which is side 0.
+/// The daemon's own side of a pair, side 0.
 #[derive(Debug)]
-pub(in crate::daemon) struct Near {
-    pub(in crate::daemon) out: Outgoing,
-    pub(in crate::daemon) inc: Incoming,
-    /// What the process rings.
-    pub(in crate::daemon) bell: Doorbell,
-    /// What wakes the process.
-    pub(in crate::daemon) partner: Doorbell,
-    /// And how it says that it has.
-    pub(in crate::daemon) knock: Waker,
-    /// The event loop watches it.
-    pub(in crate::daemon) watched: bool,
+pub(super) struct Near {
+    pub(super) out: Outgoing,
+    pub(super) inc: Incoming,
+    /// Rung by the process.
+    pub(super) bell: Doorbell,
+    /// Wakes the process.
+    pub(super) peer: Doorbell,
+    /// Wakes the daemon.
+    pub(super) knock: Waker,
+    /// The event loop watches [`Self::knock`].
+    pub(super) watched: bool,
 }
 
 impl Near {
@@ -40,7 +37,7 @@ impl Near {
             out: arena.outgoing(Side::Zero),
             inc: arena.incoming(Side::Zero),
             bell: arena.doorbell(Side::Zero),
-            partner: arena.doorbell(Side::One),
+            peer: arena.doorbell(Side::One),
             knock: Waker::new()?,
             watched: false,
         })
@@ -66,54 +63,55 @@ impl Slots {
 
 /// Two processes, or one with itself, or one with the daemon.
 #[derive(Debug)]
-pub(in crate::daemon) struct Pair {
-    pub(in crate::daemon) arena: Arena,
-    pub(in crate::daemon) sides: [AttachmentId; 2],
-    /// One side is the daemon.
-    pub(in crate::daemon) near: Option<Near>,
-    /// Until every side has fetched it.
+pub(super) struct Pair {
+    pub(super) arena: Arena,
+    pub(super) sides: [ProcessId; 2],
+    /// Present if one side is the daemon.
+    pub(super) near: Option<Near>,
+    /// The descriptor of the arena, until every side has fetched it.
     fd: Option<OwnedFd>,
     fetched: [bool; 2],
     slots: [Slots; 2],
     lanes: usize,
-    /// Since when it has no lanes.
+    /// When the last lane ended.
     idle: Time,
 }
 
 /// All pairs.
 #[derive(Debug, Default)]
-pub(in crate::daemon) struct Pairs {
+pub(super) struct Pairs {
     pairs: HashMap<PairId, Pair>,
-    /// By attachments, the lower number first.
-    of: BTreeMap<(AttachmentId, AttachmentId), PairId>,
+    /// By processes, the lower number first.
+    by_sides: BTreeMap<(ProcessId, ProcessId), PairId>,
     next: u32,
-    of_each: BTreeMap<AttachmentId, BTreeSet<PairId>>,
+    by_process: BTreeMap<ProcessId, BTreeSet<PairId>>,
     /// Pairs that had no lanes at some time, oldest first.
     idle: VecDeque<(Time, PairId)>,
 }
 
 /// The side of an arena with this number.
-pub(in crate::daemon) const fn side(number: u8) -> Side {
+pub(super) const fn side(number: u8) -> Side {
     if number == 0 { Side::Zero } else { Side::One }
 }
 
 impl Pairs {
-    pub(in crate::daemon) fn get(&self, id: PairId) -> Option<&Pair> {
+    pub(super) fn get(&self, id: PairId) -> Option<&Pair> {
         self.pairs.get(&id)
     }
 
-    pub(in crate::daemon) fn get_mut(&mut self, id: PairId) -> Option<&mut Pair> {
+    /// The daemon's side of a pair, if it is one side.
+    pub(super) fn near(&self, id: PairId) -> Option<&Near> {
+        self.pairs.get(&id).and_then(|pair| pair.near.as_ref())
+    }
+
+    pub(super) fn get_mut(&mut self, id: PairId) -> Option<&mut Pair> {
         self.pairs.get_mut(&id)
     }
 
     /// A free slot for a lane from one process to another; their arena is made if there is none.
-    pub(in crate::daemon) fn slot(
-        &mut self,
-        from: AttachmentId,
-        to: AttachmentId,
-    ) -> utipc_os::Result<Option<LaneId>> {
+    pub(super) fn slot(&mut self, from: ProcessId, to: ProcessId) -> utipc_os::Result<Option<LaneId>> {
         let sides = [from.min(to), from.max(to)];
-        let id = match self.of.get(&(sides[0], sides[1])) {
+        let id = match self.by_sides.get(&(sides[0], sides[1])) {
             Some(id) => *id,
             None if sides.iter().any(|side| self.is_full(*side)) => return Ok(None),
             None => self.make(sides)?,
@@ -127,11 +125,11 @@ impl Pairs {
     }
 
     /// The daemon has as many as there are processes.
-    fn is_full(&self, side: AttachmentId) -> bool {
-        side != DAEMON && self.of_each.get(&side).map_or(0, BTreeSet::len) >= MAX_PAIRS
+    fn is_full(&self, side: ProcessId) -> bool {
+        side != DAEMON && self.by_process.get(&side).map_or(0, BTreeSet::len) >= MAX_PAIRS
     }
 
-    fn make(&mut self, sides: [AttachmentId; 2]) -> utipc_os::Result<PairId> {
+    fn make(&mut self, sides: [ProcessId; 2]) -> utipc_os::Result<PairId> {
         let (arena, fd) = Arena::create("utipc-pair", Shape::STANDARD)?;
         let is_near = sides[0] == DAEMON;
         let near = if is_near { Some(Near::new(&arena)?) } else { None };
@@ -148,23 +146,23 @@ impl Pairs {
             idle: Time::NEVER,
         };
         self.pairs.insert(id, pair);
-        self.of.insert((sides[0], sides[1]), id);
+        self.by_sides.insert((sides[0], sides[1]), id);
         for side in sides {
-            self.of_each.entry(side).or_default().insert(id);
+            self.by_process.entry(side).or_default().insert(id);
         }
         Ok(id)
     }
 
-    /// The descriptor of a pair's arena for one of its processes; behind it the one by which it tells the daemon, if that is
-    /// the other side.
-    pub(in crate::daemon) fn fetch(&mut self, id: PairId, who: AttachmentId) -> Option<Vec<OwnedFd>> {
-        let pair = self.pairs.get_mut(&id).filter(|p| p.sides.contains(&who))?;
+    /// The descriptor of a pair's arena for one of its processes, followed, if the other side is the daemon, by the event
+    /// descriptor that wakes the daemon.
+    pub(super) fn fetch(&mut self, id: PairId, process: ProcessId) -> Option<Vec<OwnedFd>> {
+        let pair = self.pairs.get_mut(&id).filter(|p| p.sides.contains(&process))?;
         let mut copies = vec![pair.fd.as_ref()?.try_clone().ok()?];
         if let Some(near) = &pair.near {
             copies.push(near.knock.share().ok()?);
         }
         for (side, fetched) in pair.sides.iter().zip(&mut pair.fetched) {
-            *fetched |= *side == who;
+            *fetched |= *side == process;
         }
         if pair.fetched == [true; 2] {
             pair.fd = None;
@@ -172,8 +170,8 @@ impl Pairs {
         Some(copies)
     }
 
-    /// A lane's slot is free again.
-    pub(in crate::daemon) fn give_back(&mut self, now: Time, lane: LaneId) {
+    /// Frees the slot of a lane.
+    pub(super) fn free_slot(&mut self, now: Time, lane: LaneId) {
         let Some(pair) = self.pairs.get_mut(&lane.pair) else { return };
         pair.slots[usize::from(lane.writer & 1)].free.push(lane.slot);
         pair.lanes -= 1;
@@ -184,12 +182,12 @@ impl Pairs {
     }
 
     /// When [`Self::expire`] may have something to do.
-    pub(in crate::daemon) fn deadline(&self) -> Option<Time> {
+    pub(super) fn deadline(&self) -> Option<Time> {
         self.idle.front().map(|(since, _)| since.plus_millis(IDLE_MS))
     }
 
-    /// Drops a pair that has had no lanes for some time, and says whose it was. `None`: there is none.
-    pub(in crate::daemon) fn expire(&mut self, now: Time) -> Option<(PairId, [AttachmentId; 2])> {
+    /// Drops a pair that has had no lanes for some time, and returns it with its processes.
+    pub(super) fn expire(&mut self, now: Time) -> Option<(PairId, [ProcessId; 2])> {
         while let Some((since, id)) = self.idle.front().copied() {
             if since.plus_millis(IDLE_MS) > now {
                 return None;
@@ -202,40 +200,40 @@ impl Pairs {
         None
     }
 
-    /// Drops the pair of a process that is gone, if its lanes are over.
-    pub(in crate::daemon) fn drop_if_empty(&mut self, id: PairId) -> Option<(PairId, [AttachmentId; 2])> {
+    /// Drops the pair of a process that is gone, unless a lane is left.
+    pub(super) fn drop_if_empty(&mut self, id: PairId) -> Option<(PairId, [ProcessId; 2])> {
         self.pairs.get(&id).filter(|p| p.lanes == 0)?;
         self.drop_pair(id)
     }
 
-    fn drop_pair(&mut self, id: PairId) -> Option<(PairId, [AttachmentId; 2])> {
+    fn drop_pair(&mut self, id: PairId) -> Option<(PairId, [ProcessId; 2])> {
         let pair = self.pairs.remove(&id)?;
-        self.of.remove(&(pair.sides[0], pair.sides[1]));
+        self.by_sides.remove(&(pair.sides[0], pair.sides[1]));
         for side in pair.sides {
-            if let Some(pairs) = self.of_each.get_mut(&side) {
+            if let Some(pairs) = self.by_process.get_mut(&side) {
                 pairs.remove(&id);
                 if pairs.is_empty() {
-                    self.of_each.remove(&side);
+                    self.by_process.remove(&side);
                 }
             }
         }
         Some((id, pair.sides))
     }
 
-    /// Wakes whoever sleeps until its node takes more.
-    pub(in crate::daemon) fn ring_all(&self) {
+    /// Wakes all processes that sleep until the node takes more.
+    pub(super) fn ring_all(&self) {
         for near in self.pairs.values().filter_map(|pair| pair.near.as_ref()) {
-            // Who waits for a descriptor waits for the node, not for a word.
-            let _ = near.partner.ring();
+            // Threads that wait for a descriptor are woken by readiness, not by this word.
+            let _ = near.peer.ring();
         }
     }
 
     /// The pairs of a process.
-    pub(in crate::daemon) fn of(&self, who: AttachmentId) -> impl Iterator<Item = PairId> + '_ {
-        self.of_each.get(&who).into_iter().flatten().copied()
+    pub(super) fn of(&self, process: ProcessId) -> impl Iterator<Item = PairId> + '_ {
+        self.by_process.get(&process).into_iter().flatten().copied()
     }
 
-    pub(in crate::daemon) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.pairs.len()
     }
 }

@@ -1,20 +1,21 @@
 //! What goes through the lanes between processes and their node, a bounded part in each turn.
 
-use utipc_core::Time;
+use utipc_attach::{LaneId, PairId};
+use utipc_core::NodeAddr;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Endpoint, SendError, State};
 use utipc_core::wire::{Message, SHORT_HEADER, blocks};
-use utipc_lanes::{Kind, LaneError, Peek, Wakeup, Writer};
+use utipc_lanes::{Kind, LaneError, Peek, Reader, Record, Wakeup, Writer};
 
-use utipc_attach::{LaneId, PairId};
+use super::node_lanes::{Attention, is_datagram};
+use super::state::LaneEvent;
+use super::unsent::{Route, send_from_lane};
+use super::{Context, Effect, Lanes};
 
-use crate::daemon::dispatcher::Dispatcher;
-use crate::daemon::lanes::node_lanes::{Attention, Way};
-
-/// Bytes that one lane gets rid of in one turn, then it is the next one's; a message may exceed it.
+/// Bytes that are read from one lane before the next lane's turn; a message may exceed it.
 const BUDGET: usize = 128 << 10;
 
-/// What a message counts beside its bytes.
+/// Bytes that a message counts beside its length.
 const MESSAGE_COST: usize = 256;
 
 /// The largest header that a lane carries, bytes.
@@ -27,179 +28,193 @@ const LARGEST: u8 = 3;
 /// The same where a process has many lanes: 256 KiB.
 const LARGEST_OF_MANY: u8 = 2;
 
-/// How a look at an outbound lane ended.
+/// Why the daemon stopped reading an outbound lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carried {
-    /// Nothing is left.
-    All,
-    /// The turn's share is used up.
+enum Stopped {
+    /// The lane is empty.
+    Empty,
+    /// The share of this turn is used up.
     Share,
-    /// The endpoint takes no more now.
+    /// The endpoint accepts no more now.
     Blocked,
-    /// Nor ever: the connection is over.
+    /// The endpoint accepts nothing any more: the connection is over.
     Refused,
-    /// What is in it makes no sense.
-    Nonsense,
+    /// A record is malformed.
+    Malformed,
 }
 
-impl Dispatcher {
-    /// A process knocks: something is in its lanes, or there is room again.
-    pub(in crate::daemon) fn serve_lanes(&mut self, now: Time, pair: PairId) {
-        self.stay_awake_for(pair);
-        let Some(near) = self.broker.pairs.get(pair).and_then(|pair| pair.near.as_ref()) else { return };
+impl Lanes {
+    /// Serves an arena: lists the lanes that its process has written to, and fills those where it has made room.
+    pub(in crate::daemon) fn serve(&mut self, context: &mut Context<'_>, pair: PairId) {
+        self.awake.add(&self.pairs, pair);
+        let Some(near) = self.pairs.near(pair) else { return };
         let (mut ready, mut room) = (Vec::new(), Vec::new());
         near.inc.take_ready(|slot| ready.push(slot));
         near.out.take_room(|slot| room.push(slot));
         for slot in ready {
             let id = LaneId { pair, writer: 1, slot: slot as u16 };
-            if let Some(port) = self.broker.lanes.get(&id).map(|lane| lane.from) {
+            if let Some(port) = self.lanes.get(&id).map(|lane| lane.from) {
                 self.list(port, Attention::Armed);
             }
         }
         for slot in room {
             let id = LaneId { pair, writer: 0, slot: slot as u16 };
-            if let Some(port) = self.broker.lanes.get(&id).map(|lane| lane.to) {
-                self.deliver(now, port);
+            if let Some(port) = self.lanes.get(&id).map(|lane| lane.to) {
+                self.deliver(context, port);
             }
         }
     }
 
-    /// The next turn looks at an outbound lane, if nobody did because of `was`.
-    fn list(&mut self, port: u32, was: Attention) {
-        if let Some(outbound) = self.node_lanes.outbound.get_mut(&port)
-            && outbound.attention == was
+    /// Lists an outbound lane for the next turn, if it has this state.
+    fn list(&mut self, port: u32, from: Attention) {
+        if let Some(outbound) = self.outbound.get_mut(&port)
+            && outbound.attention == from
         {
             outbound.attention = Attention::Listed;
-            self.node_lanes.listed.push_back(port);
+            self.listed.push_back(port);
         }
     }
 
-    /// Every listed lane gets its share.
-    pub(in crate::daemon) fn carry_all(&mut self, now: Time) {
-        for _ in 0..self.node_lanes.listed.len() {
-            let Some(port) = self.node_lanes.listed.pop_front() else { return };
-            if let Some(outbound) = self.node_lanes.outbound.get_mut(&port) {
-                outbound.attention = Attention::Blocked;
-            }
-            self.carry_out(now, port, BUDGET);
-        }
+    /// Outbound lanes that wait for [`Self::carry_next`].
+    pub(in crate::daemon) fn listed(&self) -> usize {
+        self.listed.len()
     }
 
-    /// Hands up to `share` bytes of an outbound lane to the endpoint.
-    pub(in crate::daemon) fn carry_out(&mut self, now: Time, port: u32, share: usize) {
-        let carried = self.try_carry_out(now, port, share);
-        let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { return };
+    /// Carries out the share of the lane that was listed first.
+    pub(in crate::daemon) fn carry_next(&mut self, context: &mut Context<'_>) {
+        let Some(port) = self.listed.pop_front() else { return };
+        if let Some(outbound) = self.outbound.get_mut(&port) {
+            outbound.attention = Attention::Blocked;
+        }
+        self.carry_out(context, port, BUDGET);
+    }
+
+    /// Carries out everything that the process has written for a socket.
+    pub(in crate::daemon) fn carry_out_all(&mut self, context: &mut Context<'_>, port: u32) {
+        self.carry_out(context, port, usize::MAX);
+    }
+
+    /// Hands up to `share` bytes of an outbound lane to its endpoint.
+    pub(super) fn carry_out(&mut self, context: &mut Context<'_>, port: u32, share: usize) {
+        let mut message = std::mem::take(&mut self.message);
+        let stopped = self.read_outbound(context, port, share, &mut message);
+        self.message = message;
+        let Some(outbound) = self.outbound.get_mut(&port) else { return };
+        if stopped == Stopped::Blocked {
+            outbound.reader.release();
+        }
         let listed = outbound.attention == Attention::Listed;
-        let armed = if carried == Carried::All { outbound.reader.arm() } else { Ok(false) };
-        if outbound.reader.take_wakeup() == Wakeup::TellDaemon
-            && let Some(far) = self.fars.get(&port)
-        {
-            far.unplug();
+        let armed = if stopped == Stopped::Empty { outbound.reader.arm() } else { Ok(false) };
+        if outbound.reader.take_wakeup() == Wakeup::TellDaemon {
+            context.effects.push(Effect::Writable(port));
         }
-        outbound.attention = match (carried, armed) {
-            (Carried::All, Ok(false)) => Attention::Armed,
-            (Carried::Blocked | Carried::Refused, _) => Attention::Blocked,
-            (Carried::Nonsense, _) | (_, Err(_)) => return self.refuse_outbound(now, port),
-            (Carried::All | Carried::Share, Ok(_)) => Attention::Listed,
+        outbound.attention = match (stopped, armed) {
+            (Stopped::Empty, Ok(false)) => Attention::Armed,
+            (Stopped::Blocked | Stopped::Refused, _) => Attention::Blocked,
+            (Stopped::Malformed, _) | (_, Err(_)) => return self.refuse_outbound(context, port),
+            (Stopped::Empty | Stopped::Share, Ok(_)) => Attention::Listed,
         };
         if outbound.attention == Attention::Listed && !listed {
-            self.node_lanes.listed.push_back(port);
+            self.listed.push_back(port);
         }
-        if carried == Carried::Refused {
-            // Its process was told that the message is on its way: if the connection does not know its end yet, this is it.
-            self.driver.stack.abort(now, port);
+        if stopped == Stopped::Refused {
+            // The process believes that the message is on its way: if the connection has not noticed its end yet, it ends now.
+            context.stack.abort(context.now, port);
         }
     }
 
-    fn try_carry_out(&mut self, now: Time, port: u32, share: usize) -> Carried {
-        let own = self.driver.stack.own_node();
-        let datagram = self.is_datagram(port);
-        let mut message = std::mem::take(&mut self.node_lanes.message);
+    fn read_outbound(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        share: usize,
+        message: &mut Vec<u8>,
+    ) -> Stopped {
+        let own = context.stack.own_node();
+        let datagram = is_datagram(context.stack, port);
         let mut left = share;
-        let carried = loop {
-            let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { break Carried::All };
+        loop {
+            let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
             let record = match outbound.reader.peek() {
                 Ok(Peek::Record(record)) => record,
-                Ok(Peek::Empty | Peek::Ended) => break Carried::All,
-                Err(_) => break Carried::Nonsense,
+                Ok(Peek::Empty | Peek::Ended) => return Stopped::Empty,
+                Err(_) => return Stopped::Malformed,
             };
-            let way = if datagram {
-                let mut header = [0; HEADER_MAX];
-                let len = outbound.reader.read_header(&record, &mut header);
-                Way::of(header.get(..len).unwrap_or_default(), record.len(), own)
+            let parsed = if datagram {
+                parse_datagram(&outbound.reader, &record, own)
             } else {
-                None
+                Some((None, SHORT_HEADER))
             };
-            let header = way.map_or(SHORT_HEADER, |(_, header)| header);
-            let sizes = header + 1..=header + MAX_USER_DATA;
-            if record.kind() != Kind::Data || !sizes.contains(&record.len()) || datagram && way.is_none() {
-                break Carried::Nonsense;
-            }
+            let Some((route, header)) = parsed.filter(|(_, header)| is_message(&record, *header)) else {
+                return Stopped::Malformed;
+            };
             message.resize(record.len() - header, 0);
-            outbound.reader.copy_payload(&record, header, &mut message);
+            outbound.reader.copy_payload(&record, header, message);
             let (len, cost) = (record.len(), blocks(record.len()));
-            let way = way.map(|(way, _)| way);
-            let sent = match way {
-                Some(way) if self.node_lanes.waits_for(port, way.found.node) => Err(SendError::WouldBlock),
-                way => self.send_from_lane(now, port, &message, way),
-            };
-            let taken = match (sent, way) {
-                (Ok(()), _) => true,
-                // It does not hold up those for other nodes.
-                (Err(SendError::WouldBlock), Some(way)) => self.node_lanes.park(port, way, &message).is_ok(),
-                (Err(SendError::WouldBlock), None) => false,
-                (Err(_), _) => break Carried::Refused,
-            };
-            if !taken {
-                break Carried::Blocked;
+            if let Err(stopped) = self.send_or_park(context, port, message, route) {
+                return stopped;
             }
-            let Some(outbound) = self.node_lanes.outbound.get_mut(&port) else { break Carried::All };
+            let Some(outbound) = self.outbound.get_mut(&port) else { return Stopped::Empty };
             outbound.reader.consume(record, cost);
             self.awake.note_moved(len);
             left = left.saturating_sub(len + MESSAGE_COST);
             if left == 0 {
-                break Carried::Share;
+                return Stopped::Share;
             }
-        };
-        self.node_lanes.message = message;
-        if carried == Carried::Blocked
-            && let Some(outbound) = self.node_lanes.outbound.get_mut(&port)
-        {
-            outbound.reader.release();
         }
-        carried
     }
 
-    /// Something has happened to a connection with lanes of the node.
-    pub(in crate::daemon) fn carry(&mut self, now: Time, port: u32) {
-        self.deliver(now, port);
-        self.send_unsent(now, port);
-        let endpoint = self.driver.stack.endpoint(port);
+    /// Sends one message of a lane. Without a connection it may wait for its node, so that it does not hold up the others.
+    fn send_or_park(
+        &mut self,
+        context: &mut Context<'_>,
+        port: u32,
+        message: &[u8],
+        route: Option<Route>,
+    ) -> Result<(), Stopped> {
+        let sent = match route {
+            Some(route) if self.waits_for(port, route.found.node) => Err(SendError::WouldBlock),
+            route => send_from_lane(context, port, message, route),
+        };
+        match (sent, route) {
+            (Ok(()), _) => Ok(()),
+            (Err(SendError::WouldBlock), Some(route)) => {
+                self.park(port, route, message).map_err(|_| Stopped::Blocked)
+            }
+            (Err(SendError::WouldBlock), None) => Err(Stopped::Blocked),
+            (Err(_), _) => Err(Stopped::Refused),
+        }
+    }
+
+    /// Goes on with the node lanes of a socket to which something has happened.
+    pub(in crate::daemon) fn carry(&mut self, context: &mut Context<'_>, port: u32) {
+        self.deliver(context, port);
+        self.send_unsent(context, port);
+        let endpoint = context.stack.endpoint(port);
         let datagram = endpoint.is_some_and(|e| !e.kind().is_connection_oriented());
         let writable = endpoint.is_some_and(|e| e.readiness().writable);
         let over = !datagram && endpoint.is_none_or(|e| e.state() != State::Established);
-        // Without a connection more is taken as soon as less waits.
+        // Without a connection more is accepted as soon as less waits.
         if writable || datagram {
             self.list(port, Attention::Blocked);
         }
-        if over && let Some(outbound) = self.node_lanes.outbound.remove(&port) {
-            drop(self.end_outbound(outbound.lane, false));
-            self.finish_lane(now, outbound.lane);
+        if over && let Some(outbound) = self.outbound.remove(&port) {
+            drop(self.end_outbound(context, outbound.lane, false));
+            self.free_if_done(context, outbound.lane);
         }
     }
 
     /// Writes what an endpoint has received into its process's lane, as far as there is room.
-    pub(in crate::daemon) fn deliver(&mut self, now: Time, port: u32) {
-        let Some(lane) = self.node_lanes.inbound.get(&port).map(|lane| lane.lane) else { return };
-        let owner = self.broker.lanes.get(&lane).map_or(0, |lane| lane.to_owner);
-        let datagram = self.is_datagram(port);
-        // Without a connection nothing else bounds what is ahead of the reader.
-        let largest = if self.has_few_lanes(owner) && !datagram { LARGEST } else { LARGEST_OF_MANY };
-        let lanes = &mut self.node_lanes;
-        let Some(inbound) = lanes.inbound.get_mut(&port).filter(|lane| !lane.ended) else { return };
+    pub(super) fn deliver(&mut self, context: &mut Context<'_>, port: u32) {
+        let Some(lane) = self.inbound.get(&port).map(|inbound| inbound.lane) else { return };
+        let reader = self.lanes.get(&lane).map_or(0, |lane| lane.reader);
+        let datagram = is_datagram(context.stack, port);
+        // Without a connection no window bounds what is ahead of the reader.
+        let largest = if self.has_few_lanes(reader) && !datagram { LARGEST } else { LARGEST_OF_MANY };
+        let Self { inbound, awake, corrupt, .. } = self;
+        let Some(inbound) = inbound.get_mut(&port).filter(|inbound| !inbound.ended) else { return };
         let writer = &mut inbound.writer;
         let mut broken = None;
-        let awake = &mut self.awake;
         let mut take = |message: &Message| {
             awake.note_moved(message.size());
             put(writer, message, largest).unwrap_or_else(|error| {
@@ -207,10 +222,10 @@ impl Dispatcher {
                 false
             })
         };
-        let count = self.driver.stack.hand_out(now, port, &mut take);
-        self.broker.corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
+        let count = context.stack.hand_out(context.now, port, &mut take);
+        *corrupt += u64::from(matches!(broken, Some(LaneError::Corrupt(_))));
         let at_end = |endpoint: &Endpoint| !datagram && endpoint.is_at_end();
-        let over = broken.is_some() || self.driver.stack.endpoint(port).is_none_or(at_end);
+        let over = broken.is_some() || context.stack.endpoint(port).is_none_or(at_end);
         let told = if over {
             inbound.ended = true;
             inbound.writer.mark(Kind::End, &[])
@@ -219,22 +234,32 @@ impl Dispatcher {
         } else {
             return;
         };
-        // A lane that takes nothing more ends with its socket.
-        if told == Ok(Wakeup::TellDaemon)
-            && let Some(far) = self.fars.get(&port)
-        {
-            far.flag();
+        // A lane that accepts nothing more ends with its socket.
+        if told == Ok(Wakeup::TellDaemon) {
+            context.effects.push(Effect::Readable(port));
         }
-        let lane = inbound.lane;
-        // Who gets a question answers soon.
-        self.stay_awake_for(lane.pair);
-        if over && let Some(lane) = self.broker.lanes.get_mut(&lane) {
-            (lane.ended, lane.writer_done) = (true, true);
+        // The process will probably answer soon.
+        self.awake.add(&self.pairs, lane.pair);
+        if over {
+            self.advance(lane, LaneEvent::WriterDone);
         }
     }
 }
 
-/// Writes a message into a lane; false if there is no room, and the reader tells when there is.
+/// The route of a message without a connection, and the length of its header; `None` if the header is malformed.
+fn parse_datagram(reader: &Reader, record: &Record, own: NodeAddr) -> Option<(Option<Route>, usize)> {
+    let mut header = [0; HEADER_MAX];
+    let len = reader.read_header(record, &mut header);
+    let (route, len) = Route::parse(header.get(..len).unwrap_or_default(), record.len(), own)?;
+    Some((Some(route), len))
+}
+
+/// Whether a record is a message of a size that TIPC allows, behind a header of this length.
+fn is_message(record: &Record, header: usize) -> bool {
+    record.kind() == Kind::Data && (header + 1..=header + MAX_USER_DATA).contains(&record.len())
+}
+
+/// Writes a message into a lane. False if there is no room; the reader reports when there is.
 fn put(writer: &mut Writer, message: &Message, largest: u8) -> Result<bool, LaneError> {
     let bytes = message.bytes();
     let cost = blocks(bytes.len());

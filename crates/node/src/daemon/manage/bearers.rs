@@ -1,17 +1,16 @@
-//! Bearers that come and go while the daemon runs.
+//! Bearers that are enabled and disabled while the daemon runs.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use utipc_core::addr::NodeAddr;
 use utipc_core::wire::MediaAddr;
-use utipc_core::{BearerInfo, BearerProperty, Time};
+use utipc_core::{BearerInfo, BearerProperty};
 use utipc_manage::{Bearer as BearerEntry, Entry, Errno, Properties, Refusal, Udp};
 
-use super::Naming;
-use super::media::check;
+use super::media::{Defaults, check};
+use super::{Access, Naming};
 use crate::bearers::{Bearer, BearerError, EthernetBearer, UdpBearer, UdpConfig, UdpMode};
-use crate::daemon::dispatcher::Dispatcher;
 use crate::driver::Plan;
 use crate::run::StartError;
 
@@ -23,7 +22,7 @@ fn invalid(text: impl Into<String>) -> Refusal {
     Refusal::new(Errno::INVALID, text)
 }
 
-impl Dispatcher {
+impl Access<'_> {
     pub(super) fn bearer_named(&self, name: &str) -> Result<BearerInfo, Refusal> {
         self.driver.stack.bearers().into_iter().find(|b| b.config.name == name).ok_or_else(not_found)
     }
@@ -58,7 +57,7 @@ impl Dispatcher {
 
     pub(super) fn enable_bearer(
         &mut self,
-        now: Time,
+        (media_defaults, naming): (&Defaults, &mut Naming),
         name: &str,
         domain: u32,
         priority: Option<u32>,
@@ -81,7 +80,7 @@ impl Dispatcher {
                     name: rest.to_owned(),
                     local: udp.local,
                     mode,
-                    mtu: self.media.udp_mtu(),
+                    mtu: media_defaults.udp_mtu(),
                     offloads: true,
                 };
                 Box::new(UdpBearer::open(&config).map_err(|e| refused(&e))?)
@@ -89,30 +88,30 @@ impl Dispatcher {
             "eth" => Box::new(EthernetBearer::open(rest).map_err(|e| refused(&e))?),
             _ => return Err(invalid("Media not registered")),
         };
-        let (media, defaults) = (media.to_owned(), self.media.clone());
+        let (media, defaults) = (media.to_owned(), media_defaults.clone());
         let tune = move |config: &mut utipc_core::BearerConfig| {
             defaults.apply(&media, config);
             config.priority = priority.map_or(config.priority, |p| p as u8);
             config.domain = NodeAddr(domain);
         };
-        self.driver.enable(now, Plan { bearer: opened, tune: Box::new(tune) }).map_err(
-            |error| match error {
+        self.driver.enable(self.now, Plan { bearer: opened, tune: Box::new(tune) }).map_err(|error| {
+            match error {
                 StartError::Bearer(error) => refused(&error),
                 other => invalid(other.to_string()),
-            },
-        )?;
-        self.naming = Naming::Settled;
-        self.driver.unwatch(&self.reactor);
-        self.driver.watch(&self.reactor, true).map_err(|e| refused(&BearerError::Os(e)))
+            }
+        })?;
+        *naming = Naming::Final;
+        self.driver.unwatch(self.reactor);
+        self.driver.watch(self.reactor, true).map_err(|e| refused(&BearerError::Os(e)))
     }
 
-    pub(super) fn disable_bearer(&mut self, now: Time, name: &str) -> Result<(), Refusal> {
+    pub(super) fn disable_bearer(&mut self, name: &str) -> Result<(), Refusal> {
         let id = self.bearer_named(name)?.id;
         tracing::info!(bearer = name, "bearer disabled");
-        self.driver.disable(now, &self.reactor, id).map_err(|e| refused(&BearerError::Os(e)))
+        self.driver.disable(self.now, self.reactor, id).map_err(|e| refused(&BearerError::Os(e)))
     }
 
-    pub(super) fn set_bearer(&mut self, now: Time, name: &str, new: &Properties) -> Result<(), Refusal> {
+    pub(super) fn set_bearer(&mut self, name: &str, new: &Properties) -> Result<(), Refusal> {
         let id = self.bearer_named(name)?.id;
         check(new)?;
         let mtu = new.mtu;
@@ -126,7 +125,7 @@ impl Dispatcher {
             mtu.map(BearerProperty::Mtu),
         ];
         for property in wanted.into_iter().flatten() {
-            let set = self.driver.stack.set_bearer(now, id, property);
+            let set = self.driver.stack.set_bearer(self.now, id, property);
             set.map_err(|error| invalid(error.to_string()))?;
         }
         Ok(())
@@ -134,7 +133,7 @@ impl Dispatcher {
 
     pub(super) fn add_remote(&mut self, name: &str, remote: Option<SocketAddr>) -> Result<(), Refusal> {
         let id = self.bearer_named(name)?.id;
-        // The kernel does nothing then either.
+        // The kernel ignores it too.
         let Some(remote) = remote else { return Ok(()) };
         let bearer = self.driver.bearer_mut(id).ok_or_else(not_found)?;
         bearer.add_remote(remote).map_err(|e| refused(&e))
@@ -156,7 +155,7 @@ fn socket_address(address: MediaAddr) -> Option<SocketAddr> {
     }
 }
 
-/// The kernel's errno for what a bearer cannot do, and our words.
+/// The kernel's errno for an error of a bearer, with the text of this error.
 fn refused(error: &BearerError) -> Refusal {
     let errno = match error {
         BearerError::Config { .. } => Errno::INVALID,

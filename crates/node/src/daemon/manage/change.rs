@@ -1,15 +1,14 @@
-//! What an administrator changes besides bearers and media.
+//! Changes, except of bearers and media.
 
 use utipc_core::addr::{ClusterId, NodeAddr, NodeId};
 use utipc_core::broadcast::{MulticastPolicy, SMALLEST_WINDOW};
 use utipc_core::wire::Method;
-use utipc_core::{LinkProperty, PeerError, PropertyError, Time};
+use utipc_core::{LinkProperty, PeerError, PropertyError};
 use utipc_manage::family::BROADCAST_LINK;
 use utipc_manage::{Errno, Properties, Refusal};
 
-use super::Naming;
 use super::media::check;
-use crate::daemon::dispatcher::Dispatcher;
+use super::{Access, Naming};
 
 /// Methods of the broadcast link, as the kernel numbers them.
 pub(super) const BROADCAST: u32 = 1;
@@ -28,13 +27,8 @@ fn out_of_range(error: &PropertyError) -> Refusal {
     invalid(error.to_string())
 }
 
-impl Dispatcher {
-    pub(super) fn set_link_properties(
-        &mut self,
-        now: Time,
-        name: &str,
-        new: &Properties,
-    ) -> Result<(), Refusal> {
+impl Access<'_> {
+    pub(super) fn set_link_properties(&mut self, name: &str, new: &Properties) -> Result<(), Refusal> {
         if name == BROADCAST_LINK {
             return self.set_broadcast(new);
         }
@@ -48,7 +42,7 @@ impl Dispatcher {
             new.window.map(|w| LinkProperty::Window(w as u16)),
         ];
         for property in wanted.into_iter().flatten() {
-            self.driver.stack.set_link(now, name, property).map_err(|e| out_of_range(&e))?;
+            self.driver.stack.set_link(self.now, name, property).map_err(|e| out_of_range(&e))?;
         }
         Ok(())
     }
@@ -72,8 +66,7 @@ impl Dispatcher {
         };
         let policy = match (policy, ratio) {
             (MulticastPolicy::Auto { .. }, Some(ratio)) => MulticastPolicy::Auto { ratio },
-            (forced, Some(_)) if method.is_none() => {
-                let _ = forced;
+            (_, Some(_)) if method.is_none() => {
                 return Err(invalid("the ratio counts with AUTOSELECT only"));
             }
             (policy, _) => policy,
@@ -133,12 +126,12 @@ impl Dispatcher {
 
     pub(super) fn set_net(
         &mut self,
-        now: Time,
+        naming: &mut Naming,
         cluster: Option<u32>,
         address: Option<u32>,
         identity: Option<[u8; 16]>,
     ) -> Result<(), Refusal> {
-        if self.naming == Naming::Settled {
+        if *naming == Naming::Final {
             let text = "the node has its address (set this before its first bearer, or in the daemon's configuration)";
             return Err(Refusal::new(Errno::NOT_PERMITTED, text));
         }
@@ -148,19 +141,19 @@ impl Dispatcher {
         if address == Some(0) {
             return Err(Errno::INVALID.into());
         }
-        // The kernel keeps the first identity that it is given, without a word.
-        let identity = identity.filter(|_| self.naming == Naming::Open);
+        // The kernel keeps the first identity that it is given, and reports no error.
+        let identity = identity.filter(|_| *naming == Naming::Open);
         let renamed = self.driver.stack.rename(
-            now,
+            self.now,
             cluster.map(ClusterId),
             identity.map(NodeId),
             address.map(NodeAddr),
         );
         renamed.map_err(|error| Refusal::new(Errno::NOT_PERMITTED, error.to_string()))?;
-        self.naming = match (address, identity) {
-            (Some(_), _) => Naming::Settled,
+        *naming = match (address, identity) {
+            (Some(_), _) => Naming::Final,
             (None, Some(_)) => Naming::Identified,
-            (None, None) => self.naming,
+            (None, None) => *naming,
         };
         Ok(())
     }

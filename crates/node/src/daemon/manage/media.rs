@@ -1,4 +1,4 @@
-//! The media, and what their new bearers begin with. Spec: tipc.md §13.1, §15.
+//! The media, and the properties with which their new bearers begin. Spec: tipc.md §13.1, §15.
 
 use utipc_core::BearerConfig;
 use utipc_core::limits::{
@@ -7,7 +7,7 @@ use utipc_core::limits::{
 };
 use utipc_manage::{Entry, Errno, Media, Properties, Refusal};
 
-/// What an MTU is told as while nobody has set one: the largest that a UDP bearer chooses by itself, bytes.
+/// The MTU that is reported until one is set, bytes: the largest that a UDP bearer chooses itself.
 const UDP_MTU: u32 = 14_000;
 /// The smallest MTU of a UDP bearer, bytes: the largest headers before the smallest packet.
 const UDP_MIN_MTU: u32 = MIN_BEARER_MTU + 48;
@@ -26,7 +26,7 @@ struct Medium {
 
 /// All media, in the order in which they are listed.
 #[derive(Clone, Debug)]
-pub(in crate::daemon) struct Defaults([Medium; 2]);
+pub(super) struct Defaults([Medium; 2]);
 
 impl Default for Defaults {
     fn default() -> Self {
@@ -82,7 +82,7 @@ impl Defaults {
         Ok(())
     }
 
-    /// What a bearer of this medium begins with.
+    /// Applies the properties of a medium to a new bearer.
     pub(super) fn apply(&self, name: &str, config: &mut BearerConfig) {
         if let Some(medium) = self.0.iter().find(|m| m.name == name) {
             config.priority = medium.priority;
@@ -91,7 +91,7 @@ impl Defaults {
         }
     }
 
-    /// MTU of new UDP bearers; `None`: each fits its own to the interface.
+    /// MTU of new UDP bearers, bytes; `None`: each takes the one that fits its interface.
     pub(super) fn udp_mtu(&self) -> Option<usize> {
         self.0.iter().find(|m| m.name == "udp")?.mtu.map(|mtu| mtu as usize)
     }
@@ -101,7 +101,7 @@ fn no_media() -> Refusal {
     Refusal::new(Errno::INVALID, "Media not found")
 }
 
-/// The ranges that bearers, links and media share.
+/// Checks the ranges that bearers, links and media share.
 pub(super) fn check(new: &Properties) -> Result<(), Refusal> {
     let range = |ok: bool, text: &str| if ok { Ok(()) } else { Err(Refusal::new(Errno::INVALID, text)) };
     range(new.priority.is_none_or(|p| p <= 31), "priority must be 0 to 31")?;
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_is_what_bearers_begin_with() {
+    fn new_bearers_begin_with_the_properties_of_their_medium() {
         let mut media = Defaults::default();
         let new = Properties {
             priority: Some(3),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn properties_out_of_range_are_refused() {
         let mut media = Defaults::default();
         let one = |change: fn(&mut Properties)| {
             let mut properties = Properties::default();

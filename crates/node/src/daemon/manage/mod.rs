@@ -1,72 +1,97 @@
-//! What an administrator sees and changes, in the language of the kernel's family TIPCv2 (decision 12).
+//! What an administrator sees and changes, as requests of the kernel's family TIPCv2
+//! (decision 12).
 //!
 //! | Question | File |
 //! |---|---|
 //! | What does a list hold, and how does it come in parts? | here |
 //! | What does an entry say? | `show.rs` |
 //! | What does a change do? | `change.rs`, `bearers.rs` |
-//! | What do new bearers begin with? | `media.rs` |
+//! | With which properties do new bearers begin? | `media.rs` |
 
 mod bearers;
 mod change;
 mod media;
 mod show;
 
-use utipc_attach::{Failure, Reply};
+use utipc_attach::Failure;
 use utipc_core::Time;
 use utipc_manage::{Entry, Errno, Refusal, ReplyWriter, Request};
+use utipc_os::fdpass::Peer;
+use utipc_os::reactor::Reactor;
 
+use super::attachments::{Attachments, Rules};
+use super::sockets::Sockets;
 use super::{DaemonConfig, Named};
-use crate::daemon::attachments::attachment::AttachmentId;
-use crate::daemon::dispatcher::Dispatcher;
-use crate::daemon::dispatcher::commands;
+use crate::driver::NodeDriver;
 
-pub(super) use media::Defaults;
+use media::Defaults;
 
 /// A part of a list ends with the entry that goes beyond this, bytes.
 const PART: usize = 48 * 1024;
 
-/// Who has chosen the node's name.
+/// How much of the node's name is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Naming {
-    /// Nobody yet.
+enum Naming {
+    /// Nothing yet.
     Open,
-    /// An identity was chosen; the cluster may still be.
+    /// The identity; the cluster may still change.
     Identified,
-    /// It is settled: an address was chosen, or there was a bearer.
-    Settled,
+    /// All of it: an address was chosen, or there was a bearer.
+    Final,
 }
 
 impl Naming {
-    pub(super) fn of(config: &DaemonConfig) -> Self {
+    fn new(config: &DaemonConfig) -> Self {
         match config.named {
-            _ if !config.node.bearers.is_empty() => Self::Settled,
-            Named::Wholly => Self::Settled,
+            _ if !config.node.bearers.is_empty() => Self::Final,
+            Named::Wholly => Self::Final,
             Named::ByIdentity => Self::Identified,
             Named::No => Self::Open,
         }
     }
 }
 
-/// Entries after which a part of a list ends, each with where the next part begins.
+/// Entries of one part of a list, each with where the next part begins.
 type Part = Vec<(u64, Entry)>;
 
-impl Dispatcher {
-    /// Answers one request of the family; whatever is wrong with it is part of the answer.
-    pub(super) fn manage(
+/// What a request may touch beside the state of the management itself.
+pub(super) struct Access<'a> {
+    pub(super) now: Time,
+    pub(super) driver: &'a mut NodeDriver,
+    pub(super) reactor: &'a Reactor,
+    pub(super) rules: &'a Rules,
+    pub(super) sockets: &'a Sockets,
+    pub(super) attachments: &'a Attachments,
+}
+
+/// What an administrator has set for later.
+#[derive(Debug)]
+pub(super) struct Management {
+    /// Properties with which new bearers begin.
+    media: Defaults,
+    naming: Naming,
+}
+
+impl Management {
+    pub(super) fn new(config: &DaemonConfig) -> Self {
+        Self { media: Defaults::default(), naming: Naming::new(config) }
+    }
+
+    /// Carries out one request of the family, and returns its answer and where the next part of a list begins. An error of the
+    /// request is part of the answer.
+    pub(super) fn execute(
         &mut self,
-        now: Time,
-        id: AttachmentId,
+        access: &mut Access<'_>,
+        peer: &Peer,
         from: u64,
         payload: &[u8],
-        out: &mut commands::Answer,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<(Vec<u8>, Option<u64>), Failure> {
         let Some((header, request)) = Request::from_bytes(payload) else { return Err(Failure::State) };
         let mut answer = ReplyWriter::new(header);
         let mut next = None;
-        match request.and_then(|request| self.permit(id, &request).map(|()| request)) {
+        match request.and_then(|request| permit(access.rules, peer, &request).map(|()| request)) {
             Err(refusal) => answer.refuse(&refusal),
-            Ok(request) if header.is_dump() => match self.show(&request, from) {
+            Ok(request) if header.is_dump() => match self.show(access, &request, from) {
                 Err(refusal) => answer.refuse(&refusal),
                 Ok(part) => {
                     for (after, entry) in part {
@@ -81,7 +106,7 @@ impl Dispatcher {
                     }
                 }
             },
-            Ok(request) => match self.obey_request(now, &request) {
+            Ok(request) => match self.carry_out(access, &request) {
                 Err(refusal) => answer.refuse(&refusal),
                 Ok(entry) => {
                     if let Some(entry) = entry {
@@ -91,80 +116,67 @@ impl Dispatcher {
                 }
             },
         }
-        out.payload = answer.into_bytes();
-        Ok(Reply::Managed { next })
-    }
-
-    fn permit(&self, id: AttachmentId, request: &Request) -> Result<(), Refusal> {
-        let peer = self.attachments.get(&id).map(|a| a.peer).ok_or(Errno::NOT_PERMITTED)?;
-        if request.changes() && !self.policy.may_manage(&peer, self.own_user) {
-            let text = format!(
-                "the daemon's policy does not allow user {} to change the node (see `policy.manage` in its configuration)",
-                peer.uid
-            );
-            return Err(Refusal::new(Errno::NOT_PERMITTED, text));
-        }
-        Ok(())
+        Ok((answer.into_bytes(), next))
     }
 
     /// A list from `from` on: a little more than one part of it.
-    fn show(&self, request: &Request, from: u64) -> Result<Part, Refusal> {
+    fn show(&self, access: &Access<'_>, request: &Request, from: u64) -> Result<Part, Refusal> {
         let all = |entries: Vec<Entry>| -> Part {
             let skip = usize::try_from(from).unwrap_or(usize::MAX);
             (1u64..).zip(entries).skip(skip).collect()
         };
         Ok(match request {
-            Request::Bearers => all(self.show_bearers()),
-            Request::Remotes { name } => all(self.show_remotes(name)?),
-            Request::Sockets => self.show_sockets(from),
-            Request::Bindings { port } => all(self.show_bindings(*port)?),
-            Request::Links { broadcast } => all(self.show_links(*broadcast)),
-            Request::LinkHistory => all(self.show_history()),
+            Request::Bearers => all(access.show_bearers()),
+            Request::Remotes { name } => all(access.show_remotes(name)?),
+            Request::Sockets => access.show_sockets(from),
+            Request::Bindings { port } => all(access.show_bindings(*port)?),
+            Request::Links { broadcast } => all(access.show_links(*broadcast)),
+            Request::LinkHistory => all(access.show_history()),
             Request::Media => all(self.media.show()),
-            Request::Nodes => all(self.show_nodes()),
-            Request::Net => all(vec![self.show_net()]),
-            Request::Names => all(self.show_names()),
-            Request::Monitors => all(self.show_monitors()),
-            Request::MonitorPeers { bearer } => all(self.show_monitor_peers(*bearer)?),
+            Request::Nodes => all(access.show_nodes()),
+            Request::Net => all(vec![access.show_net()]),
+            Request::Names => all(access.show_names()),
+            Request::Monitors => all(access.show_monitors()),
+            Request::MonitorPeers { bearer } => all(access.show_monitor_peers(*bearer)?),
             _ => return Err(Errno::NOT_SUPPORTED.into()),
         })
     }
 
-    /// Does what is no list; the answer may have an entry.
-    fn obey_request(&mut self, now: Time, request: &Request) -> Result<Option<Entry>, Refusal> {
+    /// Carries out a request that does not ask for a list; the answer may have an entry.
+    fn carry_out(&mut self, access: &mut Access<'_>, request: &Request) -> Result<Option<Entry>, Refusal> {
         match request {
             Request::BearerGet { name } => {
-                let found = self
-                    .show_bearers()
-                    .into_iter()
-                    .find(|e| matches!(e, Entry::Bearer(b) if b.name == *name));
+                let all = access.show_bearers().into_iter();
+                let found = { all }.find(|entry| matches!(entry, Entry::Bearer(b) if b.name == *name));
                 return found.map(Some).ok_or_else(bearers::not_found);
             }
             Request::LinkGet { name } => {
-                let found = self
-                    .show_links(true)
-                    .into_iter()
-                    .find(|e| matches!(e, Entry::Link(l) if l.name == *name));
+                let all = access.show_links(true).into_iter();
+                let found = { all }.find(|entry| matches!(entry, Entry::Link(l) if l.name == *name));
                 return found.map(Some).ok_or_else(|| change::no_link(name));
             }
             Request::MediaGet { name } => return self.media.get(name).map(Some),
             Request::MonitorGet => {
-                let nodes = self.driver.stack.monitor_threshold();
+                let nodes = access.driver.stack.monitor_threshold();
                 return Ok(Some(Entry::Threshold(u32::try_from(nodes).unwrap_or(u32::MAX))));
             }
-            Request::LegacyAddress => return Ok(Some(Entry::LegacyAddress(self.driver.stack.is_legacy()))),
-            Request::BearerEnable { name, domain, priority, udp } => {
-                self.enable_bearer(now, name, *domain, *priority, *udp)?;
+            Request::LegacyAddress => {
+                return Ok(Some(Entry::LegacyAddress(access.driver.stack.is_legacy())));
             }
-            Request::BearerDisable { name } => self.disable_bearer(now, name)?,
-            Request::BearerSet { name, properties } => self.set_bearer(now, name, properties)?,
-            Request::BearerAdd { name, remote } => self.add_remote(name, *remote)?,
-            Request::LinkSet { name, properties } => self.set_link_properties(now, name, properties)?,
-            Request::LinkReset { name } => self.reset_link(name)?,
+            Request::BearerEnable { name, domain, priority, udp } => {
+                access.enable_bearer((&self.media, &mut self.naming), name, *domain, *priority, *udp)?;
+            }
+            Request::BearerDisable { name } => access.disable_bearer(name)?,
+            Request::BearerSet { name, properties } => access.set_bearer(name, properties)?,
+            Request::BearerAdd { name, remote } => access.add_remote(name, *remote)?,
+            Request::LinkSet { name, properties } => access.set_link_properties(name, properties)?,
+            Request::LinkReset { name } => access.reset_link(name)?,
             Request::MediaSet { name, properties } => self.media.set(name, properties)?,
-            Request::MonitorSet { threshold } => self.set_threshold(*threshold)?,
-            Request::PeerRemove { address, identity } => self.remove_peer(*address, *identity)?,
-            Request::NetSet { id, address, identity } => self.set_net(now, *id, *address, *identity)?,
+            Request::MonitorSet { threshold } => access.set_threshold(*threshold)?,
+            Request::PeerRemove { address, identity } => access.remove_peer(*address, *identity)?,
+            Request::NetSet { id, address, identity } => {
+                access.set_net(&mut self.naming, *id, *address, *identity)?;
+            }
             Request::KeySet | Request::KeyFlush => {
                 let text = "this node does not encrypt yet: keys cannot be set";
                 return Err(Refusal::new(Errno::NOT_SUPPORTED, text));
@@ -173,4 +185,16 @@ impl Dispatcher {
         }
         Ok(None)
     }
+}
+
+/// Whether the policy allows a process this request.
+fn permit(rules: &Rules, peer: &Peer, request: &Request) -> Result<(), Refusal> {
+    if !request.changes() || rules.may_manage(peer) {
+        return Ok(());
+    }
+    let text = format!(
+        "the daemon's policy does not allow user {} to change the node (see `policy.manage` in its configuration)",
+        peer.uid
+    );
+    Err(Refusal::new(Errno::NOT_PERMITTED, text))
 }

@@ -1,4 +1,4 @@
-//! What an administrator sees: the node's state as entries of the family.
+//! Lists: the state of the node as entries of the family.
 
 use utipc_core::addr::{Binding, NodeAddr};
 use utipc_core::broadcast::{MulticastPolicy, ReceiverStats, SenderStats};
@@ -12,8 +12,7 @@ use utipc_manage::{
     Publication, Refusal, Socket, Stats,
 };
 
-use super::{Part, change};
-use crate::daemon::dispatcher::Dispatcher;
+use super::{Access, Part, change};
 use crate::observe::LinkEnd;
 
 /// Sockets of one part: their entries are bounded by their program's name.
@@ -22,7 +21,7 @@ const SOCKETS_PART: usize = 1024;
 /// Chains of the kernel's binding table: it lists service types by the number of their chain.
 const CHAINS: u32 = 1024;
 
-impl Dispatcher {
+impl Access<'_> {
     pub(super) fn show_sockets(&self, from: u64) -> Part {
         let Ok(first) = u32::try_from(from) else { return Part::new() };
         let own = self.driver.stack.own_node();
@@ -49,11 +48,13 @@ impl Dispatcher {
     }
 
     fn process(&self, port: u32, stats: &EndpointStats) -> Process {
-        let owner = self.sockets.get(&port).and_then(|h| self.attachments.get(&h.owner));
+        let owner = self.sockets.owner(port);
+        let peer = owner.and_then(|owner| self.attachments.peer(owner));
+        let program = owner.and_then(|owner| self.attachments.program(owner));
         Process {
-            pid: owner.map_or(0, |a| a.peer.pid),
-            uid: owner.map_or(self.own_user, |a| a.peer.uid),
-            program: owner.map_or_else(|| "utipcd".to_owned(), |a| a.program.clone()),
+            pid: peer.map_or(0, |peer| peer.pid),
+            uid: peer.map_or(self.rules.own_user(), |peer| peer.uid),
+            program: program.unwrap_or("utipcd").to_owned(),
             counters: [
                 stats.sent_messages,
                 stats.sent_bytes,
@@ -86,7 +87,7 @@ impl Dispatcher {
             if b.port.node.is_none() {
                 publication.node = own.0;
             }
-            // The port that a link is known by is its number here, and none there.
+            // The bindings of links carry the number of the link as port here, and none in the kernel.
             publication.port = if b.range.service == LINK_STATE { 0 } else { publication.port };
             Entry::Name(publication)
         };
@@ -109,7 +110,7 @@ impl Dispatcher {
         })
     }
 
-    /// The broadcast link, then the links by peer; with `broadcast` what each peer broadcasts behind its links.
+    /// The broadcast link, then the links by peer; with `broadcast` also the broadcast link of each peer, behind its links.
     pub(super) fn show_links(&self, broadcast: bool) -> Vec<Entry> {
         let info = self.driver.stack.broadcast();
         let own = self.driver.stack.own_node();
@@ -140,7 +141,7 @@ impl Dispatcher {
             destination: own.0 & 0xffff_f000,
             mtu: link.mtu.into(),
             up: link.up,
-            // The kernel leaves the mark on a link that has gone down.
+            // The kernel leaves a link that has gone down marked as active.
             active: link.active || !link.up && last.is_some(),
             properties: Properties {
                 priority: Some(link.priority.into()),

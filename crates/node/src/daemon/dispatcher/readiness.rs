@@ -1,0 +1,126 @@
+//! What sockets offer, and how processes learn it: by notices and by the descriptors that they poll.
+
+use std::os::fd::OwnedFd;
+
+use utipc_attach::{Failure, LaneEnd, Reply};
+use utipc_core::Time;
+use utipc_core::socket::{Endpoint, Readiness};
+
+use super::Dispatcher;
+use super::requests::Done;
+use crate::daemon::attachments::AttachmentId;
+use crate::daemon::descriptors::HangUp;
+use crate::daemon::lanes::is_datagram;
+
+/// What a socket offers that has ended in the node.
+const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };
+
+impl Dispatcher {
+    /// What a socket offers now.
+    pub(super) fn readiness(&self, port: u32) -> Readiness {
+        let stack = &self.driver.stack;
+        let mut readiness = stack.endpoint(port).map_or(GONE, Endpoint::readiness);
+        // It arrives as soon as the lane has room, without a request.
+        let by_lane = is_datagram(stack, port) && self.lanes.comes_by_lane(stack, port);
+        readiness.readable &= !by_lane && !self.lanes.follows_a_lane(stack, port);
+        readiness
+    }
+
+    /// Something has happened to a socket: goes on with its lanes, and notifies its processes if it offers more.
+    pub(super) fn update_socket(&mut self, now: Time, port: u32) {
+        self.with_lanes(now, |lanes, context| lanes.carry(context, port));
+        let readiness = self.readiness(port);
+        if readiness.readable && self.descriptors.contains(port) {
+            self.ring_owner(port);
+        }
+        self.level_descriptor(port, readiness);
+        let (sends, receives) = self.lanes.serves(port);
+        // Without a connection, commands carry some messages too.
+        let by_lane = if is_datagram(&self.driver.stack, port) { (false, false) } else { (sends, receives) };
+        self.with_lanes(now, |lanes, context| lanes.open_unopened(context, port));
+        let Self { sockets, attachments, .. } = self;
+        for (id, noted) in sockets.update(port, readiness, by_lane) {
+            attachments.notify_ready(id, port, noted);
+        }
+    }
+
+    /// A notice about a lane that a socket reads or writes waits: its descriptor reports it.
+    pub(super) fn report_lane(&mut self, port: u32, end: LaneEnd) {
+        if !self.descriptors.contains(port) {
+            return;
+        }
+        self.ring_owner(port);
+        match end {
+            LaneEnd::Reader => self.descriptors.set_readable(port),
+            LaneEnd::Writer => self.descriptors.set_writable(port),
+        }
+    }
+
+    fn ring_owner(&self, port: u32) {
+        if let Some(owner) = self.sockets.owner(port) {
+            self.attachments.ring(owner);
+        }
+    }
+
+    /// Brings the descriptor of a socket up to date.
+    fn level_descriptor(&mut self, port: u32, mut readiness: Readiness) {
+        if !self.descriptors.contains(port) {
+            return;
+        }
+        // A call finds messages behind a lane that has ended: it checks that one first.
+        let stack = &self.driver.stack;
+        let waits = || stack.endpoint(port).is_some_and(|endpoint| endpoint.readiness().readable);
+        readiness.readable |= self.lanes.follows_a_lane(stack, port) && waits();
+        self.descriptors.level(&self.reactor, port, readiness);
+    }
+
+    /// Makes a descriptor for a socket; an older one hangs up.
+    pub(super) fn open_descriptor(&mut self, id: AttachmentId, port: u32) -> Result<OwnedFd, Failure> {
+        self.check_holds(id, port)?;
+        self.close_descriptor(port);
+        let limit = self.rules.limits().descriptors_per_attachment;
+        if self.sockets.descriptors_of(self.sockets.owner(port).unwrap_or(id)) >= limit {
+            return Err(Failure::Limit(format!("{limit} descriptors of sockets of one process")));
+        }
+        let opened = self.descriptors.open(&self.reactor, port, self.readiness(port));
+        let near = opened.map_err(|e| Failure::Limit(e.to_string()))?;
+        self.sockets.set_descriptor(port, true);
+        self.lanes.set_polled(port, true);
+        Ok(near)
+    }
+
+    /// Hangs up the descriptor of a socket, if it has one.
+    pub(super) fn close_descriptor(&mut self, port: u32) {
+        if self.descriptors.close(&self.reactor, port) {
+            self.sockets.set_descriptor(port, false);
+            self.lanes.set_polled(port, false);
+        }
+    }
+
+    /// The process has read the byte, or filled the buffer, of a descriptor: brings it up to date again.
+    pub(super) fn rearm(&mut self, id: AttachmentId, port: u32) -> Result<Readiness, Failure> {
+        self.check_holds(id, port)?;
+        let readiness = self.readiness(port);
+        self.sockets.set_seen(port, readiness);
+        self.level_descriptor(port, readiness);
+        Ok(readiness)
+    }
+
+    /// The process has read the byte of a descriptor; `more` if it found something in a lane.
+    pub(super) fn acknowledge_poll(&mut self, id: AttachmentId, port: u32, more: bool) -> Done {
+        let readiness = self.rearm(id, port)?;
+        if more {
+            self.descriptors.set_readable(port);
+        }
+        Ok(Reply::Number(readiness.readable.into()))
+    }
+
+    /// The last copy of a descriptor's near end was closed.
+    pub(super) fn near_end_closed(&mut self, now: Time, port: u32) {
+        match self.descriptors.hang_up(&self.reactor, port) {
+            HangUp::EndSocket if self.sockets.contains(port) => self.close_socket(now, port),
+            HangUp::Drop | HangUp::EndSocket => self.close_descriptor(port),
+            HangUp::Ignore => {}
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The end of an attachment, whatever the reason: nothing that only the process held outlives it.
+
+use utipc_core::Time;
+
+use super::Dispatcher;
+use crate::daemon::attachments::AttachmentId;
+use crate::daemon::counters::EndReason;
+use crate::daemon::lanes::{EndCause, SocketEnd};
+use crate::daemon::sockets::Holder;
+
+impl Dispatcher {
+    /// Ends the attachments that have ended in this turn.
+    pub(super) fn end_attachments(&mut self, now: Time) {
+        for (id, reason) in std::mem::take(&mut self.ended) {
+            self.recover_from(now, id, reason);
+        }
+    }
+
+    /// Lanes are frozen and read out first; then bindings are withdrawn, unread messages go back and connections end;
+    /// subscribers learn it last ([`utipc_core::stack::Stack::close_all`]).
+    fn recover_from(&mut self, now: Time, id: AttachmentId, reason: EndReason) {
+        let Some(was_served) = self.attachments.end(&self.reactor, id, reason) else { return };
+        self.counters.count_end(reason);
+        self.lanes.remove_process(id);
+        if was_served {
+            let ports = self.sockets.remove_process(id);
+            self.release_all(now, ports, Holder::Process(id));
+            self.with_lanes(now, |lanes, context| lanes.drop_pairs_of(context, id));
+        }
+        self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
+    }
+
+    /// A holder lets go of these sockets; those that nothing holds any more end.
+    pub(super) fn release_all(&mut self, now: Time, ports: impl IntoIterator<Item = u32>, holder: Holder) {
+        let held = |dispatcher: &mut Self, port| dispatcher.release(now, port, holder);
+        let left: Vec<u32> =
+            ports.into_iter().filter(|port| self.sockets.contains(*port) && !held(self, *port)).collect();
+        self.end_sockets(now, &left);
+    }
+
+    /// Ends sockets that nothing holds any more.
+    pub(super) fn end_sockets(&mut self, now: Time, ports: &[u32]) {
+        for port in ports {
+            self.with_lanes(now, |lanes, context| lanes.end(context, *port, EndCause::Dead));
+            self.close_descriptor(*port);
+        }
+        for port in ports {
+            self.remove_socket(*port);
+        }
+        let (later, ports): (Vec<u32>, Vec<u32>) =
+            ports.iter().partition(|port| self.lanes.has_unsent(**port));
+        for port in later {
+            // A socket without bindings has none to withdraw.
+            let _ = self.driver.stack.unbind(now, port, None);
+            self.with_lanes(now, |lanes, context| lanes.end_socket(context, port, SocketEnd::Close));
+        }
+        self.driver.stack.close_all(now, &ports);
+    }
+}

@@ -1,0 +1,136 @@
+//! Requests that send, receive and accept.
+
+use utipc_attach::{Failure, Reply, Request};
+use utipc_core::Time;
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{AcceptError, Destination, RecvError, RecvOptions, SendError};
+
+use super::requests::Done;
+use super::{Answer, Dispatcher};
+use crate::daemon::attachments::AttachmentId;
+use crate::daemon::lanes::is_datagram;
+
+impl Dispatcher {
+    pub(super) fn transfer(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        request: Request,
+        payload: &[u8],
+        answer: &mut Answer,
+    ) -> Done {
+        match request {
+            Request::Send { port, to } => self.send(now, id, port, to, payload),
+            Request::SendFound { port, to, found } => {
+                self.check_holds(id, port)?;
+                self.send_earlier_messages(now, port)?;
+                let sent = self.driver.stack.send_found(now, port, payload, to, found);
+                self.sent(now, port, sent, false)
+            }
+            Request::Receive { port, room, options } => self.receive(now, id, port, room, options, answer),
+            _ => Err(Failure::State),
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        port: u32,
+        to: Option<Destination>,
+        payload: &[u8],
+    ) -> Done {
+        self.check_holds(id, port)?;
+        self.send_earlier_messages(now, port)?;
+        let endpoint = self.endpoint(id, port, Failure::Send(SendError::Broken))?;
+        let peer = endpoint.peer().map_or(0, |p| p.port);
+        if self.lanes.is_ending(port) {
+            return Err(Failure::Send(SendError::Broken));
+        }
+        // A message on a connection with a lane would overtake those in the lane.
+        if self.lanes.connects(port, peer)
+            || self.lanes.holds_back(port) && endpoint.kind().is_connection_oriented()
+        {
+            self.sockets.wants_to_write(port);
+            return Err(Failure::Send(SendError::WouldBlock));
+        }
+        let sent = self.driver.stack.send(now, port, payload, to);
+        self.sent(now, port, sent, matches!(to, Some(Destination::Range(_))))
+    }
+
+    /// A command to send without a connection must not overtake messages of the lane.
+    fn send_earlier_messages(&mut self, now: Time, port: u32) -> Result<(), Failure> {
+        if !self.lanes.holds_back(port) || !is_datagram(&self.driver.stack, port) {
+            return Ok(());
+        }
+        self.with_lanes(now, |lanes, context| lanes.carry_out_all(context, port));
+        if self.lanes.has_unsent(port) {
+            self.sockets.wants_to_write(port);
+            return Err(Failure::Send(SendError::WouldBlock));
+        }
+        Ok(())
+    }
+
+    /// The reply to a message that was sent, or was to go by lanes; `is_multicast` if sockets beside those of the lanes got it.
+    fn sent(&mut self, now: Time, port: u32, sent: Result<usize, SendError>, is_multicast: bool) -> Done {
+        if sent == Err(SendError::WouldBlock) {
+            self.sockets.wants_to_write(port);
+        }
+        let lanes = self.driver.stack.take_diverted();
+        let bytes = sent.map_err(Failure::Send)?;
+        self.with_lanes(now, |lanes, context| lanes.consider_node_lanes(context, port));
+        Ok(Reply::Sent { bytes: if is_multicast || lanes.is_empty() { bytes as u32 } else { 0 }, lanes })
+    }
+
+    pub(super) fn accept(&mut self, now: Time, id: AttachmentId, port: u32) -> Done {
+        self.check_holds(id, port)?;
+        self.check_socket_limit(id, 1)?;
+        let accepted = self.driver.stack.accept(now, port);
+        if accepted == Err(AcceptError::WouldBlock) {
+            self.sockets.wants_to_read(port);
+        }
+        let (new, peer) = accepted.map_err(Failure::Accept)?;
+        self.add_socket(id, new);
+        if self.sockets.contains(peer.port) {
+            self.with_lanes(now, |lanes, context| lanes.connect(context, [new, peer.port]));
+        }
+        Ok(Reply::Accepted { port: new, peer })
+    }
+
+    fn receive(
+        &mut self,
+        now: Time,
+        id: AttachmentId,
+        port: u32,
+        room: u32,
+        options: RecvOptions,
+        answer: &mut Answer,
+    ) -> Done {
+        let stack = &self.driver.stack;
+        let endpoint = self.endpoint(id, port, Failure::Receive(RecvError::NotConnected))?;
+        if self.lanes.is_ending(port) {
+            return Err(Failure::Receive(RecvError::NotConnected));
+        }
+        if self.lanes.comes_by_lane(stack, port) {
+            return Err(Failure::Receive(RecvError::WouldBlock));
+        }
+        if self.lanes.follows_a_lane(stack, port) || self.lanes.is_behind_a_lane(stack, port) {
+            self.sockets.wants_to_read(port);
+            return Err(Failure::Receive(RecvError::WouldBlock));
+        }
+        // No more than is available: an idle call costs no memory. One byte at least, because an empty buffer is an error.
+        let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
+        answer.payload.resize(room, 0);
+        let received = self.driver.stack.recv(now, port, &mut answer.payload, options);
+        answer.payload.truncate(received.as_ref().map_or(0, |r| r.len));
+        if received == Err(RecvError::WouldBlock) {
+            self.sockets.wants_to_read(port);
+        }
+        if options.peek {
+            // A process that waits after a peek waits for more than that.
+            self.sockets.watch(port);
+        }
+        self.with_lanes(now, |lanes, context| lanes.consider_node_lanes(context, port));
+        received.map(Reply::Received).map_err(Failure::Receive)
+    }
+}

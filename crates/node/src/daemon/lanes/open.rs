@@ -1,0 +1,316 @@
+//! Lanes between sockets of processes: which sockets get one, when the reader may use it, how much memory it may take.
+//!
+//! A lane begins with a command of its writer, so the receiver's queue already has everything that the writer sent before.
+//! The reader is notified of the lane when it has received that: order holds without a mark in the stream.
+
+use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
+use utipc_core::limits::MESSAGE_OVERHEAD;
+use utipc_core::socket::{Endpoint, SocketOption, State};
+use utipc_core::stack::Stack;
+
+use super::pairs::side;
+use super::state::{LaneEvent, LaneState};
+use super::{Context, DAEMON, Lane, Lanes, ProcessId};
+
+/// Lanes that the sockets of one process write, at most.
+pub(super) const MAX_WRITTEN: usize = 16_384;
+
+/// Lanes that they read, at most. Lanes of a dead writer count until they are read.
+pub(super) const MAX_READ: usize = 65_536;
+
+/// The ring that every lane has without asking, log2 of bytes.
+const FIRST_RING: u8 = 12;
+/// The largest one.
+const LAST_RING: u8 = 20;
+/// The largest one of a lane to the node where a process has many.
+const LAST_RING_OF_MANY: u8 = 18;
+
+impl Lanes {
+    /// Makes the lane that a process asks for: from `port` to `to`, or to the node if that is 0.
+    pub(in crate::daemon) fn want(
+        &mut self,
+        context: &mut Context<'_>,
+        id: ProcessId,
+        port: u32,
+        to: u32,
+    ) -> Result<Reply, Failure> {
+        if to == 0 {
+            let has_lanes = self.open_datagram_lanes(context, id, port);
+            return if has_lanes { Ok(Reply::Done) } else { Err(Failure::State) };
+        }
+        if self.between.contains_key(&(port, to)) {
+            return Ok(Reply::Done);
+        }
+        if context.stack.endpoint(to).is_none() {
+            return Err(Failure::NoSocket(to));
+        }
+        if self.may_have_lane(context.stack, port, to) && self.make(context, port, to) {
+            return Ok(Reply::Done);
+        }
+        Err(Failure::State)
+    }
+
+    /// Gives both ends of a local connection lanes, as far as their processes take any.
+    pub(in crate::daemon) fn connect(&mut self, context: &mut Context<'_>, ports: [u32; 2]) {
+        let [one, two] = ports;
+        for (from, to) in [(one, two), (two, one)] {
+            if self.may_have_lane(context.stack, from, to) {
+                self.make(context, from, to);
+            }
+        }
+    }
+
+    /// Whether messages from one socket to another may go by a lane: each belongs to one process, and a connection leads
+    /// nowhere else.
+    fn may_have_lane(&self, stack: &Stack, from: u32, to: u32) -> bool {
+        let (Some(sender), Some(receiver)) = (stack.endpoint(from), stack.endpoint(to)) else { return false };
+        let fits = match (sender.kind().is_connection_oriented(), receiver.kind().is_connection_oriented()) {
+            (false, false) => true,
+            (true, true) => {
+                let joined = |e: &Endpoint, peer: u32| {
+                    let local = |node| node == stack.own_node() || utipc_core::NodeAddr::is_none(node);
+                    e.state() == State::Established
+                        && e.peer().is_some_and(|p| p.port == peer && local(p.node))
+                };
+                joined(sender, to) && joined(receiver, from) && !sender.has_unsent()
+            }
+            _ => false,
+        };
+        // An older lane is drained first.
+        let taken = self.between.contains_key(&(from, to)) || self.draining.contains_key(&(from, to));
+        fits && self.is_direct(from) && self.is_direct(to) && !taken
+    }
+
+    /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent before is read.
+    fn restore(&mut self, context: &mut Context<'_>, from: u32, to: u32) {
+        if self.may_have_lane(context.stack, from, to) {
+            self.make(context, from, to);
+        } else if self.draining.contains_key(&(from, to))
+            && let Some(socket) = self.sockets.get_mut(&from)
+        {
+            socket.suspended.insert((from, to));
+        }
+    }
+
+    /// One process holds the socket again: its lanes come back.
+    pub(in crate::daemon) fn lend(&mut self, context: &mut Context<'_>, id: ProcessId, port: u32) {
+        let Some(socket) = self.sockets.get_mut(&port) else { return };
+        socket.user = Some(id);
+        for (from, to) in std::mem::take(&mut socket.suspended) {
+            self.restore(context, from, to);
+        }
+    }
+
+    /// Whether the next message in a socket's queue came by the node after its sender's lane had ended, while that lane is
+    /// not drained: the messages in the lane come first.
+    pub(in crate::daemon) fn follows_a_lane(&self, stack: &Stack, port: u32) -> bool {
+        if self.draining.is_empty() {
+            return false;
+        }
+        let sender = stack.endpoint(port).and_then(|e| e.next_sender(stack.own_node()));
+        let drains = |from: &u32| self.draining.get(&(*from, port)).is_some_and(|lanes| *lanes > 0);
+        let Some(from) = sender.filter(drains) else { return false };
+        // An unopened lane begins behind the messages in the queue.
+        let is_later = |id: &LaneId| self.lanes.get(id).is_some_and(|lane| lane.from == from);
+        self.sockets.get(&port).is_some_and(|socket| !socket.unopened.iter().any(|(_, id)| is_later(id)))
+    }
+
+    /// Whether the queue of a connection comes behind unread messages in a lane. The reader may have asked before it knew of
+    /// the lane: one that began and ended, with the connection, in the meantime.
+    pub(in crate::daemon) fn is_behind_a_lane(&self, stack: &Stack, port: u32) -> bool {
+        let Some(socket) = self.sockets.get(&port) else { return false };
+        let is_unread = |id: &LaneId| {
+            let lane = self.lanes.get(id).filter(|lane| lane.to == port);
+            lane.is_some_and(|lane| lane.state.is_read() && lane.writer != DAEMON)
+        };
+        let is_connection = |endpoint: &Endpoint| endpoint.kind().is_connection_oriented();
+        socket.lanes.iter().any(is_unread) && stack.endpoint(port).is_some_and(is_connection)
+    }
+
+    /// Whether messages of a connection go by the lane between these ports, so that a command would overtake them.
+    pub(in crate::daemon) fn connects(&self, from: u32, to: u32) -> bool {
+        self.between.contains_key(&(from, to))
+    }
+
+    /// Lanes, by the ports of writer and reader, that were drained in this turn. Each goes to [`Self::resume`].
+    pub(in crate::daemon) fn take_drained(&mut self) -> Vec<(u32, u32)> {
+        let mut drained = std::mem::take(&mut self.drained);
+        drained.retain(|ports| self.draining.get(ports) == Some(&0) && self.draining.remove(ports).is_some());
+        drained
+    }
+
+    /// The lane between these ports comes back after it was drained, if it only ended because the writer was shared.
+    pub(in crate::daemon) fn resume(&mut self, context: &mut Context<'_>, (from, to): (u32, u32)) {
+        let is_wanted =
+            |socket: &mut super::SocketLanes| socket.user.is_some() && socket.suspended.remove(&(from, to));
+        if self.sockets.get_mut(&from).is_some_and(is_wanted) {
+            self.restore(context, from, to);
+        }
+    }
+
+    fn make(&mut self, context: &mut Context<'_>, from: u32, to: u32) -> bool {
+        let (Some(writer), Some(reader)) = (self.user(from), self.user(to)) else { return false };
+        let is_full = self.processes.get(&writer).is_none_or(|p| p.written >= MAX_WRITTEN)
+            || self.processes.get(&reader).is_none_or(|p| p.read >= MAX_READ);
+        if is_full {
+            return false;
+        }
+        let id = match self.pairs.slot(writer, reader) {
+            Ok(Some(id)) => id,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::warn!("two processes cannot share memory: {error}");
+                return false;
+            }
+        };
+        let pair = self.pairs.get(id.pair);
+        let opened = pair.map(|pair| pair.arena.open_slot(side(id.writer), id.slot.into()));
+        if !matches!(opened, Some(Ok(()))) {
+            return false;
+        }
+        self.arm_for_descriptor(id, to);
+        let lane = Lane { from, to, writer, reader, state: LaneState::UNOPENED, granted: 0 };
+        self.lanes.insert(id, lane);
+        self.between.insert((from, to), id);
+        context.stack.add_lane(from, to);
+        self.charge(writer, reader);
+        for port in [from, to] {
+            if let Some(socket) = self.sockets.get_mut(&port) {
+                socket.lanes.insert(id);
+            }
+        }
+        let notice = Notice::Lane { port: from, other: to, lane: id, end: LaneEnd::Writer };
+        self.notify(context, writer, notice);
+        let after = context.stack.endpoint(to).map_or(0, Endpoint::taken_with_queue);
+        if let Some(socket) = self.sockets.get_mut(&to) {
+            socket.unopened.push_back((after, id));
+        }
+        self.open_unopened(context, to);
+        true
+    }
+
+    /// Messages or bytes in unopened lanes, for an option that counts what waits. Spec: tipc.md §8.9.
+    pub(in crate::daemon) fn unopened(&self, port: u32, option: SocketOption) -> u32 {
+        let Some(socket) = self.sockets.get(&port) else { return 0 };
+        let waiting = |(_, id): &(u64, LaneId)| {
+            let pair = self.pairs.get(id.pair)?;
+            let reader = pair.arena.incoming(side(id.writer).other()).reader(id.slot.into()).ok()?;
+            let (messages, bytes) = reader.waiting();
+            match option {
+                SocketOption::ReceiveQueueDepth => Some(messages),
+                SocketOption::ReceiveQueueUsed => {
+                    u32::try_from(bytes + u64::from(messages) * MESSAGE_OVERHEAD as u64).ok()
+                }
+                _ => None,
+            }
+        };
+        socket.unopened.iter().filter_map(waiting).fold(0, u32::saturating_add)
+    }
+
+    /// If the reader of a new lane is polled, its writer reports the first message, so that the reader need not check before.
+    pub(super) fn arm_for_descriptor(&self, id: LaneId, reader: u32) {
+        if self.sockets.get(&reader).is_some_and(|socket| socket.polled)
+            && let Some(pair) = self.pairs.get(id.pair)
+        {
+            // Fails only for a slot that does not exist.
+            let _ = pair.arena.arm_slot(side(id.writer), id.slot.into());
+        }
+    }
+
+    /// Whether the writer of a lane will report the next message.
+    pub(super) fn is_armed(&self, id: LaneId) -> bool {
+        let pair = self.pairs.get(id.pair);
+        pair.is_some_and(|pair| pair.arena.is_armed(side(id.writer), id.slot.into()))
+    }
+
+    /// Notifies a reader of the lanes that it may read now.
+    pub(in crate::daemon) fn open_unopened(&mut self, context: &mut Context<'_>, port: u32) {
+        if self.sockets.get(&port).is_none_or(|socket| socket.unopened.is_empty()) {
+            return;
+        }
+        let taken = context.stack.endpoint(port).map_or(u64::MAX, Endpoint::taken);
+        while let Some(socket) = self.sockets.get_mut(&port)
+            && let Some((after, id)) = socket.unopened.front().copied()
+            && after <= taken
+        {
+            socket.unopened.pop_front();
+            let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.state.is_reader_done()) else {
+                continue;
+            };
+            lane.state = lane.state.next(LaneEvent::Open);
+            let (reader, other, state) = (lane.reader, lane.from, lane.state);
+            self.notify(context, reader, Notice::Lane { port, other, lane: id, end: LaneEnd::Reader });
+            if state.has_ended() {
+                let gone = state.is_writer_done();
+                self.notify(context, reader, Notice::LaneOver { port, lane: id, end: LaneEnd::Reader, gone });
+            }
+        }
+    }
+
+    /// Grants memory for larger messages, or for more of them, at the cost of the receiver's buffer. Spec: tipc.md §8.7.
+    pub(in crate::daemon) fn grow(
+        &mut self,
+        stack: &Stack,
+        id: ProcessId,
+        lane_id: LaneId,
+        log2: u8,
+        importance: u8,
+    ) -> Result<Reply, Failure> {
+        let has_few_lanes = self.has_few_lanes(id);
+        let Some(lane) = self.lanes.get_mut(&lane_id).filter(|lane| lane.writer == id) else {
+            return Err(Failure::State);
+        };
+        if lane.reader == DAEMON {
+            let last = if has_few_lanes { LAST_RING } else { LAST_RING_OF_MANY };
+            return if log2 <= last { Ok(Reply::Done) } else { Err(Failure::Overload) };
+        }
+        if !(FIRST_RING..=LAST_RING).contains(&log2) || importance > 3 {
+            return Err(Failure::State);
+        }
+        let Some(receiver) = stack.endpoint(lane.to) else { return Err(Failure::State) };
+        let Some(socket) = self.sockets.get_mut(&lane.to) else { return Err(Failure::State) };
+        // The window of a connection bounds its unread messages, so its lane may have the largest ring.
+        let wanted =
+            if log2 == FIRST_RING || receiver.kind().is_connection_oriented() { 0 } else { 1 << log2 };
+        let others = socket.granted - lane.granted;
+        let buffer = receiver.option(SocketOption::ReceiveBuffer).unwrap_or(0);
+        if others + wanted > u64::from(buffer) << importance {
+            return Err(Failure::Overload);
+        }
+        socket.granted = others + wanted;
+        lane.granted = wanted;
+        Ok(Reply::Done)
+    }
+
+    /// One end of a lane has something for the other, which waits for its descriptor.
+    pub(in crate::daemon) fn wake(
+        &mut self,
+        context: &mut Context<'_>,
+        id: ProcessId,
+        lane: LaneId,
+    ) -> Result<Reply, Failure> {
+        let Some(lane) = self.lanes.get(&lane) else { return Err(Failure::State) };
+        let (writes, reads) = (lane.writer == id, lane.reader == id);
+        if writes {
+            context.effects.push(super::Effect::Readable(lane.to));
+        }
+        if reads {
+            context.effects.push(super::Effect::Writable(lane.from));
+        }
+        if writes || reads { Ok(Reply::Done) } else { Err(Failure::State) }
+    }
+
+    /// The descriptors of a pair's memory, for one of its processes.
+    pub(in crate::daemon) fn fetch_pair(
+        &mut self,
+        id: ProcessId,
+        pair: utipc_attach::PairId,
+    ) -> Option<Vec<std::os::fd::OwnedFd>> {
+        self.pairs.fetch(pair, id)
+    }
+
+    /// Wakes all processes that sleep until the node takes more.
+    pub(in crate::daemon) fn ring_all(&self) {
+        self.pairs.ring_all();
+    }
+}

@@ -1,0 +1,96 @@
+//! One socket of a process: who holds it, and what its processes know of it.
+
+use utipc_core::socket::Readiness;
+
+use super::Holder;
+use crate::daemon::attachments::AttachmentId;
+
+/// A holder beside the owner.
+#[derive(Debug)]
+pub(super) struct Sharer {
+    pub(super) holder: Holder,
+    /// A notice about the socket waits for it.
+    pub(super) noted: bool,
+}
+
+impl Sharer {
+    pub(super) fn new(holder: Holder) -> Self {
+        Self { holder, noted: false }
+    }
+
+    /// The process, unless it is an inheritance.
+    pub(super) fn process(&self) -> Option<AttachmentId> {
+        match self.holder {
+            Holder::Process(id) => Some(id),
+            Holder::Inheritance(_) => None,
+        }
+    }
+}
+
+/// A socket of the node that processes hold.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// None if only inheritances hold it, or nothing.
+    pub(super) owner: Option<AttachmentId>,
+    /// The other holders. With any, commands carry its data.
+    pub(super) sharers: Vec<Sharer>,
+    /// What it offered at the last notice to its process, or at the last command of it.
+    pub(super) seen: Readiness,
+    /// A notice about it waits for the owner.
+    pub(super) noted: bool,
+    /// A process waits for more than there is: each change causes a notice.
+    pub(super) watched: bool,
+    pub(super) bindings: usize,
+    /// Applications poll a descriptor in its place.
+    pub(super) has_descriptor: bool,
+}
+
+impl Socket {
+    pub(super) fn new(owner: AttachmentId, seen: Readiness) -> Self {
+        Self {
+            owner: Some(owner),
+            sharers: Vec::new(),
+            seen,
+            noted: false,
+            watched: false,
+            bindings: 0,
+            has_descriptor: false,
+        }
+    }
+
+    /// Whether this process holds it.
+    pub(super) fn is_held_by(&self, id: AttachmentId) -> bool {
+        self.owner == Some(id) || self.sharers.iter().any(|sharer| sharer.process() == Some(id))
+    }
+
+    /// Removes the process that follows the owner from the sharers, and the mark that a notice waits for it.
+    pub(super) fn take_heir(&mut self) -> Option<(AttachmentId, bool)> {
+        let at = self.sharers.iter().position(|sharer| sharer.process().is_some())?;
+        let heir = self.sharers.remove(at);
+        heir.process().map(|id| (id, heir.noted))
+    }
+
+    /// Clears the mark that a notice about it waits for this process; returns whether it was set.
+    pub(super) fn take_noted(&mut self, id: AttachmentId) -> bool {
+        if self.owner == Some(id) {
+            return std::mem::take(&mut self.noted);
+        }
+        let sharer = self.sharers.iter_mut().find(|sharer| sharer.process() == Some(id));
+        sharer.is_some_and(|sharer| std::mem::take(&mut sharer.noted))
+    }
+
+    /// The processes that hold it, the owner first, each with the mark that a notice waits for it.
+    pub(super) fn processes_mut(&mut self) -> impl Iterator<Item = (AttachmentId, &mut bool)> {
+        let owner = self.owner.map(|id| (id, &mut self.noted));
+        let sharers = self.sharers.iter_mut();
+        owner.into_iter().chain(sharers.filter_map(|sharer| Some((sharer.process()?, &mut sharer.noted))))
+    }
+}
+
+/// True if `new` offers something that `old` did not: a process waits for what the socket did not offer.
+pub(super) fn has_grown(old: Readiness, new: Readiness) -> bool {
+    new.readable && !old.readable
+        || new.writable && !old.writable
+        || new.read_closed && !old.read_closed
+        || new.hung_up && !old.hung_up
+}

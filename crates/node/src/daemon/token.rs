@@ -1,0 +1,11 @@
+//! Tokens of the event loop: the upper byte says what an event is about, the lower four bytes which one. Bearers have 0.
+
+pub(super) const DOORWAY: u64 = 1 << 56;
+pub(super) const ATTACHMENT: u64 = 2 << 56;
+pub(super) const PROCESS: u64 = 3 << 56;
+pub(super) const DESCRIPTOR: u64 = 4 << 56;
+pub(super) const LANES: u64 = 5 << 56;
+pub(super) const INHERITANCE: u64 = 6 << 56;
+
+/// The bits that tell the kinds apart.
+pub(super) const KIND: u64 = 0xff << 56;
