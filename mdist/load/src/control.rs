@@ -1,4 +1,4 @@
-//! What a load tool is told while it runs: lines on standard input, answered by lines of JSON on standard output.
+//! Commands to a running load tool: lines on standard input, answered by lines of JSON on standard output.
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Where orders come from: signals, and standard input if that was asked for.
+/// Source of commands: signals, the end of a time, and standard input if that is requested.
 pub struct Control {
     lines: Option<Receiver<String>>,
     signalled: Arc<AtomicBool>,
@@ -17,27 +17,27 @@ pub struct Control {
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// A line: its first word, and the rest of it.
+pub enum Command {
+    /// A line: its first word, and its rest.
     Line(String, String),
-    /// The time is up, a signal came, or whoever gave orders is gone.
+    /// Stop: the time is over, a signal came, or standard input ended.
     Stop,
-    /// Nothing for so long.
-    Nothing,
+    /// No command within the time waited.
+    None,
 }
 
-/// How often a tool without orders looks for signals.
-const LOOK: Duration = Duration::from_millis(50);
+/// Time between two checks for signals.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 impl Control {
-    /// Listens to signals, and to standard input where `lines`; ends after `seconds`.
+    /// Handles SIGINT and SIGTERM, and reads standard input if `lines`; stops after `seconds`.
     ///
     /// # Errors
-    /// The system refuses to pass signals on.
+    /// The signal handlers cannot be installed.
     pub fn new(lines: bool, seconds: Option<u64>) -> Result<Self> {
         let signalled = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, signalled.clone()).context("listen to signals")?;
+            signal_hook::flag::register(signal, signalled.clone()).context("install the signal handlers")?;
         }
         let lines = lines.then(|| {
             let (send, receive) = channel();
@@ -57,21 +57,22 @@ impl Control {
         })
     }
 
-    /// From now on it ends after `time`.
+    /// Stops `time` from now.
     pub fn end_after(&mut self, time: Duration) {
         self.end = Some(Instant::now() + time);
     }
 
-    /// Waits for the next order, at most for `time`.
-    pub fn next(&self, time: Duration) -> Order {
+    /// Waits for the next command, at most for `time`.
+    pub fn next(&self, time: Duration) -> Command {
         let until = Instant::now() + time;
         loop {
             let now = Instant::now();
             if self.signalled.load(Ordering::Relaxed) || self.end.is_some_and(|end| end <= now) {
-                return Order::Stop;
+                return Command::Stop;
             }
             let left = until.saturating_duration_since(now);
-            let ends = self.end.map_or(left, |end| end.saturating_duration_since(now)).min(left).min(LOOK);
+            let ends =
+                self.end.map_or(left, |end| end.saturating_duration_since(now)).min(left).min(SIGNAL_CHECK);
             match &self.lines {
                 None => std::thread::sleep(ends),
                 Some(lines) => match lines.recv_timeout(ends) {
@@ -79,16 +80,16 @@ impl Control {
                         let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
                         return match word {
                             "" => continue,
-                            "stop" => Order::Stop,
-                            word => Order::Line(word.to_owned(), rest.trim().to_owned()),
+                            "stop" => Command::Stop,
+                            word => Command::Line(word.to_owned(), rest.trim().to_owned()),
                         };
                     }
                     Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return Order::Stop,
+                    Err(RecvTimeoutError::Disconnected) => return Command::Stop,
                 },
             }
             if left.is_zero() {
-                return Order::Nothing;
+                return Command::None;
             }
         }
     }

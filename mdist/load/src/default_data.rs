@@ -1,4 +1,4 @@
-//! The messages that the load tools send when no file is given: our own values, the field ids of the vendor's tools.
+//! The messages of the load tools without a file: our own values, with the field ids of the vendor's tools.
 //!
 //! One refresh of 70 fields and two updates of 13 fields, whose field list is 74 bytes long: the update of the report.
 //! Spec: rssl.md §9.2

@@ -1,4 +1,4 @@
-//! Which items exist, and which of them each mount asks for.
+//! Items, and the distribution of items to mounts.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use rssl::rwf::Domain;
 /// One item of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its name, a RIC.
+    /// Name, a RIC.
     pub name: String,
-    /// What kind of data it has.
+    /// Domain of its data.
     pub domain: Domain,
-    /// The client contributes to it.
+    /// Consumers post to it.
     pub post: bool,
-    /// The client sends it generic messages; its stream is private then.
+    /// Consumers send it generic messages, on a private stream.
     pub generic: bool,
-    /// Asked for once, without updates.
+    /// Requested as a snapshot, without updates.
     pub snapshot: bool,
 }
 
@@ -28,25 +28,25 @@ impl Item {
     }
 }
 
-/// `RDT0`, `RDT1` and so on: the names that the load tools use when no list is given.
+/// `RDT0`, `RDT1` and so on: the items of the load tools without a list.
 #[must_use]
 pub fn generated(count: usize) -> Vec<Item> {
     (0..count).map(|number| Item::price(format!("RDT{number}"))).collect()
 }
 
-/// Reads a list file: `itemList` of `item domain= name= [post= generic= snapshot=]`.
+/// Reads an item list: `itemList` of `item domain= name= [post= generic= snapshot=]`.
 ///
 /// Spec: rssl.md §9.2
 ///
 /// # Errors
-/// The file cannot be read, or says something that a list cannot; the place is in the error.
+/// The file cannot be read or is not an item list; the error has the line.
 pub fn read(path: &Path) -> Result<Vec<Item>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("read the item list {}", path.display()))?;
     parse(&text).with_context(|| format!("in the item list {}", path.display()))
 }
 
-/// The same from text.
+/// Parses an item list: see [`read`].
 ///
 /// # Errors
 /// As [`read`].
@@ -68,73 +68,76 @@ fn item(document: &roxmltree::Document<'_>, node: roxmltree::Node<'_, '_>) -> Re
     let domain = match node.attribute("domain") {
         None | Some("MarketPrice") => Domain::MARKET_PRICE,
         Some("MarketByOrder") => Domain::MARKET_BY_ORDER,
-        Some(other) => bail!("line {line}: the domain '{other}' (use MarketPrice or MarketByOrder)"),
+        Some(other) => bail!("line {line}: unknown domain '{other}' (use MarketPrice or MarketByOrder)"),
     };
     let yes = |attribute| matches!(node.attribute(attribute), Some("true" | "1"));
     Ok(Item {
         name: name.to_owned(),
         domain,
         post: yes("post"),
-        // The vendor's guide and its program call it differently.
+        // The vendor's guide and the vendor's program use different names.
         generic: yes("generic") || yes("genMsg"),
         snapshot: yes("snapshot"),
     })
 }
 
-/// How a list is shared out to mounts: the first items are everyone's, then each mount has a range of its own.
+/// Distribution of a list to mounts: all mounts have the first items, and each mount has a range of its own of the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     mounts: usize,
     common: usize,
-    /// All mounts' own items together.
+    /// Own items of all mounts together.
     own: usize,
 }
 
 impl Shares {
-    /// As the vendor's performance consumer does: `items` is the sum over all mounts, `common` what each of them shares
-    /// with all others.
+    /// The distribution of the vendor's performance consumer: `items` is the sum over all mounts, `common` the number of
+    /// items that all mounts share.
     ///
     /// # Errors
-    /// A mount's share is smaller than what is common.
+    /// A mount would have fewer than `common` items.
     pub fn split(mounts: usize, items: usize, common: usize) -> Result<Self> {
         let Some(own) = mounts.checked_mul(common).and_then(|shared| items.checked_sub(shared)) else {
-            bail!("{items} items over {mounts} mounts are fewer than {common} common items each");
+            bail!(
+                "{items} items are fewer than {common} common items for each of {mounts} mounts; use more items"
+            );
         };
         Ok(Self { mounts, common, own })
     }
 
-    /// One mount that asks for everything.
+    /// One mount that requests everything.
     #[must_use]
     pub fn one(items: usize) -> Self {
         Self { mounts: 1, common: 0, own: items }
     }
 
-    /// "Producer 50/50": half of the producer's updates reach every mount, half reach one. A producer takes items in
-    /// turn, so there must be as many common items as own items of all mounts together.
+    /// "Producer 50/50": half of the publisher's updates reach all mounts, half reach one mount. A publisher updates its
+    /// items in turn, so there are as many common items as own items of all mounts together.
     #[must_use]
     pub fn half(mounts: usize, own_per_mount: usize) -> Self {
         Self { mounts, common: mounts * own_per_mount, own: mounts * own_per_mount }
     }
 
-    /// How many different items there are.
+    /// Number of different items.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.common + self.own
     }
 
-    /// How many item streams all mounts have together.
+    /// Number of item streams of all mounts together.
     #[must_use]
     pub fn streams(&self) -> usize {
         self.mounts * self.common + self.own
     }
 
-    /// Output updates for each input update when the producer takes items in turn.
+    /// Output updates for each input update if the publisher updates items in turn.
     #[must_use]
     pub fn fan_out(&self) -> f64 {
         if self.distinct() == 0 { 0.0 } else { self.streams() as f64 / self.distinct() as f64 }
     }
 
-    /// Places in the list that `mount` asks for.
+    /// Places in the list that `mount` requests.
     pub fn of(&self, mount: usize) -> impl Iterator<Item = usize> + use<> {
         let (each, rest) = match self.mounts {
             0 => (0, 0),
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_read() {
+    fn item_lists_are_parsed() {
         let list = parse(
             "<itemList>\n<!-- two -->\n<item domain=\"MarketPrice\" name=\"RDT0\" post=\"true\" genMsg=\"true\"/>\n\
              <item domain=\"MarketByOrder\" name=\"RDT1\" snapshot=\"true\"/></itemList>",
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_line() {
         for (text, want) in [
             ("<items/>", "<items>"),
             ("<itemList>\n<item domain=\"MarketPrice\"/></itemList>", "line 2"),
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_disjoint_beyond_what_is_common() {
+    fn shares_overlap_in_common_items_only() {
         let shares = Shares::split(3, 20, 4).unwrap();
         let all: Vec<Vec<usize>> = (0..3).map(|mount| shares.of(mount).collect()).collect();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [7, 7, 6]);
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reports_fan_out() {
+    fn half_shares_give_the_fan_out_of_the_report() {
         let shares = Shares::half(100, 100);
         assert_eq!((shares.distinct(), shares.of(7).count()), (20_000, 10_100));
         assert!((shares.fan_out() - 50.5).abs() < 1e-9);

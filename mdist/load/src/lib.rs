@@ -1,4 +1,4 @@
-//! Load: publishers and clients that make and count as many messages as asked, and what they measure.
+//! Load tools: publishers and consumers that send and count messages at any rate, and their measurements.
 
 pub mod consumer;
 pub mod control;

@@ -1,4 +1,4 @@
-//! The messages of one domain, encoded: what a publisher patches and copies, and the images that follow from them.
+//! The encoded messages of one domain, which a publisher copies and patches, and the images that result from them.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use rssl::wire::{Writer, to_vec};
 
 use super::values::{SEQUENCE_BASE, vary};
 
-/// The stamp of an update: when it was sent.
+/// Field of the stamp of an update: the time when it was sent.
 pub const TIM_TRK_1: i16 = 3902;
-/// The stamp of a post.
+/// Field of the stamp of a post.
 pub const TIM_TRK_2: i16 = 3903;
-/// The stamp of a generic message.
+/// Field of the stamp of a generic message.
 pub const TIM_TRK_3: i16 = 3904;
 
 /// One field with its encoded value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its id in the dictionary.
+    /// Id in the dictionary.
     pub id: i16,
-    /// The type of its value.
+    /// Type of the value.
     pub kind: DataType,
     /// The value as on the wire; empty is blank.
     pub value: Vec<u8>,
 }
 
-/// One entry of a map.
+/// One order: an entry of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// What happens to it.
+    /// Action.
     pub action: MapAction,
-    /// Its key.
+    /// Key.
     pub key: Vec<u8>,
-    /// Its fields; none when it is deleted.
+    /// Fields; none if it is deleted.
     pub fields: Vec<Field>,
 }
 
@@ -43,12 +43,12 @@ pub struct Order {
 pub enum Body {
     /// A field list: MarketPrice.
     Fields(Vec<Field>),
-    /// A map of field lists: MarketByOrder and its like.
+    /// A map of field lists: MarketByOrder and similar domains.
     Orders(Vec<Order>),
 }
 
 impl Body {
-    /// How it is declared in the message.
+    /// Container type of the payload.
     #[must_use]
     pub fn container(&self) -> DataType {
         match self {
@@ -68,7 +68,7 @@ impl Body {
             .chain(orders.into_iter().flatten().map(|order| &mut order.fields).filter(|f| !f.is_empty()))
     }
 
-    /// Its bytes.
+    /// Encodes the payload.
     ///
     /// # Errors
     /// A value is too long for the wire.
@@ -89,7 +89,7 @@ impl Body {
         })
     }
 
-    /// The same with the values of update `n` of an item: varied where `running`, else only counted.
+    /// This body with the values of update `n` of an item: all of them if `running`, else only the count of updates.
     #[must_use]
     pub fn at(&self, seed: u32, n: u32, sequence: Option<i16>, running: bool) -> Self {
         let mut body = self.clone();
@@ -103,7 +103,7 @@ impl Body {
         body
     }
 
-    /// The same with a stamp as the last field of the last list.
+    /// This body with a stamp as the last field of the last list.
     #[must_use]
     pub fn stamped(mut self, id: i16, stamp: u64) -> Self {
         if let Some(list) = self.lists().last() {
@@ -123,7 +123,7 @@ fn write_fields(w: &mut Writer<'_>, fields: &[Field]) -> rssl::Result<()> {
     list.finish()
 }
 
-/// Where a value lies in a template.
+/// Offset of a value in a template.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     id: i16,
@@ -132,7 +132,7 @@ struct Slot {
     len: usize,
 }
 
-/// An update, framed and ready but for its stream id and its values.
+/// An encoded update in its frame, without its stream id and its values.
 #[derive(Clone, Debug)]
 pub struct Template {
     body: Body,
@@ -141,7 +141,7 @@ pub struct Template {
     sequence: Vec<usize>,
 }
 
-/// Where the stream id lies in a frame.
+/// Offset of the stream id in a frame.
 const STREAM_AT: usize = rssl::transport::FRAME_HEADER + 4;
 
 impl Template {
@@ -180,8 +180,8 @@ impl Template {
         Ok(Self { body, frame, slots, sequence })
     }
 
-    /// Appends update `n` of an item to `out`; with its values where `vary_values`, else with the template's, but for the
-    /// count of updates.
+    /// Appends update `n` of an item to `out`: with the values of that update if `vary_values`, else with those of the
+    /// template and the count of updates.
     #[inline]
     pub fn append(&self, out: &mut Vec<u8>, stream: i32, seed: u32, n: u32, vary_values: bool) {
         let start = out.len();
@@ -204,7 +204,7 @@ impl Template {
         }
     }
 
-    /// What it carries.
+    /// The decoded payload.
     #[must_use]
     pub fn body(&self) -> &Body {
         &self.body
@@ -216,7 +216,7 @@ impl Template {
         self.frame.len()
     }
 
-    /// Where the count of updates lies in the message (without its frame), and of which field it is.
+    /// Offset of the count of updates in the message, without its frame.
     #[must_use]
     pub fn sequence_at(&self) -> Option<usize> {
         self.sequence.first().map(|at| at - rssl::transport::FRAME_HEADER)
@@ -228,7 +228,7 @@ fn framed_update(domain: Domain, body: &Body) -> Result<Vec<u8>> {
     let update =
         Update { domain, container: body.container(), kind: 1, payload: &payload, ..Update::default() };
     let message = to_vec(|w| update.encode(w))?;
-    ensure!(message.len() <= 6144, "an update of {} bytes is too long for one frame", message.len());
+    ensure!(message.len() <= 6144, "an update of {} bytes is too long for one frame of 6144", message.len());
     let mut frame = frame_header(message.len()).to_vec();
     frame.extend_from_slice(&message);
     Ok(frame)
@@ -237,24 +237,24 @@ fn framed_update(domain: Domain, body: &Body) -> Result<Vec<u8>> {
 /// All messages of one domain.
 #[derive(Clone, Debug)]
 pub struct MessageSet {
-    /// Which.
+    /// The domain.
     pub domain: Domain,
     /// The image before the first update.
     pub refresh: Body,
-    /// What is sent then, in turn.
+    /// Updates, sent in turn.
     pub updates: Vec<Template>,
-    /// What clients contribute, in turn.
+    /// Posts of consumers, sent in turn.
     pub posts: Vec<Body>,
-    /// What clients send besides, in turn.
+    /// Generic messages of consumers, sent in turn.
     pub generics: Vec<Body>,
     /// The field that counts an item's updates: the first unsigned one of four bytes that all updates have.
     pub sequence: Option<i16>,
-    /// All values change with each update, not only the count.
+    /// All values change with each update, not only the count of updates.
     pub running: bool,
 }
 
 impl MessageSet {
-    /// Encodes them.
+    /// Encodes the messages.
     ///
     /// # Errors
     /// There is no update, or a message does not fit.
@@ -286,17 +286,17 @@ impl MessageSet {
     #[must_use]
     pub fn update(&self, n: u32) -> Option<&Template> {
         let count = self.updates.len() as u32;
-        // Two is what everybody has, and a division by a variable costs more than the rest of this.
+        // Two updates are the usual case, and a division by a variable costs more than the rest of this.
         let which = if count == 2 { (n & 1) ^ 1 } else { n.wrapping_sub(1) % count.max(1) };
         self.updates.get(which as usize)
     }
 
-    /// What the publisher holds of an item after `n` updates.
+    /// The image of an item after `n` updates.
     #[must_use]
     pub fn image(&self, seed: u32, n: u32) -> Image {
         let mut image = Image::default();
         image.apply(&self.refresh.at(seed, 0, self.sequence, self.running));
-        // Two rounds decide every field: what they do not touch is as in the refresh.
+        // The last two rounds determine every field; fields that they do not touch are those of the refresh.
         let rounds = 2 * self.updates.len() as u32;
         for k in n.saturating_sub(rounds).saturating_add(1)..=n {
             if let Some(template) = self.update(k) {
@@ -342,10 +342,10 @@ impl Image {
         }
     }
 
-    /// Takes what a message brought.
+    /// Applies the payload of a message.
     ///
     /// # Errors
-    /// The data cannot be read.
+    /// The payload cannot be decoded.
     pub fn apply_payload(&mut self, container: DataType, payload: &[u8]) -> Result<()> {
         let fields = |list: &[u8]| -> Result<Vec<Field>> {
             FieldList::decode(list, None)?
@@ -374,7 +374,7 @@ impl Image {
         Ok(())
     }
 
-    /// As the data of a refresh, the blank stamps of the vendor's tools with it.
+    /// This image as the body of a refresh, with the blank stamps of the vendor's tools.
     #[must_use]
     pub fn body(&self) -> Body {
         let fields = |list: &List| -> Vec<Field> {
@@ -397,7 +397,7 @@ impl Image {
         Body::Fields(all)
     }
 
-    /// How many updates it has seen, by the field that counts them.
+    /// Number of updates in this image, by the field that counts them.
     #[must_use]
     pub fn count(&self, sequence: i16) -> Option<u32> {
         let of = |list: &List| -> Option<u32> {
@@ -407,7 +407,7 @@ impl Image {
         self.lists.values().filter_map(of).max()
     }
 
-    /// The first difference in words; stamps do not count. `None`: equal.
+    /// The first difference as text, stamps excluded; `None` if the images are equal.
     #[must_use]
     pub fn difference(&self, published: &Self) -> Option<String> {
         let keys = |image: &Self| image.lists.keys().cloned().collect::<Vec<_>>();
@@ -432,7 +432,7 @@ impl Image {
         None
     }
 
-    /// How many fields were compared.
+    /// Number of fields.
     #[must_use]
     pub fn fields(&self) -> usize {
         self.lists.values().map(BTreeMap::len).sum()

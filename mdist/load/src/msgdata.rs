@@ -1,4 +1,4 @@
-//! Message data: what is sent, from files of the vendor's tools or built in.
+//! Message data of the load tools: from files of the vendor's tools, or built in.
 //!
 //! Spec: rssl.md §9.2
 
@@ -14,7 +14,7 @@ use super::message_set::{Body, Field, MessageSet, Order};
 /// The built-in messages of both domains: updates of 74 bytes of field list for MarketPrice.
 ///
 /// # Errors
-/// Never; the values are constants.
+/// Does not fail: the values are constants.
 pub fn built_in() -> Result<Vec<MessageSet>> {
     let price = UPDATES.iter().map(|lines| Ok(Body::Fields(fields(lines)?))).collect::<Result<Vec<_>>>()?;
     let orders = ORDERS
@@ -58,7 +58,7 @@ fn fields(lines: &[Line]) -> Result<Vec<Field>> {
     lines.iter().map(|(id, kind, text)| field(*id, kind, text)).collect()
 }
 
-/// A value as people write it, in the shortest form on the wire; an empty one is blank.
+/// Encodes a value from text in the shortest form; an empty text is blank.
 fn field(id: i16, kind: &str, text: &str) -> Result<Field> {
     let name = kind.strip_prefix("RSSL_DT_").unwrap_or(kind);
     let wrong = || format!("field {id}: '{text}' is no {name}");
@@ -80,7 +80,7 @@ fn field(id: i16, kind: &str, text: &str) -> Result<Field> {
         "ASCII_STRING" => (DataType::ASCII_STRING, text.as_bytes().to_vec()),
         "UTF8_STRING" => (DataType::UTF8_STRING, text.as_bytes().to_vec()),
         "BUFFER" => (DataType::BUFFER, text.as_bytes().to_vec()),
-        other => bail!("field {id}: the type '{other}' is not known to message files"),
+        other => bail!("field {id}: unknown type '{other}'"),
     };
     Ok(Field { id, kind, value })
 }
@@ -107,28 +107,28 @@ fn date(text: &str) -> Option<Date> {
     Some(Date { year, month, day })
 }
 
-/// An action of a map's entry, as files call it.
+/// The action of a map entry by its name in files.
 fn map_action(text: &str) -> Result<MapAction> {
     let name = text.strip_prefix("RSSL_MPEA_").unwrap_or(text);
     Ok(match name.strip_suffix("_ENTRY").unwrap_or(name) {
         "ADD" => MapAction::Add,
         "UPDATE" => MapAction::Update,
         "DELETE" => MapAction::Delete,
-        _ => bail!("'{text}' is no action of a map's entry (use ADD_ENTRY, UPDATE_ENTRY or DELETE_ENTRY)"),
+        _ => bail!("unknown action '{text}' of a map entry (use ADD_ENTRY, UPDATE_ENTRY or DELETE_ENTRY)"),
     })
 }
 
-/// Reads a file of messages.
+/// Reads a message file.
 ///
 /// # Errors
-/// The file cannot be read, or says something that a message cannot; the line is in the error.
+/// The file cannot be read or is not a message file; the error has the line.
 pub fn read(path: &Path) -> Result<Vec<MessageSet>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("read the messages {}", path.display()))?;
     parse(&text).with_context(|| format!("in the messages {}", path.display()))
 }
 
-/// The same from text.
+/// Parses a message file: see [`read`].
 ///
 /// # Errors
 /// As [`read`].
@@ -192,7 +192,7 @@ impl File<'_, '_> {
         match data.tag_name().name() {
             "fieldList" => Ok(Body::Fields(self.fields(data)?)),
             "map" => {
-                // Definitions of sets only say how the vendor's encoder packs what follows.
+                // Set definitions only control how the vendor's encoder packs the following fields.
                 let entries = elements(data).filter(|node| !node.has_tag_name("fieldSetDefs"));
                 Ok(Body::Orders(entries.map(|entry| self.order(entry)).collect::<Result<_>>()?))
             }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_built_in_update_is_the_reports() {
+    fn built_in_updates_have_the_size_of_the_report() {
         let sets = built_in().unwrap();
         let price = &sets[0];
         let Body::Fields(refresh) = &price.refresh else { panic!("a field list") };
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_small_dictionary_knows_every_field_and_its_type() {
+    fn small_dictionary_has_every_field_with_its_type() {
         let known = rssl::dictionary::Dictionary::small();
         for (id, kind, _) in REFRESH.iter().chain(UPDATES.iter().copied().flatten()) {
             let field = field(*id, kind, "").unwrap();
@@ -269,7 +269,7 @@ mod tests {
         </marketByOrderMsgList></msgFormat>"#;
 
     #[test]
-    fn a_file_is_read() {
+    fn message_files_are_parsed() {
         let sets = parse(FILE).unwrap();
         assert_eq!(
             sets[0].refresh,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_line() {
         for (from, to, want) in [
             ("39.90", "x", "line 3: field 22: 'x' is no REAL"),
             ("RSSL_DT_DATE", "RSSL_DT_MAP", "line 9"),

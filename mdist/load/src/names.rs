@@ -1,4 +1,4 @@
-//! Lists of items with their counts of updates, as text: what a publisher sent, for a client that compares.
+//! Text files of item names and their numbers of updates: what a publisher sent, for a consumer that compares.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ pub fn write(path: &Path, items: &[(String, u32)]) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("write the items to {}", path.display()))
 }
 
-/// Reads such lines.
+/// Reads a file that [`write`] wrote.
 ///
 /// # Errors
-/// The file cannot be read, or a line is none of these; its number is in the error.
+/// The file cannot be read, or a line is not `name count`; the error has the line.
 pub fn read(path: &Path) -> Result<HashMap<String, u32>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("read the items of {}", path.display()))?;
@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> Result<HashMap<String, u32>> {
                 line.rsplit_once(' ').with_context(|| format!("line {number} is not 'name count'"))?;
             Ok((
                 name.to_owned(),
-                count.parse().with_context(|| format!("line {number}: '{count}' is no count"))?,
+                count.parse().with_context(|| format!("line {number}: '{count}' is not a count"))?,
             ))
         })
         .collect()

@@ -1,17 +1,17 @@
-//! When to send how much: a rate cut into ticks, with scheduled times that do not move when the sender is late.
+//! Pacing: a rate divided into ticks, whose scheduled times do not move when the sender is late.
 
 use std::time::Duration;
 
-/// What one tick asks for.
+/// The messages of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// Messages.
+    /// Number of messages.
     pub count: u64,
-    /// When they should go out: latency is measured from here, so that a late sender is not flattered.
+    /// When they are due. Latency is measured from here, so that it includes the delay of a late sender.
     pub scheduled: Duration,
 }
 
-/// A rate in ticks.
+/// A rate divided into ticks.
 #[derive(Clone, Debug)]
 pub struct Pace {
     rate: u64,
@@ -23,11 +23,11 @@ pub struct Pace {
 }
 
 const SECOND: u128 = 1_000_000_000;
-/// How late a sender may be and still catch up; what is older is missed, and counted.
+/// How late a sender may be and still catch up; older messages are counted as missed.
 const CATCH_UP: Duration = Duration::from_millis(100);
 
 impl Pace {
-    /// `rate` messages a second in `ticks` parts a second (1 to 1,000,000), from `start` on.
+    /// `rate` messages per second in `ticks` parts per second (1 to 1,000,000), from `start` on.
     #[must_use]
     pub fn new(rate: u64, ticks: u64, start: Duration) -> Self {
         let ticks = ticks.clamp(1, 1_000_000);
@@ -45,15 +45,15 @@ impl Pace {
         (u128::from(tick) * u128::from(self.rate) / u128::from(self.ticks)) as u64
     }
 
-    /// The oldest tick that is due and not yet taken. Call until `None`.
+    /// Takes the oldest tick that is due. Call until `None`.
     pub fn due(&mut self, now: Duration) -> Option<Burst> {
         let elapsed = now.checked_sub(self.start)?;
-        // Ticks whose time has come, tick 0 at the start.
-        let come = (elapsed.as_nanos() * u128::from(self.ticks) / SECOND) as u64 + 1;
-        if self.tick >= come {
+        // Ticks that are due, tick 0 at the start.
+        let due = (elapsed.as_nanos() * u128::from(self.ticks) / SECOND) as u64 + 1;
+        if self.tick >= due {
             return None;
         }
-        let keep = come.saturating_sub(self.behind_max);
+        let keep = due.saturating_sub(self.behind_max);
         if self.tick < keep {
             self.missed += self.sum(keep) - self.sum(self.tick);
             self.tick = keep;
@@ -72,13 +72,13 @@ impl Pace {
         self.time_of(self.tick)
     }
 
-    /// Messages that were never asked for because the sender was too late.
+    /// Messages that were left out because the sender was too late.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// The rate, a second.
+    /// Messages per second.
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.rate
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holds_the_rate() {
+    fn ticks_of_a_second_add_up_to_the_rate() {
         for (rate, ticks) in [(1_000, 1_000), (7, 1_000), (3_000_001, 1_000), (100_000, 30), (0, 10)] {
             let start = Duration::from_secs(9);
             let mut pace = Pace::new(rate, ticks, start);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_does_not_move_when_the_sender_is_late() {
+    fn scheduled_times_do_not_move_when_the_sender_is_late() {
         let mut pace = Pace::new(10_000, 1_000, Duration::ZERO);
         assert!(pace.due(Duration::ZERO).is_some_and(|burst| burst.count == 10));
         let late = Duration::from_micros(3_500);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn catching_up_is_bounded_and_the_rest_is_counted() {
+    fn catching_up_is_bounded_and_missed_messages_are_counted() {
         let mut pace = Pace::new(10_000, 1_000, Duration::ZERO);
         let sum = drain(&mut pace, Duration::from_millis(999));
         assert_eq!((sum, pace.missed()), (1_000, 9_000));

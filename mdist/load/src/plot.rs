@@ -1,22 +1,22 @@
-//! Latency against rate as an SVG picture.
+//! Plots of latency as SVG files.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use plotters::prelude::*;
 
-/// One line of the picture: (updates a second, microseconds), values above zero.
+/// One curve of a plot.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What its legend says.
+    /// Text of the legend.
     pub label: String,
-    /// Its points, by rising rate.
+    /// Points by rising rate: updates per second, microseconds. Values of zero and below are left out.
     pub points: Vec<(f64, f64)>,
 }
 
 const SIZE: (u32, u32) = (900, 560);
 
-/// Writes the picture, both axes logarithmic. Nothing to draw: nothing is written.
+/// Writes a plot of latency against rate, both axes logarithmic. Without points no file is written.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -35,11 +35,11 @@ pub fn latency_against_rate(path: &Path, title: &str, curves: &[Curve]) -> Resul
     };
     let mut svg = String::new();
     draw(&mut svg, title, curves, range(|p| p.0), range(|p| p.1))
-        .map_err(|why| anyhow!("draw {title}: {why}"))?;
+        .map_err(|error| anyhow!("draw {title}: {error}"))?;
     std::fs::write(path, svg).with_context(|| format!("write the plot {}", path.display()))
 }
 
-/// Writes how many of something took how long: (microseconds up to which, how many). Nothing to draw: nothing is written.
+/// Writes a histogram; a class is its upper bound in microseconds and its number. Without classes no file is written.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -69,7 +69,7 @@ pub fn histogram(path: &Path, title: &str, classes: &[(f64, u64)]) -> Result<()>
         area.present()?;
         Ok(())
     };
-    draw().map_err(|why| anyhow!("draw {title}: {why}"))?;
+    draw().map_err(|error| anyhow!("draw {title}: {error}"))?;
     std::fs::write(path, svg).with_context(|| format!("write the plot {}", path.display()))
 }
 
@@ -90,7 +90,7 @@ fn draw(
         .build_cartesian_2d(rates.log_scale(), times.log_scale())?;
     chart
         .configure_mesh()
-        .x_desc("updates a second")
+        .x_desc("updates per second")
         .y_desc("latency [µs]")
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short(*value))
@@ -108,7 +108,7 @@ fn draw(
     Ok(())
 }
 
-/// 250, 1k, 4M: as short as an axis needs it.
+/// A number in the short form of an axis: 250, 1k, 4M.
 fn short(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", v / 1e6),
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_has_its_lines_and_names() {
+    fn plots_have_curves_labels_and_short_numbers() {
         let curve =
             |label: &str| Curve { label: label.into(), points: vec![(1e3, 80.0), (1e5, 95.0), (1e6, 300.0)] };
         let mut svg = String::new();

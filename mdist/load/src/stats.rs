@@ -1,57 +1,57 @@
-//! What was measured: latency in full, CPU of processes and of the machine.
+//! Latency statistics.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longest latency that the histogram holds, nanoseconds; what is longer counts as this.
+/// Longest latency in the histogram, in nanoseconds; longer ones count as this.
 const LONGEST: u64 = 60_000_000_000;
 
-/// Latencies, nanoseconds in, microseconds out.
+/// Records latencies in nanoseconds and summarises them in microseconds.
 #[derive(Clone, Debug)]
-pub struct Latency {
+pub struct LatencyRecorder {
     histogram: Histogram<u64>,
     mean: f64,
     squares: f64,
-    /// Stamps from the future: the clocks are not one, so nothing here is to be trusted.
+    /// Stamps from the future: sender and receiver do not share a clock, so no value is valid.
     impossible: u64,
 }
 
-/// Microseconds; everything 0 when there was no stamp.
+/// Summary of latencies in microseconds; all 0 without a stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Stamps.
+    /// Number of stamps.
     pub points: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation.
     pub stddev: f64,
-    /// The shortest.
+    /// Shortest.
     pub min: f64,
-    /// The longest.
+    /// Longest.
     pub max: f64,
-    /// The median.
+    /// Median.
     pub p50: f64,
-    /// 90 of 100 are not longer.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of 100 are not longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// 999 of 1,000 are not longer.
+    /// 99.9th percentile.
     pub p999: f64,
-    /// Stamps from the future; anything but 0 makes the rest worthless.
+    /// Stamps from the future; unless this is 0 the other values are invalid.
     pub impossible: u64,
 }
 
-impl Default for Latency {
+impl Default for LatencyRecorder {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are constants that fit");
         Self { histogram, mean: 0.0, squares: 0.0, impossible: 0 }
     }
 }
 
-impl Latency {
-    /// Takes one: sent and received on the same clock.
+impl LatencyRecorder {
+    /// Records one latency; both times are of the same clock.
     pub fn record(&mut self, sent: Duration, received: Duration) {
         let Some(took) = received.checked_sub(sent) else {
             self.impossible += 1;
@@ -65,7 +65,7 @@ impl Latency {
         self.squares += off * (value - self.mean);
     }
 
-    /// Adds what another thread measured.
+    /// Adds the latencies of another recorder.
     pub fn add(&mut self, other: &Self) {
         let (a, b) = (self.histogram.len() as f64, other.histogram.len() as f64);
         self.impossible += other.impossible;
@@ -77,7 +77,7 @@ impl Latency {
         self.mean += off * b / (a + b);
     }
 
-    /// How many.
+    /// Number of latencies.
     #[must_use]
     pub fn points(&self) -> u64 {
         self.histogram.len()
@@ -105,7 +105,7 @@ impl Latency {
         }
     }
 
-    /// (upper end in microseconds, how many), empty classes left out.
+    /// The histogram in classes that double: upper bound in microseconds and number; empty classes are left out.
     #[must_use]
     pub fn classes(&self) -> Vec<(f64, u64)> {
         self.histogram
@@ -116,7 +116,7 @@ impl Latency {
     }
 }
 
-/// The middle value, the lower of two; NaN of none.
+/// The median, the lower of two; NaN if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -133,30 +133,36 @@ mod tests {
     }
 
     #[test]
-    fn mean_and_deviation_are_exact() {
-        let (mut all, mut left, mut right) = (Latency::default(), Latency::default(), Latency::default());
+    fn mean_and_deviation_are_exact_and_survive_merging() {
+        let (mut all, mut left, mut right) =
+            (LatencyRecorder::default(), LatencyRecorder::default(), LatencyRecorder::default());
         for value in 1..=1000 {
             all.record(us(5), us(5 + value));
             if value % 3 == 0 { &mut left } else { &mut right }.record(us(0), us(value));
         }
         left.add(&right);
-        for seen in [all.summary(), left.summary()] {
-            assert_eq!(seen.points, 1000);
-            assert!((seen.mean - 500.5).abs() < 1e-6 && (seen.stddev - 288.675).abs() < 1e-2, "{seen:?}");
-            assert!((seen.p99 - 990.0).abs() < 2.0 && (seen.max - 1000.0).abs() < 2.0 && seen.min < 1.01);
+        for summary in [all.summary(), left.summary()] {
+            assert_eq!(summary.points, 1000);
+            assert!(
+                (summary.mean - 500.5).abs() < 1e-6 && (summary.stddev - 288.675).abs() < 1e-2,
+                "{summary:?}"
+            );
+            assert!(
+                (summary.p99 - 990.0).abs() < 2.0 && (summary.max - 1000.0).abs() < 2.0 && summary.min < 1.01
+            );
         }
         assert_eq!(all.classes().iter().map(|class| class.1).sum::<u64>(), 1000);
     }
 
     #[test]
-    fn a_stamp_from_the_future_is_counted_apart() {
-        let mut all = Latency::default();
+    fn stamps_from_the_future_are_counted_separately() {
+        let mut all = LatencyRecorder::default();
         all.record(us(9), us(8));
         assert_eq!(all.summary(), Summary { impossible: 1, ..Summary::default() });
     }
 
     #[test]
-    fn the_median_of_few() {
+    fn median_of_three_is_the_middle_and_of_none_is_nan() {
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9 && median(&[]).is_nan());
     }
 }

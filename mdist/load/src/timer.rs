@@ -1,4 +1,4 @@
-//! A timer as a descriptor: exact where the timeout of a wait is rounded up to milliseconds.
+//! A timer as a descriptor, finer than the timeout of a wait, which is rounded up to milliseconds.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-/// Readable from a point in time on.
+/// A timer whose descriptor is readable once it expires.
 #[derive(Debug)]
 pub struct Timer {
     fd: OwnedFd,
     at: Option<Duration>,
-    /// Zero: it is readable once.
+    /// Zero: it expires once.
     period: Duration,
 }
 
 impl Timer {
-    /// One that is not set.
+    /// A timer that is not set.
     ///
     /// # Errors
     /// The process has no descriptor left.
@@ -27,16 +27,16 @@ impl Timer {
         Ok(Self { fd, at: None, period: Duration::ZERO })
     }
 
-    /// To be watched for reading.
+    /// The descriptor to poll for reading.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Readable from `at` on and not before; `None`: never. The clock is [`mdist::net::now`].
+    /// Expires at `at`; `None`: never. The clock is [`mdist::net::now`].
     ///
     /// # Errors
-    /// The system's.
+    /// Those of `timerfd_settime`.
     pub fn set(&mut self, at: Option<Duration>) -> Result<()> {
         if self.at.is_none() && at.is_none() {
             return Ok(());
@@ -44,12 +44,12 @@ impl Timer {
         self.begin(at, Duration::ZERO)
     }
 
-    /// Readable from `at` on, and a `period` later again; [`Timer::clear`] in between. One that beats so already is not touched:
-    /// to set a timer costs a virtual machine more than to send a message.
+    /// Expires at `at`, and then every `period`; call [`Timer::clear`] in between. A timer that already expires at these
+    /// times is not set again: on virtual machines setting a timer costs more than sending a message.
     ///
     /// # Errors
-    /// The system's.
-    pub fn beat(&mut self, at: Duration, period: Duration) -> Result<()> {
+    /// Those of `timerfd_settime`.
+    pub fn repeat(&mut self, at: Duration, period: Duration) -> Result<()> {
         let since = self.at.filter(|_| self.period == period).and_then(|first| at.checked_sub(first));
         if since.is_some_and(|since| since.as_nanos().checked_rem(period.as_nanos()) == Some(0)) {
             return Ok(());
@@ -57,15 +57,15 @@ impl Timer {
         self.begin(Some(at), period)
     }
 
-    /// Not readable until its next time.
+    /// Makes the descriptor unreadable until the timer expires again.
     pub fn clear(&self) {
-        // Nothing to read: it was not readable.
+        // An error means that it was not readable.
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
 
     fn begin(&mut self, at: Option<Duration>, period: Duration) -> Result<()> {
         (self.at, self.period) = (at, period);
-        // Zero would switch it off.
+        // Zero would disarm it.
         let at = at.map_or(Duration::ZERO, |at| at.max(Duration::from_nanos(1)));
         let spec = |time: Duration| Timespec {
             tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -88,14 +88,14 @@ mod tests {
     use mdist::net::{Interest, Poller, now};
 
     #[test]
-    fn beats_until_it_is_set_otherwise() {
+    fn repeats_until_it_is_set_again() {
         let poller = Poller::new().unwrap();
         let mut timer = Timer::new().unwrap();
         poller.add(timer.fd(), 1, Interest::Read).unwrap();
         let (start, period) = (now() + Duration::from_millis(2), Duration::from_millis(3));
         let mut events = Vec::new();
         for beat in 0..3 {
-            timer.beat(start + period * beat, period).unwrap();
+            timer.repeat(start + period * beat, period).unwrap();
             poller.wait(Some(Duration::from_secs(5)), &mut events).unwrap();
             assert_eq!(events.drain(..).count(), 1);
             assert!(now() >= start + period * beat);

@@ -1,12 +1,12 @@
-//! The values that a publisher sends are a pure function of the item and of the number of its updates, so that a client
-//! can work out what the publisher's state is and compare.
+//! The values that a publisher sends: a pure function of the item and of the number of its updates, so that a consumer can
+//! compute the publisher's state and compare.
 
 use rssl::rwf::DataType;
 
-/// What the field that counts an item's updates holds after none: its value has four bytes from here on.
+/// Value of the field that counts an item's updates before the first; from here on it has four bytes.
 pub const SEQUENCE_BASE: u32 = 0x0100_0000;
 
-/// What tells items apart in [`vary`]: a hash (FNV-1a) of the name.
+/// The seed of an item in [`vary`]: a hash (FNV-1a) of its name.
 #[must_use]
 pub fn seed(name: &[u8]) -> u32 {
     name.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -20,8 +20,8 @@ fn mix(seed: u32, field: i16, n: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Changes an encoded value to the one that update `n` of the item gives to `field`. Its length stays, and it remains
-/// a value in its shortest form that its type allows.
+/// Changes an encoded value to the one that update `n` of the item gives to `field`. Its length does not change, and it
+/// stays a valid value of its type in the shortest form.
 pub fn vary(kind: DataType, value: &mut [u8], seed: u32, field: i16, n: u32) {
     let mut mixed = mix(seed, field, n);
     let mut next = |below: u64| {
@@ -39,7 +39,7 @@ pub fn vary(kind: DataType, value: &mut [u8], seed: u32, field: i16, n: u32) {
             }
         }
         (DataType::DATE, [day, month, ..]) => (*day, *month) = (1 + next(28), 1 + next(12)),
-        // Its neighbour: enumerated values have names, and few are known.
+        // One of two neighbours: few enumerated values have a known name.
         (DataType::ENUM, [.., last]) => *last = (*last & !1) | next(2),
         (DataType::RMTES_STRING | DataType::ASCII_STRING | DataType::UTF8_STRING, text) => {
             for letter in text.iter_mut().filter(|c| c.is_ascii_alphanumeric()) {
@@ -50,7 +50,7 @@ pub fn vary(kind: DataType, value: &mut [u8], seed: u32, field: i16, n: u32) {
     }
 }
 
-/// The first byte stays, with it the sign and the need for all the others.
+/// Changes all bytes but the first, which holds the sign and keeps the form the shortest.
 fn number(value: &mut [u8], mut next: impl FnMut(u64) -> u8) {
     match value {
         [only] => *only = next(127),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_depend_on_item_field_and_count_alone() {
+    fn values_depend_on_item_field_and_update_number_only() {
         let at = |seed, field, n| {
             let mut value = [12, 0x20, 0xdc];
             vary(DataType::REAL, &mut value, seed, field, n);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stay_values_of_their_type() {
+    fn varied_values_stay_valid_and_in_the_shortest_form() {
         for n in 0..2000 {
             let run = |kind, bytes: &[u8]| {
                 let mut value = bytes.to_vec();

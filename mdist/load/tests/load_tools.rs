@@ -1,4 +1,4 @@
-//! Publisher and clients of the load tools with nothing between them: what one sends, the other counts.
+//! Publisher and consumers of the load tools, connected directly.
 
 #[path = "../../mdist/tests/load_common/mod.rs"]
 mod load_common;
@@ -50,7 +50,7 @@ fn orders_are_compared_entry_by_entry() {
 }
 
 #[test]
-fn mounts_share_items_as_the_report_says() {
+fn mounts_request_their_shares() {
     let (provider, consumer) = pair(0, |options| {
         options.items = Arc::new(mdist_load::items::generated(200));
         (options.shares, options.mounts, options.threads) = (Shares::half(10, 10), 10, 2);
@@ -71,7 +71,7 @@ fn dictionaries_are_loaded_before_items() {
 }
 
 #[test]
-fn snapshots_end_with_their_image() {
+fn snapshot_requests_get_one_image_and_no_updates() {
     let (provider, consumer) = pair(10_000, |options| options.snapshot = true);
     consumer.loaded(LONG).unwrap();
     assert_eq!(provider.counts().items, 0);
@@ -80,7 +80,7 @@ fn snapshots_end_with_their_image() {
 }
 
 #[test]
-fn contributions_and_generic_messages_come_back() {
+fn posts_and_generic_messages_are_acknowledged_and_returned() {
     let (provider, consumer) = pair(1_000, |options| {
         let mut items = mdist_load::items::generated(20);
         items.iter_mut().take(10).for_each(|item| item.post = true);
@@ -103,14 +103,14 @@ fn contributions_and_generic_messages_come_back() {
 }
 
 #[test]
-fn a_client_that_is_cut_comes_back() {
+fn disconnected_mounts_reconnect_and_reload() {
     let sets = sets();
     let options = ProviderOptions { rate: 10_000, ..ProviderOptions::new(sets.clone()) };
     let provider = Provider::start(options.clone()).unwrap();
     let at = provider.address().unwrap();
-    let mut wants = ConsumerOptions::new(at, 100, Arc::new(sets));
-    (wants.compare, wants.reconnect) = (true, Some((Duration::from_millis(5), Duration::from_millis(50))));
-    let consumer = Consumer::start(wants).unwrap();
+    let mut wanted = ConsumerOptions::new(at, 100, Arc::new(sets));
+    (wanted.compare, wanted.reconnect) = (true, Some((Duration::from_millis(5), Duration::from_millis(50))));
+    let consumer = Consumer::start(wanted).unwrap();
     consumer.loaded(LONG).unwrap();
     provider.stop().unwrap();
     until_seen(&consumer, "cut", |seen| seen.loaded == 0 && seen.counts.cuts > 0);

@@ -105,7 +105,7 @@ fn no_more_mounts_than_allowed() {
     good.loaded(LONG).unwrap();
     let late = client(&server, 2, 5, |_| ());
     until("refused", || {
-        let why = late.why_cut();
+        let why = late.disconnect_reasons();
         let text = format!("{why:?}");
         if text.contains("3 connections, the most it takes") { Ok(()) } else { Err(text) }
     });

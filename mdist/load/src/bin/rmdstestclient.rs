@@ -1,5 +1,5 @@
-//! `rmdstestclient`: clients for load tests. They ask for items, count what comes, measure how long it took, and can
-//! prove that every field is what the publisher sent.
+//! `rmdstestclient`: consumers for load tests. They request items, count messages, measure latency, and can check that
+//! every field is what the publisher sent.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
-use mdist_load::control::{Control, Order};
+use mdist_load::control::{Command, Control};
 use mdist_load::items::{self, Shares};
 use mdist_load::{msgdata, names, plot};
 
-/// Clients for load tests: many mounts in one process, counted and measured.
+/// Consumers for load tests: many mounts in one process.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// The server's host
+    /// Host of the server
     #[arg(long, default_value = "localhost")]
     host: String,
-    /// Its port
+    /// Port of the server
     #[arg(short, long, default_value_t = 14002)]
     port: u16,
     /// Name of the service
@@ -30,105 +30,105 @@ struct Options {
     /// Mounts: connections with a login of their own
     #[arg(long, default_value_t = 1)]
     mounts: usize,
-    /// Threads that the mounts are spread over
+    /// Threads that serve the mounts
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Item streams of all mounts together
     #[arg(long, default_value_t = 100_000)]
     item_count: usize,
-    /// Of each mount's items, how many all mounts share
+    /// Items of each mount that all mounts share
     #[arg(long, default_value_t = 0)]
     common_item_count: usize,
-    /// "Producer 50/50": each mount has N items of its own, and all share as many as those are together; instead of the
-    /// two counts
+    /// "Producer 50/50", instead of the two counts: each mount has N items of its own, and all mounts share as many items
+    /// as those are together
     #[arg(long, value_name = "N")]
     half: Option<usize>,
-    /// Items, as a list file of the vendor's tools; else RDT0, RDT1 …
+    /// Item list, a file of the vendor's tools; without it RDT0, RDT1 …
     #[arg(long, value_name = "FILE")]
     item_file: Option<PathBuf>,
-    /// Messages, as a file of the vendor's tools: what to contribute, and what to check by
+    /// Message file of the vendor's tools: the messages to post, and to check and compare with
     #[arg(long, value_name = "FILE")]
     msg_file: Option<PathBuf>,
-    /// Item requests a second
+    /// Item requests per second
     #[arg(long, default_value_t = 500_000)]
     request_rate: u64,
-    /// Ticks a second that requests and contributions are cut into
+    /// Ticks per second that requests and posts are divided into
     #[arg(long, default_value_t = 1_000)]
     tick_rate: u64,
-    /// Seconds to count after all items are loaded
+    /// Seconds to measure after all items are loaded
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     steady_state_time: u64,
-    /// Give up when the items are not loaded after so many seconds
+    /// Fail if the items are not loaded after this many seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     startup_time: u64,
-    /// Ask for images only
+    /// Request snapshots instead of streams
     #[arg(long)]
     snapshot: bool,
     /// Load the dictionaries from the server first
     #[arg(long)]
     download_dictionary: bool,
-    /// Contributions a second for each mount, for the items of the list that have post="true"
+    /// Posts per second and mount, for the items of the list that have post="true"
     #[arg(long, default_value_t = 0)]
     posting_rate: u64,
-    /// Of these, how many have the time in them
+    /// Posts per second and mount with a time stamp
     #[arg(long, default_value_t = 10)]
     posting_latency_rate: u64,
-    /// Generic messages a second for each mount, for the items of the list that have generic="true"
+    /// Generic messages per second and mount, for the items of the list that have generic="true"
     #[arg(long, default_value_t = 0)]
     generic_msg_rate: u64,
-    /// Of these, how many have the time in them
+    /// Generic messages per second and mount with a time stamp
     #[arg(long, default_value_t = 10)]
     generic_msg_latency_rate: u64,
-    /// Look for gaps in each item's updates; the publisher is sink_driven_src
+    /// Check each item's updates for gaps; the publisher must be sink_driven_src
     #[arg(long)]
     check: bool,
-    /// Look at every field of every update
+    /// Decode every field of every update
     #[arg(long)]
     decode: bool,
-    /// Keep every field, and compare them with the publisher's at the end; it runs with --values running
+    /// Keep every field, and compare with the publisher's values at the end; the publisher must run with --values running
     #[arg(long)]
     compare: bool,
-    /// The publisher's last counts (its order: items FILE), to compare with
+    /// The publisher's last numbers of updates (its command items FILE), to compare with
     #[arg(long, value_name = "FILE")]
     published: Option<PathBuf>,
-    /// Times are in nanoseconds
+    /// Time stamps are in nanoseconds
     #[arg(long)]
     nano_time: bool,
-    /// A mount that was cut stays away
+    /// Do not reconnect
     #[arg(long)]
     no_reconnect: bool,
-    /// Take at most so many bytes a second: a slow consumer
+    /// Read at most this many bytes per second: a slow consumer
     #[arg(long, value_name = "BYTES")]
     slow: Option<u64>,
-    /// Look for work without a pause
+    /// Spin instead of sleeping
     #[arg(long)]
     busy: bool,
     /// User name
     #[arg(long, default_value = "client")]
     uname: String,
-    /// Say what was measured as one line of JSON at the end
+    /// Print the results as one line of JSON at the end
     #[arg(long)]
     json: bool,
-    /// Draw the latencies into an SVG file
+    /// Write a histogram of latency to an SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Say nothing while running
+    /// Print nothing while running
     #[arg(short, long)]
     quiet: bool,
-    /// Take orders as lines on standard input: counts, mark, compare, compare FILE, stop; the time does not end it then
+    /// Read commands from standard input: counts, mark, compare, compare FILE, stop; --steady-state-time is ignored
     #[arg(long)]
     control: bool,
 }
 
-/// What was counted is not what should have been: losses, gaps, cuts or differences.
+/// Exit code for losses, gaps, disconnects or differences.
 const UNCLEAN: u8 = 3;
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(UNCLEAN),
-        Err(why) => {
-            eprintln!("rmdstestclient: {why:#}");
+        Err(error) => {
+            eprintln!("rmdstestclient: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -174,7 +174,7 @@ fn start(options: &Options) -> Result<Consumer> {
     })
 }
 
-/// Whether all was clean.
+/// Runs until told to stop; false if there were losses, gaps, disconnects or differences.
 fn run(options: &Options) -> Result<bool> {
     let consumer = start(options)?;
     let mut control = Control::new(options.control, None)?;
@@ -183,7 +183,7 @@ fn run(options: &Options) -> Result<bool> {
     let mut steady: Option<(Instant, Snapshot)> = None;
     let mut out = std::io::stdout();
     loop {
-        let order = control.next(Duration::from_millis(if steady.is_none() { 100 } else { 1_000 }));
+        let command = control.next(Duration::from_millis(if steady.is_none() { 100 } else { 1_000 }));
         let seen = consumer.snapshot();
         if steady.is_none() && seen.startup.is_some() && seen.wanted > 0 {
             consumer.mark();
@@ -204,24 +204,24 @@ fn run(options: &Options) -> Result<bool> {
             before = (Instant::now(), consumer.snapshot());
             steady = Some(before.clone());
         }
-        match order {
-            Order::Stop => break,
-            Order::Line(word, rest) => {
-                let answer = obey(&consumer, &word, &rest)
-                    .unwrap_or_else(|why| serde_json::json!({ "error": format!("{why:#}") }));
+        match command {
+            Command::Stop => break,
+            Command::Line(word, rest) => {
+                let answer = execute(&consumer, &word, &rest)
+                    .unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }));
                 writeln!(out, "{answer}")?;
                 out.flush()?;
             }
-            Order::Nothing => {
+            Command::None => {
                 let late = began.elapsed() > Duration::from_secs(options.startup_time);
                 ensure!(
                     steady.is_some() || !late || options.control,
-                    "{} of {} item streams were loaded after {} s: {:?} {:?}",
+                    "{} of {} item streams were loaded after {} s: {:?}; disconnects: {:?}",
                     seen.loaded,
                     seen.wanted,
                     options.startup_time,
                     seen.counts,
-                    consumer.why_cut()
+                    consumer.disconnect_reasons()
                 );
                 if !options.quiet && !options.control && before.0.elapsed() > Duration::from_millis(900) {
                     progress(&consumer, &mut before);
@@ -233,12 +233,12 @@ fn run(options: &Options) -> Result<bool> {
     report(options, consumer, began, &first)
 }
 
-fn obey(consumer: &Consumer, word: &str, rest: &str) -> Result<serde_json::Value> {
+fn execute(consumer: &Consumer, word: &str, rest: &str) -> Result<serde_json::Value> {
     let seen = consumer.snapshot();
     match word {
         "counts" => Ok(serde_json::json!({
             "wanted": seen.wanted, "loaded": seen.loaded, "startup_s": seen.startup.map(|time| time.as_secs_f64()),
-            "counts": seen.counts, "latency_us": seen.latency.summary(), "cut": consumer.why_cut(),
+            "counts": seen.counts, "latency_us": seen.latency.summary(), "cut": consumer.disconnect_reasons(),
         })),
         "mark" => {
             consumer.mark();
@@ -248,7 +248,7 @@ fn obey(consumer: &Consumer, word: &str, rest: &str) -> Result<serde_json::Value
             let published = if rest.is_empty() { None } else { Some(names::read(Path::new(rest))?) };
             Ok(serde_json::json!({ "compared": consumer.compare(published.as_ref()) }))
         }
-        other => bail!("'{other}' is no order (use counts, mark, compare [FILE] or stop)"),
+        other => bail!("unknown command '{other}' (use counts, mark, compare [FILE] or stop)"),
     }
 }
 
@@ -258,7 +258,7 @@ fn progress(consumer: &Consumer, before: &mut (Instant, Snapshot)) {
     let new = seen.counts.since(&before.1.counts);
     let latency = seen.latency.summary();
     println!(
-        "{:>12.0} updates/s  {:>9}/{} loaded  {:>9} images  latency {:.0} µs (p99 {:.0})  {} gaps  {} lost  {} suspect  {} cut",
+        "{:>12.0} updates/s  {:>9}/{} loaded  {:>9} images  latency {:.0} µs (p99 {:.0})  {} gaps  {} lost  {} suspect  {} disconnects",
         new.updates as f64 / seconds,
         seen.loaded,
         seen.wanted,
@@ -270,8 +270,8 @@ fn progress(consumer: &Consumer, before: &mut (Instant, Snapshot)) {
         seen.counts.suspect,
         seen.counts.cuts,
     );
-    for why in consumer.why_cut() {
-        println!("cut: {why}");
+    for reason in consumer.disconnect_reasons() {
+        println!("disconnected: {reason}");
     }
     *before = (at, seen);
 }
@@ -309,7 +309,7 @@ fn report(options: &Options, consumer: Consumer, began: Instant, first: &Snapsho
         println!("{line}");
     } else if !options.quiet {
         println!(
-            "{per_s:.0} updates/s over {seconds:.1} s ({slowest:.0} to {fastest:.0} for each mount); {} lost, {} gaps, {} cut",
+            "{per_s:.0} updates/s over {seconds:.1} s ({slowest:.0} to {fastest:.0} for each mount); {} lost, {} gaps, {} disconnects",
             counts.lost, counts.gaps, seen.counts.cuts
         );
         println!(
@@ -328,7 +328,7 @@ fn report(options: &Options, consumer: Consumer, began: Instant, first: &Snapsho
                 "{} of {} item streams are equal in {} fields",
                 compared.equal, compared.items, compared.fields
             );
-            compared.differences.iter().for_each(|why| println!("different: {why}"));
+            compared.differences.iter().for_each(|difference| println!("different: {difference}"));
         }
     }
     Ok(clean)

@@ -1,5 +1,5 @@
-//! `sink_driven_src`: a publisher for load tests. It answers item requests like an interactive provider, or publishes to
-//! a distributor, and sends updates of 74 bytes at a rate.
+//! `sink_driven_src`: a publisher for load tests. It answers item requests as an interactive provider, or publishes to a
+//! distributor, and sends updates of 74 bytes at a rate.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use mdist::dictionaries;
-use mdist_load::control::{Control, Order};
+use mdist_load::control::{Command, Control};
 use mdist_load::provider::{Counts, Provider, ProviderOptions};
 use mdist_load::{items, msgdata, names};
 
@@ -34,55 +34,55 @@ struct Options {
     /// Id of the service
     #[arg(long, default_value_t = 1)]
     service_id: u16,
-    /// Items that exist, as a list file of the vendor's tools; a listening publisher without it takes every name
+    /// Item list, a file of the vendor's tools; without it a listening publisher accepts every name
     #[arg(long, value_name = "FILE")]
     item_file: Option<PathBuf>,
-    /// How many items to publish (RDT0, RDT1 …) where no file names them
+    /// Number of items to publish (RDT0, RDT1 …) without an item list
     #[arg(long, default_value_t = 100_000)]
     item_count: usize,
-    /// Messages, as a file of the vendor's tools; else one image of 70 fields and updates of 13 fields, 74 bytes
+    /// Message file of the vendor's tools; without it one image of 70 fields and updates of 13 fields, 74 bytes
     #[arg(long, value_name = "FILE")]
     msg_file: Option<PathBuf>,
-    /// Field dictionary that it gives out (RDMFieldDictionary); else a small one of its own
+    /// Field dictionary to serve (RDMFieldDictionary); without it the built-in one
     #[arg(long, value_name = "FILE")]
     field_dictionary: Option<PathBuf>,
-    /// Enumerated types that it gives out (enumtype.def); else a few of its own
+    /// Enumerated types to serve (enumtype.def); without it the built-in ones
     #[arg(long, value_name = "FILE")]
     enum_dictionary: Option<PathBuf>,
-    /// Updates a second for each session
+    /// Updates per second and session
     #[arg(long, default_value_t = 100_000)]
     update_rate: u64,
-    /// Ticks a second that they are cut into
+    /// Ticks per second that the updates are divided into
     #[arg(long, default_value_t = 1_000)]
     tick_rate: u64,
-    /// Updates a second with the time in them (field 3902)
+    /// Updates per second with a time stamp (field 3902)
     #[arg(long, default_value_t = 10)]
     latency_update_rate: u64,
-    /// Times in nanoseconds instead of microseconds
+    /// Time stamps in nanoseconds instead of microseconds
     #[arg(long)]
     nano_time: bool,
-    /// Which time: when an update was due, or when it was made
+    /// Time in the stamps: when the update was due, or when it was sent
     #[arg(long, value_enum, default_value = "scheduled")]
     stamp: Stamp,
-    /// Values: the same in every update, or changing so that a client can compare every field
+    /// Values: the same in every update, or changing, so that a consumer can compare every field
     #[arg(long, value_enum, default_value = "fixed")]
     values: Values,
-    /// Look for work without a pause: a core of its own
+    /// Spin instead of sleeping: takes a core
     #[arg(long)]
     busy: bool,
-    /// Let the kernel wait for more before it sends (no TCP_NODELAY)
+    /// Do not set TCP_NODELAY
     #[arg(long)]
     tcp_delay: bool,
-    /// End after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
-    /// Say what happened as one line of JSON at the end
+    /// Print the counts as one line of JSON at the end
     #[arg(long)]
     json: bool,
-    /// Say nothing while running
+    /// Print nothing while running
     #[arg(short, long)]
     quiet: bool,
-    /// Take orders as lines on standard input: rate N, counts, items FILE, stop
+    /// Read commands from standard input: rate N, counts, items FILE, stop
     #[arg(long)]
     control: bool,
 }
@@ -102,14 +102,15 @@ enum Values {
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("sink_driven_src: {why:#}");
+        Err(error) => {
+            eprintln!("sink_driven_src: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(options: &Options) -> Result<()> {
+/// Starts the publisher; gives the distributor that it publishes to as well.
+fn start(options: &Options) -> Result<(Provider, Option<SocketAddr>)> {
     let mut sets = match &options.msg_file {
         Some(path) => msgdata::read(path)?,
         None => msgdata::built_in()?,
@@ -139,6 +140,11 @@ fn run(options: &Options) -> Result<()> {
         dictionary: Arc::new(dictionary),
         ..ProviderOptions::new(sets)
     })?;
+    Ok((provider, publish))
+}
+
+fn run(options: &Options) -> Result<()> {
+    let (provider, publish) = start(options)?;
     let mut out = std::io::stdout();
     if options.control {
         let at = provider.address().map(|at| at.to_string());
@@ -154,15 +160,15 @@ fn run(options: &Options) -> Result<()> {
     let mut before = (Instant::now(), provider.counts());
     loop {
         match control.next(Duration::from_secs(1)) {
-            Order::Stop => break,
-            Order::Line(word, rest) => {
-                let answer = obey(&provider, &word, &rest)
-                    .unwrap_or_else(|why| serde_json::json!({ "error": format!("{why:#}") }));
+            Command::Stop => break,
+            Command::Line(word, rest) => {
+                let answer = execute(&provider, &word, &rest)
+                    .unwrap_or_else(|error| serde_json::json!({ "error": format!("{error:#}") }));
                 writeln!(out, "{answer}")?;
                 out.flush()?;
             }
-            Order::Nothing if options.quiet || options.control => {}
-            Order::Nothing => progress(&provider, &mut before),
+            Command::None if options.quiet || options.control => {}
+            Command::None => progress(&provider, &mut before),
         }
     }
     let counts = provider.stop()?;
@@ -174,19 +180,21 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn obey(provider: &Provider, word: &str, rest: &str) -> Result<serde_json::Value> {
+fn execute(provider: &Provider, word: &str, rest: &str) -> Result<serde_json::Value> {
     match word {
         "rate" => {
-            provider.set_rate(rest.parse().with_context(|| format!("'{rest}' is no rate"))?);
+            provider.set_rate(rest.parse().with_context(|| format!("'{rest}' is not a rate"))?);
             Ok(serde_json::json!({ "rate": rest }))
         }
-        "counts" => Ok(serde_json::json!({ "counts": provider.counts(), "cut": provider.why_cut() })),
+        "counts" => {
+            Ok(serde_json::json!({ "counts": provider.counts(), "cut": provider.disconnect_reasons() }))
+        }
         "items" => {
             let items = provider.items();
             names::write(Path::new(rest), &items)?;
             Ok(serde_json::json!({ "items": items.len() }))
         }
-        other => anyhow::bail!("'{other}' is no order (use rate N, counts, items FILE or stop)"),
+        other => anyhow::bail!("unknown command '{other}' (use rate N, counts, items FILE or stop)"),
     }
 }
 
@@ -195,11 +203,11 @@ fn progress(provider: &Provider, before: &mut (Instant, Counts)) {
     let seconds = at.duration_since(before.0).as_secs_f64();
     let rate = (counts.updates - before.1.updates) as f64 / seconds;
     println!(
-        "{rate:>12.0} updates/s  {:>9} items  {:>4} sessions  {:>9} images  {} missed  {} cut",
+        "{rate:>12.0} updates/s  {:>9} items  {:>4} sessions  {:>9} images  {} missed  {} disconnects",
         counts.items, counts.sessions, counts.refreshes, counts.missed, counts.cut
     );
-    for why in provider.why_cut() {
-        println!("cut: {why}");
+    for reason in provider.disconnect_reasons() {
+        println!("disconnected: {reason}");
     }
     *before = (at, counts);
 }

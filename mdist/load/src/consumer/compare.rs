@@ -1,4 +1,4 @@
-//! What clients hold, compared with what was published.
+//! Comparison of the images of consumers with what was published.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -7,32 +7,32 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Consumer, Desk, Held};
+use super::{Consumer, StreamImage, ThreadLink};
 use crate::message_set::Image;
 use crate::values;
 
-/// How what clients hold and what was published differ.
+/// Differences between the images of consumers and what was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     /// Item streams compared.
     pub items: u64,
-    /// Their fields.
+    /// Fields compared.
     pub fields: u64,
     /// Item streams whose fields are all equal.
     pub equal: u64,
     /// Item streams without an image, or suspect.
     pub missing: u64,
-    /// Item streams that hold an older state than the publisher's last.
+    /// Item streams whose image is older than the publisher's last update.
     pub behind: u64,
-    /// The first differences in words.
+    /// The first differences, as text.
     pub differences: Vec<String>,
 }
 
-/// Differences that are told.
-const DIFFERENCES: usize = 10;
+/// Differences that are listed.
+const MAX_DIFFERENCES: usize = 10;
 
 impl Comparison {
-    /// Whether everything is there and equal.
+    /// Whether there are items and all of them are equal.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.items > 0 && self.equal == self.items && self.missing == 0 && self.behind == 0
@@ -40,13 +40,14 @@ impl Comparison {
 }
 
 impl Consumer {
-    /// Compares every field of every item stream with what the publisher's messages make of it, and with how many it
-    /// sent (name → updates), where that is known. The publisher should rest and its messages should have arrived.
+    /// Compares every field of every item stream with the values that the publisher's messages lead to, and the number of
+    /// its updates with `published` (by item name) if that is given. Call it while nothing is published and everything
+    /// has arrived.
     #[must_use]
     pub fn compare(&self, published: Option<&HashMap<String, u32>>) -> Comparison {
         let mut all = Comparison::default();
-        for desk in &self.desks {
-            for (place, loaded, image) in self.images(desk) {
+        for link in &self.links {
+            for (place, loaded, image) in self.images(link) {
                 self.compare_one(place, loaded, &image, published, &mut all);
             }
         }
@@ -63,9 +64,9 @@ impl Consumer {
     ) {
         let Some(item) = self.shared.items.get(place) else { return };
         all.items += 1;
-        let mut differs = |why: String| {
-            if all.differences.len() < DIFFERENCES {
-                all.differences.push(format!("{}: {why}", item.name));
+        let mut differs = |difference: String| {
+            if all.differences.len() < MAX_DIFFERENCES {
+                all.differences.push(format!("{}: {difference}", item.name));
             }
         };
         if !loaded {
@@ -75,7 +76,7 @@ impl Consumer {
         }
         let set = self.shared.sets.iter().find(|set| set.domain == item.domain);
         let Some((set, n)) = set.and_then(|set| Some((set, image.count(set.sequence?)?))) else {
-            differs("does not say how many updates it has seen".into());
+            differs("has no field that counts updates".into());
             return;
         };
         if let Some(last) = published.and_then(|all| all.get(&item.name))
@@ -89,22 +90,23 @@ impl Consumer {
         all.fields += wanted.fields() as u64;
         match image.difference(&wanted) {
             None => all.equal += 1,
-            Some(why) => differs(why),
+            Some(difference) => differs(difference),
         }
     }
 
-    fn images(&self, desk: &Desk) -> Vec<Held> {
-        let mut told = desk.told();
-        told.images = None;
-        desk.want_images.store(true, Ordering::Relaxed);
-        desk.waker.wake();
+    /// Asks one thread for the images of its mounts.
+    fn images(&self, link: &ThreadLink) -> Vec<StreamImage> {
+        let mut report = link.report();
+        report.images = None;
+        link.want_images.store(true, Ordering::Relaxed);
+        link.waker.wake();
         loop {
-            match told.images.take() {
+            match report.images.take() {
                 Some(images) => return images,
                 None if self.threads.iter().all(JoinHandle::is_finished) => return Vec::new(),
                 None => {
-                    let waited = desk.answered.wait_timeout(told, Duration::from_millis(100));
-                    told = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                    let waited = link.reported.wait_timeout(report, Duration::from_millis(100));
+                    report = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
                 }
             }
         }

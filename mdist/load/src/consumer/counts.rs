@@ -1,14 +1,14 @@
-//! What clients have seen.
+//! Counts of consumers.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::stats::Latency;
+use crate::stats::LatencyRecorder;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened so far, at one mount or at all.
+        /// Counts of one mount or of all mounts.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
 
@@ -17,7 +17,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)*
             }
 
-            /// What happened since `earlier`.
+            /// The difference from `earlier`.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name.wrapping_sub(earlier.$name),)* }
@@ -37,27 +37,27 @@ counts! {
     bytes,
     /// Of the updates, those with a stamp.
     stamps,
-    /// Places where an item's updates are not one after the other.
+    /// Gaps in the sequence of an item's updates.
     gaps,
-    /// Updates missing there.
+    /// Updates missing in those gaps.
     lost,
-    /// Updates that came again, or late.
+    /// Updates that are repeated or late.
     backwards,
     /// Updates before the image.
     early,
-    /// Messages for streams that nobody opened.
+    /// Messages on streams that are not open.
     unknown,
-    /// Data that could not be read.
+    /// Payloads that could not be decoded.
     undecodable,
-    /// Fields looked at.
+    /// Fields decoded.
     fields,
-    /// Times that an item became suspect.
+    /// Transitions of an item to suspect.
     suspect,
     /// Items refused or closed for good.
     closed,
-    /// Items closed that may be asked for again.
+    /// Items closed that may be requested again.
     closed_recover,
-    /// Times that the service was reported down or gone.
+    /// Reports that the service is down or gone.
     service_downs,
     /// Item requests.
     requests,
@@ -65,13 +65,13 @@ counts! {
     logins,
     /// Bytes of dictionaries.
     dictionary_bytes,
-    /// Contributions sent.
+    /// Posts sent.
     posts,
-    /// Contributions that came back as updates.
+    /// Posts that came back as updates.
     posts_back,
-    /// Contributions acknowledged.
+    /// Posts acknowledged.
     acks,
-    /// Contributions refused.
+    /// Posts refused.
     naks,
     /// Generic messages sent.
     generics_sent,
@@ -82,7 +82,7 @@ counts! {
 }
 
 impl Counts {
-    /// Whether nothing is missing and nobody was cut.
+    /// Whether nothing is missing and no connection ended.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.gaps
@@ -98,23 +98,23 @@ impl Counts {
     }
 }
 
-/// All that is known at one moment.
+/// The state of all mounts at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Over all mounts.
+    /// Counts of all mounts together.
     pub counts: Counts,
     /// Updates of each mount.
     pub mounts: Vec<u64>,
-    /// Item streams that all mounts are to have.
+    /// Item streams that all mounts open.
     pub wanted: u64,
-    /// Item streams whose image has come and is not in doubt.
+    /// Item streams that have an image and are not suspect.
     pub loaded: u64,
-    /// When the last of them was loaded, since the start; `None`: some are not.
+    /// Time from the start until all item streams were loaded first; `None` before.
     pub startup: Option<Duration>,
-    /// Of updates, since the last [`Consumer::mark`](super::Consumer::mark).
-    pub latency: Latency,
-    /// Of contributions, there and back.
-    pub post_latency: Latency,
-    /// Of generic messages, there and back.
-    pub generic_latency: Latency,
+    /// Latency of updates since the last [`Consumer::mark`](super::Consumer::mark).
+    pub latency: LatencyRecorder,
+    /// Round trip of posts.
+    pub post_latency: LatencyRecorder,
+    /// Round trip of generic messages.
+    pub generic_latency: LatencyRecorder,
 }

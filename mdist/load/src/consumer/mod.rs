@@ -1,9 +1,11 @@
-//! A client for load: many mounts, each with its own connection, that ask for items and count what comes.
+//! A consumer for load tests: many mounts, each with a connection of its own, that request items and count what they
+//! receive.
 
 mod compare;
 mod counts;
-mod drive;
+mod event_loop;
 mod mount;
+mod mount_state;
 mod options;
 mod shared;
 mod streams;
@@ -22,53 +24,57 @@ use self::shared::Shared;
 use super::message_set::Image;
 use mdist::net::{Poller, Waker};
 
-/// What a mount sends besides requests.
+/// Messages that a mount sends besides requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
+enum OutgoingKind {
     Post = 0,
     Generic = 1,
 }
 
-/// What one thread tells those who ask.
+/// What one thread publishes about its mounts.
 #[derive(Default)]
-struct Told {
+struct Report {
     snapshot: Snapshot,
-    /// Answers to the last question; `None`: it was not answered yet.
-    images: Option<Vec<Held>>,
+    /// Images of all streams; `None` until the thread has answered the last request for them.
+    images: Option<Vec<StreamImage>>,
+    /// The last mark that the thread has processed.
     marks: u64,
-    why_cut: Vec<String>,
+    disconnect_reasons: Vec<String>,
 }
 
-/// One item stream: whose, whether it is loaded, and what it holds.
-type Held = (usize, bool, Image);
+/// Place in the item list, whether it is loaded, and image of one item stream.
+type StreamImage = (usize, bool, Image);
 
-/// The line to one thread.
-struct Desk {
-    told: Mutex<Told>,
-    answered: Condvar,
+/// The state that one thread shares with the [`Consumer`].
+struct ThreadLink {
+    report: Mutex<Report>,
+    /// Signalled after each report.
+    reported: Condvar,
+    /// The next report must have images.
     want_images: AtomicBool,
+    /// Marks so far: see [`Consumer::mark`].
     marks: AtomicU64,
     waker: Waker,
 }
 
-impl Desk {
-    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+impl ThreadLink {
+    fn report(&self) -> std::sync::MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Running clients. Dropped: they stop.
+/// Running mounts; they stop when this is dropped.
 pub struct Consumer {
     shared: Arc<Shared>,
-    desks: Vec<Arc<Desk>>,
+    links: Vec<Arc<ThreadLink>>,
     threads: Vec<JoinHandle<Result<()>>>,
 }
 
 impl Consumer {
-    /// Connects and serves on threads of its own.
+    /// Starts threads that connect the mounts and serve them.
     ///
     /// # Errors
-    /// There is nothing to do it with, or nothing to check by.
+    /// No mounts, fewer items than the shares need, updates without a field to check, or no thread or descriptor left.
     pub fn start(options: ConsumerOptions) -> Result<Self> {
         ensure!(options.mounts > 0, "no mounts");
         ensure!(
@@ -80,48 +86,48 @@ impl Consumer {
         let threads = options.threads.clamp(1, options.mounts);
         let (mounts, request_rate) = (options.mounts, options.request_rate);
         let shared = Arc::new(Shared::new(options)?);
-        let mut all = Self { shared: shared.clone(), desks: Vec::new(), threads: Vec::new() };
+        let mut all = Self { shared: shared.clone(), links: Vec::new(), threads: Vec::new() };
         for number in 0..threads {
-            let mine = (number..mounts).step_by(threads);
+            let numbers = (number..mounts).step_by(threads);
             let rate = (request_rate / threads as u64).max(1);
-            let (tell, told) = std::sync::mpsc::channel();
-            let common = shared.clone();
+            let (send, receive) = std::sync::mpsc::channel();
+            let shared = shared.clone();
             let body = move || {
                 let poller = Poller::new()?;
-                let desk = Arc::new(Desk {
-                    told: Mutex::default(),
-                    answered: Condvar::new(),
+                let link = Arc::new(ThreadLink {
+                    report: Mutex::default(),
+                    reported: Condvar::new(),
                     want_images: AtomicBool::new(false),
                     marks: AtomicU64::new(0),
                     waker: poller.waker(),
                 });
-                let _ = tell.send(desk.clone());
-                drive::Drive::new(common, desk, poller, mine, rate)?.run()
+                let _ = send.send(link.clone());
+                event_loop::EventLoop::new(shared, link, poller, numbers, rate)?.run()
             };
             let thread = std::thread::Builder::new().name(format!("client-{number}")).spawn(body);
             all.threads.push(thread.context("start a client's thread")?);
-            all.desks.push(told.recv().context("a client's thread has no descriptors")?);
+            all.links.push(receive.recv().context("create the poller of a client's thread")?);
         }
         Ok(all)
     }
 
-    /// What is known until a moment ago.
+    /// The counts of all mounts, a few milliseconds old at most.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut all = Snapshot { startup: Some(Duration::ZERO), ..Snapshot::default() };
-        let count = self.desks.len();
+        let count = self.links.len();
         let mut mounts = Vec::new();
-        for (number, desk) in self.desks.iter().enumerate() {
-            let told = desk.told();
-            all.counts.add(&told.snapshot.counts);
-            all.wanted += told.snapshot.wanted;
-            all.loaded += told.snapshot.loaded;
-            all.latency.add(&told.snapshot.latency);
-            all.post_latency.add(&told.snapshot.post_latency);
-            all.generic_latency.add(&told.snapshot.generic_latency);
-            all.startup = all.startup.zip(told.snapshot.startup).map(|(a, b)| a.max(b));
+        for (number, link) in self.links.iter().enumerate() {
+            let report = link.report();
+            all.counts.add(&report.snapshot.counts);
+            all.wanted += report.snapshot.wanted;
+            all.loaded += report.snapshot.loaded;
+            all.latency.add(&report.snapshot.latency);
+            all.post_latency.add(&report.snapshot.post_latency);
+            all.generic_latency.add(&report.snapshot.generic_latency);
+            all.startup = all.startup.zip(report.snapshot.startup).map(|(a, b)| a.max(b));
             mounts.extend(
-                told.snapshot.mounts.iter().enumerate().map(|(place, n)| (place * count + number, *n)),
+                report.snapshot.mounts.iter().enumerate().map(|(place, n)| (place * count + number, *n)),
             );
         }
         mounts.sort_unstable();
@@ -132,7 +138,7 @@ impl Consumer {
     /// Waits until all items are loaded.
     ///
     /// # Errors
-    /// They are not within `timeout`; what is missing, and why mounts were cut.
+    /// They are not loaded within `timeout`: the error has the counts, and the reasons of disconnects.
     pub fn loaded(&self, timeout: Duration) -> Result<Snapshot> {
         let end = mdist::net::now() + timeout;
         loop {
@@ -142,39 +148,39 @@ impl Consumer {
             }
             ensure!(
                 mdist::net::now() < end && !self.threads.iter().all(JoinHandle::is_finished),
-                "{} of {} item streams are loaded after {timeout:?}; {:?}; cut: {:?}",
+                "{} of {} item streams are loaded after {timeout:?}; {:?}; disconnects: {:?}",
                 seen.loaded,
                 seen.wanted,
                 seen.counts,
-                self.why_cut()
+                self.disconnect_reasons()
             );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Forgets latencies: they are measured from here on.
+    /// Discards the latencies so far, so that they are measured from here on.
     pub fn mark(&self) {
-        for desk in &self.desks {
-            let mark = desk.marks.fetch_add(1, Ordering::Relaxed) + 1;
-            desk.waker.wake();
-            let mut told = desk.told();
-            while told.marks < mark && !self.threads.iter().all(JoinHandle::is_finished) {
-                let waited = desk.answered.wait_timeout(told, Duration::from_millis(100));
-                told = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        for link in &self.links {
+            let mark = link.marks.fetch_add(1, Ordering::Relaxed) + 1;
+            link.waker.wake();
+            let mut report = link.report();
+            while report.marks < mark && !self.threads.iter().all(JoinHandle::is_finished) {
+                let waited = link.reported.wait_timeout(report, Duration::from_millis(100));
+                report = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             }
         }
     }
 
-    /// Why connections ended, in no order; emptied by this.
+    /// Takes the reasons why connections ended since the last call, in no order.
     #[must_use]
-    pub fn why_cut(&self) -> Vec<String> {
-        self.desks.iter().flat_map(|desk| std::mem::take(&mut desk.told().why_cut)).collect()
+    pub fn disconnect_reasons(&self) -> Vec<String> {
+        self.links.iter().flat_map(|link| std::mem::take(&mut link.report().disconnect_reasons)).collect()
     }
 
-    /// Logs out, ends and says what happened.
+    /// Stops all mounts and returns their last counts.
     ///
     /// # Errors
-    /// What ended a thread before.
+    /// The error that ended a thread before.
     pub fn stop(mut self) -> Result<Snapshot> {
         self.end()?;
         Ok(self.snapshot())
@@ -182,7 +188,7 @@ impl Consumer {
 
     fn end(&mut self) -> Result<()> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        self.desks.iter().for_each(|desk| desk.waker.wake());
+        self.links.iter().for_each(|link| link.waker.wake());
         for thread in self.threads.drain(..) {
             thread.join().map_err(|_| anyhow::anyhow!("a client's thread panicked"))??;
         }

@@ -1,4 +1,4 @@
-//! What clients are told to do.
+//! Options of consumers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,50 +7,50 @@ use std::time::Duration;
 use crate::items::{self, Item, Shares};
 use crate::message_set::MessageSet;
 
-/// What clients are to do.
+/// Options of a [`Consumer`](super::Consumer).
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
-    /// The server.
+    /// Address of the server.
     pub to: SocketAddr,
-    /// All items that there are.
+    /// All items.
     pub items: Arc<Vec<Item>>,
-    /// Which mounts there are, and which items each asks for.
+    /// Which items each mount requests.
     pub shares: Shares,
-    /// How many mounts.
+    /// Number of mounts.
     pub mounts: usize,
-    /// The mounts are spread over so many threads.
+    /// Number of threads that serve the mounts.
     pub threads: usize,
-    /// The service's name.
+    /// Name of the service.
     pub service: String,
-    /// Item requests a second, over all mounts.
+    /// Item requests per second, of all mounts together.
     pub request_rate: u64,
-    /// Ticks a second that requests, contributions and generic messages are cut into.
+    /// Ticks per second that requests, posts and generic messages are divided into.
     pub ticks: u64,
-    /// All items are asked for once, without updates.
+    /// Requests snapshots instead of streams.
     pub snapshot: bool,
-    /// Dictionaries are loaded from the server before items are asked for.
+    /// Loads the dictionaries from the server before items are requested.
     pub download: bool,
-    /// Contributions a second for each mount, and how many of them have stamps.
+    /// Posts per second and mount, and how many of them have stamps.
     pub posts: (u64, u64),
-    /// The same of generic messages.
+    /// Generic messages per second and mount, and how many of them have stamps.
     pub generics: (u64, u64),
-    /// What publishers send: for contributions, and to check and compare what comes.
+    /// Messages of the publisher: to post, and to check and compare what is received.
     pub sets: Arc<Vec<MessageSet>>,
-    /// Every update's count is looked at: gaps and losses are seen. The publisher is ours.
+    /// Checks the count in every update, so that gaps and losses are found; the publisher must be `sink_driven_src`.
     pub check: bool,
-    /// Every field of every update is looked at, as an application would.
+    /// Decodes every field of every update, as an application does.
     pub decode: bool,
-    /// All items' fields are kept, so that they can be compared with the publisher's.
+    /// Keeps the fields of all items, so that they can be compared with the publisher's.
     pub compare: bool,
     /// Stamps hold nanoseconds, not microseconds.
     pub nanoseconds: bool,
-    /// A mount that was cut connects again after this time, doubled up to the second; `None`: it stays away.
+    /// First and longest backoff before a mount reconnects; `None`: it does not reconnect.
     pub reconnect: Option<(Duration, Duration)>,
-    /// Looks for work without a pause.
+    /// Spins instead of sleeping.
     pub busy: bool,
-    /// Who they say they are.
+    /// User name of the logins.
     pub user: String,
-    /// Most bytes that are taken in one second by each mount; `None`: all there is. For tests of slow consumers.
+    /// Bytes per second that each mount reads at most; `None`: no limit. For tests of slow consumers.
     pub slow: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What all threads of the clients share, and how they read messages.
+//! State that all threads of a consumer share, and how they read messages.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{ConsumerOptions, streams};
 use crate::items::{Item, Shares};
 use crate::message_set::{MessageSet, TIM_TRK_1, Template};
 
-/// What all threads share.
+/// State that all threads share.
 pub(super) struct Shared {
     pub(super) to: SocketAddr,
     pub(super) items: Arc<Vec<Item>>,
@@ -35,10 +35,10 @@ pub(super) struct Shared {
     pub(super) user: String,
     pub(super) host: String,
     pub(super) post_user: PostUser,
-    /// Bytes of an update without a stamp; 0: they differ.
+    /// Bytes of an update without a stamp; 0 if updates differ in length.
     pub(super) plain_len: usize,
     pub(super) sequence_field: Option<i16>,
-    /// Where the value of that field lies in an update of the usual kind.
+    /// Offset of the value of that field in a usual update.
     pub(super) sequence_at: usize,
     pub(super) sequence_mark: [u8; 3],
     pub(super) start: Duration,
@@ -46,17 +46,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What `options` say, and what follows from their messages.
+    /// Prepares `options`.
     ///
     /// # Errors
-    /// There is nothing to check by.
+    /// Updates are to be checked and have no field to check.
     pub(super) fn new(options: ConsumerOptions) -> Result<Self> {
         let first = options.sets.first();
         let template = first.and_then(|set| set.updates.first());
         let sequence_field = first.and_then(|set| set.sequence);
         ensure!(
             !options.check || sequence_field.is_some(),
-            "the updates have no unsigned field of four bytes that could count them: nothing can be checked"
+            "the updates have no unsigned field of four bytes that could count them: use other messages, or do not check"
         );
         let plain_len = match (options.check || options.compare, first) {
             (true, Some(set)) if options.sets.len() == 1 => {
@@ -116,20 +116,20 @@ impl Shared {
         streams::last_count(self, update.container, update.payload).ok()?
     }
 
-    /// When an update was sent, if it says so: the stamp is its last field.
+    /// The time in an update's stamp, which is its last field; `None` if it has none.
     pub(super) fn stamp_of(&self, message: &[u8]) -> Option<Duration> {
         let id = TIM_TRK_1.to_be_bytes();
         for len in 1..=8usize {
             let at = message.len().checked_sub(len + 3)?;
             if message.get(at..at + 3) == Some(&[id[0], id[1], len as u8]) {
-                // It looks like one; only a walk over all fields can tell.
+                // These bytes may be part of another value: decode all fields to find out.
                 return self.stamp_in(Update::decode(message).ok()?.payload, TIM_TRK_1);
             }
         }
         None
     }
 
-    /// The value of a stamp in some data.
+    /// The time in the stamp `field` of a payload.
     pub(super) fn stamp_in(&self, payload: &[u8], field: i16) -> Option<Duration> {
         let in_list = |list: &[u8]| -> Option<u64> {
             let list = FieldList::decode(list, None).ok()?;
@@ -148,7 +148,7 @@ impl Shared {
         (if self.nanoseconds { at.as_nanos() } else { at.as_micros() }) as u64
     }
 
-    /// Looks at every field; returns how many there are.
+    /// Decodes every field; returns their number.
     pub(super) fn decode(&self, message: &[u8]) -> u64 {
         let Ok(update) = Update::decode(message) else { return 0 };
         let Ok(list) = FieldList::decode(update.payload, None) else { return 0 };

@@ -1,58 +1,74 @@
-//! The item streams of one mount: a dense table by stream id, one small entry for each.
+//! The item streams of one mount: a dense table by stream id.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use rssl::rwf::{
-    DataType, FieldList, Generic, GenericFlags, Map, Post, PostFlags, Refresh, RefreshFlags, State, Update,
+    DataState, DataType, FieldList, Generic, GenericFlags, Map, Post, PostFlags, Refresh, RefreshFlags,
+    State, StreamState, Update,
 };
 use rssl::wire::to_vec;
 
-use super::{Counts, Sent, Shared};
+use super::{Counts, OutgoingKind, Shared};
 use crate::items::Item;
 use crate::message_set::{Image, MessageSet, TIM_TRK_2, TIM_TRK_3};
 use crate::values::SEQUENCE_BASE;
 
-/// Item streams have this id and those after it.
+/// Stream id of the first item; the others follow.
 pub(super) const FIRST_ITEM: i32 = 5;
 
-/// Where a stream is.
+/// Life of an item stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
-    Unasked,
-    Asked,
+    NotRequested,
+    Requested,
     Open,
     Suspect,
-    /// A snapshot that was delivered.
-    Done,
-    /// To be asked for again.
-    Again,
+    /// The snapshot was delivered.
+    Delivered,
+    /// To be requested again.
+    ToReopen,
     Closed,
+}
+
+impl Phase {
+    /// The phase of a stream after it got `state`.
+    fn after(state: &State<'_>, snapshot: bool) -> Self {
+        match (state.stream, state.data) {
+            (StreamState::ClosedRecover, _) => Self::ToReopen,
+            (StreamState::Closed | StreamState::Redirected, _) => Self::Closed,
+            (StreamState::NonStreaming, DataState::Ok) if snapshot => Self::Delivered,
+            (_, DataState::Suspect) => Self::Suspect,
+            _ => Self::Open,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// The count in the last update, or image, as on the wire.
+    /// Count of updates in the last update or image, as on the wire.
     sequence: u32,
     phase: Phase,
-    /// An image came: updates may.
-    imaged: bool,
+    /// An image was received.
+    has_image: bool,
 }
 
 pub(super) struct Streams {
     all: Vec<Stream>,
-    /// Which item of the list each is.
+    /// Place in the item list of each stream.
     items: Vec<u32>,
+    /// The first stream that was never requested.
     next: usize,
-    again: Vec<u32>,
+    /// Streams to request again.
+    to_reopen: Vec<u32>,
     loaded: u64,
-    /// What each holds by now, where that is to be compared.
+    /// Image of each stream, if they are to be compared.
     images: Vec<Image>,
     outgoing: [Outgoing; 2],
 }
 
-/// Whom the next contribution, or generic message, is about.
+/// The streams that posts, or generic messages, are sent on in turn.
 #[derive(Default)]
 struct Outgoing {
     streams: Vec<i32>,
@@ -77,18 +93,18 @@ impl Streams {
             all: vec![Stream::default(); items.len()],
             items,
             next: 0,
-            again: Vec::new(),
+            to_reopen: Vec::new(),
             loaded: 0,
             images,
             outgoing,
         }
     }
 
-    /// Nothing is open any more.
+    /// Closes all streams.
     pub(super) fn reset(&mut self) {
         self.all.fill(Stream::default());
         self.images.fill(Image::default());
-        self.again.clear();
+        self.to_reopen.clear();
         (self.next, self.loaded) = (0, 0);
     }
 
@@ -96,18 +112,18 @@ impl Streams {
         self.all.len()
     }
 
-    /// Streams whose image has come and is not in doubt.
+    /// Streams that have an image and are not suspect.
     pub(super) fn loaded(&self) -> u64 {
         self.loaded
     }
 
-    pub(super) fn has_unasked(&self) -> bool {
-        self.next < self.all.len() || !self.again.is_empty()
+    pub(super) fn has_more_to_request(&self) -> bool {
+        self.next < self.all.len() || !self.to_reopen.is_empty()
     }
 
-    /// The next item to ask for, with the stream it is to have.
-    pub(super) fn next_unasked<'i>(&mut self, items: &'i [Item]) -> Option<(i32, &'i Item)> {
-        let place = match self.again.pop() {
+    /// The next item to request, and its stream id.
+    pub(super) fn next_to_request<'i>(&mut self, items: &'i [Item]) -> Option<(i32, &'i Item)> {
+        let place = match self.to_reopen.pop() {
             Some(place) => place as usize,
             None if self.next < self.all.len() => {
                 self.next += 1;
@@ -115,7 +131,7 @@ impl Streams {
             }
             None => return None,
         };
-        self.all.get_mut(place)?.phase = Phase::Asked;
+        self.all.get_mut(place)?.phase = Phase::Requested;
         let item = items.get(*self.items.get(place)? as usize)?;
         Some((FIRST_ITEM + i32::try_from(place).ok()?, item))
     }
@@ -124,7 +140,7 @@ impl Streams {
         usize::try_from(stream - FIRST_ITEM).unwrap_or(usize::MAX)
     }
 
-    /// Counts an update. `false`: nobody asked for it.
+    /// Counts an update; false if its stream is unknown.
     #[inline]
     pub(super) fn update(
         &mut self,
@@ -137,7 +153,7 @@ impl Streams {
             counts.unknown += 1;
             return false;
         };
-        if !entry.imaged {
+        if !entry.has_image {
             counts.early += 1;
         }
         if shared.check
@@ -156,7 +172,7 @@ impl Streams {
         true
     }
 
-    /// The same for one with optional parts.
+    /// Counts an update with optional parts.
     pub(super) fn rich_update(
         &mut self,
         shared: &Shared,
@@ -179,6 +195,7 @@ impl Streams {
         Ok(())
     }
 
+    /// Counts a refresh and takes its image.
     pub(super) fn refresh(
         &mut self,
         shared: &Shared,
@@ -191,7 +208,7 @@ impl Streams {
             counts.unknown += 1;
             return Ok(());
         };
-        entry.imaged = true;
+        entry.has_image = true;
         if shared.check
             && let Some(sequence) = last_count(shared, refresh.container, refresh.payload)?
         {
@@ -211,13 +228,14 @@ impl Streams {
         Ok(())
     }
 
+    /// Applies the state of a refresh or a status.
     pub(super) fn state(&mut self, shared: &Shared, stream: i32, state: &State<'_>, counts: &mut Counts) {
         let place = Self::place(stream);
         let Some(entry) = self.all.get_mut(place) else { return };
-        let loaded = |phase| matches!(phase, Phase::Open | Phase::Done);
+        let loaded = |phase| matches!(phase, Phase::Open | Phase::Delivered);
         let before = entry.phase;
         let mut after = Phase::after(state, shared.snapshot);
-        if after == Phase::Open && !entry.imaged {
+        if after == Phase::Open && !entry.has_image {
             // A status without an image loads nothing.
             after = before;
         }
@@ -226,9 +244,9 @@ impl Streams {
         }
         match after {
             Phase::Closed if before != Phase::Closed => counts.closed += 1,
-            Phase::Again if before != Phase::Again => {
+            Phase::ToReopen if before != Phase::ToReopen => {
                 counts.closed_recover += 1;
-                self.again.push(place as u32);
+                self.to_reopen.push(place as u32);
             }
             _ => {}
         }
@@ -247,9 +265,9 @@ impl Streams {
         }
     }
 
-    /// Each stream's item, whether it is loaded, and what it holds.
+    /// Place in the item list, whether it is loaded, and image of each stream.
     pub(super) fn images(&self) -> impl Iterator<Item = (usize, bool, &Image)> {
-        let loaded = self.all.iter().map(|entry| matches!(entry.phase, Phase::Open | Phase::Done));
+        let loaded = self.all.iter().map(|entry| matches!(entry.phase, Phase::Open | Phase::Delivered));
         self.items
             .iter()
             .zip(loaded)
@@ -257,11 +275,11 @@ impl Streams {
             .map(|((&item, loaded), image)| (item as usize, loaded, image))
     }
 
-    /// The next contribution or generic message, of the items that have them in turn.
+    /// The next post or generic message.
     pub(super) fn outgoing(
         &mut self,
         shared: &Shared,
-        kind: Sent,
+        kind: OutgoingKind,
         stamp: Option<Duration>,
     ) -> Option<Vec<u8>> {
         let turn = self.outgoing.get_mut(kind as usize)?;
@@ -283,7 +301,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// One more than the last is what it should be.
+    /// Checks that `sequence` is one more than the last.
     #[inline]
     fn check(&mut self, sequence: u32, counts: &mut Counts) {
         let ahead = sequence.wrapping_sub(self.sequence);
@@ -297,14 +315,14 @@ impl Stream {
     fn gap(&self, ahead: u32, counts: &mut Counts) {
         if ahead == 0 || ahead > u32::MAX / 2 {
             counts.backwards += 1;
-        } else if self.imaged {
+        } else if self.has_image {
             counts.gaps += 1;
             counts.lost += u64::from(ahead - 1);
         }
     }
 }
 
-/// The greatest count of updates in some data, as on the wire.
+/// The greatest count of updates in a payload, as on the wire.
 pub(super) fn last_count(shared: &Shared, container: DataType, payload: &[u8]) -> Result<Option<u32>> {
     let Some(field) = shared.sequence_field else { return Ok(None) };
     let of = |list: &[u8]| -> Result<Option<u32>> {
@@ -336,14 +354,14 @@ pub(super) fn last_count(shared: &Shared, container: DataType, payload: &[u8]) -
 fn message(
     shared: &Shared,
     set: &MessageSet,
-    kind: Sent,
+    kind: OutgoingKind,
     stream: i32,
     count: u32,
     stamp: Option<Duration>,
 ) -> Option<Vec<u8>> {
     let (bodies, field) = match kind {
-        Sent::Post => (&set.posts, TIM_TRK_2),
-        Sent::Generic => (&set.generics, TIM_TRK_3),
+        OutgoingKind::Post => (&set.posts, TIM_TRK_2),
+        OutgoingKind::Generic => (&set.generics, TIM_TRK_3),
     };
     let mut body = bodies.get(count as usize % bodies.len().max(1))?.clone();
     if let Some(stamp) = stamp {
@@ -351,7 +369,7 @@ fn message(
     }
     let (container, payload) = (body.container(), body.encode().ok()?);
     to_vec(|w| match kind {
-        Sent::Post => {
+        OutgoingKind::Post => {
             let update =
                 Update { domain: set.domain, stream, container, payload: &payload, ..Update::default() };
             let inner = to_vec(|w| update.encode(w))?;
@@ -368,7 +386,7 @@ fn message(
             };
             post.encode(w)
         }
-        Sent::Generic => {
+        OutgoingKind::Generic => {
             let generic = Generic {
                 domain: set.domain,
                 stream,

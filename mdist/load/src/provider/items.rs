@@ -1,4 +1,4 @@
-//! The open items of one session, and the updates that go round them.
+//! The open items of one session, which are updated in turn.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,11 +14,11 @@ pub(super) struct OpenItem {
     pub(super) seed: u32,
     /// Updates so far.
     pub(super) n: u32,
-    /// Which message set.
+    /// Index of the message set.
     pub(super) set: u8,
 }
 
-/// All of them. An update touches one entry of a dense table, nothing else.
+/// All open items. An update touches one entry of a dense table, nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Items {
     open: Vec<OpenItem>,
@@ -55,7 +55,7 @@ impl Items {
         *self = Self::default();
     }
 
-    /// Updates until all items have had as many.
+    /// Updates until all items have the same number.
     pub(super) fn rest_of_round(&self) -> u64 {
         if self.cursor == 0 || self.cursor >= self.open.len() {
             0
@@ -64,13 +64,12 @@ impl Items {
         }
     }
 
-    /// (name, updates so far) of all.
+    /// Name and number of updates so far of all items.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&[u8], u32)> {
         self.names.iter().zip(&self.open).map(|(name, item)| (&**name, item.n))
     }
 
-    /// Appends up to `count` updates to `out`, of the items in turn, but no more than fill it to `full` bytes. Returns how
-    /// many.
+    /// Appends up to `count` updates of the items in turn to `out`, until it has `full` bytes; returns how many.
     pub(super) fn updates(&mut self, sets: &[MessageSet], count: u64, full: usize, out: &mut Vec<u8>) -> u64 {
         let mut left = count;
         if self.open.is_empty() {
@@ -100,7 +99,7 @@ impl Items {
         count - left
     }
 
-    /// The next item's update as a message with a stamp.
+    /// The update of the next item, with a stamp.
     pub(super) fn stamped_update(
         &mut self,
         sets: &[MessageSet],
@@ -133,7 +132,7 @@ impl Items {
         rssl::wire::to_vec(|w| update.encode(w)).ok()
     }
 
-    /// A message that a client contributed, as an update of its stream.
+    /// A post as an update of its stream.
     pub(super) fn posted(
         set: &MessageSet,
         stream: i32,
@@ -154,5 +153,5 @@ impl Items {
     }
 }
 
-/// Quote.
+/// The kind of all updates: quote.
 pub(super) const UPDATE_KIND: u8 = 1;

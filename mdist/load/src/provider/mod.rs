@@ -1,8 +1,13 @@
-//! A publisher for load: answers requests for any item, or publishes to a distributor, and sends updates at a rate.
+//! A publisher for load tests: answers requests for any item, or publishes to a distributor, and sends updates at a
+//! rate.
 
-mod drive;
+mod event_loop;
 mod items;
+mod requests;
+mod sending;
 mod session;
+mod stamps;
+mod state;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -24,41 +29,41 @@ use super::message_set::MessageSet;
 use mdist::dictionaries::Dictionaries;
 use mdist::net::{Poller, Waker};
 
-/// Bytes of the longest part of a dictionary: two parts would not fit a frame of the usual size.
+/// Bytes of a part of a dictionary, at most: one part per frame of the usual size.
 const DICTIONARY_PART: usize = 5_000;
 
-/// What a publisher is to do.
+/// Options of a [`Provider`].
 #[derive(Clone, Debug)]
 pub struct ProviderOptions {
-    /// Where it listens for distributors or consumers; `None`: it does not.
+    /// Address to listen on for distributors or consumers; `None`: it does not listen.
     pub listen: Option<SocketAddr>,
-    /// The distributor that it dials and publishes to; `None`: it does not.
+    /// Distributor to connect and publish to; `None`: it does not publish.
     pub publish: Option<SocketAddr>,
-    /// The service's name.
+    /// Name of the service.
     pub service: String,
-    /// The service's id.
+    /// Id of the service.
     pub service_id: u16,
-    /// Its messages, one set for each domain.
+    /// Messages, one set for each domain.
     pub sets: Vec<MessageSet>,
-    /// Items that exist; a listening publisher with none takes every name.
+    /// Items that exist; a listening publisher without items accepts every name.
     pub items: Vec<Item>,
-    /// Updates a second for each session.
+    /// Updates per second and session.
     pub rate: u64,
-    /// Ticks a second that these are cut into.
+    /// Ticks per second that the updates are divided into.
     pub ticks: u64,
-    /// Stamps a second.
+    /// Stamps per second.
     pub stamps: u64,
     /// Stamps hold nanoseconds, not microseconds.
     pub nanoseconds: bool,
     /// Stamps hold the time when the update is made instead of when it was due.
     pub stamp_when_sent: bool,
-    /// Looks for work without a pause.
+    /// Spins instead of sleeping.
     pub busy: bool,
-    /// Small writes go out at once.
+    /// Sets `TCP_NODELAY`.
     pub no_delay: bool,
-    /// Who it says it is when it publishes.
+    /// User name of its login when it publishes.
     pub user: String,
-    /// Fields and enumerated types that it gives out.
+    /// Dictionary that it serves.
     pub dictionary: Arc<Dictionary>,
 }
 
@@ -86,14 +91,14 @@ impl ProviderOptions {
     }
 }
 
-/// What happened so far, of one session or of all.
+/// Counts of one session or of all sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Updates made.
+    /// Updates sent.
     pub updates: u64,
-    /// Updates that were due and never made, because the peer did not take them in time.
+    /// Updates that were due and never sent, because the peer did not read in time.
     pub missed: u64,
-    /// Of the updates, those with a stamp.
+    /// Updates with a stamp.
     pub stamps: u64,
     /// Images sent.
     pub refreshes: u64,
@@ -101,7 +106,7 @@ pub struct Counts {
     pub requests: u64,
     /// Item streams closed.
     pub closes: u64,
-    /// Contributions received.
+    /// Posts received.
     pub posts: u64,
     /// Generic messages received.
     pub generics: u64,
@@ -146,7 +151,7 @@ impl Counts {
     }
 }
 
-/// What all sessions share.
+/// State that all sessions share.
 struct Shared {
     service: String,
     service_id: u16,
@@ -163,16 +168,17 @@ struct Shared {
     dictionaries: Dictionaries,
     stop: AtomicBool,
     want_items: AtomicBool,
-    seen: Mutex<Seen>,
-    told: std::sync::Condvar,
+    report: Mutex<Report>,
+    /// Signalled after a report with items.
+    reported: std::sync::Condvar,
 }
 
-/// What the thread tells those who ask.
+/// What the thread publishes about itself.
 #[derive(Default)]
-struct Seen {
+struct Report {
     counts: Counts,
     items: Option<Vec<(String, u32)>>,
-    why_cut: Vec<String>,
+    disconnect_reasons: Vec<String>,
 }
 
 impl Shared {
@@ -184,8 +190,8 @@ impl Shared {
         self.known.is_empty() || self.known.contains(name)
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn report(&self) -> std::sync::MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The one service, as a refresh.
@@ -229,7 +235,7 @@ impl Shared {
         Ok(to_vec(|w| refresh.encode(w))?)
     }
 
-    /// The parts of a dictionary, or the status that says that there is none of that name.
+    /// The parts of a dictionary, or the status that refuses a name that is unknown.
     fn dictionary(&self, request: &Request<'_>) -> Result<Vec<Vec<u8>>> {
         if let Some(parts) = self.dictionaries.answer(request) {
             return Ok(parts);
@@ -245,7 +251,7 @@ impl Shared {
     }
 }
 
-/// A running publisher. Dropped: it stops.
+/// A running publisher; it stops when this is dropped.
 pub struct Provider {
     shared: Arc<Shared>,
     waker: Waker,
@@ -254,10 +260,10 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Listens, or dials, and serves on a thread of its own.
+    /// Starts a thread that listens, or connects, and serves.
     ///
     /// # Errors
-    /// The address is taken, the system has no thread or descriptor left, or the dictionary has a text too long for the wire.
+    /// The address is in use, no thread or descriptor is left, or a text of the dictionary is too long for the wire.
     pub fn start(options: ProviderOptions) -> Result<Self> {
         let listener = options.listen.map(mdist::net::listen).transpose()?;
         let address = listener.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
@@ -281,24 +287,24 @@ impl Provider {
             dictionaries,
             stop: AtomicBool::new(false),
             want_items: AtomicBool::new(false),
-            seen: Mutex::default(),
-            told: std::sync::Condvar::new(),
+            report: Mutex::default(),
+            reported: std::sync::Condvar::new(),
         });
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send, receive) = std::sync::mpsc::channel();
         let (common, publish, busy, no_delay) =
             (shared.clone(), options.publish, options.busy, options.no_delay);
         let body = move || {
             let poller = Poller::new()?;
-            let _ = tell.send(poller.waker());
-            drive::Drive::new(common, poller, listener, publish, busy, no_delay)?.run()
+            let _ = send.send(poller.waker());
+            event_loop::EventLoop::new(common, poller, listener, publish, busy, no_delay)?.run()
         };
         let thread = std::thread::Builder::new().name("publisher".into()).spawn(body);
         let thread = thread.context("start the publisher's thread")?;
-        let waker = told.recv().context("the publisher's thread has no descriptors")?;
+        let waker = receive.recv().context("create the poller of the publisher's thread")?;
         Ok(Self { shared, waker, address, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
@@ -310,41 +316,42 @@ impl Provider {
         self.waker.wake();
     }
 
-    /// What happened until a moment ago.
+    /// The counts of all sessions, as of the last turn of the event loop.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.shared.seen().counts
+        self.shared.report().counts
     }
 
-    /// (name, updates so far) of every open item, the last session's where several have it.
+    /// Name and number of updates so far of every open item; of the last session if several have it open.
     #[must_use]
     pub fn items(&self) -> Vec<(String, u32)> {
-        let mut seen = self.shared.seen();
-        seen.items = None;
+        let mut report = self.shared.report();
+        report.items = None;
         self.shared.want_items.store(true, Ordering::Relaxed);
         self.waker.wake();
         loop {
-            match seen.items.take() {
+            match report.items.take() {
                 Some(items) => return items,
                 None if self.thread.as_ref().is_none_or(JoinHandle::is_finished) => return Vec::new(),
                 None => {
-                    let waited = self.shared.told.wait_timeout(seen, std::time::Duration::from_millis(100));
-                    seen = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+                    let waited =
+                        self.shared.reported.wait_timeout(report, std::time::Duration::from_millis(100));
+                    report = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
                 }
             }
         }
     }
 
-    /// Why connections ended, oldest first; emptied by this.
+    /// Takes the reasons why connections ended since the last call, oldest first.
     #[must_use]
-    pub fn why_cut(&self) -> Vec<String> {
-        std::mem::take(&mut self.shared.seen().why_cut)
+    pub fn disconnect_reasons(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.report().disconnect_reasons)
     }
 
-    /// Ends it and says what happened.
+    /// Stops the publisher and returns its last counts.
     ///
     /// # Errors
-    /// What ended it before.
+    /// The error that ended its thread before.
     pub fn stop(mut self) -> Result<Counts> {
         self.end()?;
         Ok(self.counts())

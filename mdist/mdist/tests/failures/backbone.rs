@@ -23,7 +23,7 @@ fn a_hundred_thousand_images_in_one_burst_cut_no_sink() {
     });
     burst.loaded(LONG).unwrap();
     let seen = until(&burst, "updates", |seen| seen.counts.updates > 50_000);
-    assert!(seen.counts.is_clean(), "{:?} {:?}", seen.counts, burst.why_cut());
+    assert!(seen.counts.is_clean(), "{:?} {:?}", seen.counts, burst.disconnect_reasons());
     let page = distributor.page("/metrics");
     for none in ["mdist_backbone_sink_cuts_total", "mdist_backbone_sinks_left_total"] {
         let line = page.lines().find(|line| line.starts_with(none)).unwrap_or_default();

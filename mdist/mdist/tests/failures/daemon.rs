@@ -85,7 +85,7 @@ fn the_chain_outlives_its_daemon_and_waits_for_one() {
     });
     let _daemon = Running::start(&socket);
     let seen = clients.loaded(LONG).unwrap();
-    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.disconnect_reasons());
     let before = seen.counts.updates;
     until(&clients, "updates again", |seen| seen.counts.updates > before + 20_000);
     settled(&provider, &clients);
@@ -166,7 +166,7 @@ fn a_node_that_is_cut_off_is_waited_for() {
         until(&clients, "all are suspect", |seen| seen.loaded == 0);
         spaces.cable("up");
         let seen = clients.loaded(LONG).unwrap();
-        assert_eq!(seen.counts.cuts, 0, "round {round}: {:?}", clients.why_cut());
+        assert_eq!(seen.counts.cuts, 0, "round {round}: {:?}", clients.disconnect_reasons());
         let before = seen.counts.updates;
         until(&clients, "updates again", |seen| seen.counts.updates > before + 20_000);
     }

@@ -39,5 +39,5 @@ fn a_hundred_thousand_items_in_one_burst() {
     });
     clients.loaded(LONG).unwrap();
     let seen = until(&clients, "updates", |seen| seen.counts.updates > 100_000);
-    assert!(seen.counts.is_clean(), "{:?} {:?}", seen.counts, clients.why_cut());
+    assert!(seen.counts.is_clean(), "{:?} {:?}", seen.counts, clients.disconnect_reasons());
 }

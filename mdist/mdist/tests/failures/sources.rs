@@ -20,7 +20,7 @@ fn a_killed_source_distributor_is_waited_for() {
     until(&clients, "all are suspect", |seen| seen.loaded == 0);
     let _distributor = Program::src_dist(upstream, &bus, &[]);
     let seen = clients.loaded(LONG).unwrap();
-    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.disconnect_reasons());
     settled(&provider, &clients);
 }
 
@@ -39,7 +39,7 @@ fn a_second_source_distributor_takes_over() {
     clients.loaded(LONG).unwrap();
     let before = clients.snapshot().counts.updates;
     until(&clients, "updates by the second", |seen| seen.counts.updates > before + 20_000);
-    assert_eq!(clients.snapshot().counts.cuts, 0, "{:?}", clients.why_cut());
+    assert_eq!(clients.snapshot().counts.cuts, 0, "{:?}", clients.disconnect_reasons());
     settled(&provider, &clients);
     drop(second);
 }
@@ -59,7 +59,7 @@ fn a_provider_is_asked_again_for_everything_when_it_is_back() {
     let options = ProviderOptions { listen: Some(upstream), rate: 20_000, ..ProviderOptions::new(sets()) };
     let provider = Provider::start(options).unwrap();
     let seen = clients.loaded(LONG).unwrap();
-    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.disconnect_reasons());
     settled(&provider, &clients);
 }
 
@@ -87,6 +87,6 @@ fn a_publisher_that_dials_us_is_heard_again_when_it_is_back() {
     until(&clients, "all are suspect", |seen| seen.loaded == 0);
     let provider = publish();
     let seen = clients.loaded(LONG).unwrap();
-    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.why_cut());
+    assert_eq!(seen.counts.cuts, 0, "{:?}", clients.disconnect_reasons());
     settled(&provider, &clients);
 }

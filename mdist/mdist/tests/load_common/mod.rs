@@ -64,7 +64,7 @@ pub(crate) fn until_seen_within(
         let seen = clients.snapshot();
         if done(&seen) { Ok(seen) } else { Err(Box::new(seen)) }
     };
-    look(limit, what, seen, |seen| format!("{seen:?}; cut: {:?}", clients.why_cut()))
+    look(limit, what, seen, |seen| format!("{seen:?}; cut: {:?}", clients.disconnect_reasons()))
 }
 
 /// Waits for so many more updates.
@@ -87,6 +87,6 @@ pub(crate) fn settled_within(limit: Duration, provider: &Provider, clients: &Con
         if compared.is_equal() { Ok(()) } else { Err(compared) }
     };
     look(limit, "equal", equal, |compared| {
-        format!("{compared:?}; {:?}; cut: {:?}", clients.snapshot().counts, clients.why_cut())
+        format!("{compared:?}; {:?}; cut: {:?}", clients.snapshot().counts, clients.disconnect_reasons())
     });
 }

@@ -1,4 +1,4 @@
-//! One thread of clients: the sockets of its mounts, and what is to be sent at a rate.
+//! One thread of a consumer: the sockets of its mounts, and what they send at a rate.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,75 +6,81 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::mount::{Mount, Stamp};
-use super::{Counts, Desk, Sent, Shared, Snapshot};
+use super::mount::Mount;
+use super::mount_state::Stamp;
+use super::{Counts, OutgoingKind, Shared, Snapshot, ThreadLink};
 use crate::pace::Pace;
 use crate::timer::Timer;
 use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
 
 const TIMER: u64 = u64::MAX - 1;
-/// How much is read at once, bytes.
+/// Bytes read at once.
 const READ: usize = 256 * 1024;
-/// Room before what is read, for the front of a frame that came with the read before.
-const HELD: usize = 64 * 1024 + 16;
-/// Connections that are begun and not yet open, at most: a listener's queue is short.
+/// Space before the bytes read, for the front of an incomplete frame.
+const UNREAD_SPACE: usize = 64 * 1024 + 16;
+/// Connections that are being opened at once, at most: the queue of a listener is short.
 const CONNECTING: usize = 64;
-/// Time for connections that were begun to open before more are.
+/// Pause between two groups of connection attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
-/// Output of a mount beyond which no more is asked for.
+/// Bytes of output above which a mount requests and sends nothing more.
 const FULL: usize = 256 * 1024;
-/// How often others are told what was counted, unless they ask.
-const TELL: Duration = Duration::from_millis(5);
-/// Reasons for ended connections that are kept.
-const REASONS: usize = 100;
+/// Time between two reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(5);
+/// Reasons of disconnects that are kept.
+const MAX_REASONS: usize = 100;
 
-pub(super) struct Drive {
+/// The event loop of one thread.
+pub(super) struct EventLoop {
     shared: Arc<Shared>,
-    desk: Arc<Desk>,
+    link: Arc<ThreadLink>,
     poller: Poller,
     timer: Timer,
-    mounts: Vec<Client>,
+    clients: Vec<Client>,
     requests: Option<Pace>,
     request_rate: u64,
     sending: [Option<Sending>; 2],
     buffer: Vec<u8>,
-    /// Which mount asks next.
-    turn: usize,
+    /// The client that requests items first next time.
+    next_client: usize,
+    /// The last mark that was processed.
     marks: u64,
-    told: Duration,
-    cuts: u64,
+    reported_at: Duration,
+    disconnects: u64,
     reasons: Vec<String>,
+    /// Time until all items were loaded.
     startup: Option<Duration>,
-    /// When the next mount is to connect.
+    /// When the next client is to connect.
     connect_at: Duration,
-    /// Some mount may have output.
+    /// Some client may have output.
     dirty: bool,
 }
 
-/// Contributions or generic messages at a rate.
+/// Posts or generic messages at a rate.
 struct Sending {
     pace: Pace,
-    /// One in so many has a stamp.
+    /// Messages for each stamp.
     stamp_every: u64,
+    /// Messages until the next stamp.
     until: u64,
 }
 
+/// One mount and its socket.
 struct Client {
     mount: Mount,
     socket: Option<Socket>,
     connecting: bool,
     out: Vec<u8>,
     blocked: bool,
-    /// When to connect, and how long to wait after the next failure.
-    again: Option<(Duration, Duration)>,
-    /// A slow consumer does not read before this.
-    rests: Duration,
+    /// When to connect, and the backoff after the next failure; `None` while connected, or if it must not reconnect.
+    next_attempt: Option<(Duration, Duration)>,
+    /// Backoff before the connection that is being opened; zero once it is open.
+    backoff: Duration,
 }
 
-impl Drive {
+impl EventLoop {
     pub(super) fn new(
         shared: Arc<Shared>,
-        desk: Arc<Desk>,
+        link: Arc<ThreadLink>,
         poller: Poller,
         numbers: impl Iterator<Item = usize>,
         request_rate: u64,
@@ -82,31 +88,31 @@ impl Drive {
         let timer = Timer::new()?;
         poller.add(timer.fd(), TIMER, Interest::Read)?;
         let first_pause = shared.reconnect.map_or(Duration::ZERO, |pause| pause.0);
-        let mounts = numbers
+        let clients = numbers
             .map(|number| Client {
                 mount: Mount::new(shared.clone(), number),
                 socket: None,
                 connecting: false,
                 out: Vec::new(),
                 blocked: false,
-                again: Some((Duration::ZERO, first_pause)),
-                rests: Duration::ZERO,
+                next_attempt: Some((Duration::ZERO, first_pause)),
+                backoff: Duration::ZERO,
             })
             .collect();
         Ok(Self {
             shared,
-            desk,
+            link,
             poller,
             timer,
-            mounts,
+            clients,
             requests: None,
             request_rate,
             sending: [None, None],
-            buffer: vec![0; HELD + READ],
-            turn: 0,
+            buffer: vec![0; UNREAD_SPACE + READ],
+            next_client: 0,
             marks: 0,
-            told: Duration::ZERO,
-            cuts: 0,
+            reported_at: Duration::ZERO,
+            disconnects: 0,
             reasons: Vec::new(),
             startup: None,
             connect_at: Duration::ZERO,
@@ -127,7 +133,7 @@ impl Drive {
             self.request(at);
             self.send(at);
             self.flush(at);
-            self.tell(at);
+            self.report(at);
             let timeout = match self.deadline(at) {
                 _ if self.shared.busy => Some(Duration::ZERO),
                 deadline if deadline <= at => Some(Duration::ZERO),
@@ -138,15 +144,20 @@ impl Drive {
             };
             self.poller.wait(timeout, &mut events)?;
         }
-        self.told = Duration::ZERO;
-        self.tell(now());
+        self.reported_at = Duration::ZERO;
+        self.report(now());
         Ok(())
     }
 
-    /// When something is to be done though nothing arrives.
+    /// When something is due next if nothing arrives.
     fn deadline(&self, at: Duration) -> Duration {
-        let mut first = self.told + if at.saturating_sub(self.told) < TELL { TELL } else { TELL * 2 };
-        if self.desk.marks.load(Ordering::Relaxed) != self.marks {
+        let mut first = self.reported_at
+            + if at.saturating_sub(self.reported_at) < REPORT_INTERVAL {
+                REPORT_INTERVAL
+            } else {
+                REPORT_INTERVAL * 2
+            };
+        if self.link.marks.load(Ordering::Relaxed) != self.marks {
             return at;
         }
         let mut earlier = |when: Duration| first = first.min(when);
@@ -162,110 +173,113 @@ impl Drive {
         if at < self.connect_at {
             return;
         }
-        let mut room =
-            CONNECTING.saturating_sub(self.mounts.iter().filter(|client| client.connecting).count());
-        for place in 0..self.mounts.len() {
-            let Some(client) = self.mounts.get_mut(place) else { continue };
-            let Some((when, pause)) = client.again else { continue };
-            if when > at || room == 0 {
+        let mut free =
+            CONNECTING.saturating_sub(self.clients.iter().filter(|client| client.connecting).count());
+        for place in 0..self.clients.len() {
+            let Some(client) = self.clients.get_mut(place) else { continue };
+            let Some((when, pause)) = client.next_attempt else { continue };
+            if when > at || free == 0 {
                 continue;
             }
-            room -= 1;
+            free -= 1;
             let longest = self.shared.reconnect.map_or(Duration::ZERO, |pause| pause.1);
-            client.again = Some((at + pause, (pause * 2).min(longest)));
-            let dialled = connect(self.shared.to, SocketOptions::default()).and_then(|socket| {
+            client.next_attempt = Some((at + pause, (pause * 2).min(longest)));
+            let connection = connect(self.shared.to, SocketOptions::default()).and_then(|socket| {
                 self.poller.add(&socket, place as u64, Interest::Write)?;
                 Ok(socket)
             });
-            match dialled {
+            match connection {
                 Ok(socket) => {
                     client.socket = Some(socket);
                     client.connecting = true;
-                    client.again = None;
+                    client.next_attempt = None;
                     client.out.clear();
                     client.blocked = false;
                     client.mount.restart(&mut client.out);
                     self.dirty = true;
-                    client.rests = pause;
+                    client.backoff = pause;
                 }
-                Err(why) => self.cut(place, &why.into()),
+                Err(error) => self.disconnect(place, &error.into()),
             }
         }
-        let next = self.mounts.iter().filter_map(|client| client.again).map(|again| again.0).min();
+        let next =
+            self.clients.iter().filter_map(|client| client.next_attempt).map(|attempt| attempt.0).min();
         self.connect_at = next.map_or(Duration::MAX, |next| next.max(at + CONNECT_PAUSE));
     }
 
     fn serve(&mut self, place: usize, event: Event) {
         let shared = self.shared.clone();
-        let Some(client) = self.mounts.get_mut(place) else { return };
-        if let Err(why) = client.serve(&shared, place as u64, event, &self.poller, &mut self.buffer) {
-            self.cut(place, &why);
+        let Some(client) = self.clients.get_mut(place) else { return };
+        if let Err(error) = client.serve(&shared, place as u64, event, &self.poller, &mut self.buffer) {
+            self.disconnect(place, &error);
         } else {
-            self.dirty |= self.mounts.get(place).is_some_and(|client| !client.out.is_empty());
+            self.dirty |= self.clients.get(place).is_some_and(|client| !client.out.is_empty());
         }
     }
 
-    fn cut(&mut self, place: usize, why: &anyhow::Error) {
-        self.cuts += 1;
+    fn disconnect(&mut self, place: usize, reason: &anyhow::Error) {
+        self.disconnects += 1;
         self.startup = None;
-        if self.reasons.len() < REASONS {
-            self.reasons.push(format!("{why:#}"));
+        if self.reasons.len() < MAX_REASONS {
+            self.reasons.push(format!("{reason:#}"));
         }
-        let Some(client) = self.mounts.get_mut(place) else { return };
+        let Some(client) = self.clients.get_mut(place) else { return };
         client.socket = None;
         let was_open = !std::mem::take(&mut client.connecting);
-        client.mount.desk.streams.reset();
+        client.mount.state.streams.reset();
         let Some((first, longest)) = self.shared.reconnect else {
-            client.again = None;
+            client.next_attempt = None;
             return;
         };
-        // A connection that was open starts the back-off afresh; one that never opened goes on with it.
-        let pause = if was_open { first } else { (client.rests * 2).clamp(first, longest) };
-        client.again = Some((now() + pause, pause));
+        // After a connection that was open the backoff starts from the beginning, else it grows.
+        let pause = if was_open { first } else { (client.backoff * 2).clamp(first, longest) };
+        client.next_attempt = Some((now() + pause, pause));
         self.connect_at = Duration::ZERO;
     }
 
+    /// Requests the items that are due.
     fn request(&mut self, at: Duration) {
-        // Whether a mount may ask has to be looked for, so it is not after every read.
-        let due = self.requests.as_ref().map_or(self.told + TELL, Pace::next);
+        // Finding the clients that may request items takes a pass over all: not after every read.
+        let due = self.requests.as_ref().map_or(self.reported_at + REPORT_INTERVAL, Pace::next);
         if at < due {
             return;
         }
         self.dirty = true;
-        if !self.mounts.iter().any(|client| client.socket.is_some() && client.mount.wants_items()) {
+        if !self.clients.iter().any(|client| client.socket.is_some() && client.mount.has_items_to_request()) {
             self.requests = None;
             return;
         }
         let (rate, ticks) = (self.request_rate, self.shared.ticks);
         let pace = self.requests.get_or_insert_with(|| Pace::new(rate, ticks, at));
         let mut left: u64 = std::iter::from_fn(|| pace.due(at)).map(|burst| burst.count).sum();
-        let count = self.mounts.len();
+        let count = self.clients.len();
         for step in 0..count {
             if left == 0 {
                 break;
             }
-            let place = (self.turn + step) % count;
-            let Some(client) = self.mounts.get_mut(place) else { continue };
+            let place = (self.next_client + step) % count;
+            let Some(client) = self.clients.get_mut(place) else { continue };
             if client.socket.is_none() || client.out.len() >= FULL {
                 continue;
             }
             match client.mount.request(left, &mut client.out) {
-                Ok(asked) => left -= asked.min(left),
-                Err(why) => self.cut(place, &why),
+                Ok(requested) => left -= requested.min(left),
+                Err(error) => self.disconnect(place, &error),
             }
         }
-        self.turn = (self.turn + 1) % count.max(1);
+        self.next_client = (self.next_client + 1) % count.max(1);
     }
 
-    /// Contributions and generic messages, once everything is loaded.
+    /// Sends the posts and generic messages that are due, once everything is loaded.
     fn send(&mut self, at: Duration) {
         let nothing = self.shared.posts.0 == 0 && self.shared.generics.0 == 0;
         if self.startup.is_none() || nothing {
             return;
         }
         self.dirty = true;
-        for kind in [Sent::Post, Sent::Generic] {
-            let (rate, stamps) = if kind == Sent::Post { self.shared.posts } else { self.shared.generics };
+        for kind in [OutgoingKind::Post, OutgoingKind::Generic] {
+            let (rate, stamps) =
+                if kind == OutgoingKind::Post { self.shared.posts } else { self.shared.generics };
             let ticks = self.shared.ticks;
             let Some(sending) = self.sending.get_mut(kind as usize).filter(|_| rate > 0) else { continue };
             let sending = sending.get_or_insert_with(|| Sending {
@@ -273,7 +287,7 @@ impl Drive {
                 stamp_every: rate.checked_div(stamps).map_or(u64::MAX, |every| every.max(1)),
                 until: 0,
             });
-            let mut broken = Vec::new();
+            let mut failed = Vec::new();
             while let Some(burst) = sending.pace.due(at) {
                 let stamped =
                     burst.count > 0 && sending.until < burst.count && sending.stamp_every != u64::MAX;
@@ -283,83 +297,83 @@ impl Drive {
                     sending.until.saturating_sub(burst.count)
                 };
                 let stamp = stamped.then_some(burst.scheduled);
-                for (place, client) in self.mounts.iter_mut().enumerate() {
+                for (place, client) in self.clients.iter_mut().enumerate() {
                     if client.socket.is_none() || client.out.len() >= FULL {
                         continue;
                     }
-                    if let Err(why) = client.mount.send(kind, burst.count, stamp, &mut client.out) {
-                        broken.push((place, why));
+                    if let Err(error) = client.mount.send(kind, burst.count, stamp, &mut client.out) {
+                        failed.push((place, error));
                     }
                 }
             }
-            for (place, why) in broken {
-                self.cut(place, &why);
+            for (place, error) in failed {
+                self.disconnect(place, &error);
             }
         }
     }
 
     fn flush(&mut self, at: Duration) {
-        let pings = at.saturating_sub(self.told) >= TELL;
+        let pings = at.saturating_sub(self.reported_at) >= REPORT_INTERVAL;
         if !pings && !std::mem::take(&mut self.dirty) {
             return;
         }
-        for place in 0..self.mounts.len() {
-            let Some(client) = self.mounts.get_mut(place) else { continue };
+        for place in 0..self.clients.len() {
+            let Some(client) = self.clients.get_mut(place) else { continue };
             if client.out.is_empty() && !pings || client.connecting || client.socket.is_none() {
                 continue;
             }
-            if let Err(why) = client.flush(place as u64, at, &self.poller) {
-                self.cut(place, &why);
+            if let Err(error) = client.flush(place as u64, at, &self.poller) {
+                self.disconnect(place, &error);
             }
         }
     }
 
-    fn tell(&mut self, at: Duration) {
-        let mark = self.desk.marks.load(Ordering::Relaxed);
-        let images = self.desk.want_images.swap(false, Ordering::Relaxed);
-        if at.saturating_sub(self.told) < TELL && mark == self.marks && !images {
+    fn report(&mut self, at: Duration) {
+        let mark = self.link.marks.load(Ordering::Relaxed);
+        let want_images = self.link.want_images.swap(false, Ordering::Relaxed);
+        if at.saturating_sub(self.reported_at) < REPORT_INTERVAL && mark == self.marks && !want_images {
             return;
         }
-        self.told = at;
+        self.reported_at = at;
         if mark != self.marks {
             self.marks = mark;
         }
-        let mut told = self.desk.told();
-        let mut all = std::mem::take(&mut told.snapshot);
-        if told.marks != self.marks {
-            told.marks = self.marks;
+        let mut report = self.link.report();
+        let mut all = std::mem::take(&mut report.snapshot);
+        if report.marks != self.marks {
+            report.marks = self.marks;
             all = Snapshot::default();
         }
         (all.counts, all.wanted, all.loaded) = (Counts::default(), 0, 0);
         all.mounts.clear();
-        for client in &mut self.mounts {
-            let desk = &mut client.mount.desk;
-            for (what, sent, received) in desk.stamps.drain(..) {
-                match what {
+        for client in &mut self.clients {
+            let state = &mut client.mount.state;
+            for (carrier, sent, received) in state.stamps.drain(..) {
+                match carrier {
                     Stamp::Update => &mut all.latency,
                     Stamp::Post => &mut all.post_latency,
                     Stamp::Generic => &mut all.generic_latency,
                 }
                 .record(sent, received);
             }
-            all.counts.add(&desk.counts);
-            all.mounts.push(desk.counts.updates);
-            all.wanted += desk.streams.len() as u64;
-            all.loaded += desk.streams.loaded();
+            all.counts.add(&state.counts);
+            all.mounts.push(state.counts.updates);
+            all.wanted += state.streams.len() as u64;
+            all.loaded += state.streams.loaded();
         }
-        all.counts.add(&Counts { cuts: self.cuts, ..Counts::default() });
+        all.counts.add(&Counts { cuts: self.disconnects, ..Counts::default() });
         if all.loaded == all.wanted {
             self.startup.get_or_insert(at.saturating_sub(self.shared.start));
         }
         all.startup = self.startup;
-        told.snapshot = all;
-        told.why_cut.append(&mut self.reasons);
-        told.why_cut.truncate(REASONS);
-        if images {
-            let held = self.mounts.iter().flat_map(|client| client.mount.desk.streams.images());
-            told.images = Some(held.map(|(item, loaded, image)| (item, loaded, image.clone())).collect());
+        report.snapshot = all;
+        report.disconnect_reasons.append(&mut self.reasons);
+        report.disconnect_reasons.truncate(MAX_REASONS);
+        if want_images {
+            let images = self.clients.iter().flat_map(|client| client.mount.state.streams.images());
+            report.images = Some(images.map(|(item, loaded, image)| (item, loaded, image.clone())).collect());
         }
-        self.desk.answered.notify_all();
+        self.link.reported.notify_all();
     }
 }
 
@@ -377,7 +391,7 @@ impl Client {
             if self.connecting {
                 socket.connected()?;
                 self.connecting = false;
-                self.rests = Duration::ZERO;
+                self.backoff = Duration::ZERO;
             }
             self.blocked = false;
             poller.change(&*socket, token, Interest::Read)?;
@@ -386,9 +400,9 @@ impl Client {
             return Ok(());
         }
         let unread = self.mount.unread();
-        let from = HELD.checked_sub(unread.len()).context("a frame that is too long")?;
-        buffer.get_mut(from..HELD).context("a frame that is too long")?.copy_from_slice(unread);
-        let into = buffer.get_mut(HELD..).unwrap_or_default();
+        let from = UNREAD_SPACE.checked_sub(unread.len()).context("a frame that is too long")?;
+        buffer.get_mut(from..UNREAD_SPACE).context("a frame that is too long")?.copy_from_slice(unread);
+        let into = buffer.get_mut(UNREAD_SPACE..).unwrap_or_default();
         let into = match shared.slow {
             Some(rate) => {
                 let most = into.len().min((rate / 100).max(1) as usize);
@@ -400,8 +414,8 @@ impl Client {
         match socket.read(into)? {
             Some(0) => bail!("the server closed the connection"),
             Some(count) => {
-                self.mount.desk.counts.bytes += count as u64;
-                let bytes = buffer.get(from..HELD + count).unwrap_or_default();
+                self.mount.state.counts.bytes += count as u64;
+                let bytes = buffer.get(from..UNREAD_SPACE + count).unwrap_or_default();
                 self.mount.input(now(), bytes, &mut self.out)
             }
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The publisher's thread: sockets, and a timer that knows parts of a millisecond.
+//! The publisher's thread: its sockets, and a timer finer than a millisecond.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::session::{Role, Session};
+use super::session::Session;
+use super::state::Role;
 use super::{Counts, Shared};
 use crate::timer::Timer;
 use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
@@ -16,27 +17,30 @@ use mdist::net::{Event, Interest, Poller, Socket, SocketOptions, connect, now};
 const LISTENER: u64 = 0;
 const TIMER: u64 = 1;
 const FIRST_PEER: u64 = 2;
-/// How much is read at once, bytes.
+/// Bytes read at once.
 const READ: usize = 64 * 1024;
-/// How long a publisher waits before it dials again; doubled up to the last.
-const REDIAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// A sleeper is woken so much too late, on virtual machines above all: the rest of the time is spent looking.
+/// First and longest backoff before a publisher reconnects.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Time before a deadline at which to wake and then spin: sleeping threads wake about this much too late, above all on
+/// virtual machines.
 const WAKE_EARLY: Duration = Duration::from_micros(60);
-/// Reasons for ended connections that are kept.
-const REASONS: usize = 100;
+/// Reasons of disconnects that are kept.
+const MAX_REASONS: usize = 100;
 
-pub(super) struct Drive {
+/// The event loop of a publisher.
+pub(super) struct EventLoop {
     shared: Arc<Shared>,
     poller: Poller,
     listener: Option<TcpListener>,
     publish: Option<SocketAddr>,
-    redial: Option<(Duration, Duration)>,
+    /// When to connect, and the backoff after a failure.
+    next_attempt: Option<(Duration, Duration)>,
     options: SocketOptions,
     busy: bool,
     timer: Timer,
     peers: HashMap<u64, Peer>,
     next: u64,
-    /// Of sessions that are over.
+    /// Counts of sessions that ended.
     past: Counts,
     buffer: Vec<u8>,
 }
@@ -50,7 +54,7 @@ struct Peer {
     blocked: bool,
 }
 
-impl Drive {
+impl EventLoop {
     pub(super) fn new(
         shared: Arc<Shared>,
         poller: Poller,
@@ -69,7 +73,7 @@ impl Drive {
             poller,
             listener,
             publish,
-            redial: publish.map(|_| (Duration::ZERO, REDIAL.0)),
+            next_attempt: publish.map(|_| (Duration::ZERO, BACKOFF.0)),
             options: SocketOptions { no_delay, ..SocketOptions::default() },
             busy,
             timer,
@@ -84,7 +88,7 @@ impl Drive {
         let mut events: Vec<Event> = Vec::new();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let at = now();
-            self.dial(at)?;
+            self.connect(at)?;
             for event in events.drain(..) {
                 match event.token {
                     LISTENER => self.accept()?,
@@ -93,7 +97,7 @@ impl Drive {
                 }
             }
             self.work(now());
-            self.tell();
+            self.report();
             let timeout = match self.deadline() {
                 _ if self.busy && !self.peers.is_empty() => Some(Duration::ZERO),
                 Some(deadline) if deadline <= now() + WAKE_EARLY => Some(Duration::ZERO),
@@ -101,7 +105,7 @@ impl Drive {
                     let period =
                         Duration::from_secs(1) / u32::try_from(self.shared.ticks.max(1)).unwrap_or(1);
                     let set = match deadline {
-                        Some(deadline) => self.timer.beat(deadline - WAKE_EARLY, period),
+                        Some(deadline) => self.timer.repeat(deadline - WAKE_EARLY, period),
                         None => self.timer.set(None),
                     };
                     set.context("set the timer")?;
@@ -110,13 +114,15 @@ impl Drive {
             };
             self.poller.wait(timeout, &mut events)?;
         }
-        self.tell();
+        self.report();
         Ok(())
     }
 
     fn deadline(&self) -> Option<Duration> {
         let open = self.peers.values().filter(|peer| !peer.blocked && !peer.connecting);
-        open.filter_map(|peer| peer.session.deadline()).chain(self.redial.map(|redial| redial.0)).min()
+        open.filter_map(|peer| peer.session.deadline())
+            .chain(self.next_attempt.map(|attempt| attempt.0))
+            .min()
     }
 
     fn accept(&mut self) -> Result<()> {
@@ -131,76 +137,76 @@ impl Drive {
         Ok(())
     }
 
-    fn dial(&mut self, at: Duration) -> Result<()> {
-        let (Some(to), Some((when, pause))) = (self.publish, self.redial) else { return Ok(()) };
+    fn connect(&mut self, at: Duration) -> Result<()> {
+        let (Some(to), Some((when, pause))) = (self.publish, self.next_attempt) else { return Ok(()) };
         if at < when {
             return Ok(());
         }
-        self.redial = Some((at + pause, (pause * 2).min(REDIAL.1)));
+        self.next_attempt = Some((at + pause, (pause * 2).min(BACKOFF.1)));
         let socket = match connect(to, self.options) {
             Ok(socket) => socket,
-            Err(why) => {
-                self.record(format!("{to}: {why}"));
+            Err(error) => {
+                self.record(format!("{to}: {error}"));
                 return Ok(());
             }
         };
         let mut session = Session::new(self.shared.clone(), Role::Publisher);
         let mut out = Vec::new();
-        session.greet(&mut out);
+        session.take_output(&mut out);
         self.poller.add(&socket, self.next, Interest::Write)?;
         self.peers
             .insert(self.next, Peer { socket, session, connecting: true, out, sent: 0, blocked: false });
         self.next += 1;
-        self.redial = None;
+        self.next_attempt = None;
         Ok(())
     }
 
     fn serve(&mut self, token: u64, event: Event) {
         let Some(peer) = self.peers.get_mut(&token) else { return };
-        if let Err(why) = peer.serve(token, event, &self.poller, &mut self.buffer) {
-            self.cut(token, &format!("{why:#}"));
+        if let Err(error) = peer.serve(token, event, &self.poller, &mut self.buffer) {
+            self.disconnect(token, &format!("{error:#}"));
         }
     }
 
     fn work(&mut self, at: Duration) {
-        let mut broken = Vec::new();
+        let mut failed = Vec::new();
         for (&token, peer) in self.peers.iter_mut().filter(|(_, peer)| !peer.connecting) {
-            if let Err(why) = peer.work(token, at, &self.poller) {
-                broken.push((token, format!("{why:#}")));
+            if let Err(error) = peer.work(token, at, &self.poller) {
+                failed.push((token, format!("{error:#}")));
             }
         }
-        for (token, why) in broken {
-            self.cut(token, &why);
+        for (token, reason) in failed {
+            self.disconnect(token, &reason);
         }
     }
 
-    fn cut(&mut self, token: u64, why: &str) {
+    fn disconnect(&mut self, token: u64, reason: &str) {
         let Some(peer) = self.peers.remove(&token) else { return };
         self.past.add(&Counts { items: 0, cut: 1, ..peer.session.counts() });
-        self.record(format!("{}: {why}", peer.socket.peer()));
+        self.record(format!("{}: {reason}", peer.socket.peer()));
         if self.publish == Some(peer.socket.peer()) {
-            let pause = if peer.connecting { REDIAL.1.min(REDIAL.0 * 4) } else { REDIAL.0 };
-            self.redial = Some((now() + pause, pause * 2));
+            let pause = if peer.connecting { BACKOFF.1.min(BACKOFF.0 * 4) } else { BACKOFF.0 };
+            self.next_attempt = Some((now() + pause, pause * 2));
         }
     }
 
-    fn record(&self, why: String) {
-        tracing::info!("{why}");
-        let mut seen = self.shared.seen();
-        if seen.why_cut.len() < REASONS {
-            seen.why_cut.push(why);
+    fn record(&self, reason: String) {
+        tracing::info!("{reason}");
+        let mut report = self.shared.report();
+        if report.disconnect_reasons.len() < MAX_REASONS {
+            report.disconnect_reasons.push(reason);
         }
     }
 
-    /// Publishes the counts, and the items' if they were asked for.
-    fn tell(&self) {
+    /// Publishes the counts, and those of the items if they are requested.
+    fn report(&self) {
         let mut all = self.past;
         for peer in self.peers.values() {
             all.add(&peer.session.counts());
         }
         all.sessions = self.peers.len() as u64;
-        let mut seen = self.shared.seen();
-        seen.counts = all;
+        let mut report = self.shared.report();
+        report.counts = all;
         if self.shared.want_items.swap(false, Ordering::Relaxed) {
             let mut order: Vec<_> = self.peers.iter().collect();
             order.sort_by_key(|(token, _)| **token);
@@ -208,8 +214,8 @@ impl Drive {
             for (name, n) in order.iter().flat_map(|(_, peer)| peer.session.item_counts()) {
                 items.insert(String::from_utf8_lossy(name).into_owned(), n);
             }
-            seen.items = Some(items.into_iter().collect());
-            self.shared.told.notify_all();
+            report.items = Some(items.into_iter().collect());
+            self.shared.reported.notify_all();
         }
     }
 }
