@@ -126,7 +126,7 @@ impl SinkEnd for End {
         Ok(())
     }
 
-    fn hang_up(&mut self, _: SourceId) {}
+    fn disconnect(&mut self, _: SourceId) {}
 
     fn reader(&mut self) -> Option<Box<dyn FeedReader>> {
         None

@@ -150,7 +150,7 @@ fn keeps_its_promises(mut ends: Ends) {
     // One leaves a feed, then altogether.
     ends.sinks[0].ignore(feed);
     ends.until("a deaf reader", |source, _| {
-        source.contains(&SourceEvent::Deaf(address[0], feed)).then_some(())
+        source.contains(&SourceEvent::StoppedListening(address[0], feed)).then_some(())
     });
     ends.sinks.remove(0);
     ends.sink_events.remove(0);
@@ -164,7 +164,7 @@ fn keeps_its_promises(mut ends: Ends) {
 
     // A link is cut, and made anew.
     ends.sink_events[0].clear();
-    ends.source().hang_up(sinks[1]);
+    ends.source().disconnect(sinks[1]);
     ends.until("the end of the link and another", |_, sinks| {
         let down = sinks[0].iter().position(|event| matches!(event, SinkEvent::SourceDown(..)))?;
         sinks[0][down..].contains(&SinkEvent::SourceUp(id)).then_some(())
@@ -200,7 +200,7 @@ fn readers_come_and_go(mut ends: Ends) {
                 }
                 (true, false) => {
                     ends.sinks[at].ignore(feed);
-                    SourceEvent::Deaf(*address, feed)
+                    SourceEvent::StoppedListening(*address, feed)
                 }
                 _ => continue,
             };

@@ -1,4 +1,4 @@
-//! The source's half of a feed: numbered entries become packets.
+//! The source's half of a feed: numbers entries and packs them into packets.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ pub(crate) struct FeedOut {
     source: SourceId,
     /// Number of the newest entry.
     number: u64,
-    /// Bytes of all packets that were sealed.
+    /// Bytes of all sealed packets.
     position: u64,
-    /// The open packet: room for its header, then entries.
+    /// The open packet: space for its header, then entries.
     packet: Vec<u8>,
     count: u16,
-    /// When it is to be sent although it is not full; an earlier one may have gone meanwhile.
+    /// When the open packet is to be sent although it is not full. May be left over from an earlier packet.
     due: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl FeedOut {
         Self { id, source, number: 0, position: 0, packet, count: 0, due: None }
     }
 
-    /// Number of the newest entry, in the open packet or before; 0 if there is none yet.
+    /// Number of the newest entry, in the open packet or before; 0: none yet.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -43,13 +43,13 @@ impl FeedOut {
         self.count
     }
 
-    /// Whether nothing waits in the open packet.
+    /// Whether the open packet has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether the open packet may wait for more entries: its first one waits for at most `flush`.
-    pub(crate) fn waits(&mut self, now: Instant, flush: Duration) -> bool {
+    /// Whether the open packet may wait for more entries: its first entry waits at most `flush`.
+    pub(crate) fn may_wait(&mut self, now: Instant, flush: Duration) -> bool {
         let waits = !self.is_empty() && *self.due.get_or_insert(now + flush) > now;
         if !waits {
             self.due = None;
@@ -57,7 +57,7 @@ impl FeedOut {
         waits
     }
 
-    /// Until when it does.
+    /// When the open packet is due, if it waits.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -73,7 +73,7 @@ impl FeedOut {
         self.packet.len() + size <= MAX_PACKET && self.count < u16::MAX
     }
 
-    /// Appends an entry that [`FeedOut::fits`].
+    /// Appends an entry; [`FeedOut::fits`] must hold for it.
     #[inline]
     pub(crate) fn push(&mut self, entry: &Entry<'_>) {
         entry.append(&mut self.packet);
@@ -81,7 +81,7 @@ impl FeedOut {
         self.number += 1;
     }
 
-    /// Completes the open packet, which must not be empty.
+    /// Completes the open packet, which must have entries.
     pub(crate) fn seal(&mut self) -> &[u8] {
         let first = self.number + 1 - u64::from(self.count);
         let header = self.header(self.count, first, None);
@@ -92,13 +92,13 @@ impl FeedOut {
         &self.packet
     }
 
-    /// Begins the next packet after [`FeedOut::seal`].
+    /// Opens the next packet after [`FeedOut::seal`].
     pub(crate) fn begin(&mut self) {
         self.packet.truncate(HEADER);
         self.count = 0;
     }
 
-    /// The packets of an entry that does not fit into one. The open packet must be empty.
+    /// The packets of an entry that is longer than one packet. The open packet must be empty.
     pub(crate) fn parts(&mut self, entry: &Entry<'_>) -> Vec<Vec<u8>> {
         let mut whole = Vec::with_capacity(entry.size());
         entry.append(&mut whole);
@@ -126,18 +126,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_waits_from_its_first_entry_on() {
+    fn packet_waits_from_its_first_entry() {
         let (start, flush) = (Instant::now(), Duration::from_millis(20));
         let mut out = FeedOut::new(SourceId(1), FeedId(1));
-        assert!(!out.waits(start, flush) && out.due().is_none());
+        assert!(!out.may_wait(start, flush) && out.due().is_none());
         out.push(&Entry::Cut { sink: 1 });
-        assert!(out.waits(start, flush));
+        assert!(out.may_wait(start, flush));
         out.push(&Entry::Cut { sink: 2 });
-        assert!(out.waits(start + flush / 2, flush));
+        assert!(out.may_wait(start + flush / 2, flush));
         assert_eq!(out.due(), Some(start + flush));
-        assert!(!out.waits(start + flush, flush) && out.due().is_none());
+        assert!(!out.may_wait(start + flush, flush) && out.due().is_none());
         assert!(!out.seal().is_empty());
         out.begin();
-        assert!(!out.waits(start + flush, flush));
+        assert!(!out.may_wait(start + flush, flush));
     }
 }

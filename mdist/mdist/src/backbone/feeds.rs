@@ -1,5 +1,4 @@
-//! The feeds' thread of a sink: packets one after the other, credits by the way, and packets read ahead while the hub is
-//! busy with something else.
+//! Reads a sink's feeds for their thread: returns packets in order, sends credits, and reads ahead while the hub is busy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use super::{Address, FeedReader, Result};
 use crate::hub::Now;
 use crate::net::now;
 
-/// Room for the largest message of any carrier.
+/// Size of a buffer for the largest message of any carrier, bytes.
 const BUFFER: usize = 66_000;
 
-/// The widest window that the sources of a sink have told.
+/// The widest window among a sink's sources, bytes; shared by the sink side and its feeds.
 #[derive(Clone, Debug)]
 pub(super) struct Window(Arc<AtomicU64>);
 
@@ -36,26 +35,26 @@ impl Window {
     }
 }
 
-/// A [`FeedReader`] that tells the sources how far it has got.
+/// A [`FeedReader`] with credits and read-ahead.
 pub struct Feeds {
     reader: Box<dyn FeedReader>,
-    /// Of which end of its sink.
-    life: u64,
+    /// Number of the sink end that the reader belongs to.
+    generation: u64,
     meter: Meter,
     window: Window,
     buffer: Vec<u8>,
-    /// A packet in `buffer` that is still to be given out: who sent it, and its length.
+    /// The packet in `buffer` that [`Feeds::next`] returns next: its source and length.
     fetched: Option<(Address, usize)>,
-    /// When it was read, if that is noted.
+    /// When it was read, if `timed`.
     fetched_at: Now,
-    /// That is still to be credited.
-    owed: bool,
-    /// The same, once it has been given out: to be credited.
+    /// It has not been credited yet.
+    uncredited: bool,
+    /// The packet in `buffer` that was returned last, until it is credited.
     used: Option<(Address, usize)>,
-    /// Packets behind it that were read ahead, and credited; and when, if that is noted.
+    /// Packets read ahead and credited, behind `fetched`; with the time of their read, if `timed`.
     ahead: VecDeque<(Now, Vec<u8>)>,
     ahead_bytes: usize,
-    /// The one of those that was given out last.
+    /// The packet read ahead that was returned last.
     current: Vec<u8>,
     scratch: Vec<u8>,
     timed: bool,
@@ -68,17 +67,17 @@ impl std::fmt::Debug for Feeds {
 }
 
 impl Feeds {
-    /// Over a sink end's reader.
-    pub(super) fn new(reader: Box<dyn FeedReader>, window: Window, life: u64) -> Self {
+    /// The feeds of the sink end number `generation`.
+    pub(super) fn new(reader: Box<dyn FeedReader>, window: Window, generation: u64) -> Self {
         Self {
             reader,
-            life,
+            generation,
             meter: Meter::default(),
             window,
             buffer: vec![0; BUFFER],
             fetched: None,
             fetched_at: Now::ZERO,
-            owed: false,
+            uncredited: false,
             used: None,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
@@ -88,18 +87,18 @@ impl Feeds {
         }
     }
 
-    /// Which of the ends that its sink has had these are the feeds of; see `SinkSide::lose`.
+    /// Number of the sink end that these feeds belong to, for [`SinkSide::lose`](super::sink_side::SinkSide::lose).
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.life
+        self.generation
     }
 
-    /// Notes from now on when packets are read.
+    /// Stamps packets with the time of their read from now on if `timed`.
     pub fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
     }
 
-    /// When the next packet was read, if that is noted.
+    /// When the next packet was read; zero unless timed.
     #[must_use]
     pub fn read_at(&self) -> Now {
         match (self.fetched, self.ahead.front()) {
@@ -112,16 +111,16 @@ impl Feeds {
         if self.timed { now() } else { Now::ZERO }
     }
 
-    /// The next packet, or `None` if none comes within `wait`. The one before is credited: it has been used.
+    /// The next packet, or `None` if none comes within `wait`. Credits the packet before, which has been used.
     ///
     /// # Errors
-    /// The end is over.
+    /// The endpoint is lost.
     pub fn next(&mut self, wait: Duration) -> Result<Option<&mut [u8]>> {
         if !self.fetch(wait)? {
             return Ok(None);
         }
         if let Some((from, len)) = self.fetched.take() {
-            self.used = std::mem::take(&mut self.owed).then_some((from, len));
+            self.used = std::mem::take(&mut self.uncredited).then_some((from, len));
             return Ok(self.buffer.get_mut(..len));
         }
         self.current = self.ahead.pop_front().unwrap_or_default().1;
@@ -129,10 +128,10 @@ impl Feeds {
         Ok(Some(&mut self.current))
     }
 
-    /// Whether there is a next packet, or comes one within `wait`.
+    /// Waits at most `wait` for the next packet, and returns whether there is one.
     ///
     /// # Errors
-    /// The end is over.
+    /// The endpoint is lost.
     pub fn fetch(&mut self, wait: Duration) -> Result<bool> {
         self.credit();
         if self.fetched.is_some() || !self.ahead.is_empty() {
@@ -144,7 +143,7 @@ impl Feeds {
             self.fetched = self.reader.receive(left.min(Meter::IDLE), &mut self.buffer)?;
             if self.fetched.is_some() {
                 self.fetched_at = self.clock();
-                self.owed = true;
+                self.uncredited = true;
                 return Ok(true);
             }
             if wait.is_zero() {
@@ -161,18 +160,17 @@ impl Feeds {
         }
     }
 
-    /// Reads what there is, as far as the window allows, because nobody can use it at present: what has been read is
-    /// credited, so that the feed goes on.
+    /// Reads and credits packets that are there, as far as the window allows, while the hub is busy: so the feed goes on.
     ///
     /// # Errors
-    /// The end is over.
+    /// The endpoint is lost.
     pub fn read_ahead(&mut self) -> Result<()> {
         let window = self.window.get();
         let most = window.saturating_sub(unread(window));
         self.credit();
-        if let Some((from, len)) = self.fetched.filter(|_| self.owed) {
-            self.owed = false;
-            self.told(from, len, false);
+        if let Some((from, len)) = self.fetched.filter(|_| self.uncredited) {
+            self.uncredited = false;
+            self.count_read(from, len, false);
         }
         while (self.ahead_bytes as u64) < most {
             self.scratch.resize(BUFFER, 0);
@@ -180,19 +178,19 @@ impl Feeds {
             let packet = self.scratch.get(..len).unwrap_or(&[]);
             self.ahead.push_back((self.clock(), packet.to_vec()));
             self.ahead_bytes += len;
-            self.told(from, len, true);
+            self.count_read(from, len, true);
         }
         Ok(())
     }
 
     fn credit(&mut self) {
         if let Some((from, len)) = self.used.take() {
-            self.told(from, len, false);
+            self.count_read(from, len, false);
         }
     }
 
-    /// Counts a packet as read.
-    fn told(&mut self, from: Address, len: usize, ahead: bool) {
+    /// Counts a packet as read, and sends the credit that is due.
+    fn count_read(&mut self, from: Address, len: usize, ahead: bool) {
         let bytes = if ahead { &self.scratch } else { &self.buffer };
         let Ok(header) = Header::decode(bytes.get(..len).unwrap_or(&[])) else { return };
         self.meter.set_window(self.window.get());

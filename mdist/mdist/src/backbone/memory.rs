@@ -1,4 +1,4 @@
-//! A backbone inside one process: for tests, with faults on demand, and for programs that run both ends.
+//! A backbone within one process: for programs that run both ends, and for tests, with faults on demand.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,10 +13,10 @@ use super::{
     SourceEvent, SourceId,
 };
 
-/// Bytes that wait for one reader; more are dropped, as on any backbone.
+/// Most bytes that wait for one reader; further packets are dropped, as on any backbone.
 const QUEUE_MAX: usize = 4 << 20;
 
-/// What joins ends. Clones are handles on the same backbone.
+/// The backbone. Clones are handles on the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     state: Arc<(Mutex<State>, Condvar)>,
@@ -30,90 +30,90 @@ struct State {
     faults: Faults,
 }
 
-/// What goes wrong.
+/// Injected faults.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Readers that get no packets for now: they wait.
+    /// Readers whose packets are held back.
     pub held: HashSet<Address>,
-    /// The next so many packets for a reader are lost.
+    /// Number of packets that a reader loses next.
     pub lose: HashMap<Address, u32>,
 }
 
 #[derive(Debug)]
 struct Source {
-    bell: Bell,
+    readiness: Readiness,
     events: VecDeque<SourceEvent>,
     credits: Vec<Credit>,
-    links: HashMap<SinkId, Address>,
+    connections: HashMap<SinkId, Address>,
 }
 
 #[derive(Debug)]
 struct Sink {
-    bell: Bell,
+    readiness: Readiness,
     events: VecDeque<SinkEvent>,
-    links: HashMap<SourceId, SinkId>,
+    connections: HashMap<SourceId, SinkId>,
     feeds: HashSet<FeedId>,
     packets: VecDeque<(Address, Vec<u8>)>,
     bytes: usize,
 }
 
-/// A descriptor that is readable while something waits.
+/// A descriptor that is readable from [`Readiness::set`] to [`Readiness::clear`].
 #[derive(Clone, Debug)]
-struct Bell(Arc<OwnedFd>);
+struct Readiness(Arc<OwnedFd>);
 
-impl Bell {
+impl Readiness {
     fn new() -> Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|why| Error::Carrier { what: "make a descriptor", why: why.to_string() })?;
         Ok(Self(Arc::new(fd)))
     }
 
-    fn ring(&self) {
-        // A counter that is full is readable as well.
+    fn set(&self) {
+        // Fails only if the counter is full, and then the descriptor is readable.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 
-    fn hush(&self) {
+    fn clear(&self) {
         let _ = rustix::io::read(&*self.0, &mut [0_u8; 8]);
     }
 }
 
 impl State {
-    /// A source and a sink get a link.
-    fn link(&mut self, source: SourceId, reader: Address) {
+    /// Connects a source and a sink.
+    fn connect(&mut self, source: SourceId, reader: Address) {
         let (Some(from), Some(to)) = (self.sources.get_mut(&source), self.sinks.get_mut(&reader)) else {
             return;
         };
         self.next += 1;
         let sink = SinkId(self.next);
-        from.links.insert(sink, reader);
+        from.connections.insert(sink, reader);
         from.events.push_back(SourceEvent::Joined(sink));
-        to.links.insert(source, sink);
+        to.connections.insert(source, sink);
         to.events.push_back(SinkEvent::SourceUp(source));
-        from.bell.ring();
-        to.bell.ring();
+        from.readiness.set();
+        to.readiness.set();
     }
 
-    /// A link breaks; each end that still is there and did not break it itself is told.
-    fn unlink(&mut self, source: SourceId, sink: SinkId, why: &str, tell: (bool, bool)) {
+    /// Ends a connection; `report`: whether the source and the sink get an event of it.
+    fn disconnect(&mut self, source: SourceId, sink: SinkId, why: &str, report: (bool, bool)) {
         let Some(from) = self.sources.get_mut(&source) else { return };
-        let Some(reader) = from.links.remove(&sink) else { return };
-        if tell.0 {
+        let Some(reader) = from.connections.remove(&sink) else { return };
+        if report.0 {
             from.events.push_back(SourceEvent::Left(sink, Ended::Closed));
-            from.bell.ring();
+            from.readiness.set();
         }
         if let Some(to) = self.sinks.get_mut(&reader) {
-            to.links.remove(&source);
-            if tell.1 {
+            to.connections.remove(&source);
+            if report.1 {
                 to.events.push_back(SinkEvent::SourceDown(source, why.to_owned()));
-                to.bell.ring();
+                to.readiness.set();
             }
         }
     }
 }
 
 impl Memory {
-    /// A backbone without ends.
+    /// A backbone without endpoints.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -123,77 +123,77 @@ impl Memory {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A source end.
+    /// Opens a source end.
     ///
     /// # Errors
     /// The process has no descriptor left.
     pub fn source(&self) -> Result<MemorySource> {
-        let bell = Bell::new()?;
+        let readiness = Readiness::new()?;
         let mut state = self.lock();
         state.next += 1;
         let id = SourceId(state.next);
         let source = Source {
-            bell: bell.clone(),
+            readiness: readiness.clone(),
             events: VecDeque::new(),
             credits: Vec::new(),
-            links: HashMap::new(),
+            connections: HashMap::new(),
         };
         state.sources.insert(id, source);
         let readers: Vec<_> = state.sinks.keys().copied().collect();
-        readers.into_iter().for_each(|reader| state.link(id, reader));
+        readers.into_iter().for_each(|reader| state.connect(id, reader));
         drop(state);
-        Ok(MemorySource { memory: self.clone(), id, bell })
+        Ok(MemorySource { memory: self.clone(), id, readiness })
     }
 
-    /// A sink end.
+    /// Opens a sink end.
     ///
     /// # Errors
     /// The process has no descriptor left.
     pub fn sink(&self) -> Result<MemorySink> {
-        let bell = Bell::new()?;
+        let readiness = Readiness::new()?;
         let mut state = self.lock();
         state.next += 1;
         let address = Address(state.next.into());
         let sink = Sink {
-            bell: bell.clone(),
+            readiness: readiness.clone(),
             events: VecDeque::new(),
-            links: HashMap::new(),
+            connections: HashMap::new(),
             feeds: HashSet::new(),
             packets: VecDeque::new(),
             bytes: 0,
         };
         state.sinks.insert(address, sink);
         let sources: Vec<_> = state.sources.keys().copied().collect();
-        sources.into_iter().for_each(|source| state.link(source, address));
+        sources.into_iter().for_each(|source| state.connect(source, address));
         drop(state);
-        Ok(MemorySink { memory: self.clone(), address, bell, reader: true })
+        Ok(MemorySink { memory: self.clone(), address, readiness, reader: true })
     }
 
-    /// Changes what goes wrong.
+    /// Changes the injected faults.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.lock().faults);
         self.state.1.notify_all();
     }
 }
 
-/// A source end in memory; dropping it is its death.
+/// A source end in memory; it is gone when dropped.
 #[derive(Debug)]
 pub struct MemorySource {
     memory: Memory,
     id: SourceId,
-    bell: Bell,
+    readiness: Readiness,
 }
 
 impl Drop for MemorySource {
     fn drop(&mut self) {
         let mut state = self.memory.lock();
-        let links: Vec<_> = state
+        let connections: Vec<_> = state
             .sources
             .get(&self.id)
-            .map(|source| source.links.keys().copied().collect())
+            .map(|source| source.connections.keys().copied().collect())
             .unwrap_or_default();
-        for sink in links {
-            state.unlink(self.id, sink, "the source has gone", (false, true));
+        for sink in connections {
+            state.disconnect(self.id, sink, "the source has gone", (false, true));
         }
         state.sources.remove(&self.id);
     }
@@ -201,7 +201,7 @@ impl Drop for MemorySource {
 
 impl AsFd for MemorySource {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.0.as_fd()
+        self.readiness.0.as_fd()
     }
 }
 
@@ -239,10 +239,10 @@ impl SourceEnd for MemorySource {
 
     fn send(&mut self, sink: SinkId, record: &[u8]) {
         let mut state = self.memory.lock();
-        let reader = state.sources.get(&self.id).and_then(|source| source.links.get(&sink)).copied();
+        let reader = state.sources.get(&self.id).and_then(|source| source.connections.get(&sink)).copied();
         if let Some(to) = reader.and_then(|reader| state.sinks.get_mut(&reader)) {
             to.events.push_back(SinkEvent::Record(self.id, record.to_vec()));
-            to.bell.ring();
+            to.readiness.set();
         }
     }
 
@@ -253,7 +253,7 @@ impl SourceEnd for MemorySource {
     }
 
     fn poll(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
-        self.bell.hush();
+        self.readiness.clear();
         if let Some(source) = self.memory.lock().sources.get_mut(&self.id) {
             events.extend(source.events.drain(..));
         }
@@ -276,20 +276,20 @@ impl SourceEnd for MemorySource {
         }
     }
 
-    fn hang_up(&mut self, sink: SinkId) {
+    fn disconnect(&mut self, sink: SinkId) {
         let mut state = self.memory.lock();
-        let reader = state.sources.get(&self.id).and_then(|source| source.links.get(&sink)).copied();
-        state.unlink(self.id, sink, "the source hung up", (false, true));
-        reader.into_iter().for_each(|reader| state.link(self.id, reader));
+        let reader = state.sources.get(&self.id).and_then(|source| source.connections.get(&sink)).copied();
+        state.disconnect(self.id, sink, "the source has disconnected", (false, true));
+        reader.into_iter().for_each(|reader| state.connect(self.id, reader));
     }
 }
 
-/// A sink end in memory; dropping it is its death.
+/// A sink end in memory; it is gone when dropped.
 #[derive(Debug)]
 pub struct MemorySink {
     memory: Memory,
     address: Address,
-    bell: Bell,
+    readiness: Readiness,
     reader: bool,
 }
 
@@ -306,9 +306,9 @@ impl MemorySink {
 impl Drop for MemorySink {
     fn drop(&mut self) {
         self.with(|state, address| {
-            let links = state.sinks.remove(&address).map(|sink| sink.links).unwrap_or_default();
-            for (source, sink) in links {
-                state.unlink(source, sink, "the sink has gone", (true, false));
+            let connections = state.sinks.remove(&address).map(|sink| sink.connections).unwrap_or_default();
+            for (source, sink) in connections {
+                state.disconnect(source, sink, "the sink has gone", (true, false));
             }
         });
     }
@@ -316,7 +316,7 @@ impl Drop for MemorySink {
 
 impl AsFd for MemorySink {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.0.as_fd()
+        self.readiness.0.as_fd()
     }
 }
 
@@ -332,7 +332,7 @@ impl SinkEnd for MemorySink {
             }
             for source in state.sources.values_mut() {
                 source.events.push_back(SourceEvent::Listens(address, feed));
-                source.bell.ring();
+                source.readiness.set();
             }
         });
         Ok(())
@@ -344,18 +344,18 @@ impl SinkEnd for MemorySink {
                 sink.feeds.remove(&feed);
             }
             for source in state.sources.values_mut() {
-                source.events.push_back(SourceEvent::Deaf(address, feed));
-                source.bell.ring();
+                source.events.push_back(SourceEvent::StoppedListening(address, feed));
+                source.readiness.set();
             }
         });
     }
 
     fn send(&mut self, source: SourceId, record: &[u8]) {
         self.with(|state, address| {
-            let sink = state.sinks.get(&address).and_then(|sink| sink.links.get(&source)).copied();
+            let sink = state.sinks.get(&address).and_then(|sink| sink.connections.get(&source)).copied();
             if let (Some(sink), Some(source)) = (sink, state.sources.get_mut(&source)) {
                 source.events.push_back(SourceEvent::Record(sink, record.to_vec()));
-                source.bell.ring();
+                source.readiness.set();
             }
         });
     }
@@ -363,17 +363,17 @@ impl SinkEnd for MemorySink {
     fn flush(&mut self) {}
 
     fn poll(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
-        self.bell.hush();
+        self.readiness.clear();
         self.own(|sink| events.extend(sink.events.drain(..)));
         Ok(())
     }
 
-    fn hang_up(&mut self, source: SourceId) {
+    fn disconnect(&mut self, source: SourceId) {
         self.with(|state, address| {
-            let sink = state.sinks.get(&address).and_then(|sink| sink.links.get(&source)).copied();
+            let sink = state.sinks.get(&address).and_then(|sink| sink.connections.get(&source)).copied();
             if let Some(sink) = sink {
-                state.unlink(source, sink, "the sink hung up", (true, false));
-                state.link(source, address);
+                state.disconnect(source, sink, "the sink has disconnected", (true, false));
+                state.connect(source, address);
             }
         });
     }

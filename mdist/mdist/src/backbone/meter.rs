@@ -1,12 +1,12 @@
-//! The reader's half of flow control: how far it has got, told to the sources often enough and not too often.
+//! The reader's half of flow control: counts what was read, and says when a credit is due.
 
 use std::time::{Duration, Instant};
 
 use super::wire::Header;
 use super::{Address, FeedId};
 
-/// Unread bytes that a source may have under way to one sink, however large its window: the rest of that is for what the
-/// sink has read ahead. Over lanes one ring has 1 MiB, and a part of it is lost to messages that do not fit its end.
+/// Most unread bytes under way to one sink, however large its window; the rest of the window is for packets that the sink
+/// has read ahead. A lane's ring has 1 MiB, a part of which is lost to messages that do not fit at its end.
 pub const UNREAD: u64 = 512 << 10;
 
 /// The part of a window that is for unread bytes.
@@ -15,39 +15,41 @@ pub fn unread(window: u64) -> u64 {
     window.min(UNREAD)
 }
 
-/// And, if it has read less, after so long.
-const TELL_AFTER: Duration = Duration::from_millis(250);
+/// Longest delay of a credit.
+const CREDIT_DELAY: Duration = Duration::from_millis(250);
 
-/// What a reader has read of one feed.
+/// A reader's position in one feed.
 #[derive(Debug)]
-struct Read {
+struct Position {
     source: Address,
     feed: FeedId,
     position: u64,
-    told: u64,
+    credited: u64,
+    /// When the last credit was sent.
     since: Instant,
 }
 
-/// What one reader has read.
+/// A reader's positions in its feeds.
 #[derive(Debug)]
 pub struct Meter {
-    feeds: Vec<Read>,
-    tell_every: u64,
+    feeds: Vec<Position>,
+    /// Bytes after which a credit is due.
+    credit_every: u64,
 }
 
 impl Default for Meter {
     fn default() -> Self {
-        Self { feeds: Vec::new(), tell_every: UNREAD / 4 }
+        Self { feeds: Vec::new(), credit_every: UNREAD / 4 }
     }
 }
 
 impl Meter {
-    /// The window of the sources: a quarter of what may be unread is told at once.
+    /// Sets the window of the sources, bytes: a credit is due after a quarter of its unread part.
     pub fn set_window(&mut self, window: u64) {
-        self.tell_every = unread(window) / 4;
+        self.credit_every = unread(window) / 4;
     }
 
-    /// Counts a packet that was read and used; the credit that is due now.
+    /// Counts a packet that was read and used; returns the credit that is due.
     pub fn read(
         &mut self,
         source: Address,
@@ -58,30 +60,31 @@ impl Meter {
         let position = header.position + len as u64;
         let found = self.feeds.iter_mut().find(|read| read.feed == header.feed && read.source == source);
         let Some(read) = found else {
-            let told = header.position;
-            self.feeds.push(Read { source, feed: header.feed, position, told, since: now });
+            let credited = header.position;
+            self.feeds.push(Position { source, feed: header.feed, position, credited, since: now });
             return None;
         };
-        // A feed that was left and joined again goes on further behind.
+        // Not the maximum: a feed that was left and joined again continues further back.
         read.position = position;
-        let due = position.saturating_sub(read.told) >= self.tell_every || now - read.since >= TELL_AFTER;
-        due.then(|| read.tell(now))
+        let due =
+            position.saturating_sub(read.credited) >= self.credit_every || now - read.since >= CREDIT_DELAY;
+        due.then(|| read.credit(now))
     }
 
-    /// The credits that are due because nothing comes any more; to be asked when the reader has waited for so long.
+    /// The credits that are due because no more packets come; call it after a wait of [`Meter::IDLE`].
     pub fn idle(&mut self, now: Instant) -> impl Iterator<Item = (Address, FeedId, u64)> + '_ {
-        // Feeds that ended long ago are forgotten.
-        self.feeds.retain(|read| read.told != read.position || now - read.since < 100 * TELL_AFTER);
-        self.feeds.iter_mut().filter(|read| read.told != read.position).map(move |read| read.tell(now))
+        // Forgets feeds that ended long ago.
+        self.feeds.retain(|read| read.credited != read.position || now - read.since < 100 * CREDIT_DELAY);
+        self.feeds.iter_mut().filter(|read| read.credited != read.position).map(move |read| read.credit(now))
     }
 
-    /// How long a reader waits for a packet before it asks [`Meter::idle`].
-    pub const IDLE: Duration = TELL_AFTER;
+    /// How long a reader waits for a packet before it calls [`Meter::idle`].
+    pub const IDLE: Duration = CREDIT_DELAY;
 }
 
-impl Read {
-    fn tell(&mut self, now: Instant) -> (Address, FeedId, u64) {
-        (self.told, self.since) = (self.position, now);
+impl Position {
+    fn credit(&mut self, now: Instant) -> (Address, FeedId, u64) {
+        (self.credited, self.since) = (self.position, now);
         (self.source, self.feed, self.position)
     }
 }

@@ -1,7 +1,8 @@
-//! Between source distributors and point-to-point servers: feeds by multicast, requests and images from end to end.
+//! The path between source distributors and point-to-point servers: feeds by multicast, requests and images on
+//! connections.
 //!
-//! The traits here are roles, not TIPC: what a backbone has to provide is in `docs/decisions/0014-backbone.md`. Above them
-//! stand the adapters to the hub, written once for every backbone: [`source_side`] and [`sink_side`].
+//! The traits here are what any backbone has to provide; `docs/decisions/0014-backbone.md` maps them to TIPC and others.
+//! The adapters between them and the hub, [`source_side`] and [`sink_side`], work on every backbone.
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
@@ -26,19 +27,19 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// One life of one source distributor: random, new at each start.
+/// A source end: random, new at each start of a source distributor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u32);
 
-/// One link of a sink to a source end, as that end numbers them. Never used again by the same end.
+/// A connection of a sink to a source end, as that end numbers them; not reused by the same end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SinkId(pub u32);
 
-/// One feed of one source end; no other feed on the backbone has the same.
+/// A feed; unique on the backbone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FeedId(pub u32);
 
-/// Where a sink reads its feeds, in the terms of the backbone; opaque elsewhere.
+/// The address at which a sink reads its feeds; its meaning is up to the backbone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub u64);
 
@@ -64,22 +65,22 @@ impl fmt::Display for FeedId {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The carrier of the backbone refuses.
+    /// What carries the backbone has failed or refuses.
     #[error("the backbone cannot {what}: {why}")]
     Carrier {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
-        /// What the carrier says.
+        /// The carrier's error.
         why: String,
     },
-    /// A packet for a feed is longer than the backbone carries.
+    /// A packet is longer than the backbone carries.
     #[error(
         "a packet of {len} bytes is longer than the {max} bytes that the backbone carries (send it in parts)"
     )]
     TooLong {
-        /// Bytes of the packet.
+        /// Length of the packet, bytes.
         len: usize,
-        /// Bytes that are possible.
+        /// Longest packet, bytes.
         max: usize,
     },
 }
@@ -87,150 +88,151 @@ pub enum Error {
 /// Result of a call on the backbone.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// How a link ended.
+/// How a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Ended {
-    /// The other end closed it, and had read everything.
-    #[error("the other end has closed the link")]
+    /// The peer closed it, and had read everything.
+    #[error("the peer has closed the connection")]
     Closed,
-    /// The other end left too much unread.
+    /// The peer left more than this many bytes unread.
     #[error("more than {0} bytes wait for it")]
     Unread(usize),
-    /// It broke, or the other end died: why.
+    /// It broke or the peer died: the reason.
     #[error("{0}")]
     Broke(String),
 }
 
-/// What a source end sees.
+/// An event at a source end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// A sink has a link to this end.
+    /// A sink has connected to this end.
     Joined(SinkId),
-    /// Its link is gone, and why.
+    /// Its connection has ended.
     Left(SinkId, Ended),
-    /// A record of it; in the order in which it sent them.
+    /// A record from the sink; records arrive in the order in which they were sent.
     Record(SinkId, Vec<u8>),
-    /// Whoever reads feeds at this address gets every packet of this feed that is multicast from now on.
+    /// The reader at this address gets every packet of this feed that is multicast from now on.
     Listens(Address, FeedId),
-    /// It does not any more.
-    Deaf(Address, FeedId),
+    /// The reader at this address has stopped listening to this feed.
+    StoppedListening(Address, FeedId),
 }
 
-/// How far a reader has got in a feed. A newer word replaces an older one, so they may be lost.
+/// A reader's position in a feed. A newer credit replaces an older one, so credits may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// Who reads.
+    /// The reader.
     pub reader: Address,
-    /// What.
+    /// The feed.
     pub feed: FeedId,
-    /// Bytes of packets since the feed began.
+    /// Bytes of packets since the beginning of the feed.
     pub position: u64,
 }
 
-/// The source distributor's end. Only [`SourceEnd::multicast`] and [`SourceEnd::credits`] may wait.
+/// The source distributor's endpoint. Only [`SourceEnd::multicast`] and [`SourceEnd::credits`] may wait.
 ///
 /// Its descriptor is readable while [`SourceEnd::poll`] has something to do.
 pub trait SourceEnd: AsFd + Send {
-    /// Its name on the backbone.
+    /// Its id on the backbone.
     fn id(&self) -> SourceId;
 
     /// Opens a feed.
     ///
     /// # Errors
-    /// [`Error::Carrier`]; so for all calls.
+    /// [`Error::Carrier`]; this holds for all calls.
     fn open_feed(&mut self) -> Result<FeedId>;
 
-    /// Sends one packet, at most [`wire::MAX_PACKET`] bytes, to all who listen to the feed. Packets of one end arrive in order
-    /// at each reader; a reader that does not keep up may miss some, and sees that by their numbers.
+    /// Sends one packet of at most [`wire::MAX_PACKET`] bytes to all listeners of the feed. Packets of one source end arrive
+    /// in order at each reader; a slow reader may miss some, and finds the gap by their numbers.
     ///
     /// # Errors
     /// [`Error::TooLong`].
     fn multicast(&mut self, feed: FeedId, packet: &[u8]) -> Result<()>;
 
-    /// Queues a record, of at most [`wire::MAX_RECORD`] bytes, for one sink. If the sink leaves too much unread its link is cut.
+    /// Queues a record of at most [`wire::MAX_RECORD`] bytes for one sink. A sink that leaves too much unread is
+    /// disconnected.
     fn send(&mut self, sink: SinkId, record: &[u8]);
 
-    /// Sends what is queued, as far as it can be taken now; the rest goes by [`SourceEnd::poll`].
+    /// Sends queued records as far as possible without waiting; [`SourceEnd::poll`] sends the rest.
     fn flush(&mut self);
 
-    /// Bytes that wait for this sink.
+    /// Bytes queued for this sink.
     fn queued(&self, sink: SinkId) -> usize;
 
-    /// What has happened, without waiting.
+    /// Appends the events since the last call, without waiting.
     ///
     /// # Errors
-    /// The end is over: the program has to open another.
+    /// The endpoint is lost: the program has to open another.
     fn poll(&mut self, events: &mut Vec<SourceEvent>) -> Result<()>;
 
-    /// The newest words of readers; waits for one at most `wait`.
+    /// Appends the readers' newest credits; waits at most `wait` for the first.
     ///
     /// # Errors
     /// As [`SourceEnd::poll`].
     fn credits(&mut self, wait: Duration, credits: &mut Vec<Credit>) -> Result<()>;
 
-    /// Ends the link to a sink; no event follows.
-    fn hang_up(&mut self, sink: SinkId);
+    /// Ends the connection to a sink; no event follows.
+    fn disconnect(&mut self, sink: SinkId);
 }
 
-/// What a sink end sees.
+/// An event at a sink end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkEvent {
-    /// There is a link to this source.
+    /// This end has connected to the source.
     SourceUp(SourceId),
-    /// It is gone, and why. If the source still lives, the end makes another by itself.
+    /// The connection has ended, with the reason. If the source still runs, this end connects again by itself.
     SourceDown(SourceId, String),
-    /// A record of it; in the order in which it sent them.
+    /// A record from the source; records arrive in the order in which they were sent.
     Record(SourceId, Vec<u8>),
 }
 
-/// The point-to-point server's end: everything but the feeds, which have a reader of their own. No call waits.
+/// The point-to-point server's endpoint, without the feeds, which have a [`FeedReader`]. No call waits.
 ///
-/// Its descriptor is readable while [`SinkEnd::poll`] has something to do; it wants a call at least every
-/// [`POLL_EVERY`] besides.
+/// Its descriptor is readable while [`SinkEnd::poll`] has something to do; in addition, it has to be polled at least every
+/// [`POLL_EVERY`].
 pub trait SinkEnd: AsFd + Send {
-    /// Where the reader of this end reads.
+    /// The address of this end's reader.
     fn address(&self) -> Address;
 
-    /// Lets packets of a feed come to the reader.
+    /// Makes packets of a feed arrive at the reader.
     ///
     /// # Errors
-    /// [`Error::Carrier`]; so for all calls.
+    /// [`Error::Carrier`]; this holds for all calls.
     fn listen(&mut self, feed: FeedId) -> Result<()>;
 
-    /// Lets them come no more; those under way still do.
+    /// Stops listening to a feed; packets under way still arrive.
     fn ignore(&mut self, feed: FeedId);
 
-    /// Queues a record, of at most [`wire::MAX_RECORD`] bytes, for a source.
+    /// Queues a record of at most [`wire::MAX_RECORD`] bytes for a source.
     fn send(&mut self, source: SourceId, record: &[u8]);
 
-    /// Sends what is queued, as far as it can be taken now.
+    /// Sends queued records as far as possible without waiting.
     fn flush(&mut self);
 
-    /// What has happened, without waiting.
+    /// Appends the events since the last call, without waiting.
     ///
     /// # Errors
-    /// The end is over: the program has to open another.
+    /// The endpoint is lost: the program has to open another.
     fn poll(&mut self, events: &mut Vec<SinkEvent>) -> Result<()>;
 
-    /// Ends the link to a source; no event follows, and another is made if the source still lives.
-    fn hang_up(&mut self, source: SourceId);
+    /// Ends the connection to a source; no event follows, and this end connects again if the source still runs.
+    fn disconnect(&mut self, source: SourceId);
 
-    /// The reader of the feeds, for a thread of its own; the first call gives it away.
+    /// The reader of the feeds, for a thread of its own; `None` from the second call on.
     fn reader(&mut self) -> Option<Box<dyn FeedReader>>;
 }
 
-/// The longest time between two calls of [`SinkEnd::poll`].
+/// Longest interval between two calls of [`SinkEnd::poll`].
 pub const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Reads the feeds of all sources.
 pub trait FeedReader: Send {
-    /// Takes the next packet into `buffer`, which has room for [`wire::MAX_PACKET`] bytes; waits at most `wait`. Where it came
-    /// from and its bytes, or `None` if none came in time.
+    /// Reads the next packet into `buffer`, which has room for [`wire::MAX_PACKET`] bytes; waits at most `wait`. Returns
+    /// the source's address and the length, or `None` if no packet came in time.
     ///
     /// # Errors
-    /// The end is over.
+    /// The endpoint is lost.
     fn receive(&mut self, wait: Duration, buffer: &mut [u8]) -> Result<Option<(Address, usize)>>;
 
-    /// Tells a source how far this reader has got; may be lost.
+    /// Tells a source this reader's position in a feed; may be lost.
     fn credit(&mut self, to: Address, feed: FeedId, position: u64);
 }

@@ -1,4 +1,5 @@
-//! An end that may be away: its carrier has died, or is not there yet. Then nothing is heard, and what is said is lost.
+//! A transport endpoint that reconnects. It is absent while its carrier is: then calls return nothing, and what is sent is
+//! lost.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -7,11 +8,11 @@ use super::{
     Address, Credit, Error, FeedId, Result, SinkEnd, SinkEvent, SinkId, SourceEnd, SourceEvent, SourceId,
 };
 
-/// A place for an end.
+/// An endpoint that may be absent.
 #[derive(Debug)]
 pub(super) struct Reconnecting<E: ?Sized> {
     end: Option<Box<E>>,
-    /// Why the last one was lost, until asked.
+    /// Why the last endpoint was lost, until [`Reconnecting::take_lost`].
     lost: Option<Error>,
 }
 
@@ -20,12 +21,12 @@ impl<E: ?Sized> Reconnecting<E> {
         Self { end, lost: None }
     }
 
-    /// Another end comes.
+    /// Uses another endpoint from now on.
     pub(super) fn replace(&mut self, end: Box<E>) {
         (self.end, self.lost) = (Some(end), None);
     }
 
-    /// Why the end was lost, once.
+    /// Why the endpoint was lost; once for each loss.
     pub(super) fn take_lost(&mut self) -> Option<Error> {
         self.lost.take()
     }
@@ -34,19 +35,19 @@ impl<E: ?Sized> Reconnecting<E> {
         self.end.is_none()
     }
 
-    /// Nothing more can come of the end.
+    /// Drops the endpoint.
     pub(super) fn lose(&mut self, why: Error) {
         if self.end.take().is_some() {
             self.lost = Some(why);
         }
     }
 
-    /// What `call` gives; an end that fails is lost.
+    /// The result of `call`; a failure drops the endpoint.
     fn call<T: Default>(&mut self, call: impl FnOnce(&mut E) -> Result<T>) -> Result<T> {
         match self.end.as_deref_mut().map(call) {
             None => Ok(T::default()),
             Some(Ok(value)) => Ok(value),
-            // The caller's own fault.
+            // The caller's error, not a failure of the endpoint.
             Some(Err(why @ Error::TooLong { .. })) => Err(why),
             Some(Err(why)) => {
                 self.lose(why);
@@ -97,9 +98,9 @@ impl Reconnecting<dyn SourceEnd> {
         self.call(|end| end.credits(wait, credits))
     }
 
-    pub(super) fn hang_up(&mut self, sink: SinkId) {
+    pub(super) fn disconnect(&mut self, sink: SinkId) {
         if let Some(end) = &mut self.end {
-            end.hang_up(sink);
+            end.disconnect(sink);
         }
     }
 }
@@ -139,9 +140,9 @@ impl Reconnecting<dyn SinkEnd> {
         self.call(|end| end.poll(events))
     }
 
-    pub(super) fn hang_up(&mut self, source: SourceId) {
+    pub(super) fn disconnect(&mut self, source: SourceId) {
         if let Some(end) = &mut self.end {
-            end.hang_up(source);
+            end.disconnect(source);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The point-to-point server's adapter: each source of a backbone is an upstream of its hub.
 //!
-//! Two threads use it, under the lock of the hub: the feeds' thread with [`SinkSide::feed`], and whoever waits for its
-//! descriptor with [`SinkSide::poll`].
+//! Two threads use it, under the lock of the hub: the feeds' thread calls [`SinkSide::feed`], and the thread that polls
+//! its descriptor calls [`SinkSide::poll`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,68 +12,72 @@ use rssl::rdm::directory::{self, Action};
 use rssl::rwf::{self, Class, Request, RequestFlags};
 
 use super::feeds::{Feeds, Window};
-use super::merge::{Broken, HISTORY, Merge};
+use super::merge::{HISTORY, Merge, MergeError};
 use super::reconnecting::Reconnecting;
 use super::source_side::WINDOW;
-use super::wire::{Header, Record, VERSION};
+use super::wire::{Answer, Header, Record, VERSION};
 use super::{Error, FeedId, Result, SinkEnd, SinkEvent, SourceId};
 use crate::hub::{Now, UpstreamId};
 use crate::metrics::components::Upstream;
 use crate::upstream::is_wanted;
 
-/// Before a sink that was cut, or had lost something, begins anew: if the reader has caught up, and in any case.
+/// Pause before feeds are joined again in a resynchronisation, if the reader has caught up.
 const DRAIN_MIN: Duration = Duration::from_millis(100);
+/// Longest such pause.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// What sources are to whoever uses them: upstreams.
+/// Why a source cuts this sink.
+const TOO_SLOW: &str = "this sink is too slow";
+
+/// Receives what the sources send; each source is an upstream.
 pub trait UpstreamEvents {
-    /// A message of an upstream, with the stream id of the order that opened its stream.
+    /// A message of an upstream, with the stream id of the request that opened its stream.
     ///
     /// # Errors
-    /// Why its sender is of no use.
+    /// The message is invalid: the upstream has to be disconnected.
     fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String>;
 
-    /// An upstream is there.
+    /// An upstream is available.
     fn up(&mut self, now: Now, up: UpstreamId);
 
-    /// All its services, which replace those told before.
+    /// All services of an upstream; they replace those of earlier calls.
     fn services(&mut self, now: Now, up: UpstreamId, services: Vec<(Action, directory::Service)>);
 
-    /// It is lost, with all its services and streams.
+    /// An upstream is lost, with all its services and streams.
     fn down(&mut self, now: Now, up: UpstreamId, why: &str);
 }
 
-/// What the adapter has seen.
+/// Counters of the adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets read.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Messages handed to the hub.
+    /// Messages passed to the hub.
     pub messages: u64,
-    /// How often a source said that this sink did not keep up.
+    /// Times a source cut this sink because it was too slow.
     pub cuts: u64,
-    /// How often entries were lost.
+    /// Times entries of a feed were lost.
     pub gaps: u64,
-    /// Sources that were lost, for whatever reason.
+    /// Sources lost, for any reason.
     pub sources_lost: u64,
-    /// Images that had to be asked for again because the feed had passed them.
+    /// Images requested again because the feed had passed them.
     pub asked_again: u64,
 }
 
-/// Where a source is.
+/// The state of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Its directory is still to come.
-    New,
+    /// Its directory has not arrived yet.
+    AwaitingDirectory,
     /// Its feeds are joined as they appear.
-    On,
-    /// Left alone until what is under way has been read.
+    Active,
+    /// Resynchronising: packets under way are read before its feeds are joined again.
     Draining {
         since: Instant,
         /// The reader has caught up once.
-        read: bool,
+        caught_up: bool,
     },
 }
 
@@ -83,9 +87,10 @@ struct Source {
     name: String,
     phase: Phase,
     epoch: u32,
-    /// The hub knows of it.
-    shown: bool,
+    /// The hub has it as an upstream.
+    announced: bool,
     services: Vec<directory::Service>,
+    /// Feeds by service id.
     feeds: Vec<(u16, FeedId)>,
     messages: u64,
     bytes: u64,
@@ -98,18 +103,19 @@ struct Source {
 pub struct SinkSide {
     end: Reconnecting<dyn SinkEnd>,
     name: String,
+    /// Upstream number of the first slot.
     first: u16,
-    /// Services by name; none: all.
-    wanted: Vec<String>,
+    /// Services to accept, by name; empty: all.
+    accepted: Vec<String>,
     sources: HashMap<SourceId, Source>,
-    /// By place above `first`.
-    ups: Vec<Option<SourceId>>,
+    /// The sources by upstream number, above `first`.
+    slots: Vec<Option<SourceId>>,
     events: Vec<SinkEvent>,
-    /// Bytes of past packets that are kept of each source.
+    /// Bytes of past packets kept for each source.
     history: usize,
-    /// How many ends there were before this one.
-    life: u64,
-    /// What sources let be on its way to us.
+    /// Number of earlier endpoints.
+    generation: u64,
+    /// The widest window among the sources.
     window: Window,
     stats: Stats,
 }
@@ -121,91 +127,91 @@ impl fmt::Debug for SinkSide {
 }
 
 impl SinkSide {
-    /// The sources of `end`, or of one that comes later ([`SinkSide::attach`]), become the hub's upstreams `first`, `first + 1` and so on, at most `most` at a time; `name` is for people.
+    /// Makes the sources of `end` the hub's upstreams `first`, `first + 1` and so on, at most `max` at a time; without an
+    /// endpoint, those of one that is attached later ([`SinkSide::attach`]). `name` is for logs.
     #[must_use]
-    pub fn new(end: Option<Box<dyn SinkEnd>>, first: UpstreamId, most: u16, name: &str) -> Self {
+    pub fn new(end: Option<Box<dyn SinkEnd>>, first: UpstreamId, max: u16, name: &str) -> Self {
         Self {
             end: Reconnecting::new(end),
             name: name.to_owned(),
             first: first.0,
-            wanted: Vec::new(),
+            accepted: Vec::new(),
             sources: HashMap::new(),
-            ups: vec![None; most.into()],
+            slots: vec![None; max.into()],
             events: Vec::new(),
             history: HISTORY,
-            life: 0,
+            generation: 0,
             window: Window::default(),
             stats: Stats::default(),
         }
     }
 
-    /// Only services with these names are taken, and only their feeds joined, of directories that come from now on; none:
-    /// all.
+    /// Accepts only services with these names, and joins only their feeds; empty: all. Applies to later directories.
     pub fn accept_only(&mut self, services: Vec<String>) {
-        self.wanted = services;
+        self.accepted = services;
     }
 
-    /// Bytes of past packets that are kept of each source while images are awaited; for sources that come from now on.
+    /// Sets the bytes of past packets kept for each source while images are awaited. Applies to later sources.
     pub fn set_history(&mut self, bytes: usize) {
         self.history = bytes;
     }
 
-    /// Readable while [`SinkSide::poll`] has something to do; `None` while the end is away.
+    /// Readable while [`SinkSide::poll`] has something to do; `None` while the endpoint is absent.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.end.descriptor()
     }
 
-    /// Whether the end was lost since the last call, and why: all sources are lost with it.
+    /// Why the endpoint was lost since the last call, if it was: all its sources are lost.
     pub fn take_lost(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Option<Error> {
         let why = self.end.take_lost()?;
         let text = why.to_string();
         let sources: Vec<_> = self.sources.keys().copied().collect();
-        sources.into_iter().for_each(|id| self.down(now, id, &text, hub));
+        sources.into_iter().for_each(|id| self.source_down(now, id, &text, hub));
         Some(why)
     }
 
-    /// The feeds of this life ([`Feeds::life`]) have found that the end is over.
-    pub fn lose(&mut self, life: u64, why: Error) {
-        if life == self.life {
+    /// Drops the endpoint, which feeds of this generation ([`Feeds::generation`]) have found to be lost.
+    pub fn lose(&mut self, generation: u64, why: Error) {
+        if generation == self.generation {
             self.end.lose(why);
         }
     }
 
-    /// Whether there is no end: neither one that was given nor one that came.
+    /// Whether the endpoint is absent.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.end.is_away()
     }
 
-    /// There is an end again; its feeds are to be read with [`SinkSide::feeds`].
+    /// Attaches another endpoint; call [`SinkSide::feeds`] for its feeds.
     pub fn attach(&mut self, end: Box<dyn SinkEnd>) {
-        self.life += 1;
+        self.generation += 1;
         self.end.replace(end);
     }
 
-    /// The feeds, for a thread of their own; the first call for an end gives them away.
+    /// The feeds, for a thread of their own; `None` from the second call for an endpoint on.
     pub fn feeds(&mut self) -> Option<Feeds> {
-        let (window, life) = (self.window.clone(), self.life);
-        self.end.reader().map(|reader| Feeds::new(reader, window, life))
+        let (window, generation) = (self.window.clone(), self.generation);
+        self.end.reader().map(|reader| Feeds::new(reader, window, generation))
     }
 
-    /// What it has seen.
+    /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The sources that have a link: upstream, name, and whether the hub uses them at present.
+    /// The connected sources: id, upstream, name, and whether the hub has them as an upstream.
     pub fn sources(&self) -> impl Iterator<Item = (SourceId, UpstreamId, &str, bool)> + '_ {
-        self.sources.iter().map(|(id, source)| (*id, source.up, source.name.as_str(), source.shown))
+        self.sources.iter().map(|(id, source)| (*id, source.up, source.name.as_str(), source.announced))
     }
 
-    /// What came of each source: its name, and its counters.
+    /// Name and counters of each source.
     pub fn sessions(&self) -> impl Iterator<Item = (String, Upstream)> + '_ {
         self.sources.iter().map(|(id, source)| {
             let upstream = Upstream {
-                state: 1 + u64::from(source.shown),
+                state: 1 + u64::from(source.announced),
                 messages: source.messages,
                 bytes: source.bytes,
                 reconnects: u64::from(source.epoch) - 1,
@@ -214,9 +220,9 @@ impl SinkSide {
         })
     }
 
-    /// Takes in a packet of a feed. The hot path.
+    /// Handles a packet of a feed. The hot path.
     pub fn feed(&mut self, now: Now, packet: &mut [u8], hub: &mut impl UpstreamEvents) {
-        // What no source says is no packet.
+        // Ignore undecodable packets.
         let Ok(header) = Header::decode(packet) else { return };
         let Some(source) = self.sources.get_mut(&header.source) else { return };
         self.stats.packets += 1;
@@ -225,37 +231,37 @@ impl SinkSide {
         let before = self.stats.messages;
         let (up, messages) = (source.up, &mut self.stats.messages);
         let mut refused = None;
-        let done = source.merge.packet(&header, packet, &mut |message| {
+        let outcome = source.merge.packet(&header, packet, &mut |message| {
             *messages += 1;
             if let Err(why) = hub.message(now, up, message) {
                 refused = Some(why);
             }
         });
         source.messages += self.stats.messages - before;
-        self.done(now, header.source, done, refused, hub);
+        self.handle_outcome(now, header.source, outcome, refused, hub);
     }
 
-    /// The feeds' thread has read all there was.
+    /// Reports that the feeds' thread has read all packets that were there.
     pub fn drained(&mut self) {
         for source in self.sources.values_mut() {
-            if let Phase::Draining { read, .. } = &mut source.phase {
-                *read = true;
+            if let Phase::Draining { caught_up, .. } = &mut source.phase {
+                *caught_up = true;
             }
         }
     }
 
-    /// Takes in what sources have said, without waiting; to be called at least every [`super::POLL_EVERY`].
+    /// Handles events of the endpoint and timers, without waiting; call it at least every [`super::POLL_EVERY`].
     ///
     /// # Errors
-    /// The end is over.
+    /// None at present: a failing endpoint is dropped, see [`SinkSide::take_lost`].
     pub fn poll(&mut self, now: Now, hub: &mut impl UpstreamEvents) -> Result<()> {
         let mut events = std::mem::take(&mut self.events);
         self.end.poll(&mut events)?;
         for event in events.drain(..) {
             match event {
-                SinkEvent::SourceUp(id) => self.up(id),
-                SinkEvent::SourceDown(id, why) => self.down(now, id, &why, hub),
-                SinkEvent::Record(id, record) => self.record(now, id, &record, hub)?,
+                SinkEvent::SourceUp(id) => self.source_up(id),
+                SinkEvent::SourceDown(id, why) => self.source_down(now, id, &why, hub),
+                SinkEvent::Record(id, record) => self.handle_record(now, id, &record, hub)?,
             }
         }
         self.events = events;
@@ -264,38 +270,38 @@ impl SinkSide {
         for id in ids {
             let Some(source) = self.sources.get_mut(&id) else { continue };
             let checked = source.merge.check(clock);
-            self.done(now, id, checked, None, hub);
+            self.handle_outcome(now, id, checked, None, hub);
             self.rejoin(id, clock)?;
         }
         self.end.flush();
         Ok(())
     }
 
-    /// Whether the hub's orders for this upstream are for a source of this backbone.
+    /// Whether this upstream number is for a source of this backbone.
     #[must_use]
     pub fn owns(&self, up: UpstreamId) -> bool {
-        self.place(up).is_some()
+        self.slot(up).is_some()
     }
 
-    fn place(&self, up: UpstreamId) -> Option<usize> {
-        up.0.checked_sub(self.first).map(usize::from).filter(|at| *at < self.ups.len())
+    fn slot(&self, up: UpstreamId) -> Option<usize> {
+        up.0.checked_sub(self.first).map(usize::from).filter(|at| *at < self.slots.len())
     }
 
-    /// An order of the hub; [`SinkSide::flush`] sends it.
+    /// Queues an order of the hub; [`SinkSide::flush`] sends it.
     pub fn order(&mut self, up: UpstreamId, message: Vec<u8>) {
-        let Some(id) = self.place(up).and_then(|at| self.ups.get(at).copied().flatten()) else { return };
-        let Some(source) = self.sources.get_mut(&id).filter(|source| source.shown) else { return };
-        // The hub's own message.
+        let Some(id) = self.slot(up).and_then(|at| self.slots.get(at).copied().flatten()) else { return };
+        let Some(source) = self.sources.get_mut(&id).filter(|source| source.announced) else { return };
+        // Cannot fail: the hub has encoded the message.
         let Ok(head) = rwf::peek(&message) else { return };
         let mut reissue = false;
         match head.class {
-            Class::Request if source.merge.is_over(head.stream) => return,
+            Class::Request if source.merge.has_ended(head.stream) => return,
             Class::Request => {
                 reissue = source.merge.is_open(head.stream);
                 let quiet =
                     Request::decode(&message).is_ok_and(|r| r.flags.contains(RequestFlags::NO_REFRESH));
                 if !(reissue && quiet) {
-                    source.merge.asked(head.stream, &message);
+                    source.merge.requested(head.stream, &message);
                 }
             }
             Class::Close => source.merge.closed(head.stream),
@@ -304,28 +310,28 @@ impl SinkSide {
         self.end.send(id, &Record::Ask { reissue, in_feed: false, message }.encode());
     }
 
-    /// Sends what was ordered.
+    /// Sends queued orders.
     pub fn flush(&mut self) {
         self.end.flush();
     }
 
-    fn up(&mut self, id: SourceId) {
-        let free = self.ups.iter_mut().enumerate().find(|(_, place)| place.is_none());
-        let Some((at, place)) = free else {
+    fn source_up(&mut self, id: SourceId) {
+        let free = self.slots.iter_mut().enumerate().find(|(_, slot)| slot.is_none());
+        let Some((at, slot)) = free else {
             tracing::warn!(
-                "{id} is not used: there are {} sources already (raise their number)",
-                self.ups.len()
+                "{id} is not used: {} sources are connected already, the most that a server uses",
+                self.slots.len()
             );
             return;
         };
-        *place = Some(id);
+        *slot = Some(id);
         let source = Source {
-            // Both below the number of upstreams.
+            // Fits: below the number of slots.
             up: UpstreamId(self.first + at as u16),
             name: String::new(),
-            phase: Phase::New,
+            phase: Phase::AwaitingDirectory,
             epoch: 1,
-            shown: false,
+            announced: false,
             services: Vec::new(),
             feeds: Vec::new(),
             messages: 0,
@@ -339,80 +345,84 @@ impl SinkSide {
         self.end.send(id, &hello.encode());
     }
 
-    fn down(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
+    fn source_down(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.remove(&id) else { return };
         self.stats.sources_lost += 1;
         tracing::info!("{id} ({}) is lost: {why}", source.name);
         for (feed, _) in source.merge.feeds() {
             self.end.ignore(feed);
         }
-        if let Some(place) = self.place(source.up).and_then(|at| self.ups.get_mut(at)) {
-            *place = None;
+        if let Some(slot) = self.slot(source.up).and_then(|at| self.slots.get_mut(at)) {
+            *slot = None;
         }
-        if source.shown {
+        if source.announced {
             hub.down(now, source.up, why);
         }
     }
 
-    /// After something that may have failed: messages to be sent again, or a new beginning.
-    fn done(
+    /// Handles the outcome of a merge: sends requests that have to be repeated, resynchronises after a gap, disconnects a
+    /// source after an invalid message. `refused`: why the hub refused a message.
+    fn handle_outcome(
         &mut self,
         now: Now,
         id: SourceId,
-        done: std::result::Result<(), Broken>,
+        outcome: std::result::Result<(), MergeError>,
         refused: Option<String>,
         hub: &mut impl UpstreamEvents,
     ) {
-        match (done, refused) {
+        match (outcome, refused) {
             (Ok(()), None) => {
                 let Some(source) = self.sources.get_mut(&id) else { return };
-                for message in source.merge.take_again() {
+                for message in source.merge.take_retries() {
                     self.stats.asked_again += 1;
                     self.end.send(id, &Record::Ask { reissue: true, in_feed: true, message }.encode());
                 }
             }
-            (Err(why @ (Broken::Gap { .. } | Broken::Stalled { .. } | Broken::TooMuch { .. })), None) => {
+            (
+                Err(why @ (MergeError::Gap { .. } | MergeError::Stalled { .. } | MergeError::TooMuch { .. })),
+                None,
+            ) => {
                 self.stats.gaps += 1;
-                self.begin_anew(now, id, &why.to_string(), hub);
+                self.resynchronise(now, id, &why.to_string(), hub);
             }
-            (Err(Broken::Cut), None) => {
+            (Err(MergeError::Cut), None) => {
                 self.stats.cuts += 1;
-                self.begin_anew(now, id, "this sink did not keep up", hub);
+                self.resynchronise(now, id, TOO_SLOW, hub);
             }
-            (Err(Broken::Wire(_) | Broken::Nonsense { .. }), _) | (_, Some(_)) => {
-                self.end.hang_up(id);
-                self.down(now, id, "it sent what is not understood", hub);
+            (Err(MergeError::Wire(_) | MergeError::Invalid { .. }), _) | (_, Some(_)) => {
+                self.disconnect(now, id, "it sent an invalid message", hub);
             }
         }
     }
 
-    /// Everything of a source is lost; its feeds are joined again when what is under way has been read.
-    fn begin_anew(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
+    /// Drops everything of a source, and joins its feeds again when the packets under way have been read.
+    fn resynchronise(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
         let Some(source) = self.sources.get_mut(&id) else { return };
-        tracing::warn!("{id} ({}) begins anew: {why}", source.name);
+        tracing::warn!("resynchronising with {id} ({}): {why}", source.name);
         let sink = source.merge.sink;
         let merge = std::mem::replace(&mut source.merge, Merge::new(sink, self.history));
         merge.feeds().for_each(|(feed, _)| self.end.ignore(feed));
-        source.phase = Phase::Draining { since: Instant::now(), read: false };
+        source.phase = Phase::Draining { since: Instant::now(), caught_up: false };
         source.epoch = source.epoch.wrapping_add(1);
-        if std::mem::take(&mut source.shown) {
+        if std::mem::take(&mut source.announced) {
             hub.down(now, source.up, why);
         }
     }
 
+    /// Ends the drain of a resynchronisation, if it is over.
     fn rejoin(&mut self, id: SourceId, clock: Instant) -> Result<()> {
         let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
-        let Phase::Draining { since, read } = source.phase else { return Ok(()) };
-        if clock.saturating_duration_since(since) < if read { DRAIN_MIN } else { DRAIN_MAX } {
+        let Phase::Draining { since, caught_up } = source.phase else { return Ok(()) };
+        if clock.saturating_duration_since(since) < if caught_up { DRAIN_MIN } else { DRAIN_MAX } {
             return Ok(());
         }
-        source.phase = Phase::On;
+        source.phase = Phase::Active;
         self.join(id)
     }
 
-    /// Joins the feeds that are not joined yet, and leaves those that are no more.
+    /// Joins feeds that the source has added, and leaves those that it has removed.
     fn join(&mut self, id: SourceId) -> Result<()> {
-        let Some(source) = self.sources.get_mut(&id).filter(|source| source.phase == Phase::On) else {
+        let Some(source) = self.sources.get_mut(&id).filter(|source| source.phase == Phase::Active) else {
             return Ok(());
         };
         let known: Vec<_> = source.merge.feeds().map(|(feed, _)| feed).collect();
@@ -428,93 +438,128 @@ impl SinkSide {
         Ok(())
     }
 
-    fn record(&mut self, now: Now, id: SourceId, record: &[u8], hub: &mut impl UpstreamEvents) -> Result<()> {
+    fn handle_record(
+        &mut self,
+        now: Now,
+        id: SourceId,
+        record: &[u8],
+        hub: &mut impl UpstreamEvents,
+    ) -> Result<()> {
         let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
         match Record::decode(record) {
             Ok(Record::Welcome { version, sink, name }) if version == VERSION => {
                 (source.merge.sink, source.name) = (sink, name);
             }
             Ok(Record::Directory { feeds, payload }) => match directory::decode(&payload) {
-                Ok(services) => {
-                    let services = services.into_iter().map(|(_, service)| service);
-                    source.services = services.filter(|s| is_wanted(&self.wanted, s)).collect();
-                    source.feeds = feeds;
-                    source.feeds.retain(|(id, _)| source.services.iter().any(|s| s.id == *id));
-                    if source.phase == Phase::New {
-                        source.phase = Phase::On;
-                    }
-                    self.join(id)?;
-                    self.show(now, id, hub);
-                }
-                Err(why) => self.refuse(now, id, &format!("its directory cannot be read: {why}"), hub),
+                Ok(services) => self.handle_directory(now, id, feeds, services, hub)?,
+                Err(why) => self.disconnect(now, id, &format!("its directory is invalid: {why}"), hub),
             },
             Ok(Record::Joined { epoch, feed, number, window, .. }) if epoch == source.epoch => {
                 source.window = source.window.max(window);
-                let (up, messages) = (source.up, &mut self.stats.messages);
-                let done = source.merge.joined(feed, number, &mut |message| {
-                    *messages += 1;
-                    // Of an item that was open before: none is.
-                    let _ = hub.message(now, up, message);
-                });
-                self.done(now, id, done, None, hub);
-                self.window.set(self.sources.values().map(|source| source.window).max().unwrap_or(WINDOW));
-                self.show(now, id, hub);
+                self.handle_joined(now, id, feed, number, hub);
             }
-            Ok(Record::Answer(answer)) if source.shown => {
+            Ok(Record::Answer(answer)) if source.announced => {
                 source.bytes += record.len() as u64;
-                let before = self.stats.messages;
-                let (up, messages) = (source.up, &mut self.stats.messages);
-                let mut refused = None;
-                let done = source.merge.answer(answer, &mut |message| {
-                    *messages += 1;
-                    if let Err(why) = hub.message(now, up, message) {
-                        refused = Some(why);
-                    }
-                });
-                source.messages += self.stats.messages - before;
-                self.done(now, id, done, refused, hub);
+                self.handle_answer(now, id, answer, hub);
             }
             Ok(Record::Newest { feed, number }) => source.merge.newest(feed, number),
             Ok(Record::Cut { epoch, why }) if epoch == source.epoch => {
                 self.stats.cuts += 1;
-                self.begin_anew(now, id, &format!("this sink did not keep up: {why}"), hub);
+                self.resynchronise(now, id, &format!("{TOO_SLOW}: {why}"), hub);
             }
-            // From before a new beginning.
+            // From before a resynchronisation.
             Ok(Record::Joined { .. } | Record::Answer(_) | Record::Cut { .. }) => {}
             Ok(Record::Welcome { version, .. }) => {
                 let why = format!(
-                    "it speaks version {version} of the backbone, this is {VERSION}: run the same on both sides"
+                    "it uses version {version} of the backbone's format and this program {VERSION}: run the same version of mdist on both sides"
                 );
-                self.refuse(now, id, &why, hub);
+                self.disconnect(now, id, &why, hub);
             }
             Ok(Record::Hello { .. } | Record::Join { .. } | Record::Ask { .. }) => {
-                self.refuse(now, id, "it sent what only a sink sends", hub);
+                self.disconnect(now, id, "it sent a record that only a sink sends", hub);
             }
-            Err(why) => self.refuse(now, id, &why.to_string(), hub),
+            Err(why) => self.disconnect(now, id, &why.to_string(), hub),
         }
         Ok(())
     }
 
-    fn refuse(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
-        self.end.hang_up(id);
-        self.down(now, id, why, hub);
+    fn handle_directory(
+        &mut self,
+        now: Now,
+        id: SourceId,
+        feeds: Vec<(u16, FeedId)>,
+        services: Vec<(Action, directory::Service)>,
+        hub: &mut impl UpstreamEvents,
+    ) -> Result<()> {
+        let Some(source) = self.sources.get_mut(&id) else { return Ok(()) };
+        let services = services.into_iter().map(|(_, service)| service);
+        source.services = services.filter(|s| is_wanted(&self.accepted, s)).collect();
+        source.feeds = feeds;
+        source.feeds.retain(|(id, _)| source.services.iter().any(|s| s.id == *id));
+        if source.phase == Phase::AwaitingDirectory {
+            source.phase = Phase::Active;
+        }
+        self.join(id)?;
+        self.announce(now, id, hub);
+        Ok(())
     }
 
-    /// Tells the hub of the services whose feeds are joined.
-    fn show(&mut self, now: Now, id: SourceId, hub: &mut impl UpstreamEvents) {
+    fn handle_joined(
+        &mut self,
+        now: Now,
+        id: SourceId,
+        feed: FeedId,
+        number: u64,
+        hub: &mut impl UpstreamEvents,
+    ) {
         let Some(source) = self.sources.get_mut(&id) else { return };
-        let joined: Vec<_> = source.merge.feeds().filter(|(_, on)| *on).map(|(feed, _)| feed).collect();
+        let (up, messages) = (source.up, &mut self.stats.messages);
+        let outcome = source.merge.joined(feed, number, &mut |message| {
+            *messages += 1;
+            // No item of the feed is open yet, so the hub has nothing to refuse.
+            let _ = hub.message(now, up, message);
+        });
+        self.handle_outcome(now, id, outcome, None, hub);
+        self.window.set(self.sources.values().map(|source| source.window).max().unwrap_or(WINDOW));
+        self.announce(now, id, hub);
+    }
+
+    fn handle_answer(&mut self, now: Now, id: SourceId, answer: Answer, hub: &mut impl UpstreamEvents) {
+        let Some(source) = self.sources.get_mut(&id) else { return };
+        let before = self.stats.messages;
+        let (up, messages) = (source.up, &mut self.stats.messages);
+        let mut refused = None;
+        let outcome = source.merge.answer(answer, &mut |message| {
+            *messages += 1;
+            if let Err(why) = hub.message(now, up, message) {
+                refused = Some(why);
+            }
+        });
+        source.messages += self.stats.messages - before;
+        self.handle_outcome(now, id, outcome, refused, hub);
+    }
+
+    fn disconnect(&mut self, now: Now, id: SourceId, why: &str, hub: &mut impl UpstreamEvents) {
+        self.end.disconnect(id);
+        self.source_down(now, id, why, hub);
+    }
+
+    /// Announces the services whose feeds are joined to the hub.
+    fn announce(&mut self, now: Now, id: SourceId, hub: &mut impl UpstreamEvents) {
+        let Some(source) = self.sources.get_mut(&id) else { return };
+        let joined: Vec<_> =
+            source.merge.feeds().filter(|(_, active)| *active).map(|(feed, _)| feed).collect();
         let ready = |service: &&directory::Service| {
             let feed = source.feeds.iter().find(|(id, _)| *id == service.id);
             feed.is_some_and(|(_, feed)| joined.contains(feed))
         };
         let services: Vec<_> =
             source.services.iter().filter(ready).map(|service| (Action::Add, service.clone())).collect();
-        if !source.shown {
+        if !source.announced {
             if services.is_empty() {
                 return;
             }
-            source.shown = true;
+            source.announced = true;
             hub.up(now, source.up);
         }
         hub.services(now, source.up, services);

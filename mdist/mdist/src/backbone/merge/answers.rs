@@ -1,29 +1,29 @@
-//! What comes by the link: each answer in its place among the entries of its feed.
+//! Puts answers from the connection into their place among the entries of their feed.
 
-use super::{Broken, Merge, Phase, Result, Slot, hand};
+use super::{Merge, MergeError, Phase, Result, Slot, deliver};
 use crate::backbone::wire::{Answer, AnswerKind, Entry};
 
-/// Bytes of answers that wait for the feed, and of parts that wait for the last one.
+/// Most bytes of answers that wait for the feed, and of parts that wait for the last one.
 const WAITING_MAX: usize = 128 << 20;
 /// Largest stream id of a source.
 const ITEMS_MAX: i32 = 1 << 24;
 
 impl Merge {
-    /// An answer that came by the link.
+    /// Handles an answer: applies it, or holds it until the feed has reached it.
     pub(crate) fn answer(&mut self, answer: Answer, out: &mut impl FnMut(&[u8])) -> Result<()> {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == answer.feed) else {
-            // Of no feed: nothing it could be put in order with.
+            // The answer belongs to no feed: there is nothing to order it with.
             return self.apply(answer, None, out);
         };
         let Some(feed) = self.feeds.get_mut(at) else { return Ok(()) };
         if feed.phase == Phase::Joining {
-            // From before the new beginning.
+            // From before the resynchronisation.
             return Ok(());
         }
         if answer.as_of > feed.read || !feed.ahead.is_empty() {
             self.waiting_bytes += answer.message.len();
             if self.waiting_bytes > WAITING_MAX {
-                return Err(Broken::TooMuch { what: "images ahead of their feed", max: WAITING_MAX });
+                return Err(MergeError::TooMuch { what: "images ahead of their feed", max: WAITING_MAX });
             }
             feed.newest = feed.newest.max(answer.as_of);
             feed.ahead.push_back(answer);
@@ -33,8 +33,8 @@ impl Merge {
         self.apply(answer, Some((at, read)), out)
     }
 
-    /// Answers that the feed has reached, up to entry `upto`. In the middle of a packet only those that need no history.
-    pub(super) fn settle(
+    /// Applies the answers that the feed has reached with entry `upto`; `within` a packet, only those that need no history.
+    pub(super) fn release_answers(
         &mut self,
         at: usize,
         upto: u64,
@@ -44,9 +44,9 @@ impl Merge {
         loop {
             let Some(feed) = self.feeds.get_mut(at) else { return Ok(()) };
             let Some(next) = feed.ahead.front().filter(|next| next.as_of <= upto) else { return Ok(()) };
-            let parted = next.kind == AnswerKind::Image
-                || self.waits.get(&next.stream).is_some_and(|wait| !wait.parts.is_empty());
-            if within && (parted || next.as_of < upto) {
+            let has_parts = next.kind == AnswerKind::Image
+                || self.pending.get(&next.stream).is_some_and(|pending| !pending.parts.is_empty());
+            if within && (has_parts || next.as_of < upto) {
                 return Ok(());
             }
             let Some(answer) = feed.ahead.pop_front() else { return Ok(()) };
@@ -55,7 +55,7 @@ impl Merge {
         }
     }
 
-    /// An answer whose turn it is: `place` is its feed, and the entry up to which that was read.
+    /// Applies an answer that the feed has reached; `place`: index of its feed, and the last entry read.
     fn apply(
         &mut self,
         mut answer: Answer,
@@ -67,52 +67,52 @@ impl Merge {
             AnswerKind::Opened => self.opened(&answer, place),
             AnswerKind::Image | AnswerKind::Complete => match place.filter(|_| answer.item != 0) {
                 Some((at, read)) => self.image(answer, at, read, out),
-                // A snapshot: nothing follows.
+                // The image of a snapshot request: no updates follow.
                 None => {
-                    if !self.waits.contains_key(&stream) {
+                    if !self.pending.contains_key(&stream) {
                         return Ok(());
                     }
                     if answer.kind == AnswerKind::Complete {
-                        self.forget(stream);
+                        self.remove_pending(stream);
                     }
-                    hand(&mut answer.message, stream, out)
+                    deliver(&mut answer.message, stream, out)
                 }
             },
             AnswerKind::Notice => {
-                if let Some(wait) = self.waits.get_mut(&stream).filter(|wait| !wait.noticed) {
-                    wait.noticed = true;
-                    self.noticed += 1;
+                if let Some(pending) = self.pending.get_mut(&stream).filter(|pending| !pending.delayed) {
+                    pending.delayed = true;
+                    self.delayed += 1;
                 }
-                hand(&mut answer.message, stream, out)
+                deliver(&mut answer.message, stream, out)
             }
-            AnswerKind::Reply => hand(&mut answer.message, stream, out),
+            AnswerKind::Reply => deliver(&mut answer.message, stream, out),
             AnswerKind::Refused => {
-                if !self.waits.contains_key(&stream) {
+                if !self.pending.contains_key(&stream) {
                     return Ok(());
                 }
                 self.closed(stream);
-                self.over.insert(stream, false);
-                hand(&mut answer.message, stream, out)
+                self.ended.insert(stream, false);
+                deliver(&mut answer.message, stream, out)
             }
         }
     }
 
-    /// The source has an item for our stream.
+    /// Notes the source's item of a stream.
     fn opened(&mut self, answer: &Answer, place: Option<(usize, u64)>) -> Result<()> {
         let (stream, item) = (answer.stream, answer.item);
         if !(1..=ITEMS_MAX).contains(&item) {
-            return Err(Broken::Nonsense { what: "the stream id of an item" });
+            return Err(MergeError::Invalid { what: "the stream id of an item" });
         }
-        if !self.waits.contains_key(&stream) {
+        if !self.pending.contains_key(&stream) {
             return Ok(());
         }
-        let ended = match place {
-            Some((at, read)) => self.ended(at, item, answer.as_of, read)?,
+        let final_message = match place {
+            Some((at, read)) => self.final_message(at, item, answer.as_of, read)?,
             None => None,
         };
-        let Some(wait) = self.waits.get_mut(&stream) else { return Ok(()) };
-        if wait.gone.is_some() || ended.is_some() {
-            wait.gone = wait.gone.take().or(ended);
+        let Some(pending) = self.pending.get_mut(&stream) else { return Ok(()) };
+        if pending.final_message.is_some() || final_message.is_some() {
+            pending.final_message = pending.final_message.take().or(final_message);
             return Ok(());
         }
         if self.slots.len() <= item as usize {
@@ -127,12 +127,12 @@ impl Merge {
         Ok(())
     }
 
-    /// Whether the item ended between two entries that were read already, and what was said then.
-    fn ended(&self, at: usize, item: i32, after: u64, upto: u64) -> Result<Option<Vec<u8>>> {
+    /// The final message of an item that ended after entry `after`, up to entry `upto`.
+    fn final_message(&self, at: usize, item: i32, after: u64, upto: u64) -> Result<Option<Vec<u8>>> {
         let Some(feed) = self.feeds.get(at) else { return Ok(None) };
         let Some(entries) = feed.history.of(item, after, upto) else {
-            // Should it have ended we would wait for ever.
-            return Err(Broken::Gap { feed: feed.id, from: after + 1, to: upto });
+            // If the item has ended, its image never comes.
+            return Err(MergeError::Gap { feed: feed.id, from: after + 1, to: upto });
         };
         Ok(entries.into_iter().find_map(|(_, entry)| match entry {
             Entry::Gone { message, .. } => Some(message.to_vec()),
@@ -140,41 +140,42 @@ impl Merge {
         }))
     }
 
-    /// A part of an image for a stream with an item.
+    /// Handles a part of an image for a stream on an item.
     fn image(&mut self, mut answer: Answer, at: usize, read: u64, out: &mut impl FnMut(&[u8])) -> Result<()> {
         let (stream, item) = (answer.stream, answer.item);
         let complete = answer.kind == AnswerKind::Complete;
         let slot = self.slot(item).copied().unwrap_or_default();
         if slot.stream != stream {
-            let gone = self.waits.get_mut(&stream).and_then(|wait| wait.gone.take());
-            let Some(mut message) = gone else { return Ok(()) };
-            self.forget(stream);
-            self.over.insert(stream, false);
-            return if message.is_empty() { Ok(()) } else { hand(&mut message, stream, out) };
+            let ended = self.pending.get_mut(&stream).and_then(|pending| pending.final_message.take());
+            let Some(mut message) = ended else { return Ok(()) };
+            self.remove_pending(stream);
+            self.ended.insert(stream, false);
+            return if message.is_empty() { Ok(()) } else { deliver(&mut message, stream, out) };
         }
         if slot.live {
-            // The streams behind ours are ahead of it if something of the item has come since.
+            // If a message of the item has come since, the image is older than what the hub's streams have seen.
             let since = self.feeds.get(at).and_then(|feed| feed.history.of(item, answer.as_of, read));
             if since.is_none_or(|since| !since.is_empty()) {
-                self.ask_again(stream);
+                self.retry_in_feed(stream);
                 return Ok(());
             }
             if complete {
-                self.forget(stream);
+                self.remove_pending(stream);
             }
-            return hand(&mut answer.message, stream, out);
+            return deliver(&mut answer.message, stream, out);
         }
-        let Some(wait) = self.waits.get_mut(&stream) else { return Ok(()) };
+        let Some(pending) = self.pending.get_mut(&stream) else { return Ok(()) };
         self.waiting_bytes += answer.message.len();
-        wait.parts.push((answer.as_of, answer.message));
+        pending.parts.push((answer.as_of, answer.message));
         if self.waiting_bytes > WAITING_MAX {
-            return Err(Broken::TooMuch { what: "parts of images", max: WAITING_MAX });
+            return Err(MergeError::TooMuch { what: "parts of images", max: WAITING_MAX });
         }
-        if complete { self.begin(stream, item, at, read, out) } else { Ok(()) }
+        if complete { self.go_live(stream, item, at, read, out) } else { Ok(()) }
     }
 
-    /// All parts of the first image are there: they go out, and between and after them what the feed has brought meanwhile.
-    fn begin(
+    /// Delivers the complete first image of a stream, with the item's messages that the feed has brought since its first
+    /// part, in order.
+    fn go_live(
         &mut self,
         stream: i32,
         item: i32,
@@ -182,14 +183,13 @@ impl Merge {
         read: u64,
         out: &mut impl FnMut(&[u8]),
     ) -> Result<()> {
-        let Some(wait) = self.waits.get_mut(&stream) else { return Ok(()) };
-        let mut parts = std::mem::take(&mut wait.parts);
+        let Some(pending) = self.pending.get_mut(&stream) else { return Ok(()) };
+        let mut parts = std::mem::take(&mut pending.parts);
         self.waiting_bytes -= parts.iter().map(|(_, part)| part.len()).sum::<usize>();
         let after = parts.first().map_or(read, |(as_of, _)| *as_of);
-        // What is at which place after the first part.
         let since = self.feeds.get(at).and_then(|feed| feed.history.of(item, after, read));
         let Some(since) = since else {
-            self.ask_again(stream);
+            self.retry_in_feed(stream);
             return Ok(());
         };
         let since = since.into_iter().filter_map(|(number, entry)| match entry {
@@ -197,26 +197,26 @@ impl Merge {
             _ => None,
         });
         let since: Vec<(u64, Vec<u8>)> = since.collect();
-        self.forget(stream);
+        self.remove_pending(stream);
         if let Some(slot) = self.slot(item) {
             slot.live = true;
         }
         let mut since = since.into_iter().peekable();
         for (as_of, part) in &mut parts {
             while let Some((_, mut message)) = since.next_if(|(number, _)| number <= as_of) {
-                hand(&mut message, stream, out)?;
+                deliver(&mut message, stream, out)?;
             }
-            hand(part, stream, out)?;
+            deliver(part, stream, out)?;
         }
         for (_, mut message) in since {
-            hand(&mut message, stream, out)?;
+            deliver(&mut message, stream, out)?;
         }
         Ok(())
     }
 
-    fn ask_again(&mut self, stream: i32) {
-        if let Some(wait) = self.waits.get_mut(&stream) {
-            self.again.push(wait.request.clone());
+    fn retry_in_feed(&mut self, stream: i32) {
+        if let Some(pending) = self.pending.get_mut(&stream) {
+            self.retries.push(pending.request.clone());
         }
     }
 }

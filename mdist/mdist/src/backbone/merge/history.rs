@@ -1,6 +1,6 @@
-//! What a feed has brought of late: its packets, and for each item the way back from entry to entry. After a burst of
-//! requests images come by the thousand, each with the question what of its item has come since; to look through all
-//! entries for each of them would take longer than the burst.
+//! Recent packets of a feed, with an index: each entry points to the one before it of the same item. After a burst of
+//! requests thousands of images arrive, and each needs the later entries of its item; scanning all entries for each would
+//! take longer than the burst.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,14 +15,14 @@ struct Past {
     bytes: Vec<u8>,
 }
 
-/// Where an entry is, and the one before it of the same item.
+/// The position of an entry, and the number of the one before it of the same item.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    /// 0: it concerns no item.
+struct IndexEntry {
+    /// 0: the entry concerns no item.
     item: i32,
-    /// In the bytes of its packet.
+    /// Offset in the bytes of its packet.
     offset: u32,
-    /// Its number; 0, or that of one that is forgotten: none.
+    /// Number of the item's entry before this one; 0 or the number of a forgotten entry: none.
     before: u64,
 }
 
@@ -31,40 +31,40 @@ struct Step {
 pub(super) struct History {
     packets: VecDeque<Past>,
     /// One for each entry of the packets.
-    steps: VecDeque<Step>,
-    /// The last entry of each item that the packets know.
+    index: VecDeque<IndexEntry>,
+    /// Number of the last entry of each item.
     latest: HashMap<i32, u64>,
     bytes: usize,
 }
 
 impl Past {
-    /// Bytes that it takes up, its steps included.
+    /// Bytes of memory, index included.
     fn size(&self) -> usize {
-        self.bytes.len() + (self.last + 1 - self.first) as usize * size_of::<Step>()
+        self.bytes.len() + (self.last + 1 - self.first) as usize * size_of::<IndexEntry>()
     }
 }
 
 impl History {
-    /// Bytes of all packets and of the way through them.
+    /// Bytes of all packets and their index.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        // Its memory as well: bursts are rare.
+        // Frees the memory as well: bursts are rare.
         *self = Self::default();
     }
 
-    /// The entries of the next packet, which have been read and found sound; `first` is the number of the first.
+    /// Appends the entries of the next packet, which were decoded before; `first` is the number of the first.
     pub(super) fn push(&mut self, first: u64, entries: &[u8]) {
         let (mut rest, mut number) = (entries, first);
         while !rest.is_empty() {
             let offset = (entries.len() - rest.len()) as u32;
             let Ok(entry) = Entry::take(&mut rest) else { break };
-            let item = concerned(&entry);
+            let item = item_of(&entry);
             let before = if item == 0 { 0 } else { self.latest.insert(item, number).unwrap_or(0) };
-            self.steps.push_back(Step { item, offset, before });
+            self.index.push_back(IndexEntry { item, offset, before });
             number += 1;
         }
         if number > first {
@@ -74,21 +74,21 @@ impl History {
         }
     }
 
-    /// Forgets the oldest packet; whether there was one.
+    /// Forgets the oldest packet; returns whether there was one.
     pub(super) fn pop(&mut self) -> bool {
         let Some(past) = self.packets.pop_front() else { return false };
         self.bytes -= past.size();
         for number in past.first..=past.last {
-            if let Some(step) = self.steps.pop_front()
-                && self.latest.get(&step.item) == Some(&number)
+            if let Some(entry) = self.index.pop_front()
+                && self.latest.get(&entry.item) == Some(&number)
             {
-                self.latest.remove(&step.item);
+                self.latest.remove(&entry.item);
             }
         }
         true
     }
 
-    /// The entries of an item after number `after` up to `upto`, in order; `None` if the history does not reach back so far.
+    /// The entries of an item after number `after` up to `upto`, in order; `None` if the history begins later.
     pub(super) fn of(&self, item: i32, after: u64, upto: u64) -> Option<Vec<(u64, Entry<'_>)>> {
         let mut found = Vec::new();
         if after >= upto {
@@ -97,11 +97,11 @@ impl History {
         let begin = self.packets.front().map(|past| past.first).filter(|first| *first <= after + 1)?;
         let mut number = self.latest.get(&item).copied().unwrap_or(0);
         while number > after {
-            let step = self.steps.get((number - begin) as usize)?;
+            let entry = self.index.get((number - begin) as usize)?;
             if number <= upto {
-                found.push((number, self.entry(number, step.offset)?));
+                found.push((number, self.entry(number, entry.offset)?));
             }
-            number = step.before;
+            number = entry.before;
         }
         found.reverse();
         Some(found)
@@ -113,8 +113,8 @@ impl History {
     }
 }
 
-/// The item whose streams see the entry; 0: none.
-fn concerned(entry: &Entry<'_>) -> i32 {
+/// The item that an entry is for; 0: none.
+fn item_of(entry: &Entry<'_>) -> i32 {
     match entry {
         Entry::Message(message) => stream_of(message),
         Entry::Gone { item, .. } => *item,
@@ -133,7 +133,7 @@ mod tests {
         bytes
     }
 
-    /// What was pushed, and a history of it.
+    /// The numbers and items of these packets, and a history of them.
     fn filled(packets: &[Vec<i32>]) -> (Vec<(u64, i32)>, History) {
         let (mut all, mut history, mut number) = (Vec::new(), History::default(), 1);
         for items in packets.iter().filter(|items| !items.is_empty()) {
@@ -153,17 +153,17 @@ mod tests {
         (all, history)
     }
 
-    /// The next of a row of numbers below `max` that look like chance.
-    fn chance(state: &mut u64, max: u64) -> u64 {
+    /// The next pseudo-random number below `max`.
+    fn random(state: &mut u64, max: u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*state >> 33) % max
     }
 
     #[test]
-    fn finds_what_a_look_at_everything_finds() {
+    fn index_finds_the_same_entries_as_a_full_scan() {
         let mut state = 7;
         for round in 0..2_000 {
-            let mut any = |max| chance(&mut state, max);
+            let mut any = |max| random(&mut state, max);
             let packets: Vec<Vec<i32>> =
                 (0..any(12)).map(|_| (0..any(6)).map(|_| any(9) as i32 - 4).collect()).collect();
             let (mut all, mut history) = filled(&packets);
@@ -191,7 +191,7 @@ mod tests {
                 assert_eq!(found, expected, "round {round}: item {item} after {after} up to {upto}");
             }
             while history.pop() {}
-            assert!(history.bytes == 0 && history.latest.is_empty() && history.steps.is_empty());
+            assert!(history.bytes == 0 && history.latest.is_empty() && history.index.is_empty());
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The sink's half of the feeds of one source: image and feed in one order, gaps found.
+//! The sink's half of the feeds of one source: merges images and feeds into one order, and finds gaps.
 //!
-//! The entries of a feed are numbered; what comes by the link says after which entry it was made. What is ahead of the feed
-//! waits for it; an image that the feed has passed is followed by the item's entries that it does not know yet, from a
-//! bounded history. So the hub of the sink sees each item's messages in the order of the hub of the source.
+//! The entries of a feed are numbered; an answer on the connection names the last entry before it. Answers ahead of the feed
+//! wait for it. An image that the feed has passed is followed by the item's later entries, from a bounded history. So the
+//! sink's hub sees each item's messages in the order of the source's hub.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,61 +17,61 @@ use self::history::History;
 use super::FeedId;
 use super::wire::{Answer, Header, WireError};
 
-/// Bytes of past packets of one source kept while images are awaited, unless configured.
+/// Default limit of past packets of one source kept while images are awaited, bytes.
 pub(super) const HISTORY: usize = 32 << 20;
-/// The same while the source has said of all of them that they may take long, such as for items that nobody has published.
-const HISTORY_LONG: usize = 2 << 20;
-/// What is known to have been sent arrives in this time, or is lost.
+/// The limit while the source has reported a delay of all awaited images, such as those of unpublished items, bytes.
+const HISTORY_DELAYED: usize = 2 << 20;
+/// Entries that are known to be sent are lost if they have not arrived after this time.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Why the feeds of a source have to be begun anew.
+/// Why the feeds of a source have to be joined again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(crate) enum Broken {
+pub(crate) enum MergeError {
     #[error("entries {from} to {to} of {feed} were lost")]
     Gap { feed: FeedId, from: u64, to: u64 },
     #[error("entries of {feed} after {read} did not arrive")]
     Stalled { feed: FeedId, read: u64 },
     #[error("{0}")]
     Wire(#[from] WireError),
-    #[error("this sink did not keep up")]
+    #[error("this sink is too slow")]
     Cut,
-    #[error("{what} is not what it has to be")]
-    Nonsense { what: &'static str },
+    #[error("{what} is invalid")]
+    Invalid { what: &'static str },
     #[error("more than {max} bytes of {what} wait")]
     TooMuch { what: &'static str, max: usize },
 }
 
-type Result<T> = std::result::Result<T, Broken>;
+type Result<T> = std::result::Result<T, MergeError>;
 
-/// What an item of the source is here. 8 bytes: the table is as long as the source has items.
+/// The stream on an item of the source. 8 bytes: the table has an entry for each of the source's items.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Our stream; 0: none.
+    /// The sink's stream; 0: none.
     stream: i32,
-    /// It has had its image, and gets what the feed brings.
+    /// The stream has its image and gets the feed's messages.
     live: bool,
 }
 
 /// A stream that waits for an image.
 #[derive(Debug)]
-struct Wait {
-    /// The request, in case that it has to be made again.
+struct PendingImage {
+    /// The request, in case it has to be repeated.
     request: Vec<u8>,
-    /// The item has ended before its image came, and what its live streams were told then.
-    gone: Option<Vec<u8>>,
-    /// It was so at the last check.
-    old: bool,
-    /// The source has said why it takes its time.
-    noticed: bool,
-    /// Parts of the image, and after which entries they were made.
+    /// The item has ended before the image: its final message.
+    final_message: Option<Vec<u8>>,
+    /// The item had ended at the last sweep.
+    ended_at_sweep: bool,
+    /// The source has reported that the image may take long.
+    delayed: bool,
+    /// Parts of the image, each with the number of the last entry before it.
     parts: Vec<(u64, Vec<u8>)>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Phase {
-    /// The source has not said where it begins.
+    /// The source has not named the feed's first entry yet.
     Joining,
-    On,
+    Active,
 }
 
 #[derive(Debug)]
@@ -80,43 +80,49 @@ struct Feed {
     phase: Phase,
     /// Number of the last entry read.
     read: u64,
-    /// The highest number that was told of.
+    /// The highest number that is known to be sent.
     newest: u64,
-    /// Since when `read` has not moved, if something is known to be ahead.
+    /// The last entry read and the time since which no other was, while newer ones are known to be sent.
     stalled: Option<(u64, Instant)>,
+    /// Packets that have arrived while joining.
     held: VecDeque<Vec<u8>>,
     history: History,
+    /// Answers ahead of the feed.
     ahead: VecDeque<Answer>,
+    /// The parts of a long entry so far.
     part: Vec<u8>,
 }
 
 /// All feeds of one source.
 #[derive(Debug)]
 pub(crate) struct Merge {
-    /// Our number at the source.
+    /// The sink's number at the source.
     pub(crate) sink: u32,
     feeds: Vec<Feed>,
+    /// By the source's stream id of the item.
     slots: Vec<Slot>,
-    /// Our streams that have an item.
+    /// Items by the sink's stream.
     items: HashMap<i32, i32>,
-    waits: HashMap<i32, Wait>,
-    /// How many of them are noticed.
-    noticed: usize,
-    /// Our streams that the source has ended, and whether that was before the last sweep.
-    over: HashMap<i32, bool>,
-    /// The most bytes of past packets.
+    /// Pending images by the sink's stream.
+    pending: HashMap<i32, PendingImage>,
+    /// Number of pending images that are delayed.
+    delayed: usize,
+    /// The sink's streams that the source has ended, and whether they had ended at the last sweep.
+    ended: HashMap<i32, bool>,
+    /// Most bytes of past packets.
     history_max: usize,
     waiting_bytes: usize,
     held_bytes: usize,
-    again: Vec<Vec<u8>>,
+    /// Requests to repeat, with the image in the feed.
+    retries: Vec<Vec<u8>>,
     swept: Option<Instant>,
 }
 
-/// Hands a message on under our stream id, and leaves the bytes as they were.
+/// Passes a message to `out` with the sink's stream id, and restores its bytes.
 #[inline]
-fn hand(bytes: &mut [u8], stream: i32, out: &mut impl FnMut(&[u8])) -> Result<()> {
+fn deliver(bytes: &mut [u8], stream: i32, out: &mut impl FnMut(&[u8])) -> Result<()> {
     let Some(place) = bytes.get_mut(4..8) else {
-        return Err(Broken::Nonsense { what: "a message without a stream id" });
+        return Err(MergeError::Invalid { what: "a message without a stream id" });
     };
     let mut saved = stream.to_be_bytes();
     place.swap_with_slice(&mut saved);
@@ -134,25 +140,25 @@ fn stream_of(message: &[u8]) -> i32 {
 }
 
 impl Merge {
-    /// No feeds yet; `sink` is our number at the source, `history_max` the bytes of past packets that are kept.
+    /// Starts without feeds; `sink` is the sink's number at the source, `history_max` the limit of past packets in bytes.
     pub(crate) fn new(sink: u32, history_max: usize) -> Self {
         Self {
             sink,
             feeds: Vec::new(),
             slots: Vec::new(),
             items: HashMap::new(),
-            waits: HashMap::new(),
-            over: HashMap::new(),
+            pending: HashMap::new(),
+            ended: HashMap::new(),
             history_max,
             waiting_bytes: 0,
             held_bytes: 0,
-            again: Vec::new(),
-            noticed: 0,
+            retries: Vec::new(),
+            delayed: 0,
             swept: None,
         }
     }
 
-    /// A feed that is being joined: its packets are kept until [`Merge::joined`].
+    /// Starts to join a feed: holds its packets until [`Merge::joined`].
     pub(crate) fn join(&mut self, id: FeedId) {
         self.leave(id);
         self.feeds.push(Feed {
@@ -168,7 +174,7 @@ impl Merge {
         });
     }
 
-    /// Forgets a feed; the items of its service are gone or closed.
+    /// Forgets a feed; the items of its service have ended or are closed.
     pub(crate) fn leave(&mut self, id: FeedId) {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == id) else { return };
         let feed = self.feeds.swap_remove(at);
@@ -176,16 +182,16 @@ impl Merge {
         self.waiting_bytes -= feed.ahead.iter().map(|answer| answer.message.len()).sum::<usize>();
     }
 
-    /// The feeds that were joined or are being joined.
+    /// The feeds, and whether each is joined or still joining.
     pub(crate) fn feeds(&self) -> impl Iterator<Item = (FeedId, bool)> + '_ {
-        self.feeds.iter().map(|feed| (feed.id, feed.phase == Phase::On))
+        self.feeds.iter().map(|feed| (feed.id, feed.phase == Phase::Active))
     }
 
-    /// The source has said where the feed begins for us.
+    /// Completes a join: the feed continues after entry `number`.
     pub(crate) fn joined(&mut self, id: FeedId, number: u64, out: &mut impl FnMut(&[u8])) -> Result<()> {
         let Some(at) = self.feeds.iter().position(|feed| feed.id == id) else { return Ok(()) };
         let Some(feed) = self.feeds.get_mut(at) else { return Ok(()) };
-        (feed.phase, feed.read, feed.newest) = (Phase::On, number, number);
+        (feed.phase, feed.read, feed.newest) = (Phase::Active, number, number);
         let held = std::mem::take(&mut feed.held);
         self.held_bytes -= held.iter().map(Vec::len).sum::<usize>();
         for mut packet in held {
@@ -195,42 +201,50 @@ impl Merge {
         Ok(())
     }
 
-    /// Whether the stream was asked for and has not ended: a request on it wants the image anew.
+    /// Whether the stream was requested and has not ended: another request on it is for another image.
     pub(crate) fn is_open(&self, stream: i32) -> bool {
-        self.items.contains_key(&stream) || self.waits.get(&stream).is_some_and(|wait| wait.gone.is_none())
+        self.items.contains_key(&stream)
+            || self.pending.get(&stream).is_some_and(|pending| pending.final_message.is_none())
     }
 
-    /// Whether the source has just ended the stream: a request on it was made before the hub knew that. The hub does not
-    /// use an id again for 10 s.
-    pub(crate) fn is_over(&self, stream: i32) -> bool {
-        self.over.contains_key(&stream)
+    /// Whether the source has recently ended the stream: the hub made a request on it before it knew. The hub does not
+    /// reuse a stream id for 10 s.
+    pub(crate) fn has_ended(&self, stream: i32) -> bool {
+        self.ended.contains_key(&stream)
     }
 
-    /// A request was sent; `message` is it.
-    pub(crate) fn asked(&mut self, stream: i32, message: &[u8]) {
+    /// Notes that the request `message` is sent on `stream`.
+    pub(crate) fn requested(&mut self, stream: i32, message: &[u8]) {
         let request = message.to_vec();
-        if let Some(wait) = self.waits.get_mut(&stream).filter(|wait| wait.gone.is_none()) {
-            wait.request = request;
-            self.noticed -= usize::from(std::mem::take(&mut wait.noticed));
+        let open = self.pending.get_mut(&stream).filter(|pending| pending.final_message.is_none());
+        if let Some(pending) = open {
+            pending.request = request;
+            self.delayed -= usize::from(std::mem::take(&mut pending.delayed));
             return;
         }
-        self.forget(stream);
-        self.waits
-            .insert(stream, Wait { request, gone: None, old: false, noticed: false, parts: Vec::new() });
+        self.remove_pending(stream);
+        let pending = PendingImage {
+            request,
+            final_message: None,
+            ended_at_sweep: false,
+            delayed: false,
+            parts: Vec::new(),
+        };
+        self.pending.insert(stream, pending);
     }
 
-    /// The stream was closed from here.
+    /// Notes that the sink has closed `stream`.
     pub(crate) fn closed(&mut self, stream: i32) {
-        self.forget(stream);
+        self.remove_pending(stream);
         if let Some(item) = self.items.remove(&stream) {
             self.unmap(item, stream);
         }
     }
 
-    fn forget(&mut self, stream: i32) {
-        if let Some(wait) = self.waits.remove(&stream) {
-            self.noticed -= usize::from(wait.noticed);
-            self.waiting_bytes -= wait.parts.iter().map(|(_, part)| part.len()).sum::<usize>();
+    fn remove_pending(&mut self, stream: i32) {
+        if let Some(pending) = self.pending.remove(&stream) {
+            self.delayed -= usize::from(pending.delayed);
+            self.waiting_bytes -= pending.parts.iter().map(|(_, part)| part.len()).sum::<usize>();
         }
     }
 
@@ -244,42 +258,49 @@ impl Merge {
         }
     }
 
-    /// Requests whose images could not be put in order: to be made again, with the image in the feed.
-    pub(crate) fn take_again(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.again)
+    /// Takes the requests whose images could not be merged: to be repeated, with the image in the feed.
+    pub(crate) fn take_retries(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.retries)
     }
 
-    /// The source says how far the feed has got by now.
+    /// Notes that the source has sent entry `number` of a feed.
     pub(crate) fn newest(&mut self, id: FeedId, number: u64) {
-        if let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == id && feed.phase == Phase::On) {
+        if let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == id && feed.phase == Phase::Active) {
             feed.newest = feed.newest.max(number);
         }
     }
 
-    /// Whether entries that are known to have been sent do not come; to be asked from time to time.
+    /// Checks for entries that are known to be sent and do not arrive; call it now and then.
     pub(crate) fn check(&mut self, now: Instant) -> Result<()> {
-        if self.swept.is_none_or(|swept| now - swept > STALL) {
-            self.swept = Some(now);
-            // Their requests were answered by a notice: no part of an image came in this time.
-            let noticed = &mut self.noticed;
-            self.waits.retain(|_, wait| {
-                let kept = wait.gone.is_none() || !std::mem::replace(&mut wait.old, true);
-                *noticed -= usize::from(!kept && wait.noticed);
-                kept
-            });
-            self.over.retain(|_, old| !std::mem::replace(old, true));
-        }
+        self.sweep(now);
         for feed in &mut self.feeds {
-            let behind = feed.phase == Phase::On && feed.newest > feed.read;
+            let behind = feed.phase == Phase::Active && feed.newest > feed.read;
             match feed.stalled.filter(|(read, _)| behind && *read == feed.read) {
                 Some((read, since)) if now - since > STALL => {
-                    return Err(Broken::Stalled { feed: feed.id, read });
+                    return Err(MergeError::Stalled { feed: feed.id, read });
                 }
                 Some(_) => {}
                 None => feed.stalled = behind.then_some((feed.read, now)),
             }
         }
         Ok(())
+    }
+
+    /// Forgets streams that had ended at the last sweep; at most one sweep per [`STALL`].
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|swept| now - swept <= STALL) {
+            return;
+        }
+        self.swept = Some(now);
+        // No part of an image has come since: the request was answered by a notice.
+        let delayed = &mut self.delayed;
+        self.pending.retain(|_, pending| {
+            let retained =
+                pending.final_message.is_none() || !std::mem::replace(&mut pending.ended_at_sweep, true);
+            *delayed -= usize::from(!retained && pending.delayed);
+            retained
+        });
+        self.ended.retain(|_, ended_at_sweep| !std::mem::replace(ended_at_sweep, true));
     }
 }
 

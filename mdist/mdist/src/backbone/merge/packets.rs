@@ -1,13 +1,13 @@
-//! What feeds bring: their packets, entry by entry.
+//! Handles the packets of feeds, entry by entry.
 
-use super::{Broken, HISTORY_LONG, Merge, Phase, Result, hand, stream_of};
+use super::{HISTORY_DELAYED, Merge, MergeError, Phase, Result, deliver, stream_of};
 use crate::backbone::wire::{Entry, HEADER, Header, MAX_RECORD};
 
-/// Bytes of packets kept before the source says where the feed begins.
+/// Most bytes of packets held while feeds are being joined.
 const HELD_MAX: usize = 8 << 20;
 
 impl Merge {
-    /// A packet. What it brings goes to `out` in order; its bytes are as before afterwards.
+    /// Handles a packet: passes its messages to `out` in order, and restores its bytes.
     pub(crate) fn packet(
         &mut self,
         header: &Header,
@@ -19,32 +19,33 @@ impl Merge {
         if feed.phase == Phase::Joining {
             self.held_bytes += packet.len();
             if self.held_bytes > HELD_MAX {
-                return Err(Broken::TooMuch { what: "packets of a feed that does not begin", max: HELD_MAX });
+                let what = "packets of a feed that is being joined";
+                return Err(MergeError::TooMuch { what, max: HELD_MAX });
             }
             feed.held.push_back(packet.to_vec());
             return Ok(());
         }
         let last = header.first + u64::from(header.count) - u64::from(header.count > 0);
         if last <= feed.read {
-            // From before we joined.
+            // From before the join.
             return Ok(());
         }
         if header.first > feed.read + 1 {
-            return Err(Broken::Gap { feed: feed.id, from: feed.read + 1, to: header.first - 1 });
+            return Err(MergeError::Gap { feed: feed.id, from: feed.read + 1, to: header.first - 1 });
         }
         let number = header.first;
         let Some(part) = header.part else {
             self.entries(at, number, last, HEADER, packet, out)?;
-            self.keep(at, number, packet.get(HEADER..).unwrap_or_default());
-            return self.settle(at, last, false, out);
+            self.record_history(at, number, packet.get(HEADER..).unwrap_or_default());
+            return self.release_answers(at, last, false, out);
         };
         let body = packet.get(HEADER..).unwrap_or(&[]);
         let fits = feed.part.len() == part.offset as usize
             && part.total as usize <= MAX_RECORD
             && feed.part.len() + body.len() <= part.total as usize;
         if !fits {
-            // A part was lost, and the first ones with it.
-            return Err(Broken::Gap { feed: feed.id, from: number, to: number });
+            // A part was lost, and with it the entry.
+            return Err(MergeError::Gap { feed: feed.id, from: number, to: number });
         }
         feed.part.extend_from_slice(body);
         if !part.last {
@@ -52,11 +53,11 @@ impl Merge {
         }
         let mut whole = std::mem::take(&mut feed.part);
         self.entries(at, number, last, 0, &mut whole, out)?;
-        self.keep(at, number, &whole);
-        self.settle(at, last, false, out)
+        self.record_history(at, number, &whole);
+        self.release_answers(at, last, false, out)
     }
 
-    /// The entries of a packet. The hot path.
+    /// Handles the entries of a packet. The hot path.
     fn entries(
         &mut self,
         at: usize,
@@ -72,9 +73,9 @@ impl Merge {
         let (mut offset, mut number) = (start, first);
         while let Some(mut rest) = packet.get(offset..).filter(|rest| !rest.is_empty()) {
             if number > stop {
-                self.settle(at, number - 1, true, out)?;
+                self.release_answers(at, number - 1, true, out)?;
                 let ahead = self.feeds.get(at).and_then(|feed| feed.ahead.front());
-                // What can only be done with the whole packet waits for its end.
+                // An answer that needs the history waits for the end of the packet.
                 stop = ahead.map(|answer| answer.as_of).filter(|as_of| *as_of >= number).unwrap_or(u64::MAX);
             }
             let entry = Entry::take(&mut rest)?;
@@ -86,82 +87,83 @@ impl Merge {
                     let slot = usize::try_from(stream).ok().and_then(|at| self.slots.get(at));
                     if let Some(slot) = slot.filter(|slot| slot.live) {
                         let stream = slot.stream;
-                        hand(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
+                        deliver(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
                     }
                 }
                 Entry::Gone { item, message } => {
                     let from = next - message.len();
-                    if let Some(stream) = self.gone(item, message).filter(|_| from < next) {
-                        hand(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
+                    if let Some(stream) = self.end_item(item, message).filter(|_| from < next) {
+                        deliver(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
                     }
                 }
                 Entry::Image { sink, stream, complete, message } => {
                     let from = next - message.len();
-                    if sink == self.sink && self.shown(stream, complete) {
-                        hand(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
+                    if sink == self.sink && self.accept_image_in_feed(stream, complete) {
+                        deliver(packet.get_mut(from..next).unwrap_or_default(), stream, out)?;
                     }
                 }
-                Entry::Cut { sink } if sink == self.sink => return Err(Broken::Cut),
+                Entry::Cut { sink } if sink == self.sink => return Err(MergeError::Cut),
                 Entry::Cut { .. } => {}
             }
             (offset, number) = (next, number + 1);
         }
         if number != last + 1 {
-            return Err(Broken::Nonsense { what: "the count of a packet" });
+            return Err(MergeError::Invalid { what: "the count of a packet" });
         }
         Ok(())
     }
 
-    /// The item has ended: its stream, if that is told now.
-    fn gone(&mut self, item: i32, message: &[u8]) -> Option<i32> {
+    /// Ends an item; returns its stream if the final message is due now.
+    fn end_item(&mut self, item: i32, message: &[u8]) -> Option<i32> {
         let slot = std::mem::take(self.slot(item)?);
         if slot.stream == 0 {
             return None;
         }
         self.items.remove(&slot.stream);
-        match self.waits.get_mut(&slot.stream) {
-            Some(wait) if !slot.live && wait.parts.is_empty() => {
-                // For the source the stream is live once the first part of its image has left. If one comes, it was.
-                wait.gone = Some(message.to_vec());
+        match self.pending.get_mut(&slot.stream) {
+            Some(pending) if !slot.live && pending.parts.is_empty() => {
+                // For the source a stream is live once the first part of its image is sent: only if a part arrives is
+                // the final message for this stream.
+                pending.final_message = Some(message.to_vec());
                 None
             }
             _ => {
-                self.forget(slot.stream);
-                self.over.insert(slot.stream, false);
+                self.remove_pending(slot.stream);
+                self.ended.insert(slot.stream, false);
                 Some(slot.stream)
             }
         }
     }
 
-    /// A part of an image in the feed for one of our streams: whether it is still wanted.
-    fn shown(&mut self, stream: i32, complete: bool) -> bool {
+    /// Accepts a part of an image in the feed for one of the sink's streams; false if the stream is closed.
+    fn accept_image_in_feed(&mut self, stream: i32, complete: bool) -> bool {
         let Some(item) = self.items.get(&stream).copied() else { return false };
         let Some(slot) = self.slot(item) else { return false };
         slot.live = true;
         if complete {
-            self.forget(stream);
+            self.remove_pending(stream);
         }
         true
     }
 
-    /// Keeps a packet while images are awaited that may be older than it.
-    fn keep(&mut self, at: usize, first: u64, entries: &[u8]) {
-        let others = self.history_bytes();
+    /// Adds a packet to the history while images are pending that may be older than it.
+    fn record_history(&mut self, at: usize, first: u64, entries: &[u8]) {
+        let all_feeds = self.history_bytes();
         let Some(feed) = self.feeds.get_mut(at) else { return };
-        let others = others - feed.history.bytes();
-        if self.waits.is_empty() {
+        let other_feeds = all_feeds - feed.history.bytes();
+        if self.pending.is_empty() {
             if feed.history.bytes() > 0 {
                 feed.history.clear();
             }
             return;
         }
         feed.history.push(first, entries);
-        let most = if self.waits.len() > self.noticed {
+        let limit = if self.pending.len() > self.delayed {
             self.history_max
         } else {
-            HISTORY_LONG.min(self.history_max)
+            HISTORY_DELAYED.min(self.history_max)
         };
-        while others + feed.history.bytes() > most && feed.history.pop() {}
+        while other_feeds + feed.history.bytes() > limit && feed.history.pop() {}
     }
 
     pub(super) fn history_bytes(&self) -> usize {

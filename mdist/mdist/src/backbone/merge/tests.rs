@@ -1,4 +1,4 @@
-//! Against a model: a source that numbers each item's messages, and links that deliver in any interleaving.
+//! Checks the merge against a model: a source that numbers each item's messages, and delivery in any interleaving.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::backbone::wire::{AnswerKind, Entry};
 const FEED: FeedId = FeedId(7);
 const SINK: u32 = 3;
 
-/// A generator for runs that can be repeated.
+/// A seeded random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +24,7 @@ const UPDATE: u8 = 4;
 const REFRESH: u8 = 2;
 const REFUSAL: u8 = 3;
 
-/// A message with the RWF places of class and stream, a name, and how many messages the item had.
+/// A message with class and stream at their places in RWF, then a name and the item's message count.
 fn message(class: u8, stream: i32, name: u32, count: u64, extra: usize) -> Vec<u8> {
     let mut bytes = vec![0, 0, class, 6];
     bytes.extend_from_slice(&stream.to_be_bytes());
@@ -44,7 +44,7 @@ fn parsed(bytes: &[u8]) -> (u8, i32, u32, u64) {
 struct Item {
     id: i32,
     count: u64,
-    /// Our streams on it: those whose image is still to be sent, part by part.
+    /// The sink's stream on it.
     stream: Option<i32>,
     live: bool,
 }
@@ -58,12 +58,12 @@ struct World {
     /// Packets and records under way.
     packets: VecDeque<Vec<u8>>,
     records: VecDeque<Answer>,
-    /// Sink to source: stream, name (0: close), on an open stream, image in the feed.
+    /// Requests from sink to source: stream, name (0: close), on an open stream, image in the feed.
     asks: VecDeque<(i32, u32, bool, bool)>,
-    /// Images that the source has begun: stream, name, parts left, in the feed.
+    /// Images that the source is sending: stream, name, parts left, in the feed.
     images: Vec<(i32, u32, u64, bool)>,
     merge: Merge,
-    /// What the sink knows: stream → name and count; `None` before the image.
+    /// The sink's streams: name and count; `None` before the image.
     seen: BTreeMap<i32, (u32, Option<u64>)>,
     next_stream: i32,
     delivered: u64,
@@ -144,7 +144,7 @@ impl World {
         self.free.push(item.id);
     }
 
-    /// One more part of an image that was begun.
+    /// The source sends another part of an image.
     fn image(&mut self) {
         if self.images.is_empty() {
             return;
@@ -172,13 +172,13 @@ impl World {
         }
     }
 
-    /// The source takes one ask.
+    /// The source handles a request.
     fn ask(&mut self) {
         let Some((stream, name, reissue, in_feed)) = self.asks.pop_front() else { return };
         if name == 0 {
             let held = self.items.iter().find(|(_, item)| item.stream == Some(stream)).map(|(name, _)| *name);
             if let Some(name) = held {
-                // The last stream has gone, and the item with it.
+                // The item ends with its last stream.
                 let item = self.items.remove(&name).unwrap();
                 self.free.push(item.id);
                 self.put(&Entry::Gone { item: item.id, message: b"" });
@@ -192,7 +192,7 @@ impl World {
             return;
         }
         if reissue {
-            // It has ended meanwhile.
+            // The item has ended meanwhile.
             return;
         }
         if self.items.contains_key(&name) || self.dice.next(20) == 0 {
@@ -208,7 +208,7 @@ impl World {
         self.images.push((stream, name, parts, false));
     }
 
-    /// The sink opens, closes or asks anew.
+    /// The sink opens a stream, closes one or requests another image.
     fn want(&mut self) {
         let name = 1 + self.dice.next(12) as u32;
         let open =
@@ -232,7 +232,7 @@ impl World {
 
     fn request(&mut self, stream: i32, name: u32) {
         self.asks.push_back((stream, name, self.merge.is_open(stream), false));
-        self.merge.asked(stream, &message(1, stream, name, 0, 0));
+        self.merge.requested(stream, &message(1, stream, name, 0, 0));
     }
 
     fn arrive(&mut self) {
@@ -271,7 +271,7 @@ impl World {
         } else {
             merge.answer(self.records.pop_front().unwrap(), &mut out).unwrap();
         }
-        for request in self.merge.take_again() {
+        for request in self.merge.take_retries() {
             let (_, stream, name, _) = parsed(&request);
             self.asks.push_back((stream, name, true, true));
         }
@@ -292,7 +292,7 @@ impl World {
             }
             67..75 => self.seal(),
             _ => {
-                // Now this way, now that one is far behind.
+                // Feed and connection fall behind each other at random.
                 for _ in 0..self.dice.next(4) {
                     self.arrive();
                 }
@@ -300,7 +300,7 @@ impl World {
         }
     }
 
-    /// Everything that is under way arrives: what the sink knows is what the source has.
+    /// Delivers everything under way, and compares the sink's items with the source's.
     fn finish(&mut self) {
         for _ in 0..10_000 {
             self.seal();
@@ -321,13 +321,13 @@ impl World {
         for sweep in 0..3 {
             self.merge.check(start + sweep * 2 * STALL).unwrap();
         }
-        assert!(self.merge.waits.is_empty(), "{:?}", self.merge.waits);
+        assert!(self.merge.pending.is_empty(), "{:?}", self.merge.pending);
         assert_eq!((self.merge.waiting_bytes, self.merge.held_bytes), (0, 0));
     }
 }
 
 #[test]
-fn any_interleaving_gives_each_item_in_the_sources_order() {
+fn any_interleaving_gives_each_item_in_source_order() {
     let (mut delivered, mut in_feed) = (0, 0);
     for seed in 0..300 {
         let mut world = World::new(seed);
@@ -357,7 +357,7 @@ fn give(merge: &mut Merge, mut packet: Vec<u8>) -> Result<u32> {
 }
 
 #[test]
-fn what_came_before_the_beginning_is_kept_and_sorted_out() {
+fn packets_held_while_joining_are_delivered_from_the_first_entry() {
     let mut merge = Merge::new(0, HISTORY);
     merge.join(FEED);
     for number in 1..=4 {
@@ -368,28 +368,28 @@ fn what_came_before_the_beginning_is_kept_and_sorted_out() {
     merge.joined(FEED, 2, &mut |bytes| counts.push(parsed(bytes).3)).unwrap();
     assert_eq!(counts, [3, 4]);
     assert_eq!(merge.held_bytes, 0);
-    // Again: nothing new.
+    // The same packet again has nothing new.
     assert_eq!(give(&mut merge, packet(4, &[&message(UPDATE, 1, 1, 4, 0)])), Ok(0));
 }
 
 #[test]
-fn gaps_stalls_and_nonsense_are_told() {
+fn gaps_stalls_and_invalid_entries_are_reported() {
     let mut merge = Merge::new(0, HISTORY);
     merge.join(FEED);
     merge.joined(FEED, 0, &mut |_| {}).unwrap();
     let update = message(UPDATE, 1, 1, 1, 0);
     assert_eq!(give(&mut merge, packet(1, &[&update, &update])), Ok(0));
-    assert_eq!(give(&mut merge, packet(4, &[&update])), Err(Broken::Gap { feed: FEED, from: 3, to: 3 }));
+    assert_eq!(give(&mut merge, packet(4, &[&update])), Err(MergeError::Gap { feed: FEED, from: 3, to: 3 }));
     let mut short = packet(3, &[&update]);
     short[3] = 2;
-    assert!(matches!(give(&mut merge, short), Err(Broken::Nonsense { .. })));
+    assert!(matches!(give(&mut merge, short), Err(MergeError::Invalid { .. })));
 
     let start = Instant::now();
     merge.newest(FEED, 9);
     assert_eq!(merge.check(start), Ok(()));
     assert_eq!(merge.check(start + STALL), Ok(()));
     let late = start + STALL + Duration::from_millis(1);
-    assert_eq!(merge.check(late), Err(Broken::Stalled { feed: FEED, read: 4 }));
+    assert_eq!(merge.check(late), Err(MergeError::Stalled { feed: FEED, read: 4 }));
     let huge = Answer {
         kind: AnswerKind::Opened,
         feed: FeedId(99),
@@ -398,15 +398,15 @@ fn gaps_stalls_and_nonsense_are_told() {
         item: i32::MAX,
         message: Vec::new(),
     };
-    assert!(matches!(merge.answer(huge, &mut |_| {}), Err(Broken::Nonsense { .. })));
+    assert!(matches!(merge.answer(huge, &mut |_| {}), Err(MergeError::Invalid { .. })));
 }
 
 #[test]
-fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
+fn image_is_requested_in_the_feed_if_the_history_is_too_short() {
     let mut merge = Merge::new(SINK, HISTORY);
     merge.join(FEED);
     merge.joined(FEED, 0, &mut |_| {}).unwrap();
-    merge.asked(5, b"request!");
+    merge.requested(5, b"request!");
     let answer = |kind, as_of| Answer { kind, feed: FEED, as_of, stream: 5, item: 1, message: vec![0; 20] };
     merge.answer(answer(AnswerKind::Opened, 0), &mut |_| {}).unwrap();
     let long = vec![0; 50_000];
@@ -415,7 +415,7 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
     }
     assert!(merge.history_bytes() <= HISTORY);
     merge.answer(answer(AnswerKind::Complete, 1), &mut |_| panic!("out of order")).unwrap();
-    assert_eq!(merge.take_again(), [b"request!".to_vec()]);
+    assert_eq!(merge.take_retries(), [b"request!".to_vec()]);
     let entry =
         Entry::Image { sink: SINK, stream: 5, complete: true, message: &message(REFRESH, 1, 1, 1, 0) };
     let first = merge.feeds[0].read + 1;
@@ -423,19 +423,19 @@ fn a_history_that_is_too_short_has_the_image_made_in_the_feed() {
     bytes[3] = 1;
     entry.append(&mut bytes);
     assert_eq!(give(&mut merge, bytes), Ok(1));
-    assert!(merge.waits.is_empty());
+    assert!(merge.pending.is_empty());
     assert_eq!(merge.history_bytes(), 0);
 }
 
 #[test]
-fn little_is_kept_for_images_that_may_take_long() {
+fn history_is_short_while_all_pending_images_are_delayed() {
     let mut merge = Merge::new(SINK, HISTORY);
     merge.join(FEED);
     merge.joined(FEED, 0, &mut |_| {}).unwrap();
     let long = vec![0; 50_000];
     let mut number = 0;
     let mut pass = |merge: &mut Merge| {
-        for _ in 0..(HISTORY_LONG / 50_000 * 2) {
+        for _ in 0..(HISTORY_DELAYED / 50_000 * 2) {
             number += 1;
             assert_eq!(give(merge, packet(number, &[&long])), Ok(0));
         }
@@ -450,22 +450,22 @@ fn little_is_kept_for_images_that_may_take_long() {
         message: vec![0; 20],
     };
     for stream in [5, 6] {
-        merge.asked(stream, b"request!");
+        merge.requested(stream, b"request!");
         merge.answer(notice(stream), &mut |_| {}).unwrap();
         merge.answer(notice(stream), &mut |_| {}).unwrap();
     }
-    let kept = pass(&mut merge);
-    assert!(kept > 0 && kept <= HISTORY_LONG);
-    merge.asked(7, b"request!");
-    assert!(pass(&mut merge) > HISTORY_LONG, "this one comes soon");
+    let bytes = pass(&mut merge);
+    assert!(bytes > 0 && bytes <= HISTORY_DELAYED);
+    merge.requested(7, b"request!");
+    assert!(pass(&mut merge) > HISTORY_DELAYED, "an image without a delay needs the full history");
     merge.closed(7);
-    assert!(pass(&mut merge) <= HISTORY_LONG);
-    // Asked again, and told again that it takes long.
-    merge.asked(5, b"request!");
-    assert!(pass(&mut merge) > HISTORY_LONG);
+    assert!(pass(&mut merge) <= HISTORY_DELAYED);
+    // Requested again, and delayed again.
+    merge.requested(5, b"request!");
+    assert!(pass(&mut merge) > HISTORY_DELAYED);
     merge.answer(notice(5), &mut |_| {}).unwrap();
-    assert!(pass(&mut merge) <= HISTORY_LONG);
+    assert!(pass(&mut merge) <= HISTORY_DELAYED);
     merge.closed(5);
     merge.closed(6);
-    assert_eq!((pass(&mut merge), merge.noticed), (0, 0));
+    assert_eq!((pass(&mut merge), merge.delayed), (0, 0));
 }

@@ -1,5 +1,5 @@
-//! How long messages stay in the distributor: of each source server one is followed at a time, from the read that brought
-//! it to the packet that takes it away.
+//! Latency in the distributor: one message of each upstream at a time is followed from the read that brought it to the
+//! packet that carries it away.
 
 use std::time::Duration;
 
@@ -15,60 +15,60 @@ struct Followed {
     feed: u16,
 }
 
-/// What is measured.
+/// Samples the latency of messages.
 #[derive(Debug, Default)]
 pub(super) struct LatencyProbe {
     all: LatencyHistogram,
-    /// At most one of each server.
+    /// At most one of each upstream.
     followed: Vec<Followed>,
-    /// Those that were measured since somebody asked.
+    /// Samples since the last [`SourceSide::measured`].
     measured: Vec<(UpstreamId, Duration)>,
 }
 
 impl LatencyProbe {
     fn follow(&mut self, up: UpstreamId, read: Now, feed: u16) {
-        if !self.followed.iter().any(|other| other.up == up) {
+        if !self.followed.iter().any(|followed| followed.up == up) {
             self.followed.push(Followed { up, read, feed });
         }
     }
 
-    /// The open packet of a feed has gone.
+    /// Ends the samples in the open packet of a feed, which has been sent.
     pub(super) fn sent(&mut self, feed: u16, clock: impl FnOnce() -> Now) {
         if !self.followed.iter().any(|followed| followed.feed == feed) {
             return;
         }
         let now = clock();
-        for gone in self.followed.extract_if(.., |followed| followed.feed == feed) {
-            let took = now.saturating_sub(gone.read);
+        for sent in self.followed.extract_if(.., |followed| followed.feed == feed) {
+            let took = now.saturating_sub(sent.read);
             self.all.record(took);
-            self.measured.push((gone.up, took));
+            self.measured.push((sent.up, took));
         }
     }
 
-    /// The feeds begin anew.
+    /// Drops open samples: the feeds start again.
     pub(super) fn forget(&mut self) {
         self.followed.clear();
     }
 }
 
 impl SourceSide {
-    /// Measures from now on how long messages stay here; batches have to note their reads ([`Batch::timed`]).
+    /// Enables latency samples; batches have to stamp their reads ([`Batch::timed`]).
     pub fn measure(&mut self) {
         self.latency.get_or_insert_default();
     }
 
-    /// How long messages stayed here, if that is measured.
+    /// Latency of messages in this side, if it is measured.
     #[must_use]
     pub fn latency(&self) -> Option<&LatencyHistogram> {
         self.latency.as_ref().map(|latency| &latency.all)
     }
 
-    /// What was measured since the last call, and of which server.
+    /// Samples since the last call, with their upstreams.
     pub fn measured(&mut self) -> impl Iterator<Item = (UpstreamId, Duration)> + '_ {
         self.latency.iter_mut().flat_map(|latency| latency.measured.drain(..))
     }
 
-    /// What this read brought has just been put into the feeds: follows the last message of it that went into one.
+    /// Follows the last message of a read whose entries have just been put into the feeds.
     #[cold]
     pub(super) fn follow(&mut self, batch: &Batch, read: &Read) {
         let (Some(latency), Some(up)) = (&mut self.latency, read.up) else { return };
@@ -89,21 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_each_server_is_followed_until_its_packet_goes() {
+    fn one_message_of_each_upstream_is_followed_until_its_packet_is_sent() {
         let mut all = LatencyProbe::default();
         let us = Duration::from_micros;
         all.follow(UpstreamId(1), us(100), 0);
         all.follow(UpstreamId(1), us(150), 0);
         all.follow(UpstreamId(2), us(160), 1);
         all.follow(UpstreamId(3), us(170), 0);
-        all.sent(2, || unreachable!("nothing of it is followed"));
+        all.sent(2, || unreachable!("no message in feed 2 is followed"));
         all.sent(0, || us(200));
         assert_eq!(all.measured, [(UpstreamId(1), us(100)), (UpstreamId(3), us(30))]);
-        all.sent(0, || unreachable!("all of it is gone"));
+        all.sent(0, || unreachable!("the samples of feed 0 have ended"));
         all.sent(1, || us(210));
         assert_eq!((all.all.count, all.all.max_ns, all.all.min_ns), (3, 100_000, 30_000));
         all.follow(UpstreamId(1), us(300), 0);
         all.forget();
-        all.sent(0, || unreachable!("it is forgotten"));
+        all.sent(0, || unreachable!("the sample was dropped"));
     }
 }

@@ -1,16 +1,16 @@
-//! The source distributor's adapter: a side of its hub, served to all sinks of a backbone.
+//! The source distributor's adapter: serves a side of its hub to all sinks of a backbone.
 //!
-//! What the hub tells all streams of an item goes into the feed of the item's service, once, whoever has it; what it tells
-//! one stream goes by the link to the sink whose stream it is, with the number of the feed's last entry before it.
+//! A message for all streams of an item goes into the feed of the item's service once; a message for one stream goes over
+//! the connection to its sink, with the number of the feed's last entry before it.
 
-mod asking;
-mod hearing;
-mod joining;
+mod apply;
 mod latency;
+mod membership;
+mod multicast;
 mod pacing;
 mod reason;
-mod sending;
-mod telling;
+mod receive;
+mod requests;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -27,23 +27,23 @@ use super::wire::{MAX_FEEDS, Record};
 use super::{Address, Credit, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent};
 use crate::hub::{HubRequest, ItemId, SideId, Token};
 
-/// Bytes that may be on their way to one sink, unless configured for its service.
+/// Default of [`Policy::window`], bytes.
 pub const WINDOW: u64 = 8 << 20;
-/// How long a feed may wait for a sink that does not keep up, unless configured for its service.
+/// Default of [`Policy::hold`].
 pub const HOLD: Duration = Duration::from_millis(200);
-/// A sink that has said nothing for so long is told how far its feeds have got.
-const QUIET: Duration = Duration::from_secs(1);
-/// No feed.
+/// Silence after which a sink with unread bytes gets the newest numbers of its feeds.
+const REMIND_AFTER: Duration = Duration::from_secs(1);
+/// Index of no feed.
 const NONE: u16 = u16::MAX;
 
-/// How a service is sent, and what happens to a sink that does not keep up with it.
+/// How a service is sent, and how long its feed waits for a slow sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// All sinks wait for it so long; then it is cut.
+    /// How long a feed waits for a sink with a full window before it cuts the sink.
     pub hold: Duration,
-    /// Bytes that may be on their way to it, of the feed and of images: unread, or read and not yet used.
+    /// Bytes that may be under way to a sink, of the feed and of images: unread, or read and not yet used.
     pub window: u64,
-    /// How long a packet that is not full waits for more; zero: until the end of the turn.
+    /// How long a packet that is not full waits for more entries; zero: until the end of the turn.
     pub flush: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for Policy {
     }
 }
 
-/// What the adapter has done.
+/// Counters of the adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets multicast.
@@ -62,13 +62,13 @@ pub struct Stats {
     pub bytes: u64,
     /// Messages in them.
     pub entries: u64,
-    /// Images sent to one sink.
+    /// Images sent to single sinks.
     pub images: u64,
-    /// Sinks that were cut because they did not keep up.
+    /// Sinks that were cut because they were too slow.
     pub cuts: u64,
-    /// How often a feed had to wait for a sink.
+    /// Times a feed waited for a sink.
     pub waits: u64,
-    /// Links to sinks that broke or were broken.
+    /// Connections to sinks that have ended.
     pub left: u64,
 }
 
@@ -78,13 +78,13 @@ struct Sink {
     name: String,
     reader: Option<Address>,
     epoch: u32,
-    /// Feeds that it wants and does not listen to yet.
+    /// Feeds that it wants to join, once it listens to them.
     wanted: Vec<u16>,
     joined: Vec<Joined>,
-    /// Bytes that it has not said to have read.
+    /// Bytes sent and not credited.
     in_flight: u64,
-    /// When it last said so.
-    heard: Instant,
+    /// When its last credit arrived.
+    credited_at: Instant,
     streams: HashMap<i32, Stream>,
     pace: Pace,
 }
@@ -92,7 +92,7 @@ struct Sink {
 #[derive(Debug)]
 struct Joined {
     feed: u16,
-    /// The position up to which it has read.
+    /// Position of the sink's last credit.
     credited: u64,
 }
 
@@ -103,10 +103,10 @@ struct Stream {
     private: bool,
 }
 
-/// Who has an item.
+/// The streams on an item.
 #[derive(Debug, Default)]
 struct Holders {
-    /// How often the hub said `Opened`.
+    /// Number of the hub's `Opened` entries, to be returned at the close.
     holds: u32,
     streams: Vec<(SinkId, i32)>,
 }
@@ -116,33 +116,36 @@ pub struct SourceSide {
     end: Reconnecting<dyn SourceEnd>,
     side: SideId,
     name: String,
+    /// Policies of services, by name.
     policies: HashMap<String, Policy>,
+    /// Policy of all other services.
     policy: Policy,
     feeds: Vec<FeedOut>,
-    /// Of each feed.
+    /// Policies by feed.
     feed_policies: Vec<Policy>,
+    /// Feeds by service id.
     services: HashMap<u16, u16>,
-    /// Feeds that somebody has joined.
-    used: Vec<u32>,
-    /// Of each item: the feed that carries it, or [`NONE`].
+    /// Number of joined sinks by feed.
+    members: Vec<u32>,
+    /// The feed that carries an item, or [`NONE`]; by item.
     feed_of: Vec<u16>,
     holders: Vec<Holders>,
     sinks: HashMap<SinkId, Sink>,
     listening: HashSet<(Address, FeedId)>,
     directory: Option<Vec<u8>>,
     asks: Vec<HubRequest>,
-    /// Sinks that were given up, and the feeds that are still to say so.
-    ends: Vec<(u16, SinkId)>,
-    /// Tokens whose image is to go into the feed.
+    /// Cuts of sinks that are still to be put into feeds.
+    pending_cuts: Vec<(u16, SinkId)>,
+    /// Tokens of streams that want their image in the feed.
     in_feed: HashSet<Token>,
     events: Vec<SourceEvent>,
     credits: Vec<Credit>,
     scratch: Vec<u8>,
     checked: Instant,
     stats: Stats,
-    /// Sinks that went, or were cut, since somebody asked.
+    /// Sinks that have left or were cut since the last [`SourceSide::farewells`].
     farewells: Vec<Farewell>,
-    /// If it is measured.
+    /// Present if latency is measured.
     latency: Option<Box<latency::LatencyProbe>>,
 }
 
@@ -157,8 +160,8 @@ impl fmt::Debug for SourceSide {
 }
 
 impl SourceSide {
-    /// Serves the hub's side `side` to the sinks of `end`, or of one that comes later ([`SourceSide::attach`]); `name` is
-    /// for people.
+    /// Serves the hub's side `side` to the sinks of `end`; without one, to those of an endpoint that is attached later
+    /// ([`SourceSide::attach`]). `name` is for logs.
     #[must_use]
     pub fn new(end: Option<Box<dyn SourceEnd>>, side: SideId, name: &str) -> Self {
         Self {
@@ -170,14 +173,14 @@ impl SourceSide {
             feeds: Vec::new(),
             feed_policies: Vec::new(),
             services: HashMap::new(),
-            used: Vec::new(),
+            members: Vec::new(),
             feed_of: Vec::new(),
             holders: Vec::new(),
             sinks: HashMap::new(),
             listening: HashSet::new(),
             directory: None,
             asks: Vec::new(),
-            ends: Vec::new(),
+            pending_cuts: Vec::new(),
             in_feed: HashSet::new(),
             events: Vec::new(),
             credits: Vec::new(),
@@ -189,32 +192,32 @@ impl SourceSide {
         }
     }
 
-    /// Readable while [`SourceSide::poll`] has something to do; `None` while the end is away.
+    /// Readable while [`SourceSide::poll`] has something to do; `None` while the endpoint is absent.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.end.descriptor()
     }
 
-    /// Whether the end was lost since the last call, and why: all sinks are lost with it.
+    /// Why the endpoint was lost since the last call, if it was: all its sinks are removed.
     pub fn take_lost(&mut self) -> Option<Error> {
         let why = self.end.take_lost()?;
         let sinks: Vec<_> = self.sinks.keys().copied().collect();
-        sinks.into_iter().for_each(|id| self.lose(id, Reason::Backbone(why.to_string())));
+        sinks.into_iter().for_each(|id| self.remove_sink(id, Reason::Backbone(why.to_string())));
         self.listening.clear();
-        self.ends.clear();
+        self.pending_cuts.clear();
         Some(why)
     }
 
-    /// Whether there is no end: neither one that was given nor one that came.
+    /// Whether the endpoint is absent.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.end.is_away()
     }
 
-    /// There is an end again: the feeds begin anew on it.
+    /// Attaches another endpoint: opens the feeds again on it, and announces `services`.
     ///
     /// # Errors
-    /// As [`SourceSide::directory`], which is done for `services`.
+    /// As [`SourceSide::directory`].
     pub fn attach(&mut self, end: Box<dyn SourceEnd>, services: &[directory::Service]) -> Result<()> {
         self.end.replace(end);
         if let Some(latency) = &mut self.latency {
@@ -226,7 +229,8 @@ impl SourceSide {
         self.directory(services)
     }
 
-    /// The policy of a service, or with `None` of all that have none of their own; for services that appear from now on.
+    /// Sets the policy of a service; with `None`, of all services without one of their own. Applies to services that appear
+    /// later.
     pub fn set_policy(&mut self, service: Option<&str>, policy: Policy) {
         match service {
             Some(name) => drop(self.policies.insert(name.to_owned(), policy)),
@@ -234,23 +238,23 @@ impl SourceSide {
         }
     }
 
-    /// The sinks that went, or were cut, since the last call.
+    /// The sinks that have left or were cut since the last call.
     pub fn farewells(&mut self) -> std::vec::Drain<'_, Farewell> {
         self.farewells.drain(..)
     }
 
-    /// What it has done.
+    /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// The sinks that have a link: their names, unread bytes of feeds, and bytes that wait on their link.
+    /// The connected sinks: id, name, unread bytes of feeds, and bytes queued on the connection.
     pub fn sinks(&self) -> impl Iterator<Item = (SinkId, &str, u64, usize)> + '_ {
         self.sinks.iter().map(|(id, sink)| (*id, sink.name.as_str(), sink.in_flight, self.end.queued(*id)))
     }
 
-    /// Shows the sinks the hub's services; to be called at the start and for `Kind::Services`.
+    /// Announces the hub's services to the sinks; call it at the start and when [`SourceSide::apply`] returns true.
     ///
     /// # Errors
     /// The backbone refuses a feed.
@@ -262,11 +266,11 @@ impl SourceSide {
             let name = service.info.as_ref().map_or("", |info| info.name.as_str());
             let policy = self.policies.get(name).copied().unwrap_or(self.policy);
             let id = self.end.open_feed()?;
-            // Below `MAX_FEEDS`.
+            // Fits: below `MAX_FEEDS`.
             self.services.insert(service.id, self.feeds.len() as u16);
             self.feeds.push(FeedOut::new(self.end.id(), id));
             self.feed_policies.push(policy);
-            self.used.push(0);
+            self.members.push(0);
         }
         let feeds: Vec<_> = services
             .iter()
@@ -277,7 +281,7 @@ impl SourceSide {
         let payload = match rssl::wire::to_vec(|w| directory::encode_all(w, u32::MAX, services)) {
             Ok(payload) => payload,
             Err(why) => {
-                tracing::error!("the directory cannot be shown to the sinks: {why}");
+                tracing::error!("cannot encode the directory for the sinks: {why}");
                 return Ok(());
             }
         };

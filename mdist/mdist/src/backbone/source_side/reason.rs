@@ -1,48 +1,50 @@
-//! Why a sink went, or has to begin anew: logged, counted and shown.
+//! Why a sink has left or was cut: for the log, the metrics and `/disconnects`.
 
 use thiserror::Error;
 
 use crate::backbone::{Ended, SinkId};
 
-/// Why a sink went, or was cut.
+/// Why a sink has left or was cut.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
-    /// It did not keep up with the feed: its link stays, and it begins anew.
+    /// It was too slow for the feed: it was cut, stays connected and resynchronises.
     #[error("it left {unread} bytes unread for {ms} ms")]
     Behind {
-        /// Bytes that it had not said to have read.
+        /// Bytes that it had not credited.
         unread: u64,
         /// How long the feed waited for it.
         ms: u64,
     },
-    /// Its link ended.
+    /// Its connection has ended.
     #[error("{0}")]
-    Link(Ended),
-    /// It speaks another version of the backbone.
-    #[error("it speaks version {theirs} of the backbone, this is {ours}: run the same on both sides")]
+    Connection(Ended),
+    /// It uses another version of the backbone's format.
+    #[error(
+        "it uses version {theirs} of the backbone's format and this program {ours}: run the same version of mdist on both sides"
+    )]
     Version {
-        /// What it speaks.
+        /// The sink's version.
         theirs: u32,
-        /// What we speak.
+        /// This program's version.
         ours: u32,
     },
-    /// It sent what is not understood, or not allowed.
+    /// It sent something that is malformed or not allowed.
     #[error("{0}")]
     Protocol(String),
-    /// The backbone itself was lost, and all sinks with it.
+    /// The endpoint was lost, and all sinks with it.
     #[error("{0}")]
     Backbone(String),
 }
 
 impl Reason {
-    /// One word, as a label of counters.
+    /// One word, as a label of metrics.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
             Self::Behind { .. } => "behind",
-            Self::Link(Ended::Closed) => "closed",
-            Self::Link(Ended::Unread(_)) => "overflow",
-            Self::Link(Ended::Broke(_)) => "lost",
+            Self::Connection(Ended::Closed) => "closed",
+            Self::Connection(Ended::Unread(_)) => "overflow",
+            Self::Connection(Ended::Broke(_)) => "lost",
             Self::Version { .. } => "version",
             Self::Protocol(_) => "protocol",
             Self::Backbone(_) => "backbone_lost",
@@ -50,13 +52,13 @@ impl Reason {
     }
 }
 
-/// A sink that went, or was cut.
+/// A sink that has left or was cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Farewell {
-    /// Which.
+    /// Its id.
     pub sink: SinkId,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }

@@ -1,11 +1,11 @@
 //! The backbone over TIPC.
 //!
 //! A source listens for connections at `{SOURCE_TYPE, its id}` and multicasts each feed to `{FEED_TYPE, the feed's id}`; a
-//! sink binds there one socket for all feeds. Who comes and goes is told by the topology service and by connections that
-//! break: there are no heartbeats. Packets go from one datagram socket of the source, which never is polled, so that on
-//! one host they go by lanes; credits come back to it.
+//! sink binds one socket to all its feeds there. Topology events and broken connections report who comes and goes: there
+//! are no heartbeats. Packets are sent from one datagram socket of the source, which is never polled, so that on one host
+//! they take lanes; credits come back to the same socket.
 
-mod link;
+mod connection;
 mod sink;
 mod source;
 
@@ -16,21 +16,21 @@ use utipc::{PortId, Spin};
 
 use super::{Address, Error};
 
-/// Service type of sources where nobody names one: in tests and examples. The programs are told by their settings.
+/// Default service type of sources, for tests and examples; the programs have it in their settings.
 pub const SOURCE_TYPE: u32 = 0x6D64_7301;
-/// The same of feeds.
+/// Default service type of feeds.
 pub const FEED_TYPE: u32 = 0x6D64_7302;
 
-/// What both ends have to agree on, and how they wait.
+/// Options of an endpoint. Both ends need the same service types.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Service type of sources.
     pub source_type: u32,
     /// Service type of feeds.
     pub feed_type: u32,
-    /// Receive buffer of feeds, bytes: 1 MiB to 16 MiB, nearest; `None`: 16 MiB.
+    /// Receive buffer of feeds, bytes; clamped to 1 MiB to 16 MiB. `None`: 16 MiB.
     pub receive_buffer: Option<u32>,
-    /// What the feed's thread does while it waits; `None`: as the node (`UTIPC_SPIN`).
+    /// Whether the feeds' thread spins while it waits; `None`: as the node (`UTIPC_SPIN`).
     pub spin: Option<Spin>,
 }
 

@@ -1,4 +1,4 @@
-//! The point-to-point server's end on TIPC.
+//! The point-to-point server's endpoint on TIPC.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,16 +11,16 @@ use utipc::{
     SocketOption, Topology,
 };
 
-use super::link::Link;
+use super::connection::Connection;
 use super::{Options, address, failed, refused};
 use crate::backbone::wire::encode_credit;
 use crate::backbone::{Address, FeedId, FeedReader, Result, SinkEnd, SinkEvent, SourceId};
 use crate::net::{Event, Interest, Poller};
 
 const TOPOLOGY: u64 = 1 << 32;
-/// Between two attempts to reach a source that is announced.
+/// Pause between two attempts to connect to an announced source.
 const RETRY: Duration = Duration::from_millis(200);
-/// Largest message of TIPC.
+/// Largest message of TIPC, bytes.
 const BUFFER: usize = 66_000;
 /// Receive buffer of feeds, bytes: what the unread part of a window needs, and the most that a socket may have.
 const RECEIVE_BUFFER: (u32, u32) = (1 << 20, 16 << 20);
@@ -39,18 +39,18 @@ pub struct TipcSink {
     buffer: Vec<u8>,
 }
 
-/// A source that is announced, or was when its link began.
+/// A source that is announced, or was when it was connected.
 #[derive(Debug)]
 struct Source {
     announced: bool,
-    link: State,
+    state: State,
 }
 
 #[derive(Debug)]
 enum State {
     Away { retry: Instant },
-    Connecting(Link),
-    Up(Link),
+    Connecting(Connection),
+    Up(Connection),
 }
 
 impl fmt::Debug for TipcSink {
@@ -97,13 +97,14 @@ impl TipcSink {
         })
     }
 
-    fn announcements(&mut self) -> Result<()> {
+    /// Handles topology events: sources that come and go.
+    fn read_topology(&mut self) -> Result<()> {
         while let Some(event) = self.topology.next(Duration::ZERO).map_err(failed("watch sources"))? {
             let id = SourceId(event.found.lower);
             match event.change {
                 Change::ServiceUp => {
                     let away = State::Away { retry: Instant::now() };
-                    let source = self.sources.entry(id).or_insert(Source { announced: true, link: away });
+                    let source = self.sources.entry(id).or_insert(Source { announced: true, state: away });
                     source.announced = true;
                 }
                 Change::ServiceDown => {
@@ -117,34 +118,36 @@ impl TipcSink {
         Ok(())
     }
 
-    /// Connects to those that are announced and away; forgets those that are neither.
+    /// Connects to announced sources; forgets those that are neither announced nor connected.
     fn connect(&mut self, events: &mut Vec<SinkEvent>) -> Result<()> {
         let now = Instant::now();
-        self.sources.retain(|_, source| source.announced || !matches!(source.link, State::Away { .. }));
+        self.sources.retain(|_, source| source.announced || !matches!(source.state, State::Away { .. }));
         for (id, source) in &mut self.sources {
-            if !matches!(source.link, State::Away { retry } if retry <= now) {
+            if !matches!(source.state, State::Away { retry } if retry <= now) {
                 continue;
             }
-            source.link = State::Away { retry: now + RETRY };
+            source.state = State::Away { retry: now + RETRY };
             let socket = self.node.seqpacket().map_err(failed("open a socket for a source"))?;
             let to = ServiceAddress::new(self.options.source_type, id.0);
             socket.set_nonblocking(true);
             let state = match socket.connect(to) {
-                Ok(()) => State::Up(Link::new(socket)),
-                Err(why) if why.is_temporary() => State::Connecting(Link::new(socket)),
-                // It has just gone, or does not take us now.
+                Ok(()) => State::Up(Connection::new(socket)),
+                Err(why) if why.is_temporary() => State::Connecting(Connection::new(socket)),
+                // The source has just gone, or refuses for now.
                 Err(_) => continue,
             };
-            let (link, interest) = match &state {
-                State::Up(link) => {
+            let (connection, interest) = match &state {
+                State::Up(connection) => {
                     events.push(SinkEvent::SourceUp(*id));
-                    (link, Interest::Read)
+                    (connection, Interest::Read)
                 }
-                State::Connecting(link) => (link, Interest::Both),
+                State::Connecting(connection) => (connection, Interest::Both),
                 State::Away { .. } => continue,
             };
-            self.poller.add(&link.socket, id.0.into(), interest).map_err(refused("poll a source's link"))?;
-            source.link = state;
+            self.poller
+                .add(&connection.socket, id.0.into(), interest)
+                .map_err(refused("poll a source's connection"))?;
+            source.state = state;
         }
         Ok(())
     }
@@ -152,39 +155,42 @@ impl TipcSink {
     fn serve(&mut self, id: SourceId, event: Event, events: &mut Vec<SinkEvent>) {
         let Some(source) = self.sources.get_mut(&id) else { return };
         let away = State::Away { retry: Instant::now() + RETRY };
-        match std::mem::replace(&mut source.link, away) {
+        match std::mem::replace(&mut source.state, away) {
             State::Away { .. } => {}
-            State::Connecting(link) => match link.socket.within(Duration::ZERO).finish_connect() {
-                Ok(()) => {
-                    // Waits for input alone from now on.
-                    if self.poller.change(&link.socket, id.0.into(), Interest::Read).is_ok() {
-                        source.link = State::Up(link);
-                        events.push(SinkEvent::SourceUp(id));
+            State::Connecting(connection) => {
+                match connection.socket.within(Duration::ZERO).finish_connect() {
+                    Ok(()) => {
+                        // From now on only input matters.
+                        if self.poller.change(&connection.socket, id.0.into(), Interest::Read).is_ok() {
+                            source.state = State::Up(connection);
+                            events.push(SinkEvent::SourceUp(id));
+                        }
                     }
+                    Err(why) if why.is_temporary() => source.state = State::Connecting(connection),
+                    // The next attempt follows while the source is announced.
+                    Err(_) => {}
                 }
-                Err(why) if why.is_temporary() => source.link = State::Connecting(link),
-                // Tried again while it is announced.
-                Err(_) => {}
-            },
-            State::Up(mut link) => {
+            }
+            State::Up(mut connection) => {
                 let mut state = Ok(());
                 if event.writable {
-                    state = link.flush(&self.poller, id.0.into());
+                    state = connection.flush(&self.poller, id.0.into());
                 }
                 if event.readable && state.is_ok() {
-                    state = link.read(&mut self.buffer, |record| events.push(SinkEvent::Record(id, record)));
+                    state = connection
+                        .read(&mut self.buffer, |record| events.push(SinkEvent::Record(id, record)));
                 }
                 match state {
-                    Ok(()) => source.link = State::Up(link),
+                    Ok(()) => source.state = State::Up(connection),
                     Err(why) => self.lost.push((id, why.to_string())),
                 }
             }
         }
     }
 
-    fn link(&mut self, source: SourceId) -> Option<&mut Link> {
-        match self.sources.get_mut(&source).map(|source| &mut source.link) {
-            Some(State::Up(link)) => Some(link),
+    fn connection(&mut self, source: SourceId) -> Option<&mut Connection> {
+        match self.sources.get_mut(&source).map(|source| &mut source.state) {
+            Some(State::Up(connection)) => Some(connection),
             _ => None,
         }
     }
@@ -208,21 +214,21 @@ impl SinkEnd for TipcSink {
 
     fn ignore(&mut self, feed: FeedId) {
         let service = ServiceAddress::new(self.options.feed_type, feed.0);
-        // Not bound: as wanted.
+        // Fails only if it is not bound, which is the purpose.
         let _ = self.data.unbind(service, Scope::Cluster);
     }
 
     fn send(&mut self, source: SourceId, record: &[u8]) {
-        if let Some(link) = self.link(source) {
-            link.queue(record);
+        if let Some(connection) = self.connection(source) {
+            connection.queue(record);
         }
     }
 
     fn flush(&mut self) {
         for (id, source) in &mut self.sources {
-            let State::Up(link) = &mut source.link else { continue };
-            if let Err(why) = link.flush(&self.poller, id.0.into()) {
-                source.link = State::Away { retry: Instant::now() + RETRY };
+            let State::Up(connection) = &mut source.state else { continue };
+            if let Err(why) = connection.flush(&self.poller, id.0.into()) {
+                source.state = State::Away { retry: Instant::now() + RETRY };
                 self.lost.push((*id, why.to_string()));
             }
         }
@@ -233,7 +239,7 @@ impl SinkEnd for TipcSink {
         self.poller.wait(Some(Duration::ZERO), &mut ready).map_err(refused("poll"))?;
         for event in ready.drain(..) {
             match event.token {
-                TOPOLOGY => self.announcements()?,
+                TOPOLOGY => self.read_topology()?,
                 token => self.serve(SourceId(token as u32), event, events),
             }
         }
@@ -242,9 +248,9 @@ impl SinkEnd for TipcSink {
         self.connect(events)
     }
 
-    fn hang_up(&mut self, source: SourceId) {
+    fn disconnect(&mut self, source: SourceId) {
         if let Some(source) = self.sources.get_mut(&source) {
-            source.link = State::Away { retry: Instant::now() + RETRY };
+            source.state = State::Away { retry: Instant::now() + RETRY };
         }
     }
 
@@ -253,7 +259,7 @@ impl SinkEnd for TipcSink {
     }
 }
 
-/// Reads feeds: by a call that waits, as a poll on a daemon's socket would cost two more changes of threads.
+/// Reads feeds with a blocking call: polling a daemon's socket would cost two more thread switches.
 #[derive(Debug)]
 struct Reader {
     data: Arc<Socket>,
@@ -270,7 +276,7 @@ impl FeedReader for Reader {
 
     fn credit(&mut self, to: Address, feed: FeedId, position: u64) {
         let port = PortId { node: NodeAddr((to.0 >> 32) as u32), port: to.0 as u32 };
-        // Lost: the next one says more.
+        // A lost credit does not matter: the next one replaces it.
         let _ = self.data.within(Duration::ZERO).send_to(&encode_credit(feed, position), port);
     }
 }

@@ -1,4 +1,4 @@
-//! The source distributor's end on TIPC.
+//! The source distributor's endpoint on TIPC.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use utipc::{
     Topology,
 };
 
-use super::link::Link;
+use super::connection::Connection;
 use super::{Options, address, failed, refused};
 use crate::backbone::wire::{MAX_PACKET, decode_credit};
 use crate::backbone::{Credit, Ended, Error, FeedId, Result, SinkId, SourceEnd, SourceEvent, SourceId};
@@ -18,37 +18,37 @@ use crate::net::{Event, Interest, Poller};
 
 const LISTENER: u64 = 1 << 32;
 const TOPOLOGY: u64 = LISTENER + 1;
-/// How long a multicast may wait for links; longer than a link needs to give up a silent peer.
+/// How long a multicast may wait for TIPC links; longer than a link needs to give up a silent peer.
 const SEND_LIMIT: Duration = Duration::from_secs(5);
-/// Largest message of TIPC.
+/// Largest message of TIPC, bytes.
 const BUFFER: usize = 66_000;
 
-/// Who reads a feed.
+/// The readers of a feed.
 #[derive(Debug, Default)]
 struct Readers {
     ports: Vec<PortId>,
-    /// Packets went to all at once since there was nobody: they may be on their way still, by another link than those to one.
-    shared: bool,
+    /// A packet was multicast since the feed last had no reader. It may still be under way, on another link than unicast.
+    multicast_sent: bool,
 }
 
 impl Readers {
-    /// The only reader, if it is on another node and nothing that was sent to it can be overtaken: by the node's lane a
-    /// packet to one costs half of what a multicast does, which takes a command of the daemon.
-    fn alone(&self, here: NodeAddr) -> Option<PortId> {
+    /// The only reader, if it is on another node and a unicast cannot overtake an earlier multicast. Unicast over the node
+    /// lane costs half as much as a multicast, which is a command to the daemon.
+    fn sole_remote(&self, here: NodeAddr) -> Option<PortId> {
         match self.ports.as_slice() {
-            [one] if !self.shared && one.node != here => Some(*one),
+            [one] if !self.multicast_sent && one.node != here => Some(*one),
             _ => None,
         }
     }
 
-    /// A packet goes to all at once.
-    fn multicast(&mut self) {
-        self.shared |= !self.ports.is_empty();
+    /// Notes that a packet is multicast.
+    fn note_multicast(&mut self) {
+        self.multicast_sent |= !self.ports.is_empty();
     }
 
-    fn left(&mut self, port: PortId) {
-        self.ports.retain(|other| *other != port);
-        self.shared &= !self.ports.is_empty();
+    fn remove(&mut self, port: PortId) {
+        self.ports.retain(|known| *known != port);
+        self.multicast_sent &= !self.ports.is_empty();
     }
 }
 
@@ -63,7 +63,7 @@ pub struct TipcSource {
     topology: Topology,
     subscriptions: HashMap<SubscriptionId, FeedId>,
     readers: HashMap<FeedId, Readers>,
-    links: HashMap<SinkId, Link>,
+    connections: HashMap<SinkId, Connection>,
     lost: Vec<(SinkId, Ended)>,
     next: u32,
     next_feed: u32,
@@ -74,7 +74,7 @@ impl fmt::Debug for TipcSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TipcSource")
             .field("id", &self.id)
-            .field("links", &self.links.len())
+            .field("connections", &self.connections.len())
             .finish_non_exhaustive()
     }
 }
@@ -85,7 +85,7 @@ impl TipcSource {
     /// # Errors
     /// The node or the system refuses a socket.
     pub fn open(node: &Node, options: Options) -> Result<Self> {
-        // A name for the source, and where its feeds begin: nobody else may have the same.
+        // Random, so that ids of sources and feeds are unique on the backbone.
         let (id, next_feed) = (SourceId(random()?), random()?);
         let data = node.rdm().map_err(failed("open a socket for feeds"))?;
         data.set_importance(Importance::High).map_err(failed("set the importance of feeds"))?;
@@ -112,7 +112,7 @@ impl TipcSource {
             topology,
             subscriptions: HashMap::new(),
             readers: HashMap::new(),
-            links: HashMap::new(),
+            connections: HashMap::new(),
             lost: Vec::new(),
             next: 1,
             next_feed,
@@ -128,8 +128,8 @@ impl TipcSource {
                     self.next = self.next.wrapping_add(1).max(1);
                     self.poller
                         .add(&socket, sink.0.into(), Interest::Read)
-                        .map_err(refused("poll a sink's link"))?;
-                    self.links.insert(sink, Link::new(socket));
+                        .map_err(refused("poll a sink's connection"))?;
+                    self.connections.insert(sink, Connection::new(socket));
                     events.push(SourceEvent::Joined(sink));
                 }
                 Err(why) if why.is_temporary() => return Ok(()),
@@ -138,7 +138,8 @@ impl TipcSource {
         }
     }
 
-    fn readers(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
+    /// Handles topology events: readers that come and go.
+    fn read_topology(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
         while let Some(event) = self.topology.next(Duration::ZERO).map_err(failed("watch readers"))? {
             let Some(feed) = self.subscriptions.get(&event.subscription).copied() else { continue };
             let readers = self.readers.entry(feed).or_default();
@@ -148,8 +149,8 @@ impl TipcSource {
                     events.push(SourceEvent::Listens(address(event.port), feed));
                 }
                 Change::ServiceDown => {
-                    readers.left(event.port);
-                    events.push(SourceEvent::Deaf(address(event.port), feed));
+                    readers.remove(event.port);
+                    events.push(SourceEvent::StoppedListening(address(event.port), feed));
                 }
                 _ => {}
             }
@@ -158,7 +159,7 @@ impl TipcSource {
     }
 
     fn lose(&mut self, sink: SinkId, why: Ended) {
-        if self.links.remove(&sink).is_some() {
+        if self.connections.remove(&sink).is_some() {
             self.lost.push((sink, why));
         }
     }
@@ -196,38 +197,38 @@ impl SourceEnd for TipcSource {
             return Err(Error::TooLong { len: packet.len(), max: MAX_PACKET });
         }
         let readers = self.readers.entry(feed).or_default();
-        let sent = if let Some(one) = readers.alone(self.data.port().node) {
+        let sent = if let Some(one) = readers.sole_remote(self.data.port().node) {
             self.data.send_to(packet, one)
         } else {
-            readers.multicast();
+            readers.note_multicast();
             let range = ServiceRange::new(self.options.feed_type, feed.0, feed.0);
             self.data.send_to(packet, range)
         };
         match sent {
-            // Nobody listens any more, or a link is stuck: readers find the gap by the numbers.
+            // No reader is left, or a TIPC link is stuck: readers find the gap by the numbers.
             Ok(_) | Err(utipc::Error::Send { .. } | utipc::Error::TimedOut { .. }) => Ok(()),
             Err(why) => Err(failed("multicast")(why)),
         }
     }
 
     fn send(&mut self, sink: SinkId, record: &[u8]) {
-        if let Some(link) = self.links.get_mut(&sink) {
-            link.queue(record);
+        if let Some(connection) = self.connections.get_mut(&sink) {
+            connection.queue(record);
         }
     }
 
     fn flush(&mut self) {
-        let mut over = Vec::new();
-        for (sink, link) in &mut self.links {
-            if let Err(why) = link.flush(&self.poller, sink.0.into()) {
-                over.push((*sink, why));
+        let mut ended = Vec::new();
+        for (sink, connection) in &mut self.connections {
+            if let Err(why) = connection.flush(&self.poller, sink.0.into()) {
+                ended.push((*sink, why));
             }
         }
-        over.into_iter().for_each(|(sink, why)| self.lose(sink, why));
+        ended.into_iter().for_each(|(sink, why)| self.lose(sink, why));
     }
 
     fn queued(&self, sink: SinkId) -> usize {
-        self.links.get(&sink).map_or(0, Link::queued)
+        self.connections.get(&sink).map_or(0, Connection::queued)
     }
 
     fn poll(&mut self, events: &mut Vec<SourceEvent>) -> Result<()> {
@@ -236,16 +237,16 @@ impl SourceEnd for TipcSource {
         for event in ready.drain(..) {
             match event.token {
                 LISTENER => self.accept(events)?,
-                TOPOLOGY => self.readers(events)?,
+                TOPOLOGY => self.read_topology(events)?,
                 token => {
                     let sink = SinkId(token as u32);
-                    let Some(link) = self.links.get_mut(&sink) else { continue };
+                    let Some(connection) = self.connections.get_mut(&sink) else { continue };
                     let mut state = Ok(());
                     if event.writable {
-                        state = link.flush(&self.poller, token);
+                        state = connection.flush(&self.poller, token);
                     }
                     if event.readable && state.is_ok() {
-                        state = link
+                        state = connection
                             .read(&mut self.buffer, |record| events.push(SourceEvent::Record(sink, record)));
                     }
                     if let Err(why) = state {
@@ -266,7 +267,7 @@ impl SourceEnd for TipcSource {
             match self.data.within(wait).receive_with(&mut buffer, utipc::RecvOptions::default()) {
                 Ok(received) => {
                     let bytes = buffer.get(..received.len).unwrap_or(&[]);
-                    // What is none comes from nobody that we know.
+                    // Anything else does not come from a sink: ignore it.
                     if let Ok((feed, position)) = decode_credit(bytes) {
                         credits.push(Credit { reader: address(received.source), feed, position });
                     }
@@ -278,8 +279,8 @@ impl SourceEnd for TipcSource {
         }
     }
 
-    fn hang_up(&mut self, sink: SinkId) {
-        self.links.remove(&sink);
+    fn disconnect(&mut self, sink: SinkId) {
+        self.connections.remove(&sink);
     }
 }
 
@@ -288,21 +289,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_reader_gets_packets_alone_unless_one_to_all_may_be_overtaken() {
+    fn sole_remote_reader_gets_unicast_unless_it_may_overtake_a_multicast() {
         let port = |node| PortId { port: 7, node: NodeAddr(node) };
         let (here, one, other) = (NodeAddr(1), port(2), port(3));
         let mut readers = Readers::default();
-        readers.multicast();
+        readers.note_multicast();
         readers.ports.push(one);
-        assert_eq!(readers.alone(here), Some(one), "what nobody read overtakes nobody");
-        assert_eq!(readers.alone(one.node), None, "on one node lanes do it");
+        assert_eq!(readers.sole_remote(here), Some(one), "the multicast before had no reader");
+        assert_eq!(readers.sole_remote(one.node), None, "a reader on the same node is served by lanes");
         readers.ports.push(other);
-        assert_eq!(readers.alone(here), None);
-        readers.multicast();
-        readers.left(other);
-        assert_eq!(readers.alone(here), None, "the last packet to both may be under way");
-        readers.left(one);
+        assert_eq!(readers.sole_remote(here), None);
+        readers.note_multicast();
+        readers.remove(other);
+        assert_eq!(readers.sole_remote(here), None, "the last multicast may be under way");
+        readers.remove(one);
         readers.ports.push(other);
-        assert_eq!(readers.alone(here), Some(other));
+        assert_eq!(readers.sole_remote(here), Some(other));
     }
 }

@@ -1,33 +1,33 @@
-//! What source ends and sink ends say to each other; the same on every backbone. All numbers are big-endian.
+//! The wire format between source ends and sink ends; the same on every backbone. All numbers are big-endian.
 //!
-//! Everything decoded here is foreign: each decoder checks all it reads and names what is wrong.
+//! Input is untrusted: each decoder checks everything it reads and names what is wrong.
 
-mod link;
+mod framing;
 mod packet;
 mod record;
 
 use rssl::wire::Reader;
 
-pub use self::link::Records;
+pub use self::framing::Records;
 pub use self::packet::{Entry, Header, Part};
 pub(crate) use self::record::answer;
 pub use self::record::{Answer, AnswerKind, Record};
 use super::FeedId;
 
-/// Version of all that is described here; both ends must have the same.
+/// Version of this format; both ends must have the same.
 pub const VERSION: u16 = 2;
-/// Most bytes of a packet: below what TIPC carries in one message (66,000).
+/// Longest packet, bytes: below the longest message of TIPC (66,000).
 pub const MAX_PACKET: usize = 60_000;
-/// Most bytes of a record, images included.
+/// Longest record, images included, bytes.
 pub const MAX_RECORD: usize = 16 << 20;
-/// Bytes of the header of a packet.
+/// Length of a packet's header, bytes.
 pub const HEADER: usize = 36;
 /// First byte of a credit.
 const CREDIT_MARK: u8 = 0xCD;
 /// Most feeds of one source.
 pub const MAX_FEEDS: usize = 1024;
 
-/// Why foreign bytes were not understood.
+/// Why input cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -36,17 +36,19 @@ pub enum WireError {
     Short {
         /// What was decoded.
         what: &'static str,
-        /// Which field.
+        /// The field that is cut short.
         why: rssl::Error,
     },
-    /// A value that is not allowed.
-    #[error("{what} on the backbone has an unknown {field} {value} (is the other end of another version?)")]
+    /// A field has a value that is not allowed.
+    #[error(
+        "{what} on the backbone has an unknown {field} {value} (does the peer run another version of mdist?)"
+    )]
     Unknown {
         /// What was decoded.
         what: &'static str,
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// What it was.
+        /// Its value.
         value: u64,
     },
 }
@@ -57,7 +59,7 @@ fn short(what: &'static str) -> impl FnOnce(rssl::Error) -> WireError {
     move |why| WireError::Short { what, why }
 }
 
-/// The bytes of a credit: mark, feed, position.
+/// Encodes a credit: mark, feed, position.
 #[must_use]
 pub fn encode_credit(feed: FeedId, position: u64) -> [u8; 13] {
     let mut out = [CREDIT_MARK; 13];
@@ -66,10 +68,10 @@ pub fn encode_credit(feed: FeedId, position: u64) -> [u8; 13] {
     out
 }
 
-/// Feed and position of a credit.
+/// Decodes feed and position of a credit.
 ///
 /// # Errors
-/// It is none.
+/// The bytes are not a credit.
 pub fn decode_credit(bytes: &[u8]) -> Result<(FeedId, u64)> {
     const WHAT: &str = "a credit";
     let mut r = Reader::new(bytes);

@@ -5,15 +5,15 @@ use rssl::wire::Reader;
 use super::{HEADER, Result, WireError, short};
 use crate::backbone::{FeedId, SourceId};
 
-/// First byte of a packet: nothing else on a feed begins with it.
+/// First byte of a packet.
 const PACKET_MARK: u8 = 0xFD;
-/// The length of a message that is followed by a kind and a longer length instead.
+/// In place of a message's length: a kind and a `u32` length follow.
 const SPECIAL: u16 = u16::MAX;
 /// Bytes before the body of a special entry: [`SPECIAL`], kind, `u32` length.
 const SPECIAL_HEADER: usize = 7;
-/// The packet carries a part of one entry that is too long for a packet.
+/// Flag: the packet carries a part of one entry that is longer than a packet.
 const FLAG_PART: u8 = 1;
-/// It is the last part.
+/// Flag: it is the last part.
 const FLAG_LAST: u8 = 2;
 
 /// The header of a packet on a feed.
@@ -21,13 +21,13 @@ const FLAG_LAST: u8 = 2;
 /// Wire: mark `u8`, flags `u8`, count `u16`, source `u32`, feed `u32`, first `u64`, position `u64`, total `u32`, offset `u32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Entries in the packet; 1 if it is a part of one.
+    /// Number of entries in the packet; 1 if it carries a part of one.
     pub count: u16,
-    /// Whose feed.
+    /// The source.
     pub source: SourceId,
-    /// Which.
+    /// The feed.
     pub feed: FeedId,
-    /// Number of the first entry; the first one of a feed has number 1.
+    /// Number of the first entry; the first entry of a feed has number 1.
     pub first: u64,
     /// Bytes of all packets of the feed before this one.
     pub position: u64,
@@ -35,19 +35,19 @@ pub struct Header {
     pub part: Option<Part>,
 }
 
-/// Which part of a long entry a packet carries.
+/// The part of a long entry that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Bytes of the entry before this part.
     pub offset: u32,
     /// Bytes of the whole entry.
     pub total: u32,
-    /// No part follows.
+    /// It is the last part.
     pub last: bool,
 }
 
 impl Header {
-    /// The bytes on the wire.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
@@ -65,10 +65,10 @@ impl Header {
         out
     }
 
-    /// Reads the header of a packet; the entries follow [`HEADER`] bytes after its start.
+    /// Decodes the header of a packet; the entries follow [`HEADER`] bytes after its start.
     ///
     /// # Errors
-    /// It is cut short or no packet of this version.
+    /// The packet is cut short or not of this version.
     pub fn decode(packet: &[u8]) -> Result<Self> {
         const WHAT: &str = "a packet";
         let mut r = Reader::new(packet);
@@ -99,29 +99,29 @@ impl Header {
 /// One numbered entry of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// A message for all live streams of the item whose stream id at the source it carries.
+    /// A message for all live streams of the item with the message's stream id.
     Message(&'a [u8]),
-    /// The item with this stream id at the source has ended; that id may mean another item afterwards.
+    /// The item has ended; its stream id may mean another item afterwards.
     Gone {
-        /// The source's stream id.
+        /// The source's stream id of the item.
         item: i32,
-        /// What its live streams are told last; empty if nothing.
+        /// The final message for its live streams; may be empty.
         message: &'a [u8],
     },
-    /// An image for one stream of one sink, sent among the others because its order matters more than who reads it.
+    /// An image for one stream of one sink; in the feed, so that its order among the updates is exact.
     Image {
-        /// As [`Record::Welcome`](super::Record::Welcome) numbers the sink.
+        /// Number of the sink, from [`Record::Welcome`](super::Record::Welcome).
         sink: u32,
         /// The sink's stream.
         stream: i32,
-        /// The last part.
+        /// It is the last part.
         complete: bool,
         /// The refresh, with the source's stream id.
         message: &'a [u8],
     },
-    /// From here on nothing is meant for this sink: the source has given it up, and the ids of its items may mean others.
+    /// The source has cut this sink from the feed: it must ignore later entries, whose stream ids may mean other items.
     Cut {
-        /// As [`Record::Welcome`](super::Record::Welcome) numbers the sink.
+        /// Number of the sink, from [`Record::Welcome`](super::Record::Welcome).
         sink: u32,
     },
 }
@@ -132,11 +132,10 @@ const ENTRY_IMAGE: u8 = 3;
 const ENTRY_CUT: u8 = 4;
 
 impl<'a> Entry<'a> {
-    /// Takes the next entry off the front of `bytes`, at which it then begins no more. The hot path: a plain message is two
-    /// checks and a split.
+    /// Splits the next entry off the front of `bytes`. The hot path: a plain message costs two checks and a split.
     ///
     /// # Errors
-    /// It is cut short or of an unknown kind.
+    /// The entry is cut short or of an unknown kind.
     #[inline]
     pub fn take(bytes: &mut &'a [u8]) -> Result<Self> {
         if let Some((len, rest)) = bytes.split_first_chunk::<2>() {
@@ -204,7 +203,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Bytes that [`Entry::append`] appends.
+    /// Number of bytes that [`Entry::append`] appends.
     #[inline]
     #[must_use]
     pub fn size(&self) -> usize {
@@ -220,7 +219,7 @@ impl<'a> Entry<'a> {
 
 #[cold]
 fn special(out: &mut Vec<u8>, kind: u8, body: &[&[u8]]) {
-    // No longer than `MAX_RECORD` and a header.
+    // Fits: at most `MAX_RECORD` and a header.
     let len = body.iter().map(|part| part.len()).sum::<usize>() as u32;
     out.extend_from_slice(&SPECIAL.to_be_bytes());
     out.push(kind);

@@ -1,117 +1,117 @@
-//! Records on the link between a source end and a sink end.
+//! Records on the connection between a source end and a sink end.
 
 use rssl::wire::Reader;
 
 use super::{MAX_FEEDS, Result, WireError, short};
 use crate::backbone::FeedId;
 
-/// Longest name of an end, bytes.
+/// Longest name of an endpoint, bytes.
 const MAX_NAME: usize = 255;
 
-/// What an answer is; see [`Answer`].
+/// The kind of an [`Answer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AnswerKind {
-    /// The stream has this item from now on. No message.
+    /// The stream is open on this item. No message.
     Opened = 1,
-    /// A part of an image that is not the last.
+    /// A part of an image, not the last.
     Image = 2,
-    /// The last part of an image, or the only one.
+    /// The last or only part of an image.
     Complete = 3,
-    /// A status while the image is still to come.
+    /// A status before the image.
     Notice = 4,
     /// An acknowledgement or generic message.
     Reply = 5,
-    /// A status: the stream is over.
+    /// A status that closes the stream.
     Refused = 6,
 }
 
 /// A message for one stream of one sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What it is.
+    /// The kind of answer.
     pub kind: AnswerKind,
     /// The feed of the item's service.
     pub feed: FeedId,
-    /// Number of the feed's last entry that came before it.
+    /// Number of the feed's last entry before this answer.
     pub as_of: u64,
     /// The sink's stream.
     pub stream: i32,
-    /// The source's stream id of the item, 0 if there is none.
+    /// The source's stream id of the item; 0: none.
     pub item: i32,
-    /// An RWF message; its stream id means nothing.
+    /// An RWF message; its stream id is not used.
     pub message: Vec<u8>,
 }
 
-/// A record on the link between a source end and a sink end.
+/// A record on the connection between a source end and a sink end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Sink: who it is and where it reads feeds. The first record.
+    /// From a sink, the first record: its version, its address and its name.
     Hello {
         /// [`VERSION`](super::VERSION).
         version: u16,
-        /// Its address on the backbone.
+        /// The address of the sink's reader on the backbone.
         address: u64,
-        /// A name for people.
+        /// The sink's name, for logs.
         name: String,
     },
-    /// Sink: listens to this feed. A higher epoch than before ends all its streams and joins first.
+    /// From a sink: it listens to this feed. A higher epoch than before first ends all its streams and joins.
     Join {
-        /// Counts the sink's new beginnings.
+        /// Number of resynchronisations of the sink.
         epoch: u32,
-        /// Which.
+        /// The feed.
         feed: FeedId,
     },
-    /// Sink: a request, close, post or generic message, with the sink's stream id.
+    /// From a sink: a request, close, post or generic message, with the sink's stream id.
     Ask {
-        /// A request on a stream that was open when it left: meaningless if it is not any more.
+        /// The request is for a stream that the sink had open; ignored if it has ended meanwhile.
         reissue: bool,
-        /// Send the image among the entries of the feed.
+        /// The image is wanted in the feed.
         in_feed: bool,
         /// The RWF message.
         message: Vec<u8>,
     },
-    /// Source: the answer to `Hello`.
+    /// From a source: the reply to `Hello`.
     Welcome {
         /// [`VERSION`](super::VERSION).
         version: u16,
         /// The sink's number in [`Entry::Image`](super::Entry::Image).
         sink: u32,
-        /// A name for people.
+        /// The source's name, for logs.
         name: String,
     },
-    /// Source: its services, always all of them.
+    /// From a source: all its services.
     Directory {
         /// The feed of each service.
         feeds: Vec<(u16, FeedId)>,
         /// The payload of an RWF directory refresh.
         payload: Vec<u8>,
     },
-    /// Source: the answer to `Join`.
+    /// From a source: the reply to `Join`.
     Joined {
-        /// As asked.
+        /// As in `Join`.
         epoch: u32,
-        /// As asked.
+        /// As in `Join`.
         feed: FeedId,
         /// Number of the last entry before those that the sink gets.
         number: u64,
         /// Bytes of the feed so far.
         position: u64,
-        /// Bytes that may be on their way to the sink, what it has read and not yet used included.
+        /// Bytes that may be under way to the sink, including those that it has read and not yet used.
         window: u64,
     },
-    /// Source: for one stream.
+    /// From a source: for one stream.
     Answer(Answer),
-    /// Source: the sink did not keep up; all its streams and joins are over.
+    /// From a source: the sink was too slow and has been cut; all its streams and joins have ended.
     Cut {
-        /// The epoch that is over.
+        /// The epoch that has ended.
         epoch: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Source: the number of the feed's newest entry, when a sink seems to have missed it.
+    /// From a source: number of the feed's newest entry, in case the sink has missed it.
     Newest {
-        /// Which feed.
+        /// The feed.
         feed: FeedId,
         /// The number.
         number: u64,
@@ -129,7 +129,7 @@ const CUT: u8 = 20;
 const NEWEST: u8 = 21;
 
 impl Record {
-    /// The record's bytes.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -157,7 +157,7 @@ impl Record {
             }
             Self::Directory { feeds, payload } => {
                 out.push(DIRECTORY);
-                // At most `MAX_FEEDS`.
+                // Fits: at most `MAX_FEEDS`.
                 out.extend_from_slice(&(feeds.len() as u16).to_be_bytes());
                 for (service, feed) in feeds {
                     out.extend_from_slice(&service.to_be_bytes());
@@ -190,10 +190,10 @@ impl Record {
         out
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// It is cut short or of an unknown kind.
+    /// The record is cut short or of an unknown kind.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(bytes);
         let kind = r.u8().map_err(short("a record"))?;
@@ -212,7 +212,7 @@ impl Record {
     }
 }
 
-/// Appends an answer without a copy of its message in between.
+/// Appends an answer without copying its message first.
 pub(crate) fn answer(
     out: &mut Vec<u8>,
     kind: AnswerKind,
@@ -230,7 +230,7 @@ pub(crate) fn answer(
     out.extend_from_slice(message);
 }
 
-/// Length in a byte, and as much of the text as that counts.
+/// Appends a text with its length in one byte, cut to [`MAX_NAME`] bytes.
 fn text(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(MAX_NAME);
     while !text.is_char_boundary(end) {

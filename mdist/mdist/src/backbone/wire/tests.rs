@@ -25,12 +25,12 @@ fn records() -> Vec<Record> {
 }
 
 #[test]
-fn records_survive_the_wire_and_cuts_are_noticed() {
+fn records_decode_as_encoded_and_truncation_is_detected() {
     for record in records() {
         let bytes = record.encode();
         assert_eq!(Record::decode(&bytes), Ok(record.clone()));
         for cut in 0..bytes.len() {
-            // A cut inside a trailing message gives a shorter message; never a panic, never the same record.
+            // A cut inside the trailing message gives a shorter message: no panic, not the same record.
             assert_ne!(Record::decode(&bytes[..cut]), Ok(record.clone()));
         }
     }
@@ -38,7 +38,7 @@ fn records_survive_the_wire_and_cuts_are_noticed() {
 }
 
 #[test]
-fn entries_survive_the_wire() {
+fn entries_decode_as_encoded() {
     let long = vec![7; 70_000];
     let entries = [
         Entry::Message(b"update"),
@@ -65,7 +65,7 @@ fn entries_survive_the_wire() {
 }
 
 #[test]
-fn headers_survive_the_wire_and_nonsense_is_refused() {
+fn headers_decode_as_encoded_and_invalid_ones_are_refused() {
     let part = Some(Part { offset: 60_000, total: 100_000, last: true });
     for part in [None, part] {
         let header = Header { count: 3, source: SourceId(1), feed: FeedId(2), first: 4, position: 5, part };
@@ -86,7 +86,7 @@ fn headers_survive_the_wire_and_nonsense_is_refused() {
 }
 
 #[test]
-fn random_bytes_do_no_harm() {
+fn random_bytes_never_panic() {
     let mut state = 1_u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -107,7 +107,7 @@ fn random_bytes_do_no_harm() {
 }
 
 #[test]
-fn pieces_of_any_size_give_the_same_records() {
+fn records_are_independent_of_piece_size() {
     let mut stream = Vec::new();
     let all = records();
     all.iter().for_each(|record| Records::append(&mut stream, &record.encode()));

@@ -1,8 +1,8 @@
-//! Records on links that carry bytes.
+//! Framing of records on connections that carry bytes.
 
 use super::{MAX_RECORD, Result, WireError};
 
-/// Cuts records out of a stream of bytes, for backbones whose links carry pieces: `u32` length, record.
+/// Splits a stream of bytes into records, for backbones whose connections carry pieces: `u32` length, record.
 #[derive(Debug, Default)]
 pub struct Records {
     bytes: Vec<u8>,
@@ -10,14 +10,14 @@ pub struct Records {
 }
 
 impl Records {
-    /// Appends `record` with its length to what a link shall carry.
+    /// Appends `record` with its length to the bytes for a connection.
     pub fn append(out: &mut Vec<u8>, record: &[u8]) {
-        // No longer than `MAX_RECORD`.
+        // Fits: a record has at most `MAX_RECORD` bytes.
         out.extend_from_slice(&(record.len() as u32).to_be_bytes());
         out.extend_from_slice(record);
     }
 
-    /// Takes in what a link has carried.
+    /// Appends bytes that a connection has carried.
     pub fn put(&mut self, piece: &[u8]) {
         if self.taken > 0 {
             self.bytes.drain(..std::mem::take(&mut self.taken));
@@ -28,7 +28,7 @@ impl Records {
     /// The next whole record.
     ///
     /// # Errors
-    /// Its length is above [`MAX_RECORD`]: the link is of no use any more.
+    /// Its length is above [`MAX_RECORD`]: the connection has to be closed.
     pub fn take(&mut self) -> Result<Option<&[u8]>> {
         let Some((len, rest)) = self.bytes.get(self.taken..).and_then(<[u8]>::split_first_chunk::<4>) else {
             return Ok(None);

@@ -1,12 +1,12 @@
-//! Sinks join feeds, leave them, and are lost.
+//! Membership of sinks in feeds.
 
 use super::{Farewell, Joined, Reason, SourceSide};
 use crate::backbone::wire::{Entry, Record};
 use crate::backbone::{Result, SinkId};
 
 impl SourceSide {
-    /// Lets those join who listen.
-    pub(super) fn joins(&mut self) -> Result<()> {
+    /// Admits sinks to the feeds that they want, once the backbone shows them as listeners.
+    pub(super) fn admit_listeners(&mut self) -> Result<()> {
         let mut ready = Vec::new();
         for (id, sink) in &mut self.sinks {
             let Some(reader) = sink.reader else { continue };
@@ -22,15 +22,15 @@ impl SourceSide {
             });
         }
         for (id, feed) in ready {
-            // Everything before the sink's first entry has left.
+            // The sink's first entry begins a packet.
             self.seal(feed)?;
             let (Some(out), Some(sink)) = (self.feeds.get(usize::from(feed)), self.sinks.get_mut(&id)) else {
                 continue;
             };
             let (number, position) = (out.number(), out.position());
             sink.joined.push(Joined { feed, credited: position });
-            if let Some(used) = self.used.get_mut(usize::from(feed)) {
-                *used += 1;
+            if let Some(members) = self.members.get_mut(usize::from(feed)) {
+                *members += 1;
             }
             let (epoch, feed_id) = (sink.epoch, out.id);
             let window = self.policy_of(feed).window;
@@ -40,14 +40,14 @@ impl SourceSide {
         Ok(())
     }
 
-    /// A sink leaves a feed, or all of them and everything it has open.
+    /// Removes a sink from a feed; with `None` from all feeds, and closes its streams.
     pub(super) fn leave(&mut self, id: SinkId, feed: Option<u16>) {
         let Some(sink) = self.sinks.get_mut(&id) else { return };
         for joined in &sink.joined {
             if feed.is_none_or(|feed| feed == joined.feed) {
                 let index = usize::from(joined.feed);
-                if let (Some(used), Some(out)) = (self.used.get_mut(index), self.feeds.get(index)) {
-                    *used -= 1;
+                if let (Some(members), Some(out)) = (self.members.get_mut(index), self.feeds.get(index)) {
+                    *members -= 1;
                     let unread = out.position().saturating_sub(joined.credited);
                     sink.in_flight = sink.in_flight.saturating_sub(unread);
                 }
@@ -63,25 +63,26 @@ impl SourceSide {
         }
     }
 
-    /// A sink that does not leave by itself: whatever it still reads, it must not take what comes for the items that were
-    /// its own.
-    pub(super) fn leave_at_once(&mut self, id: SinkId) {
+    /// Removes a sink from all feeds although it may still read them. A cut in each feed tells it to ignore later entries:
+    /// their stream ids may mean other items.
+    pub(super) fn leave_with_cut(&mut self, id: SinkId) {
         if let Some(sink) = self.sinks.get(&id) {
-            self.ends.extend(sink.joined.iter().map(|joined| (joined.feed, id)));
+            self.pending_cuts.extend(sink.joined.iter().map(|joined| (joined.feed, id)));
         }
         self.leave(id, None);
     }
 
-    /// Puts the ends of sinks into the feeds, before anything that was asked of the hub after them.
-    pub(super) fn put_ends(&mut self) -> Result<()> {
-        while let Some((feed, id)) = self.ends.pop() {
+    /// Puts pending cuts into the feeds, before the results of later requests to the hub.
+    pub(super) fn put_cuts(&mut self) -> Result<()> {
+        while let Some((feed, id)) = self.pending_cuts.pop() {
             self.put_always(feed, &Entry::Cut { sink: id.0 })?;
         }
         Ok(())
     }
 
-    pub(super) fn lose(&mut self, id: SinkId, why: Reason) {
-        self.leave_at_once(id);
+    /// Forgets a sink whose connection has ended.
+    pub(super) fn remove_sink(&mut self, id: SinkId, why: Reason) {
+        self.leave_with_cut(id);
         if let Some(sink) = self.sinks.remove(&id) {
             self.stats.left += 1;
             tracing::info!("{id} ({}) has left: {why}", sink.name);

@@ -1,4 +1,4 @@
-//! One connection between a source end and a sink end: records both ways, in pieces that TIPC carries.
+//! A connection between a source end and a sink end: records both ways, in pieces that TIPC carries.
 
 use std::time::Duration;
 
@@ -8,26 +8,27 @@ use crate::backbone::Ended;
 use crate::backbone::wire::Records;
 use crate::net::{Interest, Poller};
 
-/// Bytes of one message on the connection.
+/// Longest message on the connection, bytes.
 const PIECE: usize = 60_000;
-/// Messages taken from one link before the others have their turn.
-const TURN: usize = 8;
-/// Most bytes that wait for the other end: the images of a very large watchlist.
+/// Most messages read from one connection before the others are served.
+const MESSAGES_PER_TURN: usize = 8;
+/// Most bytes that wait for the peer: the images of a very large watchlist.
 const QUEUE_MAX: usize = 256 << 20;
 
 /// One end of the connection.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Connection {
     pub(super) socket: Socket,
     records: Records,
     out: Vec<u8>,
     sent: usize,
-    /// The poller waits for room.
+    /// The socket is congested; the poller reports when it is not.
     blocked: bool,
-    overdrawn: bool,
+    /// More than [`QUEUE_MAX`] bytes were queued.
+    overflowed: bool,
 }
 
-impl Link {
+impl Connection {
     pub(super) fn new(socket: Socket) -> Self {
         socket.set_nonblocking(true);
         Self {
@@ -36,27 +37,27 @@ impl Link {
             out: Vec::new(),
             sent: 0,
             blocked: false,
-            overdrawn: false,
+            overflowed: false,
         }
     }
 
     /// Queues a record.
     pub(super) fn queue(&mut self, record: &[u8]) {
         if self.queued() + record.len() > QUEUE_MAX {
-            self.overdrawn = true;
+            self.overflowed = true;
         } else {
             Records::append(&mut self.out, record);
         }
     }
 
-    /// Bytes that wait.
+    /// Queued bytes.
     pub(super) fn queued(&self) -> usize {
         self.out.len() - self.sent
     }
 
-    /// Sends what can be sent now; why the link is over, if it is.
+    /// Sends queued bytes as far as possible without waiting; the error ends the connection.
     pub(super) fn flush(&mut self, poller: &Poller, token: u64) -> Result<(), Ended> {
-        if self.overdrawn {
+        if self.overflowed {
             return Err(Ended::Unread(QUEUE_MAX));
         }
         while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
@@ -83,9 +84,9 @@ impl Link {
         Ok(())
     }
 
-    /// Takes what has come, some messages at most; why the link is over, if it is.
+    /// Reads what is there, at most [`MESSAGES_PER_TURN`] messages; the error ends the connection.
     pub(super) fn read(&mut self, buffer: &mut [u8], mut record: impl FnMut(Vec<u8>)) -> Result<(), Ended> {
-        for _ in 0..TURN {
+        for _ in 0..MESSAGES_PER_TURN {
             let len = match self
                 .socket
                 .within(Duration::ZERO)

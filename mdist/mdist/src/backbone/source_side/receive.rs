@@ -1,19 +1,19 @@
-//! What sinks say, taken in.
+//! Handles events and records of sinks.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::pacing::{Asked, Pace};
-use super::{QUIET, Reason, Sink, SourceSide};
+use super::pacing::{Pace, SinkRequest};
+use super::{REMIND_AFTER, Reason, Sink, SourceSide};
 use crate::backbone::wire::{Record, VERSION};
 use crate::backbone::{Address, Result, SinkId, SourceEvent};
 use crate::hub::HubRequest;
 
 impl SourceSide {
-    /// Takes in what sinks have said, without waiting; [`SourceSide::take_asks`] has what the hub is to be asked then.
+    /// Handles events of the endpoint, without waiting; [`SourceSide::take_asks`] has the resulting requests to the hub.
     ///
     /// # Errors
-    /// The end is over.
+    /// A packet is longer than the backbone carries.
     pub fn poll(&mut self) -> Result<()> {
         let mut events = std::mem::take(&mut self.events);
         self.end.poll(&mut events)?;
@@ -28,24 +28,24 @@ impl SourceSide {
                         wanted: Vec::new(),
                         joined: Vec::new(),
                         in_flight: 0,
-                        heard: now,
+                        credited_at: now,
                         streams: HashMap::new(),
                         pace: Pace::default(),
                     };
                     self.sinks.insert(id, sink);
                 }
-                SourceEvent::Left(id, why) => self.lose(id, Reason::Link(why)),
+                SourceEvent::Left(id, why) => self.remove_sink(id, Reason::Connection(why)),
                 SourceEvent::Record(id, record) => {
-                    if let Err(why) = self.record(id, &record)? {
-                        self.end.hang_up(id);
-                        self.lose(id, why);
+                    if let Err(why) = self.handle_record(id, &record)? {
+                        self.end.disconnect(id);
+                        self.remove_sink(id, why);
                     }
                 }
                 SourceEvent::Listens(reader, feed) => {
                     self.listening.insert((reader, feed));
-                    self.joins()?;
+                    self.admit_listeners()?;
                 }
-                SourceEvent::Deaf(reader, feed) => {
+                SourceEvent::StoppedListening(reader, feed) => {
                     self.listening.remove(&(reader, feed));
                     let Some(feed) = self.feeds.iter().position(|known| known.id == feed) else { continue };
                     let id =
@@ -55,28 +55,28 @@ impl SourceSide {
             }
         }
         self.events = events;
-        self.quiet(now);
+        self.remind_silent_sinks(now);
         self.end.flush();
-        self.go_on();
+        self.resume_held();
         Ok(())
     }
 
-    /// What the hub is to be asked, in order.
+    /// Takes the requests to the hub, in order.
     pub fn take_asks(&mut self) -> Vec<HubRequest> {
         std::mem::take(&mut self.asks)
     }
 
-    /// Sinks that have not said for long that they have read what was sent may have missed it.
-    fn quiet(&mut self, now: Instant) {
-        if now - self.checked < QUIET / 2 {
+    /// Sends the newest entry numbers to sinks that have not credited what was sent: they may have missed the last packet.
+    fn remind_silent_sinks(&mut self, now: Instant) {
+        if now - self.checked < REMIND_AFTER / 2 {
             return;
         }
         self.checked = now;
         for (id, sink) in &mut self.sinks {
-            if sink.in_flight == 0 || now - sink.heard < QUIET {
+            if sink.in_flight == 0 || now - sink.credited_at < REMIND_AFTER {
                 continue;
             }
-            sink.heard = now;
+            sink.credited_at = now;
             for joined in &sink.joined {
                 let Some(feed) = self.feeds.get(usize::from(joined.feed)) else { continue };
                 let number = feed.number() - u64::from(feed.waiting());
@@ -85,8 +85,8 @@ impl SourceSide {
         }
     }
 
-    /// A record of a sink; the inner error breaks its link.
-    fn record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), Reason>> {
+    /// Handles a record of a sink; the inner error breaks its connection.
+    fn handle_record(&mut self, id: SinkId, record: &[u8]) -> Result<std::result::Result<(), Reason>> {
         let Some(sink) = self.sinks.get_mut(&id) else { return Ok(Ok(())) };
         match Record::decode(record) {
             Ok(Record::Hello { version, .. }) if version != VERSION => {
@@ -113,14 +113,15 @@ impl SourceSide {
                     if !sink.wanted.contains(&feed) && !sink.joined.iter().any(|joined| joined.feed == feed) {
                         sink.wanted.push(feed);
                     }
-                    self.joins()?;
+                    self.admit_listeners()?;
                 }
                 Ok(Ok(()))
             }
             Ok(Record::Ask { reissue, in_feed, message }) => {
-                Ok(self.paced(id, Asked { reissue, in_feed, message }).map_err(Reason::Protocol))
+                let request = SinkRequest { reissue, in_feed, message };
+                Ok(self.pace_request(id, request).map_err(Reason::Protocol))
             }
-            Ok(_) => Ok(Err(Reason::Protocol("it sent what only a source sends".into()))),
+            Ok(_) => Ok(Err(Reason::Protocol("it sent a record that only a source sends".into()))),
             Err(why) => Ok(Err(Reason::Protocol(why.to_string()))),
         }
     }

@@ -1,4 +1,4 @@
-//! How entries become packets, and go out: as soon as every sink has room, or has had its time.
+//! Packs entries into packets and multicasts them, as soon as every sink has room or was given its time.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,16 @@ use crate::backbone::{FeedId, Result, SinkId};
 use crate::net::now;
 
 impl SourceSide {
-    /// Appends an entry to a feed.
+    /// Appends an entry to a feed, if a sink has joined it.
     #[inline]
     pub(super) fn put(&mut self, feed: u16, entry: &Entry<'_>) -> Result<()> {
-        if self.used.get(usize::from(feed)).is_none_or(|used| *used == 0) {
+        if self.members.get(usize::from(feed)).is_none_or(|members| *members == 0) {
             return Ok(());
         }
         self.put_always(feed, entry)
     }
 
+    /// Appends an entry to a feed.
     #[inline]
     pub(super) fn put_always(&mut self, feed: u16, entry: &Entry<'_>) -> Result<()> {
         let index = usize::from(feed);
@@ -41,20 +42,20 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Sends what [`SourceSide::apply`] has gathered, but for packets that wait for more: the feeds first, so that images
-    /// seldom are ahead of them.
+    /// Sends what [`SourceSide::apply`] has gathered, except packets that may wait for more. Feeds go first, so that images
+    /// are seldom ahead of them.
     ///
     /// # Errors
-    /// The end is over.
+    /// A packet is longer than the backbone carries.
     pub fn flush(&mut self) -> Result<()> {
-        self.put_ends()?;
+        self.put_cuts()?;
         for feed in 0..self.feeds.len() {
-            if !self.waits_for_more(feed as u16) {
+            if !self.may_wait(feed as u16) {
                 self.seal(feed as u16)?;
             }
         }
         self.end.flush();
-        self.go_on();
+        self.resume_held();
         Ok(())
     }
 
@@ -78,22 +79,22 @@ impl SourceSide {
         Ok(())
     }
 
-    /// Whether the open packet of a feed may wait for more.
-    pub(super) fn waits_for_more(&mut self, feed: u16) -> bool {
+    /// Whether the open packet of a feed may wait for more entries.
+    pub(super) fn may_wait(&mut self, feed: u16) -> bool {
         let flush = self.policy_of(feed).flush;
         if flush.is_zero() {
             return false;
         }
-        self.feeds.get_mut(usize::from(feed)).is_some_and(|out| out.waits(Instant::now(), flush))
+        self.feeds.get_mut(usize::from(feed)).is_some_and(|out| out.may_wait(Instant::now(), flush))
     }
 
-    /// When a packet that waits is to be sent.
+    /// When a waiting packet is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.feeds.iter().filter_map(FeedOut::due).min()
     }
 
-    /// Sends a packet of `len` bytes as soon as every sink has room for it, or has had its time.
+    /// Sends a packet of `len` bytes as soon as every sink has room for it; cuts the sinks that have none after the hold.
     pub(super) fn multicast(
         &mut self,
         feed: u16,
@@ -104,7 +105,7 @@ impl SourceSide {
         let policy = self.policy_of(feed);
         let window = unread(policy.window);
         if self.sinks.values().any(|sink| sink.in_flight + len > window / 2) {
-            self.room(feed, len, window, policy.hold)?;
+            self.wait_for_room(feed, len, window, policy.hold)?;
         }
         let Some(id) = self.feeds.get(usize::from(feed)).map(|out| out.id) else { return Ok(()) };
         send(self, id)?;
@@ -123,9 +124,9 @@ impl SourceSide {
         self.feed_policies.get(usize::from(feed)).copied().unwrap_or(self.policy)
     }
 
-    /// Waits until all sinks of a feed have room, then cuts those that have none.
-    fn room(&mut self, feed: u16, len: u64, window: u64, hold: Duration) -> Result<()> {
-        self.hear(Duration::ZERO)?;
+    /// Waits at most `hold` until all sinks of a feed have room, then cuts those that have none.
+    fn wait_for_room(&mut self, feed: u16, len: u64, window: u64, hold: Duration) -> Result<()> {
+        self.read_credits(Duration::ZERO)?;
         let mut start = None;
         loop {
             let full = |sink: &Sink| {
@@ -145,12 +146,12 @@ impl SourceSide {
                 late.into_iter().for_each(|id| self.cut(id, hold));
                 return Ok(());
             };
-            self.hear(left)?;
+            self.read_credits(left)?;
         }
     }
 
-    /// Takes in what sinks say to have read; waits for it at most so long.
-    fn hear(&mut self, wait: Duration) -> Result<()> {
+    /// Handles credits; waits at most `wait` for the first.
+    fn read_credits(&mut self, wait: Duration) -> Result<()> {
         let mut credits = std::mem::take(&mut self.credits);
         self.end.credits(wait, &mut credits)?;
         let now = Instant::now();
@@ -161,11 +162,11 @@ impl SourceSide {
             let Some(joined) = sink.joined.iter_mut().find(|joined| usize::from(joined.feed) == feed) else {
                 continue;
             };
-            // What nobody can have read is not believed.
+            // Ignore old credits, and positions that were not sent yet.
             if credit.position > joined.credited && credit.position <= out.position() {
                 sink.in_flight = sink.in_flight.saturating_sub(credit.position - joined.credited);
                 joined.credited = credit.position;
-                sink.heard = now;
+                sink.credited_at = now;
             }
         }
         self.credits = credits;
@@ -181,7 +182,7 @@ impl SourceSide {
         self.stats.cuts += 1;
         let epoch = sink.epoch;
         self.farewells.push(Farewell { sink: id, name: sink.name.clone(), reason });
-        self.leave_at_once(id);
+        self.leave_with_cut(id);
         self.end.send(id, &Record::Cut { epoch, why }.encode());
     }
 }
