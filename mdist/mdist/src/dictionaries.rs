@@ -1,4 +1,4 @@
-//! Dictionaries: from files, and as a program gives them out, cut into parts once. Spec: rssl.md §5.3
+//! Field and enumeration dictionaries: read from files, and encoded once in parts to be sent. Spec: rssl.md §5.3
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use rssl::rwf::{
 };
 use rssl::wire::to_vec;
 
-/// Bytes of the longest part, unless configured.
+/// Default of the longest part, bytes.
 pub const PART: usize = 8192;
 
-/// The dictionary in these files; what has none is from our own small one.
+/// Reads a dictionary from these files; without a file, that half is the built-in small dictionary's.
 ///
 /// # Errors
-/// A file that cannot be read, or is no dictionary; which, and the line.
+/// A file cannot be read or is not a dictionary; the error names the file and the line.
 pub fn load<P: AsRef<Path>>(fields: Option<P>, enums: Option<P>) -> anyhow::Result<Dictionary> {
     let mut dictionary = Dictionary::small();
     let read =
@@ -29,7 +29,7 @@ pub fn load<P: AsRef<Path>>(fields: Option<P>, enums: Option<P>) -> anyhow::Resu
     Ok(dictionary)
 }
 
-/// The verbosities that differ: info, minimal, normal, verbose.
+/// The verbosities with different contents: info, minimal, normal, verbose.
 const VERBOSITIES: [u32; 4] = [0, 3, 7, 15];
 
 #[derive(Debug)]
@@ -39,17 +39,17 @@ struct Named {
     parts: Vec<Vec<Vec<u8>>>,
 }
 
-/// The dictionaries that a program gives out, as they go over the wire.
+/// The dictionaries that a program sends, encoded.
 #[derive(Debug, Default)]
 pub struct Dictionaries {
     list: Vec<Named>,
 }
 
 impl Dictionaries {
-    /// Cuts a dictionary into parts of at most `part` bytes.
+    /// Encodes a dictionary in parts of at most `part` bytes.
     ///
     /// # Errors
-    /// A name or text in it that is too long for the wire.
+    /// A name or text is too long for the wire.
     pub fn of(dictionary: &Dictionary, part: usize) -> rssl::Result<Self> {
         let cut = |name, parts: &dyn Fn(u32) -> rssl::Result<Vec<Vec<u8>>>| {
             Ok(Named { name, parts: VERBOSITIES.map(parts).into_iter().collect::<rssl::Result<_>>()? })
@@ -72,7 +72,7 @@ impl Dictionaries {
         named.parts.get(at).map(Vec::as_slice)
     }
 
-    /// The refreshes that answer a request, on its stream. `None`: there is no such dictionary.
+    /// The refreshes that answer a request, on its stream; `None` for an unknown dictionary.
     #[must_use]
     pub fn answer(&self, request: &Request<'_>) -> Option<Vec<Vec<u8>>> {
         let parts = self.find(request.key.name.unwrap_or_default(), request.key.filter.unwrap_or(7))?;
@@ -100,7 +100,7 @@ impl Dictionaries {
             };
             to_vec(|w| refresh.encode(w)).ok()
         };
-        // A key that came over the wire goes over it again.
+        // Encoding cannot fail: the key was decoded from a message.
         parts.iter().zip(0_u16..).map(message).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Files in the style of `rmds.cnf`: lines `*component*parameter value`.
 //!
-//! A line names as many components as it likes (a program, a service, a protocol) and one parameter. Of the lines that
-//! fit, the one with more components wins, then the later one; what is said of a service goes before what is said of a
-//! program (our inference). `!` and `#` begin comments; a colon after the parameter, as in X resources, is allowed.
-//! Unknown parameters are listed, never an error.
+//! A line names any number of components (a program, a service, a protocol) and one parameter. Among matching lines the one
+//! with more components wins, then the later one; settings of a service override those of a program (inferred, not
+//! documented by the vendor). `!` and `#` begin comments; a colon after the parameter is allowed, as in X resources.
+//! Unknown parameters are listed and are not errors.
 
 use super::{Config, Error};
 
@@ -16,18 +16,18 @@ pub struct Line {
     pub components: Vec<String>,
     /// The parameter as written.
     pub parameter: String,
-    /// The value, without spaces around it.
+    /// The value, trimmed.
     pub value: String,
 }
 
-/// A line that changed nothing.
+/// A line without effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its number, from 1.
     pub number: usize,
     /// The line.
     pub text: String,
-    /// Why.
+    /// Why it has no effect.
     pub why: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Display for Ignored {
     }
 }
 
-/// Splits a file into its lines; what is no such line is in the second list.
+/// Splits a file into its lines; the second list has the lines that are not of this form.
 #[must_use]
 pub fn parse(text: &str) -> (Vec<Line>, Vec<Ignored>) {
     let (mut lines, mut ignored) = (Vec::new(), Vec::new());
@@ -64,13 +64,13 @@ pub fn parse(text: &str) -> (Vec<Line>, Vec<Ignored>) {
     (lines, ignored)
 }
 
-/// Applies a file to settings. Returns the lines that changed nothing.
+/// Applies a file to settings; returns the lines without effect.
 ///
 /// # Errors
-/// [`Error::Cnf`]: a known parameter has a value that it cannot have.
+/// [`Error::Cnf`]: a known parameter has an invalid value.
 pub fn apply(config: &mut Config, text: &str) -> Result<Vec<Ignored>, Error> {
     let (mut lines, mut ignored) = parse(text);
-    // The sort is stable: of equals the later line is applied later and wins.
+    // The sort is stable: among lines with as many components the later one is applied later and wins.
     lines.sort_by_key(|line| line.components.len());
     for line in &lines {
         if let Err(why) = set(config, line)? {
@@ -87,14 +87,14 @@ pub fn apply(config: &mut Config, text: &str) -> Result<Vec<Ignored>, Error> {
     Ok(ignored)
 }
 
-/// Names of programs and protocols as components are compared without case.
+/// Compares the name of a program or protocol, ignoring case.
 fn is(component: &str, name: &str) -> bool {
     component.eq_ignore_ascii_case(name)
 }
 
 const PROGRAMS: [&str; 3] = ["p2ps", "src_dist", "RRCP"];
 
-/// The service that a line is about: the one component that is no program.
+/// The service of a line: its component that is not a program.
 fn service_of(line: &Line) -> Option<&str> {
     line.components.iter().map(String::as_str).find(|c| !PROGRAMS.iter().any(|p| is(c, p)))
 }
@@ -106,7 +106,7 @@ const ELSEWHERE: &str = "the parameter does not belong to this component";
 
 fn set(config: &mut Config, line: &Line) -> Outcome {
     let program = |name: &str| line.components.iter().any(|c| is(c, name));
-    // A line without components, or with a service alone, holds for every program that has the parameter.
+    // A line without components, or with only a service, applies to every program that has the parameter.
     let any = !PROGRAMS.iter().any(|p| program(p));
     let service = service_of(line);
     let mut outcome = Err(UNKNOWN);
@@ -118,7 +118,7 @@ fn set(config: &mut Config, line: &Line) -> Outcome {
         let known = if any || program(name) {
             apply(config, line, service)?
         } else {
-            // Only to tell a parameter of another component from one that nobody knows.
+            // On a copy, to distinguish a parameter of another component from an unknown one.
             apply(&mut Config::default(), line, service)
                 .map_or(Err(ELSEWHERE), |known| known.and(Err(ELSEWHERE)))
         };
@@ -202,12 +202,12 @@ fn rrcp(config: &mut Config, line: &Line) -> Outcome {
 
 fn number(line: &Line, least: u32, most: u32) -> Result<u32, Error> {
     line.value.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| {
-        let may = if most == u32::MAX {
+        let allowed = if most == u32::MAX {
             "a whole number".into()
         } else {
             format!("a whole number, {least} to {most}")
         };
-        bad(line, may)
+        bad(line, allowed)
     })
 }
 
@@ -219,15 +219,15 @@ fn truth(line: &Line) -> Result<bool, Error> {
     }
 }
 
-fn bad(line: &Line, may: String) -> Error {
-    Error::Cnf { line: line.number, parameter: line.parameter.clone(), value: line.value.clone(), may }
+fn bad(line: &Line, allowed: String) -> Error {
+    Error::Cnf { line: line.number, parameter: line.parameter.clone(), value: line.value.clone(), allowed }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The parameters of the report, for throughput.
+    /// The parameters of the vendor's throughput report.
     const REPORT: &str = "\
 ! as in the report
 *IDN_RDF*rrmpFlushInterval       20
@@ -249,7 +249,7 @@ mod tests {
 ";
 
     #[test]
-    fn every_parameter_of_the_report_is_taken() {
+    fn every_parameter_of_the_report_is_accepted() {
         let mut config = Config::default();
         assert_eq!(apply(&mut config, REPORT).unwrap(), []);
         config.check().unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_specific_entry_wins_and_then_the_later_one() {
+    fn more_specific_line_wins_and_then_the_later_one() {
         let mut config = Config::default();
         let text = "*p2ps*tcpNoDelay True\n*tcpNoDelay: False\n*src_dist*IDN*rrmpFlushInterval 7\n\
                     *IDN*rrmpFlushInterval 8\n*rrmpFlushInterval 3\n*RRCP*ndata 1\n*rrcp*ndata 2\n";
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_listed_with_its_line() {
+    fn unknown_parameters_are_listed_with_their_lines() {
         let mut config = Config::default();
         let text = "*p2ps*noSuchThing 5\nno star 1\n*p2ps*udpRecvBufSize 1\n*p2ps*poolSize\n\n# comment\n*RRCP*twait 9";
         let ignored = apply(&mut config, text).unwrap();
@@ -286,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_names_line_and_remedy() {
+    fn error_of_a_bad_value_names_line_and_remedy() {
         let error = apply(&mut Config::default(), "\n*p2ps*timedWrites maybe\n").unwrap_err().to_string();
-        assert_eq!(error, "line 2: timedWrites cannot be `maybe`: it is True or False");
+        assert_eq!(error, "line 2: timedWrites cannot be `maybe`: it must be True or False");
     }
 }

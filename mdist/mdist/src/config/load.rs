@@ -1,80 +1,80 @@
-//! Reading of settings from files and the command line.
+//! Reads settings from files and the command line.
 
 use super::{Config, cnf};
 use std::path::{Path, PathBuf};
 
-/// Why settings cannot be used. Every error says which setting, and what to do.
+/// Why settings cannot be used. Every error names the setting and the values that are allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read the settings {path}: {why}")]
     Read {
-        /// Its name.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         why: std::io::Error,
     },
-    /// A TOML file that is not understood.
+    /// A TOML file is invalid.
     #[error("{path}, line {line}: {why}")]
     Toml {
-        /// Its name.
+        /// The file.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong.
         why: String,
     },
-    /// A known parameter of a `rmds.cnf`-style file with an impossible value.
-    #[error("line {line}: {parameter} cannot be `{value}`: it is {may}")]
+    /// A known parameter of a `rmds.cnf`-style file has an invalid value.
+    #[error("line {line}: {parameter} cannot be `{value}`: it must be {allowed}")]
     Cnf {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// The parameter.
         parameter: String,
         /// The value.
         value: String,
-        /// What it may be.
-        may: String,
+        /// The allowed values.
+        allowed: String,
     },
-    /// The same, with the name of the file.
+    /// An error in a file that is named.
     #[error("{path}, {why}")]
     In {
-        /// Its name.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         why: Box<Error>,
     },
-    /// Settings that do not go together.
-    #[error("{setting} must be {may}")]
+    /// A setting has a value that is not allowed, by itself or with the other settings.
+    #[error("{setting} must be {allowed}")]
     Value {
         /// The setting.
         setting: String,
-        /// What it may be.
-        may: String,
+        /// The allowed values.
+        allowed: String,
     },
 }
 
-/// The part of a command line that is about settings.
+/// The command-line options for settings.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
-    /// Settings: a TOML file, or a file in the style of rmds.cnf (recognised by its name's end, .cnf). May be given
-    /// several times; what is in a later file goes before what is in an earlier one.
+    /// Settings: a TOML file, or a file in the style of rmds.cnf (recognised by the extension .cnf). May be given several
+    /// times; later files override earlier ones.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
-    /// Print all settings as they are now, as a TOML file, and end.
+    /// Print all effective settings as a TOML file and exit.
     #[arg(long)]
     pub print_config: bool,
-    /// Seconds between two lines of statistics on standard output; instead of what the settings say.
+    /// Seconds between two lines of statistics on standard output, 0: none; replaces the configured value.
     #[arg(long, value_name = "SECONDS")]
     pub stats_interval: Option<u32>,
 }
 
-/// Settings, and the lines of `.cnf` files that changed nothing.
+/// Settings, and the lines of `.cnf` files without effect.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// One text each, with file and line.
+    /// One text for each line, with file and line number.
     pub ignored: Vec<String>,
 }
 
@@ -104,14 +104,14 @@ impl Args {
     }
 }
 
-/// `base` with everything that the TOML `text` says.
+/// `base` with the settings of the TOML `text`.
 fn over(base: &Config, text: &str, path: &Path) -> Result<Config, Error> {
     let fail = |why: toml::de::Error| {
         let at = why.span().map_or(0, |s| s.start);
         let line = 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
         Error::Toml { path: path.to_owned(), line, why: with_near_name(why.message()) }
     };
-    // Alone first: only so an error knows its line.
+    // First without `base`: only then an error has its line.
     let config: Config = toml::from_str(text).map_err(fail)?;
     if *base == Config::default() {
         return Ok(config);
@@ -134,7 +134,7 @@ fn merge(base: &mut toml::Table, over: toml::Table) {
     }
 }
 
-/// Adds the nearest of the names that are possible to "unknown field".
+/// Replaces an "unknown field" message by one that suggests the nearest name, or lists all names.
 fn with_near_name(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let (true, Some(unknown)) = (message.starts_with("unknown"), names.next()) else { return message.into() };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_valid_and_print_as_themselves() {
+    fn defaults_are_valid_and_survive_printing() {
         let config = Config::default();
         config.check().unwrap();
         let text = config.print();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_changes_what_it_names() {
+    fn file_changes_only_the_settings_that_it_names() {
         let config = toml(
             r#"
             [p2ps]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_line_and_near_name() {
+    fn error_of_an_unknown_key_names_line_and_nearest_name() {
         let error = toml("[p2ps]\nworkers = 2\ntcp-nodelay = true\n").unwrap_err().to_string();
         assert_eq!(error, "x.toml, line 3: there is no setting `tcp-nodelay`; did you mean `tcp-no-delay`?");
         let error = toml("[metrics]\nfrobnicate = 1\n").unwrap_err().to_string();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_nothing_is_named_once_it_is_set() {
+    fn settings_without_effect_are_listed_once_set() {
         assert_eq!(Config::default().without_effect(), Vec::<String>::new());
         let config = toml(
             "[p2ps.latency-calc]\nper-connection = true\n[backbone.rrcp]\nndata = 9\npkt-pool-limit-low = 9\n[backbone]\nsend-buffer-kib = 64\n",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn later_files_go_before_earlier_ones() {
+    fn later_files_override_earlier_ones() {
         let dir = std::env::temp_dir().join(format!("mdist-config-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let (cnf, toml) = (dir.join("rmds.CNF"), dir.join("mine.toml"));
@@ -240,7 +240,7 @@ mod tests {
         std::fs::write(&cnf, "\n*p2ps*poolSize many\n").unwrap();
         let error = args.load().unwrap_err().to_string();
         assert!(
-            error.ends_with("line 2: poolSize cannot be `many`: it is a whole number, 0 to 10000000"),
+            error.ends_with("line 2: poolSize cannot be `many`: it must be a whole number, 0 to 10000000"),
             "{error}"
         );
         std::fs::remove_dir_all(&dir).unwrap();

@@ -1,5 +1,5 @@
-//! Settings of the programs: every one has a default, one small TOML file changes them, and files in the style of
-//! `rmds.cnf` are read as well ([`cnf`]). What each setting means: docs/operating/mdist-config.md.
+//! Settings of the programs: every setting has a default; TOML files and files in the style of `rmds.cnf` ([`cnf`]) change
+//! them. Reference: docs/operating/mdist-config.md.
 
 pub mod cnf;
 mod load;
@@ -17,7 +17,7 @@ pub use src_dist::{OnFull, Posts, Provider, SourceService, SourceServiceSettings
 use crate::net::ThreadSettings;
 use serde::{Deserialize, Serialize};
 
-/// All settings. Every program reads the same file and takes its own part of it.
+/// All settings. Both programs read the same file and use their own parts of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
@@ -25,17 +25,17 @@ pub struct Config {
     pub p2ps: P2ps,
     /// The source distributor.
     pub src_dist: SrcDist,
-    /// What lies between the two.
+    /// The backbone between the two.
     pub backbone: Backbone,
     /// Field and enumeration dictionaries.
     pub dictionary: Dictionary,
-    /// Who we say we are towards what we dial.
+    /// Logins towards upstreams.
     pub login: Login,
     /// Limits of a cached item.
     pub cache: CacheLimits,
-    /// Cores and schedulers by role.
+    /// Cores and schedulers of threads by role.
     pub threads: Threads,
-    /// Counters for others to read.
+    /// Metrics and statistics.
     pub metrics: Metrics,
 }
 
@@ -43,19 +43,19 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Backbone {
-    /// Service type at which source distributors are found.
+    /// TIPC service type of source distributors.
     pub source_type: u32,
-    /// Service type of the multicast feeds.
+    /// TIPC service type of the multicast feeds.
     pub feed_type: u32,
-    /// Socket buffer for what is received; unset: the system's.
+    /// Receive buffer of the feeds' socket, KiB; unset: the largest.
     pub receive_buffer_kib: Option<u32>,
-    /// Socket buffer for what is sent; unset: the system's.
+    /// Send buffer, KiB; has no effect.
     pub send_buffer_kib: Option<u32>,
-    /// Recent multicasts that a sink keeps to bring images up to date, in MiB per source distributor.
+    /// Recent packets that a sink keeps to bring images up to date, MiB per source distributor.
     pub history_mib: u32,
     /// A node of the program's own, instead of the host's utipcd.
     pub node: Option<OwnNode>,
-    /// Parameters of the vendor's protocol, as read from `rmds.cnf`-style files.
+    /// Parameters of the vendor's protocol, from `rmds.cnf`-style files.
     pub rrcp: Rrcp,
 }
 
@@ -73,27 +73,27 @@ impl Default for Backbone {
     }
 }
 
-/// Where field types and enumerated values come from.
+/// Files of field types and enumerated values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Dictionary {
-    /// File in the format of RDMFieldDictionary. Unset: from a source, or our own small one.
+    /// File in the format of RDMFieldDictionary; unset: the built-in small dictionary.
     pub fields: Option<String>,
-    /// File in the format of enumtype.def. Unset: from a source, or our own small one.
+    /// File in the format of enumtype.def; unset: the built-in small dictionary.
     pub enums: Option<String>,
 }
 
-/// What our logins towards providers and other servers say.
+/// Contents of logins towards providers and other servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Login {
     /// User name.
     pub user: String,
-    /// Position, `address/host name`. Unset: 127.0.0.1 and this host's name.
+    /// Position, `address/host name`; unset: 127.0.0.1 and this host's name.
     pub position: Option<String>,
     /// Application id, a number in text form.
     pub application_id: String,
-    /// Application name. Unset: the program's.
+    /// Application name; unset: the program's name.
     pub application_name: Option<String>,
 }
 
@@ -103,18 +103,18 @@ impl Default for Login {
     }
 }
 
-/// Limits of one cached item; beyond them it is passed through uncached.
+/// Limits of one cached item; an item that exceeds them is passed through uncached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CacheLimits {
-    /// KiB of memory of one item, tables included.
+    /// Memory of one item, tables included, KiB.
     pub item_kib: u32,
-    /// Entries of one item's maps, vectors and the like.
+    /// Entries of one item's maps, vectors and similar containers.
     pub item_entries: u32,
 }
 
 impl CacheLimits {
-    /// As the cache takes them.
+    /// The limits in the cache's units.
     #[must_use]
     pub fn limits(&self) -> crate::cache::Limits {
         crate::cache::Limits { bytes: self.item_kib as usize * 1024, entries: self.item_entries as usize }
@@ -127,20 +127,20 @@ impl Default for CacheLimits {
     }
 }
 
-/// Settings of threads by what they do.
+/// Settings of threads by role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Threads {
-    /// Accepts, reads requests, dials upstreams, keeps time.
+    /// The thread that accepts connections, reads requests, connects to upstreams and runs timers.
     pub main: ThreadSettings,
-    /// Receives the backbone's feeds.
+    /// The thread that receives the backbone's feeds.
     pub feed: ThreadSettings,
-    /// Serve the mounts. One entry: for all of them; several: one after the other, again from the front.
+    /// The threads that serve mounts; the entries are used in rotation.
     pub mounts: Vec<ThreadSettings>,
 }
 
 impl Threads {
-    /// The settings of a thread that serves mounts.
+    /// The settings of thread `number` that serves mounts.
     #[must_use]
     pub fn mounts(&self, number: u16) -> ThreadSettings {
         let index = usize::from(number).checked_rem(self.mounts.len()).unwrap_or(0);
@@ -148,11 +148,11 @@ impl Threads {
     }
 }
 
-/// What others can read of a program while it runs.
+/// Metrics and statistics of a running program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Metrics {
-    /// `address:port` of the HTTP listener for counters, mounts and disconnects. Unset: none.
+    /// `address:port` of the HTTP server for metrics, mounts and disconnects; unset: none.
     pub listen: Option<String>,
     /// Seconds between two lines of statistics on standard output; 0: none.
     pub stats_interval_s: u32,
@@ -162,10 +162,10 @@ impl Config {
     /// All settings as a TOML file.
     #[must_use]
     pub fn print(&self) -> String {
-        toml::to_string(self).unwrap_or_else(|why| format!("# the settings cannot be written: {why}\n"))
+        toml::to_string(self).unwrap_or_else(|why| format!("# cannot encode the settings: {why}\n"))
     }
 
-    /// The settings that differ from their defaults and steer nothing, each with the reason.
+    /// The settings that differ from their defaults and have no effect, each with the reason.
     #[must_use]
     pub fn without_effect(&self) -> Vec<String> {
         let mut list = Vec::new();
@@ -188,27 +188,28 @@ impl Config {
         note(
             pool(rrcp) != pool(&usual),
             "backbone.rrcp (maxPktPoolSize, pktPoolLimitHigh, pktPoolLimitLow)",
-            "no packet waits to be sent here: the distributor stops reading its providers as soon as one has to (window-kib, on-full, hold-ms)",
+            "no packets wait to be sent: the distributor stops reading its publishers as soon as one has to wait (window-kib, on-full, hold-ms)",
         );
         let (max_pkt_pool_size, pkt_pool_limit_high, pkt_pool_limit_low) = pool(&usual);
         let others = Rrcp { max_pkt_pool_size, pkt_pool_limit_high, pkt_pool_limit_low, ..rrcp.clone() };
         note(
             others != usual,
             "backbone.rrcp",
-            "TIPC below the backbone does by itself what these parameters were for",
+            "TIPC, which carries the backbone, replaces the mechanisms that these parameters control",
         );
         list
     }
 
-    /// Combinations that no program can run with.
+    /// Checks values and combinations of settings.
     ///
     /// # Errors
-    /// [`Error::Value`] says which setting, and what it may be.
+    /// [`Error::Value`] for the first setting that is not allowed.
     pub fn check(&self) -> Result<(), Error> {
         self.p2ps.check()?;
         self.src_dist.check()?;
         self.backbone.node.as_ref().map_or(Ok(()), OwnNode::check)?;
-        let no = |what: &str, may: &str| Err(Error::Value { setting: what.into(), may: may.into() });
+        let no =
+            |what: &str, allowed: &str| Err(Error::Value { setting: what.into(), allowed: allowed.into() });
         if self.cache.item_kib == 0 || self.cache.item_entries == 0 {
             return no("cache.item-kib and cache.item-entries", "above 0");
         }

@@ -1,4 +1,4 @@
-//! A TIPC node of the program's own: for containers and hosts that have no utipcd.
+//! A TIPC node of the program's own, for containers and hosts without utipcd.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,31 +8,30 @@ use utipc::{Node, NodeAddr};
 
 use super::Error;
 
-/// A node in the program, with one UDP bearer. It sees what the cluster's other nodes have; programs of the same host that are
-/// attached to a utipcd are such others.
+/// A node in the program, with one UDP bearer. Programs of the same host that are attached to a utipcd are on another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OwnNode {
-    /// `ADDRESS` or `ADDRESS:PORT` that others send to: an interface of this host, port 6118 if none is named.
+    /// `ADDRESS` or `ADDRESS:PORT` of an interface of this host, to which other nodes send; default port 6118.
     pub local: String,
-    /// Nodes to reach by unicast, in the same form; none: by the cluster's multicast group.
+    /// Nodes to reach by unicast, in the same form; empty: by the cluster's multicast group.
     #[serde(default)]
     pub remotes: Vec<String>,
-    /// Node address `Z.C.N`; unset: one that nobody has, found in the first second.
+    /// Node address `Z.C.N`; unset: a free one, found by the address trial in the first second.
     #[serde(default)]
     pub address: Option<String>,
-    /// Number of the cluster, 1 to 9999.
+    /// Cluster number, 1 to 9999.
     #[serde(default = "cluster")]
     pub cluster: u32,
 }
 
-/// What kernel nodes have unless they are told.
+/// The default cluster number of kernel nodes.
 fn cluster() -> u32 {
     4711
 }
 
-fn value<T>(setting: &str, may: &str, found: Option<T>) -> Result<T, Error> {
-    found.ok_or_else(|| Error::Value { setting: format!("backbone.node.{setting}"), may: may.into() })
+fn value<T>(setting: &str, allowed: &str, found: Option<T>) -> Result<T, Error> {
+    found.ok_or_else(|| Error::Value { setting: format!("backbone.node.{setting}"), allowed: allowed.into() })
 }
 
 fn socket(text: &str) -> Option<SocketAddr> {
@@ -49,8 +48,10 @@ fn node_address(text: &str) -> Option<NodeAddr> {
 }
 
 impl OwnNode {
+    /// Checks the settings.
+    ///
     /// # Errors
-    /// [`Error::Value`] says which setting, and what it may be.
+    /// [`Error::Value`] for the first setting that is not allowed.
     pub fn check(&self) -> Result<(), Error> {
         self.address()?;
         value("cluster", "1 to 9999", (1..=9999).contains(&self.cluster).then_some(()))?;
@@ -58,14 +59,14 @@ impl OwnNode {
     }
 
     fn address(&self) -> Result<Option<NodeAddr>, Error> {
-        let parse = |text: &String| value("address", "a node address, as 1.1.10", node_address(text));
+        let parse = |text: &String| value("address", "a node address such as 1.1.10", node_address(text));
         self.address.as_ref().map(parse).transpose()
     }
 
     fn bearer(&self) -> Result<UdpConfig, Error> {
-        const MAY: &str = "ADDRESS or ADDRESS:PORT, as 192.0.2.1 or [2001:db8::1]:6118";
-        let local = value("local", MAY, socket(&self.local))?;
-        let of = |text: &String| value("remotes", MAY, socket(text));
+        const ALLOWED: &str = "ADDRESS or ADDRESS:PORT, such as 192.0.2.1 or [2001:db8::1]:6118";
+        let local = value("local", ALLOWED, socket(&self.local))?;
+        let of = |text: &String| value("remotes", ALLOWED, socket(text));
         let remotes = self.remotes.iter().map(of).collect::<Result<Vec<_>, _>>()?;
         let config = if remotes.is_empty() {
             let none = "an IPv4 address, or an IPv6 address with remotes";
@@ -77,10 +78,10 @@ impl OwnNode {
         Ok(UdpConfig { local, ..config })
     }
 
-    /// Starts it, and waits until it has its address.
+    /// Starts the node, and waits until it has its address.
     ///
     /// # Errors
-    /// A setting, or the system refuses the socket: which is in the error.
+    /// A setting is not allowed, or the system refuses the socket.
     pub fn start(&self) -> anyhow::Result<Node> {
         let node = Node::builder().label("mdist").cluster(self.cluster).udp_with(self.bearer()?);
         let node = match self.address()? {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_with_and_without_ports() {
+    fn addresses_parse_with_and_without_ports() {
         let both =
             node("local = \"127.0.0.1\"\nremotes = [\"127.0.0.2\", \"127.0.0.3:7000\"]\naddress = \"1.1.7\"");
         both.check().unwrap();
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn error_names_the_setting_that_is_not_allowed() {
         for (text, named) in [
             ("local = \"nowhere\"", "backbone.node.local"),
             ("local = \"127.0.0.1\"\nremotes = [\"x\"]", "backbone.node.remotes"),

@@ -9,51 +9,51 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct P2ps {
-    /// `address:port`s for consumers.
+    /// `address:port` of each listener for consumers.
     pub listen: Vec<String>,
     /// Threads that serve mounts; 0: one per core.
     pub workers: u16,
-    /// Last values are kept and served from here, unless a service says otherwise.
+    /// Caches last values and serves images from the cache, unless configured for a service.
     pub cache: bool,
-    /// Services that are served, by name; empty: all that upstreams offer.
+    /// Services to serve, by name; empty: all that upstreams offer.
     pub services: Vec<String>,
-    /// Output buffers of [`P2ps::max_fragment`] bytes that every mount has for itself.
+    /// Output buffers of [`P2ps::max_fragment`] bytes reserved for every mount.
     pub guaranteed_output_buffers: u32,
-    /// Output buffers that one mount may hold at most, borrowed ones included; beyond it is cut.
+    /// Most output buffers of one mount, borrowed ones included; above this it is disconnected.
     pub max_output_buffers: u32,
     /// Buffers that all mounts together may borrow.
     pub pool_size: u32,
-    /// Output of a mount is written when the timer fires or a buffer is full, instead of after every turn.
+    /// Writes output of a mount when the timer fires or a buffer is full, instead of after every turn.
     pub timed_writes: bool,
-    /// Period of that timer in milliseconds; 0: no timer.
+    /// Period of that timer, ms; 0: no timer.
     pub flush_interval_ms: u32,
     /// TCP_NODELAY on the mounts' sockets.
     pub tcp_no_delay: bool,
-    /// Socket send buffer of a mount in KiB; unset: the system's.
+    /// Socket send buffer of a mount, KiB; unset: the system's default.
     pub send_buffer_kib: Option<u32>,
-    /// Socket receive buffer of a mount in KiB; unset: the system's.
+    /// Socket receive buffer of a mount, KiB; unset: the system's default.
     pub receive_buffer_kib: Option<u32>,
-    /// Seconds of silence after which a mount is dropped, if it does not ask for less.
+    /// Silence after which a mount is disconnected, unless it asks for less, seconds.
     pub ping_timeout_s: u8,
-    /// The least that a mount may ask for.
+    /// Least ping timeout that a mount may ask for, seconds.
     pub min_ping_timeout_s: u8,
-    /// Largest frame payload that is announced, in bytes.
+    /// Largest frame payload that is announced, bytes.
     pub max_fragment: u16,
     /// Compression towards mounts that offer it.
     pub compression: Compression,
-    /// Mounts at most.
+    /// Most mounts.
     pub max_mounts: u32,
-    /// Items that one mount may have open; announced as OpenLimit. Unset: no limit.
+    /// Most open items of one mount; announced as OpenLimit. Unset: no limit.
     pub open_limit: Option<u32>,
-    /// Requests that one mount may have outstanding; announced as OpenWindow. Unset: no limit.
+    /// Most outstanding requests of one mount; announced as OpenWindow. Unset: no limit.
     pub open_window: Option<u32>,
-    /// Items that are asked for again per second after a source came back, over all sources; 0: as fast as they take them.
+    /// Most items requested again per second after a recovery, over all upstreams; 0: no limit.
     pub recovery_rate: u32,
-    /// Milliseconds for which an item that nobody wants any more is kept.
+    /// How long an item without streams stays open upstream, ms.
     pub close_hold_ms: u32,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,
-    /// Where the data come from, in order of preference for services of one name.
+    /// Where the data comes from, in order of preference for services of the same name.
     pub upstream: Vec<Upstream>,
     /// Exceptions for single services, by name.
     pub service: BTreeMap<String, P2psService>,
@@ -90,11 +90,11 @@ impl Default for P2ps {
     }
 }
 
-/// What to do with a mount that offers compression.
+/// Compression towards a mount that offers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Nothing is compressed.
+    /// No compression.
     #[default]
     None,
     /// zlib, level 6.
@@ -103,13 +103,13 @@ pub enum Compression {
     Lz4,
 }
 
-/// Built-in latency statistics. Off, measuring costs nothing.
+/// Built-in latency statistics; without cost while disabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LatencyCalc {
-    /// The time of messages in this program is measured.
+    /// Measures how long messages stay in the program.
     pub enabled: bool,
-    /// It is kept for each connection: mounts of a p2ps, source servers of a src_dist.
+    /// Keeps the statistics for each connection as well: mounts of a p2ps, upstreams of a src_dist.
     pub per_connection: bool,
 }
 
@@ -117,15 +117,15 @@ pub struct LatencyCalc {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Upstream {
-    /// What is there.
+    /// Kind of the upstream.
     pub kind: UpstreamKind,
-    /// `host:port`s of one upstream and its substitutes, tried in turn; none for the backbone.
+    /// `host:port` of the upstream and its substitutes, tried in turn; empty for the backbone.
     pub hosts: Vec<String>,
-    /// Services that are taken from it, by name; empty: all.
+    /// Services to accept from it, by name; empty: all.
     pub services: Vec<String>,
 }
 
-/// What a point-to-point server can get its data from.
+/// The kind of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UpstreamKind {
@@ -138,45 +138,46 @@ pub enum UpstreamKind {
     P2ps,
 }
 
-/// What is different for one service.
+/// Settings of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct P2psService {
-    /// Last values are kept.
+    /// Caches last values.
     pub cache: Option<bool>,
-    /// Reads of its feed that are taken in a row before other work is done.
+    /// Packets of its feed that are read in a row before other work.
     pub read_bias: Option<u32>,
 }
 
 impl P2ps {
-    /// How long output waits for more, if it waits.
+    /// Period of the flush timer, if there is one.
     #[must_use]
     pub fn flush_timer(&self) -> Option<Duration> {
         let wait = Duration::from_millis(self.flush_interval_ms.into());
         (self.timed_writes && !wait.is_zero()).then_some(wait)
     }
 
-    /// Whether last values of this service are kept.
+    /// Whether last values of this service are cached.
     #[must_use]
     pub fn caches(&self, service: &str) -> bool {
         self.service.get(service).and_then(|s| s.cache).unwrap_or(self.cache)
     }
 
-    /// Reads of this service's feed in a row; 1 to 1,000.
+    /// Packets of this service's feed that are read in a row; 1 to 1,000.
     #[must_use]
     pub fn read_bias(&self, service: &str) -> u32 {
         self.service.get(service).and_then(|s| s.read_bias).unwrap_or(8)
     }
 
-    /// Whether this service is served at all.
+    /// Whether this service is served.
     #[must_use]
     pub fn serves(&self, service: &str) -> bool {
         self.services.is_empty() || self.services.iter().any(|s| s == service)
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        let no =
-            |what: &str, may: &str| Err(Error::Value { setting: format!("p2ps.{what}"), may: may.into() });
+        let no = |what: &str, allowed: &str| {
+            Err(Error::Value { setting: format!("p2ps.{what}"), allowed: allowed.into() })
+        };
         if self.listen.is_empty() {
             return no("listen", "at least one address:port");
         }
@@ -188,7 +189,7 @@ impl P2ps {
                 UpstreamKind::Backbone if !upstream.hosts.is_empty() => {
                     return no(
                         &format!("upstream[{n}].hosts"),
-                        "empty for the backbone, whose sources find themselves",
+                        "empty for the backbone, whose sources are found automatically",
                     );
                 }
                 UpstreamKind::Provider | UpstreamKind::P2ps if upstream.hosts.is_empty() => {

@@ -1,37 +1,37 @@
-//! Parameters of the vendor's reliable multicast (RRCP), which are accepted so that existing files can be used.
+//! Parameters of the vendor's reliable multicast (RRCP), accepted so that existing files can be used.
 
 use serde::{Deserialize, Serialize};
 
-/// As in `rmds.cnf`-style files; times are in units of 100 ms as there. TIPC retransmits, orders and detects failures
-/// by itself: what only steered that is kept and shown, but steers nothing. docs/operating/mdist-config.md says which.
+/// The parameters of `rmds.cnf`-style files; times in units of 100 ms. TIPC retransmits, orders and detects failures by
+/// itself, so parameters for these are kept and shown, but have no effect; docs/operating/mdist-config.md lists them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rrcp {
-    /// Hops of a packet.
+    /// Most hops of a packet.
     pub packet_ttl: u32,
-    /// Retransmissions of what was not acknowledged.
+    /// Most retransmissions of an unacknowledged packet.
     pub ndata: u32,
-    /// Requests for one missing packet.
+    /// Most requests for one missing packet.
     pub nrreq: u32,
     /// Time between retransmissions.
     pub tdata: u32,
     /// Time between requests.
     pub trreq: u32,
-    /// Time before a missing packet is asked for.
+    /// Time before a missing packet is requested.
     pub twait: u32,
     /// Time for which sent broadcasts are kept.
     pub tbchold: u32,
     /// Time for which sent point-to-point packets are kept.
     pub tpphold: u32,
-    /// Packets that wait for one application at most.
+    /// Most packets that wait for one application.
     pub user_q_limit: u32,
-    /// Missing packets of one sender at most.
+    /// Most missing packets of one sender.
     pub nmissing: u32,
-    /// Packets in total.
+    /// Most packets in the pool.
     pub max_pkt_pool_size: u32,
-    /// Packets above which the application is made to wait.
+    /// Packets in the pool above which the application waits.
     pub pkt_pool_limit_high: u32,
-    /// Packets below which it goes on.
+    /// Packets in the pool below which it continues.
     pub pkt_pool_limit_low: u32,
     /// A gap ends the connection instead of making items stale.
     pub disconnect_on_gaps: bool,
@@ -47,7 +47,7 @@ pub struct Rrcp {
     pub hsm_mult_address: Option<String>,
     /// Port of host status messages.
     pub hsm_port: Option<String>,
-    /// Receivers drop by a hash of the item what they did not ask for.
+    /// Receivers drop packets of items that they have not requested, by a hash of the item.
     pub hash_filtering: bool,
 }
 

@@ -4,31 +4,31 @@ use super::{Error, LatencyCalc};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The source distributor: connects sources and puts their data on the backbone.
+/// The source distributor: connects to publishers and puts their data on the backbone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SrcDist {
-    /// `address:port`s for publishers that dial us (non-interactive providers).
+    /// `address:port` of each listener for non-interactive publishers.
     pub listen: Vec<String>,
-    /// Providers that we dial.
+    /// Interactive providers to connect to.
     pub provider: Vec<Provider>,
-    /// Services that are announced, by name; empty: all that sources offer.
+    /// Services to announce, by name; empty: all that publishers offer.
     pub services: Vec<String>,
-    /// TCP_NODELAY on the sockets of sources.
+    /// TCP_NODELAY on the publishers' sockets.
     pub tcp_no_delay: bool,
-    /// Seconds of silence after which a source is dropped.
+    /// Silence after which a publisher is disconnected, seconds.
     pub ping_timeout_s: u8,
-    /// Items that are asked for again per second after a source came back; 0: as fast as it takes them.
+    /// Most items requested again per second after a recovery; 0: no limit.
     pub recovery_rate: u32,
-    /// Milliseconds for which an item that no sink wants any more is kept.
+    /// How long an item without sinks stays open upstream, ms.
     pub close_hold_ms: u32,
-    /// Items of one service that consumers may wait for before a publisher publishes them; further requests are refused.
+    /// Most unpublished items of one service that consumers may wait for; further requests are refused.
     pub max_unpublished: u32,
-    /// Where posts for items of publishers go.
+    /// Where posts for items of non-interactive publishers go.
     pub posts: Posts,
     /// Built-in latency statistics.
     pub latency_calc: LatencyCalc,
-    /// What holds for services that have no entry, or no such setting, in `service`.
+    /// Settings of services without an entry, or without that setting, in `service`.
     pub defaults: SourceServiceSettings,
     /// Exceptions for single services, by name.
     pub service: BTreeMap<String, SourceService>,
@@ -57,20 +57,21 @@ impl Default for SrcDist {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Provider {
-    /// `host:port`s of it and its substitutes, tried in turn.
+    /// `host:port` of the provider and its substitutes, tried in turn.
     pub hosts: Vec<String>,
-    /// Services that are taken from it, by name; empty: all.
+    /// Services to accept from it, by name; empty: all.
     pub services: Vec<String>,
 }
 
-/// Where posts for items of publishers go; providers that were dialled always get theirs.
+/// Where posts for items of non-interactive publishers go; interactive providers always get theirs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Posts {
-    /// Into the distributor's cache, and from there to all who have the item; it acknowledges them. Spec: rssl.md §6.1
+    /// Into the distributor's cache, and from there to all holders of the item; the distributor acknowledges them.
+    /// Spec: rssl.md §6.1
     #[default]
     Cache,
-    /// To the publisher, on its login stream; it has to acknowledge them and to publish what becomes of them.
+    /// To the publisher, on its login stream; it has to acknowledge them and to publish the result.
     Publisher,
 }
 
@@ -78,7 +79,7 @@ pub enum Posts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
-    /// The feed waits for at most the hold time, then the sink is cut.
+    /// The feed waits at most the hold time, then the sink is cut.
     #[default]
     Hold,
     /// The sink is cut at once.
@@ -89,15 +90,15 @@ pub enum OnFull {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceServiceSettings {
-    /// Last values are kept.
+    /// Caches last values.
     pub cache: bool,
-    /// Longest time that a message waits to be packed with others, in milliseconds; 0: sent at the end of the turn.
+    /// Longest time that a message waits to be packed with others, ms; 0: until the end of the turn.
     pub flush_interval_ms: u32,
-    /// What happens when a sink does not keep up.
+    /// What happens when the window of a sink is full.
     pub on_full: OnFull,
-    /// The longest that all wait for one sink, in milliseconds.
+    /// Longest time that the feed waits for one sink, ms.
     pub hold_ms: u32,
-    /// KiB on their way to one sink before its window is full.
+    /// Window: most data under way to one sink, KiB.
     pub window_kib: u32,
 }
 
@@ -107,7 +108,7 @@ impl Default for SourceServiceSettings {
     }
 }
 
-/// What is different for one service.
+/// Settings of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SourceService {
@@ -145,8 +146,8 @@ impl SrcDist {
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        let no = |what: &str, may: &str| {
-            Err(Error::Value { setting: format!("src-dist.{what}"), may: may.into() })
+        let no = |what: &str, allowed: &str| {
+            Err(Error::Value { setting: format!("src-dist.{what}"), allowed: allowed.into() })
         };
         if let Some(n) = self.provider.iter().position(|p| p.hosts.is_empty()) {
             return no(&format!("provider[{n}].hosts"), "at least one host:port");

@@ -1,4 +1,4 @@
-//! What each component counts. Plain integers: their thread adds to them, and publishes them when it has time.
+//! The counters of each component: plain integers of one thread, which publishes them once a second.
 
 use super::published::component;
 
@@ -51,7 +51,7 @@ component! {
 }
 
 component! {
-    /// The program's place on the backbone.
+    /// A program's endpoints on the backbone.
     Backbone by "end" {
         Gauge away "backbone_away" "1 while the backbone is away: there is no utipcd, or it has died",
         Counter lost "backbone_ends_lost" "Times the backbone was lost because its utipcd died",

@@ -1,4 +1,4 @@
-//! How long messages stay inside a component: histograms of fixed classes, and where their owners publish them.
+//! Latency histograms of fixed classes: how long messages stay inside a component.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Labels, held};
+use super::{Labels, lock};
 
-/// Upper ends of the classes, nanoseconds: 1 µs to 1 s. What is longer has a class of its own.
+/// Upper ends of the classes, nanoseconds: 1 µs to 1 s. Longer times have a class of their own.
 const CLASSES: [u64; 19] = [
     1_000,
     2_000,
@@ -32,22 +32,22 @@ const CLASSES: [u64; 19] = [
     1_000_000_000,
 ];
 
-/// Times of one component or connection: their number, sum and extremes, and how many were in each class.
+/// The latency of one component or connection: number of samples, sum, extremes, and samples in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
-    /// How many.
+    /// Number of samples.
     pub count: u64,
-    /// All together, nanoseconds.
+    /// Sum of all samples, nanoseconds.
     pub sum_ns: u64,
-    /// The shortest, nanoseconds; 0 of none.
+    /// The shortest sample, nanoseconds; 0 without samples.
     pub min_ns: u64,
-    /// The longest, nanoseconds.
+    /// The longest sample, nanoseconds.
     pub max_ns: u64,
     classes: [u64; CLASSES.len() + 1],
 }
 
 impl LatencyHistogram {
-    /// Takes one.
+    /// Adds a sample.
     pub fn record(&mut self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
@@ -59,7 +59,7 @@ impl LatencyHistogram {
         }
     }
 
-    /// For `/mounts` and `/disconnects`, microseconds; `None` of none.
+    /// The figures for `/mounts` and `/disconnects`, microseconds; `None` without samples.
     #[must_use]
     pub fn figures(&self) -> Option<serde_json::Value> {
         (self.count > 0).then(|| {
@@ -71,20 +71,20 @@ impl LatencyHistogram {
     }
 }
 
-/// What is measured in one kind of component.
+/// The latency metrics of one kind of component.
 #[derive(Debug)]
 pub struct Measured {
     /// Label that tells components of this kind apart.
     pub label: &'static str,
-    /// Of the component as a whole.
+    /// The histogram of the whole component.
     pub whole: Family,
     /// Label that tells its connections apart.
     pub connection: &'static str,
-    /// Of each connection.
+    /// The histogram of each connection.
     pub each: Family,
 }
 
-/// Names of the histogram and of the gauges of its extremes.
+/// Names of a histogram and of the gauges of its extremes.
 #[derive(Debug)]
 pub struct Family {
     pub(super) name: &'static str,
@@ -104,7 +104,7 @@ macro_rules! family {
     };
 }
 
-/// From the read that brought a message to the write to the mount.
+/// Latency from the read of a message to the write to the mount.
 pub static MOUNTS: Measured = Measured {
     label: "worker",
     whole: family!("mounts", "Time of messages from the read that brought them to a mount's socket"),
@@ -112,7 +112,7 @@ pub static MOUNTS: Measured = Measured {
     each: family!("mount", "Time of messages from the read that brought them to the socket of this mount"),
 };
 
-/// From the read that brought a message to the multicast on the backbone.
+/// Latency from the read of a message to the multicast on the backbone.
 pub static SOURCE: Measured = Measured {
     label: "source",
     whole: family!("backbone", "Time of messages from the read that brought them to the backbone"),
@@ -120,19 +120,19 @@ pub static SOURCE: Measured = Measured {
     each: family!("server", "Time of messages from the read of this source server to the backbone"),
 };
 
-/// What one component has said last.
+/// The latest histograms of one component.
 #[derive(Debug, Default)]
-struct Said {
+struct Histograms {
     whole: LatencyHistogram,
     each: BTreeMap<String, LatencyHistogram>,
 }
 
-/// What all components have said last: by kind and component.
+/// Collects the latest histograms of all components, by kind and component.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LatencyCollector(Arc<Mutex<BTreeMap<(&'static str, String), Said>>>);
+pub(super) struct LatencyCollector(Arc<Mutex<BTreeMap<(&'static str, String), Histograms>>>);
 
 impl LatencyCollector {
-    /// Replaces what the component has said before.
+    /// Replaces the histograms of a component.
     pub(super) fn set(
         &self,
         kind: &'static Measured,
@@ -140,25 +140,25 @@ impl LatencyCollector {
         whole: LatencyHistogram,
         each: impl IntoIterator<Item = (String, LatencyHistogram)>,
     ) {
-        let said = Said { whole, each: each.into_iter().collect() };
-        held(&self.0).insert((kind.whole.name, component.to_owned()), said);
+        let histograms = Histograms { whole, each: each.into_iter().collect() };
+        lock(&self.0).insert((kind.whole.name, component.to_owned()), histograms);
     }
 
-    /// How many times there are of a kind, and their sum in nanoseconds.
+    /// Number and sum in nanoseconds of all samples of a kind.
     pub(super) fn sum(&self, kind: &Measured) -> (u64, u64) {
-        held(&self.0)
+        lock(&self.0)
             .iter()
             .filter(|((name, _), _)| *name == kind.whole.name)
-            .fold((0, 0), |(count, sum), (_, said)| (count + said.whole.count, sum + said.whole.sum_ns))
+            .fold((0, 0), |(count, sum), (_, latest)| (count + latest.whole.count, sum + latest.whole.sum_ns))
     }
 
     fn of(&self, kind: &Measured) -> [Vec<(Labels, LatencyHistogram)>; 2] {
-        let all = held(&self.0);
-        let said = || all.iter().filter(|((name, _), _)| *name == kind.whole.name);
+        let all = lock(&self.0);
+        let latest = || all.iter().filter(|((name, _), _)| *name == kind.whole.name);
         let component = |name: &String| (kind.label, name.clone());
-        let whole = said().map(|((_, name), said)| (vec![component(name)], said.whole)).collect();
-        let each = said().flat_map(|((_, name), said)| {
-            said.each.iter().map(move |(connection, latency)| {
+        let whole = latest().map(|((_, name), latest)| (vec![component(name)], latest.whole)).collect();
+        let each = latest().flat_map(|((_, name), latest)| {
+            latest.each.iter().map(move |(connection, latency)| {
                 (vec![component(name), (kind.connection, connection.clone())], *latency)
             })
         });
@@ -182,7 +182,7 @@ fn family(
     family: &Family,
     all: &[(Labels, LatencyHistogram)],
 ) -> Result<(), std::fmt::Error> {
-    // A family without members is not shown at all.
+    // A family without members is omitted.
     if all.is_empty() {
         return Ok(());
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_time_has_its_class() {
+    fn samples_are_counted_in_their_class() {
         let mut all = of(&[1, 2, 3, 1_000_000, 5_000_000]);
         all.record(Duration::from_nanos(1_001));
         assert_eq!((all.count, all.min_ns, all.max_ns), (6, 1_000, 5_000_000_000));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_what_was_said_last() {
+    fn page_shows_the_latest_histograms() {
         let metrics = Metrics::new("p2ps");
         assert!(!metrics.text().contains("latency"));
         metrics.set_latency(&MOUNTS, "0", of(&[3]), [("a:1".to_owned(), of(&[3]))]);

@@ -1,50 +1,50 @@
-//! A line of statistics now and then.
+//! The statistics line that a program prints periodically.
 
 use super::published::{Cell, Definition};
-use super::{MOUNTS, Metrics, SOURCE, held, process};
+use super::{MOUNTS, Metrics, SOURCE, lock, process};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What one component publishes.
+/// The published values of one component.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) definitions: &'static [Definition],
     pub(super) cells: Arc<[Cell]>,
 }
 
-/// The numbers of a line: now, and what was counted since the last one.
+/// Makes the lines: current values, and rates since the last line.
 #[derive(Clone, Debug)]
 pub struct Line {
     metrics: Metrics,
-    last: Seen,
+    last: Values,
     at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Values {
     updates_in: u64,
     messages_out: u64,
     bytes_out: u64,
     multicast: u64,
     cpu_s: f64,
-    /// Times measured, and their sum in nanoseconds.
+    /// Number and sum in nanoseconds of all latency samples.
     latency: (u64, u64),
 }
 
 impl Line {
-    /// Counts from now on.
+    /// Starts counting now.
     #[must_use]
     pub fn new(metrics: &Metrics) -> Self {
-        let mut line = Self { metrics: metrics.clone(), last: Seen::default(), at: Instant::now() };
-        line.last = line.see();
+        let mut line = Self { metrics: metrics.clone(), last: Values::default(), at: Instant::now() };
+        line.last = line.values();
         line
     }
 
     /// Sum over all components of the metric `name`; `None` if no component has it.
     fn sum(&self, name: &str) -> Option<u64> {
-        let components = held(&self.metrics.inner.components);
+        let components = lock(&self.metrics.inner.components);
         let mut values = components
             .iter()
             .flat_map(|c| c.definitions.iter().zip(c.cells.iter()))
@@ -55,8 +55,8 @@ impl Line {
         Some(values.sum())
     }
 
-    fn see(&self) -> Seen {
-        Seen {
+    fn values(&self) -> Values {
+        Values {
             updates_in: self.sum("hub_updates_in").unwrap_or(0),
             messages_out: self.sum("mounts_messages_out").unwrap_or(0),
             bytes_out: self.sum("mounts_bytes_out").unwrap_or(0),
@@ -69,42 +69,42 @@ impl Line {
         }
     }
 
-    /// The next line. Rates are over the time since the last one.
+    /// The next line. Rates are averages since the last line.
     pub fn text(&mut self) -> String {
-        let (now, seen) = (Instant::now(), self.see());
+        let (now, values) = (Instant::now(), self.values());
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-6);
-        let last = std::mem::replace(&mut self.last, seen);
+        let last = std::mem::replace(&mut self.last, values);
         self.at = now;
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         let mut line = format!(
             "items {} updates/s in {:.0}",
             self.sum("hub_items").unwrap_or(0),
-            rate(seen.updates_in, last.updates_in)
+            rate(values.updates_in, last.updates_in)
         );
         if let Some(mounts) = self.sum("mounts_open") {
             line += &format!(
                 " out {:.0} MB/s {:.1} mounts {mounts} buffers {}",
-                rate(seen.messages_out, last.messages_out),
-                rate(seen.bytes_out, last.bytes_out) / 1e6,
+                rate(values.messages_out, last.messages_out),
+                rate(values.bytes_out, last.bytes_out) / 1e6,
                 self.sum("mounts_output_buffers").unwrap_or(0)
             );
         }
         if let Some(cuts) = self.sum("backbone_sink_cuts") {
-            line += &format!(" multicast {:.0} sinks cut {cuts}", rate(seen.multicast, last.multicast));
+            line += &format!(" multicast {:.0} sinks cut {cuts}", rate(values.multicast, last.multicast));
         }
         if let Some(gaps) = self.sum("backbone_gaps") {
             line += &format!(" gaps {gaps}");
         }
-        let measured = seen.latency.0.saturating_sub(last.latency.0);
+        let measured = values.latency.0.saturating_sub(last.latency.0);
         if measured > 0 {
-            let mean = seen.latency.1.saturating_sub(last.latency.1) as f64 / measured as f64;
+            let mean = values.latency.1.saturating_sub(last.latency.1) as f64 / measured as f64;
             line += &format!(" latency {:.0} us", mean / 1e3);
         }
-        line + &format!(" cpu {:.0} %", (seen.cpu_s - last.cpu_s) * 100.0 / seconds)
+        line + &format!(" cpu {:.0} %", (values.cpu_s - last.cpu_s) * 100.0 / seconds)
     }
 }
 
-/// Prints a line at every interval, until dropped.
+/// Prints a line every interval, until dropped.
 #[derive(Debug)]
 pub struct Lines {
     stop: Option<Sender<()>>,
@@ -112,10 +112,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Starts; `print` gets every line.
+    /// Starts the thread that passes a line to `print` every `interval`.
     ///
     /// # Errors
-    /// The system has no room for another thread.
+    /// The system refuses the thread.
     pub fn start(
         metrics: &Metrics,
         interval: Duration,
@@ -148,7 +148,7 @@ mod tests {
     use crate::metrics::components::{Hub, Mounts, Source as BackboneSource};
 
     #[test]
-    fn a_line_shows_what_there_is() {
+    fn line_shows_components_that_exist() {
         let metrics = Metrics::new("src_dist");
         let hub = metrics.component::<Hub>("h");
         let mut line = Line::new(&metrics);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_until_they_are_stopped() {
+    fn lines_are_printed_until_dropped() {
         let (tx, rx) = mpsc::channel();
         let lines = Lines::start(&Metrics::new("x"), Duration::from_millis(1), move |line| {
             let _ = tx.send(line);

@@ -1,7 +1,7 @@
-//! Counters and gauges of every component, in the open format, over HTTP; mounts and disconnects as JSON.
+//! Metrics of every component in the OpenMetrics format, mounts and disconnects as JSON; over HTTP.
 //!
-//! A component counts in plain integers that belong to one thread ([`components`]), and publishes them once a second:
-//! some relaxed stores, no lock. Readers see values that are that old. Names and meanings:
+//! A component counts in plain integers of one thread ([`components`]) and publishes them once a second with relaxed
+//! stores, without a lock. So readers see values that are up to a second old. Names and meanings:
 //! docs/operating/mdist-metrics.md.
 
 pub mod components;
@@ -33,7 +33,7 @@ pub const DISCONNECTS: usize = 1_000;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Everything a program shows of itself. Cheap to clone; all clones are the same.
+/// The metrics of a program. Clones are handles on the same metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -44,26 +44,26 @@ struct Inner {
     registry: Mutex<Registry>,
     /// By metric name.
     families: Mutex<BTreeMap<&'static str, published::AnyFamily>>,
-    /// What was last published of each component, for the statistics line.
+    /// Published values of each component, for the statistics line.
     components: Mutex<Vec<line::Source>>,
-    /// Ends of connections by kind of connection and reason.
+    /// Ended connections by kind and reason.
     ends: Family<Labels, Counter>,
     latencies: latency::LatencyCollector,
     upstreams: upstreams::Upstreams,
-    /// Somebody can ask for the mounts.
+    /// A [`Server`] was started: mounts can be requested.
     served: AtomicBool,
     /// JSON of each worker's mounts.
     mounts: Mutex<BTreeMap<u16, Vec<serde_json::Value>>>,
     disconnects: Mutex<VecDeque<serde_json::Value>>,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is inside is valid after every single statement, so a thread that died with the lock left nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The values are valid after every statement, so a panic of another thread leaves nothing half done.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Metrics {
-    /// For the program `name`, which becomes a label of every metric.
+    /// Metrics of the program `name`, which is a label of every metric.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let labels = [("program".into(), name.to_owned().into())];
@@ -90,11 +90,11 @@ impl Metrics {
         }
     }
 
-    /// A place for the counters of one component; `which` tells it from others of its kind ("0", "feed1:14002").
+    /// Registers a component; `which` distinguishes it from others of its kind ("0", "feed1:14002").
     #[must_use]
     pub fn component<C: Component>(&self, which: &str) -> Published<C> {
-        let mut registry = held(&self.inner.registry);
-        let mut families = held(&self.inner.families);
+        let mut registry = lock(&self.inner.registry);
+        let mut families = lock(&self.inner.families);
         let labels: Labels = vec![(C::LABEL, which.to_owned())];
         let cells = C::DEFINITIONS
             .iter()
@@ -106,12 +106,12 @@ impl Metrics {
             })
             .collect();
         let published = Published::new(cells);
-        held(&self.inner.components).push(published.source());
+        lock(&self.inner.components).push(published.source());
         published
     }
 
-    /// Says which sessions with upstreams a program has now: of each its kind ("provider", "p2ps", "publisher",
-    /// "backbone"), its name and its counters; replaces what was said before.
+    /// Replaces the upstream sessions of a program: kind ("provider", "p2ps", "publisher", "backbone"), name and counters
+    /// of each.
     pub fn set_upstreams(
         &self,
         program: &str,
@@ -120,8 +120,7 @@ impl Metrics {
         self.inner.upstreams.set(program, all);
     }
 
-    /// Says how long messages stayed in a component, and of each of the connections that it has now; replaces what it
-    /// said before.
+    /// Replaces the latency histograms of a component and of each of its present connections.
     pub fn set_latency(
         &self,
         kind: &'static Measured,
@@ -132,18 +131,17 @@ impl Metrics {
         self.inner.latencies.set(kind, component, whole, each);
     }
 
-    /// Says what mounts a worker has now; called about once a second, replaces what it said before. Without a
-    /// [`Server`] nobody can ask, and nothing is taken from the iterator.
+    /// Replaces the mounts of a worker; called about once a second. Without a [`Server`] the iterator is not used.
     pub fn set_mounts<M: Serialize>(&self, worker: u16, mounts: impl IntoIterator<Item = M>) {
         if !self.inner.served.load(Ordering::Relaxed) {
             return;
         }
         let mounts = mounts.into_iter().filter_map(|m| serde_json::to_value(m).ok()).collect();
-        held(&self.inner.mounts).insert(worker, mounts);
+        lock(&self.inner.mounts).insert(worker, mounts);
     }
 
-    /// Records the end of a connection. `kind` is "mount", "provider", "sink" …; `reason` one word of few; `what` is
-    /// shown under `/disconnects`, of which the newest [`DISCONNECTS`] are kept.
+    /// Records the end of a connection. `kind`: "mount", "provider", "sink" and so on; `reason`: one word from a small set;
+    /// `what`: details for `/disconnects`, which shows the newest [`DISCONNECTS`].
     pub fn disconnect(&self, kind: &'static str, reason: &'static str, what: impl Serialize) {
         self.inner.ends.get_or_create(&vec![("kind", kind.to_owned()), ("reason", reason.to_owned())]).inc();
         let at_unix_s = std::time::SystemTime::now()
@@ -151,7 +149,7 @@ impl Metrics {
             .map_or(0.0, |since| (since.as_secs_f64() * 1e3).round() / 1e3);
         let entry =
             serde_json::json!({ "at_unix_s": at_unix_s, "kind": kind, "reason": reason, "what": what });
-        let mut disconnects = held(&self.inner.disconnects);
+        let mut disconnects = lock(&self.inner.disconnects);
         if disconnects.len() >= DISCONNECTS {
             disconnects.pop_front();
         }
@@ -162,23 +160,23 @@ impl Metrics {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();
-        match prometheus_client::encoding::text::encode(&mut text, &held(&self.inner.registry)) {
+        match prometheus_client::encoding::text::encode(&mut text, &lock(&self.inner.registry)) {
             Ok(()) => text,
-            Err(why) => format!("# cannot be written: {why}\n# EOF\n"),
+            Err(why) => format!("# cannot encode the metrics: {why}\n# EOF\n"),
         }
     }
 
     /// The mounts of all workers as a JSON array.
     #[must_use]
     pub fn mounts_json(&self) -> String {
-        let mounts = held(&self.inner.mounts);
+        let mounts = lock(&self.inner.mounts);
         json(&mounts.values().flatten().collect::<Vec<_>>())
     }
 
     /// The newest disconnects as a JSON array, the latest first.
     #[must_use]
     pub fn disconnects_json(&self) -> String {
-        json(&held(&self.inner.disconnects).iter().rev().collect::<Vec<_>>())
+        json(&lock(&self.inner.disconnects).iter().rev().collect::<Vec<_>>())
     }
 }
 
@@ -192,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_is_shown_with_its_labels() {
+    fn published_values_are_shown_with_their_labels() {
         let metrics = Metrics::new("p2ps");
         let (first, second) = (metrics.component::<Mounts>("0"), metrics.component::<Mounts>("1"));
         first.publish(&Mounts { messages_out: 5, mounts: 2, ..Mounts::default() });
@@ -214,17 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn disconnects_are_counted_and_the_newest_kept() {
+    fn disconnects_are_counted_and_the_newest_shown() {
         let metrics = Metrics::new("p2ps");
         for n in 0..DISCONNECTS + 5 {
             metrics.disconnect("mount", "overflow", serde_json::json!({ "mount": n }));
         }
-        let kept: Vec<serde_json::Value> = serde_json::from_str(&metrics.disconnects_json()).unwrap();
-        assert_eq!(kept.len(), DISCONNECTS);
-        assert_eq!(kept[0]["what"]["mount"], DISCONNECTS + 4);
+        let shown: Vec<serde_json::Value> = serde_json::from_str(&metrics.disconnects_json()).unwrap();
+        assert_eq!(shown.len(), DISCONNECTS);
+        assert_eq!(shown[0]["what"]["mount"], DISCONNECTS + 4);
         let line = "mdist_disconnects_total{program=\"p2ps\",kind=\"mount\",reason=\"overflow\"} 1005";
         assert!(metrics.text().contains(line), "{}", metrics.text());
-        metrics.set_mounts(0, ["unasked"]);
+        metrics.set_mounts(0, ["without a server"]);
         assert_eq!(metrics.mounts_json(), "[]");
         let _server = Server::start("127.0.0.1:0", &metrics).unwrap();
         metrics.set_mounts(0, ["a", "b"]);

@@ -1,11 +1,11 @@
-//! What the system says of this process.
+//! Processor time and memory of this process.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Asked for at each reading.
+/// Queries the system at each collection.
 #[derive(Debug)]
 pub(super) struct Process;
 

@@ -1,4 +1,4 @@
-//! From the plain counters of a thread to metrics that others read.
+//! Publishes the plain counters of a thread as metrics that other threads read.
 
 use super::Labels;
 use super::line::Source;
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether a value only grows.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
     /// Grows from 0.
@@ -24,9 +24,9 @@ pub enum Counting {
 pub struct Definition {
     /// Name without prefix and suffix.
     pub name: &'static str,
-    /// What it counts, with its unit.
+    /// Description, with the unit.
     pub help: &'static str,
-    /// Counter or gauge.
+    /// Its type.
     pub counting: Counting,
 }
 
@@ -67,7 +67,7 @@ macro_rules! component {
 }
 pub(super) use component;
 
-/// Where the counters of one component are published.
+/// The published counters of one component.
 #[derive(Debug)]
 pub struct Published<C> {
     cells: Arc<[Cell]>,
@@ -83,7 +83,7 @@ impl<C: Component> Published<C> {
         Source { definitions: C::DEFINITIONS, cells: self.cells.clone() }
     }
 
-    /// Shows these values from now on.
+    /// Publishes these values.
     pub fn publish(&self, values: &C) {
         let mut cells = self.cells.iter();
         values.each(|value| {
@@ -94,7 +94,7 @@ impl<C: Component> Published<C> {
     }
 }
 
-/// One value that readers see.
+/// One published value.
 #[derive(Clone, Debug)]
 pub(super) enum Cell {
     Counter(Counter),
@@ -104,7 +104,7 @@ pub(super) enum Cell {
 impl Cell {
     fn set(&self, value: u64) {
         match self {
-            // The thread that owns the counter is the only one that writes it here.
+            // Only the thread that owns the counter stores it.
             Self::Counter(counter) => counter.inner().store(value, Ordering::Relaxed),
             Self::Gauge(gauge) => drop(gauge.set(value)),
         }

@@ -1,5 +1,5 @@
-//! The sessions with upstreams that a program has now: unlike other components they come and go, and their metrics with
-//! them, so that there are never more than connections.
+//! Metrics of upstream sessions. Unlike other components they come and go, and their metrics with them, so that there are
+//! never more metrics than sessions.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -9,26 +9,26 @@ use std::sync::{Arc, Mutex};
 
 use super::components::Upstream;
 use super::published::Component;
-use super::{Counting, Labels, held};
+use super::{Counting, Labels, lock};
 
-/// What each program has said last of its upstreams: by its name.
+/// The present upstream sessions by program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Upstreams(Arc<Mutex<BTreeMap<String, BTreeMap<Labels, Upstream>>>>);
 
 impl Upstreams {
-    /// Replaces what was said before.
+    /// Replaces the sessions of a program.
     pub(super) fn set(&self, program: &str, all: impl IntoIterator<Item = (&'static str, String, Upstream)>) {
         let labels = |kind: &str, name| {
             vec![("hub", program.to_owned()), ("kind", kind.to_owned()), (Upstream::LABEL, name)]
         };
         let all = all.into_iter().map(|(kind, name, upstream)| (labels(kind, name), upstream)).collect();
-        held(&self.0).insert(program.to_owned(), all);
+        lock(&self.0).insert(program.to_owned(), all);
     }
 }
 
 impl Collector for Upstreams {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let all = held(&self.0);
+        let all = lock(&self.0);
         let all = || all.values().flatten();
         if all().next().is_none() {
             return Ok(());
@@ -59,7 +59,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn those_of_now_are_shown() {
+    fn only_present_sessions_are_shown() {
         let metrics = Metrics::new("p2ps");
         assert!(!metrics.text().contains("mdist_upstream"));
         let some = Upstream { state: 2, messages: 5, bytes: 400, reconnects: 1 };

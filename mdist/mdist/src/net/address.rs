@@ -1,24 +1,25 @@
-//! Names and ports as people write them.
+//! Host names and ports in text form.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The first address that `host:port`, or a host alone with `port` for it, stands for.
+/// Resolves `host:port` to its first address; a host without a port gets `port`.
 ///
 /// # Errors
-/// The host is unknown, or the text is not an address; the text is in the error.
+/// The host is unknown, or the text is not a valid address; the error quotes it.
 pub fn resolve(text: &str, port: u16) -> io::Result<SocketAddr> {
-    let failed = |why: &dyn std::fmt::Display| io::Error::other(format!("'{text}' is not an address: {why}"));
+    let failed =
+        |why: &dyn std::fmt::Display| io::Error::other(format!("'{text}' is not a valid address: {why}"));
     let found =
         if text.rsplit_once(':').is_some_and(|(host, port)| is_whole(host) && port.parse::<u16>().is_ok()) {
             text.to_socket_addrs()
         } else {
             (text.trim_matches(['[', ']']), port).to_socket_addrs()
         };
-    found.map_err(|why| failed(&why))?.next().ok_or_else(|| failed(&"the host has none"))
+    found.map_err(|why| failed(&why))?.next().ok_or_else(|| failed(&"the host has no address"))
 }
 
-/// Whether what stands before a colon is a host by itself, not the first part of an IPv6 address.
+/// Whether the text before a colon is a host, not the first part of an IPv6 address.
 fn is_whole(host: &str) -> bool {
     !host.contains(':') || (host.starts_with('[') && host.ends_with(']'))
 }
@@ -28,7 +29,7 @@ mod tests {
     use super::resolve;
 
     #[test]
-    fn hosts_with_and_without_a_port() {
+    fn hosts_resolve_with_and_without_a_port() {
         for (text, want) in [
             ("127.0.0.1", "127.0.0.1:14002"),
             ("127.0.0.1:99", "127.0.0.1:99"),

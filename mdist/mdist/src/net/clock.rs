@@ -1,13 +1,13 @@
-//! The one clock: what the pure parts are told and what latency stamps hold.
+//! The clock of mdist: the time that pure parts are given, and that latency stamps hold.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A point in time: since the start of CLOCK_MONOTONIC, which all programs of one host share.
+/// A point in time: the duration since the start of CLOCK_MONOTONIC, which all programs of a host share.
 pub type Now = Duration;
 
-/// The time.
+/// The current time.
 #[must_use]
 pub fn now() -> Now {
     let at = clock_gettime(ClockId::Monotonic);

@@ -1,4 +1,4 @@
-//! Descriptors and threads: the only place of mdist that asks the system for anything but the backbone.
+//! Sockets, poller, clock and threads: all of mdist's system calls except those of the backbone.
 
 mod address;
 mod clock;

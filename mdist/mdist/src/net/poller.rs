@@ -1,4 +1,5 @@
-//! Waiting for many descriptors at once.
+//! Waits for many descriptors at once, with epoll. Why neither `polling`, `mio` nor the reactor of `utipc-os` is used:
+//! docs/decisions/0017-poller-and-metrics-server-of-mdist.md.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,21 +10,21 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
-/// Most events that one wait reports; the rest is reported by the next.
+/// Most events that one wait reports; the next wait reports the rest.
 const EVENTS_MAX: usize = 256;
 /// The token of the waker.
 const WAKER: u64 = u64::MAX;
 
-/// What to wait for on a descriptor; its end and errors are always reported.
+/// The events to wait for on a descriptor; end and errors are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Data, or a connection, to take.
+    /// Data, or a connection to accept.
     Read,
-    /// Data to take and room to write.
+    /// Data, and space to write.
     Both,
-    /// Room to write alone: what arrives waits in the kernel.
+    /// Space to write only; arriving data waits in the kernel.
     Write,
-    /// Neither: the end alone.
+    /// Only the end and errors.
     End,
 }
 
@@ -41,7 +42,7 @@ impl Interest {
 /// One ready descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it was added with.
+    /// The token that it was added with.
     pub token: u64,
     /// A read will not block: data, the end, or an error.
     pub readable: bool,
@@ -53,11 +54,11 @@ pub struct Event {
 pub struct Poller {
     members: Registry,
     waker: Waker,
-    /// Waits by looking again and again.
+    /// Waits by polling without sleeping.
     busy: bool,
 }
 
-/// The members of a poller, for any thread: what another one changes counts from then on.
+/// The members of a poller. Any thread may change them, also during a wait.
 #[derive(Clone, Debug)]
 pub struct Registry(Arc<OwnedFd>);
 
@@ -66,26 +67,26 @@ pub struct Registry(Arc<OwnedFd>);
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// Ends the present wait, or else the next.
+    /// Ends the current wait, or else the next one.
     pub fn wake(&self) {
-        // A counter that is full wakes as well.
+        // Fails only if the counter is full, and then the poller is awake.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
 
 impl Registry {
-    /// Adds a descriptor; `token` comes back with its events. Any but `u64::MAX`.
+    /// Adds a descriptor; its events carry `token`, which may be anything but `u64::MAX`.
     ///
     /// # Errors
-    /// It is there already, or the system's limit of watches is reached.
+    /// It is a member already, or the system's limit of watches is reached.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&*self.0, fd, EventData::new_u64(token), interest.flags())?)
     }
 
-    /// Waits for something else on a descriptor from now on.
+    /// Changes token and interest of a descriptor.
     ///
     /// # Errors
-    /// It is not there.
+    /// It is not a member.
     pub fn change(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&*self.0, fd, EventData::new_u64(token), interest.flags())?)
     }
@@ -98,7 +99,7 @@ impl std::fmt::Debug for Poller {
 }
 
 impl AsFd for Poller {
-    /// Readable while something in the set is ready: a set may be in another set.
+    /// Readable while a member is ready: a poller may be a member of another one.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.members.0.as_fd()
     }
@@ -116,19 +117,19 @@ impl Poller {
         Ok(Self { members: Registry(epoll), waker, busy: false })
     }
 
-    /// The same, which looks without a pause instead of sleeping if `busy`: a whole core for the least latency.
+    /// Polls without sleeping if `busy`: a whole core for the least latency.
     #[must_use]
     pub fn busy(self, busy: bool) -> Self {
         Self { busy, ..self }
     }
 
-    /// What ends a wait from elsewhere.
+    /// A handle that ends waits.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Its members, for other threads.
+    /// A handle on the members.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.members
@@ -150,31 +151,32 @@ impl Poller {
         self.members.change(fd, token, interest)
     }
 
-    /// Waits until something is ready, woken or `timeout` over (`None`: for ever), and appends what is ready.
+    /// Waits until a member is ready, the waker is used, a signal arrives or `timeout` has passed (`None`: no limit), and
+    /// appends the events.
     ///
     /// # Errors
-    /// What the system says; a signal is not an error.
+    /// The wait fails in the system.
     pub fn wait(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
         if !self.busy {
-            self.look(timeout, events)?;
+            self.wait_once(timeout, events)?;
             return Ok(());
         }
         let end = timeout.map(|timeout| Instant::now() + timeout);
-        while !self.look(Some(Duration::ZERO), events)? && end.is_none_or(|end| Instant::now() < end) {
+        while !self.wait_once(Some(Duration::ZERO), events)? && end.is_none_or(|end| Instant::now() < end) {
             std::hint::spin_loop();
         }
         Ok(())
     }
 
-    /// One wait in the system: whether anything was ready, the waker included.
-    fn look(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
+    /// Waits once in the system; returns whether a member or the waker was ready.
+    fn wait_once(&self, timeout: Option<Duration>, events: &mut Vec<Event>) -> io::Result<bool> {
         let timeout = timeout.map(|t| Timespec {
             tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: t.subsec_nanos().into(),
         });
-        // Not kept: events of epoll cannot go to another thread, a poller can.
-        let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];
-        let (ready, _) = match epoll::wait(&*self.members.0, &mut room, timeout.as_ref()) {
+        // On the stack: a buffer of epoll events is not `Send`, and would make the poller so.
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        let (ready, _) = match epoll::wait(&*self.members.0, &mut buffer, timeout.as_ref()) {
             Ok(ready) => ready,
             Err(rustix::io::Errno::INTR) => return Ok(true),
             Err(why) => return Err(why.into()),
@@ -206,7 +208,7 @@ mod tests {
     use super::{Interest, Poller};
 
     #[test]
-    fn reports_what_is_ready_and_nothing_else() {
+    fn only_ready_members_are_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
@@ -227,19 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_sleep_ends_its_wait_all_the_same() {
+    fn busy_wait_ends_by_timeout_and_waker() {
         let poller = Poller::new().unwrap().busy(true);
         let mut events = Vec::new();
         poller.wait(Some(Duration::from_millis(5)), &mut events).unwrap();
         let waker = poller.waker();
-        let other = std::thread::spawn(move || waker.wake());
+        let thread = std::thread::spawn(move || waker.wake());
         poller.wait(None, &mut events).unwrap();
-        other.join().unwrap();
+        thread.join().unwrap();
         assert!(events.is_empty());
     }
 
     #[test]
-    fn a_wake_before_the_wait_counts() {
+    fn wake_before_the_wait_ends_it() {
         let poller = Poller::new().unwrap();
         poller.waker().wake();
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! TCP connections that never wait.
+//! Non-blocking TCP connections.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::net::sockopt;
 
-/// What a socket is set to.
+/// Options of a TCP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// Small writes go out at once (`tcpNoDelay`).
+    /// Sends small writes at once (`tcpNoDelay`).
     pub no_delay: bool,
-    /// The kernel's buffer for what arrives, bytes; `None`: the kernel decides.
+    /// Receive buffer, bytes; `None`: the system's default.
     pub receive_buffer: Option<usize>,
-    /// The kernel's buffer for what is sent, bytes; `None`: the kernel decides.
+    /// Send buffer, bytes; `None`: the system's default.
     pub send_buffer: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ impl SocketOptions {
     }
 }
 
-/// One connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Socket {
     stream: TcpStream,
@@ -45,17 +45,17 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Takes a connection that waits at `listener`; `None`: none waits.
+    /// Accepts a connection that waits at `listener`; `None`: none waits.
     ///
     /// # Errors
-    /// What the system says, out of descriptors above all.
+    /// The system refuses it, usually because it is out of descriptors.
     pub fn accept(listener: &TcpListener, options: SocketOptions) -> io::Result<Option<Self>> {
         match listener.accept() {
             Ok((stream, peer)) => {
                 options.set(&stream)?;
                 Ok(Some(Self { stream, peer }))
             }
-            // The peer hung up while it waited: the next may be fine.
+            // The peer has closed the waiting connection; the next one may be fine.
             Err(why) if matches!(why.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {
                 Ok(None)
             }
@@ -64,13 +64,13 @@ impl Socket {
         }
     }
 
-    /// The other end's address.
+    /// The peer's address.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// How the attempt to connect ended, once the socket is writable.
+    /// The result of [`connect`], once the socket is writable.
     ///
     /// # Errors
     /// Refused, unreachable, timed out.
@@ -78,24 +78,24 @@ impl Socket {
         self.stream.take_error()?.map_or(Ok(()), Err)
     }
 
-    /// Reads what is there, at most `into.len()`; `None`: nothing now. 0 is the end.
+    /// Reads at most `into.len()` bytes without waiting; `None`: there are none now; 0: the peer has closed.
     ///
     /// # Errors
     /// The connection is broken.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
-        now_or_never(|| self.stream.read(into))
+        without_waiting(|| self.stream.read(into))
     }
 
-    /// Writes what has room; `None`: no room now.
+    /// Writes as many bytes as the send buffer takes; `None`: it is full.
     ///
     /// # Errors
     /// The connection is broken.
     pub fn write(&mut self, from: &[u8]) -> io::Result<Option<usize>> {
-        now_or_never(|| self.stream.write(from))
+        without_waiting(|| self.stream.write(from))
     }
 }
 
-fn now_or_never(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+fn without_waiting(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match call() {
             Ok(count) => return Ok(Some(count)),
@@ -112,10 +112,10 @@ impl AsFd for Socket {
     }
 }
 
-/// A listener that does not wait.
+/// Opens a non-blocking listener.
 ///
 /// # Errors
-/// The address is taken, or not this host's; it is in the error.
+/// The address is taken or not this host's; the error names it.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let bind = || {
         let listener = TcpListener::bind(at)?;
@@ -125,17 +125,17 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     bind().map_err(|why: io::Error| io::Error::new(why.kind(), format!("cannot listen on {at}: {why}")))
 }
 
-/// Starts to connect: the socket becomes writable when it is decided, see [`Socket::connected`].
+/// Starts to connect. The socket becomes writable when the attempt has ended; [`Socket::connected`] returns the result.
 ///
 /// # Errors
-/// Refused at once.
+/// The attempt fails at once.
 pub fn connect(to: SocketAddr, options: SocketOptions) -> io::Result<Socket> {
     let family =
         if to.is_ipv4() { rustix::net::AddressFamily::INET } else { rustix::net::AddressFamily::INET6 };
     let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, rustix::net::SocketType::STREAM, flags, None)?;
     let stream = TcpStream::from(fd);
-    // Before connecting: the window scale is decided then.
+    // Before connecting, because the window scale is negotiated then.
     options.set(&stream)?;
     match rustix::net::connect(&stream, &to) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(Socket { stream, peer: to }),
@@ -151,7 +151,7 @@ mod tests {
     use crate::net::{Interest, Poller};
 
     #[test]
-    fn connects_without_waiting_and_says_when_refused() {
+    fn connecting_does_not_wait_and_reports_a_refusal() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let at = listener.local_addr().unwrap();
         let poller = Poller::new().unwrap();

@@ -1,4 +1,4 @@
-//! Threads by role: a name that tools show, cores, a scheduler.
+//! Threads by role, each with a name, cores and a scheduler.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -10,21 +10,21 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 
-/// What a thread is for; its name is what `top -H` shows.
+/// The role of a thread; `top -H` shows its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Accepts, reads requests, dials upstreams and keeps time.
+    /// Accepts connections, reads requests, connects to upstreams and runs timers.
     Main,
-    /// Receives the backbone's feeds and passes them on to mounts.
+    /// Receives the backbone's feeds and passes them to the mounts.
     Feed,
     /// Serves a share of the mounts; the number is in its name.
     Mounts(u16),
-    /// Answers those who collect metrics.
+    /// Serves metrics over HTTP.
     Metrics,
 }
 
 impl Role {
-    /// At most 15 bytes, the system's limit.
+    /// The thread's name: at most 15 bytes, the system's limit.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -36,16 +36,16 @@ impl Role {
     }
 }
 
-/// Who decides when a thread runs.
+/// The scheduler of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduler {
-    /// The system's ordinary one.
+    /// `SCHED_OTHER`, the system's default.
     #[default]
     Other,
-    /// First in, first out, before all ordinary threads; needs CAP_SYS_NICE.
+    /// `SCHED_FIFO`: real time, before all ordinary threads; needs CAP_SYS_NICE.
     Fifo,
-    /// In turns, before all ordinary threads; needs CAP_SYS_NICE.
+    /// `SCHED_RR`: real time in time slices, before all ordinary threads; needs CAP_SYS_NICE.
     RoundRobin,
 }
 
@@ -53,21 +53,21 @@ pub enum Scheduler {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ThreadSettings {
-    /// Cores by number; none: any.
+    /// Cores by number; empty: any.
     pub cpus: Vec<usize>,
     /// The scheduler.
     pub scheduler: Scheduler,
-    /// 1 to 99 for the schedulers that know priorities.
+    /// Priority for the real-time schedulers: 1 to 99.
     pub priority: u8,
-    /// Looks for work without a pause instead of sleeping: a core of its own for the least latency.
+    /// Polls for work without sleeping: a core of its own for the least latency.
     pub busy_poll: bool,
 }
 
 impl ThreadSettings {
-    /// Gives the calling thread these settings.
+    /// Applies the settings to the calling thread.
     ///
     /// # Errors
-    /// A core that is not there, or no right to the scheduler; which is in the error.
+    /// A core does not exist, or the scheduler is not permitted; the error names it.
     pub fn apply(&self) -> io::Result<()> {
         if !self.cpus.is_empty() {
             let mut set = CpuSet::new();
@@ -98,10 +98,10 @@ impl ThreadSettings {
     }
 }
 
-/// Starts a thread for a role. Settings that the system refuses are logged; the thread runs without them.
+/// Starts a thread for a role. If the system refuses its settings, the thread logs that and runs without them.
 ///
 /// # Errors
-/// The system has no room for another thread.
+/// The system refuses the thread.
 pub fn spawn<T: Send + 'static>(
     role: Role,
     settings: &ThreadSettings,
@@ -121,7 +121,7 @@ mod tests {
     use super::{Role, Scheduler, ThreadSettings, spawn};
 
     #[test]
-    fn a_thread_has_its_name_and_core() {
+    fn thread_has_its_name_and_core() {
         let settings = ThreadSettings { cpus: vec![0], ..ThreadSettings::default() };
         let seen = spawn(Role::Mounts(3), &settings, || {
             (std::thread::current().name().map(str::to_owned), rustix::thread::sched_getcpu())
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_cores() {
+    fn error_names_the_refused_cores() {
         let settings = ThreadSettings { cpus: vec![1023], ..ThreadSettings::default() };
         assert!(settings.apply().unwrap_err().to_string().contains("1023"));
         assert_eq!(ThreadSettings::default().scheduler, Scheduler::Other);
