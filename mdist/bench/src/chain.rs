@@ -1,51 +1,51 @@
-//! The programs of one test, joined: publisher, distributor, servers, clients.
+//! The programs of a test: publisher, distributor, servers and clients, connected to each other.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-
-use super::child::Process;
-use super::cpu::{Reading, Table};
-use super::interrupt;
-use super::place::{Place, Side};
 use mdist_load::items::Shares;
-use mdist_load::stats::Summary;
+use serde_json::Value;
+use utipc_bench_kit::cpu::{Reading, Usage};
+use utipc_bench_kit::interrupt;
+use utipc_bench_kit::process::Process;
+use utipc_bench_kit::stats::Summary;
 
-/// What a test is made of.
+use super::place::{Place, Side};
+
+/// The programs of a test and their settings.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The distributor's cache; `None`: there is no distributor, the server dials the publisher.
+    /// Whether the distributor has a cache; `None`: no distributor, the server connects to the publisher.
     pub(super) distributor: Option<bool>,
-    /// The server's cache; `None`: no server, clients dial the publisher.
+    /// Whether the server has a cache; `None`: no server, clients connect to the publisher.
     pub(super) server: Option<bool>,
-    /// The POP's cache; `None`: no POP.
+    /// Whether the POP has a cache; `None`: no POP.
     pub(super) pop: Option<bool>,
-    /// A server that is not ours; the publisher listens where it dials.
+    /// Address of a server that is not ours.
     pub(super) foreign: Option<String>,
     pub(super) mounts: usize,
-    /// Item streams of a single mount.
+    /// Items of a single mount.
     pub(super) items: usize,
-    /// Items of its own for each of many mounts ("producer 50/50").
+    /// Items that each of many mounts alone opens ("producer 50/50").
     pub(super) own: usize,
-    /// What the report had for its latency tests: everything is sent at once, every field is looked at. Otherwise what it had
-    /// for throughput: output is gathered for up to 20 ms.
+    /// As in the latency tests of the report: output is sent at once, clients decode every field. Otherwise as in its
+    /// throughput tests: output is gathered for up to 20 ms.
     pub(super) prompt: bool,
-    /// The thread on which the server reads its feed looks for work without a pause.
+    /// The thread that reads the feed of the server polls without a pause.
     pub(super) busy: bool,
-    /// Updates a second that have the time in them.
+    /// Updates per second that carry their send time.
     pub(super) stamps: u64,
-    /// The service's name.
+    /// Name of the service.
     pub(super) service: String,
-    /// Where the publisher listens.
+    /// Address at which the publisher listens.
     pub(super) source: String,
-    /// More settings for our programs: a file that goes before what the test sets.
+    /// A file with settings for our programs; they override those of the test.
     pub(super) settings: Option<PathBuf>,
 }
 
 impl Plan {
-    /// Settings that the kind of test asks for, of the distributor and of servers.
+    /// Settings of the distributor and of servers that depend on [`Self::prompt`].
     fn flushing(&self) -> (&'static str, &'static str) {
         if self.prompt {
             ("flush-interval-ms = 0\n", "timed-writes = false\n")
@@ -68,32 +68,32 @@ pub(super) struct Chain {
     startup_s: f64,
 }
 
-/// What was counted over some time at one rate.
+/// The counts of a period at one rate.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) rate: u64,
-    /// Updates a second made by the publisher, and received by all clients.
+    /// Updates per second that the publisher made, and that all clients received.
     pub(super) input: f64,
     pub(super) output: f64,
-    /// Output updates that each input update should become.
+    /// Expected output updates for each input update.
     pub(super) fan_out: f64,
-    /// Updates that never came, from the totals once everything is quiet.
+    /// Updates that never arrived, by the totals once no more arrive.
     pub(super) lost: i64,
-    /// Updates that the publisher could not send in time.
+    /// Updates that the publisher made too late.
     pub(super) missed: u64,
-    /// Gaps, cuts, stale items and the like, in words.
+    /// Gaps, disconnects, suspect items and other faults, as text.
     pub(super) faults: Vec<String>,
-    pub(super) cpu: Table,
+    pub(super) cpu: Usage,
     pub(super) latency: Summary,
 }
 
 impl Window {
-    /// Nothing was lost on the way, late or not.
+    /// Whether no update was lost.
     pub(super) fn is_whole(&self) -> bool {
         self.lost == 0 && self.faults.is_empty()
     }
 
-    /// Nothing was lost, and the rate was kept.
+    /// Whether no update was lost and the rate was kept.
     pub(super) fn is_clean(&self) -> bool {
         self.is_whole()
             && self.missed == 0
@@ -101,8 +101,8 @@ impl Window {
             && self.output >= 0.98 * self.input * self.fan_out
     }
 
-    /// What was not clean, in words.
-    pub(super) fn why(&self) -> String {
+    /// Why the window is not clean, as text.
+    pub(super) fn problems(&self) -> String {
         let mut all = self.faults.clone();
         if self.lost != 0 {
             all.push(format!("{} of the updates are lost", self.lost));
@@ -117,7 +117,7 @@ impl Window {
     }
 }
 
-/// Counts of both ends at one moment.
+/// The counts of publisher and clients at one moment.
 struct Counts {
     at: Instant,
     publisher: Value,
@@ -128,27 +128,28 @@ fn number(value: &Value, name: &str) -> u64 {
     value["counts"][name].as_u64().unwrap_or(0)
 }
 
-/// What makes a rate unclean, by its name among the client's counts.
+/// Counts of the client that make a window unclean.
 const FAULTS: [&str; 8] =
     ["gaps", "backwards", "early", "unknown", "suspect", "closed", "closed_recover", "cuts"];
-/// How long all item streams may take to load.
+/// How long the item streams may take to load.
 pub(super) const LOAD_TIME: Duration = Duration::from_secs(120);
-/// How long updates may still come once the publisher rests.
+/// How long updates may still arrive after the publisher has stopped.
 const REST_TIME: Duration = Duration::from_secs(60);
 
 impl Chain {
     pub(super) fn start(place: &Place, plan: &Plan) -> Result<Self> {
         let mut command = place.command(Side::Source, "sink_driven_src")?;
-        let (host, port) = plan.source.rsplit_once(':').context("the publisher's address has no port")?;
+        let (host, port) = plan
+            .source
+            .rsplit_once(':')
+            .context("the address of the publisher has no port (--source ADDRESS:PORT)")?;
         command.args(["--control", "--update-rate", "0", "--nano-time", "--address", host, "--port", port]);
         command.args(["--latency-update-rate", &plan.stamps.to_string()]);
         let mut publisher = Process::start("sink_driven_src", command)?;
         let greeting = publisher.line()?;
         let listening: Value = serde_json::from_str(&greeting).with_context(|| greeting.clone())?;
-        let mut at = listening["listening"]
-            .as_str()
-            .context("the publisher does not say where it listens")?
-            .to_owned();
+        let mut at =
+            listening["listening"].as_str().context("the publisher has not printed its address")?.to_owned();
 
         let mut servers = Vec::new();
         let (flush, writes) = plan.flushing();
@@ -157,7 +158,7 @@ impl Chain {
             let text = format!(
                 "[src-dist]\nlisten = [\"127.0.0.1:0\"]\n[[src-dist.provider]]\nhosts = [\"{at}\"]\n\
                  [src-dist.defaults]\ncache = {cache}\n{flush}{}",
-                place.node(Side::Source)
+                place.node_settings(Side::Source)
             );
             servers.push(start(place, Side::Source, "src_dist", "src_dist", &text, more)?);
         }
@@ -170,7 +171,7 @@ impl Chain {
                 upstream += "\n[threads.feed]\nbusy-poll = true";
             }
             if plan.distributor.is_some() {
-                upstream = format!("{upstream}\n{}", place.node(Side::Sink));
+                upstream = format!("{upstream}\n{}", place.node_settings(Side::Sink));
             }
             let (server, address) = serve(place, "p2ps", cache, writes, &upstream, more)?;
             servers.push(server);
@@ -188,34 +189,34 @@ impl Chain {
         let client = clients(place, &at, plan, &["--check", "--nano-time"])?;
         let fan_out = plan.shares().fan_out();
         let mut chain = Self { client, servers, publisher, fan_out, startup_s: 0.0 };
-        let seen = chain.loaded()?;
+        let seen = chain.wait_until_loaded()?;
         chain.startup_s = seen["startup_s"].as_f64().unwrap_or(0.0);
         Ok(chain)
     }
 
-    /// An error if one of the programs has ended.
-    fn alive(&mut self) -> Result<()> {
+    /// Fails if one of the programs has ended.
+    fn check_alive(&mut self) -> Result<()> {
         let own = [&mut self.publisher, &mut self.client].into_iter().chain(&mut self.servers);
-        own.into_iter().try_for_each(Process::alive)
+        own.into_iter().try_for_each(Process::check_alive)
     }
 
-    /// (name, process id) of all, the measured ones last.
+    /// (name, process id) of all programs and daemons.
     pub(super) fn processes(&self, place: &Place) -> Vec<(String, u32)> {
         let own = [&self.publisher, &self.client].into_iter().chain(&self.servers);
         own.map(|process| (process.name.clone(), process.id())).chain(place.daemons()).collect()
     }
 
-    /// Seconds until all item streams were loaded.
+    /// Seconds from the start until all item streams were loaded.
     pub(super) fn startup_s(&self) -> f64 {
         self.startup_s
     }
 
-    /// Waits until every item stream is loaded.
-    fn loaded(&mut self) -> Result<Value> {
+    /// Waits until every item stream is loaded; returns the counts of the client.
+    fn wait_until_loaded(&mut self) -> Result<Value> {
         let end = Instant::now() + LOAD_TIME;
         loop {
-            self.alive()?;
-            let seen = self.client.order("counts")?;
+            self.check_alive()?;
+            let seen = self.client.request("counts")?;
             if is_loaded(&seen) {
                 return Ok(seen);
             }
@@ -225,14 +226,14 @@ impl Chain {
     }
 
     fn counts(&mut self) -> Result<Counts> {
-        let publisher = self.publisher.order("counts")?;
-        let client = self.client.order("counts")?;
+        let publisher = self.publisher.request("counts")?;
+        let client = self.client.request("counts")?;
         Ok(Counts { at: Instant::now(), publisher, client })
     }
 
-    /// Waits until nothing moves any more. The publisher ends with a whole round over its items.
-    fn quiet(&mut self) -> Result<Counts> {
-        self.publisher.order("rate 0")?;
+    /// Stops the publisher, which finishes a round over its items, and waits until no more updates arrive.
+    fn stop(&mut self) -> Result<Counts> {
+        self.publisher.request("rate 0")?;
         let end = Instant::now() + REST_TIME;
         let mut last = (0, 0);
         loop {
@@ -244,54 +245,54 @@ impl Chain {
             }
             ensure!(
                 Instant::now() < end,
-                "updates still come {REST_TIME:?} after the publisher was told to rest"
+                "updates still arrive {REST_TIME:?} after the publisher has stopped"
             );
             last = now;
         }
     }
 
-    /// Runs at `rate` for `time`, after `warm_up`. It begins and ends with everything at rest.
+    /// Measures at `rate` for `time`, after `warm_up`. The publisher is stopped before and after.
     pub(super) fn measure(
         &mut self,
-        place: &mut Place,
+        place: &Place,
         rate: u64,
         warm_up: Duration,
         time: Duration,
     ) -> Result<Window> {
-        self.loaded()?;
-        let quiet = self.counts()?;
+        self.wait_until_loaded()?;
+        let idle = self.counts()?;
         let processes = self.processes(place);
-        self.publisher.order(&format!("rate {rate}"))?;
+        self.publisher.request(&format!("rate {rate}"))?;
         interrupt::sleep(warm_up, || Ok(()))?;
-        self.client.order("mark")?;
+        self.client.request("mark")?;
         let (before, cpu) = (self.counts()?, Reading::take(&processes)?);
-        interrupt::sleep(time, || self.alive().and_then(|()| place.alive()))?;
+        interrupt::sleep(time, || self.check_alive().and_then(|()| place.check_alive()))?;
         let (after, cpu) = (self.counts()?, Reading::take(&processes)?.since(&cpu));
-        let done = self.quiet()?;
+        let done = self.stop()?;
 
         let seconds = after.at.duration_since(before.at).as_secs_f64();
-        let made = grown(&quiet.publisher, &done.publisher, "updates");
-        let came = grown(&quiet.client, &done.client, "updates");
+        let made = grown(&idle.publisher, &done.publisher, "updates");
+        let arrived = grown(&idle.client, &done.client, "updates");
         Ok(Window {
             rate,
             input: grown(&before.publisher, &after.publisher, "updates") as f64 / seconds,
             output: grown(&before.client, &after.client, "updates") as f64 / seconds,
             fan_out: self.fan_out,
-            lost: (made as f64 * self.fan_out).round() as i64 - i64::try_from(came).unwrap_or(i64::MAX),
-            missed: grown(&quiet.publisher, &done.publisher, "missed"),
-            faults: faults(&quiet.client, &done.client),
+            lost: (made as f64 * self.fan_out).round() as i64 - i64::try_from(arrived).unwrap_or(i64::MAX),
+            missed: grown(&idle.publisher, &done.publisher, "missed"),
+            faults: faults(&idle.client, &done.client),
             cpu,
             latency: serde_json::from_value(after.client["latency_us"].clone()).unwrap_or_default(),
         })
     }
 }
 
-/// Whether all that was asked for is there.
+/// Whether all requested item streams are loaded.
 pub(super) fn is_loaded(seen: &Value) -> bool {
     seen["loaded"] == seen["wanted"] && seen["wanted"].as_u64() > Some(0)
 }
 
-/// Why a client is not loaded.
+/// An error message for a client that is not loaded.
 pub(super) fn not_loaded(seen: &Value, after: Duration) -> String {
     let counts = seen["counts"].as_object().into_iter().flatten();
     let counts: Vec<String> = counts
@@ -308,7 +309,7 @@ pub(super) fn not_loaded(seen: &Value, after: Duration) -> String {
     )
 }
 
-/// The client's gaps, cuts, stale items and the like between two counts, in words.
+/// The faults of the client between two counts, as text.
 pub(super) fn faults(before: &Value, after: &Value) -> Vec<String> {
     FAULTS
         .iter()
@@ -319,12 +320,12 @@ pub(super) fn faults(before: &Value, after: &Value) -> Vec<String> {
         .collect()
 }
 
-/// By how much a count has grown.
+/// The growth of a count.
 pub(super) fn grown(before: &Value, after: &Value, name: &str) -> u64 {
     number(after, name).saturating_sub(number(before, name))
 }
 
-/// Starts the clients of a plan, `to` a server.
+/// Starts the clients of a plan, connected `to` a server.
 pub(super) fn clients(place: &Place, to: &str, plan: &Plan, more: &[&str]) -> Result<Process> {
     let (host, port) = to.rsplit_once(':').unwrap_or((to, "14002"));
     let mut command = place.command(Side::Sink, "rmdstestclient")?;
@@ -349,7 +350,7 @@ fn start(
 ) -> Result<Process> {
     let file = place.settings(name, settings)?;
     let mut command = place.command(side, program)?;
-    // Clients that come and go are what a test is made of: only what is wrong is of interest.
+    // Clients that connect and disconnect are normal in a test: log warnings only.
     command.env("RUST_LOG", std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".into()));
     command.arg("--config").arg(file);
     if let Some(more) = more {
@@ -358,7 +359,7 @@ fn start(
     Process::start(name, command)
 }
 
-/// Starts a server; returns it with its address.
+/// Starts a server; returns it and its address.
 pub(super) fn serve(
     place: &Place,
     name: &str,
@@ -371,6 +372,6 @@ pub(super) fn serve(
         "[p2ps]\nlisten = [\"127.0.0.1:0\"]\ncache = {cache}\n{writes}[[p2ps.upstream]]\n{upstream}\n"
     );
     let mut server = start(place, Side::Sink, "p2ps", name, &text, more)?;
-    let address = server.after(" at ")?;
+    let address = server.word_after(" at ")?;
     Ok((server, address))
 }

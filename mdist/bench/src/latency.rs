@@ -1,59 +1,57 @@
-//! T8: latency of the whole chain against rate, from the time an update was due to the client that looks at its fields.
+//! T8: latency of the whole chain against rate, from the scheduled send time of an update until the client has decoded it.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
+use utipc_bench_kit::plot::Curve;
+use utipc_bench_kit::stats::{Summary, median};
 
 use super::chain::{Chain, Plan, Window};
 use super::options::Options;
 use super::place::{Backbone, Place};
-use super::throughput::{middle, plan};
+use super::throughput::{Spread, setup};
 use super::{report, search, table};
-use mdist_load::plot::Curve;
-use mdist_load::stats::Summary;
 
-/// T8 over one backbone.
+/// Results of T8 over one backbone.
 #[derive(Clone, Debug)]
-pub(super) struct Latency {
+pub(super) struct LatencyTest {
     pub(super) backbone: &'static str,
-    /// p2ps looked for its feed without a pause; only the rates with targets then.
+    /// p2ps polled its feed without a pause; only rates with targets are measured then.
     pub(super) busy: bool,
     /// By rising rate.
     pub(super) points: Vec<Point>,
-    /// At the highest rate that was searched and has a mean of at most a millisecond.
+    /// The measurement at the highest rate with a mean of at most a millisecond, if that was searched.
     pub(super) fastest: Result<Option<Window>, String>,
 }
 
-/// What was measured at a rate, several times; or why that is worth nothing.
+/// The measurements at a rate, or why there are none.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) rate: u64,
-    pub(super) seen: Result<Vec<Window>, String>,
+    pub(super) windows: Result<Vec<Window>, String>,
 }
 
-/// Rates that are run unless all are asked for, and those for which there are targets.
+/// Rates that are measured without --full, and rates that have targets.
 const SOME_RATES: [u64; 5] = [1_000, 10_000, 100_000, 500_000, 850_000];
-pub(super) const GOAL_RATES: [u64; 2] = [1_000, 100_000];
-/// Updates a second with the time in them: enough for the thousandth part of a short measurement.
+pub(super) const TARGET_RATES: [u64; 2] = [1_000, 100_000];
+/// Updates per second that carry their send time: enough for the 99.9th percentile of a short measurement.
 const STAMPS: u64 = 1_000;
 const WARM_UP: Duration = Duration::from_millis(1_000);
-/// How long a rate is tried while the highest is searched.
+/// How long the search for the highest rate measures each rate.
 const TRY: Duration = Duration::from_secs(2);
 const NEAR: f64 = 1.08;
 const TRIES: usize = 7;
-/// The mean that the report's fastest rate is about, microseconds.
+/// Limit of the mean latency for [`LatencyTest::fastest`], microseconds.
 const LIMIT_US: f64 = 1_000.0;
 
 impl Point {
-    /// Medians of each figure.
+    /// The median of each figure over the measurements.
     pub(super) fn summary(&self) -> Option<Summary> {
-        let seen = self.seen.as_ref().ok().filter(|seen| !seen.is_empty())?;
-        let of = |value: fn(&Summary) -> f64| {
-            middle(&seen.iter().map(|window| value(&window.latency)).collect::<Vec<_>>()).median
-        };
+        let windows = self.windows.as_ref().ok().filter(|windows| !windows.is_empty())?;
+        let of = |value: fn(&Summary) -> f64| median(windows.iter().map(|window| value(&window.latency)));
         Some(Summary {
-            points: seen.iter().map(|window| window.latency.points).sum(),
+            points: windows.iter().map(|window| window.latency.points).sum(),
             mean: of(|s| s.mean),
             stddev: of(|s| s.stddev),
             min: of(|s| s.min),
@@ -66,20 +64,20 @@ impl Point {
         })
     }
 
-    /// By how much the means differ.
+    /// The spread of the means.
     pub(super) fn spread(&self) -> Option<f64> {
-        let seen = self.seen.as_ref().ok().filter(|seen| !seen.is_empty())?;
-        Some(middle(&seen.iter().map(|window| window.latency.mean).collect::<Vec<_>>()).spread)
+        let windows = self.windows.as_ref().ok().filter(|windows| !windows.is_empty())?;
+        Some(Spread::of(windows.iter().map(|window| window.latency.mean)).spread)
     }
 }
 
-impl Latency {
-    /// Runs all rates. Only what keeps everything from running is an error.
+impl LatencyTest {
+    /// Measures all rates. Fails only if the programs do not start.
     pub(super) fn run(options: &Options, backbone: Backbone, busy: bool) -> Result<Self> {
-        let (base, ..) = plan(options, backbone, "T8");
+        let base = setup(options, backbone, "T8").plan;
         let plan = Plan { prompt: true, busy, stamps: STAMPS, ..base };
         let mut runner = Runner { options, backbone, plan, running: None };
-        runner.chain()?;
+        runner.running()?;
         let points = runner.rates().into_iter().map(|rate| runner.point(rate)).collect();
         let fastest = if options.rates.is_empty() && !busy { runner.fastest().map(Some) } else { Ok(None) };
         Ok(Self {
@@ -90,12 +88,12 @@ impl Latency {
         })
     }
 
-    /// Where it ran, and how.
+    /// The backbone, and whether p2ps polled.
     pub(super) fn label(&self) -> String {
         label(self.backbone, self.busy)
     }
 
-    /// Mean and tail against rate.
+    /// Mean, p99 and p99.9 against rate.
     pub(super) fn curves(&self) -> Vec<Curve> {
         let of = |label: &str, value: fn(&Summary) -> f64| Curve {
             label: format!("{label}, {}", self.label()),
@@ -104,11 +102,12 @@ impl Latency {
                 .iter()
                 .filter_map(|point| Some((point.rate as f64, value(&point.summary()?))))
                 .collect(),
+            dashed: false,
         };
         vec![of("mean", |s| s.mean), of("p99", |s| s.p99), of("p99.9", |s| s.p999)]
     }
 
-    /// The highest clean rate of all with a mean of at most a millisecond.
+    /// The highest of all clean rates with a mean of at most a millisecond.
     pub(super) fn highest(&self) -> Option<u64> {
         let good = |point: &&Point| point.summary().is_some_and(|seen| seen.mean <= LIMIT_US);
         let listed = self.points.iter().filter(good).map(|point| point.rate);
@@ -119,8 +118,8 @@ impl Latency {
         let points: Vec<Value> = self
             .points
             .iter()
-            .map(|point| match &point.seen {
-                Ok(seen) => json!({ "rate": point.rate, "latency_us": point.summary(), "each": seen.iter().map(window_json).collect::<Value>() }),
+            .map(|point| match &point.windows {
+                Ok(windows) => json!({ "rate": point.rate, "latency_us": point.summary(), "each": windows.iter().map(window_json).collect::<Value>() }),
                 Err(why) => json!({ "rate": point.rate, "failed": why }),
             })
             .collect();
@@ -143,7 +142,7 @@ fn window_json(window: &Window) -> Value {
     })
 }
 
-/// The chain of the test, started anew when it has failed.
+/// A test with its running chain, which is started again after a failure.
 struct Runner<'a> {
     options: &'a Options,
     backbone: Backbone,
@@ -154,14 +153,14 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn rates(&self) -> Vec<u64> {
         match self.options.rates.as_slice() {
-            [] if self.options.quick || self.plan.busy => GOAL_RATES.to_vec(),
+            [] if self.options.quick || self.plan.busy => TARGET_RATES.to_vec(),
             [] if self.options.full => report::latency_rates(),
             [] => SOME_RATES.to_vec(),
             some => some.to_vec(),
         }
     }
 
-    fn chain(&mut self) -> Result<&mut (Chain, Place)> {
+    fn running(&mut self) -> Result<&mut (Chain, Place)> {
         if self.running.is_none() {
             let place = Place::new(self.backbone)?;
             let chain = Chain::start(&place, &self.plan)?;
@@ -169,13 +168,13 @@ impl Runner<'_> {
         }
         match &mut self.running {
             Some(running) => Ok(running),
-            None => bail!("nothing runs"),
+            None => bail!("the chain is not running"),
         }
     }
 
     fn measure(&mut self, rate: u64, time: Duration) -> Result<Window> {
         let label = label(self.backbone.name(), self.plan.busy);
-        let (chain, place) = self.chain()?;
+        let (chain, place) = self.running()?;
         let seen = chain.measure(place, rate, WARM_UP, time);
         if seen.is_err() {
             self.running = None;
@@ -183,28 +182,28 @@ impl Runner<'_> {
         let window = seen?;
         ensure!(
             window.latency.impossible == 0,
-            "some updates came before they were sent: the clocks are not one"
+            "updates arrived before they were sent: sender and receiver do not share a clock"
         );
-        ensure!(window.latency.points > 0, "no update had the time in it");
+        ensure!(window.latency.points > 0, "no update carried its send time");
         let seen = &window.latency;
-        table::say(&format!(
+        table::progress(&format!(
             "T8 {label}: {rate}/s for {:.1} s: mean {:.0} µs, p99 {:.0}, p99.9 {:.0}{}{}",
             time.as_secs_f64(),
             seen.mean,
             seen.p99,
             seen.p999,
             if window.is_clean() { "" } else { "; " },
-            window.why()
+            window.problems()
         ));
         Ok(window)
     }
 
     fn point(&mut self, rate: u64) -> Point {
-        let is_goal = GOAL_RATES.contains(&rate) || !self.options.rates.is_empty();
+        let has_target = TARGET_RATES.contains(&rate) || !self.options.rates.is_empty();
         let whole = self.options.window();
         let (count, time) =
-            if is_goal || self.options.full { (self.options.repeat(), whole) } else { (1, whole / 2) };
-        let mut again = 1;
+            if has_target || self.options.full { (self.options.repeat(), whole) } else { (1, whole / 2) };
+        let mut retries = 1;
         let mut run = || -> Result<Vec<Window>> {
             let mut seen = Vec::new();
             while seen.len() < count {
@@ -212,16 +211,16 @@ impl Runner<'_> {
                 if window.is_clean() {
                     seen.push(window);
                 } else {
-                    ensure!(window.is_whole() && again > 0, "{}", window.why());
-                    again -= 1;
+                    ensure!(window.is_whole() && retries > 0, "{}", window.problems());
+                    retries -= 1;
                 }
             }
             Ok(seen)
         };
-        Point { rate, seen: run().map_err(|why| format!("{why:#}")) }
+        Point { rate, windows: run().map_err(|why| format!("{why:#}")) }
     }
 
-    /// The highest rate with a mean of at most a millisecond, kept for as long as the others.
+    /// Searches the highest rate with a mean of at most a millisecond and measures it for as long as others.
     fn fastest(&mut self) -> Result<Window> {
         let good = |window: &Window| window.is_clean() && window.latency.mean <= LIMIT_US;
         let found = search::highest(report::FASTEST_WITHIN_A_MILLISECOND, NEAR, TRIES, |rate| {
@@ -236,14 +235,14 @@ impl Runner<'_> {
             }
             rate = rate * 9 / 10;
         }
-        bail!("{found}/s has a mean of at most a millisecond for a moment only, and {rate}/s too")
+        bail!("the mean is at most a millisecond only for a moment at {found}/s and down to {rate}/s")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Table;
+    use utipc_bench_kit::cpu::Usage;
 
     fn window(rate: u64, mean: f64) -> Window {
         Window {
@@ -254,21 +253,21 @@ mod tests {
             lost: 0,
             missed: 0,
             faults: Vec::new(),
-            cpu: Table { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
+            cpu: Usage { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
             latency: Summary { mean, p99: 2.0 * mean, points: 10, ..Summary::default() },
         }
     }
 
     #[test]
-    fn failed_rates_are_not_read() {
+    fn failed_rates_have_no_summary() {
         let at = |rate, means: &[f64]| Point {
             rate,
-            seen: Ok(means.iter().map(|mean| window(rate, *mean)).collect()),
+            windows: Ok(means.iter().map(|mean| window(rate, *mean)).collect()),
         };
-        let failed = Point { rate: 900_000, seen: Err("7 of the updates are lost".into()) };
+        let failed = Point { rate: 900_000, windows: Err("7 of the updates are lost".into()) };
         let points = vec![at(1_000, &[90.0, 80.0, 200.0]), at(100_000, &[1_500.0]), failed];
         let mut latency =
-            Latency { backbone: "lanes", busy: false, points, fastest: Ok(Some(window(80_000, 950.0))) };
+            LatencyTest { backbone: "lanes", busy: false, points, fastest: Ok(Some(window(80_000, 950.0))) };
         let summary = latency.points[0].summary().unwrap();
         assert!((summary.mean - 90.0).abs() < 1e-9 && (summary.p99 - 180.0).abs() < 1e-9);
         assert_eq!(summary.points, 30);

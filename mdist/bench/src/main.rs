@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use mdist_bench::{Options, as_child, run};
+use mdist_bench::{Options, run};
 use tracing_subscriber::EnvFilter;
+use utipc_bench_kit::process::as_child;
 
 fn main() -> ExitCode {
     if let Some(why) = as_child(std::env::args_os()) {

@@ -1,4 +1,4 @@
-//! What can be asked for on the command line.
+//! The command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,77 +9,78 @@ use super::place::Backbone;
 
 /// Re-runs the tables of the RMDS 6 performance report on this machine.
 ///
-/// T1 to T7: what an update costs its component at the report's rate (or at 0.9 of the highest, where this machine does not
-/// reach it), and the highest rate without loss. T8: latency against rate. `chain`: the highest rate of publisher,
-/// distributor, backbone, server and client together. `direct`: of publisher and client alone. `sdk`: the vendor's own pair,
-/// alone and with p2ps between, where UTIPC_RTSDK_BIN names the folder of its ConsPerf and ProvPerf. A Markdown report goes
-/// to standard output, progress to standard error. About 25 minutes for all; the machine should have nothing else to do.
+/// T1 to T7 measure the CPU time that an update costs a component, at the report's rate or, if this machine does not reach
+/// it, at 0.9 of its own highest rate; and the highest rate without loss. T8 measures latency against rate. `chain` measures
+/// the highest rate of publisher, distributor, backbone, server and client together; `direct` that of publisher and client
+/// alone. `sdk` measures the vendor's own pair, alone and with p2ps in between, if UTIPC_RTSDK_BIN names the folder of its
+/// ConsPerf and ProvPerf. Prints a Markdown report to standard output and progress to standard error. All tests take about
+/// 25 minutes; the machine should be idle otherwise.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "mdist-bench", version)]
 pub struct Options {
-    /// direct, sdk, T1 … T8, chain; none: all but direct
+    /// Tests to run: direct, sdk, T1 … T8, chain [default: all except direct]
     #[arg(value_name = "TEST")]
     pub tests: Vec<String>,
-    /// What joins distributor and server; several: one after the other [default: lanes,udp]
+    /// What joins distributor and server; several are measured one after the other [default: lanes,udp]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub backbone: Vec<Backbone>,
-    /// Runs of each measurement, of which the median counts [default: 3; 1 with --quick, --full]
+    /// Repetitions of each measurement; the median counts [default: 3; 1 with --quick, --full]
     #[arg(long)]
     pub repeat: Option<usize>,
-    /// Seconds of each measurement [default: 10; 2 with --quick, 300 with --full]
+    /// Duration of each measurement in seconds [default: 10; 2 with --quick, 300 with --full]
     #[arg(long)]
     pub seconds: Option<u64>,
-    /// Short measurements, to see whether everything runs
+    /// Short measurements, to check that everything runs
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Every rate of the report for five minutes, and as many items for each of many mounts as it may have had
+    /// Every rate of the report for five minutes, with 100 items of its own for each of many mounts
     #[arg(long)]
     pub full: bool,
-    /// Drive a foreign RSSL server with our client; it has data of its own, or dials our publisher (see --source)
+    /// Measure a foreign RSSL server with our client; it has its own data, or connects to our publisher (see --source)
     #[arg(long, value_name = "HOST[:PORT]")]
     pub target: Option<String>,
-    /// Where our publisher listens; a foreign server has to dial it there
+    /// Address of our publisher, to which the foreign server connects
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub source: Option<String>,
     /// Name of the service
     #[arg(long, default_value = "DIRECT_FEED")]
     pub service: String,
-    /// Items of a single mount
+    /// Items in tests with a single mount
     #[arg(long, default_value_t = 100_000)]
     pub items: usize,
-    /// Mounts of the tests with many
+    /// Mounts in tests with many
     #[arg(long, default_value_t = 100)]
     pub mounts: usize,
-    /// Items of its own for each of many mounts [default: 10; 100 with --full]
+    /// Items that each of many mounts alone opens [default: 10; 100 with --full]
     #[arg(long)]
     pub own_items: Option<usize>,
-    /// Rates of T8 [default: some of the report's; with --full all of them]
+    /// Rates of T8 [default: some rates of the report; with --full all of them]
     #[arg(long, value_delimiter = ',')]
     pub rates: Vec<u64>,
-    /// Measure T1 to T7, chain and direct at this rate alone, without searching the highest
+    /// Measure T1 to T7, chain and direct at this rate only, without a search for the highest
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,
-    /// Settings for p2ps and src_dist, which go before those of the test
+    /// Settings for p2ps and src_dist; they override those of the test
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
-    /// Write everything that was measured as JSON; rewritten after each test
+    /// Write all results as JSON; the file is rewritten after each test
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Where plots are written
+    /// Folder for plots
     #[arg(long, value_name = "FOLDER", default_value = "target/mdist-bench")]
     pub plots: PathBuf,
 }
 
-/// Tests by name, in the order in which they are run.
+/// Names of the tests, in the order in which they run.
 pub(super) const TESTS: [&str; 11] =
     ["direct", "sdk", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "chain"];
 
 impl Options {
-    /// The tests that were asked for.
+    /// The tests to run.
     pub(super) fn names(&self) -> Result<Vec<&'static str>> {
         let known = |name: &String| {
             let found = TESTS.iter().copied().find(|test| test.eq_ignore_ascii_case(name));
-            found.with_context(|| format!("'{name}' is no test (use {})", TESTS.join(", ")))
+            found.with_context(|| format!("unknown test '{name}' (use {})", TESTS.join(", ")))
         };
         let asked = self.tests.iter().map(known).collect::<Result<Vec<_>>>()?;
         Ok(TESTS
@@ -96,7 +97,7 @@ impl Options {
         self.repeat.unwrap_or(if self.quick || self.full { 1 } else { 3 }).max(1)
     }
 
-    /// How long something is measured.
+    /// Duration of a measurement.
     pub(super) fn window(&self) -> Duration {
         let usual = match (self.quick, self.full) {
             (true, _) => 2,
@@ -106,7 +107,7 @@ impl Options {
         Duration::from_secs(self.seconds.unwrap_or(usual).max(1))
     }
 
-    /// How long the whole chain has to keep its rate: a minute unless measurements were made shorter.
+    /// How long the whole chain has to keep its rate: a minute, unless the options make measurements shorter.
     pub(super) fn long(&self) -> Duration {
         if self.quick || self.seconds.is_some() { self.window() } else { self.window().max(CHAIN) }
     }
@@ -116,7 +117,7 @@ impl Options {
     }
 }
 
-/// How long the whole chain must be without loss.
+/// How long the whole chain must run without loss.
 const CHAIN: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_of_the_kinds_of_runs() {
+    fn quick_and_full_change_the_defaults() {
         let of = |text: &str| Options::parse_from(text.split(' '));
         let all = of("mdist-bench");
         assert_eq!((all.names().unwrap().len(), all.repeat(), all.window().as_secs()), (10, 3, 10));

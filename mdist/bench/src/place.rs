@@ -1,20 +1,18 @@
-//! Where the parts of a test are, and what joins them.
+//! Where the programs of a test run, and what joins them.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use utipc_bench_kit::daemon::Daemon;
+use utipc_bench_kit::{place, process};
 use utipc_netns::{Cable, Namespace};
-
-use super::child::{self, Process, program};
-use super::interrupt;
 
 /// What lies between the distributor and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Backbone {
-    /// Nothing: the server dials the publisher
+    /// Nothing: the server connects to the publisher
     None,
     /// Shared memory: one utipcd for all
     Lanes,
@@ -25,7 +23,7 @@ pub enum Backbone {
 }
 
 impl Backbone {
-    /// As in tables and JSON.
+    /// Its name in tables and JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -35,13 +33,13 @@ impl Backbone {
         }
     }
 
-    /// Whether its ends are in network namespaces of their own.
+    /// Whether its two ends are in different network namespaces.
     pub(super) fn is_apart(self) -> bool {
         matches!(self, Self::Udp | Self::Own)
     }
 }
 
-/// Which end something is at.
+/// An end of the backbone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// Publisher and distributor.
@@ -50,159 +48,128 @@ pub(super) enum Side {
     Sink = 1,
 }
 
-/// A place. Dropped: its daemons end and its namespaces go.
+/// The namespaces, daemons and files of a test. Dropped: they are removed.
 pub(super) struct Place {
     pub(super) backbone: Backbone,
-    folder: PathBuf,
-    // Before the namespaces, in which they live.
-    daemons: Vec<Process>,
-    namespaces: Vec<Namespace>,
+    inner: place::Place,
 }
 
 /// The cable between the two ends.
 const CABLE: Cable =
     Cable { interface: "mdist0", addresses: [Ipv4Addr::new(198, 18, 77, 1), Ipv4Addr::new(198, 18, 77, 2)] };
-/// The cluster of the run.
+/// The cluster of the nodes.
 const CLUSTER: u32 = 4799;
-/// What the names of folders begin with that hold sockets and settings of a run; the process id follows.
-const FOLDER: &str = "mdist-bench-";
-/// How long a daemon may take until its socket is there.
-const START_LIMIT: Duration = Duration::from_secs(10);
+/// Beginning of the names of folders with the sockets and settings of a run; the process id follows.
+pub(super) const FOLDER: &str = "mdist-bench-";
+/// The environment variable that marks the processes of a run: the process id of the benchmark.
+const OWNER: &str = "MDIST_BENCH";
 
 impl Place {
     pub(super) fn new(backbone: Backbone) -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("{FOLDER}{}", std::process::id()));
-        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-        let mut place = Self { backbone, folder, daemons: Vec::new(), namespaces: Vec::new() };
-        if backbone.is_apart() {
-            place.namespaces = CABLE.join()?.into();
+        let mut inner = place::Place::new(FOLDER, backbone.is_apart().then_some(CABLE))?;
+        if matches!(backbone, Backbone::Lanes | Backbone::Udp) {
+            inner.start_daemons(&[program("utipcd")?.as_os_str()], CLUSTER)?;
         }
-        let count = match backbone {
-            Backbone::None | Backbone::Own => 0,
-            Backbone::Lanes => 1,
-            Backbone::Udp => 2,
-        };
-        for side in 0..count {
-            place.daemon(side)?;
-        }
-        Ok(place)
+        Ok(Self { backbone, inner })
     }
 
-    fn daemon(&mut self, side: usize) -> Result<()> {
-        let mut text = format!(
-            "[node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\n\n[log]\nlevel = \"error\"\n",
-            side + 1
-        );
-        if self.backbone == Backbone::Udp {
-            let (local, remote) = (CABLE.addresses[side], CABLE.addresses[1 - side]);
-            text +=
-                &format!("\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n");
-        }
-        let (file, socket) = (self.folder.join(format!("{side}.toml")), self.socket(side));
-        std::fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
-        let mut command = self.enter(side, "utipcd")?;
-        command.arg("--config").arg(&file).arg("--socket").arg(&socket);
-        let mut daemon = Process::start(if side == 0 { "utipcd" } else { "utipcd (sink side)" }, command)?;
-        let end = Instant::now() + START_LIMIT;
-        while !socket.exists() {
-            daemon.alive()?;
-            interrupt::check()?;
-            ensure!(Instant::now() < end, "utipcd is not ready after {START_LIMIT:?}{}", daemon.last_words());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        daemon.name = if self.backbone == Backbone::Udp && side == 0 {
-            "utipcd (source side)".into()
-        } else {
-            daemon.name.clone()
-        };
-        self.daemons.push(daemon);
-        Ok(())
-    }
-
-    fn socket(&self, side: usize) -> PathBuf {
-        self.folder.join(format!("{side}.sock"))
-    }
-
-    fn enter(&self, side: usize, name: &str) -> Result<Command> {
-        child::command(program(name)?, self.namespaces.get(side).map(Namespace::path).as_deref())
-    }
-
-    /// A command that runs a program of ours at one end.
+    /// A command for one of our programs at one end.
     pub(super) fn command(&self, side: Side, name: &str) -> Result<Command> {
-        let mut command = self.enter(side as usize, name)?;
-        if !self.daemons.is_empty() {
-            let number = (side as usize).min(self.daemons.len() - 1);
-            command.env("UTIPC_ENGINE", "daemon").env("UTIPC_SOCKET", self.socket(number));
+        let namespace = self.inner.namespaces().map(|pair| pair[side as usize].path());
+        let mut command = process::dying_with_us(program(name)?, namespace.as_deref())?;
+        command.env(OWNER, std::process::id().to_string());
+        if let Some(daemon) = self.inner.daemon_of(side as usize) {
+            daemon.serve(&mut command);
         }
         Ok(command)
     }
 
-    /// What a program at this end has to be told of its node.
-    pub(super) fn node(&self, side: Side) -> String {
-        let at = side as usize;
+    /// A command for a program that is not ours, on this host.
+    pub(super) fn foreign_command(program: PathBuf) -> Result<Command> {
+        let mut command = process::dying_with_us(program, None)?;
+        command.env(OWNER, std::process::id().to_string());
+        Ok(command)
+    }
+
+    /// The settings of a program's own node; empty where it uses a daemon or no backbone.
+    pub(super) fn node_settings(&self, side: Side) -> String {
+        let (number, [local, remote]) = match side {
+            Side::Source => (1, [0, 1]),
+            Side::Sink => (2, [1, 0]),
+        };
+        let [local, remote] = [local, remote].map(|end: usize| CABLE.addresses[end]);
         match self.backbone {
             Backbone::Own => format!(
-                "[backbone.node]\naddress = \"1.1.{}\"\ncluster = {CLUSTER}\nlocal = \"{}\"\nremotes = [\"{}\"]\n",
-                at + 1,
-                CABLE.addresses[at],
-                CABLE.addresses[1 - at]
+                "[backbone.node]\naddress = \"1.1.{number}\"\ncluster = {CLUSTER}\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n",
             ),
             _ => String::new(),
         }
     }
 
-    /// Writes settings for a program; returns the file's path.
+    /// Writes the settings of a program; returns the file's path.
     pub(super) fn settings(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path = self.folder.join(format!("{name}.toml"));
+        let path = self.inner.folder()?.join(format!("{name}.toml"));
         std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
         Ok(path)
     }
 
-    /// The daemons: (name, process id). Between namespaces the first is the source's.
+    /// The daemons: (name, process id). Between namespaces the first one is the source's.
     pub(super) fn daemons(&self) -> impl Iterator<Item = (String, u32)> + '_ {
-        self.daemons.iter().map(|daemon| (daemon.name.clone(), daemon.id()))
+        self.inner.daemons().iter().map(|daemon| (daemon.name.clone(), daemon.id()))
     }
 
-    /// An error if a daemon has ended.
-    pub(super) fn alive(&mut self) -> Result<()> {
-        self.daemons.iter_mut().try_for_each(Process::alive)
+    /// Fails if a daemon has ended.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        self.inner.check_alive()
     }
 
-    /// Which share of a daemon's time a component at this end has to answer for: all of its own end's; half of the common
-    /// one's, which distributor and server use.
+    /// The daemon whose CPU time is charged to a component at this end, and the share that is charged: all for an end's own
+    /// daemon, half for a common one, which distributor and server use.
     pub(super) fn daemon_share(&self, side: Side) -> Option<(String, f64)> {
-        match self.daemons.as_slice() {
+        match self.inner.daemons() {
             [] => None,
             [one] => Some((one.name.clone(), 0.5)),
-            more => more.get(side as usize).map(|daemon| (daemon.name.clone(), 1.0)),
+            several => several.get(side as usize).map(|daemon: &Daemon| (daemon.name.clone(), 1.0)),
         }
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.daemons.clear();
-        self.namespaces.clear();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// Removes what runs that were killed have left behind.
-pub(super) fn sweep() {
-    let left = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    for entry in left {
-        let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
-        if id.is_some_and(|id| !PathBuf::from(format!("/proc/{id}")).exists()) {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-/// Why there can be no two namespaces here; `None`: there can.
+/// Why two network namespaces cannot be made here; `None` if they can.
 pub(super) fn no_namespaces() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("two network namespaces need root".into());
     }
-    CABLE.join().err().map(|why| format!("{why:#}"))
+    CABLE.join().map(|_: [Namespace; 2]| ()).err().map(|why| format!("{why:#}"))
+}
+
+/// The path of a program of this build.
+fn program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("find this program's own path")?;
+    let path = own.with_file_name(name);
+    let release = if own.components().any(|part| part.as_os_str() == "release") { " --release" } else { "" };
+    ensure!(
+        path.exists(),
+        "{} is not built: cargo build{release} -p mdist -p mdist-load --bins && cargo build{release} -p utipc-tools --bin utipcd",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Builds the other programs if cargo runs this one: it has built only this one.
+pub(super) fn build_programs() -> Result<()> {
+    let (Some(cargo), Ok(own)) = (std::env::var_os("CARGO"), std::env::current_exe()) else { return Ok(()) };
+    // One command for each: a common one would unify their features, and so build other programs.
+    for packages in
+        [&["-p", "mdist", "-p", "mdist-load", "--bins"][..], &["-p", "utipc-tools", "--bin", "utipcd"]]
+    {
+        eprintln!("building: cargo build {}", packages.join(" "));
+        let mut command = Command::new(&cargo);
+        command.args(["build", "--quiet"]).args(packages).stdout(std::process::Stdio::null());
+        if own.components().any(|part| part.as_os_str() == "release") {
+            command.arg("--release");
+        }
+        let status = command.status().context("build the other programs")?;
+        ensure!(status.success(), "the other programs cannot be built");
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! The figures of the report that these tests repeat: Sun Microsystems, "Reuters Market Data System 6" performance report,
+//! The published figures that these tests repeat: Sun Microsystems, "Reuters Market Data System 6" performance report,
 //! May 2009, on one core of an Intel X5570 (2.93 GHz) per component.
 
 /// A throughput test of the report.
@@ -6,11 +6,11 @@
 pub struct Published {
     /// T1 to T7.
     pub test: &'static str,
-    /// Which component is measured.
+    /// The measured component.
     pub component: &'static str,
-    /// Its last-value cache was on.
+    /// Whether its last-value cache was on.
     pub cache: bool,
-    /// Mounts that take the output.
+    /// Mounts that receive the output.
     pub mounts: usize,
     /// Input updates a second over RRCP, the report's own backbone.
     pub input: f64,
@@ -18,14 +18,14 @@ pub struct Published {
     pub output: f64,
     /// Output updates a second over Rendezvous; `None` where the test has no backbone.
     pub rendezvous: Option<f64>,
-    /// What it is.
+    /// Description.
     pub what: &'static str,
-    /// Nanoseconds of CPU for an update (an output update where it fans out) that this program should not exceed.
+    /// Our target: nanoseconds of CPU for an update, or for an output update in tests with fan-out.
     pub goal_ns: f64,
 }
 
 impl Published {
-    /// Nanoseconds for an output update on the report's one core.
+    /// Nanoseconds for an output update on the one core of the report.
     #[must_use]
     pub fn ns(&self) -> f64 {
         1e9 / self.output
@@ -62,7 +62,7 @@ pub const THROUGHPUT: [Published; 7] = [
 pub const LATENCY: [(u64, f64, f64); 4] =
     [(1_000, 200.0, 227.0), (100_000, 430.0, f64::NAN), (500_000, 721.0, 764.0), (850_000, 1_297.0, 937.0)];
 
-/// The highest rate that the report has with a mean of at most a millisecond (over Rendezvous; 700,000 over RRCP).
+/// The highest rate in the report with a mean latency of at most a millisecond (over Rendezvous; 700,000 over RRCP).
 pub const FASTEST_WITHIN_A_MILLISECOND: u64 = 850_000;
 
 /// All rates of T8.
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reports_costs() {
+    fn costs_and_rates_are_those_of_the_report() {
         let ns: Vec<u32> = THROUGHPUT.iter().map(|row| row.ns().round() as u32).collect();
         assert_eq!(ns, [641, 1481, 752, 1608, 283, 1418, 285]);
         let rates = latency_rates();

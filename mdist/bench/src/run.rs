@@ -1,47 +1,49 @@
-//! A whole run: which tests, in which order, and what is said about them.
+//! A whole run: the tests in their order, and the report on them.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use utipc_bench_kit::place::remove_old_folders;
+use utipc_bench_kit::plot::{self, Curve, Panel};
+use utipc_bench_kit::{interrupt, machine};
 
-use super::foreign::Foreign;
-use super::latency::Latency;
+use super::foreign::ForeignServer;
+use super::latency::LatencyTest;
 use super::options::Options;
 use super::place::{self, Backbone};
-use super::stock::{self, Pair};
 use super::throughput::{self, Row};
-use super::{child, goals, interrupt, table};
-use mdist_load::plot;
+use super::vendor::{self, VendorPair};
+use super::{table, targets};
 
-/// Everything that was measured so far.
+/// All results so far.
 #[derive(Default)]
 struct Results {
     machine: String,
     rows: Vec<Row>,
-    latencies: Vec<Latency>,
-    pair: Option<Pair>,
-    foreign: Vec<Foreign>,
-    /// Tests that were not run, and why; and those that could not begin.
+    latencies: Vec<LatencyTest>,
+    pair: Option<VendorPair>,
+    foreign: Vec<ForeignServer>,
+    /// (test, reason) of tests that were not run, and of tests that could not start.
     skipped: Vec<(String, String)>,
     failed: Vec<(String, String)>,
-    /// (test, seconds it took)
+    /// (test, its duration in seconds).
     took: Vec<(String, f64)>,
 }
 
-/// Runs what the options say, and prints it.
+/// Runs the tests that the options name and prints the report.
 ///
 /// # Errors
-/// A test failed, was not known, or a signal came; what was measured until then is printed nevertheless.
+/// A test failed or is unknown, or a signal came; results until then are printed all the same.
 pub fn run(options: &Options) -> Result<()> {
     let names = options.names()?;
-    child::build()?;
+    place::build_programs()?;
     interrupt::listen()?;
-    place::sweep();
-    let mut results = Results { machine: machine(), ..Results::default() };
+    remove_old_folders(place::FOLDER);
+    let mut results = Results { machine: machine::description(), ..Results::default() };
     eprintln!("{}", results.machine);
     match &options.target {
-        Some(target) => against(options, target, &mut results)?,
+        Some(target) => measure_foreign(options, target, &mut results)?,
         None => tests(options, &names, &mut results)?,
     }
     println!("{}", results.text(options));
@@ -52,63 +54,41 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Runs the tests over each backbone.
 fn tests(options: &Options, names: &[&'static str], results: &mut Results) -> Result<()> {
     let backbones = options.backbones();
-    let no_spaces =
-        if backbones.iter().any(|backbone| backbone.is_apart()) { place::no_namespaces() } else { None };
+    let is_apart = backbones.iter().any(|backbone| backbone.is_apart());
+    let no_namespaces = if is_apart { place::no_namespaces() } else { None };
     for (round, backbone) in backbones.into_iter().enumerate() {
         for name in names {
             if interrupt::came() {
                 return Ok(());
             }
-            let alone = matches!(*name, "direct" | "sdk");
-            // What has no backbone in it is run once.
-            if alone && round > 0 {
+            let has_backbone = !matches!(*name, "direct" | "sdk");
+            // Tests without a backbone run once.
+            if !has_backbone && round > 0 {
                 continue;
             }
-            let label = if alone { (*name).to_owned() } else { format!("{name} {}", backbone.name()) };
-            if !alone
-                && backbone.is_apart()
-                && let Some(why) = &no_spaces
-            {
-                results.skipped.push((label, why.clone()));
-                continue;
-            }
+            let label = if has_backbone { format!("{name} {}", backbone.name()) } else { (*name).to_owned() };
             let began = Instant::now();
-            match *name {
-                "sdk" => match stock::folder() {
-                    Some(folder) => results.pair = Some(Pair::run(options, &folder)),
-                    None => {
-                        let why = format!("no folder with ConsPerf and ProvPerf in {}", stock::FOLDER);
-                        results.skipped.push((label, why));
-                        continue;
-                    }
-                },
-                "T8" => {
-                    for busy in [false, true] {
-                        results.add_latency(options, backbone, busy);
-                    }
-                }
-                test => {
-                    let row = throughput::run(options, backbone, test);
-                    table::say(&match row.line() {
-                        Ok(line) => format!("{label}: {line}"),
-                        Err(why) => format!("{label}: failed: {why}"),
-                    });
-                    results.rows.push(row);
+            let obstacle = if has_backbone && backbone.is_apart() { no_namespaces.clone() } else { None };
+            match obstacle.map_or_else(|| results.run(options, name, backbone, &label), Err) {
+                Ok(()) => results.took.push((label, began.elapsed().as_secs_f64())),
+                Err(why) => {
+                    results.skipped.push((label, why));
+                    continue;
                 }
             }
-            results.took.push((label, began.elapsed().as_secs_f64()));
             save(options, results)?;
         }
     }
     plots(options, results)
 }
 
-/// A foreign server: driven with our publisher, where it can dial that; otherwise only looked at.
-fn against(options: &Options, target: &str, results: &mut Results) -> Result<()> {
+/// Measures a foreign server: with our publisher if it connects to that, otherwise with its own data.
+fn measure_foreign(options: &Options, target: &str, results: &mut Results) -> Result<()> {
     if options.source.is_none() {
-        results.foreign = Foreign::run(options, target);
+        results.foreign = ForeignServer::run(options, target);
         return Ok(());
     }
     for test in ["T3", "T5"] {
@@ -119,22 +99,25 @@ fn against(options: &Options, target: &str, results: &mut Results) -> Result<()>
     plots(options, results)
 }
 
-/// Latency against rate, all backbones and the vendor's pair in one picture.
+/// Plots latency against rate, all backbones and the vendor's pair in one picture.
 fn plots(options: &Options, results: &Results) -> Result<()> {
     if results.latencies.is_empty() {
         return Ok(());
     }
-    let published = |label: &str, value: fn(&(u64, f64, f64)) -> f64| plot::Curve {
+    let published = |label: &str, value: fn(&(u64, f64, f64)) -> f64| Curve {
         label: label.into(),
+        dashed: true,
         points: super::report::LATENCY.iter().map(|point| (point.0 as f64, value(point))).collect(),
     };
-    let mut curves: Vec<plot::Curve> = results.latencies.iter().flat_map(Latency::curves).collect();
-    curves.extend(results.pair.iter().map(Pair::curve));
+    let mut curves: Vec<Curve> = results.latencies.iter().flat_map(LatencyTest::curves).collect();
+    curves.extend(results.pair.iter().map(VendorPair::curve));
     curves.push(published("report, RRCP, mean", |point| point.1));
     curves.push(published("report, Rendezvous, mean", |point| point.2));
     let path = options.plots.join("latency.svg");
-    plot::latency_against_rate(&path, "Latency of the whole chain against rate", &curves)?;
-    table::say(&format!("plot: {}", path.display()));
+    let title = "Latency of the whole chain against rate".into();
+    let panel = Panel { title, x: ("updates a second", 10.0), y: "latency [µs]", curves };
+    plot::write(&path, &[panel])?;
+    table::progress(&format!("plot: {}", path.display()));
     Ok(())
 }
 
@@ -144,50 +127,67 @@ fn save(options: &Options, results: &Results) -> Result<()> {
     std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))
 }
 
-/// What the figures were measured on.
-fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpus = read("/proc/cpuinfo");
-    let model =
-        cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|pair| pair.1));
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let release = read("/proc/sys/kernel/osrelease");
-    let load = read("/proc/loadavg");
-    format!(
-        "{cores} cores, {}, Linux {}, load before {}",
-        model.unwrap_or("model unknown"),
-        release.trim(),
-        load.split_whitespace().next().unwrap_or("unknown")
-    )
-}
-
 impl Results {
+    /// Runs one test; an error says why it was not run.
+    fn run(
+        &mut self,
+        options: &Options,
+        name: &'static str,
+        backbone: Backbone,
+        label: &str,
+    ) -> Result<(), String> {
+        match name {
+            "sdk" => {
+                let folder = vendor::folder();
+                let folder = folder
+                    .ok_or_else(|| format!("no folder with ConsPerf and ProvPerf in {}", vendor::FOLDER))?;
+                self.pair = Some(VendorPair::run(options, &folder));
+            }
+            "T8" => {
+                for busy in [false, true] {
+                    self.add_latency(options, backbone, busy);
+                }
+            }
+            test => {
+                let row = throughput::run(options, backbone, test);
+                table::progress(&match row.line() {
+                    Ok(line) => format!("{label}: {line}"),
+                    Err(why) => format!("{label}: failed: {why}"),
+                });
+                self.rows.push(row);
+            }
+        }
+        Ok(())
+    }
+
     fn add_latency(&mut self, options: &Options, backbone: Backbone, busy: bool) {
-        match Latency::run(options, backbone, busy) {
+        match LatencyTest::run(options, backbone, busy) {
             Ok(latency) => self.latencies.push(latency),
             Err(why) => self.failed.push((format!("T8 {}", backbone.name()), format!("{why:#}"))),
         }
     }
 
-    fn goals(&self) -> Vec<goals::Goal> {
-        let mut all: Vec<_> = self.rows.iter().flat_map(goals::of_row).collect();
-        all.extend(self.latencies.iter().flat_map(|latency| goals::of_latency(latency, self.pair.as_ref())));
-        all.extend(self.pair.as_ref().map(goals::of_pair));
+    fn targets(&self) -> Vec<targets::Target> {
+        let mut all: Vec<_> = self.rows.iter().flat_map(targets::of_row).collect();
+        all.extend(
+            self.latencies.iter().flat_map(|latency| targets::of_latency(latency, self.pair.as_ref())),
+        );
+        all.extend(self.pair.as_ref().map(targets::of_pair));
         all
     }
 
-    /// Tests that gave no figures, by name.
+    /// Names of the tests that have no figures.
     fn failures(&self) -> Vec<String> {
         let rows = self.rows.iter().filter(|row| row.measured.is_err());
         let mut all: Vec<String> = rows.map(|row| format!("{} {}", row.test, row.backbone)).collect();
         for latency in &self.latencies {
-            let points = latency.points.iter().filter(|point| point.seen.is_err());
+            let points = latency.points.iter().filter(|point| point.windows.is_err());
             all.extend(points.map(|point| format!("T8 {} at {}/s", latency.label(), point.rate)));
             if latency.fastest.is_err() {
                 all.push(format!("T8 {} within 1 ms", latency.label()));
             }
         }
-        let foreign = self.foreign.iter().filter(|row| row.seen.is_err());
+        let foreign = self.foreign.iter().filter(|row| row.counted.is_err());
         all.extend(foreign.map(|row| format!("target with {} mounts", row.mounts)));
         all.extend(self.pair.iter().filter(|pair| pair.failed.is_some()).map(|_| "sdk".to_owned()));
         all.extend(self.failed.iter().map(|(name, _)| name.clone()));
@@ -198,59 +198,21 @@ impl Results {
         json!({
             "machine": self.machine, "seconds": options.window().as_secs(), "repeat": options.repeat(),
             "throughput": self.rows.iter().map(Row::json).collect::<Value>(),
-            "latency": self.latencies.iter().map(Latency::json).collect::<Value>(),
-            "sdk": self.pair.as_ref().map(Pair::json),
-            "target": self.foreign.iter().map(Foreign::json).collect::<Value>(),
-            "targets": self.goals().iter().map(goals::Goal::json).collect::<Value>(),
+            "latency": self.latencies.iter().map(LatencyTest::json).collect::<Value>(),
+            "sdk": self.pair.as_ref().map(VendorPair::json),
+            "target": self.foreign.iter().map(ForeignServer::json).collect::<Value>(),
+            "targets": self.targets().iter().map(targets::Target::json).collect::<Value>(),
             "skipped": self.skipped, "failed": self.failed, "took_s": self.took,
         })
     }
 
+    /// The report.
     fn text(&self, options: &Options) -> String {
-        let mut text = format!(
-            "Measured on {}; {} s each, medians of {}.\n",
-            self.machine,
-            options.window().as_secs(),
-            options.repeat()
-        );
-        let mut part = |title: &str, more: &str, body: String| {
-            text += &format!("\n### {title}\n\n{more}{}{body}", if more.is_empty() { "" } else { "\n\n" });
-        };
-        if !self.foreign.is_empty() {
-            let about = "What came to our client; latencies in µs from the time in the updates. Losses cannot be seen: nobody \
-                         knows what was sent.";
-            part("A foreign server", about, table::foreign(&self.foreign));
-        }
-        if !self.rows.is_empty() {
-            let about = "Cost: run time of all threads of the component and its share of utipcd, for an output update, at the \
-                         report's rate or at 0.9 of the highest where that is lower. Highest: without loss for as long as one \
-                         measurement. Output is gathered for up to 20 ms, as in the report. Report: one core of 2009 for each \
-                         component, over RRCP.";
-            part("Throughput", about, table::throughput(&self.rows));
-            let about = "Cores busy while costs were measured. The parts sum to the machine's time without idle time; `no process` is \
-                         interrupts, processes that ended, the hypervisor's part, and what the kernel's two ways of counting differ by.";
-            part("Where the machine's time went", about, table::cpu(&self.rows));
-        }
-        for latency in &self.latencies {
-            let title = format!("T8: latency over {}", latency.label());
-            let about = "µs from the scheduled send time until the client has looked at all fields. The last line over a backbone is \
-                         the highest rate with a mean of at most 1 ms; busy: p2ps looks for its feed without a pause ([threads.feed] \
-                         busy-poll), rates with targets only. The vendor's pair counts from when it made an update.";
-            part(&title, about, table::latency(latency, self.pair.as_ref()));
-        }
-        if let Some(pair) = &self.pair {
-            let about = "ProvPerf, p2ps or nothing, ConsPerf; latencies in µs from when an update was made.";
-            part("The vendor's own pair", about, table::pair(pair));
-        }
-        let goals = self.goals();
-        if !goals.is_empty() {
-            part("Targets", "", table::goals(&goals));
-        }
-        for (title, list) in [("Not run", &self.skipped), ("Failed", &self.failed)] {
-            if !list.is_empty() {
-                let lines = list.iter().map(|(name, why)| format!("- {name}: {why}\n")).collect();
-                part(title, "", lines);
-            }
+        let (seconds, repeat) = (options.window().as_secs(), options.repeat());
+        let mut text = format!("Measured on {}; {seconds} s each, medians of {repeat}.\n", self.machine);
+        for (title, about, body) in self.sections() {
+            let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
+            text += &format!("\n### {title}\n\n{about}{body}");
         }
         if !self.took.is_empty() {
             let all: f64 = self.took.iter().map(|(_, seconds)| seconds).sum();
@@ -263,4 +225,47 @@ impl Results {
         }
         text
     }
+
+    /// The parts of the report that have content: (title, explanation, body).
+    fn sections(&self) -> Vec<(String, &'static str, String)> {
+        let mut sections = Vec::new();
+        let mut add = |title: &str, about, body| sections.push((title.to_owned(), about, body));
+        if !self.foreign.is_empty() {
+            add("A foreign server", ABOUT_FOREIGN, table::foreign(&self.foreign));
+        }
+        if !self.rows.is_empty() {
+            add("Throughput", ABOUT_THROUGHPUT, table::throughput(&self.rows));
+            add("Where the machine's time went", ABOUT_CPU, table::cpu(&self.rows));
+        }
+        for latency in &self.latencies {
+            let title = format!("T8: latency over {}", latency.label());
+            add(&title, ABOUT_LATENCY, table::latency(latency, self.pair.as_ref()));
+        }
+        if let Some(pair) = &self.pair {
+            add("The vendor's own pair", ABOUT_PAIR, table::pair(pair));
+        }
+        let targets = self.targets();
+        if !targets.is_empty() {
+            add("Targets", "", table::targets(&targets));
+        }
+        for (title, list) in [("Not run", &self.skipped), ("Failed", &self.failed)] {
+            if !list.is_empty() {
+                add(title, "", list.iter().map(|(name, why)| format!("- {name}: {why}\n")).collect());
+            }
+        }
+        sections
+    }
 }
+
+const ABOUT_FOREIGN: &str = "Counts of our client; latencies in µs by the send time in the updates. Losses cannot be \
+    detected, because the number of updates sent is unknown.";
+const ABOUT_THROUGHPUT: &str = "Cost: CPU time of the component and its share of utipcd for an output update, at the \
+    report's rate, or at 0.9 of the highest if that is lower. Highest: without loss for the time of one measurement. Output \
+    is gathered for up to 20 ms, as in the report. Report: one core of 2009 for each component, over RRCP.";
+const ABOUT_CPU: &str = "Cores busy while costs were measured. The parts sum to the time of the machine without idle time; \
+    `no process` is interrupts, processes that ended, time of the hypervisor, and the difference between the kernel's two \
+    ways of counting.";
+const ABOUT_LATENCY: &str = "µs from the scheduled send time until the client has decoded all fields. The last line is the \
+    highest rate with a mean of at most 1 ms; busy: p2ps polls its feed without a pause ([threads.feed] busy-poll), only \
+    rates with targets. The vendor's pair counts from when it made an update.";
+const ABOUT_PAIR: &str = "ProvPerf, p2ps or nothing, ConsPerf; latencies in µs from when an update was made.";

@@ -1,9 +1,9 @@
-//! The highest rate at which something holds.
+//! Search for the highest rate at which a condition holds.
 
 use anyhow::Result;
 
-/// Searches from `guess` for the highest rate for which `holds`, until the best and the lowest bad rate are within the
-/// factor `near`, or after so many `tries`. 0: none was found.
+/// Searches from `guess` for the highest rate at which `holds` is true, until the highest good and the lowest bad rate are
+/// within the factor `near`, or for `tries` tries. 0: there is none.
 pub(super) fn highest(
     guess: u64,
     near: f64,
@@ -38,16 +38,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_just_below_the_border() {
-        for border in [90_000, 800_000, 1_000_000, 5_000_000] {
+    fn search_ends_just_below_the_limit() {
+        for limit in [90_000, 800_000, 1_000_000, 5_000_000] {
             let mut tries = 0;
             let found = highest(1_000_000, 1.05, 20, |rate| {
                 tries += 1;
-                Ok(rate <= border)
+                Ok(rate <= limit)
             });
             let found = found.unwrap();
-            assert!(found <= border && found as f64 >= border as f64 / 1.05, "{border}: {found}");
-            assert!(tries <= 12, "{border}: {tries} tries");
+            assert!(found <= limit && found as f64 >= limit as f64 / 1.05, "{limit}: {found}");
+            assert!(tries <= 12, "{limit}: {tries} tries");
         }
         assert_eq!(highest(1_000_000, 1.05, 30, |_| Ok(false)).unwrap(), 0);
         assert_eq!(highest(1_000, 1.05, 3, |_| Ok(true)).unwrap(), 2_560);

@@ -1,43 +1,35 @@
-//! What was measured as Markdown, beside what the report says.
+//! The results as Markdown tables, beside the figures of the report.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use utipc_bench_kit::cpu::Usage;
+use utipc_bench_kit::table::{grouped, markdown_cell as cell, markdown_head as head};
 
-use super::cpu::Table;
-use super::foreign::Foreign;
-use super::goals::{self, Goal, grouped};
-use super::latency::Latency;
+use super::foreign::ForeignServer;
+use super::latency::LatencyTest;
 use super::report;
-use super::stock::Pair;
-use super::throughput::{Measured, Row};
+use super::targets::{self, Target};
+use super::throughput::{Measurements, Row};
+use super::vendor::VendorPair;
 
 static BEGAN: OnceLock<Instant> = OnceLock::new();
 
-/// Progress, with the time since the first of it.
-pub(super) fn say(text: &str) {
+/// Prints progress to standard error, with the time since the first call.
+pub(super) fn progress(text: &str) {
     let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs();
     eprintln!("[{:2}:{:02}] {text}", seconds / 60, seconds % 60);
 }
 
-/// CPU time for JSON.
-pub(super) fn cpu_json(cpu: &Table) -> Value {
+/// CPU time as JSON.
+pub(super) fn cpu_json(cpu: &Usage) -> Value {
     json!({ "elapsed_s": cpu.elapsed.as_secs_f64(), "total_s": cpu.total, "s": cpu.rows })
-}
-
-fn head(columns: &[&str]) -> String {
-    format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()))
 }
 
 fn known(value: Option<f64>) -> String {
     value.map_or("–".into(), grouped)
-}
-
-/// The reason of a failure, in one cell.
-fn cell(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join("; ").replace('|', "/")
 }
 
 /// The throughput table.
@@ -72,11 +64,11 @@ pub(super) fn throughput(rows: &[Row]) -> String {
     text
 }
 
-fn measured_cells(row: &Row, measured: &Measured) -> String {
+fn measured_cells(row: &Row, measured: &Measurements) -> String {
     let (cost, typical, top) = (measured.cost(), measured.typical(), measured.top());
     let has_cost = !measured.charged.is_empty();
     let verdict =
-        goals::of_row(row).first().filter(|_| row.published.is_some() && has_cost).map(Goal::verdict);
+        targets::of_row(row).first().filter(|_| row.published.is_some() && has_cost).map(Target::verdict);
     let limit = top.map_or(String::new(), |top| {
         let ((name, share), seconds) = (top.cpu.busiest(), top.cpu.elapsed.as_secs_f64());
         format!("{name}, {:.0} % of a core; all: {:.2} cores", share * 100.0, top.cpu.total / seconds)
@@ -97,11 +89,11 @@ fn measured_cells(row: &Row, measured: &Measured) -> String {
     .join(" | ")
 }
 
-/// Where the machine's time went; each line sums to what the kernel measured.
+/// CPU time by process; each line sums to the time of the whole machine.
 pub(super) fn cpu(rows: &[Row]) -> String {
     let mut text = head(&["test", "backbone", "in/s", "cores busy", "of that"]);
     for row in rows {
-        let Some(window) = row.measured.as_ref().ok().and_then(Measured::typical) else { continue };
+        let Some(window) = row.measured.as_ref().ok().and_then(Measurements::typical) else { continue };
         let seconds = window.cpu.elapsed.as_secs_f64().max(1e-9);
         let part = |(name, used): &(String, f64)| format!("{name} {:.3}", used / seconds);
         let parts: Vec<String> = window.cpu.rows.iter().map(part).collect();
@@ -119,7 +111,7 @@ pub(super) fn cpu(rows: &[Row]) -> String {
 }
 
 /// T8 over one backbone.
-pub(super) fn latency(latency: &Latency, pair: Option<&Pair>) -> String {
+pub(super) fn latency(latency: &LatencyTest, pair: Option<&VendorPair>) -> String {
     let mut text = head(&[
         "rate",
         "mean",
@@ -160,10 +152,10 @@ pub(super) fn latency(latency: &Latency, pair: Option<&Pair>) -> String {
             };
         };
     let cells =
-        |s: &mdist_load::stats::Summary| [s.mean, s.stddev, s.min, s.p50, s.p90, s.p99, s.p999, s.max];
+        |s: &utipc_bench_kit::stats::Summary| [s.mean, s.stddev, s.min, s.p50, s.p90, s.p99, s.p999, s.max];
     for point in &latency.points {
         let seen = point.summary();
-        let failed = point.seen.as_ref().err().map(String::as_str);
+        let failed = point.windows.as_ref().err().map(String::as_str);
         line(
             point.rate,
             seen.as_ref().map(cells),
@@ -186,7 +178,7 @@ pub(super) fn latency(latency: &Latency, pair: Option<&Pair>) -> String {
 }
 
 /// The vendor's pair.
-pub(super) fn pair(pair: &Pair) -> String {
+pub(super) fn pair(pair: &VendorPair) -> String {
     let mut text =
         head(&["path", "rate", "came/s", "mean", "deviation", "min", "max", "ns of CPU an update"]);
     let rows = [
@@ -214,7 +206,7 @@ pub(super) fn pair(pair: &Pair) -> String {
 }
 
 /// A foreign server with data of its own.
-pub(super) fn foreign(rows: &[Foreign]) -> String {
+pub(super) fn foreign(rows: &[ForeignServer]) -> String {
     let mut text = head(&[
         "mounts",
         "item streams",
@@ -230,7 +222,7 @@ pub(super) fn foreign(rows: &[Foreign]) -> String {
         "client's ns an update",
     ]);
     for row in rows {
-        let _ = match &row.seen {
+        let _ = match &row.counted {
             Ok(seen) => {
                 let l = &seen.latency;
                 let times = [l.mean, l.stddev, l.p50, l.p99, l.p999, l.max]
@@ -256,10 +248,11 @@ pub(super) fn foreign(rows: &[Foreign]) -> String {
 }
 
 /// All targets.
-pub(super) fn goals(goals: &[Goal]) -> String {
+pub(super) fn targets(targets: &[Target]) -> String {
     let mut text = head(&["what", "target", "got", ""]);
-    for goal in goals {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", goal.what, goal.wanted, goal.got, goal.verdict());
+    for target in targets {
+        let _ =
+            writeln!(text, "| {} | {} | {} | {} |", target.what, target.wanted, target.got, target.verdict());
     }
     text
 }
@@ -269,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_row_has_no_figures() {
+    fn failed_row_has_no_figures() {
         let row = Row {
             test: "T1",
             component: "src_dist",
@@ -277,11 +270,11 @@ mod tests {
             cache: false,
             mounts: 1,
             published: None,
-            measured: Err("src_dist ended by itself; it said last:\n    out | of memory".into()),
+            measured: Err("src_dist ended by itself; its last output:\n    out | of memory".into()),
         };
         let text = throughput(std::slice::from_ref(&row));
         assert!(
-            text.contains("failed: src_dist ended by itself; it said last:; out / of memory |"),
+            text.contains("failed: src_dist ended by itself; its last output:; out / of memory |"),
             "{text}"
         );
         let cells = |line: &str| line.matches('|').count();

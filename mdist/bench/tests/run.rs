@@ -1,4 +1,4 @@
-//! `mdist-bench` runs whole: its programs start and end, the row is measured, and nothing is left behind.
+//! Whole runs of `mdist-bench`: its programs start and end, a row is measured, and nothing is left behind.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 fn bench(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mdist-bench"));
-    // It would build what the tests have built.
+    // With CARGO set it would build the programs, which the tests have built.
     command.env_remove("CARGO").env_remove("UTIPC_RTSDK_BIN").args(arguments.split(' '));
     command
 }
@@ -16,8 +16,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The processes that it started are gone: each has its id in the environment.
-fn nothing_is_left(of: u32) {
+/// Waits until all processes that the run `of` started are gone: each has its id in the environment.
+fn wait_until_nothing_is_left(of: u32) {
     let end = Instant::now() + Duration::from_secs(20);
     let mark = format!("MDIST_BENCH={of}\0");
     let is_ours = |folder: &Path| {
@@ -39,7 +39,7 @@ fn nothing_is_left(of: u32) {
 }
 
 #[test]
-fn a_row_is_measured_and_written() {
+fn row_is_measured_and_written_as_json() {
     let json = std::env::temp_dir().join(format!("mdist-bench-test-{}.json", std::process::id()));
     let row = "T3 --backbone none --quick --seconds 1 --rate 2000 --items 200 --json";
     let child = bench(row).arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -56,11 +56,11 @@ fn a_row_is_measured_and_written() {
     assert!((parts.sum::<f64>() - total).abs() < 1e-6, "{window}");
     assert!(window["cpu_ns_per_output"].as_f64().unwrap() > 0.0, "{window}");
     assert!(!std::env::temp_dir().join(format!("mdist-bench-{id}")).exists());
-    nothing_is_left(id);
+    wait_until_nothing_is_left(id);
 }
 
 #[test]
-fn a_killed_run_leaves_no_process() {
+fn killed_run_leaves_no_process() {
     let mut child = bench("T3 --backbone none --seconds 600 --rate 1000 --items 100")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -70,26 +70,26 @@ fn a_killed_run_leaves_no_process() {
     let mut line = String::new();
     while !line.contains("item streams loaded") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        assert!(said.read_line(&mut line).unwrap() > 0, "mdist-bench has ended");
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    nothing_is_left(child.id());
+    wait_until_nothing_is_left(child.id());
     std::fs::remove_dir_all(std::env::temp_dir().join(format!("mdist-bench-{}", child.id()))).unwrap();
     line.clear();
     let _ = said.read_to_string(&mut line);
 }
 
 #[test]
-fn what_cannot_run_is_said() {
+fn tests_that_cannot_run_are_reported() {
     let gone = bench("T1 --backbone none --quick").output().unwrap();
     assert!(!gone.status.success());
-    assert!(text(&gone.stdout).contains("failed: it is about the distributor"), "{}", text(&gone.stdout));
+    assert!(text(&gone.stdout).contains("failed: it measures the distributor"), "{}", text(&gone.stdout));
     let sdk = bench("sdk").output().unwrap();
     assert!(sdk.status.success() && text(&sdk.stdout).contains("UTIPC_RTSDK_BIN"), "{}", text(&sdk.stdout));
     let unknown = bench("T9").output().unwrap();
     assert!(
-        text(&unknown.stderr).contains("'T9' is no test (use direct, sdk, T1,"),
+        text(&unknown.stderr).contains("unknown test 'T9' (use direct, sdk, T1,"),
         "{}",
         text(&unknown.stderr)
     );

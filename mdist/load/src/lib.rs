@@ -8,8 +8,6 @@ pub mod message_set;
 pub mod msgdata;
 pub mod names;
 pub mod pace;
-pub mod plot;
 pub mod provider;
-pub mod stats;
 pub mod timer;
 pub mod values;

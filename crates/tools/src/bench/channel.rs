@@ -1,81 +1,81 @@
-//! A way from one process to another, as the measurements use it, whatever the transport.
+//! A channel from one process to another, over any transport.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::job::{Job, Meet};
-use super::party::Transport;
+use super::job::{Job, ServerAddress};
+use super::variant::Transport;
 use super::{library, sockets};
 
-/// One end of a way.
+/// One end of a channel.
 pub(super) trait Channel: Send {
     /// Sends a message; on a stream, all of the bytes.
     fn send(&mut self, data: &[u8]) -> Result<()>;
 
-    /// Receives a message; on a stream, what is there. `None`: nothing came in [`Channel::patience`].
+    /// Receives a message; on a stream, the available bytes. `None`: nothing arrived within [`Channel::patience`].
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>>;
 
-    /// Bytes without borders.
+    /// Whether it carries bytes without message boundaries.
     fn is_stream(&self) -> bool;
 
-    /// Messages of `size` bytes that may be on their way at once, where the transport itself does not keep a sender
-    /// from flooding its receiver: then the receiver confirms every [`credit`] of them.
+    /// The number of messages of `size` bytes that may be unconfirmed, on a transport without flow control: its receiver
+    /// confirms every [`credit`] messages.
     fn window(&self, _size: usize) -> Option<u64> {
         None
     }
 
-    /// How long a receiver waits for a message that may have been lost; `None`: none is lost.
+    /// How long a receiver waits for a message before it takes it for lost; `None`: no message is ever lost.
     fn patience(&self) -> Option<Duration> {
         None
     }
 }
 
-/// Messages that one confirmation stands for.
+/// Number of messages that a confirmation covers.
 pub(super) fn credit(window: u64) -> u64 {
     (window / 2).max(1)
 }
 
-/// What a driver has opened: its channels, and what counts the packets that leave this end.
+/// The open channels of one end, and a counter of the packets that it sends.
 pub(super) struct Opened {
     pub(super) channels: Vec<Box<dyn Channel>>,
     pub(super) packets: Packets,
 }
 
-/// Counts the packets that have left this end.
+/// Returns the number of packets that this end has sent.
 pub(super) type Packets = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
-/// What a server has opened: where it can be found, and how it takes its callers.
+/// A server that listens: its address, and a function that accepts all channels.
 pub(super) struct Waiting {
-    pub(super) meet: Meet,
+    pub(super) address: ServerAddress,
     pub(super) accept: Box<dyn FnOnce() -> Result<Opened>>,
 }
 
 /// Opens the server's end.
 pub(super) fn serve(job: &Job) -> Result<Waiting> {
-    match job.party.transport {
+    match job.variant.transport {
         Transport::Utipc | Transport::KernelTipc => library::serve(job),
         #[cfg(feature = "iceoryx2")]
         Transport::Iceoryx2 => super::iceoryx::serve(job),
         #[cfg(not(feature = "iceoryx2"))]
-        Transport::Iceoryx2 => bail!("iceoryx2 was left out of this build (add --features iceoryx2)"),
+        Transport::Iceoryx2 => bail!("this build has no iceoryx2 (build with --features iceoryx2)"),
         _ => sockets::serve(job),
     }
 }
 
-/// Opens the driver's end: `connections` channels to each server, or one to all of them where the transport has such.
+/// Opens the driver's end: `connections` channels to each server, or one multicast channel to all.
 pub(super) fn drive(job: &Job) -> Result<Opened> {
-    match job.party.transport {
+    match job.variant.transport {
         Transport::Utipc | Transport::KernelTipc => library::drive(job),
         #[cfg(feature = "iceoryx2")]
         Transport::Iceoryx2 => super::iceoryx::drive(job),
         #[cfg(not(feature = "iceoryx2"))]
-        Transport::Iceoryx2 => bail!("iceoryx2 was left out of this build (add --features iceoryx2)"),
+        Transport::Iceoryx2 => bail!("this build has no iceoryx2 (build with --features iceoryx2)"),
         _ => sockets::drive(job),
     }
 }
 
-/// Receives exactly as much as fits; `None` as for [`Channel::receive`].
+/// Fills the buffer; `None` as for [`Channel::receive`].
 pub(super) fn receive_exact(channel: &mut dyn Channel, buffer: &mut [u8]) -> Result<Option<()>> {
     let mut done = 0;
     while done < buffer.len() {
@@ -90,26 +90,26 @@ pub(super) fn receive_exact(channel: &mut dyn Channel, buffer: &mut [u8]) -> Res
     Ok(Some(()))
 }
 
-/// What a busy caller does between two questions.
+/// Busy waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spinner {
     crowded: bool,
     limit: Duration,
 }
 
-/// Questions between two looks at the clock.
-const TURNS: u32 = 4096;
+/// Attempts between two checks of the clock.
+const ATTEMPTS: u32 = 4096;
 
 impl Spinner {
     pub(super) fn new(job: &Job, limit: Duration) -> Self {
         Self { crowded: job.crowded, limit }
     }
 
-    /// Asks until there is an answer; `None` after the limit.
-    pub(super) fn ask<T>(self, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
+    /// Repeats `attempt` until it has a result; `None` after the limit.
+    pub(super) fn wait_for<T>(self, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
         let mut since = None;
         loop {
-            for _ in 0..TURNS {
+            for _ in 0..ATTEMPTS {
                 if let Some(answer) = attempt()? {
                     return Ok(Some(answer));
                 }

@@ -1,5 +1,5 @@
-//! The shared-memory crate iceoryx2 beside utipc: each end publishes on a service of its own and subscribes to the
-//! other's. Used as it is meant to be: a message is written in place once and read in place.
+//! The shared-memory crate iceoryx2, in the way it recommends: each end publishes on a service of its own and subscribes to
+//! the other's; a message is written once and read in place.
 
 use anyhow::{Context, Result, anyhow, bail};
 use iceoryx2::node::{Node, NodeBuilder};
@@ -8,46 +8,46 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::service::ipc_threadsafe::Service;
 
 use super::channel::{Channel, Opened, Spinner, Waiting};
-use super::job::{Job, LIMIT, Meet};
+use super::job::{Job, LIMIT, ServerAddress};
 
-/// One end; see [`Channel`].
-struct Way {
+/// One end of a channel.
+struct IceoryxChannel {
     publisher: Publisher<Service, [u8], ()>,
     subscriber: Subscriber<Service, [u8], ()>,
     spinner: Spinner,
     _node: Node<Service>,
 }
 
-/// The server's end is named by its process.
+/// Opens the server's end, named by its process id.
 pub(super) fn serve(job: &Job) -> Result<Waiting> {
-    let meet = Meet { name: std::process::id().to_string(), ..Meet::default() };
-    let way = Way::open(job, &meet.name, ["answers", "requests"])?;
+    let address = ServerAddress { name: std::process::id().to_string(), ..ServerAddress::default() };
+    let channel = IceoryxChannel::open(job, &address.name, ["answers", "requests"])?;
     let accept = move || {
-        way.wait_for_other()?;
-        Ok(opened(way))
+        channel.wait_for_subscriber()?;
+        Ok(opened(channel))
     };
-    Ok(Waiting { meet, accept: Box::new(accept) })
+    Ok(Waiting { address, accept: Box::new(accept) })
 }
 
 pub(super) fn drive(job: &Job) -> Result<Opened> {
-    let name = &job.meet.first().context("there is no server")?.name;
-    let way = Way::open(job, name, ["requests", "answers"])?;
-    way.wait_for_other()?;
-    Ok(opened(way))
+    let name = &job.addresses.first().context("there is no server")?.name;
+    let channel = IceoryxChannel::open(job, name, ["requests", "answers"])?;
+    channel.wait_for_subscriber()?;
+    Ok(opened(channel))
 }
 
-fn opened(way: Way) -> Opened {
-    Opened { channels: vec![Box::new(way)], packets: Box::new(|| None) }
+fn opened(channel: IceoryxChannel) -> Opened {
+    Opened { channels: vec![Box::new(channel)], packets: Box::new(|| None) }
 }
 
-/// Names the step that failed; the crate's errors name only themselves.
+/// Adds the failed step to an error of the crate, which does not name it.
 fn step<T, E: std::fmt::Debug>(result: Result<T, E>, what: &str) -> Result<T> {
     result.map_err(|why| anyhow!("iceoryx2: {what}: {why:?}"))
 }
 
-impl Way {
+impl IceoryxChannel {
     fn open(job: &Job, name: &str, [out, back]: [&str; 2]) -> Result<Self> {
-        // That there is no configuration file is no news.
+        // The crate warns if there is no configuration file.
         iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Error);
         let node = step(NodeBuilder::new().create::<Service>(), "make a node")?;
         let service = |direction: &str| {
@@ -67,18 +67,18 @@ impl Way {
         })
     }
 
-    /// Waits until the other end subscribes: what is published before is lost.
-    fn wait_for_other(&self) -> Result<()> {
-        let heard = self.spinner.ask(|| {
+    /// Waits until the other end subscribes: messages published before are lost.
+    fn wait_for_subscriber(&self) -> Result<()> {
+        let subscribers = self.spinner.wait_for(|| {
             let sample = step(self.publisher.loan_slice_uninit(0), "borrow memory")?;
-            let heard = step(sample.write_from_slice(&[]).send(), "send")?;
-            Ok((heard > 0).then_some(()))
+            let receivers = step(sample.write_from_slice(&[]).send(), "send")?;
+            Ok((receivers > 0).then_some(()))
         })?;
-        heard.context("the other end has not subscribed")
+        subscribers.context("the other end has not subscribed")
     }
 }
 
-impl Channel for Way {
+impl Channel for IceoryxChannel {
     fn send(&mut self, data: &[u8]) -> Result<()> {
         let sample = step(self.publisher.loan_slice_uninit(data.len()), "borrow memory")?;
         step(sample.write_from_slice(data).send(), "send")?;
@@ -86,10 +86,10 @@ impl Channel for Way {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
-        let received = self.spinner.ask(|| {
+        let received = self.spinner.wait_for(|| {
             let Some(sample) = step(self.subscriber.receive(), "receive")? else { return Ok(None) };
             match sample.payload() {
-                // Of the time before both had found each other.
+                // Sent while waiting for a subscriber.
                 [] => Ok(None),
                 payload => {
                     std::hint::black_box(payload);
@@ -100,7 +100,7 @@ impl Channel for Way {
         match received {
             Some(length) if length <= buffer.len() => Ok(Some(length)),
             Some(length) => bail!("a message of {length} bytes"),
-            None => bail!("nothing has come for {LIMIT:?}"),
+            None => bail!("no message for {LIMIT:?}"),
         }
     }
 

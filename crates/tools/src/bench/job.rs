@@ -1,4 +1,4 @@
-//! What a peer process is told, and what it answers: JSON, one line each.
+//! The job of a peer process and its answers: JSON, one line each.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,132 +6,132 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::party::{Engine, Party};
+use super::variant::{Engine, Variant};
 
-/// Longest that one end waits for the other, beyond which something is broken.
+/// How long one end waits for the other at most.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a process is to do.
+/// The work of a peer process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) test: Test,
-    pub(crate) party: Party,
+    pub(crate) variant: Variant,
     pub(crate) role: Role,
-    /// Which of several processes of this role.
+    /// Number of the process among those of its role.
     pub(crate) index: u32,
-    /// Servers that one driver sends to: more than one is a multicast.
+    /// Servers that a driver sends to; more than one is a multicast.
     pub(crate) servers: u32,
-    /// Connections between a driver and a server, each with a thread at either end.
+    /// Connections between a driver and a server, each with a thread at both ends.
     pub(crate) connections: u32,
-    /// More threads than cores: who spins gives way.
+    /// There are more threads than cores: a spinning thread yields.
     pub(crate) crowded: bool,
-    /// Bytes of a message.
+    /// Message size, bytes.
     pub(crate) size: u32,
-    /// Messages that are measured, on each connection.
+    /// Measured messages on each connection.
     pub(crate) messages: u64,
-    /// Messages before those.
+    /// Messages before the measured ones.
     pub(crate) warmup: u64,
-    /// Messages per second by schedule; none: as fast as it goes.
+    /// Messages per second by schedule; `None`: as many as possible.
     pub(crate) rate: Option<f64>,
     pub(crate) engine: Engine,
     pub(crate) site: Site,
-    /// The core to run on; none: where the system likes.
+    /// The core to run on; `None`: any.
     pub(crate) core: Option<usize>,
-    /// Where to find the servers: what they said when they were ready.
-    pub(crate) meet: Vec<Meet>,
+    /// Addresses of the servers, as they reported when they were ready.
+    pub(crate) addresses: Vec<ServerAddress>,
 }
 
-/// Where a process is.
+/// Where a process runs.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Site {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
-    /// The namespaces are ours alone, so the system's counters of packets are too.
+    /// Nothing else uses the namespaces, so the system's packet counters count our packets only.
     pub(crate) private: bool,
 }
 
-/// What is measured.
+/// What a peer process measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Test {
-    /// Round trips, one at a time; with a rate, by schedule.
+    /// Round trips one after the other, or by schedule if there is a rate.
     Echo,
-    /// One way, to every server.
+    /// Messages in one direction, to every server.
     Flow,
     /// Time from the start of a node to its first link.
     LinkUp,
-    /// Memory of a node that does nothing.
+    /// Memory of an idle node.
     IdleMemory,
     /// The packet size of the link to the other end.
     LinkMtu,
-    /// Counts turns of an empty loop.
+    /// Iterations of an empty loop.
     Spin,
-    /// Switches the offloads of an interface off.
+    /// Nothing: switches the offloads of the cable off.
     OffloadsOff,
-    /// A connection (client) whose other end (server) is killed.
+    /// Time until a client learns that the server of its connection was killed.
     Death,
-    /// Bindings that the server makes and the client looks for.
+    /// Time until a client sees the bindings of the server.
     Visible,
-    /// Many clients of one server.
+    /// Messages of many clients to one server.
     Crowd,
-    /// Many sockets with bindings (servers), and lookups among them (client).
+    /// Lookups of a client among the bindings of many sockets of servers.
     Many,
 }
 
-/// Which end.
+/// An end of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Waits for the other.
+    /// Waits for the driver.
     Serve,
-    /// Drives the test.
+    /// Sends the messages.
     Drive,
 }
 
-/// Where a server can be found.
+/// The address of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Meet {
-    /// Ports of its sockets, where they have one.
+pub(crate) struct ServerAddress {
+    /// Ports of its sockets, if they have any.
     pub(crate) ports: Vec<u16>,
-    /// A name, where they have one.
+    /// Name of its socket, if it has one.
     pub(crate) name: String,
 }
 
-/// What one process has measured.
+/// The result of one end.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Part {
-    /// Measured messages that came (server) or went (client).
+pub(crate) struct EndResult {
+    /// Measured messages that arrived (server) or were sent (client).
     pub(crate) messages: u64,
-    /// Messages that did not come, on transports that may lose some.
+    /// Messages that did not arrive, on transports that may lose some.
     pub(crate) lost: u64,
-    /// First and last moment, nanoseconds of the monotonic clock.
+    /// Begin and end of the measurement, nanoseconds of the monotonic clock.
     pub(crate) began: u64,
     pub(crate) ended: u64,
-    /// Processor time, user and system, of all threads in between, seconds.
+    /// CPU time of all threads in between, user and system, seconds.
     pub(crate) cpu_s: f64,
-    /// Packets that left this end in between, where it can be known.
+    /// Packets that left this end in between, if they can be counted.
     pub(crate) packets: Option<u64>,
-    /// Histogram: (nanoseconds, how often).
+    /// Histogram: (nanoseconds, count).
     pub(crate) times: Vec<(u64, u64)>,
-    /// The result of tests that have one number.
+    /// The result of a test with a single number.
     pub(crate) value: Option<f64>,
 }
 
 /// A line from a peer process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Said {
-    /// The other end may start.
-    Ready(Meet),
+pub(crate) enum PeerMessage {
+    /// This end is ready.
+    Ready(ServerAddress),
     /// The result.
-    Done(Box<Part>),
-    /// What went wrong.
+    Done(Box<EndResult>),
+    /// An error.
     Failed(String),
 }
 
 impl Job {
     pub(crate) fn to_argument(&self) -> Result<String> {
-        serde_json::to_string(self).context("write down the job of a peer process")
+        serde_json::to_string(self).context("encode the job of a peer process")
     }
 }
 
@@ -143,25 +143,25 @@ impl std::str::FromStr for Job {
     }
 }
 
-impl Part {
-    /// Seconds between the first and the last moment.
+impl EndResult {
+    /// Duration of the measurement, seconds.
     pub(crate) fn elapsed_s(&self) -> f64 {
         self.ended.saturating_sub(self.began) as f64 / 1e9
     }
 
-    /// Parts of one test, as one.
-    pub(crate) fn merge(parts: impl IntoIterator<Item = Self>) -> Self {
-        let mut parts = parts.into_iter();
-        let Some(mut all) = parts.next() else { return Self::default() };
-        for part in parts {
-            all.messages += part.messages;
-            all.lost += part.lost;
-            all.began = all.began.min(part.began);
-            all.ended = all.ended.max(part.ended);
-            all.cpu_s += part.cpu_s;
-            all.packets = all.packets.zip(part.packets).map(|(a, b)| a + b);
-            all.times.extend(part.times);
-            all.value = all.value.or(part.value);
+    /// Combines the results of several processes or threads into one.
+    pub(crate) fn merge(results: impl IntoIterator<Item = Self>) -> Self {
+        let mut results = results.into_iter();
+        let Some(mut all) = results.next() else { return Self::default() };
+        for result in results {
+            all.messages += result.messages;
+            all.lost += result.lost;
+            all.began = all.began.min(result.began);
+            all.ended = all.ended.max(result.ended);
+            all.cpu_s += result.cpu_s;
+            all.packets = all.packets.zip(result.packets).map(|(a, b)| a + b);
+            all.times.extend(result.times);
+            all.value = all.value.or(result.value);
         }
         all
     }

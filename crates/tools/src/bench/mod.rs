@@ -1,7 +1,7 @@
-//! `utipc bench`: measurements beside TCP and others, in turn, in one run, so that ratios hold on a noisy machine.
+//! `utipc bench`: measurements of utipc and of TCP and others, in turn and in one run, so that ratios hold on a noisy machine.
 
 mod channel;
-mod daemon;
+mod chart;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod job;
@@ -9,7 +9,7 @@ mod library;
 mod node;
 mod offload;
 mod options;
-mod party;
+mod packets;
 mod peer;
 mod place;
 mod plot;
@@ -17,20 +17,19 @@ mod report;
 mod run;
 mod single;
 mod sockets;
-mod stats;
 mod table;
 mod targets;
 mod traffic;
-mod wire;
+mod variant;
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 
 use job::Test;
 use options::Traffic;
-use party::{Engine, Kind, Mode, Party, Scope, Transport};
 use place::Place;
-use run::{Case, Line, Name};
+use run::{Case, Name, Run};
+use variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 
 /// Options of `bench`.
 #[derive(Clone, Debug, Args)]
@@ -45,21 +44,23 @@ enum What {
     Latency(Traffic),
     /// Messages and bits per second in one direction, counted at the receiver.
     Throughput(Traffic),
-    /// Processor time of 25 Mbit/s of 1 KB messages.
+    /// CPU time of 25 Mbit/s of 1 KB messages.
     Cpu(Traffic),
     /// One sender, several receivers.
     Multicast(Traffic),
     /// Several pairs of processes at once.
     Pairs(Traffic),
-    /// Throughput against the size of the writes, around the borders of packets.
+    /// Throughput against write size, below and above multiples of a packet.
     Sizes(Traffic),
-    /// Latency and throughput at all sizes of TIPC's slides.
+    /// Latency and throughput at the message sizes of TIPC's slides.
     All(Traffic),
-    /// A node by itself: time to a link, memory when idle, lookup among 100,000 bindings.
+    /// One node: time to a link, idle memory, lookup among 100,000 bindings.
     Node(node::Options),
-    /// What utipc promises, row by row, as a Markdown table.
+    /// The performance targets of utipc, measured, as a Markdown table.
     Targets(targets::Options),
-    /// One end of a measurement, started by the others.
+    /// Bar chart of round-trip time and message rate from JSON lines of earlier measurements.
+    Chart(chart::Options),
+    /// One end of a measurement; the other commands start it.
     #[command(hide = true)]
     Peer(peer::Options),
 }
@@ -84,39 +85,40 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         What::Node(options) => node::run(options),
         What::Targets(options) => targets::run(options),
+        What::Chart(options) => chart::run(options),
         What::Peer(options) => peer::run(options),
     }
 }
 
-/// The place for a command line.
+/// The place that the command line names.
 fn place_for(scope: Option<Scope>, engine: Engine) -> Result<Place> {
     Place::new(scope.unwrap_or(Scope::Intra), engine)
 }
 
-/// Measures and shows all that `options` name, one table for each of `names`.
+/// Measures and prints what `options` select, one table for each of `names`.
 fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
     let place = place_for(options.scope, Engine::chosen(options.engine)?)?;
     if options.no_offloads {
-        place.offloads_off(&run::job(Test::OffloadsOff, Party::TCP, 1))?;
+        place.offloads_off(&run::job(Test::OffloadsOff, Variant::TCP, 1))?;
     }
     let mut all = Vec::new();
     for &name in names {
         let groups = groups(options, name, &place)?;
-        let lines = run::compare(&place, &groups, options.rounds, |line: &Line| {
+        let runs = run::compare(&place, &groups, options.rounds, |run: &Run| {
             if options.json {
-                println!("{}", line.to_json());
+                println!("{}", run.to_json());
             }
         })?;
         if !options.json {
-            table::print(&lines);
+            table::print(&runs);
             if options.histogram {
-                table::print_histograms(&lines);
+                table::print_histograms(&runs);
             }
             if name == Name::Sizes {
-                options::print_borders(&lines);
+                options::print_packet_borders(&runs);
             }
         }
-        all.extend(lines);
+        all.extend(runs);
     }
     match &options.plot {
         Some(path) => plot::write(path, &all),
@@ -124,9 +126,9 @@ fn compare(options: &Traffic, names: &[Name]) -> Result<()> {
     }
 }
 
-/// The cases of a table: those of one group are compared with each other.
+/// The cases of a table; those of one group are compared with each other.
 fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>> {
-    let parties = parties(options, name, place)?;
+    let variants = variants(options, name, place)?;
     let sizes = match (name, options.size.as_slice()) {
         (Name::Sizes, []) => options::write_sizes(fragment(options, place)?),
         (_, []) => options::sizes(name).to_vec(),
@@ -136,16 +138,16 @@ fn groups(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Vec<Case>>
     let mut groups = Vec::new();
     for &size in &sizes {
         for &connections in &connections {
-            let fits = |party: &&Party| size <= party.transport.largest();
-            let case = |party: &Party| options.case(name, *party, size, connections);
-            groups.push(parties.iter().filter(fits).map(case).collect());
+            let fits = |variant: &&Variant| size <= variant.transport.largest();
+            let case = |variant: &Variant| options.case(name, *variant, size, connections);
+            groups.push(variants.iter().filter(fits).map(case).collect());
         }
     }
     Ok(groups)
 }
 
-/// Who is compared. Who is not there is named on standard error, a line each; without a list, only who is there counts.
-fn parties(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Party>> {
+/// The variants to compare. Unavailable transports are listed on standard error, one per line.
+fn variants(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Variant>> {
     let transports = options::transports(&options.transport, name, place.engine());
     let mut present = Vec::new();
     for transport in transports {
@@ -153,12 +155,12 @@ fn parties(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Party>> {
         let kernel = transport == Transport::KernelTipc;
         match obstacle.or_else(|| if kernel { place.kernel_obstacle() } else { None }) {
             None => present.push(transport),
-            // Without it there is nothing that was asked for.
+            // On the kernel's engine nothing else was asked for.
             Some(why) if kernel && place.engine() == Engine::Kernel => bail!("kernel-tipc: {why}"),
             Some(why) => eprintln!("{}: not there: {why}", transport.name()),
         }
     }
-    ensure!(!present.is_empty(), "choose transports: none of those asked for is there (add tcp)");
+    ensure!(!present.is_empty(), "none of the chosen transports is available (add --transport tcp)");
     let modes = if options.mode.is_empty() { vec![Mode::Adaptive] } else { options.mode.clone() };
     let kinds = match (name, options.kind.as_slice()) {
         (Name::Multicast, _) => vec![Kind::Rdm],
@@ -166,17 +168,17 @@ fn parties(options: &Traffic, name: Name, place: &Place) -> Result<Vec<Party>> {
         (_, []) => vec![Kind::Seqpacket],
         (_, given) => given.to_vec(),
     };
-    Ok(Party::all(&present, &modes, &kinds))
+    Ok(Variant::all(&present, &modes, &kinds))
 }
 
-/// User bytes that fill a packet of the link.
+/// Bytes of a message in a fragment.
 fn fragment(options: &Traffic, place: &Place) -> Result<u32> {
     if let Some(bytes) = options.fragment {
         return Ok(bytes);
     }
     ensure!(
         place.engine() != Engine::Kernel || place.scope() == Scope::Inter,
-        "a kernel's node has no link to itself, so no packets (choose --scope inter, or give --fragment)"
+        "the kernel's node has no link to itself, so no packets (use --scope inter or --fragment)"
     );
     targets::fragment(place)
 }

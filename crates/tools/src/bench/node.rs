@@ -1,4 +1,4 @@
-//! What a node costs by itself.
+//! `utipc bench node`: time to a link, idle memory and lookup time of a node.
 
 use std::time::{Duration, Instant};
 
@@ -6,40 +6,41 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use utipc::{Change, Node, NodeAddr, Scope, ServiceAddress};
+use utipc_bench_kit::machine::resident_kib;
+use utipc_bench_kit::stats::median;
 
-use super::job::{Job, LIMIT, Meet, Part, Role, Test};
-use super::party::{self, Engine, Transport};
+use super::job::{EndResult, Job, LIMIT, Role, ServerAddress, Test};
 use super::peer::{Parent, value_of};
 use super::place::Place;
-use super::stats::median;
+use super::variant::{self, Engine, Transport};
 use super::{library, run as running};
 
 /// Options of `bench node`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
-    /// Where the two nodes of the link-up time are; as for `latency`.
+    /// Where the two nodes of the link-up time are, as for `latency`
     #[arg(long, value_enum)]
-    scope: Option<party::Scope>,
-    /// How often each is measured; the median is shown.
+    scope: Option<variant::Scope>,
+    /// Repetitions of each measurement; the median is shown
     #[arg(long, alias = "runs", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Bindings in the table of the lookup time, half of them another node's; 131068 at most.
+    /// Bindings in the table for the lookup time, half of them on another node
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(2..=131_068))]
     bindings: u32,
-    /// Whose node. Default: as UTIPC_ENGINE says, else embedded.
+    /// Engine of the node [default: $UTIPC_ENGINE or embedded]
     #[arg(long, value_enum)]
     engine: Option<Engine>,
-    /// One JSON object a line.
+    /// Print JSON objects, one per line
     #[arg(long)]
     json: bool,
 }
 
-/// Lookups in one measurement.
+/// Lookups of a measurement.
 const LOOKUPS: u32 = 1_000_000;
 /// Service type of the bindings that are looked up.
 const MANY: u32 = 19_618;
 
-/// Bindings and lookups on the kernel, whose table takes 65,535 of a node, and is read as a whole for each lookup.
+/// Bindings and lookups on the kernel, whose table takes 65,535 bindings per node and is read as a whole for each lookup.
 const KERNEL: (u32, u32) = (10_000, 20);
 
 impl Options {
@@ -66,7 +67,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         Engine::Embedded => {}
         Engine::Kernel => return run_on_kernel(options),
         Engine::Daemon => {
-            bail!("a daemon's node is measured by `utipc bench targets` (choose embedded or kernel)")
+            bail!("`utipc bench targets` measures the node of a daemon (use --engine embedded or kernel)")
         }
     }
     let place = super::place_for(options.scope, Engine::Embedded)?;
@@ -81,13 +82,13 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What applies to a node that is the kernel's.
+/// Measures the kernel's node, as far as that applies.
 fn run_on_kernel(options: &Options) -> Result<()> {
     options.show_missing(
         "link-up",
-        "the kernel's node is there before the program, and its bearers are the system's",
+        "the kernel's node exists before the program, and the system has its bearers",
     );
-    options.show_missing("idle-memory", "the kernel's node is in no process");
+    options.show_missing("idle-memory", "the kernel's node is not part of a process");
     let bindings = options.bindings.min(KERNEL.0);
     let node = Node::builder().engine(utipc::Engine::Kernel).start().context("use the kernel's node")?;
     let socket = node.rdm()?;
@@ -105,7 +106,7 @@ fn repeat(runs: u32, mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
 }
 
 fn measure_link_up(place: &Place) -> Result<f64> {
-    let job = running::job(Test::LinkUp, party::Party::TCP, 1);
+    let job = running::job(Test::LinkUp, variant::Variant::TCP, 1);
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     server.wait_ready()?;
     let mut client = place.start(&job)?;
@@ -114,24 +115,24 @@ fn measure_link_up(place: &Place) -> Result<f64> {
     value_of(&client.finish()?)
 }
 
-/// One end of [`measure_link_up`], in its process. The value is in milliseconds.
-pub(super) fn link_up(job: &Job, parent: &Parent) -> Result<Part> {
+/// One end of [`measure_link_up`], in its process; its value is in milliseconds.
+pub(super) fn link_up(job: &Job, parent: &Parent) -> Result<EndResult> {
     if job.role == Role::Serve {
         let node = library::node(job).context("start a node")?;
-        parent.ready(Meet::default())?;
+        parent.ready(ServerAddress::default())?;
         wait_for_link(&node)?;
-        outstay(&node);
-        return Ok(Part::default());
+        wait_until_link_is_down(&node);
+        return Ok(EndResult::default());
     }
     parent.ready_to_go()?;
     let start = Instant::now();
     let node = library::node(job).context("start a node")?;
     wait_for_link(&node)?;
-    Ok(Part { value: Some(start.elapsed().as_secs_f64() * 1e3), ..Part::default() })
+    Ok(EndResult { value: Some(start.elapsed().as_secs_f64() * 1e3), ..EndResult::default() })
 }
 
-/// Keeps the link until the other end, which hears of it by our answer, has left.
-fn outstay(node: &Node) {
+/// Keeps the node until the other end, which needs our side of the link, has left.
+fn wait_until_link_is_down(node: &Node) {
     let deadline = Instant::now() + LIMIT;
     while node.links().iter().any(|link| link.up) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
@@ -149,46 +150,39 @@ fn wait_for_link(node: &Node) -> Result<()> {
     bail!("no link within {LIMIT:?}")
 }
 
-/// The packet size of the link between the two ends, bytes: the client's answer.
-pub(super) fn link_mtu(job: &Job, parent: &Parent) -> Result<Part> {
+/// The MTU of the link between the two ends, bytes, as the value of the client.
+pub(super) fn link_mtu(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = library::node(job).context("start a node")?;
     if job.role == Role::Serve {
-        parent.ready(Meet::default())?;
-        // The kernel's node stays by itself.
-        if job.party.transport != Transport::KernelTipc {
+        parent.ready(ServerAddress::default())?;
+        // The kernel keeps its node.
+        if job.variant.transport != Transport::KernelTipc {
             wait_for_link(&node)?;
-            outstay(&node);
+            wait_until_link_is_down(&node);
         }
-        return Ok(Part::default());
+        return Ok(EndResult::default());
     }
     parent.ready_to_go()?;
     wait_for_link(&node)?;
     let mtu = library::link_mtu(&node).context("read the packet size of the link")?;
-    Ok(Part { value: Some(f64::from(mtu)), ..Part::default() })
+    Ok(EndResult { value: Some(f64::from(mtu)), ..EndResult::default() })
 }
 
 fn measure_memory(place: &Place) -> Result<f64> {
-    value_of(&place.start(&running::job(Test::IdleMemory, party::Party::TCP, 1))?.finish()?)
+    value_of(&place.start(&running::job(Test::IdleMemory, variant::Variant::TCP, 1))?.finish()?)
 }
 
-/// The process of [`measure_memory`]. The value is in KiB.
-pub(super) fn idle_memory() -> Result<Part> {
+/// The process of [`measure_memory`]; its value is in KiB.
+pub(super) fn idle_memory() -> Result<EndResult> {
     let before = resident_kib("self")?;
     let node = Node::builder().cluster(9619).start().context("start a node")?;
     std::thread::sleep(Duration::from_millis(300));
     let after = resident_kib("self")?;
     drop(node);
-    Ok(Part { value: Some(after.saturating_sub(before) as f64), ..Part::default() })
+    Ok(EndResult { value: Some(after.saturating_sub(before) as f64), ..EndResult::default() })
 }
 
-/// Resident memory of a process, by number or "self", KiB.
-pub(super) fn resident_kib(process: &str) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).context("read a memory use")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("find VmRSS")?;
-    line.trim().trim_end_matches("kB").trim().parse().context("read VmRSS")
-}
-
-/// Nanoseconds of one lookup, in a table that two nodes have filled.
+/// Nanoseconds of a lookup in a table with bindings of two nodes.
 fn lookup(bindings: u32) -> Result<f64> {
     let cluster = 5000 + std::process::id() % 4000;
     let begin = |number| {
@@ -213,12 +207,12 @@ fn lookup(bindings: u32) -> Result<f64> {
     look_up(&here, bindings, LOOKUPS)
 }
 
-/// Nanoseconds of one of so many lookups among `bindings`.
+/// Nanoseconds of one of `lookups` lookups among `bindings`.
 fn look_up(node: &Node, bindings: u32, lookups: u32) -> Result<f64> {
     let mut instance = 1_u32;
     let start = Instant::now();
     for _ in 0..lookups {
-        // A full-period sequence: neighbours in time are no neighbours in the table.
+        // A full-period sequence: consecutive lookups are not neighbours in the table.
         instance = instance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let found = node.lookup(ServiceAddress::new(MANY, instance % bindings));
         ensure!(found.is_some(), "a binding is missing");

@@ -1,209 +1,194 @@
-//! Where measurements happen: two network namespaces joined by a virtual cable, or this host.
+//! Where a measurement runs: two network namespaces joined by a virtual cable, or this host.
 
 use std::cell::OnceCell;
-use std::io::{BufRead, BufReader, Write};
+use std::ffi::OsStr;
 use std::net::IpAddr;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use utipc_bench_kit::process::Process;
+use utipc_bench_kit::{cpu, daemon, place};
 
-use utipc_netns::Namespace;
-
-use super::daemon::{self, Daemons};
-use super::job::{Job, Meet, Part, Role, Said, Site};
-use super::party::{Engine, Scope};
+use super::job::{EndResult, Job, PeerMessage, Role, ServerAddress, Site, Test};
 use super::peer::GO;
+use super::variant::{Engine, Scope};
 use super::{library, traffic};
-use crate::namespaces::{self, CABLE};
+use crate::namespaces::{CABLE, enable_kernel_node};
 
-/// A place; it vanishes with this value, or with this process.
+/// The namespaces and daemons of a measurement. Dropped: they are removed.
 pub(super) struct Place {
-    /// The two namespaces, server's first; none on this host.
-    namespaces: Option<[Namespace; 2]>,
+    /// The server's side is 0, the client's 1.
+    inner: place::Place,
     engine: Engine,
-    daemons: Option<Daemons>,
-    /// Why the kernel has no nodes in the namespaces, once it was asked for some.
-    kernel: OnceCell<Option<String>>,
+    /// Why the kernel has no nodes in the namespaces, once that was tried.
+    kernel_obstacle: OnceCell<Option<String>>,
 }
 
-/// A process that does a job; it ends with this value.
-pub(super) struct Peer {
-    child: Child,
-    what: &'static str,
-    orders: Option<ChildStdin>,
-    lines: BufReader<ChildStdout>,
+/// A process that does a job. Dropped: it ends.
+pub(super) struct Peer(Process);
+
+/// Whether this build has a daemon.
+pub(super) fn has_daemon() -> bool {
+    let check = || {
+        let mut command = Command::new(std::env::current_exe().ok()?);
+        command.args(["daemon", "--check"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().ok()
+    };
+    check().is_some_and(|status| status.success())
+}
+
+/// Whether the environment names a running daemon: it is measured on this host. Its CPU time is not counted, because it
+/// may serve other programs too.
+fn is_daemon_given() -> bool {
+    std::env::var_os("UTIPC_SOCKET").is_some_and(|socket| !socket.is_empty())
 }
 
 impl Place {
-    /// The place for `scope`, with daemons if the nodes are to live in such.
+    /// The place for `scope`, with daemons if `engine` needs them.
     pub(super) fn new(scope: Scope, engine: Engine) -> Result<Self> {
-        let namespaces = match scope {
-            Scope::Intra => None,
-            Scope::Inter => Some(CABLE.join().context("make two namespaces (--scope intra needs none)")?),
-        };
-        let daemons = match engine {
-            Engine::Embedded | Engine::Kernel => None,
-            Engine::Daemon if namespaces.is_none() && daemon::is_named() => None,
-            Engine::Daemon => Some(Daemons::start(namespaces.as_ref())?),
-        };
-        Ok(Self { namespaces, engine, daemons, kernel: OnceCell::new() })
+        let cable = (scope == Scope::Inter).then_some(CABLE);
+        let mut inner = place::Place::new("utipc-bench-", cable)
+            .context("make two namespaces (--scope intra needs none)")?;
+        if engine == Engine::Daemon && (scope == Scope::Inter || !is_daemon_given()) {
+            ensure!(has_daemon(), "this build has no daemon (use --engine embedded)");
+            let program = std::env::current_exe().context("find this program's own path")?;
+            inner.start_daemons(&[program.as_os_str(), OsStr::new("daemon")], library::CLUSTER)?;
+        }
+        Ok(Self { inner, engine, kernel_obstacle: OnceCell::new() })
     }
 
     pub(super) fn scope(&self) -> Scope {
-        if self.namespaces.is_some() { Scope::Inter } else { Scope::Intra }
+        if self.inner.namespaces().is_some() { Scope::Inter } else { Scope::Intra }
     }
 
     pub(super) fn engine(&self) -> Engine {
         self.engine
     }
 
-    /// Makes the kernel's nodes in the namespaces, joined by the cable. Why there are none, if so; on this host the kernel has
-    /// its node anyway.
+    /// Makes the kernel's nodes in the namespaces, joined by the cable; returns why that fails. On this host the kernel
+    /// always has its node.
     pub(super) fn kernel_obstacle(&self) -> Option<String> {
-        let pair = self.namespaces.as_ref()?;
-        let make = || {
-            let made =
-                (1..).zip(pair).try_for_each(|(number, it)| namespaces::enable_kernel_node(it, number));
-            if made.is_ok() {
+        let pair = self.inner.namespaces()?;
+        let enable = || {
+            let mut nodes = (1..).zip(pair);
+            let enabled = nodes.try_for_each(|(number, namespace)| enable_kernel_node(namespace, number));
+            if enabled.is_ok() {
                 eprintln!(
-                    "kernel-tipc: both namespaces are one kernel's, which hands messages from socket to socket: no packet \
-                     crosses the cable"
+                    "kernel-tipc: one kernel has both namespaces and hands messages from socket to socket: no packet crosses \
+                     the cable"
                 );
             }
-            made.err().map(|why| format!("{why:#}"))
+            enabled.err().map(|why| format!("{why:#}"))
         };
-        self.kernel.get_or_init(make).clone()
+        self.kernel_obstacle.get_or_init(enable).clone()
     }
 
-    /// Switches the segmentation and coalescing of the cable off, at both ends.
+    /// Switches segmentation and coalescing off at both ends of the cable.
     pub(super) fn offloads_off(&self, job: &Job) -> Result<()> {
-        ensure!(self.namespaces.is_some(), "offloads are those of the cable between two namespaces");
+        ensure!(
+            self.scope() == Scope::Inter,
+            "only a cable between two namespaces has offloads (add --scope inter)"
+        );
         for role in [Role::Serve, Role::Drive] {
-            let mut job = job.clone();
-            (job.test, job.role) = (super::job::Test::OffloadsOff, role);
+            let job = Job { test: Test::OffloadsOff, role, ..job.clone() };
             self.start(&job)?.finish().context("switch the offloads off")?;
         }
         Ok(())
     }
 
-    /// Processor time that the daemons have used so far, seconds.
+    /// CPU time that the daemons have used so far, seconds.
     pub(super) fn daemons_cpu_s(&self) -> f64 {
-        self.daemons.as_ref().map_or(0.0, Daemons::cpu_s)
+        self.daemons().into_iter().map(cpu::seconds_of).sum()
     }
 
-    /// The process numbers of the daemons.
+    /// The process ids of the daemons.
     pub(super) fn daemons(&self) -> Vec<u32> {
-        self.daemons.as_ref().map_or_else(Vec::new, Daemons::ids)
+        self.inner.daemons().iter().map(daemon::Daemon::id).collect()
     }
 
     /// Where a process of this role is.
     fn site(&self, role: Role) -> Site {
-        match &self.namespaces {
-            Some(_) => {
-                let (own, other) = if role == Role::Serve { (0, 1) } else { (1, 0) };
-                let (local, remote) = (CABLE.addresses[own].into(), CABLE.addresses[other].into());
-                Site { local, remote, private: true }
-            }
-            None => {
-                // Of our own among those that run on this host now.
-                let [_, a, b, c] = std::process::id().to_be_bytes();
-                let local = IpAddr::from([127, 64 | a & 63, b, c]);
-                Site { local, remote: local, private: false }
-            }
+        if self.scope() == Scope::Inter {
+            let [server, client] = CABLE.addresses.map(IpAddr::from);
+            let (local, remote) = if role == Role::Serve { (server, client) } else { (client, server) };
+            return Site { local, remote, private: true };
         }
+        // An address that no other benchmark on this host uses now.
+        let [_, a, b, c] = std::process::id().to_be_bytes();
+        let local = IpAddr::from([127, 64 | a & 63, b, c]);
+        Site { local, remote: local, private: false }
     }
 
-    /// Starts a process for `job`, at its end of the place.
+    /// Starts a process for `job`, at the end of its role.
     pub(super) fn start(&self, job: &Job) -> Result<Peer> {
         let mut job = job.clone();
         (job.site, job.engine) = (self.site(job.role), self.engine);
         let side = usize::from(job.role == Role::Drive);
-        let program = std::env::current_exe().context("find the own program")?;
-        let mut command = match &self.namespaces {
+        let program = std::env::current_exe().context("find this program's own path")?;
+        let mut command = match self.inner.namespaces() {
             Some(pair) => pair[side].command(&program),
             None => Command::new(&program),
         };
         command.args(["bench", "peer", &job.to_argument()?]);
         command.envs(library::environment(&job));
-        match &self.daemons {
-            Some(daemons) => daemons.lead(side, &mut command),
-            // A daemon that was there before leads by the environment too.
+        match self.inner.daemon_of(side) {
+            Some(daemon) => daemon.serve(&mut command),
+            // The environment also names a daemon that is not ours.
             None => _ = command.env("UTIPC_ENGINE", self.engine.name()),
         }
-        let what = if job.role == Role::Serve { "server" } else { "client" };
-        Peer::spawn(command, what)
+        let name = if job.role == Role::Serve { "server" } else { "client" };
+        Process::start_patiently(name, command).map(Peer)
     }
 }
 
 impl Peer {
-    fn spawn(mut command: Command, what: &'static str) -> Result<Self> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("start the {what} process"))?;
-        let orders = child.stdin.take();
-        let out = child.stdout.take().context("read from a peer process: it has no output")?;
-        Ok(Self { child, what, orders, lines: BufReader::new(out) })
-    }
-
-    fn hear(&mut self) -> Result<Said> {
-        let mut line = String::new();
-        let read = self.lines.read_line(&mut line).with_context(|| format!("read from the {}", self.what))?;
-        ensure!(read > 0, "{}: it ended without a result", self.what);
+    fn receive(&mut self) -> Result<PeerMessage> {
+        let name = self.0.name.clone();
+        let line = self.0.line()?;
         match serde_json::from_str(&line)
-            .with_context(|| format!("read what the {} says: {line:?}", self.what))?
+            .with_context(|| format!("read a message of the {name}: {line:?}"))?
         {
-            Said::Failed(error) => bail!("{}: {error}", self.what),
-            said => Ok(said),
+            PeerMessage::Failed(error) => bail!("{name}: {error}"),
+            message => Ok(message),
         }
     }
 
     /// Waits until the process is ready for the other end.
-    pub(super) fn wait_ready(&mut self) -> Result<Meet> {
-        match self.hear()? {
-            Said::Ready(meet) => Ok(meet),
-            _ => bail!("{}: it has a result before it was called", self.what),
+    pub(super) fn wait_ready(&mut self) -> Result<ServerAddress> {
+        match self.receive()? {
+            PeerMessage::Ready(address) => Ok(address),
+            _ => bail!("{}: a result before it was ready", self.0.name),
         }
     }
 
-    /// Lets a process begin that has said that it is ready to.
+    /// Lets a process begin that is ready.
     pub(super) fn go(&mut self) -> Result<()> {
-        let orders = self.orders.as_mut().context("the process has been told to end")?;
-        writeln!(orders, "{GO}").with_context(|| format!("start the {}", self.what))
+        self.0.send(GO)
     }
 
-    /// Waits for the result; the process stays until this value goes, so that the other end can finish.
-    pub(super) fn result(&mut self) -> Result<Part> {
-        match self.hear()? {
-            Said::Done(part) => Ok(*part),
-            _ => bail!("{}: it is ready again, without a result", self.what),
+    /// Waits for the result. The process lives until this value is dropped, so that the other end can finish.
+    pub(super) fn result(&mut self) -> Result<EndResult> {
+        match self.receive()? {
+            PeerMessage::Done(result) => Ok(*result),
+            _ => bail!("{}: ready again, without a result", self.0.name),
         }
     }
 
     /// Waits for the result and the end of the process.
-    pub(super) fn finish(mut self) -> Result<Part> {
-        let part = self.result()?;
-        drop(self.orders.take());
-        self.child.wait().context("wait for the end of a peer process")?;
-        Ok(part)
+    pub(super) fn finish(mut self) -> Result<EndResult> {
+        let result = self.result()?;
+        self.0.close_and_wait()?;
+        Ok(result)
     }
-}
 
-impl Peer {
-    /// Its process number.
+    /// The process id.
     pub(super) fn id(&self) -> u32 {
-        self.child.id()
+        self.0.id()
     }
 
-    /// Ends the process as a crash does; returns when that was done, nanoseconds of the monotonic clock.
+    /// Kills the process; returns when that was done, nanoseconds of the monotonic clock.
     pub(super) fn kill(&mut self) -> Result<u64> {
-        self.child.kill().context("kill a peer process")?;
+        self.0.kill()?;
         Ok(traffic::now_ns())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        drop(self.orders.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,33 +1,33 @@
-//! The shape of results that scripts rely on: one JSON object a line, for each run.
+//! Runs as JSON objects, one per line. Scripts rely on their shape.
 
 use serde_json::{Value, json};
 
-use super::party::{Engine, Transport};
-use super::run::{Line, Name};
+use super::run::{Name, Run};
+use super::variant::{Engine, Transport};
 
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-impl Line {
-    /// One run. Beyond what DESIGN §4 lists, an object says what distinguishes it from its neighbours.
+impl Run {
+    /// The run with all that distinguishes it from other runs.
     pub(super) fn to_json(&self) -> Value {
         let (case, measured) = (&self.case, &self.measured);
         let mut line = json!({
             "test": case.name.text(),
             "scope": self.scope.name(),
-            "transport": case.party.transport.name(),
-            "mode": case.party.mode.name(),
-            "kind": case.party.kind.name(),
+            "transport": case.variant.transport.name(),
+            "mode": case.variant.mode.name(),
+            "kind": case.variant.kind.name(),
             "size": case.size,
             "connections": case.connections,
             "round": self.round,
             "messages": self.messages(),
-            // A busy run of few messages takes microseconds.
+            // Rounded to nanoseconds: a short run in busy mode takes microseconds.
             "elapsed_s": (self.elapsed_s() * 1e9).round() / 1e9,
             "cpu_s": { "tx": round(measured.client.cpu_s), "rx": round(measured.server.cpu_s) },
         });
-        if case.party.transport == Transport::Utipc {
+        if case.variant.transport == Transport::Utipc {
             line["engine"] = json!(self.engine.name());
         }
         if self.engine == Engine::Daemon {
@@ -66,23 +66,25 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::job::Part;
-    use super::super::party::{Party, Scope};
+    use super::super::job::EndResult;
     use super::super::run::{Case, Measured};
+    use super::super::variant::{Scope, Variant};
     use super::*;
 
-    fn line(name: Name, party: Party, measured: Measured) -> Line {
-        let case = Case::new(name, party, 1000);
-        Line { case, scope: Scope::Inter, engine: Engine::Embedded, round: 2, measured }
+    fn run(name: Name, variant: Variant, measured: Measured) -> Run {
+        let case = Case::new(name, variant, 1000);
+        Run { case, scope: Scope::Inter, engine: Engine::Embedded, round: 2, measured }
     }
 
     #[test]
-    fn a_rate_is_the_receivers() {
-        let server = Part { messages: 2000, began: 5, ended: 2_000_000_005, cpu_s: 0.25, ..Part::default() };
-        let client = Part { messages: 2100, ended: 9, cpu_s: 0.5, packets: Some(4200), ..Part::default() };
-        let server = Part { packets: Some(210), ..server };
+    fn rate_is_that_of_the_receiver() {
+        let server =
+            EndResult { messages: 2000, began: 5, ended: 2_000_000_005, cpu_s: 0.25, ..EndResult::default() };
+        let client =
+            EndResult { messages: 2100, ended: 9, cpu_s: 0.5, packets: Some(4200), ..EndResult::default() };
+        let server = EndResult { packets: Some(210), ..server };
         let measured = Measured { client, server, daemons_cpu_s: 0.0 };
-        let object = line(Name::Throughput, Party::TCP, measured).to_json();
+        let object = run(Name::Throughput, Variant::TCP, measured).to_json();
         assert_eq!(
             object,
             json!({
@@ -95,11 +97,15 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_have_quantiles() {
-        let client =
-            Part { messages: 2, ended: 9_000, times: vec![(3_000, 1), (6_000, 1)], ..Part::default() };
+    fn round_trips_have_percentiles() {
+        let client = EndResult {
+            messages: 2,
+            ended: 9_000,
+            times: vec![(3_000, 1), (6_000, 1)],
+            ..EndResult::default()
+        };
         let measured = Measured { client, ..Measured::default() };
-        let object = line(Name::Latency, Party::TCP, measured).to_json();
+        let object = run(Name::Latency, Variant::TCP, measured).to_json();
         let rtt = &object["rtt_us"];
         assert_eq!((rtt["p50"].as_f64(), rtt["max"].as_f64()), (Some(3.001), Some(6.003)));
         assert!(rtt["p999"].is_number() && rtt["mean"].is_number() && object.get("msgs_per_s").is_none());

@@ -1,15 +1,16 @@
-//! Runs cases: both ends as processes, all parties in turn, round after round.
+//! Runs cases: both ends as processes, all variants in turn, round after round.
 
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, Result};
+use utipc_bench_kit::stats::Summary;
+use utipc_bench_kit::{in_turn, machine};
 
-use super::job::{Job, Part, Role, Site, Test};
-use super::party::{Engine, Party, Scope};
+use super::job::{EndResult, Job, Role, Site, Test};
 use super::place::{Peer, Place};
-use super::stats::Rtt;
+use super::variant::{Engine, Scope, Variant};
 
-/// What the reports call a measurement.
+/// Name of a measurement in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     Latency,
@@ -20,38 +21,38 @@ pub(super) enum Name {
     Sizes,
 }
 
-/// One party's part of a comparison.
+/// The measurement of one variant.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: Name,
-    pub(super) party: Party,
+    pub(super) variant: Variant,
     pub(super) size: u32,
     pub(super) connections: u32,
     /// Receivers of a multicast.
     pub(super) servers: u32,
-    /// Pairs of processes that do the same at the same time.
+    /// Pairs of processes that run at the same time.
     pub(super) pairs: u32,
     /// Messages per second by schedule.
     pub(super) rate: Option<f64>,
-    /// Messages on each connection; none: as many as fill `seconds`.
+    /// Messages on each connection; `None`: as many as take `seconds`.
     pub(super) messages: Option<u64>,
     pub(super) seconds: f64,
-    /// Each role on a core of its own.
+    /// Each role runs on a core of its own.
     pub(super) pinned: bool,
 }
 
-/// What one run of a case has measured.
+/// The results of both ends in one round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
-    pub(super) client: Part,
-    pub(super) server: Part,
-    /// Processor time of the daemons, where nodes live in such.
+    pub(super) client: EndResult,
+    pub(super) server: EndResult,
+    /// CPU time of the daemons that have the nodes, if any.
     pub(super) daemons_cpu_s: f64,
 }
 
-/// A run, for the reports.
+/// One round of a case.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct Run {
     pub(super) case: Case,
     pub(super) scope: Scope,
     pub(super) engine: Engine,
@@ -59,7 +60,7 @@ pub(super) struct Line {
     pub(super) measured: Measured,
 }
 
-/// Messages of the run that finds out how many fill a round.
+/// Messages of the trial that finds out how many take the time of a round.
 const TRIAL: u64 = 1000;
 /// Fewest and most messages of a round, on each connection.
 const MESSAGES: (u64, u64) = (100, 50_000_000);
@@ -78,17 +79,16 @@ impl Name {
 }
 
 impl Case {
-    pub(super) fn new(name: Name, party: Party, size: u32) -> Self {
-        let (rate, messages) = (None, None);
+    pub(super) fn new(name: Name, variant: Variant, size: u32) -> Self {
         Self {
             name,
-            party,
+            variant,
             size,
             connections: 1,
             servers: 1,
             pairs: 1,
-            rate,
-            messages,
+            rate: None,
+            messages: None,
             seconds: 0.5,
             pinned: true,
         }
@@ -97,15 +97,20 @@ impl Case {
     fn test(&self) -> Test {
         if self.name == Name::Latency { Test::Echo } else { Test::Flow }
     }
+
+    /// For error messages.
+    fn description(&self) -> String {
+        let (name, label, mode) = (self.name.text(), self.variant.label(), self.variant.mode.name());
+        format!("measure {name} of {label} ({mode}) with messages of {} bytes", self.size)
+    }
 }
 
-/// A job for a process that measures alone or whose parts the caller fills in.
-pub(super) fn job(test: Test, party: Party, size: u32) -> Job {
+/// A job for one process, with one message on one connection; callers change what differs.
+pub(super) fn job(test: Test, variant: Variant, size: u32) -> Job {
     let nowhere = [0, 0, 0, 0].into();
-    let site = Site { local: nowhere, remote: nowhere, private: false };
     Job {
         test,
-        party,
+        variant,
         role: Role::Drive,
         index: 0,
         servers: 1,
@@ -116,50 +121,40 @@ pub(super) fn job(test: Test, party: Party, size: u32) -> Job {
         warmup: 1,
         rate: None,
         engine: Engine::Embedded,
-        site,
+        site: Site { local: nowhere, remote: nowhere, private: false },
         core: None,
-        meet: Vec::new(),
+        addresses: Vec::new(),
     }
 }
 
-/// The cores of the two roles, where there are two.
-fn cores() -> [Option<usize>; 2] {
-    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return [None, None] };
-    let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
-    match (cores.next(), cores.next()) {
-        (Some(first), Some(second)) => [Some(first), Some(second)],
-        _ => [None, None],
-    }
-}
-
-/// Runs a case once, with so many messages on each connection.
+/// Runs a case once, with `messages` on each connection.
 pub(super) fn measure(place: &Place, case: &Case, messages: u64) -> Result<Measured> {
-    measure_beside(place, case, messages, || Ok(()))
+    measure_with(place, case, messages, || Ok(()))
 }
 
-/// [`measure`], and `beside` as soon as messages are on their way.
-pub(super) fn measure_beside(
+/// Like [`measure`]; calls `started` as soon as messages are on their way.
+pub(super) fn measure_with(
     place: &Place,
     case: &Case,
     messages: u64,
-    beside: impl FnOnce() -> Result<()>,
+    started: impl FnOnce() -> Result<()>,
 ) -> Result<Measured> {
-    let mut base = job(case.test(), case.party, case.size);
+    let mut base = job(case.test(), case.variant, case.size);
     (base.connections, base.servers, base.rate) = (case.connections, case.servers, case.rate);
     (base.messages, base.warmup) = (messages, (messages / 10).clamp(1, TRIAL));
     let ends = case.connections * case.servers.max(case.pairs);
     base.crowded = ends > 1 || std::thread::available_parallelism().map_or(1, usize::from) < 2;
-    let [server_core, client_core] = if case.pinned { cores() } else { [None, None] };
+    let [server_core, client_core] = if case.pinned { machine::two_cores() } else { [None, None] };
 
     let serve = |index| place.start(&Job { role: Role::Serve, index, core: server_core, ..base.clone() });
     let mut servers = (0..case.servers.max(case.pairs)).map(serve).collect::<Result<Vec<Peer>>>()?;
-    let meets = servers.iter_mut().map(Peer::wait_ready).collect::<Result<Vec<_>>>()?;
+    let addresses = servers.iter_mut().map(Peer::wait_ready).collect::<Result<Vec<_>>>()?;
     let drive = |index: u32| {
-        let meet = match meets.get(index as usize) {
+        let addresses = match addresses.get(index as usize) {
             Some(own) if case.servers == 1 => vec![own.clone()],
-            _ => meets.clone(),
+            _ => addresses.clone(),
         };
-        place.start(&Job { role: Role::Drive, index, core: client_core, meet, ..base.clone() })
+        place.start(&Job { role: Role::Drive, index, core: client_core, addresses, ..base.clone() })
     };
     let mut clients = (0..case.pairs).map(drive).collect::<Result<Vec<Peer>>>()?;
     for client in &mut clients {
@@ -169,13 +164,13 @@ pub(super) fn measure_beside(
     for client in &mut clients {
         client.go()?;
     }
-    beside()?;
-    let client = Part::merge(clients.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
-    let server = Part::merge(servers.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
+    started()?;
+    let client = EndResult::merge(clients.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
+    let server = EndResult::merge(servers.iter_mut().map(Peer::result).collect::<Result<Vec<_>>>()?);
     Ok(Measured { client, server, daemons_cpu_s: place.daemons_cpu_s() - before })
 }
 
-/// How many messages, on each connection, fill the time of a case.
+/// The number of messages on each connection that takes the time of a case.
 pub(super) fn calibrate(place: &Place, case: &Case) -> Result<u64> {
     if let Some(messages) = case.messages {
         return Ok(messages);
@@ -184,71 +179,57 @@ pub(super) fn calibrate(place: &Place, case: &Case) -> Result<u64> {
         return Ok(((rate * case.seconds) as u64).max(1));
     }
     let mut messages = TRIAL.min((64 << 20) / u64::from(case.size)).max(MESSAGES.0);
-    // Twice: what is cold at first is slow.
+    // Twice, because cold caches make the first trial slow.
     for _ in 0..2 {
         let trial = measure(place, case, messages)?;
-        let part = if case.name == Name::Latency { &trial.client } else { &trial.server };
-        let per_second = messages as f64 / part.elapsed_s().max(1e-6);
+        let end = if case.name == Name::Latency { &trial.client } else { &trial.server };
+        let per_second = messages as f64 / end.elapsed_s().max(1e-6);
         messages = ((per_second * case.seconds) as u64).clamp(MESSAGES.0, MESSAGES.1.min(messages * 1000));
     }
     Ok(messages)
 }
 
-/// Runs each of `groups`, whose cases are compared with each other, `rounds` times: in turn, and in reversed order in
-/// every second round, so that no party always has the warm machine.
+/// Runs the cases of each group in turn, for `rounds` rounds.
 pub(super) fn compare(
     place: &Place,
     groups: &[Vec<Case>],
     rounds: u32,
-    mut each: impl FnMut(&Line),
-) -> Result<Vec<Line>> {
+    mut each: impl FnMut(&Run),
+) -> Result<Vec<Run>> {
     let steps = groups.iter().map(|cases| cases.len() * (rounds as usize + 1)).sum();
     let mut progress = Progress::new(steps);
-    let mut lines = Vec::new();
+    let mut runs = Vec::new();
     for cases in groups {
         let mut planned = Vec::new();
         for case in cases {
             progress.step(case, "trial");
-            planned.push((case, calibrate(place, case).with_context(|| describe(case))?));
+            planned.push((case, calibrate(place, case).with_context(|| case.description())?));
         }
-        for round in 0..rounds {
-            for (case, messages) in &planned {
-                progress.step(case, &format!("round {} of {rounds}", round + 1));
-                let measured = measure(place, case, *messages).with_context(|| describe(case))?;
-                let (scope, engine) = (place.scope(), place.engine());
-                let line = Line { case: (*case).clone(), scope, engine, round, measured };
-                each(&line);
-                lines.push(line);
-            }
-            planned.reverse();
-        }
+        in_turn(rounds, &mut planned, |round, (case, messages)| {
+            progress.step(case, &format!("round {} of {rounds}", round + 1));
+            let measured = measure(place, case, *messages).with_context(|| case.description())?;
+            let (scope, engine) = (place.scope(), place.engine());
+            let run = Run { case: (*case).clone(), scope, engine, round, measured };
+            each(&run);
+            runs.push(run);
+            Ok(())
+        })?;
     }
-    progress.end();
-    Ok(lines)
-}
-
-fn describe(case: &Case) -> String {
-    let mode = case.party.mode.name();
-    format!(
-        "measure {} of {} ({mode}) with messages of {} bytes",
-        case.name.text(),
-        case.party.label(),
-        case.size
-    )
+    Ok(runs)
 }
 
 impl Measured {
-    /// Round trips.
-    pub(super) fn rtt(&self) -> Option<Rtt> {
-        Rtt::of(&self.client.times)
+    /// Round-trip times, microseconds.
+    pub(super) fn rtt(&self) -> Option<Summary> {
+        Summary::of_times(&self.client.times)
     }
 
-    /// Messages that arrived, per second at the receiver, over all connections, receivers and pairs.
+    /// Messages per second at the receiver, over all connections, receivers and pairs.
     pub(super) fn messages_per_s(&self) -> f64 {
         self.server.messages as f64 / self.server.elapsed_s()
     }
 
-    /// Processor time of both ends and the daemons, seconds.
+    /// CPU time of both ends and the daemons, seconds.
     pub(super) fn cpu_s(&self) -> f64 {
         self.client.cpu_s + self.server.cpu_s + self.daemons_cpu_s
     }
@@ -261,15 +242,15 @@ impl Measured {
     }
 }
 
-impl Line {
-    /// Seconds of the measured traffic, at the end that counts.
+impl Run {
+    /// Seconds of the measured traffic: at the client for round trips and loads, at the server for rates.
     pub(super) fn elapsed_s(&self) -> f64 {
         let measured = &self.measured;
         let at_client = matches!(self.case.name, Name::Latency | Name::Cpu);
         if at_client { measured.client.elapsed_s() } else { measured.server.elapsed_s() }
     }
 
-    /// Messages that count.
+    /// Measured messages.
     pub(super) fn messages(&self) -> u64 {
         let measured = &self.measured;
         if self.case.name == Name::Latency { measured.client.messages } else { measured.server.messages }
@@ -279,13 +260,13 @@ impl Line {
         self.measured.messages_per_s() * f64::from(self.case.size) * 8.0 / 1e6
     }
 
-    /// Microseconds of the median round trip.
+    /// The median round-trip time, microseconds.
     pub(super) fn p50(&self) -> f64 {
         self.measured.rtt().map_or(f64::NAN, |rtt| rtt.p50)
     }
 }
 
-/// Tells on standard error how far a run is: a line that is overwritten on a terminal, and nothing elsewhere.
+/// Shows progress in one line of a terminal on standard error; nothing elsewhere.
 struct Progress {
     total: usize,
     done: usize,
@@ -300,7 +281,7 @@ impl Progress {
     fn step(&mut self, case: &Case, what: &str) {
         self.done += 1;
         if self.shown {
-            let (name, label, mode) = (case.name.text(), case.party.label(), case.party.mode.name());
+            let (name, label, mode) = (case.name.text(), case.variant.label(), case.variant.mode.name());
             let mut err = std::io::stderr();
             let _ = write!(
                 err,
@@ -310,17 +291,13 @@ impl Progress {
             let _ = err.flush();
         }
     }
-
-    fn end(&self) {
-        if self.shown {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        // After an error too: its line must not stand behind ours.
-        self.end();
+        // Clears the line, so that an error message does not follow it.
+        if self.shown {
+            eprint!("\r\x1b[K");
+        }
     }
 }

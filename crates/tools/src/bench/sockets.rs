@@ -1,4 +1,4 @@
-//! What utipc is compared with: the sockets of the system, used as a careful program uses them.
+//! The sockets of the system that utipc is compared with, used as a careful program uses them.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,23 +13,23 @@ use rustix::net::{
 };
 
 use super::channel::{Channel, Opened, Packets, Spinner, Waiting};
-use super::job::{Job, LIMIT, Meet, Role};
-use super::party::{Mode, Transport};
-use super::wire;
+use super::job::{Job, LIMIT, Role, ServerAddress};
+use super::packets;
+use super::variant::{Mode, Transport};
 
-/// Bytes of UDP payload that may be on their way: what half of an ordinary receive buffer holds, for small messages
-/// too, whose bookkeeping is larger than they are.
+/// Bytes of UDP payload that may be unconfirmed: they fill half of a default receive buffer, also as small messages, whose
+/// bookkeeping is larger than they are.
 const UDP_WINDOW: usize = 96 << 10;
-/// Likewise in messages.
+/// Messages of UDP that may be unconfirmed.
 const UDP_MESSAGES: u64 = 128;
-/// How long a UDP sender waits for a confirmation before it takes the messages for lost.
+/// How long a UDP sender waits for a confirmation before it takes messages for lost.
 const UDP_SENDER_PATIENCE: Duration = Duration::from_millis(200);
-/// How long a UDP receiver waits for a message before it takes the rest for lost: longer than the sender stalls.
+/// How long a UDP receiver waits for a message before it takes the rest for lost: longer than a sender waits.
 const UDP_RECEIVER_PATIENCE: Duration = Duration::from_secs(2);
-/// Buffers to ask for, bytes; the system grants up to its limit. TCP sizes its own.
+/// Receive buffer that UDP asks for, bytes; the system grants up to its limit. TCP sizes its own.
 const UDP_BUFFER: usize = 4 << 20;
 
-/// A connected socket; see [`Channel`].
+/// A connected socket.
 struct Connected {
     fd: OwnedFd,
     transport: Transport,
@@ -48,7 +48,7 @@ fn open(transport: Transport) -> Result<OwnedFd> {
     let fd = socket_with(family, kind, SocketFlags::CLOEXEC, protocol)
         .with_context(|| format!("open a socket for {}", transport.name()))?;
     if transport == Transport::Udp {
-        // Above the system's limit only with a privilege; less costs messages, which are counted.
+        // More than the system's limit needs a privilege; a smaller buffer loses messages, which are counted.
         if sockopt::set_socket_recv_buffer_size_force(&fd, UDP_BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, UDP_BUFFER);
         }
@@ -60,26 +60,26 @@ fn is_local(transport: Transport) -> bool {
     matches!(transport, Transport::Uds | Transport::UdsStream)
 }
 
-/// An abstract name: no file is left behind, and none is needed where the file system is read-only.
+/// An abstract name: it leaves no file behind and works on a read-only file system.
 fn local_name(name: &str) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(name.as_bytes()).context("name a Unix socket")
 }
 
 /// Opens the server's end: one listener, or a UDP socket for each connection.
 pub(super) fn serve(job: &Job) -> Result<Waiting> {
-    let transport = job.party.transport;
+    let transport = job.variant.transport;
     let count = if transport == Transport::Udp { job.connections } else { 1 };
     let fds = (0..count).map(|_| open(transport)).collect::<Result<Vec<_>>>()?;
-    let mut meet = Meet::default();
+    let mut own = ServerAddress::default();
     for fd in &fds {
         if is_local(transport) {
-            meet.name = format!("utipc-bench-{}", std::process::id());
-            bind(fd, &local_name(&meet.name)?).with_context(|| format!("bind to @{}", meet.name))?;
+            own.name = format!("utipc-bench-{}", std::process::id());
+            bind(fd, &local_name(&own.name)?).with_context(|| format!("bind to @{}", own.name))?;
         } else {
             let address = SocketAddr::new(job.site.local, 0);
             bind(fd, &address).with_context(|| format!("bind {} to {address}", transport.name()))?;
             let bound = SocketAddr::try_from(getsockname(fd)?).context("read the own address")?;
-            meet.ports.push(bound.port());
+            own.ports.push(bound.port());
         }
         if transport != Transport::Udp {
             listen(fd, 64).with_context(|| format!("listen with {}", transport.name()))?;
@@ -100,41 +100,45 @@ pub(super) fn serve(job: &Job) -> Result<Waiting> {
         };
         Ok(Opened { channels, packets: packets(&job) })
     };
-    Ok(Waiting { meet, accept: Box::new(accept) })
+    Ok(Waiting { address: own, accept: Box::new(accept) })
 }
 
-/// A UDP socket, connected to whoever greets it.
+/// A UDP socket, connected to the source of its first datagram.
 fn connected_udp(fd: OwnedFd, job: &Job) -> Result<Box<dyn Channel>> {
     sockopt::set_socket_timeout(&fd, Timeout::Recv, Some(LIMIT))?;
     let (_, _, from) =
-        recvfrom(&fd, &mut [0; 8], RecvFlags::empty()).context("wait for a greeting by UDP")?;
-    let from = SocketAddr::try_from(from.context("a greeting without an address")?)?;
+        recvfrom(&fd, &mut [0; 8], RecvFlags::empty()).context("wait for the first UDP datagram")?;
+    let from = SocketAddr::try_from(from.context("the first UDP datagram has no address")?)?;
     connect(&fd, &from).with_context(|| format!("connect to {from}"))?;
-    send(&fd, b"welcome", SendFlags::empty()).context("answer a greeting")?;
+    send(&fd, b"welcome", SendFlags::empty()).context("answer the first UDP datagram")?;
     Connected::boxed(fd, job)
 }
 
 /// Opens the driver's end.
 pub(super) fn drive(job: &Job) -> Result<Opened> {
-    let transport = job.party.transport;
+    let transport = job.variant.transport;
     let mut channels = Vec::new();
-    for meet in &job.meet {
+    for server in &job.addresses {
         for connection in 0..job.connections as usize {
             let fd = open(transport)?;
             if is_local(transport) {
-                connect(&fd, &local_name(&meet.name)?)
-                    .with_context(|| format!("connect to @{}", meet.name))?;
+                connect(&fd, &local_name(&server.name)?)
+                    .with_context(|| format!("connect to @{}", server.name))?;
             } else {
-                let port =
-                    meet.ports.get(connection).or(meet.ports.first()).context("the server has no port")?;
+                let port = server
+                    .ports
+                    .get(connection)
+                    .or(server.ports.first())
+                    .context("the server has no port")?;
                 let address = SocketAddr::new(job.site.remote, *port);
                 connect(&fd, &address)
                     .with_context(|| format!("connect with {} to {address}", transport.name()))?;
             }
             if transport == Transport::Udp {
                 sockopt::set_socket_timeout(&fd, Timeout::Recv, Some(LIMIT))?;
-                send(&fd, b"hello", SendFlags::empty()).context("greet by UDP")?;
-                recv(&fd, &mut [0; 8], RecvFlags::empty()).context("wait for the answer to a greeting")?;
+                send(&fd, b"hello", SendFlags::empty()).context("send the first UDP datagram")?;
+                recv(&fd, &mut [0; 8], RecvFlags::empty())
+                    .context("wait for the answer to the first UDP datagram")?;
             }
             channels.push(Connected::boxed(fd, job)?);
         }
@@ -142,15 +146,15 @@ pub(super) fn drive(job: &Job) -> Result<Opened> {
     Ok(Opened { channels, packets: packets(job) })
 }
 
-/// The system's counter of packets, which tells of our own only where nobody else sends.
+/// The system's packet counter; only in a private namespace does it count just our packets.
 fn packets(job: &Job) -> Packets {
-    let (private, transport) = (job.site.private, job.party.transport);
-    Box::new(move || if private { wire::packets_out(transport) } else { None })
+    let (private, transport) = (job.site.private, job.variant.transport);
+    Box::new(move || if private { packets::packets_out(transport) } else { None })
 }
 
 impl Connected {
     fn boxed(fd: OwnedFd, job: &Job) -> Result<Box<dyn Channel>> {
-        let transport = job.party.transport;
+        let transport = job.variant.transport;
         match transport {
             Transport::Tcp => sockopt::set_tcp_nodelay(&fd, true).context("switch Nagle off")?,
             Transport::TcpNagle => sockopt::set_tcp_nodelay(&fd, false).context("leave Nagle on")?,
@@ -163,17 +167,17 @@ impl Connected {
         let wait = patience.unwrap_or(LIMIT);
         sockopt::set_socket_timeout(&fd, Timeout::Recv, Some(wait)).context("set the receive timeout")?;
         sockopt::set_socket_timeout(&fd, Timeout::Send, Some(LIMIT)).context("set the send timeout")?;
-        let busy = (job.party.mode == Mode::Busy).then(|| Spinner::new(job, wait));
+        let busy = (job.variant.mode == Mode::Busy).then(|| Spinner::new(job, wait));
         Ok(Box::new(Self { fd, transport, busy, patience }))
     }
 
-    /// One attempt; `None`: try again.
+    /// Tries to send once; `None`: try again.
     fn send_some(&self, data: &[u8]) -> Result<Option<usize>> {
         let flags = if self.busy.is_some() { SendFlags::DONTWAIT } else { SendFlags::empty() };
         match send(&self.fd, data, flags | SendFlags::NOSIGNAL) {
             Ok(sent) => Ok(Some(sent)),
             Err(Errno::AGAIN) if self.busy.is_some() => Ok(None),
-            Err(Errno::AGAIN) => bail!("the other end has read nothing for {LIMIT:?}"),
+            Err(Errno::AGAIN) => bail!("the other end has not read for {LIMIT:?}"),
             Err(Errno::INTR) => Ok(Some(0)),
             Err(why) => Err(why.into()),
         }
@@ -186,10 +190,10 @@ impl Channel for Connected {
         while sent < data.len() {
             let rest = &data[sent..];
             let done = match self.busy {
-                Some(spinner) => spinner.ask(|| self.send_some(rest))?,
+                Some(spinner) => spinner.wait_for(|| self.send_some(rest))?,
                 None => self.send_some(rest)?,
             };
-            sent += done.with_context(|| format!("the other end has read nothing for {LIMIT:?}"))?;
+            sent += done.with_context(|| format!("the other end has not read for {LIMIT:?}"))?;
         }
         Ok(())
     }
@@ -202,11 +206,11 @@ impl Channel for Connected {
             Err(why) => Err(why.into()),
         };
         let received = match self.busy {
-            Some(spinner) => spinner.ask(attempt)?,
+            Some(spinner) => spinner.wait_for(attempt)?,
             None => attempt()?,
         };
         if received.is_none() {
-            ensure!(self.patience.is_some(), "nothing has come for {LIMIT:?}");
+            ensure!(self.patience.is_some(), "no message for {LIMIT:?}");
         }
         Ok(received)
     }
@@ -216,8 +220,8 @@ impl Channel for Connected {
     }
 
     fn window(&self, size: usize) -> Option<u64> {
-        let room = (UDP_WINDOW / size.max(1)) as u64;
-        (self.transport == Transport::Udp).then_some(room.clamp(2, UDP_MESSAGES))
+        let messages = (UDP_WINDOW / size.max(1)) as u64;
+        (self.transport == Transport::Udp).then_some(messages.clamp(2, UDP_MESSAGES))
     }
 
     fn patience(&self) -> Option<Duration> {

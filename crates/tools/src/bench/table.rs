@@ -1,30 +1,32 @@
-//! The medians for people, in the manner of TIPC's own benchmark program, beside TCP's.
+//! Tables of medians, in the form of TIPC's own benchmark program, with the ratio to TCP.
 
-use super::party::{Mode, Party, Transport};
-use super::run::{Line, Name};
-use super::stats::{Rtt, histogram, median, spread};
+use super::run::{Name, Run};
+use super::variant::{Mode, Transport, Variant};
+use utipc_bench_kit::machine::is_emulated;
+use utipc_bench_kit::stats::{Summary, histogram, median, spread};
+use utipc_bench_kit::table::Framed;
 
-/// The runs of one case.
+/// The runs of a case.
 pub(super) struct Group<'a> {
-    pub(super) lines: Vec<&'a Line>,
+    pub(super) runs: Vec<&'a Run>,
 }
 
-/// What tells cases apart in a table.
-type Key = (u32, u32, u32, Party);
+/// Identity of a case in a table: size, connections, receivers or pairs, variant.
+type Key = (u32, u32, u32, Variant);
 
-fn key(line: &Line) -> Key {
-    let case = &line.case;
-    (case.size, case.connections, case.servers.max(case.pairs), case.party)
+fn key(run: &Run) -> Key {
+    let case = &run.case;
+    (case.size, case.connections, case.servers.max(case.pairs), case.variant)
 }
 
-/// The runs, gathered by case in the order in which the cases appear.
-pub(super) fn groups(lines: &[Line]) -> Vec<Group<'_>> {
+/// The runs grouped by case: by size, connections and receivers, then in order of appearance.
+pub(super) fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     let mut groups: Vec<(Key, Group<'_>)> = Vec::new();
-    for line in lines {
-        let own = key(line);
+    for run in runs {
+        let own = key(run);
         match groups.iter_mut().find(|(key, _)| *key == own) {
-            Some((_, group)) => group.lines.push(line),
-            None => groups.push((own, Group { lines: vec![line] })),
+            Some((_, group)) => group.runs.push(run),
+            None => groups.push((own, Group { runs: vec![run] })),
         }
     }
     groups.sort_by_key(|((size, connections, fan, _), _)| (*size, *connections, *fan));
@@ -32,63 +34,58 @@ pub(super) fn groups(lines: &[Line]) -> Vec<Group<'_>> {
 }
 
 impl Group<'_> {
-    pub(super) fn median(&self, value: impl Fn(&Line) -> f64) -> f64 {
-        median(self.lines.iter().map(|line| value(line)))
+    pub(super) fn median(&self, value: impl Fn(&Run) -> f64) -> f64 {
+        median(self.runs.iter().map(|run| value(run)))
     }
 
-    pub(super) fn spread(&self, value: impl Fn(&Line) -> f64) -> f64 {
-        spread(self.lines.iter().map(|line| value(line)))
-    }
-}
-
-/// What the column "x TCP" compares: larger is better.
-pub(super) fn speed(line: &Line) -> f64 {
-    match line.case.name {
-        Name::Latency => 1.0 / line.p50(),
-        Name::Cpu => 1.0 / line.measured.cpu_s(),
-        _ => line.measured.messages_per_s(),
+    pub(super) fn spread(&self, value: impl Fn(&Run) -> f64) -> f64 {
+        spread(self.runs.iter().map(|run| value(run)))
     }
 }
 
-/// The group of TCP that `line` is compared with: blocking if there is one.
-fn tcp<'a>(line: &Line, all: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
+/// The value that the column "x TCP" compares; larger is better.
+pub(super) fn speed(run: &Run) -> f64 {
+    match run.case.name {
+        Name::Latency => 1.0 / run.p50(),
+        Name::Cpu => 1.0 / run.measured.cpu_s(),
+        _ => run.measured.messages_per_s(),
+    }
+}
+
+/// The group of TCP to compare `run` with: in blocking mode if possible.
+fn tcp<'a>(run: &Run, all: &'a [Group<'a>]) -> Option<&'a Group<'a>> {
     let beside = |group: &&Group<'_>| {
-        group.lines.first().is_some_and(|other| {
-            other.case.party.transport == Transport::Tcp && {
-                let ((a, b, c, _), (x, y, z, _)) = (key(line), key(other));
+        group.runs.first().is_some_and(|other| {
+            other.case.variant.transport == Transport::Tcp && {
+                let ((a, b, c, _), (x, y, z, _)) = (key(run), key(other));
                 (a, b, c) == (x, y, z)
             }
         })
     };
-    let blocking = |group: &&Group<'_>| group.lines.iter().all(|line| line.case.party.mode == Mode::Blocking);
+    let blocking = |group: &&Group<'_>| group.runs.iter().all(|run| run.case.variant.mode == Mode::Blocking);
     all.iter().filter(beside).find(blocking).or_else(|| all.iter().find(beside))
 }
 
-/// Whether programs translate this processor's instructions, as in the interop lab.
-fn is_emulated() -> bool {
-    std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains("QEMU TCG CPU"))
-}
-
 /// Prints the medians of all cases.
-pub(super) fn print(lines: &[Line]) {
-    let Some(first) = lines.first() else { return };
-    let groups = groups(lines);
-    let rounds = groups.iter().map(|group| group.lines.len()).max().unwrap_or(0);
+pub(super) fn print(runs: &[Run]) {
+    let Some(first) = runs.first() else { return };
+    let groups = groups(runs);
+    let rounds = groups.iter().map(|group| group.runs.len()).max().unwrap_or(0);
     let (name, scope, engine) = (first.case.name, first.scope.name(), first.engine.name());
     let emulated = if is_emulated() { ", emulated CPU: ratios alone count" } else { "" };
     println!("{}, {scope}-node, {engine} nodes, medians of {rounds} rounds{emulated}", caption(name));
-    let mut table = Table::new(heads(name));
+    let mut table = Framed::new(heads(name));
     for group in &groups {
-        let Some(line) = group.lines.first() else { continue };
-        let ratio = tcp(line, &groups).map_or(f64::NAN, |tcp| group.median(speed) / tcp.median(speed));
-        let mut row = vec![line.case.size.to_string()];
+        let Some(run) = group.runs.first() else { continue };
+        let ratio = tcp(run, &groups).map_or(f64::NAN, |tcp| group.median(speed) / tcp.median(speed));
+        let mut row = vec![run.case.size.to_string()];
         match name {
-            Name::Throughput | Name::Sizes => row.push(line.case.connections.to_string()),
-            Name::Multicast => row.push(line.case.servers.to_string()),
-            Name::Pairs => row.push(line.case.pairs.to_string()),
+            Name::Throughput | Name::Sizes => row.push(run.case.connections.to_string()),
+            Name::Multicast => row.push(run.case.servers.to_string()),
+            Name::Pairs => row.push(run.case.pairs.to_string()),
             Name::Latency | Name::Cpu => {}
         }
-        row.extend([line.case.party.label(), line.case.party.mode.name()]);
+        row.extend([run.case.variant.label(), run.case.variant.mode.name()]);
         row.extend([format!("{:.0}", group.median(|l| l.messages() as f64))]);
         row.push(format!("{:.0}", group.median(|l| l.elapsed_s() * 1e3)));
         row.extend(values(name, group));
@@ -150,10 +147,10 @@ fn heads(name: Name) -> Vec<[&'static str; 2]> {
 }
 
 fn values(name: Name, group: &Group<'_>) -> Vec<String> {
-    let rtt = |part: fn(&Rtt) -> f64| {
+    let rtt = |part: fn(&Summary) -> f64| {
         format!("{:.1}", group.median(|l| l.measured.rtt().as_ref().map_or(f64::NAN, part)))
     };
-    let milliseconds = |value: &dyn Fn(&Line) -> f64| format!("{:.1}", 1e3 * group.median(value));
+    let milliseconds = |value: &dyn Fn(&Run) -> f64| format!("{:.1}", 1e3 * group.median(value));
     match name {
         Name::Latency => vec![
             rtt(|r| r.mean),
@@ -170,18 +167,17 @@ fn values(name: Name, group: &Group<'_>) -> Vec<String> {
             format!("{:.1}", 100.0 * group.median(|l| l.measured.cpu_s() / l.elapsed_s())),
         ],
         _ => {
-            let ways = |l: &Line| f64::from(l.case.connections * l.case.servers.max(l.case.pairs));
-            let per_message = |cpu: fn(&Line) -> f64| {
-                format!("{:.0}", 1e9 * group.median(|l| cpu(l) / l.messages() as f64))
-            };
+            let channels = |l: &Run| f64::from(l.case.connections * l.case.servers.max(l.case.pairs));
+            let per_message =
+                |cpu: fn(&Run) -> f64| format!("{:.0}", 1e9 * group.median(|l| cpu(l) / l.messages() as f64));
             let packets = |which: fn((f64, f64)) -> f64| {
                 let value = group.median(|l| l.measured.packets_per_message().map_or(f64::NAN, which));
                 if value.is_finite() { format!("{value:.3}") } else { "-".to_owned() }
             };
             vec![
                 format!("{:.0}", group.median(|l| l.measured.messages_per_s())),
-                format!("{:.1}", group.median(Line::mbit_per_s)),
-                format!("{:.1}", group.median(|l| l.mbit_per_s() / ways(l))),
+                format!("{:.1}", group.median(Run::mbit_per_s)),
+                format!("{:.1}", group.median(|l| l.mbit_per_s() / channels(l))),
                 per_message(|l| l.measured.client.cpu_s),
                 per_message(|l| l.measured.server.cpu_s),
                 packets(|(out, _)| out),
@@ -192,22 +188,22 @@ fn values(name: Name, group: &Group<'_>) -> Vec<String> {
     }
 }
 
-/// The distribution of all round trips of each case, as the smallest time that so many do not exceed.
-pub(super) fn print_histograms(lines: &[Line]) {
+/// Prints percentiles of all round trips of each case.
+pub(super) fn print_histograms(runs: &[Run]) {
     const SHARES: [f64; 9] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
-    let mut table = Table::new(
+    let mut table = Framed::new(
         [["Msg Size", "[octets]"], ["Transport", ""], ["Mode", ""], ["Min", "[us]"]]
             .into_iter()
             .chain([["1%", ""], ["10%", ""], ["25%", ""], ["50%", ""], ["75%", ""], ["90%", ""], ["99%", ""]])
             .chain([["99.9%", ""], ["99.99%", ""], ["Max", ""], ["Count", ""]])
             .collect(),
     );
-    for group in groups(lines) {
+    for group in groups(runs) {
         let times: Vec<_> =
-            group.lines.iter().flat_map(|line| line.measured.client.times.iter().copied()).collect();
-        let (Some(line), Some(all)) = (group.lines.first(), histogram(&times)) else { continue };
+            group.runs.iter().flat_map(|run| run.measured.client.times.iter().copied()).collect();
+        let (Some(run), Some(all)) = (group.runs.first(), histogram(&times)) else { continue };
         let us = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
-        let mut row = vec![line.case.size.to_string(), line.case.party.label(), line.case.party.mode.name()];
+        let mut row = vec![run.case.size.to_string(), run.case.variant.label(), run.case.variant.mode.name()];
         row.push(us(all.min()));
         row.extend(SHARES.iter().map(|share| us(all.value_at_quantile(*share))));
         row.extend([us(all.max()), all.len().to_string()]);
@@ -221,86 +217,36 @@ pub(super) fn times(ratio: f64) -> String {
     if ratio.is_finite() { format!("{ratio:.2}") } else { "-".to_owned() }
 }
 
-/// Rows under two-line heads, in frames.
-struct Table {
-    heads: Vec<[&'static str; 2]>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn new(heads: Vec<[&'static str; 2]>) -> Self {
-        Self { heads, rows: Vec::new() }
-    }
-
-    fn row(&mut self, row: Vec<String>) {
-        self.rows.push(row);
-    }
-
-    fn text(&self) -> String {
-        let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column)).map(String::len);
-        let widths: Vec<usize> = (0..)
-            .zip(&self.heads)
-            .map(|(column, [a, b])| cells(column).chain([a.len(), b.len()]).max().unwrap_or(0))
-            .collect();
-        let frame: String = widths.iter().map(|width| format!("+{}", "-".repeat(width + 2))).collect();
-        let line = |cells: &[&str]| {
-            let cell = |(text, width): (&&str, &usize)| format!("| {text:>width$} ");
-            format!("{}|\n", cells.iter().zip(&widths).map(cell).collect::<String>())
-        };
-        let mut text = format!("{frame}+\n");
-        for half in 0..2 {
-            text += &line(&self.heads.iter().map(|head| head[half]).collect::<Vec<_>>());
-        }
-        text += &format!("{frame}+\n");
-        for row in &self.rows {
-            text += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());
-        }
-        text + &format!("{frame}+\n")
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::job::Part;
-    use super::super::party::{Engine, Kind, Scope};
+    use super::super::job::EndResult;
     use super::super::run::{Case, Measured};
+    use super::super::variant::{Engine, Kind, Scope};
     use super::*;
 
-    fn line(party: Party, size: u32, messages: u64) -> Line {
-        let server = Part { messages, ended: 1_000_000_000, ..Part::default() };
+    fn run(variant: Variant, size: u32, messages: u64) -> Run {
+        let server = EndResult { messages, ended: 1_000_000_000, ..EndResult::default() };
         let measured = Measured { server, ..Measured::default() };
-        let case = Case::new(Name::Throughput, party, size);
-        Line { case, scope: Scope::Intra, engine: Engine::Embedded, round: 0, measured }
+        let case = Case::new(Name::Throughput, variant, size);
+        Run { case, scope: Scope::Intra, engine: Engine::Embedded, round: 0, measured }
     }
 
     #[test]
-    fn a_case_is_compared_with_tcp_of_its_size() {
-        let own = Party::new(Transport::Utipc, Mode::Busy, Kind::Rdm);
-        let busy = Party::new(Transport::Tcp, Mode::Busy, Kind::Stream);
-        let lines = [
-            line(own, 64, 300),
-            line(busy, 64, 10),
-            line(Party::TCP, 64, 100),
-            line(Party::TCP, 1000, 7),
-            line(own, 64, 500),
-            line(own, 64, 400),
+    fn case_is_compared_with_blocking_tcp_of_its_size() {
+        let own = Variant::new(Transport::Utipc, Mode::Busy, Kind::Rdm);
+        let busy = Variant::new(Transport::Tcp, Mode::Busy, Kind::Stream);
+        let runs = [
+            run(own, 64, 300),
+            run(busy, 64, 10),
+            run(Variant::TCP, 64, 100),
+            run(Variant::TCP, 1000, 7),
+            run(own, 64, 500),
+            run(own, 64, 400),
         ];
-        let groups = groups(&lines);
+        let groups = groups(&runs);
         assert_eq!(groups.len(), 4);
-        let tcp = tcp(&lines[0], &groups).unwrap();
+        let tcp = tcp(&runs[0], &groups).unwrap();
         assert_eq!(groups[0].median(speed) / tcp.median(speed), 4.0);
         assert_eq!(groups[0].spread(speed), 0.5);
-    }
-
-    #[test]
-    fn frames_fit_what_is_in_them() {
-        let mut table = Table::new(vec![["A", ""], ["Longer", "x"]]);
-        table.row(vec!["12345".into(), "1".into()]);
-        let text = table.text();
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "+-------+--------+");
-        assert_eq!(lines[1], "|     A | Longer |");
-        assert_eq!(lines[4], "| 12345 |      1 |");
-        assert!(lines.iter().all(|line| line.len() == lines[0].len()));
     }
 }

@@ -1,27 +1,27 @@
-//! The two kinds of traffic, echo and flow, at either end and over any channel.
+//! The two kinds of traffic, echo and flow, at both ends and over any channel.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use hdrhistogram::Histogram;
 use rustix::time::{ClockId, Timespec, clock_gettime};
+use utipc_bench_kit::stats::empty_histogram;
 
 use super::channel::{Channel, Packets, credit, receive_exact};
-use super::job::{Job, Part};
+use super::job::{EndResult, Job};
 
-/// First byte of a receiver's last message.
+/// First byte of the last message of a receiver.
 pub(super) const END: u8 = b'k';
-/// First byte of its confirmations.
+/// First byte of the confirmations of a receiver.
 const CREDIT: u8 = b'c';
-/// Bytes that a receiver of a stream asks for at once.
+/// Size of the receive buffer of a stream, bytes.
 const BULK: usize = 256 << 10;
 
-/// Nanoseconds of the monotonic clock, which all processes share.
+/// The monotonic clock, which all processes share, nanoseconds.
 pub(super) fn now_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
-/// Processor time, user and system, of all threads of this process so far, seconds.
+/// CPU time of this process so far, user and system, seconds.
 pub(super) fn cpu_s() -> f64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime)) as f64 / 1e9
 }
@@ -31,7 +31,7 @@ fn nanoseconds(time: Timespec) -> u64 {
     whole * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Processor time and packets of this process between the first beginning and the last end among its threads.
+/// CPU time and packets of this process from the first begin to the last end among its threads.
 pub(super) struct Gauge {
     packets: Packets,
     first: OnceLock<Reading>,
@@ -64,17 +64,17 @@ impl Gauge {
         ended
     }
 
-    /// Adds what has been gauged to the merged part of all threads.
-    pub(super) fn fill(&self, part: &mut Part) {
+    /// Writes CPU time and packets to the combined result of all threads.
+    pub(super) fn fill(&self, result: &mut EndResult) {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(first), Some(last)) = (self.first.get(), last) {
-            part.cpu_s = last.cpu_s - first.cpu_s;
-            part.packets = last.packets.zip(first.packets).map(|(last, first)| last.saturating_sub(first));
+            result.cpu_s = last.cpu_s - first.cpu_s;
+            result.packets = last.packets.zip(first.packets).map(|(last, first)| last.saturating_sub(first));
         }
     }
 }
 
-/// When messages are to be sent.
+/// The scheduled send times of messages.
 struct Schedule {
     start: u64,
     gap_ns: f64,
@@ -85,25 +85,25 @@ impl Schedule {
         Self { start: now_ns(), gap_ns: 1e9 / rate }
     }
 
-    /// Sleeps until the turn of message `number` and returns when that was to be: late calls are not shifted.
+    /// Sleeps until the scheduled time of message `number` and returns it; a late call does not shift later ones.
     fn wait(&self, number: u64) -> u64 {
         let due = self.start + (number as f64 * self.gap_ns) as u64;
         while now_ns() < due {
-            let whole = i64::try_from(due / 1_000_000_000).unwrap_or(i64::MAX);
-            let part = i64::try_from(due % 1_000_000_000).unwrap_or(0);
-            let time = Timespec { tv_sec: whole, tv_nsec: part };
-            // Interrupted or not, the clock decides.
+            let seconds = i64::try_from(due / 1_000_000_000).unwrap_or(i64::MAX);
+            let nanoseconds = i64::try_from(due % 1_000_000_000).unwrap_or(0);
+            let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+            // An interrupted sleep is repeated, because the loop checks the clock.
             let _ = rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &time);
         }
         due
     }
 }
 
-/// Sends requests, each after the answer to the one before; with a rate, not before its time, and then the time of
-/// a round trip counts from when the request was due: a late answer makes the next ones late too.
-pub(super) fn drive_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<Part> {
+/// Sends requests, each after the answer to the one before. With a rate, a request is not sent before its scheduled time, and
+/// its round trip counts from that: a late answer also delays the next requests.
+pub(super) fn drive_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let mut buffer = vec![7; job.size as usize];
-    let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).context("make a histogram")?;
+    let mut times = empty_histogram();
     let mut lost = 0;
     let mut echo = |buffer: &mut [u8]| -> Result<()> {
         loop {
@@ -131,11 +131,11 @@ pub(super) fn drive_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) ->
     }
     let ended = gauge.end();
     let times = times.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect();
-    Ok(Part { messages: job.messages, lost, began, ended, times, ..Part::default() })
+    Ok(EndResult { messages: job.messages, lost, began, ended, times, ..EndResult::default() })
 }
 
-/// Answers requests.
-pub(super) fn serve_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<Part> {
+/// Sends every request back.
+pub(super) fn serve_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let mut buffer = vec![0; job.size as usize];
     let mut began = now_ns();
     let mut number = 0;
@@ -151,68 +151,69 @@ pub(super) fn serve_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) ->
         }
     }
     let ended = gauge.end();
-    Ok(Part { messages: job.messages, began, ended, ..Part::default() })
+    Ok(EndResult { messages: job.messages, began, ended, ..EndResult::default() })
 }
 
-/// A channel and what is on its way in it, for channels that do not look after that themselves.
+/// A channel with the number of its unconfirmed messages, for transports without flow control.
 struct Outgoing<'a> {
     channel: &'a mut dyn Channel,
     window: Option<u64>,
-    underway: u64,
+    unconfirmed: u64,
     ended: bool,
 }
 
 impl Outgoing<'_> {
     fn send(&mut self, message: &[u8]) -> Result<()> {
         if self.ended {
-            // The receiver has given up on what was lost.
+            // The receiver has given up waiting for lost messages.
             return Ok(());
         }
         if let Some(window) = self.window {
-            while self.underway >= window {
+            while self.unconfirmed >= window {
                 self.confirmation(credit(window))?;
             }
-            self.underway += 1;
+            self.unconfirmed += 1;
         }
         self.channel.send(message).context("send")
     }
 
-    fn confirmation(&mut self, worth: u64) -> Result<()> {
+    /// Receives a confirmation of `messages` messages.
+    fn confirmation(&mut self, messages: u64) -> Result<()> {
         let mut word = [0];
         match self.channel.receive(&mut word).context("receive a confirmation")? {
-            None => self.underway = 0,
+            None => self.unconfirmed = 0,
             Some(0) => bail!("the other end has closed the connection"),
             Some(_) if word[0] == END => self.ended = true,
-            Some(_) => self.underway = self.underway.saturating_sub(worth),
+            Some(_) => self.unconfirmed = self.unconfirmed.saturating_sub(messages),
         }
         if self.ended {
-            self.underway = 0;
+            self.unconfirmed = 0;
         }
         Ok(())
     }
 
-    /// Waits for the receiver's last word; without it, the receiver's own count will tell.
+    /// Waits for the last message of the receiver; if it is lost, the receiver still has its own count.
     fn finish(&mut self) -> Result<()> {
         let mut patience = 50;
         while !self.ended && patience > 0 {
-            let before = self.underway;
+            let before = self.unconfirmed;
             self.confirmation(0)?;
-            // Nothing came on a channel that may lose messages.
-            patience -= u32::from(self.underway == 0 && before == 0);
+            // Nothing arrived, on a channel that may lose messages.
+            patience -= u32::from(self.unconfirmed == 0 && before == 0);
         }
         Ok(())
     }
 }
 
 /// Sends all messages into each of `channels`, in turn.
-pub(super) fn drive_flow(channels: &mut [Box<dyn Channel>], job: &Job, gauge: &Gauge) -> Result<Part> {
+pub(super) fn drive_flow(channels: &mut [Box<dyn Channel>], job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let size = job.size as usize;
     let message = vec![7; size];
-    let mut ways: Vec<Outgoing<'_>> = channels
+    let mut outgoing: Vec<Outgoing<'_>> = channels
         .iter_mut()
         .map(|channel| {
             let window = channel.window(size);
-            Outgoing { channel: channel.as_mut(), window, underway: 0, ended: false }
+            Outgoing { channel: channel.as_mut(), window, unconfirmed: 0, ended: false }
         })
         .collect();
     let mut began = now_ns();
@@ -225,29 +226,29 @@ pub(super) fn drive_flow(channels: &mut [Box<dyn Channel>], job: &Job, gauge: &G
         if let Some(schedule) = &schedule {
             schedule.wait(number - job.warmup);
         }
-        for way in &mut ways {
-            way.send(&message)?;
+        for channel in &mut outgoing {
+            channel.send(&message)?;
         }
     }
-    for way in &mut ways {
-        way.finish()?;
+    for channel in &mut outgoing {
+        channel.finish()?;
     }
     let ended = gauge.end();
-    Ok(Part { messages: job.messages, began, ended, ..Part::default() })
+    Ok(EndResult { messages: job.messages, began, ended, ..EndResult::default() })
 }
 
 /// Receives all messages and counts those after the warm-up, of which there is at least one.
-pub(super) fn serve_flow(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<Part> {
-    let part = if channel.is_stream() {
+pub(super) fn serve_flow(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
+    let result = if channel.is_stream() {
         sink_bytes(channel, job, gauge)?
     } else {
         sink_messages(channel, job, gauge)?
     };
     channel.send(&[END]).context("confirm the end")?;
-    Ok(part)
+    Ok(result)
 }
 
-fn sink_messages(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<Part> {
+fn sink_messages(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let size = job.size as usize;
     let every = channel.window(size).map(credit);
     let lossy = channel.patience().is_some();
@@ -255,7 +256,7 @@ fn sink_messages(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<
     let (mut began, mut last, mut got, mut counted) = (now_ns(), now_ns(), 0, 0);
     while got < job.warmup + job.messages {
         if receive_exact(channel, &mut buffer).context("receive")?.is_none() {
-            // The rest is lost; what counts ends with the last one that came.
+            // The rest is lost: the measurement ends with the last message that arrived.
             break;
         }
         got += 1;
@@ -276,42 +277,42 @@ fn sink_messages(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<
     let now = gauge.end();
     let ended = if all { now } else { last };
     let lost = (job.warmup + job.messages).saturating_sub(got);
-    Ok(Part { messages: counted, lost, began, ended, ..Part::default() })
+    Ok(EndResult { messages: counted, lost, began, ended, ..EndResult::default() })
 }
 
-fn sink_bytes(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<Part> {
+fn sink_bytes(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let size = u64::from(job.size);
     let (warm, total) = (size * job.warmup, size * (job.warmup + job.messages));
     let mut buffer = vec![0; BULK.max(job.size as usize)];
     let (mut began, mut got) = (now_ns(), 0);
     while got < total {
-        // Not beyond the end of the warm-up in one go: there the clock starts.
+        // Do not receive past the end of the warm-up: the measurement begins there.
         let goal = if got < warm { warm } else { total };
         let most = buffer.len().min(usize::try_from(goal - got).unwrap_or(usize::MAX));
         match channel.receive(&mut buffer[..most]).context("receive")? {
             Some(0) => bail!("the other end has closed the connection"),
             Some(n) => got += n as u64,
-            None => bail!("a stream has stopped before its end"),
+            None => bail!("the stream has stopped before its end"),
         }
         if got == warm {
             began = gauge.begin();
         }
     }
     let ended = gauge.end();
-    Ok(Part { messages: job.messages, began, ended, ..Part::default() })
+    Ok(EndResult { messages: job.messages, began, ended, ..EndResult::default() })
 }
 
 /// Runs `work` with each channel in a thread of its own; a single one on this thread.
 pub(super) fn in_parallel(
     mut channels: Vec<Box<dyn Channel>>,
-    work: impl Fn(Box<dyn Channel>) -> Result<(Part, Box<dyn Channel>)> + Sync,
-) -> Result<(Part, Vec<Box<dyn Channel>>)> {
+    work: impl Fn(Box<dyn Channel>) -> Result<(EndResult, Box<dyn Channel>)> + Sync,
+) -> Result<(EndResult, Vec<Box<dyn Channel>>)> {
     if channels.len() == 1 {
         let only = channels.pop().context("there is no channel")?;
-        let (part, only) = work(only)?;
-        return Ok((part, vec![only]));
+        let (result, only) = work(only)?;
+        return Ok((result, vec![only]));
     }
-    let results: Vec<Result<(Part, Box<dyn Channel>)>> = std::thread::scope(|scope| {
+    let results: Vec<Result<(EndResult, Box<dyn Channel>)>> = std::thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> =
             channels.into_iter().map(|channel| scope.spawn(move || work(channel))).collect();
@@ -320,13 +321,13 @@ pub(super) fn in_parallel(
         };
         threads.into_iter().map(join).collect()
     });
-    let (parts, channels): (Vec<_>, Vec<_>) =
+    let (each, channels): (Vec<_>, Vec<_>) =
         results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
-    Ok((Part::merge(parts), channels))
+    Ok((EndResult::merge(each), channels))
 }
 
-/// Lets sleeps end when they should: the default slack is 50 µs.
+/// Makes sleeps end on time: the default timer slack is 50 µs.
 pub(super) fn sharpen_timers() {
-    // Refused, sleeps end later for all parties alike.
+    // If this is refused, sleeps end late for all variants alike.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

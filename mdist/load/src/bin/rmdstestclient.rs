@@ -12,7 +12,8 @@ use clap::Parser;
 use mdist_load::consumer::{Consumer, ConsumerOptions, Snapshot};
 use mdist_load::control::{Command, Control};
 use mdist_load::items::{self, Shares};
-use mdist_load::{msgdata, names, plot};
+use mdist_load::{msgdata, names};
+use utipc_bench_kit::plot;
 
 /// Consumers for load tests: many mounts in one process.
 #[derive(Parser)]

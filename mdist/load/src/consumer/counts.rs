@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::stats::LatencyRecorder;
+use utipc_bench_kit::stats::LatencyRecorder;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {

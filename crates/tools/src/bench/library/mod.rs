@@ -1,7 +1,7 @@
-//! The only place where the measurements use utipc, besides `bench node`: nodes, sockets, how they are told to wait.
+//! utipc in the measurements (besides `bench node`): nodes, sockets, and how they wait.
 
+mod channels;
 mod probes;
-mod ways;
 
 use std::net::SocketAddr;
 
@@ -10,36 +10,36 @@ use utipc::{Node, NodeAddr, ServiceAddress, Socket};
 
 use super::channel::{Packets, Spinner};
 use super::job::{Job, LIMIT, Role};
-use super::party::{Engine, Mode, Transport};
+use super::variant::{Engine, Mode, Transport};
 
-pub(super) use probes::{bind_many, binder, crowd, hall, look_up, survivor, victim, watcher};
-pub(super) use ways::{drive, serve};
+pub(super) use channels::{drive, serve};
+pub(super) use probes::{bind_many, binder, crowd_clients, crowd_server, look_up, survivor, victim, watcher};
 
-/// Why the library cannot use the kernel's TIPC here, if so.
+/// Why the kernel's TIPC cannot be used here, if so.
 pub(super) fn kernel_obstacle() -> Option<String> {
     Node::builder().engine(utipc::Engine::Kernel).start().err().map(|why| why.to_string())
 }
 
 /// Cluster of the measured nodes.
 pub(super) const CLUSTER: u32 = 9617;
-/// UDP ports of the measured nodes, on addresses of our own: servers from the first, drivers from the second.
+/// First UDP ports of the nodes of servers and of drivers.
 const PORTS: [u16; 2] = [16_100, 16_600];
-/// Service type that measured servers are bound to; the instance says which server and which of its sockets.
+/// Service type of measured servers; the instance is server number × [`SOCKETS`] + socket number.
 const SERVICE: u32 = 19_617;
-/// Sockets that one server may have.
+/// Most sockets of a server.
 const SOCKETS: u32 = 64;
 
 /// The node of one end.
 pub(super) fn node(job: &Job) -> utipc::Result<Node> {
-    if job.party.transport == Transport::KernelTipc {
+    if job.variant.transport == Transport::KernelTipc {
         return Node::builder().engine(utipc::Engine::Kernel).start();
     }
     if job.engine == Engine::Daemon {
-        // The environment says where it is.
+        // The environment names its socket.
         return Node::builder().engine(utipc::Engine::Daemon).start();
     }
     let several = job.servers > 1;
-    // An explicit address, so that the node is up at once; explicit peers, so that nothing is needed of the system.
+    // The explicit address makes the node usable at once; explicit peers need no multicast on this system.
     let number = match job.role {
         Role::Serve => 1 + job.index,
         Role::Drive => 1001 + job.index,
@@ -68,7 +68,7 @@ fn service(server: u32, socket: u32) -> ServiceAddress {
     ServiceAddress::new(SERVICE, server * SOCKETS + socket)
 }
 
-/// Packets of any kind that have left by this node's links.
+/// A counter of all packets that this node has sent on its links.
 fn packets(node: &Node) -> Packets {
     let node = node.clone();
     Box::new(move || {
@@ -77,40 +77,40 @@ fn packets(node: &Node) -> Packets {
     })
 }
 
-/// The packet size of the first link that works, bytes with headers.
+/// The MTU of the first link that is up, bytes with headers.
 pub(super) fn link_mtu(node: &Node) -> Option<u16> {
     node.links().iter().find(|link| link.up).map(|link| link.mtu)
 }
 
-/// Whether a node in this process asks the wire by itself: where nobody else needs its processor.
+/// Whether a node in this process polls its bearers: only if no other thread needs the core.
 fn spins(job: &Job) -> bool {
-    let own = job.party.transport == Transport::Utipc && job.engine == Engine::Embedded;
-    job.party.mode == Mode::Busy && own && !job.crowded
+    let own = job.variant.transport == Transport::Utipc && job.engine == Engine::Embedded;
+    job.variant.mode == Mode::Busy && own && !job.crowded
 }
 
-/// Tells a socket how to wait. An attached one spins by itself, and so does a node of one's own unless it is crowded: then
-/// a busy caller asks by the answer, and lets others run.
+/// Configures how a socket waits. In busy mode, attached sockets and polling nodes spin by themselves; the returned spinner
+/// is for a crowded embedded node, whose callers have to yield.
 fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
     socket.set_receive_timeout(Some(LIMIT));
     socket.set_send_timeout(Some(LIMIT));
-    let asks = job.party.mode == Mode::Busy && job.engine == Engine::Embedded && !spins(job);
-    socket.set_nonblocking(asks);
-    asks.then(|| Spinner::new(job, LIMIT))
+    let repeats = job.variant.mode == Mode::Busy && job.engine == Engine::Embedded && !spins(job);
+    socket.set_nonblocking(repeats);
+    repeats.then(|| Spinner::new(job, LIMIT))
 }
 
-/// The environment of a process whose waits are to be of this mode.
+/// The environment variable that selects the mode of waiting in a process.
 pub(super) fn environment(job: &Job) -> [(&'static str, String); 1] {
-    // What others call blocking is utipc's default.
-    let mode = if job.party.mode == Mode::Blocking { Mode::Adaptive } else { job.party.mode };
+    // Blocking, for utipc, is its default.
+    let mode = if job.variant.mode == Mode::Blocking { Mode::Adaptive } else { job.variant.mode };
     [("UTIPC_SPIN", mode.name())]
 }
 
-/// Repeats a call that a busy socket refuses for now.
-fn again<T>(busy: Option<Spinner>, mut attempt: impl FnMut() -> utipc::Result<T>) -> Result<T> {
+/// Calls `attempt`, with a spinner until it would no longer block.
+fn retry<T>(busy: Option<Spinner>, mut attempt: impl FnMut() -> utipc::Result<T>) -> Result<T> {
     let Some(spinner) = busy else { return Ok(attempt()?) };
-    let answer = spinner.ask(|| match attempt() {
+    let result = spinner.wait_for(|| match attempt() {
         Err(utipc::Error::WouldBlock { .. }) => Ok(None),
         done => Ok(Some(done?)),
     })?;
-    answer.ok_or_else(|| anyhow::anyhow!("nothing has moved for {LIMIT:?}"))
+    result.ok_or_else(|| anyhow::anyhow!("no progress for {LIMIT:?}"))
 }

@@ -1,4 +1,4 @@
-//! Single questions to a node: what becomes of a connection whose other end dies, how soon a binding is seen, what
+//! Peers of single measurements: how soon the end of a process breaks its connections, how soon a binding is seen, what
 //! many sockets cost.
 
 use std::io::{ErrorKind, Read};
@@ -8,47 +8,51 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use utipc::{Node, Scope, ServiceAddress, SocketKind};
 
-use super::super::job::{Job, LIMIT, Meet, Part};
-use super::super::party::Transport;
-use super::super::peer::{Kept, Parent};
+use super::super::job::{EndResult, Job, LIMIT, ServerAddress};
+use super::super::peer::{Parent, Retained};
 use super::super::traffic::{Gauge, now_ns};
+use super::super::variant::Transport;
 use super::{node, packets, service};
 
-/// Service type of bindings that are looked for.
+/// Service type of the bindings that [`watcher`] looks up.
 const SEEN: u32 = 19_619;
-/// Service type of many bindings.
+/// Service type of the bindings of [`bind_many`].
 const MANY: u32 = 19_620;
-/// Time between two bindings that are looked for.
+/// Time between two bindings of [`binder`].
 const PACE: Duration = Duration::from_millis(2);
-/// Messages of each of many clients that come before those that count: the first ones of all go by the daemon.
-const HEARD: u64 = 3;
+/// Messages of each client before the measured ones; the first ones go through the daemon.
+const WARM_UP: u64 = 3;
 
-/// Accepts a connection, and one of TCP beside it, and holds both until this process is killed.
-pub(in super::super) fn victim(job: &Job, parent: &Parent) -> Result<Part> {
+/// Accepts a connection and a TCP connection and holds both until this process is killed.
+pub(in super::super) fn victim(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let listener = node.listen(SocketKind::SeqPacket, service(job.index, 0)).context("listen")?;
     let tcp = TcpListener::bind((job.site.local, 0)).context("listen by TCP")?;
     let port = tcp.local_addr().context("look at a TCP socket")?.port();
-    parent.ready(Meet { ports: vec![port], ..Meet::default() })?;
+    parent.ready(ServerAddress { ports: vec![port], ..ServerAddress::default() })?;
     let connection = listener.accept().context("accept")?;
     let plain = tcp.accept().context("accept by TCP")?;
     parent.wait_for_end();
     drop((connection, plain));
-    Ok(Part::default())
+    Ok(EndResult::default())
 }
 
-/// Waits in a receive call until the connection breaks, or the one of TCP if the job is about that: `ended` is when.
-pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<Part> {
+/// Waits in a receive call until the connection, or for TCP the TCP connection, breaks; `ended` is the time.
+pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let server = service(job.index, 0);
     node.wait_for_service(server, LIMIT).context("wait for the server")?;
     let connection = node.connect(SocketKind::SeqPacket, server).context("connect")?;
     connection.socket().set_receive_timeout(Some(LIMIT));
-    let port = job.meet.first().and_then(|meet| meet.ports.first()).context("nobody to connect to by TCP")?;
+    let port = job
+        .addresses
+        .first()
+        .and_then(|address| address.ports.first())
+        .context("the server has no TCP port")?;
     let mut plain = TcpStream::connect((job.site.remote, *port)).context("connect by TCP")?;
     plain.set_read_timeout(Some(LIMIT)).context("limit the wait for TCP")?;
     parent.ready_to_go()?;
-    if job.party.transport == Transport::Tcp {
+    if job.variant.transport == Transport::Tcp {
         let answer = plain.read(&mut [0; 16]);
         let ended = now_ns();
         return match answer {
@@ -56,7 +60,7 @@ pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<Part> {
             Err(why) if why.kind() == ErrorKind::WouldBlock => {
                 bail!("the TCP connection has not broken: {why}")
             }
-            _ => Ok(Part { ended, ..Part::default() }),
+            _ => Ok(EndResult { ended, ..EndResult::default() }),
         };
     }
     let answer = connection.receive_into(&mut [0; 16]);
@@ -64,12 +68,12 @@ pub(in super::super) fn survivor(job: &Job, parent: &Parent) -> Result<Part> {
     match answer {
         Ok(received) if received.len > 0 => bail!("data from a victim that sends none"),
         Err(why) if why.is_temporary() => bail!("the connection has not broken: {why}"),
-        _ => Ok(Part { ended, ..Part::default() }),
+        _ => Ok(EndResult { ended, ..EndResult::default() }),
     }
 }
 
-/// Binds one address after the other: `times` holds (when it was asked for, when the call returned).
-pub(in super::super) fn binder(job: &Job, parent: &Parent, kept: &mut Kept) -> Result<Part> {
+/// Binds one address after another; `times` holds the time before and after each call.
+pub(in super::super) fn binder(job: &Job, parent: &Parent, retained: &mut Retained) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let socket = node.rdm().context("open a socket")?;
     parent.ready_to_go()?;
@@ -80,13 +84,13 @@ pub(in super::super) fn binder(job: &Job, parent: &Parent, kept: &mut Kept) -> R
         socket.bind(address(SEEN, number), Scope::Cluster).context("bind")?;
         times.push((asked, now_ns()));
     }
-    // Until all have been seen.
-    kept.push(Box::new(socket));
-    Ok(Part { times, ..Part::default() })
+    // The bindings stay until the watcher has seen them all.
+    retained.push(Box::new(socket));
+    Ok(EndResult { times, ..EndResult::default() })
 }
 
-/// Looks for each of these addresses until it is there: `times` holds (when it began to look, when it saw it).
-pub(in super::super) fn watcher(job: &Job, parent: &Parent) -> Result<Part> {
+/// Looks each of these addresses up until it is found; `times` holds when it began and when it succeeded.
+pub(in super::super) fn watcher(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     parent.ready_to_go()?;
     let mut times = Vec::new();
@@ -97,36 +101,39 @@ pub(in super::super) fn watcher(job: &Job, parent: &Parent) -> Result<Part> {
         }
         times.push((began, now_ns()));
     }
-    Ok(Part { times, ..Part::default() })
+    Ok(EndResult { times, ..EndResult::default() })
 }
 
 fn address(service: u32, number: u64) -> ServiceAddress {
     ServiceAddress::new(service, u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// The one server of `warmup` clients: receives datagrams until it has heard each of them [`HEARD`] times, so that all of
-/// them run, then `messages` that count; tells what these cost and, in `times`, (client, how many it got through).
-pub(in super::super) fn hall(job: &Job, parent: &Parent) -> Result<Part> {
+/// The server of `warmup` clients: receives [`WARM_UP`] datagrams of each of them, so that all of them run, then measures
+/// `messages`. `times` holds (client, number of its messages).
+pub(in super::super) fn crowd_server(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let socket = node.rdm().context("open a socket")?;
     socket.bind(service(0, 0), Scope::Cluster).context("bind")?;
     socket.set_receive_timeout(Some(LIMIT));
-    parent.ready(Meet::default())?;
+    parent.ready(ServerAddress::default())?;
     let mut buffer = vec![0; job.size as usize];
     let mut served = vec![0_u64; usize::try_from(job.warmup)?];
     let mut serve = |served: &mut [u64]| -> Result<u64> {
         socket.receive_into(&mut buffer).context("receive")?;
-        // By the number that the message carries: to look its sender up would cost more the more senders there are.
+        // The message carries the number of its client: a lookup by sender would cost more with more senders.
         let number = buffer.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
         let count = number.and_then(|number| served.get_mut(number as usize));
-        let count = count.context("a message of nobody")?;
+        let count = count.context("a message of an unknown client")?;
         *count += 1;
         Ok(*count)
     };
     let (since, mut silent) = (Instant::now(), served.len());
     while silent > 0 {
-        ensure!(since.elapsed() < LIMIT, "{silent} clients were not served {HEARD} times within {LIMIT:?}");
-        silent -= usize::from(serve(&mut served)? == HEARD);
+        ensure!(
+            since.elapsed() < LIMIT,
+            "{silent} clients have not sent {WARM_UP} messages within {LIMIT:?}"
+        );
+        silent -= usize::from(serve(&mut served)? == WARM_UP);
     }
     served.fill(0);
     let gauge = Gauge::new(packets(&node));
@@ -136,14 +143,14 @@ pub(in super::super) fn hall(job: &Job, parent: &Parent) -> Result<Part> {
     }
     let ended = gauge.end();
     let times = (0..).zip(served).collect();
-    let mut part = Part { messages: job.messages, began, ended, times, ..Part::default() };
+    let mut part = EndResult { messages: job.messages, began, ended, times, ..EndResult::default() };
     gauge.fill(&mut part);
     Ok(part)
 }
 
-/// `connections` clients in one process: each sends in turn, for as long as this process lives. The first bytes of a
-/// message are its client's number.
-pub(in super::super) fn crowd(job: &Job, parent: &Parent) -> Result<Part> {
+/// `connections` clients in one process, which send in turn until the process ends. The first bytes of a message are the
+/// number of its client.
+pub(in super::super) fn crowd_clients(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let server = service(0, 0);
     node.wait_for_service(server, LIMIT).context("wait for the server")?;
@@ -159,7 +166,8 @@ pub(in super::super) fn crowd(job: &Job, parent: &Parent) -> Result<Part> {
     loop {
         let mut moved = false;
         for (number, socket) in &sockets {
-            *message.first_chunk_mut().context("a message without room for a number")? = number.to_le_bytes();
+            *message.first_chunk_mut().context("the message is too small for a number")? =
+                number.to_le_bytes();
             match socket.send_to(&message, server) {
                 Ok(_) => moved = true,
                 Err(why) if why.is_temporary() => {}
@@ -173,7 +181,7 @@ pub(in super::super) fn crowd(job: &Job, parent: &Parent) -> Result<Part> {
 }
 
 /// Opens `connections` sockets with `messages` bindings each and keeps them.
-pub(in super::super) fn bind_many(job: &Job, parent: &Parent) -> Result<Part> {
+pub(in super::super) fn bind_many(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let each = u32::try_from(job.messages).unwrap_or(u32::MAX);
     let first = job.index * job.connections * each;
@@ -187,25 +195,25 @@ pub(in super::super) fn bind_many(job: &Job, parent: &Parent) -> Result<Part> {
     };
     let sockets = (0..job.connections).map(open).collect::<utipc::Result<Vec<_>>>();
     let sockets = sockets.context("open and bind sockets")?;
-    parent.ready(Meet::default())?;
+    parent.ready(ServerAddress::default())?;
     parent.wait_for_end();
     drop(sockets);
-    Ok(Part::default())
+    Ok(EndResult::default())
 }
 
-/// Nanoseconds of one lookup among `connections` bindings of one type.
-pub(in super::super) fn look_up(job: &Job, parent: &Parent) -> Result<Part> {
+/// Measures the nanoseconds of a lookup among `connections` bindings of one type.
+pub(in super::super) fn look_up(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node: Node = node(job).context("start a node")?;
     parent.ready_to_go()?;
     let mut instance = 1_u32;
     let began = now_ns();
     for _ in 0..job.messages {
-        // A full-period sequence: neighbours in time are no neighbours in the table.
+        // A full-period sequence: consecutive lookups are not neighbours in the table.
         instance = instance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let found = node.lookup(ServiceAddress::new(MANY, instance % job.connections));
         ensure!(found.is_some(), "a binding is missing");
     }
     let ended = now_ns();
     let value = Some((ended - began) as f64 / job.messages as f64);
-    Ok(Part { began, ended, value, ..Part::default() })
+    Ok(EndResult { began, ended, value, ..EndResult::default() })
 }

@@ -1,37 +1,36 @@
-//! `utipc bench targets`: the rows of what utipc promises, each measured, with what it got and whether that is enough.
+//! `utipc bench targets`: the performance targets of utipc, each measured and compared.
 
-mod alone;
-mod beside;
+mod absolute;
+mod relative;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-pub(super) use beside::fragment;
+pub(super) use relative::fragment;
 
-use super::daemon;
-use super::party::{Engine, Scope};
-use super::place::Place;
-use super::run::{self, Case, Line};
+use super::place::{Place, has_daemon};
+use super::run::{self, Case, Run};
+use super::variant::{Engine, Scope};
 
 /// Options of `bench targets`.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
-    /// Rows to measure, by their names. Default: all.
+    /// Names of the rows to measure [default: all]
     #[arg(long, value_delimiter = ',')]
     row: Vec<String>,
-    /// Name the rows and end.
+    /// List the rows and exit
     #[arg(long)]
     list: bool,
-    /// Rounds of each row.
+    /// Rounds of each row
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Seconds of a round.
+    /// Duration of a round, seconds
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// Where the nodes of rows on this host live. Default: in a daemon, if this build has one.
+    /// Engine of the nodes on this host [default: daemon, if this build has one]
     #[arg(long, value_enum)]
     engine: Option<Engine>,
-    /// Messages of a round, instead of its time: quick, and worthless as a figure.
+    /// Messages of a round instead of its duration: a quick test of the tool, without valid figures
     #[arg(long)]
     messages: Option<u64>,
 }
@@ -44,11 +43,11 @@ struct Row {
     run: fn(&Bench) -> Result<Verdict>,
 }
 
-/// What came out of a row.
+/// The result of a row.
 #[derive(Clone, Debug, PartialEq)]
 struct Verdict {
     got: String,
-    /// Whether that is enough; none: it does not count, and why not is in `got`.
+    /// Whether the target is met; `None`: it does not count, for the reason in `got`.
     met: Option<bool>,
 }
 
@@ -66,7 +65,7 @@ fn no_daemon() -> Verdict {
     Verdict::uncounted("not measured: this build has no daemon")
 }
 
-/// How rows measure.
+/// How rows are measured.
 struct Bench {
     rounds: u32,
     seconds: f64,
@@ -83,8 +82,8 @@ impl Bench {
         Place::new(Scope::Inter, engine)
     }
 
-    /// Runs cases against each other.
-    fn compare(&self, place: &Place, mut cases: Vec<Case>) -> Result<Vec<Line>> {
+    /// Measures cases in turn.
+    fn compare(&self, place: &Place, mut cases: Vec<Case>) -> Result<Vec<Run>> {
         for case in &mut cases {
             case.messages = case.messages.or(self.messages);
             if case.rate.is_none() {
@@ -94,8 +93,8 @@ impl Bench {
         run::compare(place, &[cases], self.rounds, |_| ())
     }
 
-    /// How often something that has no rounds is done.
-    fn often(&self, times: u64) -> u64 {
+    /// Repetitions of a measurement without rounds.
+    fn repetitions(&self, times: u64) -> u64 {
         self.messages.map_or(times, |messages| messages.min(times))
     }
 }
@@ -105,149 +104,152 @@ const ROWS: &[Row] = &[
         name: "rtt-busy",
         measure: "intra RTT 64 B, busy",
         target: "≥ 20 × faster than TCP loopback",
-        run: beside::rtt_busy,
+        run: relative::rtt_busy,
     },
     Row {
         name: "rtt-adaptive",
         measure: "intra RTT 64 B, default (adaptive) ping-pong",
         target: "≥ 12 ×",
-        run: beside::rtt_adaptive,
+        run: relative::rtt_adaptive,
     },
     Row {
-        name: "rtt-parked", measure: "intra RTT 64 B, parked", target: "≥ 1.5 ×", run: beside::rtt_parked
+        name: "rtt-parked",
+        measure: "intra RTT 64 B, parked",
+        target: "≥ 1.5 ×",
+        run: relative::rtt_parked,
     },
     Row {
         name: "open-loop",
         measure: "intra RTT 64 B, one request per ms, open loop from the scheduled send time, default mode",
         target: "p50 ≤ 0.7 × TCP, p99.9 ≤ TCP's, CPU of both ≤ TCP's",
-        run: beside::open_loop,
+        run: relative::open_loop,
     },
-    Row { name: "rtt-64k", measure: "intra RTT 65,536 B", target: "≥ 2.5 ×", run: beside::rtt_large },
+    Row { name: "rtt-64k", measure: "intra RTT 65,536 B", target: "≥ 2.5 ×", run: relative::rtt_large },
     Row {
         name: "iceoryx2",
         measure: "busy RTT beside iceoryx2 in the same run",
         target: "≤ 2.5 × its",
-        run: beside::iceoryx,
+        run: relative::iceoryx,
     },
     Row {
         name: "rate-64",
         measure: "intra messages/s 64 B (SEQPACKET and RDM)",
         target: "≥ 20 × TCP (NODELAY) and ≥ 8 × Unix seqpacket",
-        run: beside::rate_small,
+        run: relative::rate_small,
     },
     Row {
         name: "throughput-64k",
         measure: "intra throughput 65,536 B",
         target: "≥ 4 × TCP",
-        run: beside::throughput_large,
+        run: relative::throughput_large,
     },
     Row {
         name: "multicast",
         measure: "multicast 1 → 8 local, 256 B",
         target: "deliveries/s ≥ 8 × eight TCP connections",
-        run: beside::multicast,
+        run: relative::multicast,
     },
     Row {
         name: "inter-rtt-busy",
         measure: "inter RTT 64 B, embedded, UDP bearer, veth, both sides busy-polling (TCP too)",
         target: "≤ 0.85 × TCP",
-        run: beside::inter_rtt_busy,
+        run: relative::inter_rtt_busy,
     },
     Row {
         name: "inter-rtt-blocking",
         measure: "the same, both blocking",
         target: "≤ 1.0 × TCP and ≤ 1.15 × bare UDP in the same run",
-        run: beside::inter_rtt_blocking,
+        run: relative::inter_rtt_blocking,
     },
     Row {
         name: "inter-rtt-daemon",
         measure: "the same through two daemons",
         target: "≤ 1.3 × TCP",
-        run: beside::inter_rtt_daemon,
+        run: relative::inter_rtt_daemon,
     },
     Row {
         name: "inter-throughput",
         measure: "inter throughput 65,536 B STREAM, UDP bearer, embedded",
         target: "≥ 1.2 × TCP",
-        run: beside::inter_throughput,
+        run: relative::inter_throughput,
     },
     Row {
         name: "inter-throughput-daemon",
         measure: "the same through daemons",
         target: "≥ 0.8 × TCP",
-        run: beside::inter_throughput_daemon,
+        run: relative::inter_throughput_daemon,
     },
     Row {
         name: "inter-no-offloads",
         measure: "the same with offloads off (both), MTU 1500, embedded",
         target: "≥ 0.9 × TCP",
-        run: beside::inter_no_offloads,
+        run: relative::inter_no_offloads,
     },
     Row {
         name: "inter-rate-64",
         measure: "inter messages/s 64 B",
         target: "≥ 3 × TCP NODELAY, ≥ 1 × TCP with Nagle",
-        run: beside::inter_rate_small,
+        run: relative::inter_rate_small,
     },
     Row {
         name: "stream-sizes",
         measure: "STREAM at k × fragment size + 1 byte beside k × fragment size, k = 1 to 15",
         target: "≥ 0.95 ×",
-        run: beside::stream_sizes,
+        run: relative::stream_sizes,
     },
     Row {
         name: "cpu",
         measure: "CPU, 25 Mbit/s of 1 KB messages, intra, default mode, user + sys of both processes and the daemon",
         target: "≤ 0.6 × TCP",
-        run: beside::cpu,
+        run: relative::cpu,
     },
     Row {
         name: "cpu-inter",
         measure: "the same between nodes, embedded",
         target: "reported",
-        run: beside::cpu_inter,
+        run: relative::cpu_inter,
     },
     Row {
         name: "neighbours",
         measure: "8 default-mode receivers beside one busy process on 2 cores",
         target: "it loses ≤ 5 % against parked receivers",
-        run: alone::neighbours,
+        run: absolute::neighbours,
     },
     Row {
         name: "kill",
         measure: "kill(2) returns → local peer's recv returns",
         target: "p99 ≤ 2 ms",
-        run: alone::kill,
+        run: absolute::kill,
     },
     Row {
         name: "bind-local",
         measure: "bind → visible to local lookup",
         target: "≤ 50 µs",
-        run: alone::bind_local,
+        run: absolute::bind_local,
     },
     Row {
         name: "bind-remote",
         measure: "bind → visible on a remote node",
         target: "≤ 1 ms + network",
-        run: alone::bind_remote,
+        run: absolute::bind_remote,
     },
     Row {
         name: "idle-daemon",
         measure: "idle daemon",
         target: "≤ 0.5 % of a core, ≤ 10 MB resident, ≤ 4 KB per idle socket",
-        run: alone::idle_daemon,
+        run: absolute::idle_daemon,
     },
     Row {
         name: "many-clients",
         measure: "10,000 client sockets to one server socket",
         target: "≤ 256 MB in all; cost per message ≤ 1.5 × of 10 clients; max ÷ min served ≤ 2",
-        run: alone::many_clients,
+        run: absolute::many_clients,
     },
     Row {
         name: "many-bindings",
         measure: "10,000 sockets, 100,000 bindings on one daemon",
         target: "works; lookup ≤ 150 ns",
-        run: alone::many_bindings,
+        run: absolute::many_bindings,
     },
 ];
 
@@ -259,20 +261,20 @@ pub(super) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     for name in &options.row {
-        ensure!(ROWS.iter().any(|row| row.name == *name), "there is no row {name} (--list names them)");
+        ensure!(ROWS.iter().any(|row| row.name == *name), "unknown row {name} (see --list)");
     }
     ensure!(
         options.engine != Some(Engine::Kernel),
-        "the targets are utipc's own (choose embedded or daemon)"
+        "the targets do not apply to the kernel (use --engine embedded or daemon)"
     );
-    let engine = options.engine.unwrap_or(if daemon::is_there() { Engine::Daemon } else { Engine::Embedded });
+    let engine = options.engine.unwrap_or(if has_daemon() { Engine::Daemon } else { Engine::Embedded });
     let bench =
         Bench { rounds: options.rounds, seconds: options.seconds, messages: options.messages, engine };
     println!("| row | measure | target | got | met |\n|---|---|---|---|---|");
     for row in
         ROWS.iter().filter(|row| options.row.is_empty() || options.row.iter().any(|name| name == row.name))
     {
-        // One row that fails must not cost the others.
+        // A failed row does not end the others.
         let verdict = (row.run)(&bench).with_context(|| format!("row {}", row.name));
         let (got, met) = match &verdict {
             Ok(Verdict { got, met }) => {
@@ -284,7 +286,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     }
     let host = if bench.engine == Engine::Daemon { "one daemon" } else { "two embedded nodes" };
     if let Some(messages) = bench.messages {
-        println!("\nWith {messages} messages a round the figures are worth nothing: a test of the tool.");
+        println!("\nWith {messages} messages per round the figures are not valid: a test of the tool only.");
     }
     println!("\nMedians of {} rounds of {} s; on this host: {host}.", options.rounds, options.seconds);
     Ok(())
@@ -295,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_have_names_of_their_own() {
+    fn row_names_are_unique() {
         let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
         names.sort_unstable();
         names.dedup();

@@ -1,8 +1,8 @@
-//! Packets that the system has sent in this network namespace, by its own counters.
+//! The system's counters of sent packets in this network namespace.
 
-use super::party::Transport;
+use super::variant::Transport;
 
-/// Packets that have left by this transport; segments of a super-frame each count.
+/// Packets that this transport has sent; each segment of a super-frame counts.
 pub(super) fn packets_out(transport: Transport) -> Option<u64> {
     match transport {
         Transport::Tcp | Transport::TcpNagle => snmp(&read("/proc/net/snmp")?, "Tcp:", "OutSegs"),
@@ -20,7 +20,7 @@ fn read(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }
 
-/// A value of a table whose lines come in pairs, names and numbers, each with the name of its group.
+/// A value of a table of line pairs, one with names and one with numbers; each line begins with the name of its group.
 fn snmp(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(group));
     let column = lines.next()?.split_whitespace().position(|word| word == name)?;
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_table_is_read() {
+    fn counters_are_read_by_group_and_name() {
         let text = "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: InSegs OutSegs RetransSegs\nTcp: 7 9 1\n";
         assert_eq!(snmp(text, "Tcp:", "OutSegs"), Some(9));
         assert_eq!(snmp(text, "Tcp:", "Nothing"), None);

@@ -1,4 +1,4 @@
-//! Who is compared: transports, kinds of sockets, ways of waiting, and where the two ends are.
+//! What is compared: transports, kinds of sockets and modes of waiting; and where the two ends are.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -11,33 +11,33 @@ use super::library;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
-    /// On one node's host.
+    /// On this host.
     Intra,
-    /// In two network namespaces, joined by a pair of virtual Ethernet interfaces.
+    /// In two network namespaces joined by a virtual Ethernet cable.
     Inter,
 }
 
-/// What carries the messages.
+/// The carrier of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Transport {
-    /// This library.
+    /// utipc.
     Utipc,
     /// A TCP connection with `TCP_NODELAY`.
     Tcp,
     /// A TCP connection with Nagle's algorithm.
     TcpNagle,
-    /// A Unix socket that keeps messages apart (SOCK_SEQPACKET).
+    /// A Unix socket with message boundaries (SOCK_SEQPACKET).
     Uds,
     /// A Unix stream socket.
     UdsStream,
-    /// UDP, one datagram a call.
+    /// UDP, one datagram per call.
     Udp,
     /// A one-to-one SCTP association.
     Sctp,
-    /// This library's interface over the kernel's TIPC.
+    /// The kernel's TIPC, by the API of utipc.
     KernelTipc,
-    /// The shared-memory crate of that name: zero-copy, no connections, one host.
+    /// The shared-memory crate of that name: zero-copy, without connections, on one host.
     Iceoryx2,
 }
 
@@ -45,17 +45,17 @@ pub(crate) enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// It does not: it asks again and again.
+    /// It polls without a pause.
     Busy,
-    /// It asks for a while, then sleeps: the default of utipc.
+    /// It polls for a while, then sleeps: the default of utipc.
     Adaptive,
     /// It sleeps at once.
     Parked,
-    /// An ordinary blocking call: what utipc's peers have.
+    /// An ordinary blocking call: the mode of all transports except utipc.
     Blocking,
 }
 
-/// Kind of socket, where a transport has several.
+/// Kind of socket, if a transport has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -73,21 +73,21 @@ pub(crate) enum Kind {
 pub(crate) enum Engine {
     /// In the measured process.
     Embedded,
-    /// In a daemon that the bench starts, one for each end's host; on this host in the one that $UTIPC_SOCKET names.
+    /// In a daemon: one that the benchmark starts for each end, or on this host the one that $UTIPC_SOCKET names.
     Daemon,
-    /// The kernel's own: what is compared as utipc elsewhere is `kernel-tipc` then.
+    /// In the kernel: `kernel-tipc` replaces utipc in comparisons.
     Kernel,
 }
 
-/// One column of a comparison.
+/// A transport with its mode and kind: what a comparison measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Party {
+pub(crate) struct Variant {
     pub(crate) transport: Transport,
     pub(crate) mode: Mode,
     pub(crate) kind: Kind,
 }
 
-/// The word of the command line and of the reports.
+/// The name of a value on the command line and in reports.
 fn word<T: ValueEnum>(value: &T) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
@@ -99,13 +99,13 @@ impl Scope {
 }
 
 impl Engine {
-    /// What the command line says, else `UTIPC_ENGINE`, as for every program.
+    /// The engine of the command line, else of `UTIPC_ENGINE`.
     pub(crate) fn chosen(given: Option<Self>) -> Result<Self> {
         if let Some(engine) = given {
             return Ok(engine);
         }
         let name = std::env::var("UTIPC_ENGINE").unwrap_or_default();
-        // Not attached to whoever's daemon happens to run: its other programs would be measured too.
+        // `Auto` means embedded here: a running daemon may serve other programs, which would disturb the measurement.
         let engine = if name.is_empty() { utipc::Engine::Auto } else { name.parse()? };
         Ok(match engine {
             utipc::Engine::Daemon => Self::Daemon,
@@ -136,12 +136,12 @@ impl Transport {
         word(&self)
     }
 
-    /// Has the interface, the kinds and the modes of utipc.
+    /// Whether it has the API, kinds and modes of utipc.
     pub(crate) fn is_tipc(self) -> bool {
         matches!(self, Self::Utipc | Self::KernelTipc)
     }
 
-    /// The largest message, bytes.
+    /// Largest message, bytes.
     pub(crate) fn largest(self) -> u32 {
         match self {
             Self::Udp => 65_507,
@@ -149,51 +149,49 @@ impl Transport {
         }
     }
 
-    /// Why it cannot be measured here, if so: one line.
+    /// Why it cannot be measured here, if so, in one line.
     pub(crate) fn obstacle(self, scope: Scope) -> Option<String> {
         let why = match self {
-            Self::Uds | Self::UdsStream if scope == Scope::Inter => "does not leave the host".to_owned(),
-            Self::Sctp => {
-                socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::SCTP)).err().map(|why| {
-                    format!("this kernel has none ({why}; `modprobe sctp` loads it where it was built)")
-                })?
-            }
+            Self::Uds | Self::UdsStream if scope == Scope::Inter => "works only within a host".to_owned(),
+            Self::Sctp => socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::SCTP))
+                .err()
+                .map(|why| format!("this kernel has no SCTP ({why}; try `modprobe sctp`)"))?,
             Self::KernelTipc => library::kernel_obstacle()?,
             #[cfg(not(feature = "iceoryx2"))]
-            Self::Iceoryx2 => "left out of this build (add --features iceoryx2)".to_owned(),
+            Self::Iceoryx2 => "not part of this build (build with --features iceoryx2)".to_owned(),
             #[cfg(feature = "iceoryx2")]
-            Self::Iceoryx2 if scope == Scope::Inter => "does not leave the host".to_owned(),
+            Self::Iceoryx2 if scope == Scope::Inter => "works only within a host".to_owned(),
             _ => return None,
         };
         Some(why)
     }
 }
 
-impl Party {
+impl Variant {
     pub(crate) const fn new(transport: Transport, mode: Mode, kind: Kind) -> Self {
         Self { transport, mode, kind }
     }
 
-    /// TCP without Nagle, as most programs wait: what the others are compared with.
+    /// TCP without Nagle's algorithm and with blocking calls: the reference of all comparisons.
     pub(crate) const TCP: Self = Self::new(Transport::Tcp, Mode::Blocking, Kind::Stream);
 
-    /// All that `transports`, `modes` and `kinds` make: each transport in the modes and kinds that it has.
+    /// All combinations of `transports`, `modes` and `kinds`, reduced to the modes and kinds that each transport has.
     pub(crate) fn all(transports: &[Transport], modes: &[Mode], kinds: &[Kind]) -> Vec<Self> {
-        let mut parties = Vec::new();
+        let mut variants = Vec::new();
         for &transport in transports {
             for &kind in kinds {
                 for &mode in modes {
-                    let party = Self::new(transport, mode.of(transport), kind.of(transport));
-                    if !parties.contains(&party) {
-                        parties.push(party);
+                    let variant = Self::new(transport, mode.of(transport), kind.of(transport));
+                    if !variants.contains(&variant) {
+                        variants.push(variant);
                     }
                 }
             }
         }
-        parties
+        variants
     }
 
-    /// Name for people: the transport, and the kind where it has several.
+    /// The transport, and the kind if it has several, for tables.
     pub(crate) fn label(&self) -> String {
         let kind = if self.transport.is_tipc() { format!(" {}", self.kind.name()) } else { String::new() };
         format!("{}{kind}", self.transport.name())
@@ -201,7 +199,7 @@ impl Party {
 }
 
 impl Mode {
-    /// The mode that `transport` has for this one.
+    /// The mode of `transport` that corresponds to this one.
     fn of(self, transport: Transport) -> Self {
         match (self, transport) {
             (_, Transport::Iceoryx2) | (Self::Busy, _) => Self::Busy,
@@ -215,7 +213,7 @@ impl Mode {
 }
 
 impl Kind {
-    /// The kind that `transport` has.
+    /// The kind of `transport` that corresponds to this one.
     fn of(self, transport: Transport) -> Self {
         match transport {
             Transport::Utipc | Transport::KernelTipc => self,
@@ -231,17 +229,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_transport_has_its_own_modes_and_kinds_once() {
+    fn each_mode_and_kind_of_a_transport_appears_once() {
         let modes = [Mode::Busy, Mode::Adaptive, Mode::Parked];
-        let count = |transport| Party::all(&[transport], &modes, &[Kind::Rdm, Kind::Seqpacket]).len();
+        let count = |transport| Variant::all(&[transport], &modes, &[Kind::Rdm, Kind::Seqpacket]).len();
         assert_eq!([count(Transport::Utipc), count(Transport::Tcp), count(Transport::Iceoryx2)], [6, 2, 1]);
-        let tcp = Party::all(&[Transport::Tcp], &[Mode::Adaptive], &[Kind::Rdm]);
-        assert_eq!(tcp, [Party::TCP]);
-        assert_eq!((Party::TCP.label(), Transport::TcpNagle.name()), ("tcp".into(), "tcp-nagle".into()));
+        let tcp = Variant::all(&[Transport::Tcp], &[Mode::Adaptive], &[Kind::Rdm]);
+        assert_eq!(tcp, [Variant::TCP]);
+        assert_eq!((Variant::TCP.label(), Transport::TcpNagle.name()), ("tcp".into(), "tcp-nagle".into()));
     }
 
     #[test]
-    fn what_stays_on_the_host_says_so() {
+    fn unix_sockets_cannot_be_measured_between_namespaces() {
         assert!(Transport::Uds.obstacle(Scope::Inter).is_some());
         assert!(Transport::Uds.obstacle(Scope::Intra).is_none());
         assert!(Transport::Tcp.obstacle(Scope::Inter).is_none());

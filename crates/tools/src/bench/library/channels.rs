@@ -6,17 +6,17 @@ use anyhow::{Context, Result, bail, ensure};
 use utipc::{Connection, Destination, Node, PortId, Received, Scope, ServiceRange, Socket, SocketKind};
 
 use super::super::channel::{Channel, Opened, Spinner, Waiting};
-use super::super::job::{Job, LIMIT, Meet, Test};
-use super::super::party::{Kind, Transport};
+use super::super::job::{Job, LIMIT, ServerAddress, Test};
 use super::super::traffic::END;
-use super::{SERVICE, SOCKETS, again, node, packets, prepare, service};
+use super::super::variant::{Kind, Transport};
+use super::{SERVICE, SOCKETS, node, packets, prepare, retry, service};
 
-/// Bytes and messages of datagrams that may be on their way to one receiver: far below the limits at which it
-/// returns them (tipc.md §8.7), far above what it handles between two naps.
+/// Bytes and messages that may be unconfirmed to one receiver: far below the limits at which it returns them (tipc.md
+/// §8.7), far above what it receives between two sleeps.
 const WINDOW: (usize, u64) = (512 << 10, 1024);
 
 fn kind(job: &Job) -> SocketKind {
-    match job.party.kind {
+    match job.variant.kind {
         Kind::Rdm => SocketKind::Rdm,
         Kind::Seqpacket => SocketKind::SeqPacket,
         Kind::Stream => SocketKind::Stream,
@@ -28,12 +28,12 @@ pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
     ensure!(job.connections <= SOCKETS, "at most {SOCKETS} connections to one server");
     let node = node(job).context("start a node")?;
     let job = job.clone();
-    let count = if job.party.kind == Kind::Rdm { job.connections } else { 1 };
+    let count = if job.variant.kind == Kind::Rdm { job.connections } else { 1 };
     let mut sockets = Vec::new();
     let mut listener = None;
     for number in 0..count {
         let address = service(job.index, number);
-        if job.party.kind == Kind::Rdm {
+        if job.variant.kind == Kind::Rdm {
             let socket = node.rdm().context("open a socket")?;
             socket.bind(address, Scope::Cluster).with_context(|| format!("bind to {address}"))?;
             sockets.push(socket);
@@ -56,7 +56,7 @@ pub(in super::super) fn serve(job: &Job) -> Result<Waiting> {
         };
         Ok(Opened { channels, packets: packets(&node) })
     };
-    Ok(Waiting { meet: Meet::default(), accept: Box::new(accept) })
+    Ok(Waiting { address: ServerAddress::default(), accept: Box::new(accept) })
 }
 
 /// Opens the driver's end.
@@ -71,7 +71,7 @@ pub(in super::super) fn drive(job: &Job) -> Result<Opened> {
         channels.push(Multicast::boxed(&node, job)?);
     }
     for number in (0..job.connections).filter(|_| job.servers == 1) {
-        channels.push(if job.party.kind == Kind::Rdm {
+        channels.push(if job.variant.kind == Kind::Rdm {
             let to = service(job.index, number);
             node.wait_for_service(to, LIMIT).context("wait for a server")?;
             Datagrams::boxed(node.rdm().context("open a socket")?, Some(to.into()), job)?
@@ -86,7 +86,7 @@ fn window(size: usize) -> u64 {
     ((WINDOW.0 / size.max(1)) as u64).clamp(2, WINDOW.1)
 }
 
-/// A connection of either kind.
+/// A connection, of messages or of bytes.
 struct Connected {
     connection: Connection,
     stream: bool,
@@ -96,8 +96,8 @@ struct Connected {
 impl Connected {
     fn boxed(connection: Connection, job: &Job) -> Result<Box<dyn Channel>> {
         let busy = prepare(connection.socket(), job);
-        let stream = job.party.kind == Kind::Stream;
-        if stream && job.party.transport == Transport::Utipc && job.test == Test::Echo {
+        let stream = job.variant.kind == Kind::Stream;
+        if stream && job.variant.transport == Transport::Utipc && job.test == Test::Echo {
             connection.socket().set_nodelay(true).context("send each write at once")?;
         }
         Ok(Box::new(Self { connection, stream, busy }))
@@ -109,13 +109,13 @@ impl Channel for Connected {
         let socket = self.connection.socket();
         let mut sent = 0;
         while sent < data.len() {
-            sent += again(self.busy, || socket.send(&data[sent..]))?;
+            sent += retry(self.busy, || socket.send(&data[sent..]))?;
         }
         Ok(())
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
-        let received = again(self.busy, || self.connection.receive_into(buffer))?;
+        let received = retry(self.busy, || self.connection.receive_into(buffer))?;
         if received.len == 0 {
             bail!("the other end has closed the connection");
         }
@@ -127,7 +127,7 @@ impl Channel for Connected {
     }
 }
 
-/// A reliable datagram socket: a driver sends to a service, a server answers whoever asked last.
+/// A reliable datagram socket: a driver sends to a service, a server to the source of its last message.
 struct Datagrams {
     socket: Socket,
     service: Option<Destination>,
@@ -138,22 +138,25 @@ struct Datagrams {
 impl Datagrams {
     fn boxed(socket: Socket, service: Option<Destination>, job: &Job) -> Result<Box<dyn Channel>> {
         let busy = prepare(&socket, job);
-        // What the receiver has no room for comes back instead of vanishing.
-        socket.set_returned(true).context("ask for messages back")?;
+        // Messages that the receiver has no space for are returned instead of dropped.
+        socket.set_returned(true).context("ask for undeliverable messages")?;
         Ok(Box::new(Self { socket, service, source: None, busy }))
     }
 }
 
 impl Channel for Datagrams {
     fn send(&mut self, data: &[u8]) -> Result<()> {
-        let to = self.service.or(self.source.map(Destination::Port)).context("nobody has asked yet")?;
-        again(self.busy, || self.socket.send_to(data, to))?;
+        let to = self
+            .service
+            .or(self.source.map(Destination::Port))
+            .context("a server sends before it has received")?;
+        retry(self.busy, || self.socket.send_to(data, to))?;
         Ok(())
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
-        let received = again(self.busy, || self.socket.receive_into(buffer))?;
-        refuse_returned(&received)?;
+        let received = retry(self.busy, || self.socket.receive_into(buffer))?;
+        check_not_returned(&received)?;
         self.source = Some(received.source);
         Ok(Some(received.len))
     }
@@ -167,15 +170,14 @@ impl Channel for Datagrams {
     }
 }
 
-fn refuse_returned(received: &Received) -> Result<()> {
+fn check_not_returned(received: &Received) -> Result<()> {
     match &received.returned {
-        Some(back) => bail!("a message came back: {:?}", back.code),
+        Some(back) => bail!("a message was returned: {:?}", back.code),
         None => Ok(()),
     }
 }
 
-/// One socket that sends to all servers at once. What it receives are confirmations: it hands on each that the last
-/// of them has given.
+/// One socket that sends to all servers. It receives their confirmations, and reports each once all servers have sent it.
 struct Multicast {
     socket: Socket,
     to: ServiceRange,
@@ -198,14 +200,14 @@ impl Multicast {
 
 impl Channel for Multicast {
     fn send(&mut self, data: &[u8]) -> Result<()> {
-        again(self.busy, || self.socket.send_to(data, self.to))?;
+        retry(self.busy, || self.socket.send_to(data, self.to))?;
         Ok(())
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
         loop {
-            let received = again(self.busy, || self.socket.receive_into(buffer))?;
-            refuse_returned(&received)?;
+            let received = retry(self.busy, || self.socket.receive_into(buffer))?;
+            check_not_returned(&received)?;
             if buffer.first() == Some(&END) {
                 self.ended += 1;
                 if self.ended == self.servers {

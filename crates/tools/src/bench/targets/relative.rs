@@ -1,70 +1,69 @@
-//! Rows that compare utipc with others in the same run.
+//! Rows that compare utipc with other transports in the same run.
 
 use anyhow::{Result, ensure};
 
-use super::super::daemon;
 use super::super::job::{Job, Role, Test};
 use super::super::options::{BESIDE_FRAGMENT, FRAGMENTS, whole};
-use super::super::party::{Engine, Kind, Mode, Party, Scope, Transport};
 use super::super::peer;
-use super::super::place::Place;
-use super::super::run::{self, Case, Line, Name};
-use super::super::stats::Rtt;
+use super::super::place::{Place, has_daemon};
+use super::super::run::{self, Case, Name, Run};
 use super::super::table::{Group, speed};
+use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 use super::{Bench, Verdict, no_daemon};
+use utipc_bench_kit::stats::Summary;
 
-/// Above this spread of TCP's own rounds, a comparison between nodes says nothing.
+/// Above this spread of the rounds of TCP, a comparison between nodes is not valid.
 const STEADY: f64 = 0.10;
 /// Requests per second of the open loop.
 const REQUESTS: f64 = 1000.0;
-/// Seconds of its rounds: enough for a p99.9.
+/// Duration of its rounds, seconds: enough for a p99.9.
 const REQUEST_SECONDS: f64 = 5.0;
 /// Bits per second, size and seconds of the constant load.
 const LOAD: (f64, u32, f64) = (25e6, 1024, 2.0);
 
-const fn utipc(mode: Mode, kind: Kind) -> Party {
-    Party::new(Transport::Utipc, mode, kind)
+const fn utipc(mode: Mode, kind: Kind) -> Variant {
+    Variant::new(Transport::Utipc, mode, kind)
 }
 
-const fn peer_of(transport: Transport, mode: Mode) -> Party {
-    Party::new(transport, mode, Kind::Stream)
+const fn peer_of(transport: Transport, mode: Mode) -> Variant {
+    Variant::new(transport, mode, Kind::Stream)
 }
 
-const TCP_BUSY: Party = peer_of(Transport::Tcp, Mode::Busy);
-const NAGLE: Party = peer_of(Transport::TcpNagle, Mode::Blocking);
-const UNIX: Party = Party::new(Transport::Uds, Mode::Blocking, Kind::Seqpacket);
-const UDP: Party = Party::new(Transport::Udp, Mode::Blocking, Kind::Rdm);
+const TCP_BUSY: Variant = peer_of(Transport::Tcp, Mode::Busy);
+const NAGLE: Variant = peer_of(Transport::TcpNagle, Mode::Blocking);
+const UNIX: Variant = Variant::new(Transport::Uds, Mode::Blocking, Kind::Seqpacket);
+const UDP: Variant = Variant::new(Transport::Udp, Mode::Blocking, Kind::Rdm);
 
-/// The runs of a row, by party.
-struct Found {
-    lines: Vec<Line>,
+/// The runs of a row.
+struct Comparison {
+    runs: Vec<Run>,
 }
 
-impl Found {
-    fn run(bench: &Bench, place: &Place, name: Name, size: u32, parties: &[Party]) -> Result<Self> {
-        let cases = parties.iter().map(|party| Case::new(name, *party, size)).collect();
-        Ok(Self { lines: bench.compare(place, cases)? })
+impl Comparison {
+    fn run(bench: &Bench, place: &Place, name: Name, size: u32, variants: &[Variant]) -> Result<Self> {
+        let cases = variants.iter().map(|variant| Case::new(name, *variant, size)).collect();
+        Ok(Self { runs: bench.compare(place, cases)? })
     }
 
-    fn of(&self, party: Party) -> Group<'_> {
-        Group { lines: self.lines.iter().filter(|line| line.case.party == party).collect() }
+    fn of(&self, variant: Variant) -> Group<'_> {
+        Group { runs: self.runs.iter().filter(|run| run.case.variant == variant).collect() }
     }
 
-    fn p50(&self, party: Party) -> f64 {
-        self.of(party).median(Line::p50)
+    fn p50(&self, variant: Variant) -> f64 {
+        self.of(variant).median(Run::p50)
     }
 
-    fn rate(&self, party: Party) -> f64 {
-        self.of(party).median(|line| line.measured.messages_per_s())
+    fn rate(&self, variant: Variant) -> f64 {
+        self.of(variant).median(|run| run.measured.messages_per_s())
     }
 
-    /// How far the rounds of a party lie apart, percent.
-    fn spread(&self, party: Party) -> f64 {
-        100.0 * self.of(party).spread(speed)
+    /// Spread of the rounds of a variant, percent.
+    fn spread(&self, variant: Variant) -> f64 {
+        100.0 * self.of(variant).spread(speed)
     }
 
-    /// A verdict that counts only if TCP was steady.
-    fn if_steady(&self, tcp: Party, verdict: Verdict) -> Verdict {
+    /// The verdict, which counts only if the rounds of TCP were steady.
+    fn if_steady(&self, tcp: Variant, verdict: Verdict) -> Verdict {
         if self.of(tcp).spread(speed) <= STEADY {
             return verdict;
         }
@@ -76,15 +75,15 @@ impl Found {
     }
 }
 
-/// A round trip on this host against TCP's, blocking, as most programs use it.
-fn rtt(bench: &Bench, own: Party, size: u32, times: f64) -> Result<Verdict> {
-    let found = Found::run(bench, &bench.intra()?, Name::Latency, size, &[own, Party::TCP, TCP_BUSY])?;
-    let (ours, tcp, busy) = (found.p50(own), found.p50(Party::TCP), found.p50(TCP_BUSY));
+/// Round trips on this host, compared with blocking TCP.
+fn rtt(bench: &Bench, own: Variant, size: u32, times: f64) -> Result<Verdict> {
+    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, size, &[own, Variant::TCP, TCP_BUSY])?;
+    let (ours, tcp, busy) = (found.p50(own), found.p50(Variant::TCP), found.p50(TCP_BUSY));
     let got = format!(
         "{:.1} ×: {ours:.2} µs, TCP {tcp:.1} µs (busy {busy:.1} µs); spread {:.0} %, TCP {:.0} %",
         tcp / ours,
         found.spread(own),
-        found.spread(Party::TCP)
+        found.spread(Variant::TCP)
     );
     Ok(Verdict::new(got, tcp / ours >= times))
 }
@@ -107,20 +106,20 @@ pub(super) fn rtt_large(bench: &Bench) -> Result<Verdict> {
 
 pub(super) fn open_loop(bench: &Bench) -> Result<Verdict> {
     let own = utipc(Mode::Adaptive, Kind::Seqpacket);
-    let case = |party| {
-        let mut case = Case::new(Name::Latency, party, 64);
+    let case = |variant| {
+        let mut case = Case::new(Name::Latency, variant, 64);
         (case.rate, case.seconds) = (Some(REQUESTS), REQUEST_SECONDS);
         case
     };
-    let lines = bench.compare(&bench.intra()?, vec![case(own), case(Party::TCP)])?;
-    let found = Found { lines };
-    let rtt = |party, part: fn(&Rtt) -> f64| {
-        found.of(party).median(|line| line.measured.rtt().as_ref().map_or(f64::NAN, part))
+    let runs = bench.compare(&bench.intra()?, vec![case(own), case(Variant::TCP)])?;
+    let found = Comparison { runs };
+    let rtt = |variant, part: fn(&Summary) -> f64| {
+        found.of(variant).median(|run| run.measured.rtt().as_ref().map_or(f64::NAN, part))
     };
-    let cpu = |party| found.of(party).median(|line| 1e3 * line.measured.cpu_s());
-    let p50 = [rtt(own, |r| r.p50), rtt(Party::TCP, |r| r.p50)];
-    let p999 = [rtt(own, |r| r.p999), rtt(Party::TCP, |r| r.p999)];
-    let load = [cpu(own), cpu(Party::TCP)];
+    let cpu = |variant| found.of(variant).median(|run| 1e3 * run.measured.cpu_s());
+    let p50 = [rtt(own, |r| r.p50), rtt(Variant::TCP, |r| r.p50)];
+    let p999 = [rtt(own, |r| r.p999), rtt(Variant::TCP, |r| r.p999)];
+    let load = [cpu(own), cpu(Variant::TCP)];
     let met = p50[0] <= 0.7 * p50[1] && p999[0] <= p999[1] && load[0] <= load[1];
     let got = format!(
         "p50 {:.2} × ({:.1} µs, TCP {:.1}), p99.9 {:.2} × ({:.0} µs, TCP {:.0}), CPU {:.2} × ({:.0} ms, TCP {:.0})",
@@ -142,17 +141,17 @@ pub(super) fn iceoryx(bench: &Bench) -> Result<Verdict> {
         return Ok(Verdict::uncounted(format!("not measured: {why}")));
     }
     let own = utipc(Mode::Busy, Kind::Seqpacket);
-    let other = Party::new(Transport::Iceoryx2, Mode::Busy, Kind::Rdm);
-    let found = Found::run(bench, &bench.intra()?, Name::Latency, 64, &[own, other])?;
+    let other = Variant::new(Transport::Iceoryx2, Mode::Busy, Kind::Rdm);
+    let found = Comparison::run(bench, &bench.intra()?, Name::Latency, 64, &[own, other])?;
     let (ours, its) = (found.p50(own), found.p50(other));
     Ok(Verdict::new(format!("{:.2} ×: {ours:.2} µs, iceoryx2 {its:.2} µs", ours / its), ours <= 2.5 * its))
 }
 
 pub(super) fn rate_small(bench: &Bench) -> Result<Verdict> {
     let [packets, datagrams] = [utipc(Mode::Adaptive, Kind::Seqpacket), utipc(Mode::Adaptive, Kind::Rdm)];
-    let parties = [packets, datagrams, Party::TCP, UNIX];
-    let found = Found::run(bench, &bench.intra()?, Name::Throughput, 64, &parties)?;
-    let (tcp, unix) = (found.rate(Party::TCP), found.rate(UNIX));
+    let variants = [packets, datagrams, Variant::TCP, UNIX];
+    let found = Comparison::run(bench, &bench.intra()?, Name::Throughput, 64, &variants)?;
+    let (tcp, unix) = (found.rate(Variant::TCP), found.rate(UNIX));
     let least = found.rate(packets).min(found.rate(datagrams));
     let got = format!(
         "SEQPACKET {:.1} × TCP, {:.1} × Unix; RDM {:.1} ×, {:.1} ×: {:.2} and {:.2} M/s, TCP {:.2}, Unix {:.2}",
@@ -169,33 +168,33 @@ pub(super) fn rate_small(bench: &Bench) -> Result<Verdict> {
 }
 
 /// "3.2 ×: 81.0 Gbit/s, TCP 25.2 Gbit/s"
-fn gigabits(found: &Found, own: Party, tcp: Party) -> String {
-    let bits = |party| found.of(party).median(Line::mbit_per_s) / 1e3;
+fn gigabits(found: &Comparison, own: Variant, tcp: Variant) -> String {
+    let bits = |variant| found.of(variant).median(Run::mbit_per_s) / 1e3;
     format!("{:.2} ×: {:.2} Gbit/s, TCP {:.2} Gbit/s", bits(own) / bits(tcp), bits(own), bits(tcp))
 }
 
 pub(super) fn throughput_large(bench: &Bench) -> Result<Verdict> {
     let own = utipc(Mode::Adaptive, Kind::Seqpacket);
-    let found = Found::run(bench, &bench.intra()?, Name::Throughput, 65_536, &[own, Party::TCP])?;
-    Ok(Verdict::new(gigabits(&found, own, Party::TCP), found.rate(own) >= 4.0 * found.rate(Party::TCP)))
+    let found = Comparison::run(bench, &bench.intra()?, Name::Throughput, 65_536, &[own, Variant::TCP])?;
+    Ok(Verdict::new(gigabits(&found, own, Variant::TCP), found.rate(own) >= 4.0 * found.rate(Variant::TCP)))
 }
 
 pub(super) fn multicast(bench: &Bench) -> Result<Verdict> {
     let own = utipc(Mode::Adaptive, Kind::Rdm);
-    let case = |party| Case { servers: 8, ..Case::new(Name::Multicast, party, 256) };
-    let lines = bench.compare(&bench.intra()?, vec![case(own), case(Party::TCP)])?;
-    let found = Found { lines };
-    let (ours, tcp) = (found.rate(own), found.rate(Party::TCP));
+    let case = |variant| Case { servers: 8, ..Case::new(Name::Multicast, variant, 256) };
+    let runs = bench.compare(&bench.intra()?, vec![case(own), case(Variant::TCP)])?;
+    let found = Comparison { runs };
+    let (ours, tcp) = (found.rate(own), found.rate(Variant::TCP));
     let got = format!("{:.1} ×: {:.2} M/s, TCP {:.2} M/s", ours / tcp, ours / 1e6, tcp / 1e6);
     Ok(Verdict::new(got, ours >= 8.0 * tcp))
 }
 
-/// A round trip between nodes, each side waiting in the same way.
+/// Round trips between nodes; all variants wait in the same mode.
 fn inter_rtt(bench: &Bench, engine: Engine, mode: Mode, most: f64, most_udp: Option<f64>) -> Result<Verdict> {
     let own = utipc(mode, Kind::Seqpacket);
     let others = if mode == Mode::Busy { Mode::Busy } else { Mode::Blocking };
-    let (tcp, udp) = (peer_of(Transport::Tcp, others), Party { mode: others, ..UDP });
-    let found = Found::run(bench, &Bench::inter(engine)?, Name::Latency, 64, &[own, tcp, udp])?;
+    let (tcp, udp) = (peer_of(Transport::Tcp, others), Variant { mode: others, ..UDP });
+    let found = Comparison::run(bench, &Bench::inter(engine)?, Name::Latency, 64, &[own, tcp, udp])?;
     let (ours, tcp_us, udp_us) = (found.p50(own), found.p50(tcp), found.p50(udp));
     let got = format!(
         "{:.2} × TCP, {:.2} × UDP: {ours:.1} µs, TCP {tcp_us:.1}, UDP {udp_us:.1}",
@@ -215,7 +214,7 @@ pub(super) fn inter_rtt_blocking(bench: &Bench) -> Result<Verdict> {
 }
 
 pub(super) fn inter_rtt_daemon(bench: &Bench) -> Result<Verdict> {
-    if !daemon::is_there() {
+    if !has_daemon() {
         return Ok(no_daemon());
     }
     inter_rtt(bench, Engine::Daemon, Mode::Adaptive, 1.3, None)
@@ -223,9 +222,9 @@ pub(super) fn inter_rtt_daemon(bench: &Bench) -> Result<Verdict> {
 
 fn inter_stream(bench: &Bench, place: &Place, least: f64) -> Result<Verdict> {
     let own = utipc(Mode::Adaptive, Kind::Stream);
-    let found = Found::run(bench, place, Name::Throughput, 65_536, &[own, Party::TCP])?;
-    let met = found.rate(own) >= least * found.rate(Party::TCP);
-    Ok(found.if_steady(Party::TCP, Verdict::new(gigabits(&found, own, Party::TCP), met)))
+    let found = Comparison::run(bench, place, Name::Throughput, 65_536, &[own, Variant::TCP])?;
+    let met = found.rate(own) >= least * found.rate(Variant::TCP);
+    Ok(found.if_steady(Variant::TCP, Verdict::new(gigabits(&found, own, Variant::TCP), met)))
 }
 
 pub(super) fn inter_throughput(bench: &Bench) -> Result<Verdict> {
@@ -233,7 +232,7 @@ pub(super) fn inter_throughput(bench: &Bench) -> Result<Verdict> {
 }
 
 pub(super) fn inter_throughput_daemon(bench: &Bench) -> Result<Verdict> {
-    if !daemon::is_there() {
+    if !has_daemon() {
         return Ok(no_daemon());
     }
     inter_stream(bench, &Bench::inter(Engine::Daemon)?, 0.8)
@@ -241,15 +240,15 @@ pub(super) fn inter_throughput_daemon(bench: &Bench) -> Result<Verdict> {
 
 pub(super) fn inter_no_offloads(bench: &Bench) -> Result<Verdict> {
     let place = Bench::inter(Engine::Embedded)?;
-    place.offloads_off(&run::job(Test::OffloadsOff, Party::TCP, 1))?;
+    place.offloads_off(&run::job(Test::OffloadsOff, Variant::TCP, 1))?;
     inter_stream(bench, &place, 0.9)
 }
 
 pub(super) fn inter_rate_small(bench: &Bench) -> Result<Verdict> {
     let own = utipc(Mode::Adaptive, Kind::Seqpacket);
     let place = Bench::inter(Engine::Embedded)?;
-    let found = Found::run(bench, &place, Name::Throughput, 64, &[own, Party::TCP, NAGLE])?;
-    let (ours, tcp, nagle) = (found.rate(own), found.rate(Party::TCP), found.rate(NAGLE));
+    let found = Comparison::run(bench, &place, Name::Throughput, 64, &[own, Variant::TCP, NAGLE])?;
+    let (ours, tcp, nagle) = (found.rate(own), found.rate(Variant::TCP), found.rate(NAGLE));
     let got = format!(
         "{:.2} × TCP, {:.2} × with Nagle: {:.2} M/s, TCP {:.2}, Nagle {:.2}",
         ours / tcp,
@@ -258,7 +257,7 @@ pub(super) fn inter_rate_small(bench: &Bench) -> Result<Verdict> {
         tcp / 1e6,
         nagle / 1e6
     );
-    Ok(found.if_steady(Party::TCP, Verdict::new(got, ours >= 3.0 * tcp && ours >= nagle)))
+    Ok(found.if_steady(Variant::TCP, Verdict::new(got, ours >= 3.0 * tcp && ours >= nagle)))
 }
 
 pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
@@ -270,10 +269,10 @@ pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
     for k in (1..=FRAGMENTS).filter(|k| whole(*k, fragment) < largest) {
         let case = |size| Case::new(Name::Sizes, own, size);
         let full = whole(k, fragment);
-        let lines = bench.compare(&place, vec![case(full), case(full + 1)])?;
+        let runs = bench.compare(&place, vec![case(full), case(full + 1)])?;
         let rate = |size| {
-            let lines = lines.iter().filter(|line| line.case.size == size).collect();
-            Group { lines }.median(Line::mbit_per_s)
+            let runs = runs.iter().filter(|run| run.case.size == size).collect();
+            Group { runs }.median(Run::mbit_per_s)
         };
         let ratio = rate(full + 1) / rate(full);
         if ratio < least {
@@ -290,44 +289,44 @@ pub(super) fn stream_sizes(bench: &Bench) -> Result<Verdict> {
 /// Bytes of a message in a fragment on the link between the two ends of `place`.
 pub(in super::super) fn fragment(place: &Place) -> Result<u32> {
     let own = if place.engine() == Engine::Kernel { Transport::KernelTipc } else { Transport::Utipc };
-    let job = run::job(Test::LinkMtu, Party::new(own, Mode::Parked, Kind::Stream), 1);
+    let job = run::job(Test::LinkMtu, Variant::new(own, Mode::Parked, Kind::Stream), 1);
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     server.wait_ready()?;
     let mut client = place.start(&job)?;
     client.wait_ready()?;
     client.go()?;
     let mtu = peer::value_of(&client.finish()?)? as u32;
-    ensure!(mtu > BESIDE_FRAGMENT, "a link with packets of {mtu} bytes has no room (give --fragment)");
+    ensure!(mtu > BESIDE_FRAGMENT, "a link with packets of {mtu} bytes is too small (use --fragment)");
     Ok(mtu - BESIDE_FRAGMENT)
 }
 
-fn load(bench: &Bench, place: &Place) -> Result<(Found, f64)> {
+fn load(bench: &Bench, place: &Place) -> Result<(Comparison, f64)> {
     let own = utipc(Mode::Adaptive, Kind::Seqpacket);
     let (bits, size, seconds) = LOAD;
-    let case = |party| Case {
+    let case = |variant| Case {
         rate: Some(bits / 8.0 / f64::from(size)),
         seconds,
-        ..Case::new(Name::Cpu, party, size)
+        ..Case::new(Name::Cpu, variant, size)
     };
-    let lines = bench.compare(place, vec![case(own), case(Party::TCP)])?;
-    let found = Found { lines };
-    let cpu = |party| found.of(party).median(|line| line.measured.cpu_s());
-    let ratio = cpu(own) / cpu(Party::TCP);
+    let runs = bench.compare(place, vec![case(own), case(Variant::TCP)])?;
+    let found = Comparison { runs };
+    let cpu = |variant| found.of(variant).median(|run| run.measured.cpu_s());
+    let ratio = cpu(own) / cpu(Variant::TCP);
     Ok((found, ratio))
 }
 
 /// "0.55 ×: 3.1 % of a core (1.0 tx, 1.1 rx, 1.0 daemon), TCP 5.6 %"
-fn load_text(found: &Found, ratio: f64) -> String {
+fn load_text(found: &Comparison, ratio: f64) -> String {
     let own = utipc(Mode::Adaptive, Kind::Seqpacket);
     let share =
-        |party, part: fn(&Line) -> f64| found.of(party).median(|line| 100.0 * part(line) / line.elapsed_s());
+        |variant, part: fn(&Run) -> f64| found.of(variant).median(|run| 100.0 * part(run) / run.elapsed_s());
     format!(
         "{ratio:.2} ×: {:.1} % of a core ({:.1} tx, {:.1} rx, {:.1} daemon), TCP {:.1} %",
-        share(own, |line| line.measured.cpu_s()),
-        share(own, |line| line.measured.client.cpu_s),
-        share(own, |line| line.measured.server.cpu_s),
-        share(own, |line| line.measured.daemons_cpu_s),
-        share(Party::TCP, |line| line.measured.cpu_s())
+        share(own, |run| run.measured.cpu_s()),
+        share(own, |run| run.measured.client.cpu_s),
+        share(own, |run| run.measured.server.cpu_s),
+        share(own, |run| run.measured.daemons_cpu_s),
+        share(Variant::TCP, |run| run.measured.cpu_s())
     )
 }
 

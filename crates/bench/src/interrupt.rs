@@ -1,4 +1,4 @@
-//! Signals: they end a run in order, so that processes and namespaces go; a second Ctrl-C ends it at once.
+//! Signals end a run in order, so that processes and namespaces are removed; a second Ctrl-C ends it at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,10 +9,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 static SIGNALLED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Listens to signals from now on.
-pub(super) fn listen() -> Result<()> {
+/// Takes SIGINT, SIGTERM and SIGHUP from now on, for [`came`] and [`check`].
+///
+/// # Errors
+/// The handlers cannot be installed.
+pub fn listen() -> Result<()> {
     let flag = SIGNALLED.get_or_init(Arc::default);
-    // Before the others, so that it finds the flag of an earlier one. Not of SIGTERM, which `timeout` sends twice.
+    // Registered first, so that it sees the flag of an earlier SIGINT only. Not for SIGTERM, which `timeout` sends twice.
     signal_hook::flag::register_conditional_shutdown(SIGINT, 130, flag.clone())
         .context("listen to signals")?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -22,22 +25,29 @@ pub(super) fn listen() -> Result<()> {
 }
 
 /// Whether a signal came.
-pub(super) fn came() -> bool {
+#[must_use]
+pub fn came() -> bool {
     SIGNALLED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// An error once a signal came.
-pub(super) fn check() -> Result<()> {
+/// Fails once a signal came.
+///
+/// # Errors
+/// A signal came.
+pub fn check() -> Result<()> {
     ensure!(!came(), "interrupted");
     Ok(())
 }
 
-/// Sleeps, unless a signal comes or `look`, asked ten times a second, finds something.
-pub(super) fn sleep(time: Duration, mut look: impl FnMut() -> Result<()>) -> Result<()> {
+/// Sleeps for `time`, and calls `watch` about ten times a second meanwhile.
+///
+/// # Errors
+/// A signal came, or `watch` failed.
+pub fn sleep(time: Duration, mut watch: impl FnMut() -> Result<()>) -> Result<()> {
     let end = Instant::now() + time;
     loop {
         check()?;
-        look()?;
+        watch()?;
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());

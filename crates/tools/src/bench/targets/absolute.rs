@@ -1,90 +1,78 @@
-//! Rows about utipc by itself.
+//! Rows with absolute targets.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use utipc_bench_kit::cpu;
+use utipc_bench_kit::in_turn;
+use utipc_bench_kit::machine::{proportional_kib, resident_kib};
+use utipc_bench_kit::stats::{median, quantile};
 
-use super::super::daemon::{self, cpu_s};
-use super::super::job::{Job, Part, Role, Test};
-use super::super::node::resident_kib;
-use super::super::party::{Engine, Kind, Mode, Party, Scope, Transport};
+use super::super::job::{EndResult, Job, Role, Test};
 use super::super::peer::value_of;
-use super::super::place::{Peer, Place};
+use super::super::place::{Peer, Place, has_daemon};
 use super::super::run::{self, Case, Name};
-use super::super::stats::median;
+use super::super::variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 use super::{Bench, Verdict, no_daemon};
 
-/// Receivers beside a busy process, and the messages per second that each gets.
+/// Receivers beside a busy process, and messages per second to each.
 const NEIGHBOURS: (u32, f64) = (8, 100.0);
-/// Seconds for which the busy process counts.
+/// Duration of the measurement of the busy process, seconds.
 const SPIN_SECONDS: f64 = 2.0;
-/// Victims, each with processes of its own.
+/// Number of killed processes.
 const VICTIMS: u64 = 200;
-/// Bindings that are looked for.
+/// Bindings that are looked up.
 const SEEN: u64 = 200;
-/// Client sockets and the processes that hold them: so that each needs fewer than 4096 descriptors, were there one a
-/// socket.
+/// Client sockets and the processes that have them; each process stays below 4096 descriptors.
 const CLIENTS: (u32, u32) = (10_000, 4);
-/// Messages that the server receives per client, where there are many.
+/// Messages per client that the server receives in `many-clients`.
 const SERVED: u64 = 100;
-/// Bindings of each socket where there are many.
+/// Bindings of each socket in `many-bindings`.
 const BINDINGS: u32 = 10;
-/// Bytes of a binding in the leaves of the binding table, where a leaf is full.
+/// Bytes of a binding in a full leaf of the binding table.
 const LEAF_BYTES: u64 = 43;
-/// Lookups among them.
+/// Lookups in `many-bindings`.
 const LOOKUPS: u64 = 1_000_000;
-/// Sockets of an idle daemon, and how long it is watched.
+/// Sockets of an idle daemon, and how long it is measured.
 const IDLE: (u32, Duration) = (1000, Duration::from_secs(10));
 
-const OWN: Party = Party::new(Transport::Utipc, Mode::Adaptive, Kind::Rdm);
-
-/// The largest value that all but this share of `values` do not exceed.
-fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let rank = (share * values.len() as f64).ceil() as usize;
-    values.get(rank.clamp(1, values.len().max(1)) - 1).copied().unwrap_or(f64::NAN)
-}
+const OWN: Variant = Variant::new(Transport::Utipc, Mode::Adaptive, Kind::Rdm);
 
 pub(super) fn neighbours(bench: &Bench) -> Result<Verdict> {
     let place = bench.intra()?;
     let (receivers, rate) = NEIGHBOURS;
-    let turns = |mode: Mode| -> Result<f64> {
-        let milliseconds = bench.often((SPIN_SECONDS * 1e3) as u64);
+    let iterations = |mode: Mode| -> Result<f64> {
+        let milliseconds = bench.repetitions((SPIN_SECONDS * 1e3) as u64);
         let mut spinner = place.start(&Job { messages: milliseconds, ..run::job(Test::Spin, OWN, 1) })?;
         spinner.wait_ready()?;
-        let party = Party { mode, ..OWN };
-        let case = Case { servers: receivers, rate: Some(rate), ..Case::new(Name::Multicast, party, 64) };
+        let variant = Variant { mode, ..OWN };
+        let case = Case { servers: receivers, rate: Some(rate), ..Case::new(Name::Multicast, variant, 64) };
         // The receivers are busy for longer than the count takes.
         let messages = (rate * (milliseconds as f64 / 1e3 + 0.5)) as u64;
         let case = Case { pinned: false, ..case };
-        run::measure_beside(&place, &case, messages, || spinner.go())?;
+        run::measure_with(&place, &case, messages, || spinner.go())?;
         value_of(&spinner.result()?)
     };
-    let (mut adaptive, mut parked) = (Vec::new(), Vec::new());
-    for round in 0..bench.rounds {
-        let mut modes = [Mode::Adaptive, Mode::Parked];
-        if round % 2 == 1 {
-            modes.reverse();
-        }
-        for mode in modes {
-            let counts = if mode == Mode::Adaptive { &mut adaptive } else { &mut parked };
-            counts.push(turns(mode)?);
-        }
-    }
+    let mut counts = [(Mode::Adaptive, Vec::new()), (Mode::Parked, Vec::new())];
+    in_turn(bench.rounds, &mut counts, |_, (mode, counts)| {
+        counts.push(iterations(*mode)?);
+        Ok(())
+    })?;
+    let [adaptive, parked] = counts.map(|(_, counts)| counts);
     let loss = 1.0 - median(adaptive) / median(parked);
     Ok(Verdict::new(format!("{:.1} % lost", 100.0 * loss), loss <= 0.05))
 }
 
-/// Milliseconds from the return of `kill(2)` until the receive call of the victim's partner returns, and the KiB that the
-/// victim held. It is the same victim for every party, with a connection of each.
-fn death(place: &Place, party: Party) -> Result<(f64, f64)> {
-    let job = run::job(Test::Death, party, 1);
+/// Kills a process; returns the milliseconds from the return of `kill(2)` until the receive call of its peer returns, and
+/// the resident memory of the killed process in KiB. It always has a connection of each variant.
+fn death(place: &Place, variant: Variant) -> Result<(f64, f64)> {
+    let job = run::job(Test::Death, variant, 1);
     let mut victim = place.start(&Job { role: Role::Serve, ..job.clone() })?;
-    let meet = vec![victim.wait_ready()?];
-    let mut survivor = place.start(&Job { meet, ..job })?;
+    let addresses = vec![victim.wait_ready()?];
+    let mut survivor = place.start(&Job { addresses, ..job })?;
     survivor.wait_ready()?;
     survivor.go()?;
-    // Until the survivor waits; were it late, its call would return at once and count from the kill all the same.
+    // Until the survivor waits. If it is late, its call returns at once and still counts from the kill.
     std::thread::sleep(Duration::from_millis(10));
     let resident = resident_kib(&victim.id().to_string())?;
     let killed = victim.kill()?;
@@ -95,9 +83,9 @@ fn death(place: &Place, party: Party) -> Result<(f64, f64)> {
 pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
     let place = bench.intra()?;
     let (mut own, mut tcp, mut largest) = (Vec::new(), Vec::new(), 0.0_f64);
-    for _ in 0..bench.often(VICTIMS) {
-        for (party, delays) in [(OWN, &mut own), (Party::TCP, &mut tcp)] {
-            let (delay, resident) = death(&place, party)?;
+    for _ in 0..bench.repetitions(VICTIMS) {
+        for (variant, delays) in [(OWN, &mut own), (Variant::TCP, &mut tcp)] {
+            let (delay, resident) = death(&place, variant)?;
             delays.push(delay);
             largest = largest.max(resident);
         }
@@ -121,18 +109,18 @@ pub(super) fn kill(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(got, at(&own, 0.99) <= 2.0))
 }
 
-/// How soon bindings are seen by another process, which looks all the time.
-struct Seen {
-    /// Microseconds from the return of `bind`; 0 if it was seen before.
+/// How soon another process, which polls, sees bindings.
+struct Visibility {
+    /// Microseconds from the return of `bind`; 0 if it was visible before.
     delays: Vec<f64>,
-    /// Microseconds from when it was called.
+    /// Microseconds from the call of `bind`.
     from_call: Vec<f64>,
-    /// Bindings for which the other process began to look after they were asked for: it was not back in time.
+    /// Bindings that the other process began to look up only after the call of `bind`.
     late: usize,
 }
 
-fn visible(bench: &Bench, place: &Place) -> Result<Seen> {
-    let job = Job { messages: bench.often(SEEN), ..run::job(Test::Visible, OWN, 1) };
+fn visible(bench: &Bench, place: &Place) -> Result<Visibility> {
+    let job = Job { messages: bench.repetitions(SEEN), ..run::job(Test::Visible, OWN, 1) };
     let mut binder = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     let mut watcher = place.start(&job)?;
     binder.wait_ready()?;
@@ -143,14 +131,14 @@ fn visible(bench: &Bench, place: &Place) -> Result<Seen> {
     ensure!(bound.len() == seen.len() && !seen.is_empty(), "not all bindings were seen");
     let micros = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
     let pairs = || bound.iter().zip(&seen);
-    Ok(Seen {
+    Ok(Visibility {
         delays: pairs().map(|((_, returned), (_, seen))| micros(*returned, *seen)).collect(),
         from_call: pairs().map(|((asked, _), (_, seen))| micros(*asked, *seen)).collect(),
         late: pairs().filter(|((asked, _), (began, _))| began > asked).count(),
     })
 }
 
-impl Seen {
+impl Visibility {
     fn p99(&self) -> f64 {
         quantile(self.delays.clone(), 0.99)
     }
@@ -181,29 +169,29 @@ pub(super) fn bind_local(bench: &Bench) -> Result<Verdict> {
 
 pub(super) fn bind_remote(bench: &Bench) -> Result<Verdict> {
     let seen = visible(bench, &Bench::inter(bench.engine)?)?;
-    let tcp = Case { messages: Some(bench.often(2000)), ..Case::new(Name::Latency, Party::TCP, 64) };
-    let lines = bench.compare(&Bench::inter(Engine::Embedded)?, vec![tcp])?;
-    let network = median(lines.iter().map(run::Line::p50)) / 2.0;
+    let tcp = Case { messages: Some(bench.repetitions(2000)), ..Case::new(Name::Latency, Variant::TCP, 64) };
+    let runs = bench.compare(&Bench::inter(Engine::Embedded)?, vec![tcp])?;
+    let network = median(runs.iter().map(run::Run::p50)) / 2.0;
     let got = format!("{}; network {network:.0} µs (half a TCP round trip)", seen.text());
     Ok(Verdict::new(got, seen.p99() <= 1000.0 + network))
 }
 
 /// A place with a daemon, if this build has one.
-fn hosted() -> Result<Option<Place>> {
-    if daemon::is_there() { Place::new(Scope::Intra, Engine::Daemon).map(Some) } else { Ok(None) }
+fn place_with_daemon() -> Result<Option<Place>> {
+    if has_daemon() { Place::new(Scope::Intra, Engine::Daemon).map(Some) } else { Ok(None) }
 }
 
 pub(super) fn idle_daemon(bench: &Bench) -> Result<Verdict> {
-    let Some(place) = hosted()? else { return Ok(no_daemon()) };
+    let Some(place) = place_with_daemon()? else { return Ok(no_daemon()) };
     let id = *place.daemons().first().context("there is no daemon")?;
     let resident = || resident_kib(&id.to_string());
     let (sockets, time) = IDLE;
     let time = if bench.messages.is_some() { time / 20 } else { time };
-    // What the start has left is done by then.
+    // Until the daemon has finished its start.
     std::thread::sleep(time / 10);
-    let before = cpu_s(id);
+    let before = cpu::seconds_of(id);
     std::thread::sleep(time);
-    let share = 100.0 * (cpu_s(id) - before) / time.as_secs_f64();
+    let share = 100.0 * (cpu::seconds_of(id) - before) / time.as_secs_f64();
     let empty = resident()?;
     let mut holder = place.start(&holder(0, sockets, 0))?;
     holder.wait_ready()?;
@@ -213,23 +201,15 @@ pub(super) fn idle_daemon(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(got, share <= 0.5 && empty <= 10 * 1024 && each <= 4.0))
 }
 
-/// A process with many sockets and as many bindings on each.
+/// The job of a process with `sockets` sockets and `bindings` bindings on each.
 fn holder(index: u32, sockets: u32, bindings: u32) -> Job {
     let job = run::job(Test::Many, OWN, 1);
     Job { role: Role::Serve, index, connections: sockets, messages: bindings.into(), ..job }
 }
 
-/// Memory of a process that no other shares, and its share of what others do, KiB.
-fn proportional_kib(process: u32) -> Result<u64> {
-    let path = format!("/proc/{process}/smaps_rollup");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:")).context("find Pss")?;
-    line.trim().trim_end_matches("kB").trim().parse().context("read Pss")
-}
-
-/// What one server has measured that received `messages` from `clients` clients in `processes` processes, and the memory
-/// of all, KiB.
-fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> Result<(Part, u64)> {
+/// The result of a server that received `messages` from `clients` clients in `processes` processes, and the memory of all
+/// processes and the daemon, KiB.
+fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> Result<(EndResult, u64)> {
     let job = Job { messages, warmup: u64::from(clients), ..run::job(Test::Crowd, OWN, 64) };
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;
     server.wait_ready()?;
@@ -242,20 +222,20 @@ fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> 
     for crowd in &mut crowds {
         crowd.go()?;
     }
-    let part = server.result()?;
+    let result = server.result()?;
     let ids = place.daemons().into_iter().chain([server.id()]).chain(crowds.iter().map(Peer::id));
     let memory = ids.map(proportional_kib).sum::<Result<u64>>()?;
-    Ok((part, memory))
+    Ok((result, memory))
 }
 
 pub(super) fn many_clients(bench: &Bench) -> Result<Verdict> {
-    let Some(place) = hosted()? else { return Ok(no_daemon()) };
+    let Some(place) = place_with_daemon()? else { return Ok(no_daemon()) };
     let clients = if bench.messages.is_some() { CLIENTS.0 / 100 } else { CLIENTS.0 };
-    // Processes compete for the cores alike in both: only the number of sockets differs.
+    // Both have the same number of processes: only the number of sockets differs.
     let messages = u64::from(clients) * SERVED;
     let (few, _) = serve_clients(&place, 2 * CLIENTS.1, CLIENTS.1, messages)?;
     let (many, memory) = serve_clients(&place, clients, CLIENTS.1, messages)?;
-    let cost = |part: &Part| 1e9 * part.cpu_s / part.messages as f64;
+    let cost = |result: &EndResult| 1e9 * result.cpu_s / result.messages as f64;
     let served = many.times.iter().map(|(_, count)| *count);
     let least = served.clone().min().unwrap_or(0);
     let most = served.max().unwrap_or(0);
@@ -270,7 +250,7 @@ pub(super) fn many_clients(bench: &Bench) -> Result<Verdict> {
 }
 
 pub(super) fn many_bindings(bench: &Bench) -> Result<Verdict> {
-    let Some(place) = hosted()? else { return Ok(no_daemon()) };
+    let Some(place) = place_with_daemon()? else { return Ok(no_daemon()) };
     let (all, processes) = CLIENTS;
     let sockets = if bench.messages.is_some() { all / 100 } else { all };
     let start = |index| place.start(&holder(index, sockets / processes, BINDINGS));
@@ -279,7 +259,7 @@ pub(super) fn many_bindings(bench: &Bench) -> Result<Verdict> {
         holder.wait_ready()?;
     }
     let bindings = sockets * BINDINGS;
-    let lookups = bench.often(LOOKUPS);
+    let lookups = bench.repetitions(LOOKUPS);
     let job = Job { connections: bindings, messages: lookups, ..run::job(Test::Many, OWN, 1) };
     let time = |_| -> Result<f64> {
         let mut client = place.start(&job)?;
@@ -298,13 +278,13 @@ pub(super) fn many_bindings(bench: &Bench) -> Result<Verdict> {
     ))
 }
 
-/// Nanoseconds of one load whose place only the load before it tells, among `bytes`: what no lookup in so large a table
-/// goes below.
+/// Nanoseconds of a load whose address depends on the load before, among `bytes` bytes: a lower bound for a lookup in a
+/// table of that size.
 fn random_load(bytes: u64) -> f64 {
     const LINE: u64 = 64;
     let lines = bytes.div_ceil(LINE).next_power_of_two();
     let mut memory = vec![[0_u64; LINE as usize / 8]; lines as usize];
-    // A full-period sequence through all lines.
+    // A full-period sequence through all cache lines.
     for (number, line) in (0..lines).zip(&mut memory) {
         line[0] = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % lines;
     }
@@ -320,17 +300,4 @@ fn random_load(bytes: u64) -> f64 {
     let time = walk(LOOKUPS);
     std::hint::black_box(at);
     time
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_quantile_is_a_measured_value() {
-        let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert_eq!(quantile(values.clone(), 0.99), 198.0);
-        assert_eq!((quantile(values.clone(), 1.0), quantile(values, 0.0)), (200.0, 1.0));
-        assert!(quantile(Vec::new(), 0.5).is_nan());
-    }
 }

@@ -1,4 +1,4 @@
-//! The vendor's own performance programs beside ours, where they are at hand.
+//! The vendor's own performance programs, ConsPerf and ProvPerf, if they are installed: alone and with p2ps in between.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -6,53 +6,54 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use utipc_bench_kit::cpu::{Reading, Usage};
+use utipc_bench_kit::interrupt;
+use utipc_bench_kit::plot::Curve;
+use utipc_bench_kit::process::Process;
+use utipc_bench_kit::stats::median;
 
-use super::child::{self, Process};
-use super::cpu::{Reading, Table};
 use super::options::Options;
 use super::place::{Backbone, Place};
-use super::throughput::{Middle, middle};
-use super::{chain, interrupt, latency, search, table};
-use mdist_load::plot::Curve;
-use mdist_load::stats::median;
+use super::throughput::Spread;
+use super::{chain, latency, search, table};
 
 /// The environment variable that names their folder.
 pub(super) const FOLDER: &str = "UTIPC_RTSDK_BIN";
-/// Files that they want to find where they are started.
+/// Files that they need in their working directory.
 const FILES: [&str; 4] = ["RDMFieldDictionary", "enumtype.def", "MsgData.xml", "350k.xml"];
-/// Time that their client has for loading all items; part of what it calls steady.
+/// Time in which ConsPerf loads all items; part of its steady-state time.
 const LOADING: Duration = Duration::from_secs(3);
 
-/// What their client said, and what was measured meanwhile.
+/// The figures of ConsPerf, and CPU time measured meanwhile.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct VendorRun {
     pub(super) rate: u64,
     pub(super) output: f64,
-    /// Microseconds from the time when an update was made (not when it was due): mean, deviation, shortest, longest.
+    /// Microseconds from when an update was made (not when it was due): mean, deviation, shortest, longest.
     pub(super) latency: [f64; 4],
-    pub(super) cpu: Table,
+    pub(super) cpu: Usage,
     pub(super) clean: bool,
 }
 
-/// All that was measured with them.
+/// All measurements of the pair.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pair {
+pub(super) struct VendorPair {
     /// Directly, by rate, the first rates several times.
-    pub(super) latencies: Vec<Run>,
+    pub(super) latencies: Vec<VendorRun>,
     /// At the highest rate, directly and through p2ps, in turn.
-    pub(super) direct: Vec<Run>,
-    pub(super) through: Vec<Run>,
-    /// What went wrong; nothing after it was measured.
+    pub(super) direct: Vec<VendorRun>,
+    pub(super) through: Vec<VendorRun>,
+    /// The error after which nothing more was measured.
     pub(super) failed: Option<String>,
 }
 
-/// Their folder, if it is named and has both programs.
+/// The folder of both programs, if the environment names one that has them.
 pub(super) fn folder() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os(FOLDER)?);
     ["ConsPerf", "ProvPerf"].iter().all(|name| folder.join(name).exists()).then_some(folder)
 }
 
-/// Runs the pair at a rate for `time`, `through` a server of ours with or without cache, or directly.
+/// Runs the pair at a rate for `time`; with `through`, a server of ours is in between, with a cache if it is `true`.
 fn run(
     folder: &Path,
     place: &Place,
@@ -60,7 +61,7 @@ fn run(
     items: usize,
     rate: u64,
     time: Duration,
-) -> Result<Run> {
+) -> Result<VendorRun> {
     let work = place.settings("stock", "")?.with_file_name("stock");
     std::fs::create_dir_all(&work).context("make a folder for the vendor's programs")?;
     for name in FILES {
@@ -70,10 +71,10 @@ fn run(
         }
     }
     let port = TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port();
-    let mut command = child::command(folder.join("ProvPerf"), None)?;
+    let mut command = Place::foreign_command(folder.join("ProvPerf"))?;
     command.current_dir(&work).args(["-p", &port.to_string(), "-serviceName", "DIRECT_FEED"]);
     command.args(["-updateRate", &rate.to_string(), "-latencyUpdateRate", "100", "-runTime", "3600"]);
-    // It looks at the time after each burst of images; with its usual 10 a full load of updates leaves it no time for loading.
+    // It checks the clock after each burst of images; with the default of 10, a full load of updates leaves no time to load.
     command.args(["-refreshBurstSize", "500"]);
     let mut publisher = Process::start("ProvPerf", command)?;
     let mut processes = vec![("ProvPerf".to_owned(), publisher.id())];
@@ -88,17 +89,17 @@ fn run(
         processes.push(("p2ps".to_owned(), process.id()));
         port = address.rsplit_once(':').context("the server's address has no port")?.1.to_owned();
         server = Some(process);
-        // Until it has dialled: their client does not wait for a service that comes later.
+        // Until it has connected: ConsPerf does not wait for a service that appears later.
         interrupt::sleep(Duration::from_secs(1), || Ok(()))?;
     }
-    let mut command = child::command(folder.join("ConsPerf"), None)?;
+    let mut command = Place::foreign_command(folder.join("ConsPerf"))?;
     command.current_dir(&work).args(["-h", "127.0.0.1", "-p", &port, "-serviceName", "DIRECT_FEED"]);
     command.args(["-itemCount", &items.to_string()]);
     command.args(["-steadyStateTime", &(LOADING + time).as_secs().to_string()]);
     let mut client = Process::start("ConsPerf", command)?;
     processes.push(("ConsPerf".to_owned(), client.id()));
     let mut watch = || {
-        let mut look = || publisher.alive().and_then(|()| client.alive());
+        let mut look = || publisher.check_alive().and_then(|()| client.check_alive());
         interrupt::sleep(LOADING, &mut look)?;
         let before = Reading::take(&processes)?;
         interrupt::sleep(time.saturating_sub(Duration::from_millis(500)), &mut look)?;
@@ -106,27 +107,27 @@ fn run(
     };
     let cpu = match watch() {
         Ok(cpu) => cpu,
-        // It gives up by itself if its items are not loaded in time.
-        Err(_) if client.has_ended_well() => Table::default(),
+        // ConsPerf ends by itself if its items are not loaded in time.
+        Err(_) if client.has_succeeded() => Usage::default(),
         Err(why) => return Err(why),
     };
 
-    let text = client.rest(time + Duration::from_secs(30))?;
-    publisher.alive()?;
-    let said = client.last_words();
+    let text = client.remaining_output(time + Duration::from_secs(30))?;
+    publisher.check_alive()?;
+    let output_end = client.last_lines();
     drop((client, server, publisher));
     let steady = text.split("Steady State Statistics").nth(1).unwrap_or_default();
     let steady = steady.split("Overall Statistics").next().unwrap_or_default();
     let loaded = figure(text.split("Test Statistics").nth(1).unwrap_or_default(), "Refreshes received");
     let loaded = loaded.unwrap_or(0.0) as usize;
-    // A publisher that is asked for too much never gets to answering requests: a rate that is not kept, like others.
+    // An overloaded publisher never answers all requests: the rate counts as not kept.
     let is_loaded = loaded == items;
     let output = if is_loaded { figure(steady, "Avg update rate") } else { Some(0.0) };
-    let output = output.with_context(|| format!("ConsPerf gave no rate{said}"))?;
+    let output = output.with_context(|| format!("ConsPerf printed no rate{output_end}"))?;
     let latency = ["Latency avg", "Latency std dev", "Latency min", "Latency max"]
         .map(|name| figure(steady, &format!("{name} (usec)")).unwrap_or(f64::NAN));
-    let run = Run { rate, output, latency, cpu, clean: is_loaded && output >= 0.99 * rate as f64 };
-    table::say(&format!(
+    let run = VendorRun { rate, output, latency, cpu, clean: is_loaded && output >= 0.99 * rate as f64 };
+    table::progress(&format!(
         "sdk {}: {rate}/s: {}",
         if through.is_some() { "through p2ps" } else { "direct" },
         if is_loaded {
@@ -145,7 +146,7 @@ fn figure(text: &str, name: &str) -> Option<f64> {
 
 fn wait_for(port: u16, publisher: &mut Process) -> Result<()> {
     let end = std::time::Instant::now() + Duration::from_secs(20);
-    // What a listening socket looks like in the kernel's table: looking does not connect.
+    // A listening socket in the table of the kernel: reading it does not connect.
     let wanted = format!(":{port:04X} ");
     loop {
         let tables =
@@ -154,21 +155,21 @@ fn wait_for(port: u16, publisher: &mut Process) -> Result<()> {
         if tables.iter().any(|table| table.lines().any(listens)) {
             return Ok(());
         }
-        publisher.alive()?;
-        ensure!(std::time::Instant::now() < end, "ProvPerf does not listen{}", publisher.last_words());
+        publisher.check_alive()?;
+        ensure!(std::time::Instant::now() < end, "ProvPerf does not listen{}", publisher.last_lines());
         interrupt::sleep(Duration::from_millis(20), || Ok(()))?;
     }
 }
 
-/// Rates at which the direct pair's latency is drawn besides those that are compared.
+/// More rates at which the latency of the direct pair is plotted.
 const DRAWN: [u64; 3] = [10_000, 500_000, 1_000_000];
-/// How long a rate is tried while the highest is searched.
+/// How long the search for the highest rate measures each rate.
 const TRY: Duration = Duration::from_secs(3);
 const NEAR: f64 = 1.08;
 const TRIES: usize = 7;
 
-impl Pair {
-    /// Runs all of it.
+impl VendorPair {
+    /// Runs all measurements.
     pub(super) fn run(options: &Options, folder: &Path) -> Self {
         let mut pair = Self::default();
         pair.failed = pair.measure(options, folder).err().map(|why| format!("{why:#}"));
@@ -179,7 +180,7 @@ impl Pair {
         let place = Place::new(Backbone::None)?;
         let run = |through, rate, time| run(folder, &place, through, options.items, rate, time);
         let short = options.window().min(Duration::from_secs(5));
-        for rate in latency::GOAL_RATES {
+        for rate in latency::TARGET_RATES {
             for _ in 0..options.repeat() {
                 self.latencies.push(run(None, rate, options.window())?);
             }
@@ -192,7 +193,7 @@ impl Pair {
         let highest =
             |through, guess| search::highest(guess, NEAR, TRIES, |rate| Ok(run(through, rate, TRY)?.clean));
         let mut rates = [highest(None, 2_000_000)?, highest(Some(false), 1_200_000)?];
-        // In turn, so that both see the same machine.
+        // In turn, so that both find the machine in the same state.
         for _ in 0..options.repeat() {
             for (through, rate) in [None, Some(false)].into_iter().zip(&mut rates) {
                 let seen = if through.is_none() { &mut self.direct } else { &mut self.through };
@@ -209,33 +210,33 @@ impl Pair {
         Ok(())
     }
 
-    /// The direct pair's mean latency at a rate, microseconds.
+    /// The mean latency of the direct pair at a rate, microseconds.
     pub(super) fn mean_us(&self, rate: u64) -> Option<f64> {
         let at = self.latencies.iter().filter(|run| run.rate == rate && run.clean);
         let means: Vec<f64> = at.map(|run| run.latency[0]).filter(|mean| mean.is_finite()).collect();
-        (!means.is_empty()).then(|| median(&means))
+        (!means.is_empty()).then(|| median(means))
     }
 
     /// The highest rates: directly, through p2ps.
-    pub(super) fn rates(&self) -> Option<(Middle, Middle)> {
-        let of = |runs: &[Run]| {
-            let rates: Vec<f64> = runs.iter().map(|run| run.output).collect();
-            (!rates.is_empty()).then(|| middle(&rates))
+    pub(super) fn rates(&self) -> Option<(Spread, Spread)> {
+        let of = |runs: &[VendorRun]| {
+            let rates = runs.iter().map(|run| run.output);
+            (!runs.is_empty()).then(|| Spread::of(rates))
         };
         Some((of(&self.direct)?, of(&self.through)?))
     }
 
-    /// The direct pair's mean against rate.
+    /// The mean latency of the direct pair against rate.
     pub(super) fn curve(&self) -> Curve {
         let mut rates: Vec<u64> = self.latencies.iter().map(|run| run.rate).collect();
         rates.sort_unstable();
         rates.dedup();
         let points = rates.into_iter().filter_map(|rate| Some((rate as f64, self.mean_us(rate)?))).collect();
-        Curve { label: "mean, the vendor's pair directly".into(), points }
+        Curve { label: "mean, the vendor's pair directly".into(), points, dashed: false }
     }
 
     pub(super) fn json(&self) -> Value {
-        let each = |runs: &[Run]| runs.iter().map(Run::json).collect::<Value>();
+        let each = |runs: &[VendorRun]| runs.iter().map(VendorRun::json).collect::<Value>();
         json!({
             "test": "sdk", "latency_direct": each(&self.latencies), "highest_direct": each(&self.direct),
             "highest_through_p2ps": each(&self.through), "failed": self.failed,
@@ -243,7 +244,7 @@ impl Pair {
     }
 }
 
-impl Run {
+impl VendorRun {
     fn json(&self) -> Value {
         let [mean, stddev, min, max] = self.latency;
         json!({
@@ -253,7 +254,7 @@ impl Run {
         })
     }
 
-    /// Nanoseconds of CPU an update of each program.
+    /// Nanoseconds of CPU time that each program uses for an update.
     pub(super) fn costs(&self) -> String {
         let updates = self.output * self.cpu.elapsed.as_secs_f64();
         let each = |(name, used): &(String, f64)| format!("{name} {:.0}", used * 1e9 / updates);
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_found_in_what_their_client_says() {
+    fn figures_are_read_from_the_output_of_consperf() {
         let text = "Steady State Statistics:\n  Latency avg (usec): 64.100\n  Avg update rate: 99624\n";
         assert_eq!(figure(text, "Latency avg (usec)"), Some(64.1));
         assert_eq!(figure(text, "Avg update rate"), Some(99_624.0));
@@ -274,15 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_clean_runs() {
-        let run = |rate, mean, clean| Run {
+    fn medians_count_clean_runs_only() {
+        let run = |rate, mean, clean| VendorRun {
             rate,
             output: rate as f64,
             latency: [mean, 0.0, 0.0, 0.0],
-            cpu: Table { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
+            cpu: Usage { elapsed: Duration::from_secs(1), rows: Vec::new(), total: 0.0 },
             clean,
         };
-        let pair = Pair {
+        let pair = VendorPair {
             latencies: vec![
                 run(1_000, 60.0, true),
                 run(1_000, 20.0, true),
@@ -290,7 +291,7 @@ mod tests {
                 run(5_000, 1.0, false),
             ],
             direct: vec![run(3_000_000, 80.0, true)],
-            ..Pair::default()
+            ..VendorPair::default()
         };
         assert_eq!((pair.mean_us(1_000), pair.mean_us(5_000)), (Some(60.0), None));
         assert!(pair.rates().is_none() && pair.curve().points.len() == 1);

@@ -1,0 +1,137 @@
+//! The daemons (`utipcd`) of a measurement: one for this host, or one in each of two joined namespaces.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use utipc_netns::{Cable, Namespace};
+
+use crate::interrupt;
+use crate::process::Process;
+
+/// How long a daemon may take until its socket is there.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs a daemon and prints its process id. When standard input ends, that is when the benchmark ends, however it ends,
+/// ends the daemon and removes its files. Arguments: configuration, socket, folder, then the daemon's command.
+const KEEPER: &str = r#"files="$1 $2 $2.lock"; folder=$3; shift 3; "$@" </dev/null >/dev/null & echo $!
+cat >/dev/null; kill $!; wait $!; rm -f $files; rmdir "$folder" 2>/dev/null"#;
+
+/// A running daemon. Dropped: it ends.
+pub struct Daemon {
+    /// What tables call it.
+    pub name: String,
+    keeper: Process,
+    id: u32,
+    socket: PathBuf,
+}
+
+/// How to start daemons.
+#[derive(Clone, Copy, Debug)]
+pub struct Config<'a> {
+    /// The program, then arguments that go before `--config` and `--socket`.
+    pub command: &'a [&'a OsStr],
+    /// The cluster of their nodes.
+    pub cluster: u32,
+    /// An existing folder for configurations and sockets.
+    pub folder: &'a Path,
+}
+
+impl Config<'_> {
+    /// Starts one daemon, or one in each of `namespaces`, joined by UDP over the cable.
+    ///
+    /// # Errors
+    /// A daemon cannot be started, ends, or is not ready in time.
+    pub fn start(&self, namespaces: Option<(&[Namespace; 2], Cable)>) -> Result<Vec<Daemon>> {
+        let mut daemons = Vec::new();
+        for side in 0..if namespaces.is_some() { 2 } else { 1 } {
+            let file = self.folder.join(format!("{side}.toml"));
+            std::fs::write(&file, self.text(side, namespaces.map(|(_, cable)| cable)))
+                .with_context(|| format!("write {}", file.display()))?;
+            let socket = self.folder.join(format!("{side}.sock"));
+            let mut command =
+                namespaces.map_or_else(|| Command::new("sh"), |(pair, _)| pair[side].command("sh"));
+            command.args(["-c", KEEPER, "sh"]).args([&file, &socket, self.folder]);
+            command.args(self.command).arg("--config").arg(&file).arg("--socket").arg(&socket);
+            let name = match (namespaces.is_some(), side) {
+                (false, _) => "utipcd",
+                (true, 0) => "utipcd (source side)",
+                (true, _) => "utipcd (sink side)",
+            };
+            daemons.push(Daemon::start(name, command, socket)?);
+        }
+        for daemon in &mut daemons {
+            daemon.wait_ready()?;
+        }
+        Ok(daemons)
+    }
+
+    /// A configuration with an explicit address, so that the node is up at once.
+    fn text(&self, side: usize, cable: Option<Cable>) -> String {
+        let mut text = format!(
+            "[node]\naddress = \"1.1.{}\"\ncluster = {}\n\n[log]\nlevel = \"error\"\n",
+            1 + side,
+            self.cluster
+        );
+        if let Some(Cable { addresses, .. }) = cable {
+            let (local, remote) = (addresses[side], addresses[1 - side]);
+            text +=
+                &format!("\n[[bearer]]\nmedia = \"udp\"\nlocal = \"{local}\"\nremotes = [\"{remote}\"]\n");
+        }
+        text
+    }
+}
+
+impl Daemon {
+    fn start(name: &str, command: Command, socket: PathBuf) -> Result<Self> {
+        let mut keeper = Process::start(name, command)?;
+        let id = keeper.line()?.trim().parse().context("read the process id of a daemon")?;
+        Ok(Self { name: name.to_owned(), keeper, id, socket })
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let end = Instant::now() + START_LIMIT;
+        while !self.socket.exists() {
+            self.check_alive()?;
+            interrupt::check()?;
+            ensure!(
+                Instant::now() < end,
+                "{} is not ready after {START_LIMIT:?}{}",
+                self.name,
+                self.keeper.last_lines()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// The process id of the daemon.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Fails if the daemon has ended; the error has its last lines.
+    ///
+    /// # Errors
+    /// The daemon has ended.
+    pub fn check_alive(&self) -> Result<()> {
+        let is_there = Path::new("/proc").join(self.id.to_string()).exists();
+        ensure!(is_there, "{} ended by itself{}", self.name, self.keeper.last_lines());
+        Ok(())
+    }
+
+    /// Makes a program use this daemon.
+    pub fn serve(&self, command: &mut Command) {
+        command.env("UTIPC_ENGINE", "daemon").env("UTIPC_SOCKET", &self.socket);
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Its keeper ends the daemon, waits for it and removes its files.
+        let _ = self.keeper.close_and_wait();
+    }
+}
