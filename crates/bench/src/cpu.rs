@@ -20,8 +20,8 @@ pub struct Reading {
 pub struct Usage {
     /// Time between the readings.
     pub elapsed: Duration,
-    /// (name, seconds) of the components, of all other processes, and of no process: interrupts, time that the hypervisor
-    /// took, and the difference between the kernel's two ways of counting.
+    /// (name, seconds) of the components, of all other processes, and of no process: interrupts, time that the
+    /// hypervisor took, and the difference between the kernel's two ways of counting.
     pub rows: Vec<(String, f64)>,
     /// Seconds in which cores were busy; the sum of the rows.
     pub total: f64,

@@ -15,7 +15,8 @@ static SIGNALLED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// The handlers cannot be installed.
 pub fn listen() -> Result<()> {
     let flag = SIGNALLED.get_or_init(Arc::default);
-    // Registered first, so that it sees the flag of an earlier SIGINT only. Not for SIGTERM, which `timeout` sends twice.
+    // Registered first, so that it sees the flag of an earlier SIGINT only. Not for SIGTERM, which `timeout` sends
+    // twice.
     signal_hook::flag::register_conditional_shutdown(SIGINT, 130, flag.clone())
         .context("listen to signals")?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -16,7 +16,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes a place: this host, or with `cable` two namespaces. Its folder begins with `prefix`; the process id follows.
+    /// Makes a place: this host, or with `cable` two namespaces. Its folder begins with `prefix`; the process id
+    /// follows.
     ///
     /// # Errors
     /// The namespaces cannot be made.

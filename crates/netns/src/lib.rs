@@ -23,7 +23,8 @@ pub struct Cable {
     pub addresses: [Ipv4Addr; 2],
 }
 
-/// A network namespace. A process of ours keeps it; it ends when this value is dropped, and at the latest with this process.
+/// A network namespace. A process of ours keeps it; it ends when this value is dropped, and at the latest with this
+/// process.
 #[derive(Debug)]
 pub struct Namespace {
     keeper: Child,
@@ -34,8 +35,8 @@ pub struct Namespace {
 }
 
 impl Cable {
-    /// Makes two namespaces joined by this cable, with all their interfaces up. Needs root, or a user who may create user
-    /// namespaces, and the programs `unshare`, `nsenter` and `ip`.
+    /// Makes two namespaces joined by this cable, with all their interfaces up. Needs root, or a user who may create
+    /// user namespaces, and the programs `unshare`, `nsenter` and `ip`.
     ///
     /// # Errors
     /// A namespace cannot be made, or `ip` failed.
@@ -58,7 +59,8 @@ impl Cable {
 }
 
 impl Namespace {
-    /// Makes a namespace; with `beside`, one to which a cable from `beside` can lead: it belongs to the same user namespace.
+    /// Makes a namespace; with `beside`, one to which a cable from `beside` can lead: it belongs to the same user
+    /// namespace.
     fn new(beside: Option<&Self>) -> Result<Self> {
         let keep = ["--net", "sh", "-c", "echo; exec cat >/dev/null"];
         let mut command = beside.map_or_else(|| Command::new("unshare"), |other| other.command("unshare"));

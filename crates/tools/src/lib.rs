@@ -1,8 +1,8 @@
-//! The parts of the utipc command line that more than one program has.
+//! Parts of the utipc command line that several programs use.
 
 pub mod daemon;
 
-/// What failed and why in one line, outermost first; causes that the text before them has told already are left out.
+/// An error and its causes in one line, outermost first, without causes that the text before them contains.
 #[must_use]
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();

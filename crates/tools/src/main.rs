@@ -14,7 +14,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 use utipc_tools::daemon;
 
-/// TIPC in user space: management, demo and measurements.
+/// TIPC in user space: management, demo and benchmarks
 #[derive(Debug, Parser)]
 #[command(
     name = "utipc",
@@ -29,40 +29,40 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show two nodes that find each other, exchange messages and watch services come and go.
+    /// Show two nodes that find each other, exchange messages and watch services come and go
     Demo(demo::Options),
-    /// Measure latency, throughput and more, beside TCP in the same run.
+    /// Measure latency, throughput and more, together with TCP in the same run
     Bench(Box<bench::Options>),
-    /// Run a program that was written for the kernel's TIPC, on utipc: its AF_TIPC sockets are the daemon's. Without a daemon
-    /// one is started for it.
+    /// Run a program written for the kernel's TIPC on utipc: the daemon serves its AF_TIPC sockets. Without a daemon
+    /// one is started for it
     Run(run::Options),
-    /// Run a node for the programs of this host; the program `utipcd` does the same.
+    /// Run a node for the programs of this host, like the program `utipcd`
     Daemon(daemon::Options),
-    /// Write the completion of this command line for a shell.
+    /// Print a shell completion script for this command line
     Completion {
-        /// The shell.
+        /// The shell
         shell: manage::Shell,
     },
-    /// Make a link named `tipc` to this program: under that name it has the grammar of iproute2's `tipc`.
+    /// Make a link named `tipc` to this program: under that name it has the grammar of iproute2's `tipc`
     InstallTipc {
-        /// Where, a folder of your PATH.
+        /// The folder of the link, one of your PATH
         folder: PathBuf,
     },
 }
 
-/// The whole command line: what clap reads, and the management tool's commands, which read themselves.
+/// The whole command line: the commands of clap, and those of the management tool, which parses itself.
 fn whole() -> clap::Command {
     manage::names()
         .fold(Cli::command(), |all, (name, about)| all.subcommand(clap::Command::new(name).about(about)))
 }
 
-/// Whoever reads the output has read enough, as in `utipc bench … | head`.
+/// Ends with the exit code of SIGPIPE if the output is closed early, as in `utipc bench … | head`.
 static UNREAD: AtomicBool = AtomicBool::new(false);
 
-/// What the standard library panics with when the output is a broken pipe.
+/// Beginning of the standard library's panic when the output is a broken pipe.
 const BROKEN_PIPE: &str = "failed printing to stdout: Broken pipe";
 
-/// The exit code of a program that ended because nobody reads its output, as shells count it.
+/// The exit code after SIGPIPE, as shells count it.
 const SIGPIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
             usual(info);
         }
     }));
-    // Unwinding ends what was started meanwhile.
+    // Unwinding ends processes that were started meanwhile.
     match std::panic::catch_unwind(run) {
         Ok(code) => code,
         Err(_) if UNREAD.load(Ordering::Relaxed) => ExitCode::from(SIGPIPE),
@@ -91,7 +91,7 @@ fn run() -> ExitCode {
     }
     let cli = Cli::from_arg_matches(&whole().get_matches()).unwrap_or_else(|error| error.exit());
     if !matches!(cli.command, Command::Daemon(_)) {
-        // The daemon has a log of its own, whose level may change.
+        // The daemon has a log of its own, with a level that can change.
         let filter = EnvFilter::try_from_env("UTIPC_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     }

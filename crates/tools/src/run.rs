@@ -1,4 +1,4 @@
-//! `utipc run -- PROGRAM …`: a program that was written for the kernel's TIPC, on utipc.
+//! `utipc run -- PROGRAM …`: runs a program written for the kernel's TIPC on utipc.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use utipc::{Engine, Node};
 
 use utipc_tools::daemon;
 
-/// The library that gives a program its sockets.
+/// The library that provides AF_TIPC sockets.
 const LIBRARY: &str = "libutipc_preload.so";
 
-/// How to run a program.
+/// Options of `utipc run`.
 #[derive(Debug, Args)]
 #[command(trailing_var_arg = true)]
 pub(crate) struct Options {
-    /// Start a daemon for this program alone, although one runs.
+    /// Start a daemon for this program alone, even if one runs
     #[arg(long)]
     private: bool,
-    /// Configuration of the daemon that is started for the program (the same as that of `utipcd`).
+    /// Configuration of a daemon that is started for the program, as for `utipcd`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Path of libutipc_preload.so.
+    /// Path of libutipc_preload.so
     #[arg(long, value_name = "PATH", env = "UTIPC_PRELOAD")]
     library: Option<PathBuf>,
-    /// The program and its arguments.
+    /// The program and its arguments
     #[arg(required = true, value_name = "PROGRAM", allow_hyphen_values = true)]
     program: Vec<String>,
 }
 
-/// Runs the program; its exit code is the result.
+/// Runs the program and returns its exit code.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let library = library(options.library.as_deref())?;
     let private = if options.private || options.config.is_some() || !daemon_answers() {
@@ -51,14 +51,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(private) = &private {
         command.env("UTIPC_SOCKET", &private.socket);
     }
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).context("cannot take signals")?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT]).context("cannot handle signals")?;
     let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    // Only now: the program shall have the limit that it would have without us.
+    // Only now: the program keeps the limit that it has without us.
     daemon::raise_descriptor_limit();
     Ok(code(wait(child, signals)?))
 }
 
-/// Libraries that are preloaded already stay so, behind this one.
+/// The value of LD_PRELOAD: libraries that are preloaded already come after this one.
 fn preloaded(library: &Path) -> Result<String> {
     let library = library.to_str().filter(|path| !path.contains([' ', ':'])).with_context(|| {
         format!("{} has a space or colon in its path, which LD_PRELOAD cannot express", library.display())
@@ -69,7 +69,7 @@ fn preloaded(library: &Path) -> Result<String> {
     })
 }
 
-/// Beside this program, where cargo puts it, or where packages do.
+/// The library beside this program, where cargo puts it, or where packages do.
 fn library(given: Option<&Path>) -> Result<PathBuf> {
     let found = match given {
         Some(path) => path.exists().then(|| path.to_owned()),
@@ -116,15 +116,15 @@ impl Drop for Private {
         if let Some(daemon) = self.daemon.take() {
             daemon.stop();
         }
-        // It holds nothing but what the daemon has left.
+        // The folder holds only what the daemon has left.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
-/// Waits for the program's end. Signals go on to it: a terminal sends them to both, so only those that came to this process
-/// alone make a difference.
+/// Waits for the program's end and forwards signals to it. A terminal sends them to both processes, so only those sent
+/// to this process alone make a difference.
 fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus> {
-    let pid = Pid::from_raw(i32::try_from(child.id()).context("a process number beyond all bounds")?);
+    let pid = Pid::from_raw(i32::try_from(child.id()).context("the process id is out of range")?);
     let handle = signals.handle();
     let forward = thread::spawn(move || {
         for signal in signals.forever().filter(|signal| matches!(*signal, SIGTERM | SIGHUP)) {
@@ -140,7 +140,7 @@ fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus> {
     ended
 }
 
-/// As shells count it.
+/// The exit code, as shells count it.
 fn code(status: ExitStatus) -> ExitCode {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal).and_then(|code| u8::try_from(code).ok());

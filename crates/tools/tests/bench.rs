@@ -1,5 +1,5 @@
-//! Every measurement of `utipc bench` on every transport that this machine has, with few messages: it ends well and
-//! its JSON has the promised shape. The figures themselves mean nothing here.
+//! Every measurement of `utipc bench` on every transport of this machine, with few messages: it succeeds and its JSON
+//! has the documented shape. The figures are not valid.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs `bench` with `--json` and few messages, one round, and checks each object as far as all have the same shape.
+/// Runs `bench` with `--json`, few messages and one round, and checks what all objects have in common.
 fn measure(arguments: &[&str]) -> Vec<Value> {
     let few = ["--json", "--rounds", "1", "--messages", "60"];
     let output = bench(&[arguments, &few].concat());
@@ -50,7 +50,7 @@ fn words<'a>(lines: &'a [Value], key: &str) -> BTreeSet<&'a str> {
     lines.iter().map(|line| line[key].as_str().unwrap()).collect()
 }
 
-/// Prints, where a suite shows it, why a test does less on this machine.
+/// Whether this user may make network namespaces; prints a line if not.
 fn may_make_namespaces() -> bool {
     let probe = Command::new("unshare").args(["--map-root-user", "--net", "true"]).output();
     let as_root = Command::new("unshare").args(["--net", "true"]).output();
@@ -62,7 +62,7 @@ fn may_make_namespaces() -> bool {
 }
 
 #[test]
-fn round_trips_on_all_transports_kinds_and_modes() {
+fn latency_is_measured_on_all_transports_kinds_and_modes() {
     let lines = measure(&["latency", "--mode", "busy,adaptive,parked", "--kind", "rdm,seqpacket,stream"]);
     let always = ["tcp", "udp", "uds", "uds-stream", "utipc"];
     assert!(words(&lines, "transport").is_superset(&always.into()));
@@ -73,24 +73,24 @@ fn round_trips_on_all_transports_kinds_and_modes() {
 }
 
 #[test]
-fn rates_on_all_transports_kinds_and_sizes() {
+fn throughput_is_measured_on_all_transports_kinds_and_sizes() {
     let lines = measure(&["throughput", "--size", "64,65536", "--kind", "rdm,seqpacket,stream"]);
     let always = ["tcp", "tcp-nagle", "udp", "uds", "uds-stream", "utipc"];
     assert!(words(&lines, "transport").is_superset(&always.into()));
-    // No datagram of UDP is that large.
+    // A UDP datagram cannot be that large.
     assert!(!lines.iter().any(|line| line["transport"] == "udp" && line["size"] == 65_536));
     assert_eq!(lines.iter().filter(|line| line["transport"] == "utipc").count(), 6);
 }
 
 #[test]
-fn several_connections_and_busy_ends() {
+fn throughput_is_measured_with_several_connections_and_busy_ends() {
     let arguments = ["throughput", "--size", "64", "--connections", "1,4", "--mode", "busy,parked"];
     let lines = measure(&[&arguments[..], &["--transport", "utipc,tcp,uds"]].concat());
     assert!(lines.iter().any(|line| line["connections"] == 4 && line["mode"] == "busy"));
 }
 
 #[test]
-fn multicast_pairs_and_a_constant_load() {
+fn multicast_pairs_and_constant_load_are_measured() {
     let lines = measure(&["multicast", "--receivers", "3"]);
     assert!(lines.iter().all(|line| line["receivers"] == 3));
     let utipc = lines.iter().find(|line| line["transport"] == "utipc").unwrap();
@@ -104,14 +104,14 @@ fn multicast_pairs_and_a_constant_load() {
 }
 
 #[test]
-fn requests_by_schedule_take_their_time() {
+fn scheduled_requests_are_not_sent_early() {
     let lines = measure(&["latency", "--rate", "1000", "--transport", "utipc,tcp"]);
-    // 60 requests, one a millisecond, the first at once.
+    // 60 requests, one per millisecond, the first at once.
     assert!(lines.iter().all(|line| line["elapsed_s"].as_f64().unwrap() >= 0.059), "{lines:?}");
 }
 
 #[test]
-fn writes_around_the_borders_of_packets() {
+fn sizes_are_on_both_sides_of_packet_borders() {
     let lines = measure(&["sizes", "--transport", "utipc,tcp", "--fragment", "9000"]);
     assert!(words(&lines, "kind").contains("stream"));
     let has = |size: u32| lines.iter().any(|line| line["size"] == size);
@@ -119,7 +119,7 @@ fn writes_around_the_borders_of_packets() {
 }
 
 #[test]
-fn between_namespaces() {
+fn everything_is_measured_between_namespaces() {
     if !may_make_namespaces() {
         return;
     }
@@ -137,9 +137,9 @@ fn between_namespaces() {
 }
 
 #[test]
-fn without_privileges_and_without_a_place_to_write() {
+fn bench_needs_no_privileges_and_no_writable_folder() {
     let program = env!("CARGO_BIN_EXE_utipc");
-    // A root that cannot be written, then a user whom nothing belongs to.
+    // A read-only root, then a user that owns nothing.
     let sandbox = |command: &str| {
         let inside = format!("mount --make-rprivate / && mount -o remount,bind,ro / && {command}");
         Command::new("unshare")
@@ -161,7 +161,7 @@ fn without_privileges_and_without_a_place_to_write() {
 }
 
 #[test]
-fn tables_and_a_plot() {
+fn tables_histograms_and_plot_are_written() {
     let plot = std::env::temp_dir().join(format!("utipc-bench-test-{}.svg", std::process::id()));
     let few =
         ["--rounds", "2", "--messages", "50", "--transport", "utipc,tcp", "--size", "64,1000", "--histogram"];
@@ -179,7 +179,7 @@ fn tables_and_a_plot() {
 }
 
 #[test]
-fn nodes_in_a_daemon() {
+fn nodes_of_a_daemon_are_measured() {
     let hosted = |arguments: &[&str]| {
         let lines = measure(&[arguments, &["--engine", "daemon", "--transport", "utipc,tcp"]].concat());
         let own = |line: &&Value| line["transport"] == "utipc";
@@ -223,7 +223,7 @@ fn every_target_is_measured() {
 }
 
 #[test]
-fn what_is_not_there_is_said_in_one_line() {
+fn unavailable_transport_is_reported_in_one_line() {
     if bench(&["latency", "--transport", "sctp", "--messages", "10", "--rounds", "1"]).status.success() {
         return;
     }
@@ -237,7 +237,7 @@ fn what_is_not_there_is_said_in_one_line() {
 }
 
 #[test]
-fn nothing_is_left_behind_when_it_is_stopped() {
+fn killed_benchmark_leaves_nothing_behind() {
     let program = env!("CARGO_BIN_EXE_utipc");
     let slow = ["--transport", "tcp", "--rate", "10", "--messages", "1000", "--engine", "daemon"];
     let mut child = Command::new(program).args(["bench", "latency"]).args(slow).spawn().unwrap();
@@ -252,7 +252,7 @@ fn nothing_is_left_behind_when_it_is_stopped() {
     let peers = || -> Vec<String> {
         std::fs::read_to_string(&children).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
     };
-    // The two ends, the shell that keeps the daemon, and the daemon.
+    // The two ends and the shell that keeps the daemon, then the daemon.
     wait_until(&|| peers().len() == 3);
     let mut ours = peers();
     let folder = std::env::temp_dir().join(format!("utipc-bench-{}", child.id()));

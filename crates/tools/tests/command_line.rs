@@ -1,4 +1,4 @@
-//! What outsiders rely on: the demo's last line, the manners of errors.
+//! Behaviour that scripts rely on: the last line of the demo, the form of errors.
 
 use std::process::{Command, Output};
 
@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_demo_tells_the_whole_story_and_ends_well() {
+fn demo_prints_all_its_parts_and_succeeds() {
     let output = utipc(&["demo"]);
     let story = text(&output.stdout);
     assert!(output.status.success(), "{story}{}", text(&output.stderr));
@@ -22,7 +22,7 @@ fn the_demo_tells_the_whole_story_and_ends_well() {
         "client: \"Hello World!!!\" to {18888,17}",
         "client: \"Uh ?\" from socket",
         "server: \"Hello World\" on a connection from",
-        "server: the client has hung up",
+        "server: the client has closed the connection",
         "(blue's server) a link to node",
         "the link to node",
         "I am alone",
@@ -32,8 +32,8 @@ fn the_demo_tells_the_whole_story_and_ends_well() {
 }
 
 #[test]
-fn errors_are_one_line_and_usage_is_told_apart() {
-    // A process that may open hardly any file.
+fn errors_are_one_line_and_differ_from_usage_errors() {
+    // A process that may open almost no files.
     let program = env!("CARGO_BIN_EXE_utipc");
     let starved =
         Command::new("sh").args(["-c", &format!("ulimit -n 7; exec {program} demo")]).output().unwrap();
@@ -47,7 +47,7 @@ fn errors_are_one_line_and_usage_is_told_apart() {
 }
 
 #[test]
-fn output_that_nobody_reads_ends_the_program_quietly() {
+fn closed_output_ends_the_program_quietly() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_utipc"))
         .arg("demo")
         .stdout(std::process::Stdio::piped())
@@ -61,10 +61,10 @@ fn output_that_nobody_reads_ends_the_program_quietly() {
 }
 
 #[test]
-fn shells_complete_the_management_tool() {
+fn shell_completion_has_the_management_tool() {
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&utipc(&["completion", shell]).stdout);
-        // What stands at the third place and behind it fish is not told.
+        // The completion of fish has no words at the third place and later.
         let words = ["nametable", "demo", "statistics", "localip", "AUTOSELECT"];
         for word in words.iter().take(if shell == "fish" { 3 } else { words.len() }) {
             assert!(script.contains(word), "{shell} does not complete {word}");
@@ -73,7 +73,7 @@ fn shells_complete_the_management_tool() {
 }
 
 #[test]
-fn under_the_name_tipc_it_has_the_grammar_of_tipc_alone() {
+fn link_named_tipc_has_only_the_grammar_of_tipc() {
     let folder = std::env::temp_dir().join(format!("utipc-as-tipc-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let installed = utipc(&["install-tipc", folder.to_str().unwrap()]);
@@ -81,7 +81,7 @@ fn under_the_name_tipc_it_has_the_grammar_of_tipc_alone() {
     let tipc = |arguments: &[&str]| Command::new(folder.join("tipc")).args(arguments).output().unwrap();
     let demo = tipc(&["demo"]);
     assert_eq!(demo.status.code(), Some(255));
-    assert!(text(&demo.stderr).starts_with("tipc: there is no command \"demo\" (there are bearer, "));
+    assert!(text(&demo.stderr).starts_with("tipc: unknown command \"demo\" (use one of bearer, "));
     assert_eq!(tipc(&["link", "list", "--why"]).status.code(), Some(1));
     let help = tipc(&["l", "stat", "sh", "-h"]);
     assert!(

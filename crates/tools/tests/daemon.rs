@@ -1,4 +1,4 @@
-//! The program `utipcd`: starts without a configuration, refuses a wrong one, reloads, leaves.
+//! The program `utipcd`: it starts without a configuration, refuses a wrong one, reloads, and ends in order.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A directory that is gone after the test.
+/// A directory that is removed after the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -32,7 +32,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A daemon of a test, with the service manager's socket in the test's hands.
+/// A daemon of a test; the test has the service manager's socket.
 struct Running {
     child: Child,
     manager: UnixDatagram,
@@ -82,7 +82,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn no_configuration_is_needed_and_sigterm_leaves() {
+fn daemon_starts_without_configuration_and_ends_on_sigterm() {
     let scratch = Scratch::new("plain");
     let daemon = Running::start(&scratch, None);
     assert!(daemon.told().contains("READY=1"));
@@ -98,7 +98,7 @@ fn no_configuration_is_needed_and_sigterm_leaves() {
 }
 
 #[test]
-fn a_second_daemon_of_the_same_name_is_refused_and_the_first_goes_on() {
+fn second_daemon_of_the_same_name_is_refused_and_the_first_continues() {
     let scratch = Scratch::new("twice");
     let daemon = Running::start(&scratch, None);
     daemon.told();
@@ -115,7 +115,7 @@ fn a_second_daemon_of_the_same_name_is_refused_and_the_first_goes_on() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_by_name() {
+fn error_names_the_unknown_key_and_the_file() {
     let scratch = Scratch::new("wrong");
     let config = scratch.file("utipcd.toml", "[node]\nclutser = 3\n");
     let output = Command::new(env!("CARGO_BIN_EXE_utipcd")).arg("--config").arg(&config).output().unwrap();
@@ -126,7 +126,7 @@ fn a_wrong_configuration_is_refused_by_name() {
 }
 
 #[test]
-fn a_reload_changes_what_can_change_and_a_mistake_changes_nothing() {
+fn reload_applies_changes_and_an_invalid_file_applies_none() {
     let scratch = Scratch::new("reload");
     let config = scratch.file("utipcd.toml", "[limits]\nprocesses = 10\n");
     let mut daemon = Running::start(&scratch, Some(&config));

@@ -1,5 +1,5 @@
-//! `utipcd` is killed with -9 while processes use it in every way that there is: each call reports the daemon's death, at
-//! once and for good, and the next daemon at the same path is found.
+//! `utipcd` is killed with -9 while processes use it in every way: each call reports the death of the daemon at once
+//! and from then on, and the next daemon at the same path is found.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ use utipc::{
     Connection, Engine, Error, Listener, Node, Scope, ServiceAddress, ServiceRange, Socket, SocketKind, Spin,
 };
 
-/// Set for the processes that use the daemon: what each does, and the daemon's socket.
+/// Set for the processes that use the daemon: their role, and the daemon's socket.
 const ROLE: &str = "UTIPC_TEST_ROLE";
 const DAEMON: &str = "UTIPC_TEST_DAEMON";
 
-/// Far beyond what anything takes on a loaded machine.
+/// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long a socket may take to tell; what is wanted is a tenth of it (DESIGN L10), on a machine with nothing else to do.
+/// How long a socket may take to report the death; a tenth of it is the goal, on an idle machine.
 const TELLS: Duration = Duration::from_secs(1);
-/// Longer than the longest pause between two looks for the next daemon.
+/// Longer than the longest pause between two attempts to find the next daemon.
 const FINDS: Duration = Duration::from_secs(5);
 
 const fn service(instance: u32) -> ServiceAddress {
@@ -41,19 +41,19 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// One line to the test; the harness may have begun one.
+/// Prints a line for the test; the harness may have begun one.
 fn tell(what: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("\n@{what}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
 
-/// The calls of one process that its daemon's death shall end.
+/// The calls of one process that the daemon's death ends.
 #[derive(Default)]
 struct Calls(Vec<JoinHandle<()>>);
 
 impl Calls {
-    /// Calls again and again: the first error has to be the daemon's death, and so has each one after it.
+    /// Repeats a call: its first error and each error after it have to be the daemon's death.
     fn add<T>(
         mut self,
         what: &'static str,
@@ -70,13 +70,13 @@ impl Calls {
             tell(&format!("died {at} {what}"));
             for _ in 0..3 {
                 let again = call().err();
-                assert!(matches!(again, Some(Error::DaemonDied { .. })), "{what} lives again: {again:?}");
+                assert!(matches!(again, Some(Error::DaemonDied { .. })), "{what} works again: {again:?}");
             }
         }));
         self
     }
 
-    /// All are at their work; all end; then the next daemon is found.
+    /// All calls are active; all end; then the next daemon is found.
     fn end(self, node: &Node) {
         tell("ready");
         for call in self.0 {
@@ -86,7 +86,7 @@ impl Calls {
         let socket = loop {
             match node.rdm() {
                 Ok(socket) => break socket,
-                // Nobody is there yet: said after a while, not after ever.
+                // Without a daemon, an attempt fails after a while, not never.
                 Err(Error::Daemon(why)) => assert!(begun.elapsed() < LIMIT, "{why}"),
                 Err(error) => panic!("{error}"),
             }
@@ -108,7 +108,7 @@ fn connect(node: &Node, to: ServiceAddress) -> Connection {
     loop {
         match node.connect(SocketKind::SeqPacket, to) {
             Ok(connection) => return connection,
-            // It is bound and does not listen yet.
+            // The server has bound and does not listen yet.
             Err(Error::Connect(_)) if begun.elapsed() < LIMIT => {}
             Err(error) => panic!("{error}"),
         }
@@ -129,7 +129,7 @@ fn server(node: &Node) {
         .add("echo", move || busy.send(&busy.receive()?.data))
         .add("receive datagrams by a lane", move || datagrams.receive())
         .end(node);
-    // Nobody was in a call on this one. What is left in it may be read; then it is dead too.
+    // No call was active on this connection. Messages that are left may be read; then it reports the death too.
     while let Ok(message) = unread.receive() {
         assert!(!message.data.is_empty(), "it ended in good order");
     }
@@ -173,7 +173,7 @@ fn polled<T: Send>(holder: T, socket: fn(&T) -> &Socket) -> impl FnMut() -> Resu
     epoll::add(&poll, descriptor, epoll::EventData::new_u64(0), flags).unwrap();
     socket(&holder).set_nonblocking(true);
     move || {
-        // Edges: all is taken before the next sleep.
+        // Edge-triggered: receive everything before the next sleep.
         loop {
             match socket(&holder).receive() {
                 Ok(_) => {}
@@ -218,7 +218,7 @@ impl Daemon {
         daemon
     }
 
-    /// When that was done.
+    /// Returns when that was done.
     fn kill(mut self) -> u64 {
         self.0.kill().unwrap();
         let killed = now_ns();
@@ -234,14 +234,14 @@ impl Drop for Daemon {
     }
 }
 
-/// A directory that is gone after the test.
+/// A directory that is removed after the test.
 struct Home(PathBuf);
 
 impl Home {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("utipcd-killed-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        // With an explicit address a node is up at once.
+        // The explicit address makes the node usable at once.
         std::fs::write(path.join("toml"), "[node]\naddress = \"1.1.1\"\n").unwrap();
         Self(path)
     }
@@ -261,7 +261,7 @@ impl Drop for Home {
     }
 }
 
-/// A process that uses the daemon, and what it says.
+/// A process that uses the daemon, and its output.
 struct User {
     role: &'static str,
     child: Child,
@@ -285,7 +285,7 @@ impl User {
         Self { role, child, said }
     }
 
-    /// The next thing that it says, which has to begin with `word`: what comes after that.
+    /// The rest of its next line, which has to begin with `word`.
     fn hear(&self, word: &str) -> String {
         let said = self.said.recv_timeout(LIMIT);
         let said = said.unwrap_or_else(|_| panic!("{} does not say {word:?}", self.role));
@@ -294,7 +294,7 @@ impl User {
             .to_owned()
     }
 
-    /// The same, of something that happened: when, and what.
+    /// The same for an event: its time and name.
     fn hear_when(&self, word: &str) -> (u64, String) {
         let said = self.hear(word);
         let (at, what) = said.trim_start().split_once(' ').unwrap();
@@ -325,7 +325,7 @@ fn user() {
 }
 
 #[test]
-fn the_daemons_death_ends_every_call_and_the_next_daemon_is_found() {
+fn killed_daemon_ends_every_call_and_the_next_daemon_is_found() {
     let home = Home::new();
     let daemon = Daemon::start(&home);
     // Processes, each with the number of its calls.
@@ -334,7 +334,7 @@ fn the_daemons_death_ends_every_call_and_the_next_daemon_is_found() {
     for (user, _) in &users {
         user.hear("ready");
     }
-    // So that whoever waits does so; were it late, its call would find the daemon dead and say so all the same.
+    // So that calls wait; a late one finds the daemon dead and reports the same.
     std::thread::sleep(Duration::from_millis(200));
     let killed = daemon.kill();
     let mut slowest = (Duration::ZERO, String::new());
@@ -343,14 +343,14 @@ fn the_daemons_death_ends_every_call_and_the_next_daemon_is_found() {
             let (at, what) = user.hear_when("died");
             let after = Duration::from_nanos(at.saturating_sub(killed));
             eprintln!("{after:>12.1?}  {what}");
-            assert!(after < TELLS, "{}: {what} took {after:?} to tell that the daemon has died", user.role);
+            assert!(after < TELLS, "{}: {what} took {after:?} to report that the daemon has died", user.role);
             if after > slowest.0 {
                 slowest = (after, what);
             }
         }
     }
     eprintln!("the last of 15 calls told of the daemon's death after {:.1?}: {}", slowest.0, slowest.1);
-    // They look for the next daemon already.
+    // They are looking for the next daemon already.
     let daemon = Daemon::start(&home);
     let started = now_ns();
     for (user, _) in &users {

@@ -1,5 +1,6 @@
-//! The same state shown by iproute2's `tipc` on a kernel node (interop/manage/golden, recorded in the lab) and on a daemon, by
-//! `utipc` and by Debian's own `tipc` under `utipc run`: the same text, apart from what [`normalise`] says may differ.
+//! The same state shown by iproute2's `tipc` on a kernel node (interop/manage/golden, recorded in the lab) and on a
+//! daemon, by
+//! `utipc` and by Debian's own `tipc` under `utipc run`: the text is equal except for what [`normalise`] permits.
 
 #[path = "golden/normalise.rs"]
 mod normalise;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use normalise::normalise;
 use utipc::{Node, Scope, ServiceAddress, ServiceRange};
 
-/// Far beyond what anything takes on a loaded machine.
+/// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A daemon of a test.
@@ -53,7 +54,7 @@ impl Daemon {
         Node::builder().daemon_at(&self.socket).start().unwrap()
     }
 
-    /// Name and state of its links to peers.
+    /// Names and states of the daemon's links to peers.
     fn links(&self) -> Vec<(String, String)> {
         let text = self.text(&["link", "list"]);
         let links = text.lines().filter(|line| !line.starts_with("broadcast-link"));
@@ -85,7 +86,7 @@ struct Stage {
 
 impl Stage {
     fn new(folder: &Path, first: u32) -> Self {
-        // Addresses of this process alone: eight, of which each comparison has three from `first` on.
+        // Eight addresses that only this process uses; each comparison has three, from `first` on.
         let own = std::process::id() << 3;
         let address = |n| Ipv4Addr::from(0x7f40_0000 | own & 0x3f_fff8 | (first + n));
         let (a, b) = (Daemon::start(folder, "a", address(0)), Daemon::start(folder, "b", address(1)));
@@ -136,14 +137,14 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn utipc_shows_what_tipc_shows_on_a_kernel_node() {
+fn utipc_prints_what_tipc_prints_on_a_kernel_node() {
     compare("utipc", &|daemon, args| daemon.utipc(args));
 }
 
 /// Needs iproute2's `tipc`: `cargo xtask test stock-tipc`.
 #[cfg(feature = "stock-tipc")]
 #[test]
-fn debians_tipc_under_utipc_run_shows_what_it_shows_on_a_kernel_node() {
+fn debians_tipc_under_utipc_run_prints_what_it_prints_on_a_kernel_node() {
     build_shim();
     compare("tipc", &|daemon, args| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
@@ -155,7 +156,7 @@ fn debians_tipc_under_utipc_run_shows_what_it_shows_on_a_kernel_node() {
 /// A program with a netlink socket of its own.
 #[cfg(feature = "stock-tipc")]
 #[test]
-fn netlink_under_utipc_run_has_the_family_and_the_kernels() {
+fn netlink_under_utipc_run_has_the_family_tipcv2_and_the_kernels_families() {
     build_shim();
     let mut command = Command::new(env!("CARGO_BIN_EXE_utipc"));
     command.args(["run", "--private", "--", "python3"]).arg(root().join("netlink.py"));
@@ -171,7 +172,7 @@ fn build_shim() {
     assert!(built.success());
 }
 
-/// Runs all cases by `tool` on the second of two daemons.
+/// Runs all cases with `tool` on the second of two daemons.
 fn compare(tool_name: &str, tool: &dyn Fn(&Daemon, &[&str]) -> Output) {
     let folder = std::env::temp_dir().join(format!("utipc-golden-{tool_name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -198,7 +199,7 @@ fn compare(tool_name: &str, tool: &dyn Fn(&Daemon, &[&str]) -> Output) {
             })
             .collect();
         if name == "bearer-enable" {
-            // Not by multicast: other tests of this machine would hear it.
+            // Not by multicast, which other tests on this machine would receive.
             args.extend(["remoteip", peer.as_str()]);
         }
         let ended = tool(&stage.b, &args);

@@ -1,4 +1,4 @@
-//! `utipc-pipe` as a user runs it: processes, files and pipes, on nodes of their own and on a daemon.
+//! `utipc-pipe` as a user runs it: processes, files and pipes, on embedded nodes and on a daemon.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Far beyond what anything takes on a loaded machine.
+/// A limit far above the duration of any step on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Engine {
     Daemon,
 }
 
-/// Processes that are killed at the end of a test at the latest.
+/// Processes that are killed at the latest at the end of a test.
 struct Running(Child);
 
 impl Running {
@@ -35,7 +35,7 @@ impl Running {
         panic!("it does not end");
     }
 
-    /// Ends well; what it has said on its standard error and output.
+    /// Waits until the process succeeds; returns its standard error and output.
     fn done(mut self) -> String {
         let status = self.end();
         let text = self.said();
@@ -68,7 +68,7 @@ impl Drop for Running {
     }
 }
 
-/// A runtime directory of the test's own, with a daemon where the engine is one.
+/// A runtime directory of the test, with a daemon if the engine is one.
 struct Place {
     home: PathBuf,
     daemon: Option<Running>,
@@ -130,7 +130,7 @@ impl Place {
         Running(command.spawn().unwrap())
     }
 
-    /// Waits until so many sockets are bound to an instance.
+    /// Waits until `count` sockets are bound to an instance.
     fn wait_for(&self, services: &str, count: u32) {
         self.start(&format!("--top -n {count} {services}")).done();
     }
@@ -143,7 +143,7 @@ impl Drop for Place {
     }
 }
 
-/// Bytes of every value that repeat late.
+/// Bytes of every value, with a long period.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -167,18 +167,18 @@ macro_rules! on_each_engine {
 }
 
 on_each_engine!(
-    a_hundred_megabytes_arrive_whole,
-    messages_and_datagrams_arrive_whole,
-    a_multicast_reaches_all,
+    hundred_megabytes_arrive_unchanged,
+    messages_and_datagrams_arrive_unchanged,
+    multicast_reaches_all,
     many_clients_are_served,
     numbered_lines_are_checked,
     both_directions_work,
-    a_signal_ends_the_connection_in_order,
-    an_output_that_nobody_reads_ends_it,
+    signal_ends_the_connection_in_order,
+    closed_output_ends_the_program,
     errors_are_one_line,
 );
 
-fn a_hundred_megabytes_arrive_whole(engine: Engine) {
+fn hundred_megabytes_arrive_unchanged(engine: Engine) {
     let place = Place::new(engine);
     let (input, output) = (place.file("in"), place.file("out"));
     let data = noise(100 << 20);
@@ -189,10 +189,10 @@ fn a_hundred_megabytes_arrive_whole(engine: Engine) {
     assert!(fs::read(&output).unwrap() == data, "what arrived is not what was sent");
 }
 
-fn messages_and_datagrams_arrive_whole(engine: Engine) {
+fn messages_and_datagrams_arrive_unchanged(engine: Engine) {
     let place = Place::new(engine);
     let (input, output) = (place.file("in"), place.file("out"));
-    // Few of the last kind: those may be dropped where much is on its way.
+    // Few datagrams of the last kind: they may be dropped under load.
     for (kind, size, piece, end) in
         [("--sqp", 5_000_000, 60_000, ""), ("--rdm", 600_000, 60_000, "-n 10"), ("--dgm", 3000, 1000, "-n 3")]
     {
@@ -205,20 +205,20 @@ fn messages_and_datagrams_arrive_whole(engine: Engine) {
     }
 }
 
-fn a_multicast_reaches_all(engine: Engine) {
+fn multicast_reaches_all(engine: Engine) {
     let place = Place::new(engine);
     let mut servers = [3, 7, 30].map(|instance| place.start(&format!("--rdm -s -n 1 {instance}")));
     place.wait_for("0 99", 3);
     let mut client = place.fed("--rdm --mc -w -1 0 99");
     client.write(b"to all\n");
     if engine == Engine::Embedded {
-        // The client's node may have met one server's node and not yet the others'.
+        // The client's node may know one server's node and not yet the others'.
         let start = Instant::now();
         while !servers.iter_mut().all(|server| server.0.try_wait().unwrap().is_some()) {
-            assert!(start.elapsed() < LIMIT, "somebody does not hear it");
+            assert!(start.elapsed() < LIMIT, "a server has not received it");
             std::thread::sleep(Duration::from_millis(20));
             if client.0.stdin.as_mut().is_none_or(|input| input.write_all(b"to all\n").is_err()) {
-                // Those who were left had it already; or the next client meets them.
+                // The other servers had received it already; or the next client knows their nodes.
                 client = place.fed("--rdm --mc -w -1 0 99");
             }
         }
@@ -242,7 +242,7 @@ fn many_clients_are_served(engine: Engine) {
         client.done();
     }
     let start = Instant::now();
-    // Those who have left were told nothing of when their last words were written.
+    // Clients that have left do not learn when their last data was written.
     while fs::metadata(&output).unwrap().len() < 5 * 2000 * 100 && start.elapsed() < LIMIT {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -272,7 +272,7 @@ fn numbered_lines_are_checked(engine: Engine) {
 
 fn both_directions_work(engine: Engine) {
     let place = Place::new(engine);
-    // A server without connections answers whoever has asked.
+    // A server without connections answers the last sender.
     let mut server = place.fed("--rdm --replay -s 11");
     server.write(b"the answer");
     let mut client = place.fed("--rdm -w -1 -n 1 11");
@@ -280,7 +280,7 @@ fn both_directions_work(engine: Engine) {
     assert_eq!(client.done(), "the answer");
     server.signal(Signal::SIGTERM);
     assert_eq!((server.end().code(), server.said().as_str()), (Some(128 + 15), "the question"));
-    // Over a connection; -q lets the client stay for what comes after its input.
+    // On a connection; -q makes the client stay for data after the end of its input.
     let mut server = place.fed("--sqp -s 12");
     let mut client = place.fed("--sqp -w -1 -q 60000 -n 1 12");
     client.write(b"the question");
@@ -292,7 +292,7 @@ fn both_directions_work(engine: Engine) {
     assert_eq!((&got, server.done()), (b"the question", String::new()));
 }
 
-fn a_signal_ends_the_connection_in_order(engine: Engine) {
+fn signal_ends_the_connection_in_order(engine: Engine) {
     let place = Place::new(engine);
     let mut server = place.start("-s");
     let mut client = place.fed("-w -1");
@@ -303,7 +303,7 @@ fn a_signal_ends_the_connection_in_order(engine: Engine) {
     assert_eq!(client.end().code(), Some(128 + 2), "{}", client.said());
     // The peer sees the end, not an error.
     assert_eq!((&got, server.done()), (b"said before", String::new()));
-    // Also while it waits.
+    // A waiting process ends, too.
     let mut waiting = place.start("-w -1 77");
     let mut listening = place.start("-s 78");
     place.wait_for("78", 1);
@@ -312,13 +312,13 @@ fn a_signal_ends_the_connection_in_order(engine: Engine) {
     assert_eq!((listening.end().code(), waiting.end().code()), (Some(128 + 15), Some(128 + 2)));
 }
 
-fn an_output_that_nobody_reads_ends_it(engine: Engine) {
+fn closed_output_ends_the_program(engine: Engine) {
     let place = Place::new(engine);
     let mut server = place.start("-s");
     drop(server.0.stdout.take());
     let mut client = place.between("-w -1 --data_num 1000000", None, None);
     assert_eq!(server.end().code(), Some(128 + 13), "{}", server.said());
-    // Its client cannot send on.
+    // Its client can no longer send.
     assert_eq!(client.end().code(), Some(1));
     let error = client.said();
     assert!(error.starts_with("utipc-pipe: ") && error.lines().count() == 1, "{error}");
@@ -328,7 +328,7 @@ fn errors_are_one_line(engine: Engine) {
     let place = Place::new(engine);
     for (arguments, code, words) in [
         ("4711", 1, "start it, or wait for it: -w"),
-        ("-w 50 4711", 1, "nobody has bound {1000,4711,4711} within 50 ms"),
+        ("-w 50 4711", 1, "{1000,4711,4711} has no binding after 50 ms"),
         ("--rdm --data_num 1 4711", 1, "not all of the input was sent"),
         ("--id 0x123 5", 1, "cannot connect"),
         ("--mc 1 2", 2, "not to a range"),

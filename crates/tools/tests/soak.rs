@@ -1,11 +1,11 @@
-//! A few seconds of the soak: what takes half an hour outside of the suites works at all.
+//! A few seconds of the soak: a short form of the half-hour run, which is not part of the suites.
 
 use std::process::Command;
 
 use serde_json::Value;
 
 #[test]
-fn a_dozen_processes_leave_nothing_behind() {
+fn twelve_processes_leave_nothing_behind() {
     let output = Command::new(env!("CARGO_BIN_EXE_utipc-soak"))
         .args(["--minutes", "0.15", "--processes", "12", "--life", "1.5", "--rests", "2", "--json"])
         .arg("--daemon")

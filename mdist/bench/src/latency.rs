@@ -1,4 +1,5 @@
-//! T8: latency of the whole chain against rate, from the scheduled send time of an update until the client has decoded it.
+//! T8: latency of the whole chain against rate, from the scheduled send time of an update until the client has decoded
+//! it.
 
 use std::time::Duration;
 

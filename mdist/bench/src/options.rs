@@ -9,12 +9,12 @@ use super::place::Backbone;
 
 /// Re-runs the tables of the RMDS 6 performance report on this machine.
 ///
-/// T1 to T7 measure the CPU time that an update costs a component, at the report's rate or, if this machine does not reach
-/// it, at 0.9 of its own highest rate; and the highest rate without loss. T8 measures latency against rate. `chain` measures
-/// the highest rate of publisher, distributor, backbone, server and client together; `direct` that of publisher and client
-/// alone. `sdk` measures the vendor's own pair, alone and with p2ps in between, if UTIPC_RTSDK_BIN names the folder of its
-/// ConsPerf and ProvPerf. Prints a Markdown report to standard output and progress to standard error. All tests take about
-/// 25 minutes; the machine should be idle otherwise.
+/// T1 to T7 measure the CPU time that an update costs a component, at the report's rate or, if this machine does not
+/// reach it, at 0.9 of its own highest rate; and the highest rate without loss. T8 measures latency against rate.
+/// `chain` measures the highest rate of publisher, distributor, backbone, server and client together; `direct` that of
+/// publisher and client alone. `sdk` measures the vendor's own pair, alone and with p2ps in between, if UTIPC_RTSDK_BIN
+/// names the folder of its ConsPerf and ProvPerf. Prints a Markdown report to standard output and progress to standard
+/// error. All tests take about 25 minutes; the machine should be idle otherwise.
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "mdist-bench", version)]
 pub struct Options {

@@ -123,8 +123,8 @@ impl Place {
         self.inner.check_alive()
     }
 
-    /// The daemon whose CPU time is charged to a component at this end, and the share that is charged: all for an end's own
-    /// daemon, half for a common one, which distributor and server use.
+    /// The daemon whose CPU time is charged to a component at this end, and the share that is charged: all for an end's
+    /// own daemon, half for a common one, which distributor and server use.
     pub(super) fn daemon_share(&self, side: Side) -> Option<(String, f64)> {
         match self.inner.daemons() {
             [] => None,

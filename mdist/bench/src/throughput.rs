@@ -240,7 +240,8 @@ impl<'a> Runner<'a> {
             "T5" => self.options.window(),
             _ => self.options.window() / 2,
         };
-        // A rate that is clean for a second rarely stays so for a minute, and many tries of a minute would take too long.
+        // A rate that is clean for a second rarely stays so for a minute, and many tries of a minute would take too
+        // long.
         let (first, step) = if self.test == "chain" { (found * 9 / 10, 0.85) } else { (found, 0.95) };
         sustained(first, step, |rate| self.window(rate, WARM_UP, time))
     }

@@ -62,26 +62,10 @@ fn run(
     rate: u64,
     time: Duration,
 ) -> Result<VendorRun> {
-    let work = place.settings("stock", "")?.with_file_name("stock");
-    std::fs::create_dir_all(&work).context("make a folder for the vendor's programs")?;
-    for name in FILES {
-        let link = work.join(name);
-        if !link.exists() && folder.join(name).exists() {
-            std::os::unix::fs::symlink(folder.join(name), link).context("link the vendor's files")?;
-        }
-    }
-    let port = TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port();
-    let mut command = Place::foreign_command(folder.join("ProvPerf"))?;
-    command.current_dir(&work).args(["-p", &port.to_string(), "-serviceName", "DIRECT_FEED"]);
-    command.args(["-updateRate", &rate.to_string(), "-latencyUpdateRate", "100", "-runTime", "3600"]);
-    // It checks the clock after each burst of images; with the default of 10, a full load of updates leaves no time to load.
-    command.args(["-refreshBurstSize", "500"]);
-    let mut publisher = Process::start("ProvPerf", command)?;
+    let work = working_folder(folder, place)?;
+    let (mut publisher, mut port) = start_publisher(folder, &work, rate)?;
     let mut processes = vec![("ProvPerf".to_owned(), publisher.id())];
-    wait_for(port, &mut publisher)?;
-
     let mut server = None;
-    let mut port = port.to_string();
     if let Some(cache) = through {
         let upstream = format!("kind = \"provider\"\nhosts = [\"127.0.0.1:{port}\"]");
         let (process, address) =
@@ -98,24 +82,72 @@ fn run(
     command.args(["-steadyStateTime", &(LOADING + time).as_secs().to_string()]);
     let mut client = Process::start("ConsPerf", command)?;
     processes.push(("ConsPerf".to_owned(), client.id()));
-    let mut watch = || {
-        let mut look = || publisher.check_alive().and_then(|()| client.check_alive());
-        interrupt::sleep(LOADING, &mut look)?;
-        let before = Reading::take(&processes)?;
-        interrupt::sleep(time.saturating_sub(Duration::from_millis(500)), &mut look)?;
-        Ok(Reading::take(&processes)?.since(&before))
-    };
-    let cpu = match watch() {
+    let cpu = match measure_cpu(&mut publisher, &mut client, &processes, time) {
         Ok(cpu) => cpu,
         // ConsPerf ends by itself if its items are not loaded in time.
         Err(_) if client.has_succeeded() => Usage::default(),
         Err(why) => return Err(why),
     };
-
     let text = client.remaining_output(time + Duration::from_secs(30))?;
     publisher.check_alive()?;
     let output_end = client.last_lines();
     drop((client, server, publisher));
+    let (run, loaded) = evaluate(&text, rate, items, cpu).with_context(|| format!("ConsPerf{output_end}"))?;
+    table::progress(&format!(
+        "sdk {}: {rate}/s: {}",
+        if through.is_some() { "through p2ps" } else { "direct" },
+        if loaded == items {
+            format!("{:.0}/s arrived, mean {:.0} µs", run.output, run.latency[0])
+        } else {
+            format!("{loaded} of {items} images arrived")
+        }
+    ));
+    Ok(run)
+}
+
+/// A folder with links to the files that the programs need.
+fn working_folder(folder: &Path, place: &Place) -> Result<PathBuf> {
+    let work = place.settings("stock", "")?.with_file_name("stock");
+    std::fs::create_dir_all(&work).context("make a folder for the vendor's programs")?;
+    for name in FILES {
+        let link = work.join(name);
+        if !link.exists() && folder.join(name).exists() {
+            std::os::unix::fs::symlink(folder.join(name), link).context("link the vendor's files")?;
+        }
+    }
+    Ok(work)
+}
+
+/// Starts ProvPerf and waits until it listens; returns its port.
+fn start_publisher(folder: &Path, work: &Path, rate: u64) -> Result<(Process, String)> {
+    let port = TcpListener::bind("127.0.0.1:0").context("find a free port")?.local_addr()?.port();
+    let mut command = Place::foreign_command(folder.join("ProvPerf"))?;
+    command.current_dir(work).args(["-p", &port.to_string(), "-serviceName", "DIRECT_FEED"]);
+    command.args(["-updateRate", &rate.to_string(), "-latencyUpdateRate", "100", "-runTime", "3600"]);
+    // It checks the clock after each burst of images; with the default of 10, a full load of updates leaves no time to
+    // load.
+    command.args(["-refreshBurstSize", "500"]);
+    let mut publisher = Process::start("ProvPerf", command)?;
+    wait_for(port, &mut publisher)?;
+    Ok((publisher, port.to_string()))
+}
+
+/// CPU time of the processes after ConsPerf has loaded its items.
+fn measure_cpu(
+    publisher: &mut Process,
+    client: &mut Process,
+    processes: &[(String, u32)],
+    time: Duration,
+) -> Result<Usage> {
+    let mut check = || publisher.check_alive().and_then(|()| client.check_alive());
+    interrupt::sleep(LOADING, &mut check)?;
+    let before = Reading::take(processes)?;
+    interrupt::sleep(time.saturating_sub(Duration::from_millis(500)), &mut check)?;
+    Ok(Reading::take(processes)?.since(&before))
+}
+
+/// The figures in the output of ConsPerf, and the number of loaded items.
+fn evaluate(text: &str, rate: u64, items: usize, cpu: Usage) -> Result<(VendorRun, usize)> {
     let steady = text.split("Steady State Statistics").nth(1).unwrap_or_default();
     let steady = steady.split("Overall Statistics").next().unwrap_or_default();
     let loaded = figure(text.split("Test Statistics").nth(1).unwrap_or_default(), "Refreshes received");
@@ -123,27 +155,20 @@ fn run(
     // An overloaded publisher never answers all requests: the rate counts as not kept.
     let is_loaded = loaded == items;
     let output = if is_loaded { figure(steady, "Avg update rate") } else { Some(0.0) };
-    let output = output.with_context(|| format!("ConsPerf printed no rate{output_end}"))?;
+    let output = output.context("it printed no update rate")?;
     let latency = ["Latency avg", "Latency std dev", "Latency min", "Latency max"]
         .map(|name| figure(steady, &format!("{name} (usec)")).unwrap_or(f64::NAN));
-    let run = VendorRun { rate, output, latency, cpu, clean: is_loaded && output >= 0.99 * rate as f64 };
-    table::progress(&format!(
-        "sdk {}: {rate}/s: {}",
-        if through.is_some() { "through p2ps" } else { "direct" },
-        if is_loaded {
-            format!("{output:.0}/s came, mean {:.0} µs", latency[0])
-        } else {
-            format!("{loaded} of {items} images came")
-        }
-    ));
-    Ok(run)
+    let clean = is_loaded && output >= 0.99 * rate as f64;
+    Ok((VendorRun { rate, output, latency, cpu, clean }, loaded))
 }
 
+/// The number after `name` in the output of a program.
 fn figure(text: &str, name: &str) -> Option<f64> {
     let (_, rest) = text.split_once(name)?;
     rest.trim_start_matches([':', ' ']).split_whitespace().next()?.parse().ok()
 }
 
+/// Waits until a program listens at a port.
 fn wait_for(port: u16, publisher: &mut Process) -> Result<()> {
     let end = std::time::Instant::now() + Duration::from_secs(20);
     // A listening socket in the table of the kernel: reading it does not connect.

@@ -19,8 +19,8 @@ pub(super) trait Channel: Send {
     /// Whether it carries bytes without message boundaries.
     fn is_stream(&self) -> bool;
 
-    /// The number of messages of `size` bytes that may be unconfirmed, on a transport without flow control: its receiver
-    /// confirms every [`credit`] messages.
+    /// The number of messages of `size` bytes that may be unconfirmed, on a transport without flow control: its
+    /// receiver confirms every [`credit`] messages.
     fn window(&self, _size: usize) -> Option<u64> {
         None
     }

@@ -1,5 +1,5 @@
-//! The shared-memory crate iceoryx2, in the way it recommends: each end publishes on a service of its own and subscribes to
-//! the other's; a message is written once and read in place.
+//! The shared-memory crate iceoryx2, in the way it recommends: each end publishes on a service of its own and
+//! subscribes to the other's; a message is written once and read in place.
 
 use anyhow::{Context, Result, anyhow, bail};
 use iceoryx2::node::{Node, NodeBuilder};

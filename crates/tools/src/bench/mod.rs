@@ -1,4 +1,5 @@
-//! `utipc bench`: measurements of utipc and of TCP and others, in turn and in one run, so that ratios hold on a noisy machine.
+//! `utipc bench`: measurements of utipc and of TCP and others, in turn and in one run, so that ratios hold on a noisy
+//! machine.
 
 mod channel;
 mod chart;
@@ -35,11 +36,11 @@ use variant::{Engine, Kind, Mode, Scope, Transport, Variant};
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+enum Command {
     /// Round-trip time of one message at a time; with --rate, of requests by schedule.
     Latency(Traffic),
     /// Messages and bits per second in one direction, counted at the receiver.
@@ -66,14 +67,14 @@ enum What {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    match &options.what {
-        What::Latency(traffic) => compare(traffic, &[Name::Latency]),
-        What::Throughput(traffic) => compare(traffic, &[Name::Throughput]),
-        What::Cpu(traffic) => compare(traffic, &[Name::Cpu]),
-        What::Multicast(traffic) => compare(traffic, &[Name::Multicast]),
-        What::Pairs(traffic) => compare(traffic, &[Name::Pairs]),
-        What::Sizes(traffic) => compare(traffic, &[Name::Sizes]),
-        What::All(traffic) => {
+    match &options.command {
+        Command::Latency(traffic) => compare(traffic, &[Name::Latency]),
+        Command::Throughput(traffic) => compare(traffic, &[Name::Throughput]),
+        Command::Cpu(traffic) => compare(traffic, &[Name::Cpu]),
+        Command::Multicast(traffic) => compare(traffic, &[Name::Multicast]),
+        Command::Pairs(traffic) => compare(traffic, &[Name::Pairs]),
+        Command::Sizes(traffic) => compare(traffic, &[Name::Sizes]),
+        Command::All(traffic) => {
             let mut traffic = traffic.clone();
             if traffic.size.is_empty() {
                 traffic.size = options::SLIDES.to_vec();
@@ -83,10 +84,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
             compare(&traffic, &[Name::Latency, Name::Throughput])
         }
-        What::Node(options) => node::run(options),
-        What::Targets(options) => targets::run(options),
-        What::Chart(options) => chart::run(options),
-        What::Peer(options) => peer::run(options),
+        Command::Node(options) => node::run(options),
+        Command::Targets(options) => targets::run(options),
+        Command::Chart(options) => chart::run(options),
+        Command::Peer(options) => peer::run(options),
     }
 }
 

@@ -40,7 +40,8 @@ const LOOKUPS: u32 = 1_000_000;
 /// Service type of the bindings that are looked up.
 const MANY: u32 = 19_618;
 
-/// Bindings and lookups on the kernel, whose table takes 65,535 bindings per node and is read as a whole for each lookup.
+/// Bindings and lookups on the kernel, whose table takes 65,535 bindings per node and is read as a whole for each
+/// lookup.
 const KERNEL: (u32, u32) = (10_000, 20);
 
 impl Options {

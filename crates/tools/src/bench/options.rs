@@ -76,7 +76,8 @@ pub(super) const SLIDES: [u32; 6] = [64, 256, 1024, 4096, 16_384, 65_536];
 const MESSAGE_HEADER: u32 = 24;
 /// Header of a fragment, bytes.
 const FRAGMENT_HEADER: u32 = 40;
-/// Bytes of the MTU of a link that a fragment does not carry: its header, and a reserve for a tunnel. Spec: tipc.md §5.9
+/// Bytes of the MTU of a link that a fragment does not carry: its header, and a reserve for a tunnel. Spec: tipc.md
+/// §5.9
 pub(super) const BESIDE_FRAGMENT: u32 = FRAGMENT_HEADER + 40;
 /// Largest number of full packets in a write of `sizes`.
 pub(super) const FRAGMENTS: u32 = 15;

@@ -1,5 +1,5 @@
-//! One end of a measurement, in a process of its own. Its argument is its job; its standard input starts and ends it, and
-//! also tells it that its parent is gone.
+//! One end of a measurement, in a process of its own. Its argument is its job; its standard input starts and ends it,
+//! and also tells it that its parent is gone.
 
 use std::any::Any;
 use std::io::{BufRead, Write};

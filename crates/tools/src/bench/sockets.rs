@@ -17,8 +17,8 @@ use super::job::{Job, LIMIT, Role, ServerAddress};
 use super::packets;
 use super::variant::{Mode, Transport};
 
-/// Bytes of UDP payload that may be unconfirmed: they fill half of a default receive buffer, also as small messages, whose
-/// bookkeeping is larger than they are.
+/// Bytes of UDP payload that may be unconfirmed: they fill half of a default receive buffer, also as small messages,
+/// whose bookkeeping is larger than they are.
 const UDP_WINDOW: usize = 96 << 10;
 /// Messages of UDP that may be unconfirmed.
 const UDP_MESSAGES: u64 = 128;

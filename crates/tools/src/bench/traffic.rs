@@ -99,8 +99,8 @@ impl Schedule {
     }
 }
 
-/// Sends requests, each after the answer to the one before. With a rate, a request is not sent before its scheduled time, and
-/// its round trip counts from that: a late answer also delays the next requests.
+/// Sends requests, each after the answer to the one before. With a rate, a request is not sent before its scheduled
+/// time, and its round trip counts from that: a late answer also delays the next requests.
 pub(super) fn drive_echo(channel: &mut dyn Channel, job: &Job, gauge: &Gauge) -> Result<EndResult> {
     let mut buffer = vec![7; job.size as usize];
     let mut times = empty_histogram();

@@ -1,4 +1,4 @@
-//! `utipcd`: the daemon by itself; `utipc daemon` is the same.
+//! `utipcd`: the daemon; `utipc daemon` is the same.
 
 use std::process::ExitCode;
 

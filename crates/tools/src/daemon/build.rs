@@ -1,4 +1,4 @@
-//! From the configuration file to what the daemon is started with.
+//! Starts the daemon from its configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use utipc::{ClusterId, NodeAddr, NodeId};
 use super::file::{self, File, Media};
 use super::users;
 
-/// All that needs no system resources: a file that passes here fails only for what the system refuses.
+/// Everything that needs no system resources: a file that passes here fails only if the system refuses something.
 pub(crate) fn config(file: &File, instance: &str, socket: Option<&Path>) -> Result<DaemonConfig> {
     let cluster = file.node.cluster.unwrap_or(4711);
     if !(1..=9999).contains(&cluster) {
@@ -20,7 +20,7 @@ pub(crate) fn config(file: &File, instance: &str, socket: Option<&Path>) -> Resu
     }
     let identity = file.node.identity.as_deref();
     if let Some(text) = identity.filter(|text| text.is_empty() || text.len() > 16) {
-        bail!("identity = {text:?} has to have 1 to 16 characters");
+        bail!("identity = {text:?} must have 1 to 16 characters");
     }
     let address = file.node.address.as_deref().map(address).transpose()?;
     let stack = StackConfig {
@@ -61,7 +61,7 @@ pub(crate) fn start(mut config: DaemonConfig, file: &File) -> Result<Daemon> {
 
 fn usual_place(instance: &str) -> Result<PathBuf> {
     if instance.is_empty() || instance.contains(['/', '\0']) {
-        bail!("{instance:?} is no name for an instance (take letters, digits, - and _)");
+        bail!("{instance:?} is not a valid instance name (use letters, digits, - and _)");
     }
     Ok(usual_socket(instance)?)
 }
@@ -107,7 +107,9 @@ pub(crate) fn policy(file: &file::Policy) -> Result<Policy> {
         let (first, last) = types.split_once('-').unwrap_or((types, types));
         let number = |text: &str| {
             text.trim().parse::<u32>().with_context(|| {
-                format!("policy.bind: {types:?} is no service type or range (as \"1000\" or \"1000-1999\")")
+                format!(
+                    "policy.bind: {types:?} is not a service type or range (write \"1000\" or \"1000-1999\")"
+                )
             })
         };
         policy.bind.push((number(first)?..=number(last)?, users::who(allowed)?));
@@ -132,14 +134,14 @@ fn address(text: &str) -> Result<NodeAddr> {
         [zone, cluster, node] if zone < 256 && cluster < 4096 && node < 4096 && node > 0 => {
             Ok(NodeAddr(zone << 24 | cluster << 12 | node))
         }
-        _ => bail!("address = {text:?} is no node address (as \"1.1.10\": up to 255.4095.4095)"),
+        _ => bail!("address = {text:?} is not a node address (write \"1.1.10\": up to 255.4095.4095)"),
     }
 }
 
 fn socket_mode(text: &str) -> Result<u32> {
     let mode =
         u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode > 0 && *mode <= 0o777);
-    mode.with_context(|| format!("socket_mode = {text:?} is no file mode (as \"0660\")"))
+    mode.with_context(|| format!("socket_mode = {text:?} is not a file mode (write \"0660\")"))
 }
 
 #[cfg(test)]
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_named() {
+    fn error_names_a_value_out_of_range() {
         for (text, word) in [
             ("[node]\ncluster = 0\n", "cluster = 0"),
             ("[node]\naddress = \"1.1\"\n", "1.1"),
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_what_the_file_says() {
+    fn policy_comes_from_the_file() {
         let config =
             configured("[policy]\nattach = [\"0\", \"*\"]\n[policy.bind]\n\"1000-1999\" = [\"root\"]\n")
                 .unwrap();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// A configuration file. Every part may be left out; a key that is not one of these is refused by name.
+/// A configuration file. Every section and key may be missing; an unknown key is an error that names it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct File {
@@ -18,55 +18,55 @@ pub(crate) struct File {
     pub(crate) log: Log,
 }
 
-/// `[node]`: who the node is.
+/// `[node]`: identity and address of the node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Node {
     /// Path of the socket that programs attach to; by default `<instance>.sock` in the user's runtime directory, or in
     /// `/run/utipc` for root.
     pub(crate) socket: Option<PathBuf>,
-    /// Identity, up to 16 characters of text; by default random for each start.
+    /// Identity, up to 16 characters of text; by default random at each start.
     pub(crate) identity: Option<String>,
-    /// Explicit address `Z.C.N`; by default it follows from the identity.
+    /// Explicit address `Z.C.N`; by default derived from the identity.
     pub(crate) address: Option<String>,
-    /// Number of the cluster, 1 to 9999; 4711.
+    /// Number of the cluster, 1 to 9999; default 4711.
     pub(crate) cluster: Option<u32>,
-    /// After raw sockets are open, become this user (root only); by default stay.
+    /// User to become after raw sockets are open (root only); by default none.
     pub(crate) user: Option<String>,
 }
 
-/// `[[bearer]]`: a network that carries the node's links; none by default, which serves this host's programs alone.
+/// `[[bearer]]`: a network that carries the node's links; by default none, which serves only programs of this host.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bearer {
     pub(crate) media: Media,
     /// Name after `udp:`, up to 15 characters; for Ethernet the interface.
     pub(crate) name: Option<String>,
-    /// UDP: own address, port 6118 if none is given.
+    /// UDP: local address; port 6118 if it has none.
     pub(crate) local: Option<Local>,
-    /// UDP: multicast group; by default the one of the cluster's number, as on kernel nodes.
+    /// UDP: multicast group; by default that of the cluster number, as on kernel nodes.
     pub(crate) group: Option<SocketAddr>,
-    /// UDP: peers to reach by unicast, instead of multicast.
+    /// UDP: peers for unicast instead of multicast.
     #[serde(default)]
     pub(crate) remotes: Vec<Local>,
-    /// Bytes of the largest frame; by default what fits the path.
+    /// Largest frame, bytes; by default what fits the path.
     pub(crate) mtu: Option<usize>,
-    /// Milliseconds after which a silent peer is given up, 50 to 30000; 1500.
+    /// Tolerance: milliseconds after which a silent peer counts as down, 50 to 30000; default 1500.
     pub(crate) tolerance_ms: Option<u32>,
-    /// Link priority, 0 to 31; 10.
+    /// Link priority, 0 to 31; default 10.
     pub(crate) priority: Option<u8>,
-    /// Packets of the largest send window, 50 to 8191; 8191.
+    /// Largest send window, packets, 50 to 8191; default 8191.
     pub(crate) window: Option<u16>,
 }
 
-/// What carries the frames.
+/// Kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Media {
     Udp,
     #[serde(alias = "eth")]
     Ethernet,
-    /// The other nodes of this user on this host.
+    /// Memory shared by the nodes of this user on this host.
     Host,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Local {
 }
 
 impl Local {
-    /// With the usual port of TIPC over UDP, if there is none.
+    /// The address, with the usual port of TIPC over UDP if it has none.
     pub(crate) fn socket(self) -> SocketAddr {
         match self {
             Self::WithPort(at) => at,
@@ -88,51 +88,51 @@ impl Local {
     }
 }
 
-/// `[policy]`: who may do what. Users are names, numbers or `*`; `@name` stands for the members of a group.
+/// `[policy]`: permissions. Users are names, numbers or `*`; `@name` means the members of a group.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Policy {
-    /// Who may attach; by default everybody who can reach the socket's file.
+    /// Users that may attach; by default all that can open the socket's file.
     pub(crate) attach: Option<Vec<String>>,
-    /// Who may bind which service types, `"1000"` or `"1000-1999"`; types that are not named are free.
+    /// Users that may bind a service type, `"1000"` or `"1000-1999"`; unlisted types are free.
     pub(crate) bind: BTreeMap<String, Vec<String>>,
-    /// Who may manage the node; by default root and the daemon's own user.
+    /// Users that may manage the node; by default root and the daemon's own user.
     pub(crate) manage: Option<Vec<String>>,
-    /// Mode of the socket's file, as text in octal; 0600, which is the daemon's user alone.
+    /// Mode of the socket's file, octal text; default 0600, only the daemon's user.
     pub(crate) socket_mode: Option<String>,
 }
 
-/// `[limits]`: what the programs may use.
+/// `[limits]`: quotas and limits of programs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
-    /// Processes attached at a time; 4096.
+    /// Processes attached at a time; default 4096.
     pub(crate) processes: Option<usize>,
-    /// Sockets of one process; 16384.
+    /// Sockets of one process; default 16384.
     pub(crate) sockets_per_process: Option<usize>,
-    /// Bindings of one process; 65536.
+    /// Bindings of one process; default 65536.
     pub(crate) bindings_per_process: Option<usize>,
-    /// Bindings of all processes together, 1 to 262143; 131072.
+    /// Bindings of all processes together, 1 to 262143; default 131072.
     pub(crate) bindings: Option<usize>,
 }
 
-/// `[log]`: what is reported on standard error.
+/// `[log]`: the log on standard error.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Log {
-    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter as `utipc_node=debug,info`; `info`.
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `utipc_node=debug,info`; default `info`.
     pub(crate) level: Option<String>,
 }
 
 impl File {
-    /// The file at `path`.
+    /// Reads the file at `path`.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("cannot use the configuration {}", path.display()))
     }
 
-    /// A file's text.
+    /// Parses the text of a file.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let file: Self = toml::from_str(text).map_err(|e| anyhow::anyhow!("{}", brief(text, &e)))?;
         for bearer in &file.bearer {
@@ -144,7 +144,7 @@ impl File {
 }
 
 impl File {
-    /// The keys that differ from `new` and are read at the start only.
+    /// The keys that differ from `new` and are read only at the start.
     pub(crate) fn fixed_difference(&self, new: &Self) -> Vec<&'static str> {
         let (a, b) = (&self.node, &new.node);
         let mut keys = Vec::new();
@@ -192,7 +192,7 @@ impl Bearer {
                 if self.local.is_some() || self.group.is_some() || !self.remotes.is_empty() =>
             {
                 bail!(
-                    "`local`, `group` and `remotes` are of UDP bearers (remove them, or set media = \"udp\")"
+                    "only UDP bearers have `local`, `group` and `remotes` (remove them, or set media = \"udp\")"
                 )
             }
             _ => Ok(()),
@@ -200,7 +200,7 @@ impl Bearer {
     }
 }
 
-/// The cause in one line, with the line of the file.
+/// The error in one line, with the line number of the file.
 fn brief(text: &str, error: &toml::de::Error) -> String {
     let line = error
         .span()
@@ -213,18 +213,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_has_to_be_configured() {
+    fn empty_file_is_valid() {
         assert_eq!(File::parse("").unwrap(), File::default());
     }
 
     #[test]
-    fn an_unknown_key_is_refused_by_name() {
+    fn unknown_key_is_named() {
         let error = File::parse("[node]\nclutser = 5\n").unwrap_err().to_string();
         assert!(error.contains("clutser") && error.contains("line 2"), "{error}");
     }
 
     #[test]
-    fn what_cannot_be_reloaded_is_named() {
+    fn fixed_keys_that_differ_are_named() {
         let old = File::parse("[node]\ncluster = 5\n").unwrap();
         let new = File::parse("[log]\nlevel = \"debug\"\n[limits]\nprocesses = 5\n").unwrap();
         assert_eq!(old.fixed_difference(&new), ["node.cluster"]);
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_example_is_valid() {
+    fn documented_example_is_valid() {
         let file = File::parse(include_str!("../../../../docs/operating/utipcd.toml")).unwrap();
         assert_eq!(file.bearer.len(), 2);
         assert_eq!(file.bearer[0].local.unwrap().socket().port(), 6118);
     }
 
     #[test]
-    fn a_bearer_that_cannot_work_is_refused() {
+    fn invalid_bearers_and_limits_are_refused() {
         for (text, word) in [
             ("[[bearer]]\nmedia = \"udp\"\n", "local"),
             ("[[bearer]]\nmedia = \"ethernet\"\n", "name"),

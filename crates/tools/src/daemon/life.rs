@@ -1,4 +1,4 @@
-//! What surrounds a daemon: signals, the service manager, limits, its log.
+//! Signals, the service manager, descriptor limit and log of the daemon.
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -8,7 +8,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-/// What a signal asks for.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     End,
@@ -16,17 +16,17 @@ pub(crate) enum Signal {
     Count,
 }
 
-/// Signals, one after the other.
+/// Signals, delivered one after another.
 pub(crate) struct Signals(signal_hook::iterator::Signals);
 
 impl Signals {
-    /// From now on they are counted and end nothing by themselves.
+    /// Handles signals from now on, so that none of them ends the process.
     pub(crate) fn new() -> Result<Self> {
         let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1]);
-        Ok(Self(signals.context("cannot take signals")?))
+        Ok(Self(signals.context("cannot handle signals")?))
     }
 
-    /// Waits for one.
+    /// Waits for a signal.
     pub(crate) fn next(&mut self) -> Signal {
         match self.0.forever().next() {
             Some(SIGHUP) => Signal::Reload,
@@ -36,7 +36,7 @@ impl Signals {
     }
 }
 
-/// What the service manager is told.
+/// A state that the service manager is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Ready,
@@ -44,7 +44,7 @@ pub(crate) enum Stage {
     Stopping,
 }
 
-/// Tells the service manager, if there is one (`Type=notify-reload`).
+/// Notifies the service manager, if there is one (`Type=notify-reload`).
 pub(crate) fn notify(stage: Stage) {
     let states = match stage {
         Stage::Ready => vec![NotifyState::Ready],
@@ -53,23 +53,23 @@ pub(crate) fn notify(stage: Stage) {
         }
         Stage::Stopping => vec![NotifyState::Stopping],
     };
-    // Without a service manager there is nobody to be told.
+    // Fails without a service manager.
     let _ = sd_notify::notify(false, &states);
 }
 
-/// As many descriptors as the system allows: each process and each polled socket takes some.
+/// Raises the descriptor limit to the hard limit: each process and each polled socket takes some.
 pub fn raise_descriptor_limit() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // The limit that is there will do otherwise.
+        // If this is refused, the present limit has to do.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 
-/// The log on standard error, whose level may change.
+/// The log on standard error; its level can change.
 pub(crate) struct Log(reload::Handle<EnvFilter, Registry>);
 
 impl Log {
-    /// Begins to log; `UTIPC_LOG` beats the configuration.
+    /// Starts the log; `UTIPC_LOG` overrides the configuration.
     pub(crate) fn start(level: Option<&str>) -> Result<Self> {
         let (filter, handle) = reload::Layer::new(filter(level)?);
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
@@ -88,5 +88,6 @@ fn filter(level: Option<&str>) -> Result<EnvFilter> {
         return Ok(filter);
     }
     let level = level.unwrap_or("info");
-    EnvFilter::try_new(level).with_context(|| format!("log.level = {level:?} is no level (as \"info\")"))
+    EnvFilter::try_new(level)
+        .with_context(|| format!("log.level = {level:?} is not a log level (write \"info\")"))
 }

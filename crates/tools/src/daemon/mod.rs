@@ -15,19 +15,19 @@ use file::File;
 pub use life::raise_descriptor_limit;
 use life::{Log, Signal, Stage};
 
-/// How to run the daemon.
+/// Options of the daemon.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Configuration; without one the daemon serves the programs of this host.
+    /// Configuration file [default: none; the daemon then serves the programs of this host]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Name of this daemon, where several run side by side, each a node of its own.
+    /// Name of this daemon, if several run side by side, each with a node of its own
     #[arg(long, value_name = "NAME", env = "UTIPC_INSTANCE", default_value = "default")]
     instance: String,
-    /// Path of the socket that programs attach to.
+    /// Path of the socket that programs attach to
     #[arg(long, value_name = "PATH", env = "UTIPC_SOCKET")]
     socket: Option<PathBuf>,
-    /// Only tell whether the configuration can be used.
+    /// Only check the configuration
     #[arg(long)]
     check: bool,
 }
@@ -41,12 +41,12 @@ impl Options {
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// A configuration that cannot be used, or what the system refuses.
+/// The configuration is invalid, or the system refuses something.
 pub fn run(options: &Options) -> Result<()> {
     let file = options.file()?;
     let config = build::config(&file, &options.instance, options.socket.as_deref())?;
     if options.check {
-        println!("utipcd: the configuration can be used");
+        println!("utipcd: the configuration is valid");
         return Ok(());
     }
     let log = Log::start(file.log.level.as_deref())?;
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A daemon in this process, at a path of its own, that serves until it is stopped.
+/// A daemon in this process, at a path of its own, which serves until it is stopped.
 ///
 /// # Errors
 /// As [`run`].
@@ -90,14 +90,14 @@ pub fn private(config: Option<&Path>, socket: &Path) -> Result<Daemon> {
     build::start(config, &file).context("cannot start a daemon for the program")
 }
 
-/// A daemon and the configuration that it runs with.
+/// A daemon and its present configuration.
 struct Running {
     daemon: Daemon,
     file: File,
 }
 
 impl Running {
-    /// Puts in force what can change while the daemon runs, and names what cannot.
+    /// Applies keys that can change while the daemon runs; the error names keys that cannot.
     fn reload(&mut self, options: &Options, log: &Log) -> Result<()> {
         let new = options.file()?;
         let fixed = self.file.fixed_difference(&new);

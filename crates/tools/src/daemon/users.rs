@@ -1,10 +1,10 @@
-//! Users and groups by name, and becoming one of them.
+//! Users and groups by name, and dropping root.
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Group, User, initgroups, setgid, setuid};
 use utipc::daemon::Who;
 
-/// The users that a list of names, numbers, `@group` and `*` means.
+/// The users of a list of names, numbers, `@group` and `*`.
 pub(crate) fn who(names: &[String]) -> Result<Who> {
     let (mut users, mut groups) = (Vec::new(), Vec::new());
     for name in names {
@@ -35,7 +35,7 @@ fn group_number(name: &str) -> Result<u32> {
     Ok(group.gid.as_raw())
 }
 
-/// Gives up root for good.
+/// Becomes another user, irrevocably.
 pub(crate) fn become_user(name: &str) -> Result<()> {
     let user = User::from_name(name)?.with_context(|| format!("there is no user {name:?} to become"))?;
     let given = || format!("cannot become user {name:?} (start as root, or leave `user` out)");

@@ -14,7 +14,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Opens a socket, or asks something, where the node is.
+    /// Calls `ask` with the node, inside its namespace.
     pub(super) fn at<T: Send>(&self, ask: impl FnOnce(&Node) -> T + Send) -> Result<T> {
         match &self.namespace {
             None => Ok(ask(&self.node)),
@@ -26,7 +26,7 @@ impl Host {
         &self.node
     }
 
-    /// Whether it is in a namespace of its own, where no other host's loopback leads.
+    /// Whether the node is in a namespace of its own, which other hosts' loopback addresses do not reach.
     pub(super) fn has_namespace(&self) -> bool {
         self.namespace.is_some()
     }
@@ -35,7 +35,7 @@ impl Host {
         self.node.address()
     }
 
-    /// The node leaves the cluster. A namespace lives until its value goes.
+    /// Makes the node leave the cluster. Its namespace lives until the returned value is dropped.
     pub(super) fn leave(self) -> Result<Option<Namespace>> {
         if let Some(namespace) = &self.namespace {
             namespaces::disable_kernel_bearer(namespace).context("take the kernel's node off the cable")?;
@@ -44,12 +44,12 @@ impl Host {
     }
 }
 
-/// Two embedded nodes in this process, as separate as two machines.
+/// Starts two embedded nodes in this process, as separate as two machines.
 pub(super) fn embedded(out: &Narrator, cluster: u32) -> Result<(Host, Host)> {
     out.line(
-        "Each takes an address of 127.0.0.0/8, tries its node address for a second in case another node",
+        "Each uses an address of 127.0.0.0/8, checks for a second that no other node has its node address,",
     );
-    out.line("has it, and looks for neighbours.");
+    out.line("and looks for neighbours.");
     let begin = |name: &'static str| {
         std::thread::spawn(move || {
             let identity = format!("{name}-{:x}", std::process::id());
@@ -70,10 +70,12 @@ pub(super) fn embedded(out: &Narrator, cluster: u32) -> Result<(Host, Host)> {
     Ok((red, blue))
 }
 
-/// Two nodes of the kernel's, in two network namespaces with a cable between them.
+/// Starts two nodes of the kernel, in two network namespaces joined by a cable.
 pub(super) fn kernel(out: &Narrator) -> Result<(Host, Host)> {
-    out.line("Each is the kernel's own, in a network namespace with one end of a virtual cable, and gets a");
-    out.line("bearer on it, as `tipc bearer enable media eth device DEVICE` would do.");
+    out.line(
+        "Each is a node of the kernel, in a network namespace with one end of a virtual cable, and gets a",
+    );
+    out.line("bearer on it, as `tipc bearer enable media eth device DEVICE` does.");
     let start = |name: &str, number: u32, namespace: Namespace| -> Result<Host> {
         let probe = namespace.inside(|| Node::builder().engine(Engine::Kernel).start())?;
         let node = probe.with_context(|| format!("start node {name}"))?;

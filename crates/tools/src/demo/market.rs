@@ -11,20 +11,18 @@ use mdist::server::{Backbone, quotes};
 use super::host::Host;
 use super::narrator::Narrator;
 
-/// What the consumer asks for.
+/// The items that the consumer opens.
 const ITEMS: [&str; 3] = ["TRI.N", "IBM.N", "VOD.L"];
-/// Updates a second, all items together.
+/// Updates per second, of all items together.
 const RATE: u64 = 20;
-/// Quotes that are shown.
+/// Quotes that are printed.
 const SHOWN: usize = 16;
 
-/// Publisher and source distributor at red, point-to-point server at blue, a consumer that asks for quotes. Kernel nodes are
-/// in namespaces of their own: there the chain is at red alone.
+/// Runs publisher and source distributor at red, point-to-point server and consumer at blue. Kernel nodes are in
+/// namespaces of their own: there the whole chain is at red.
 pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     out.chapter("Market data: publisher -> src_dist on red == backbone == p2ps on blue -> consumer");
-    out.line(
-        "Publisher and consumer speak RSSL/RWF over TCP, as the programs of trading rooms do; between the",
-    );
+    out.line("Publisher and consumer speak RSSL/RWF over TCP, as programs of trading rooms do; between the");
     out.line("distributor and the server updates are multicast to a service address.");
     let below = if blue.has_namespace() { red } else { blue };
     red.at(|node| {
@@ -37,7 +35,7 @@ pub(super) fn run(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
 }
 
 fn show(out: &Narrator, chain: &Chain) -> Result<()> {
-    let server = *chain.server.addresses.first().context("the server listens nowhere")?;
+    let server = *chain.server.addresses.first().context("the server has no address")?;
     out.say("p2ps", format_args!("I serve consumers at {server}"));
     out.say("consumer", format_args!("I ask for {}", ITEMS.join(", ")));
     let (mut images, mut updates) = (0, 0);
@@ -53,6 +51,6 @@ fn show(out: &Narrator, chain: &Chain) -> Result<()> {
         updates += usize::from(!quote.image);
         images >= ITEMS.len() && updates >= SHOWN
     })?;
-    ensure!(chain.published() >= updates as u64, "more quotes came than were published");
+    ensure!(chain.published() >= updates as u64, "more quotes arrived than were published");
     Ok(())
 }

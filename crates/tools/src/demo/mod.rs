@@ -1,6 +1,6 @@
-//! `utipc demo`: the demo of TIPC's own slides, told as a story. Two nodes live in this process, as separate as two
-//! machines: all that they know of each other has come through UDP sockets on the loopback interface. On the kernel's engine
-//! they are the kernel's, in two network namespaces.
+//! `utipc demo`: the demo of TIPC's own slides, with a commentary. Two nodes live in this process, as separate as two
+//! machines: they communicate only by UDP sockets on the loopback interface. On the kernel's engine they are the
+//! kernel's, in two network namespaces.
 
 mod host;
 mod market;
@@ -24,21 +24,21 @@ const HELLO_WORLD: ServiceAddress = ServiceAddress::new(HELLO, 17);
 const STREAM_SERVER: ServiceAddress = ServiceAddress::new(HELLO, 18);
 const PACKET_SERVER: ServiceAddress = ServiceAddress::new(HELLO, 19);
 
-/// Far beyond what anything here takes: a machine may be busy, the demo must not hang.
+/// Limit of every step, far above its normal time, so that the demo does not hang.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Options of the demo.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Number of the cluster that the two nodes form; by default one that other programs hardly use.
+    /// Number of the cluster that the two nodes form [default: one that is rarely used]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9999))]
     cluster: Option<u32>,
-    /// `embedded`, or `kernel` (as root). Default: `kernel` if UTIPC_ENGINE says so, else `embedded`.
+    /// `embedded`, or `kernel` (as root) [default: `kernel` if UTIPC_ENGINE is `kernel`, else `embedded`]
     #[arg(long, value_parser = ["embedded", "kernel"])]
     engine: Option<String>,
 }
 
-/// Tells the story; fails at the first thing that is not as it should be.
+/// Runs the demo; fails at the first deviation.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let named = std::env::var("UTIPC_ENGINE").ok().filter(|name| *name == Engine::Kernel.to_string());
     let engine = options.engine.clone().or(named).map_or(Ok(Engine::Embedded), |name| name.parse())?;
@@ -91,10 +91,10 @@ fn datagrams(out: &mut Narrator, red: &Host, blue: &Host, watch: &mut Watch) -> 
     server.bind(HELLO_WORLD, Scope::Cluster)?;
     watch.until(out, LIMIT, &[Change::ServiceUp])?;
     hello(out, ("red", red), ("blue", server))?;
-    out.line("The server closes; who watches knows at once:");
+    out.line("The server closes its socket; subscribers learn it at once:");
     watch.until(out, LIMIT, &[Change::ServiceDown])?;
 
-    out.line("And the other way round:");
+    out.line("The same in the other direction:");
     out.say("red", format_args!("server: I bind a socket to {HELLO_WORLD}"));
     let server = red.at(Node::rdm)??;
     server.bind(HELLO_WORLD, Scope::Cluster)?;
@@ -112,11 +112,11 @@ fn hello(out: &mut Narrator, client: (&str, &Host), server: (&str, utipc::Socket
     out.say(client_name, format_args!("client: \"Hello World!!!\" to {HELLO_WORLD}, wherever that is"));
     socket.send_to(b"Hello World!!!", HELLO_WORLD)?;
     let request = server.receive().context("receive the greeting")?;
-    ensure!(request.data == b"Hello World!!!", "receive the greeting: it has changed on its way");
+    ensure!(request.data == b"Hello World!!!", "receive the greeting: its content has changed");
     out.say(server_name, format_args!("server: \"{}\" from socket {}", text(&request.data), request.source));
     server.send_to(b"Uh ?", request.source)?;
     let answer = socket.receive().context("receive the answer")?;
-    ensure!(answer.data == b"Uh ?", "receive the answer: it has changed on its way");
+    ensure!(answer.data == b"Uh ?", "receive the answer: its content has changed");
     out.say(client_name, format_args!("client: \"{}\" from socket {}", text(&answer.data), answer.source));
     Ok(())
 }
@@ -156,12 +156,12 @@ fn packets(out: &mut Narrator, red: &Host, blue: &Host, watch: &mut Watch) -> Re
     client.send(b"and another")?;
     exchange(out, &client, &server, "one message", "got the first")?;
     let second = server.receive().context("receive the second message")?;
-    out.say("blue", format_args!("server: \"{}\": messages keep their bounds", text(&second.data)));
-    ensure!(second.data == b"and another", "receive the second message: it has changed on its way");
+    out.say("blue", format_args!("server: \"{}\": message boundaries are kept", text(&second.data)));
+    ensure!(second.data == b"and another", "receive the second message: its content has changed");
     client.shutdown().context("shut the connection down")?;
     let end = server.receive().context("see the end of the connection")?;
     ensure!(end.data.is_empty(), "see the end of the connection: there is more data");
-    out.say("blue", format_args!("server: the client has hung up"));
+    out.say("blue", format_args!("server: the client has closed the connection"));
     watch.until(out, LIMIT, &[Change::ServiceDown])
 }
 
@@ -173,7 +173,7 @@ fn listen(out: &mut Narrator, node: &Host, kind: SocketKind, service: ServiceAdd
     Ok(listener)
 }
 
-/// The server gets `request` and answers; on a connection whose request is on its way.
+/// Lets the server receive `request` and answer it, on a connection that already carries the request.
 fn exchange(
     out: &mut Narrator,
     client: &Connection,
@@ -185,13 +185,13 @@ fn exchange(
         end.socket().set_receive_timeout(Some(LIMIT));
     }
     let got = server.receive().context("receive the request")?;
-    ensure!(got.data == request.as_bytes(), "receive the request: it has changed on its way");
+    ensure!(got.data == request.as_bytes(), "receive the request: its content has changed");
     if let Some(peer) = server.peer() {
         out.say("blue", format_args!("server: \"{}\" on a connection from {peer}", text(&got.data)));
     }
     server.send(answer.as_bytes())?;
     let got = client.receive().context("receive the answer")?;
-    ensure!(got.data == answer.as_bytes(), "receive the answer: it has changed on its way");
+    ensure!(got.data == answer.as_bytes(), "receive the answer: its content has changed");
     if let Some(peer) = client.peer() {
         out.say("red", format_args!("client: \"{}\"; I am connected to {peer}", text(&got.data)));
     }
@@ -220,7 +220,10 @@ fn remote_view(out: &mut Narrator, red: &Host, blue: &Host) -> Result<()> {
     let visible = red.at(Node::rdm)??;
     visible.bind(HELLO_WORLD, Scope::Cluster)?;
     let event = watch.until_service_up(out, LIMIT)?;
-    ensure!(event.port == visible.port(), "watch from blue: a binding of node scope has left its node");
+    ensure!(
+        event.port == visible.port(),
+        "watch from blue: a binding of node scope is visible on another node"
+    );
     let to_blue = Destination::from(HELLO_WORLD).on(own);
     red.at(Node::rdm)??.send_to(b"is anybody there?", to_blue)?;
     Ok(())
@@ -231,7 +234,7 @@ fn farewell(out: &mut Narrator, red: &Host, blue: Host, watch: &mut Watch) -> Re
     let gone = blue.address();
     let _namespace = blue.leave()?;
     watch.until(out, LIMIT, &[Change::LinkDown(gone), Change::NodeDown(gone)])?;
-    ensure!(red.at(Node::peers)?.iter().all(|peer| !peer.up), "look for neighbours: one is still up");
+    ensure!(red.at(Node::peers)?.iter().all(|peer| !peer.up), "check the neighbours: one is still up");
     out.say("red", format_args!("I am alone"));
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! How the demo speaks.
+//! Output of the demo.
 
 use std::fmt::Display;
 use std::time::Instant;
 
-/// Prints the story with the time since its start.
+/// Prints the demo with the time since its start.
 pub(super) struct Narrator {
     start: Instant,
     chapters: u32,
@@ -14,18 +14,18 @@ impl Narrator {
         Self { start: Instant::now(), chapters: 0 }
     }
 
-    /// A new part of the story.
+    /// Begins a part of the demo.
     pub(super) fn chapter(&mut self, title: &str) {
         self.chapters += 1;
         println!("\n{}. {title}", self.chapters);
     }
 
-    /// Something that the narrator says.
+    /// Prints a line of explanation.
     pub(super) fn line(&self, text: &str) {
         println!("   {text}");
     }
 
-    /// Something that a node, or a watcher, says or does.
+    /// Prints what a node or a subscriber says or does.
     pub(super) fn say(&self, who: &str, what: impl Display) {
         println!("   {:6.3} s  {who:<13} {what}", self.start.elapsed().as_secs_f64());
     }

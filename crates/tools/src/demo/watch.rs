@@ -1,4 +1,4 @@
-//! A topology subscriber that tells what it sees.
+//! A topology subscriber that prints its events.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use utipc::{Change, Event, Topology};
 
 use super::narrator::Narrator;
 
-/// A subscriber and whose view it has.
+/// A subscriber and the node whose view it has.
 pub(super) struct Watch {
     who: String,
     pub(super) topology: Topology,
@@ -18,7 +18,7 @@ impl Watch {
         Self { who: format!("({who})"), topology }
     }
 
-    /// Tells all events until each of `expected` has come, as often as it stands there.
+    /// Prints events until each of `expected` has arrived, as many times as it is listed.
     pub(super) fn until(&mut self, out: &Narrator, limit: Duration, expected: &[Change]) -> Result<()> {
         let mut missing = expected.to_vec();
         for event in self.topology.events(limit) {
@@ -37,7 +37,7 @@ impl Watch {
         )
     }
 
-    /// Tells all events up to the first service that comes up.
+    /// Prints events up to the first service that comes up.
     pub(super) fn until_service_up(&mut self, out: &Narrator, limit: Duration) -> Result<Event> {
         for event in self.topology.events(limit) {
             let event = event.with_context(|| format!("watch the topology, {}", self.who))?;

@@ -8,7 +8,7 @@ use super::call::{Call, Ended, Failure, needed, number};
 use super::property::Subject;
 use super::words::{Given, Key};
 
-/// What names a bearer.
+/// Keys that name a bearer.
 pub(super) const KEYS: [Key; 3] = [("media", true), ("device", true), ("name", true)];
 
 /// The port of TIPC over UDP.
@@ -20,7 +20,7 @@ pub(super) fn name(keys: &Given) -> Result<String, Failure> {
     let identifier = match media {
         "udp" => "name",
         "eth" | "ib" => "device",
-        other => return Err(Failure::Words(format!("there is no medium {other} (udp or eth)"))),
+        other => return Err(Failure::Words(format!("unknown medium {other} (use udp or eth)"))),
     };
     Ok(format!("{media}:{}", needed(keys.get(identifier), identifier)?))
 }
@@ -63,12 +63,13 @@ fn port(keys: &Given, key: &str) -> Result<u16, Failure> {
     let port = keys.get(key).map(|word| word.parse::<u16>());
     port.transpose()
         .map(|port| port.unwrap_or(PORT))
-        .map_err(|_| Failure::Words(format!("{key} is no port number")))
+        .map_err(|_| Failure::Words(format!("{key} is not a port number")))
 }
 
 fn resolve(host: &str, port: u16) -> Result<SocketAddr, Failure> {
-    let wrong =
-        || Failure::Words(format!("{host:?} is no address (write an IP address or a name that resolves)"));
+    let wrong = || {
+        Failure::Words(format!("{host:?} is not an address (write an IP address or a name that resolves)"))
+    };
     (host, port).to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
 }
 
@@ -84,20 +85,20 @@ fn addresses(call: &Call, keys: &Given) -> Result<Udp, Failure> {
         None => SocketAddr::new(group(call.net()?.id, local.is_ipv6())?, remote_port),
     };
     if local.is_ipv4() != remote.is_ipv4() {
-        return Err(Failure::Words("local and remote address are not of one IP version".to_owned()));
+        return Err(Failure::Words("local and remote address have different IP versions".to_owned()));
     }
     Ok(Udp { local, remote, replicast: false })
 }
 
-/// The group of a cluster. Spec: tipc.md §4.1.
+/// The multicast group of a cluster. Spec: tipc.md §4.1.
 fn group(cluster: u32, v6: bool) -> Result<std::net::IpAddr, Failure> {
     utipc::bearers::default_group(cluster, v6)
-        .ok_or_else(|| Failure::Words(format!("cluster {cluster} has no group of its own (give remoteip)")))
+        .ok_or_else(|| Failure::Words(format!("cluster {cluster} has no multicast group (give remoteip)")))
 }
 
 /// The first address of an interface.
 fn address_of(device: &str) -> Result<std::net::IpAddr, Failure> {
-    let none = || Failure::Words(format!("{device} is no device with an IP address (see `ip address`)"));
+    let none = || Failure::Words(format!("{device} is not a device with an IP address (see `ip address`)"));
     let all = nix::ifaddrs::getifaddrs().map_err(|_| none())?;
     let mut found = all.filter(|it| it.interface_name == device).filter_map(|it| {
         let address = it.address?;
@@ -110,7 +111,7 @@ fn address_of(device: &str) -> Result<std::net::IpAddr, Failure> {
 const UDP_KEYS: [Key; 4] = [("remoteip", true), ("remoteport", true), ("name", true), ("media", true)];
 
 pub(super) fn add(call: &mut Call) -> Ended {
-    // The word `media` is a key too.
+    // `media` is also a key.
     call.words.back();
     let keys = call.keys(&UDP_KEYS)?;
     let name = udp_name(&keys)?;
@@ -163,19 +164,19 @@ pub(super) fn get_address(call: &mut Call) -> Ended {
 }
 
 fn bearer(call: &Call, name: String) -> Result<Bearer, Failure> {
-    let told = call.ask(&Request::BearerGet { name })?;
-    let found = told.into_iter().find_map(|e| if let Entry::Bearer(b) = e { Some(b) } else { None });
+    let reply = call.ask(&Request::BearerGet { name })?;
+    let found = reply.into_iter().find_map(|e| if let Entry::Bearer(b) = e { Some(b) } else { None });
     needed(found, "the bearer in the node's answer")
 }
 
-/// Bearers, as what has properties.
+/// Bearers, for `get` and `set`.
 pub(super) struct Bearers;
 
 impl Subject for Bearers {
     fn name(call: &mut Call, udp_only: bool) -> Result<String, Failure> {
         let keys = call.keys(&KEYS)?;
         if udp_only && keys.get("media").is_some_and(|media| media != "udp") {
-            return Err(Failure::Words("an MTU is a property of UDP bearers".to_owned()));
+            return Err(Failure::Words("only UDP bearers have an MTU".to_owned()));
         }
         name(&keys)
     }

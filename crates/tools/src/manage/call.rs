@@ -1,4 +1,4 @@
-//! One command under way: what it was told, whom it asks, what it prints, how it fails.
+//! One command in progress: its words, its connection to the node, its output, its failure.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use super::words::{Key, Options, Words};
 pub(super) enum Failure {
     /// The command line is wrong.
     Words(String),
-    /// The node refuses it.
+    /// The node refuses the request.
     Refused(Refusal),
-    /// Nobody can be asked.
-    Nobody(utipc::Error),
+    /// No node can be asked.
+    Unreachable(utipc::Error),
 }
 
 impl fmt::Display for Failure {
@@ -34,23 +34,23 @@ impl fmt::Display for Failure {
                     None => f.write_str(&text),
                 }
             }
-            Self::Nobody(error) => error.fmt(f),
+            Self::Unreachable(error) => error.fmt(f),
         }
     }
 }
 
-/// What to do about a refusal.
+/// The remedy for a refusal.
 const fn remedy(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::NOT_PERMITTED | Errno::NO_ACCESS => {
-            "be root, or whoever the daemon's policy lets manage; a node's name is set before its first bearer"
+            "run as root or as a user in the daemon's policy.manage; set a node's name before its first bearer"
         }
         Errno::INVALID | Errno::RANGE => "see the lists for names, and `--help` for what may be set",
         Errno::NO_DEVICE_OR_ADDRESS => "see `node list`",
         Errno::BUSY => "a peer can be removed when it is down: see `node list`",
         Errno::NO_DEVICE => "see `ip address` for the addresses and devices of this host",
         Errno::ADDRESS_IN_USE => "another bearer or program has it: see `ss -uap`",
-        Errno::NOT_SUPPORTED => "this node has no such thing",
+        Errno::NOT_SUPPORTED => "this node does not support it",
         Errno::OWN_NODE => "name another node: see `node list`",
         _ => return None,
     })
@@ -62,10 +62,10 @@ impl From<String> for Failure {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 pub(super) type Ended = Result<(), Failure>;
 
-/// A command under way.
+/// A command in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) options: Options,
@@ -86,51 +86,52 @@ impl Call {
         }
     }
 
-    fn way(&self) -> Result<&Management, Failure> {
-        if let Some(way) = self.asked.get() {
-            return Ok(way);
+    fn connection(&self) -> Result<&Management, Failure> {
+        if let Some(connection) = self.asked.get() {
+            return Ok(connection);
         }
         let engine = self.options.engine.as_deref().map(str::parse::<Engine>).transpose();
-        let way = Management::open(engine.map_err(Failure::Nobody)?).map_err(Failure::Nobody)?;
-        Ok(self.asked.get_or_init(|| way))
+        let connection =
+            Management::open(engine.map_err(Failure::Unreachable)?).map_err(Failure::Unreachable)?;
+        Ok(self.asked.get_or_init(|| connection))
     }
 
-    /// Asks, and returns what the answer says.
+    /// Sends a request and returns the answer.
     pub(super) fn ask(&self, request: &Request) -> Result<Vec<Entry>, Failure> {
-        let answer = self.way()?.ask(request).map_err(Failure::Nobody)?;
+        let answer = self.connection()?.ask(request).map_err(Failure::Unreachable)?;
         let mut entries = Vec::new();
         for reply in replies(&answer) {
             match reply {
                 Ok(Reply::Entry(entry)) => entries.push(entry),
                 Ok(Reply::Done) => break,
                 Ok(Reply::Refused(refusal)) => return Err(Failure::Refused(refusal)),
-                Err(errno) => return Err(Failure::Refused(Refusal::new(errno, "the answer makes no sense"))),
+                Err(errno) => return Err(Failure::Refused(Refusal::new(errno, "the answer is malformed"))),
             }
         }
         Ok(entries)
     }
 
-    /// Asks for what has no answer but done or not done.
+    /// Sends a request whose answer is only success or failure.
     pub(super) fn order(&self, request: &Request) -> Ended {
         self.ask(request).map(drop)
     }
 
-    /// The own node.
+    /// The node's own identity and address.
     pub(super) fn net(&self) -> Result<Net, Failure> {
-        let told = self.ask(&Request::Net)?;
+        let reply = self.ask(&Request::Net)?;
         let mut net =
-            told.into_iter().find_map(|entry| if let Entry::Net(net) = entry { Some(net) } else { None });
+            reply.into_iter().find_map(|entry| if let Entry::Net(net) = entry { Some(net) } else { None });
         if let Some(net) = net.as_mut().filter(|net| net.address.is_none()) {
             net.address = Some(Management::kernel_address().0);
         }
         net.ok_or_else(|| {
-            Failure::Words("the node does not tell who it is (bring both to one release)".to_owned())
+            Failure::Words("the node does not report its address (use the same release for both)".to_owned())
         })
     }
 
-    /// The identity of a node, by its address, as text; empty if it is not known.
+    /// The identity of a node by its address, as text; empty if it is not known.
     pub(super) fn identity_of(&self, address: u32) -> Result<String, Failure> {
-        if self.way()?.is_kernel() {
+        if self.connection()?.is_kernel() {
             let known = Management::kernel_identity(NodeAddr(address));
             return Ok(known.map(|id| identity::show(&id.0)).unwrap_or_default());
         }
@@ -143,26 +144,25 @@ impl Call {
             }
             let own = self.net()?;
             known.extend(own.address.map(|address| (address, own.identity)));
-            // Nobody else fills it meanwhile.
+            // No other thread sets it.
             let _ = self.identities.set(known);
         }
         let known = self.identities.get().and_then(|known| known.get(&address));
         Ok(known.map(identity::show).unwrap_or_default())
     }
 
-    /// What follows the command, as keys.
+    /// The remaining words as keys.
     pub(super) fn keys(&mut self, keys: &[Key]) -> Result<super::words::Given, Failure> {
         self.words.keys(keys).map_err(Failure::Words)
     }
 
     /// The next word as a number.
     pub(super) fn number(&mut self) -> Result<u32, Failure> {
-        let word =
-            self.words.next().ok_or("a value is missing (`--help` shows what belongs here)".to_owned())?;
+        let word = self.words.next().ok_or("a value is missing (see `--help`)".to_owned())?;
         number(&word)
     }
 
-    /// From here to [`Output::end`] it is JSON if that was asked for.
+    /// Begins JSON output, up to [`Output::end`], if JSON was requested.
     pub(super) fn begin(&mut self) {
         self.out.begin(self.options.json, self.options.pretty);
     }
@@ -172,7 +172,7 @@ pub(super) fn number(word: &str) -> Result<u32, Failure> {
     word.parse().map_err(|_| Failure::Words(format!("{word:?} is not a number")))
 }
 
-/// What has to be there.
+/// A value, or an error that it is missing.
 pub(super) fn needed<T>(value: Option<T>, what: &str) -> Result<T, Failure> {
-    value.ok_or_else(|| Failure::Words(format!("{what} is missing (`--help` shows what belongs here)")))
+    value.ok_or_else(|| Failure::Words(format!("{what} is missing (see `--help`)")))
 }

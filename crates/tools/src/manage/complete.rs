@@ -1,4 +1,4 @@
-//! Completion of the command line by a shell, from the one list of commands.
+//! Shell completion of the command line, from the list of commands.
 
 use clap::Command;
 
@@ -6,10 +6,10 @@ use super::table::{COMMANDS, Then, Word};
 
 pub(crate) use clap_complete::Shell;
 
-/// Writes the script for a shell: `command` with the management tool's commands in it.
+/// Prints the script for a shell: the commands of clap, and those of the management tool.
 pub(crate) fn completion(shell: Shell, command: Command, out: &mut dyn std::io::Write) {
     let mut command = COMMANDS.iter().fold(command, |command, word| {
-        // What it has of that name has no words.
+        // The commands of clap with these names have no words.
         command.mut_subcommand(word.name, |known| with_words(known, word))
     });
     clap_complete::generate(shell, &mut command, "utipc", out);
@@ -21,7 +21,7 @@ fn with_words(command: Command, word: &'static Word) -> Command {
         Then::Words(words) => words
             .iter()
             .fold(command, |command, word| command.subcommand(with_words(Command::new(word.name), word))),
-        // Keys are words that may follow in any order.
+        // Keys may follow in any order.
         Then::Run(_) => word
             .keys
             .iter()

@@ -4,7 +4,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte)
 }
 
-/// As text if it is plain, else as hexadecimal digits; without the zeros at its end.
+/// As text if all characters are plain, else as hexadecimal digits; without trailing zeros.
 pub(super) fn show(identity: &[u8; 16]) -> String {
     let end = identity.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let used = identity.get(..end).unwrap_or_default();
@@ -15,7 +15,7 @@ pub(super) fn show(identity: &[u8; 16]) -> String {
     digits.trim_end_matches('0').to_owned()
 }
 
-/// At most 16 plain characters, or up to 32 hexadecimal digits.
+/// Parses at most 16 plain characters, or up to 32 hexadecimal digits.
 pub(super) fn read(text: &str) -> Option<[u8; 16]> {
     let mut identity = [0; 16];
     if text.is_empty() || text.len() > 32 {
@@ -37,7 +37,7 @@ pub(super) fn read(text: &str) -> Option<[u8; 16]> {
     Some(identity)
 }
 
-/// `Z.C.N`.
+/// Formats an address as `Z.C.N`.
 pub(super) fn address(text: &str) -> Option<u32> {
     let mut parts = text.split('.').map(|part| part.parse::<u32>().ok());
     let (zone, cluster, node) = (parts.next()??, parts.next()??, parts.next()??);
@@ -45,7 +45,7 @@ pub(super) fn address(text: &str) -> Option<u32> {
     fits.then_some(zone << 24 | cluster << 12 | node)
 }
 
-/// The same the other way.
+/// Parses `Z.C.N`.
 pub(super) fn show_address(address: u32) -> String {
     format!("{}.{}.{}", address >> 24, address >> 12 & 0xfff, address & 0xfff)
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_come_back() {
+    fn identities_survive_a_round_trip() {
         for text in [
             "alpha",
             "a-b_c.d:e@f",
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_back() {
+    fn addresses_survive_a_round_trip() {
         assert_eq!(address("1.2.3"), Some(0x0100_2003));
         assert_eq!(show_address(0x0100_2003), "1.2.3");
         for wrong in ["1.2", "1.2.3.4", "256.1.1", "1.4096.1", "a.b.c"] {

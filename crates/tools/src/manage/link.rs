@@ -14,15 +14,15 @@ const KEYS: [Key; 1] = [("link", true)];
 const METHODS: [(&str, u32); 3] = [("BROADCAST", 1), ("REPLICAST", 2), ("AUTOSELECT", 4)];
 
 fn links(call: &Call, request: &Request) -> Result<Vec<Link>, Failure> {
-    let told = call.ask(request)?.into_iter();
-    Ok(told.filter_map(|e| if let Entry::Link(link) = e { Some(link) } else { None }).collect())
+    let reply = call.ask(request)?.into_iter();
+    Ok(reply.filter_map(|e| if let Entry::Link(link) = e { Some(link) } else { None }).collect())
 }
 
 pub(super) fn list(call: &mut Call) -> Ended {
-    let told = links(call, &Request::Links { broadcast: false })?;
+    let reply = links(call, &Request::Links { broadcast: false })?;
     call.begin();
     call.out.open_object("");
-    for link in &told {
+    for link in &reply {
         let state = if link.up { "up" } else { "down" };
         call.out.any(&link.name, state, &format!("{}: {state}\n", link.name));
         if call.options.why
@@ -34,20 +34,20 @@ pub(super) fn list(call: &mut Call) -> Ended {
     call.out.close_object();
     call.out.end();
     if call.options.why && !call.options.json {
-        gone(call, &told)?;
+        gone(call, &reply)?;
     }
     Ok(())
 }
 
-/// Links that went down and are in the list no more.
+/// Prints links that went down and are no longer in the list.
 fn gone(call: &mut Call, listed: &[Link]) -> Ended {
     let history = match call.ask(&Request::LinkHistory) {
         Err(Failure::Refused(Refusal { errno: Errno::NOT_SUPPORTED, .. })) => {
             return Err(Failure::Words(
-                "this node does not tell why links went down (the kernel logs it: `dmesg`)".to_owned(),
+                "this node does not report why links went down (the kernel logs it: `dmesg`)".to_owned(),
             ));
         }
-        told => told?,
+        reply => reply?,
     };
     for entry in history {
         if let Entry::History(Link { name, down: Some(down), .. }) = entry
@@ -59,7 +59,7 @@ fn gone(call: &mut Call, listed: &[Link]) -> Ended {
     Ok(())
 }
 
-/// Links, as what has properties.
+/// Links, for `get` and `set`.
 pub(super) struct Links;
 
 impl Subject for Links {
@@ -68,8 +68,8 @@ impl Subject for Links {
     }
 
     fn properties(call: &Call, name: String) -> Result<Properties, Failure> {
-        let told = links(call, &Request::LinkGet { name })?;
-        Ok(needed(told.first(), "the link in the node's answer")?.properties)
+        let reply = links(call, &Request::LinkGet { name })?;
+        Ok(needed(reply.first(), "the link in the node's answer")?.properties)
     }
 
     fn change(name: String, properties: Properties) -> Request {
@@ -88,8 +88,8 @@ fn named(call: &mut Call) -> Result<String, Failure> {
 }
 
 pub(super) fn get_broadcast(call: &mut Call) -> Ended {
-    let told = links(call, &Request::LinkGet { name: BROADCAST_LINK.to_owned() })?;
-    let properties = needed(told.first(), "the broadcast link in the node's answer")?.properties;
+    let reply = links(call, &Request::LinkGet { name: BROADCAST_LINK.to_owned() })?;
+    let properties = needed(reply.first(), "the broadcast link in the node's answer")?.properties;
     let method = METHODS.iter().find(|(_, number)| properties.broadcast == Some(*number));
     let (method, number) = method.copied().unwrap_or(("UNKNOWN", 0));
     call.begin();
@@ -129,9 +129,9 @@ pub(super) fn reset(call: &mut Call) -> Ended {
 pub(super) fn statistics(call: &mut Call) -> Ended {
     let keys = call.keys(&KEYS)?;
     let part = keys.get("link").filter(|link| *link != "all");
-    let told = links(call, &Request::Links { broadcast: keys.get("link").is_some() })?;
+    let reply = links(call, &Request::Links { broadcast: keys.get("link").is_some() })?;
     call.begin();
-    for link in told.iter().filter(|link| part.is_none_or(|part| link.name.contains(part))) {
+    for link in reply.iter().filter(|link| part.is_none_or(|part| link.name.contains(part))) {
         if link.broadcast {
             statistics::broadcast(&mut call.out, link);
         } else {

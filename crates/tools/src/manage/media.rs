@@ -17,7 +17,7 @@ pub(super) fn list(call: &mut Call) -> Ended {
     Ok(())
 }
 
-/// Media, as what has properties: those with which new bearers begin.
+/// Media, for `get` and `set` of the properties of new bearers.
 pub(super) struct Media;
 
 impl Subject for Media {
@@ -25,15 +25,15 @@ impl Subject for Media {
         let keys = call.keys(&KEYS)?;
         let media = needed(keys.get("media"), "the medium")?;
         if udp_only && media != "udp" {
-            return Err(Failure::Words(format!("an MTU is a property of medium udp, not of {media}")));
+            return Err(Failure::Words(format!("only medium udp has an MTU, {media} has none")));
         }
         Ok(media.to_owned())
     }
 
     fn properties(call: &Call, name: String) -> Result<Properties, Failure> {
-        let told = call.ask(&Request::MediaGet { name })?;
+        let reply = call.ask(&Request::MediaGet { name })?;
         let found =
-            told.into_iter().find_map(|e| if let Entry::Media(m) = e { Some(m.properties) } else { None });
+            reply.into_iter().find_map(|e| if let Entry::Media(m) = e { Some(m.properties) } else { None });
         needed(found, "the medium in the node's answer")
     }
 

@@ -1,6 +1,7 @@
-//! The management tool: grammar and output of iproute2's `tipc`, for a daemon's node and the kernel's.
+//! The management tool: grammar and output of iproute2's `tipc`, for the node of a daemon and the kernel's.
 //!
-//! `table.rs` is the one list of commands; each has a file. `call.rs` asks the node, `output.rs` lays out what is printed.
+//! `table.rs` has the list of commands; each has a file. `call.rs` sends requests to the node, `output.rs` formats
+//! output.
 
 mod bearer;
 mod call;
@@ -32,23 +33,23 @@ use words::unique;
 
 pub(crate) use complete::{Shell, completion};
 
-/// The exit code of a command that failed, as `tipc` has it.
+/// The exit code of a failed command, as of `tipc`.
 const FAILED: u8 = 255;
 
-/// Names of the commands, with what they do.
+/// Names and descriptions of the commands.
 pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMANDS.iter().map(|word| (word.name, word.about))
 }
 
-/// Runs the command line if it is the management tool's: under the name `tipc` every one is, else those whose first word
-/// begins one of its commands and none of `others`.
+/// Runs the command line if it is one of the management tool: always under the name `tipc`, else if its first word
+/// abbreviates one of the tool's commands and is none of `others`.
 pub(crate) fn run(args: &[String], others: &[&str]) -> Option<ExitCode> {
     let program = args.first().map(PathBuf::from).unwrap_or_default();
     let as_tipc = program.file_name().is_some_and(|name| name == "tipc");
     let rest = args.get(1..).unwrap_or_default();
     let split = words::split(rest, !as_tipc);
     if !as_tipc {
-        // Whatever is wrong with another command's options is not for us to say.
+        // Errors in the options of other commands are reported by clap.
         let first = match &split {
             Ok((_, words)) => words.first(),
             Err(_) => rest.iter().find(|arg| !arg.starts_with('-')),
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &[String], others: &[&str]) -> Option<ExitCode> {
     let mut call = Call::new(options, words);
     let mut path = name.to_owned();
     let ended = descend(&mut call, COMMANDS, &mut path, None);
-    // Part of a list may be there before an error.
+    // Part of a list may be printed before an error.
     let printed = call.out.take();
     let written = std::io::stdout().lock().write_all(printed.as_bytes());
     Some(match ended {
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &[String], others: &[&str]) -> Option<ExitCode> {
     })
 }
 
-/// Follows the words to a command, and runs it.
+/// Follows the words to a command and runs it.
 fn descend(call: &mut Call, words: &'static [Word], path: &mut String, at: Option<&Word>) -> call::Ended {
     let Some(next) = call.words.next() else {
         return Err(Failure::Words(usage(path, at, words)));
@@ -98,7 +99,7 @@ fn descend(call: &mut Call, words: &'static [Word], path: &mut String, at: Optio
             return Err(Failure::Words(usage(path, at, words)));
         }
         let known: Vec<&str> = words.iter().map(|word| word.name).collect();
-        return Err(Failure::Words(format!("there is no command {next:?} (there are {})", known.join(", "))));
+        return Err(Failure::Words(format!("unknown command {next:?} (use one of {})", known.join(", "))));
     };
     path.push(' ');
     path.push_str(word.name);
@@ -109,7 +110,7 @@ fn descend(call: &mut Call, words: &'static [Word], path: &mut String, at: Optio
     }
 }
 
-/// Help for a word: how it goes on.
+/// Help for a word: the words that may follow.
 fn usage(path: &str, at: Option<&Word>, words: &[Word]) -> String {
     let follows = at.map_or("[-j] [-p] [-h] COMMAND", |word| word.follows);
     let mut text = format!("Usage: {path} {follows}\n");
@@ -132,15 +133,14 @@ pub(crate) fn install_tipc(folder: &Path) -> anyhow::Result<()> {
     let link = folder.join("tipc");
     if let Ok(found) = std::fs::read_link(&link) {
         if found == program {
-            println!("{} leads to {} already", link.display(), program.display());
+            println!("{} already points to {}", link.display(), program.display());
             return Ok(());
         }
-        bail!("{} exists and leads to {} (remove it first)", link.display(), found.display());
+        bail!("{} exists and points to {} (remove it first)", link.display(), found.display());
     }
-    std::os::unix::fs::symlink(&program, &link).with_context(|| {
-        format!("cannot make {} (take a folder of your PATH that you may write)", link.display())
-    })?;
-    println!("{} leads to {}", link.display(), program.display());
+    std::os::unix::fs::symlink(&program, &link)
+        .with_context(|| format!("cannot make {} (choose a writable folder of your PATH)", link.display()))?;
+    println!("{} points to {}", link.display(), program.display());
     Ok(())
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_help_and_nobody_is_asked_for_it() {
+    fn every_command_has_help_without_a_node() {
         let mut count = 0;
         leaves(COMMANDS, "", &mut |path| {
             count += 1;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_by_any_prefix_that_fits_one() {
+    fn words_may_be_abbreviated_to_an_unambiguous_prefix() {
         let names = |words: &'static [Word]| words.iter().map(|word| word.name);
         assert_eq!(unique(names(COMMANDS), "l"), Some("link"));
         assert_eq!(unique(names(COMMANDS), "n"), None);

@@ -1,4 +1,4 @@
-//! `link monitor`: who supervises whom.
+//! `link monitor`: which nodes supervise which.
 
 use utipc_manage::{Domain, Entry, Monitor, MonitorPeer, Request};
 
@@ -17,11 +17,11 @@ pub(super) fn set_threshold(call: &mut Call) -> Ended {
 }
 
 pub(super) fn get_threshold(call: &mut Call) -> Ended {
-    let told = call.ask(&Request::MonitorGet)?;
-    for entry in told {
+    let reply = call.ask(&Request::MonitorGet)?;
+    for entry in reply {
         if let Entry::Threshold(nodes) = entry {
             call.begin();
-            // Without an object around it, as iproute2 prints it.
+            // Without an object around it, as in iproute2.
             call.out.any("threshold", nodes, &format!("{nodes}\n"));
             call.out.end();
         }
@@ -30,14 +30,14 @@ pub(super) fn get_threshold(call: &mut Call) -> Ended {
 }
 
 fn monitors(call: &Call) -> Result<Vec<Monitor>, super::call::Failure> {
-    let told = call.ask(&Request::Monitors)?.into_iter();
-    Ok(told.filter_map(|e| if let Entry::Monitor(m) = e { Some(m) } else { None }).collect())
+    let reply = call.ask(&Request::Monitors)?.into_iter();
+    Ok(reply.filter_map(|e| if let Entry::Monitor(m) = e { Some(m) } else { None }).collect())
 }
 
 pub(super) fn summary(call: &mut Call) -> Ended {
-    let told = monitors(call)?;
+    let reply = monitors(call)?;
     call.begin();
-    for m in told {
+    for m in reply {
         let algorithm = if m.active { "overlapping-ring" } else { "full-mesh" };
         call.out.object("", |out| {
             out.any("bearer", m.name.as_str(), &format!("\nbearer {}\n", m.name));
@@ -53,9 +53,9 @@ pub(super) fn summary(call: &mut Call) -> Ended {
 pub(super) fn list(call: &mut Call) -> Ended {
     let keys = call.keys(&bearer::KEYS)?;
     let wanted = keys.get("media").is_some().then(|| bearer::name(&keys)).transpose()?;
-    let told = monitors(call)?;
+    let reply = monitors(call)?;
     call.begin();
-    for m in told.iter().filter(|m| wanted.as_ref().is_none_or(|name| *name == m.name)) {
+    for m in reply.iter().filter(|m| wanted.as_ref().is_none_or(|name| *name == m.name)) {
         call.out.open_object("");
         call.out.any("bearer", m.name.as_str(), &format!("\nbearer {}\n", m.name));
         call.out.text(TITLE);

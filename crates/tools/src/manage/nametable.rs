@@ -8,9 +8,9 @@ use super::call::{Call, Ended};
 const SCOPES: [&str; 4] = ["", "zone", "cluster", "node"];
 
 pub(super) fn show(call: &mut Call) -> Ended {
-    let told = call.ask(&Request::Names)?;
+    let reply = call.ask(&Request::Names)?;
     call.begin();
-    let names = told.into_iter().filter_map(|e| if let Entry::Name(name) = e { Some(name) } else { None });
+    let names = reply.into_iter().filter_map(|e| if let Entry::Name(name) = e { Some(name) } else { None });
     for (row, name) in names.enumerate() {
         if row == 0 {
             let title = format!(

@@ -6,9 +6,9 @@ use super::call::{Call, Ended, Failure, needed};
 use super::identity;
 
 pub(super) fn list(call: &mut Call) -> Ended {
-    let told = call.ask(&Request::Nodes)?;
+    let reply = call.ask(&Request::Nodes)?;
     call.out.raw("Node Identity                    Hash     State\n");
-    for entry in told {
+    for entry in reply {
         if let Entry::Node(node) = entry {
             let name = call.identity_of(node.address)?;
             let state = if node.up { "up" } else { "down" };
@@ -55,14 +55,14 @@ pub(super) fn set_cluster(call: &mut Call) -> Ended {
 /// The next word as an address `Z.C.N`.
 pub(super) fn address(call: &mut Call) -> Result<u32, Failure> {
     let word = needed(call.words.next(), "the address")?;
-    let wrong = || Failure::Words(format!("{word:?} is no address (write it as Z.C.N, as in 1.1.7)"));
+    let wrong = || Failure::Words(format!("{word:?} is not an address (write it as Z.C.N, as in 1.1.7)"));
     identity::address(&word).filter(|address| *address != 0).ok_or_else(wrong)
 }
 
 /// The next word as an identity.
 pub(super) fn identity(call: &mut Call) -> Result<[u8; 16], Failure> {
     let word = needed(call.words.next(), "the identity")?;
-    let wrong = "is no identity (at most 16 of a-z A-Z 0-9 - _ . : @, or 32 hexadecimal digits)";
+    let wrong = "is not an identity (use at most 16 of a-z A-Z 0-9 - _ . : @, or 32 hexadecimal digits)";
     identity::read(&word).ok_or_else(|| Failure::Words(format!("{word:?} {wrong}")))
 }
 

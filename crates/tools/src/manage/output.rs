@@ -1,6 +1,6 @@
-//! What is printed: text, or JSON laid out as iproute2 lays it out.
+//! Output as text, or as JSON in the layout of iproute2.
 
-/// Collects what a command prints.
+/// Collects the output of a command.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     text: String,
@@ -11,7 +11,7 @@ pub(super) struct Output {
 struct Json {
     pretty: bool,
     depth: usize,
-    /// Something stands before the next value.
+    /// Whether a value precedes the next one.
     comma: bool,
 }
 
@@ -35,24 +35,24 @@ impl<'a> From<&'a str> for Value<'a> {
 }
 
 impl Output {
-    /// What is printed so far.
+    /// The output so far.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.text)
     }
 
-    /// Plain text, in JSON too.
+    /// Adds plain text, in JSON output too.
     pub(super) fn raw(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// Text that JSON leaves out.
+    /// Adds text that JSON output leaves out.
     pub(super) fn text(&mut self, text: &str) {
         if self.json.is_none() {
             self.text.push_str(text);
         }
     }
 
-    /// A value: `text` as it is, or in JSON the value behind `key`.
+    /// Adds a value: `text` as it is, or in JSON the value with its key.
     pub(super) fn any<'v>(&mut self, key: &str, value: impl Into<Value<'v>>, text: &str) {
         if self.json.is_none() {
             return self.text.push_str(text);
@@ -67,7 +67,7 @@ impl Output {
         }
     }
 
-    /// From here to [`Self::end`] it is JSON if that was asked for: one array.
+    /// Begins JSON output, one array up to [`Self::end`], if JSON was requested.
     pub(super) fn begin(&mut self, json: bool, pretty: bool) {
         if json {
             self.json = Some(Json { pretty, ..Json::default() });
@@ -83,7 +83,7 @@ impl Output {
         }
     }
 
-    /// An object of JSON, named if it is in another one.
+    /// Adds an object to JSON output, with a name inside another object.
     pub(super) fn object(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
         self.open_object(key);
         fill(self);
@@ -109,7 +109,7 @@ impl Output {
         }
     }
 
-    /// An array of JSON.
+    /// Adds an array to JSON output.
     pub(super) fn array(&mut self, key: &str, fill: impl FnOnce(&mut Self)) {
         self.open_array(key);
         fill(self);
@@ -152,7 +152,7 @@ impl Output {
         }
     }
 
-    /// A comma if something stands before; what follows stands before the next.
+    /// Adds a comma if a value precedes.
     fn separate(&mut self) {
         if let Some(json) = &mut self.json
             && std::mem::replace(&mut json.comma, true)

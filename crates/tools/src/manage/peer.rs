@@ -6,7 +6,7 @@ use super::call::{Call, Ended, needed};
 use super::{identity, node};
 
 pub(super) fn remove_address(call: &mut Call) -> Ended {
-    // A number as it is will do as well.
+    // A plain number is accepted too.
     let word = needed(call.words.peek().map(str::to_owned), "the address")?;
     let address = match word.parse().ok().filter(|number| *number != 0) {
         Some(number) if identity::address(&word).is_none() => number,

@@ -1,25 +1,25 @@
-//! `get` and `set` of a property of a bearer, a link or a medium.
+//! `get` and `set` of a property of bearers, links and media.
 
 use utipc_manage::{Properties, Request};
 
 use super::call::{Call, Ended, Failure, needed};
 
-/// What has properties.
+/// Things with properties.
 pub(super) trait Subject {
-    /// What names it in the command line; `udp_only` says that the property is one of medium udp.
+    /// Their name on the command line; `udp_only`: the property belongs to medium udp.
     fn name(call: &mut Call, udp_only: bool) -> Result<String, Failure>;
 
-    /// The properties that it has.
+    /// Their properties.
     fn properties(call: &Call, name: String) -> Result<Properties, Failure>;
 
-    /// The request that gives it those properties that are said.
+    /// The request that sets the given properties.
     fn change(name: String, properties: Properties) -> Request;
 
-    /// Prints one.
+    /// Prints a property.
     fn print(call: &mut Call, property: &str, value: u32);
 }
 
-/// One of them.
+/// One property.
 pub(super) trait Property {
     const NAME: &'static str;
     const UDP_ONLY: bool = false;

@@ -28,9 +28,9 @@ pub(super) fn list(call: &mut Call) -> Ended {
             }
             call.out.raw("\n");
         } else if socket.bound {
-            let told = call.ask(&Request::Bindings { port: socket.port });
-            // It may be gone since.
-            for entry in told.unwrap_or_default() {
+            let reply = call.ask(&Request::Bindings { port: socket.port });
+            // The socket may have been closed since.
+            for entry in reply.unwrap_or_default() {
                 if let Entry::Binding(b) = entry {
                     call.out.raw(&format!("  bound to {{{},{},{}}}\n", b.service, b.lower, b.upper));
                 }
@@ -40,7 +40,8 @@ pub(super) fn list(call: &mut Call) -> Ended {
     Ok(())
 }
 
-const NOT_TOLD: &str = "this node does not tell whose sockets are (`ss --tipc -p` does for the kernel's)";
+const NOT_TOLD: &str =
+    "this node does not report the owners of sockets (for the kernel's use `ss --tipc -p`)";
 
 fn user(uid: u32) -> String {
     let known = User::from_uid(Uid::from_raw(uid)).ok().flatten();

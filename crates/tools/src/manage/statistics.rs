@@ -5,10 +5,10 @@ use utipc_manage::family::stats;
 
 use super::output::Output;
 
-/// Upper ends of the classes of message lengths, as keys.
+/// Upper bounds of the classes of message lengths, as keys.
 const CLASSES: [&str; 7] = ["0-64", "-256", "-1024", "-4096", "-16384", "-32768", "-66000"];
 
-/// Of a link to a peer.
+/// Prints the statistics of a link to a peer.
 pub(super) fn unicast(out: &mut Output, link: &Link) {
     let s = &link.stats;
     let p = &link.properties;
@@ -61,7 +61,7 @@ pub(super) fn unicast(out: &mut Output, link: &Link) {
     out.close_object();
 }
 
-/// Of a side of the broadcast link.
+/// Prints the statistics of one direction of the broadcast link.
 pub(super) fn broadcast(out: &mut Output, link: &Link) {
     let s = &link.stats;
     let window = link.properties.window.unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The one list of commands: for running, help, completion and the manual page.
+//! The list of commands: for running, help, completion and the manual page.
 
 use super::bearer::Bearers;
 use super::call::{Call, Ended};
@@ -10,16 +10,16 @@ use super::{bearer, link, media, monitor, nametable, node, peer, socket};
 /// A word of the command line.
 pub(super) struct Word {
     pub(super) name: &'static str,
-    /// What it does, in a line.
+    /// Its description, in a line.
     pub(super) about: &'static str,
-    /// What follows it, for help.
+    /// The words that follow it, for help.
     pub(super) follows: &'static str,
     pub(super) then: Then,
     /// Words that may follow it, for completion.
     pub(super) keys: &'static [&'static str],
 }
 
-/// What a word leads to.
+/// The meaning of a word.
 pub(super) enum Then {
     Words(&'static [Word]),
     Run(fn(&mut Call) -> Ended),

@@ -26,7 +26,7 @@ mod tests {
     use super::utc;
 
     #[test]
-    fn times_are_what_the_calendar_says() {
+    fn times_follow_the_calendar() {
         assert_eq!(utc(0), "1970-01-01 00:00:00.000 UTC");
         assert_eq!(utc(951_782_400_000), "2000-02-29 00:00:00.000 UTC");
         assert_eq!(utc(1_795_324_623_250), "2026-11-22 05:17:03.250 UTC");

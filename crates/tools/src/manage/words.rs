@@ -1,4 +1,4 @@
-//! The words of a command line: options anywhere, commands and keys by any prefix that fits one only.
+//! The words of a command line: options anywhere, commands and keys abbreviated to any unambiguous prefix.
 
 /// Options; they may stand anywhere before `--`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -6,22 +6,22 @@ pub(super) struct Options {
     pub(super) help: bool,
     pub(super) json: bool,
     pub(super) pretty: bool,
-    /// Ours: why links went down.
+    /// Not in iproute2: why links went down.
     pub(super) why: bool,
-    /// Ours: whose sockets are.
+    /// Not in iproute2: owners of sockets.
     pub(super) processes: bool,
-    /// Ours: which engine to ask.
+    /// Not in iproute2: the engine to query.
     pub(super) engine: Option<String>,
 }
 
-/// What has no value, and what has one.
+/// Options without a value, and with one.
 const FLAGS: [&str; 3] = ["help", "json", "pretty"];
 const OWN_FLAGS: [&str; 2] = ["why", "processes"];
 
-/// Splits a command line into options and words. Without `own` the options are those of `tipc` alone.
+/// Splits a command line into options and words. Without `own`, only the options of `tipc` are known.
 ///
 /// # Errors
-/// The option that there is not.
+/// An unknown option.
 pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>), String> {
     let (mut options, mut words) = (Options::default(), Vec::new());
     let mut rest = args.iter();
@@ -43,7 +43,7 @@ pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>)
                 Some("pretty") => options.pretty = true,
                 Some("why") => options.why = true,
                 Some("processes") => options.processes = true,
-                _ => return Err(format!("there is no option {arg} (options are -h, -j and -p)")),
+                _ => return Err(format!("unknown option {arg} (options are -h, -j and -p)")),
             }
         } else if let Some(letters) = arg.strip_prefix('-').filter(|letters| !letters.is_empty()) {
             for letter in letters.chars() {
@@ -51,7 +51,7 @@ pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>)
                     'h' => options.help = true,
                     'j' => options.json = true,
                     'p' => options.pretty = true,
-                    _ => return Err(format!("there is no option -{letter} (options are -h, -j and -p)")),
+                    _ => return Err(format!("unknown option -{letter} (options are -h, -j and -p)")),
                 }
             }
         } else {
@@ -61,14 +61,14 @@ pub(super) fn split(args: &[String], own: bool) -> Result<(Options, Vec<String>)
     Ok((options, words))
 }
 
-/// The only one that begins with `prefix`.
+/// The only value that begins with `prefix`.
 pub(super) fn unique<'a>(all: impl Iterator<Item = &'a str>, prefix: &str) -> Option<&'a str> {
     let mut found = all.filter(|name| name.starts_with(prefix));
     let first = found.next();
     first.filter(|_| found.next().is_none())
 }
 
-/// Words that are still to be read.
+/// Words that are not yet parsed.
 #[derive(Clone, Debug)]
 pub(super) struct Words {
     all: Vec<String>,
@@ -78,12 +78,12 @@ pub(super) struct Words {
 /// A key that may follow a command, and whether a value follows it.
 pub(super) type Key = (&'static str, bool);
 
-/// Keys that were given, with their values.
+/// Keys with their values.
 #[derive(Debug, Default)]
 pub(super) struct Given(Vec<(&'static str, String)>);
 
 impl Given {
-    /// The value of a key; of one without a value the word itself.
+    /// The value of a key; for a key without a value the word itself.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| value.as_str())
     }
@@ -104,30 +104,27 @@ impl Words {
         word
     }
 
-    /// The last word is to be read again.
+    /// Returns the last word to the front.
     pub(super) fn back(&mut self) {
         self.at = self.at.saturating_sub(1);
     }
 
-    /// The next word, without taking it.
+    /// The next word, which stays.
     pub(super) fn peek(&self) -> Option<&str> {
         self.all.get(self.at).map(String::as_str)
     }
 
-    /// Reads all words that are left as keys with values.
+    /// Parses all remaining words as keys with values.
     ///
     /// # Errors
-    /// The word that is no key. A key at the end whose value is missing counts as not given.
+    /// An unknown key. A key at the end without its value counts as not given.
     pub(super) fn keys(&mut self, keys: &[Key]) -> Result<Given, String> {
         let mut given = Given::default();
         while let Some(word) = self.next() {
             let name = unique(keys.iter().map(|(name, _)| *name), &word);
             let Some((name, valued)) = keys.iter().find(|(key, _)| Some(*key) == name).copied() else {
                 let known: Vec<&str> = keys.iter().map(|(name, _)| *name).collect();
-                return Err(format!(
-                    "{word:?} is none of the words that may stand here ({})",
-                    known.join(", ")
-                ));
+                return Err(format!("unexpected word {word:?} (use one of {})", known.join(", ")));
             };
             let value = if valued { self.next() } else { Some(word) };
             given.0.extend(value.map(|value| (name, value)));
@@ -159,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_any_prefix_that_fits_one_only() {
+    fn keys_may_be_abbreviated_to_an_unambiguous_prefix() {
         let keys = [("media", true), ("name", true), ("localip", false), ("localport", false)];
         let given = Words::new(args("m udp n U locali")).keys(&keys).unwrap();
         assert_eq!((given.get("media"), given.get("name")), (Some("udp"), Some("U")));

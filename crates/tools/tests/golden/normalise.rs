@@ -1,5 +1,5 @@
-//! What may differ between two nodes in the same state: addresses, ports, keys and measured counters. Everything else (labels,
-//! columns, order, settings) stays in what this leaves.
+//! Replaces what may differ between two nodes in the same state: addresses, ports, keys and measured counters.
+//! Everything else (labels, columns, order, settings) stays.
 
 /// The text with what may differ replaced; `how` is the second column of interop/manage/cases.txt:
 ///
@@ -20,11 +20,11 @@ pub(crate) fn normalise(how: &str, text: &str) -> String {
     }
 }
 
-/// Settings, which are the same in the same state.
+/// Settings, which are equal in the same state.
 const KEPT: [&str; 6] =
     ["Priority:", "Tolerance:", "\"priority\":", "\"tolerance\":", "\"priority\": ", "\"tolerance\": "];
 
-/// Each number that stands by itself, or at the end of a label, as `#`.
+/// Replaces each number that stands alone, or at the end of a label, by `#`.
 fn numbers(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -55,7 +55,7 @@ fn numbers(line: &str) -> String {
     out
 }
 
-/// Each long number, address and generation with the blanks behind it as their number in angle brackets.
+/// Replaces each long number, address and generation, with the blanks after it, by its number in angle brackets.
 fn columns(line: &str) -> String {
     let mut out = String::new();
     let mut rest = line;
@@ -77,7 +77,7 @@ fn columns(line: &str) -> String {
     out
 }
 
-/// Paragraphs, each a line that does not begin with a blank and those behind it that do, in alphabetical order.
+/// Sorts paragraphs, each a line that does not begin with a blank and the following lines that do.
 fn blocks(text: &str) -> String {
     let mut all: Vec<String> = Vec::new();
     for line in text.lines() {

@@ -177,7 +177,8 @@ fn check_not_returned(received: &Received) -> Result<()> {
     }
 }
 
-/// One socket that sends to all servers. It receives their confirmations, and reports each once all servers have sent it.
+/// One socket that sends to all servers. It receives their confirmations, and reports each once all servers have sent
+/// it.
 struct Multicast {
     socket: Socket,
     to: ServiceRange,

@@ -88,8 +88,8 @@ fn spins(job: &Job) -> bool {
     job.variant.mode == Mode::Busy && own && !job.crowded
 }
 
-/// Configures how a socket waits. In busy mode, attached sockets and polling nodes spin by themselves; the returned spinner
-/// is for a crowded embedded node, whose callers have to yield.
+/// Configures how a socket waits. In busy mode, attached sockets and polling nodes spin by themselves; the returned
+/// spinner is for a crowded embedded node, whose callers have to yield.
 fn prepare(socket: &Socket, job: &Job) -> Option<Spinner> {
     socket.set_receive_timeout(Some(LIMIT));
     socket.set_send_timeout(Some(LIMIT));

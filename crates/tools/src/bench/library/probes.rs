@@ -108,7 +108,8 @@ fn address(service: u32, number: u64) -> ServiceAddress {
     ServiceAddress::new(service, u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// The server of `warmup` clients: receives [`WARM_UP`] datagrams of each of them, so that all of them run, then measures
+/// The server of `warmup` clients: receives [`WARM_UP`] datagrams of each of them, so that all of them run, then
+/// measures
 /// `messages`. `times` holds (client, number of its messages).
 pub(in super::super) fn crowd_server(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
@@ -148,8 +149,8 @@ pub(in super::super) fn crowd_server(job: &Job, parent: &Parent) -> Result<EndRe
     Ok(part)
 }
 
-/// `connections` clients in one process, which send in turn until the process ends. The first bytes of a message are the
-/// number of its client.
+/// `connections` clients in one process, which send in turn until the process ends. The first bytes of a message are
+/// the number of its client.
 pub(in super::super) fn crowd_clients(job: &Job, parent: &Parent) -> Result<EndResult> {
     let node = node(job).context("start a node")?;
     let server = service(0, 0);

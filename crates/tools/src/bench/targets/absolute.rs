@@ -63,8 +63,8 @@ pub(super) fn neighbours(bench: &Bench) -> Result<Verdict> {
     Ok(Verdict::new(format!("{:.1} % lost", 100.0 * loss), loss <= 0.05))
 }
 
-/// Kills a process; returns the milliseconds from the return of `kill(2)` until the receive call of its peer returns, and
-/// the resident memory of the killed process in KiB. It always has a connection of each variant.
+/// Kills a process; returns the milliseconds from the return of `kill(2)` until the receive call of its peer returns,
+/// and the resident memory of the killed process in KiB. It always has a connection of each variant.
 fn death(place: &Place, variant: Variant) -> Result<(f64, f64)> {
     let job = run::job(Test::Death, variant, 1);
     let mut victim = place.start(&Job { role: Role::Serve, ..job.clone() })?;
@@ -207,8 +207,8 @@ fn holder(index: u32, sockets: u32, bindings: u32) -> Job {
     Job { role: Role::Serve, index, connections: sockets, messages: bindings.into(), ..job }
 }
 
-/// The result of a server that received `messages` from `clients` clients in `processes` processes, and the memory of all
-/// processes and the daemon, KiB.
+/// The result of a server that received `messages` from `clients` clients in `processes` processes, and the memory of
+/// all processes and the daemon, KiB.
 fn serve_clients(place: &Place, clients: u32, processes: u32, messages: u64) -> Result<(EndResult, u64)> {
     let job = Job { messages, warmup: u64::from(clients), ..run::job(Test::Crowd, OWN, 64) };
     let mut server = place.start(&Job { role: Role::Serve, ..job.clone() })?;

@@ -1,4 +1,4 @@
-//! The arguments of a request, and how it is refused.
+//! Arguments of requests, and refusals.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use utipc::{Destination, Error, NodeAddr, PortId, Scope, ServiceAddress, ServiceRange};
 
-/// Why a request has no answer.
+/// Why a request fails.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// utipc said no; shown as the name of the errno.
+    /// An error of utipc, shown as the name of its errno.
     Errno(i32),
     /// The request itself is wrong.
     Request(String),
@@ -36,7 +36,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The names that rows compare.
+/// The errno names that tests compare.
 fn errno_name(number: i32) -> &'static str {
     match number {
         11 => "EAGAIN",
@@ -65,7 +65,7 @@ fn errno_name(number: i32) -> &'static str {
     }
 }
 
-/// A request's fields.
+/// The fields of a request.
 pub(crate) struct Args<'a>(&'a Value);
 
 impl<'a> Args<'a> {
@@ -120,7 +120,7 @@ impl<'a> Args<'a> {
         Ok(Duration::from_millis(self.number_or(name, default)?))
     }
 
-    /// A time in microseconds, 0 if not given.
+    /// A time in microseconds, 0 if missing.
     pub(crate) fn microseconds(&self, name: &str) -> Result<Duration, Refusal> {
         Ok(Duration::from_micros(self.number_or(name, 0)?))
     }
@@ -141,7 +141,7 @@ impl<'a> Args<'a> {
     /// `to`: `{"name":[type, instance, node]}`, `{"range":[type, lower, upper]}` or `{"port":[port, node]}`.
     pub(crate) fn destination(&self) -> Result<Option<Destination>, Refusal> {
         let Some(to) = self.get("to") else { return Ok(None) };
-        let wrong = || Refusal::Request(format!("no destination: {to}"));
+        let wrong = || Refusal::Request(format!("invalid destination: {to}"));
         let (form, numbers) = to.as_object().and_then(|o| o.iter().next()).ok_or_else(wrong)?;
         let numbers = numbers.as_array().ok_or_else(wrong)?;
         let numbers =

@@ -1,4 +1,4 @@
-//! The library on the kernel's own TIPC (`UTIPC_ENGINE=kernel`): the node is configured by the system's tool.
+//! The library on the kernel's own TIPC (`UTIPC_ENGINE=kernel`): the system's tool configures the node.
 
 use std::process::Command;
 

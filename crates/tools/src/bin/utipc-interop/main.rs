@@ -1,8 +1,8 @@
-//! utipc's end of the interop matrix: a node that is told what to do by a line protocol on standard input.
+//! utipc's end of the interop matrix: a node that a line protocol on standard input controls.
 //!
-//! One JSON object a line: `{"id":7,"op":"send","s":3,"length":1400,"to":{"name":[18888,17]}}` is answered by
-//! `{"id":7,"ok":{…}}` or `{"id":7,"error":"EHOSTUNREACH"}`. Every request runs in a thread of its own, so one that
-//! waits does not hold up the others. `interop/matrix/kernel_peer.py` answers the same requests by the kernel's AF_TIPC.
+//! One JSON object per line: `{"id":7,"op":"send","s":3,"length":1400,"to":{"name":[18888,17]}}` is answered by
+//! `{"id":7,"ok":{…}}` or `{"id":7,"error":"EHOSTUNREACH"}`. Every request runs on a thread of its own, so a waiting
+//! request does not delay others. `interop/matrix/kernel_peer.py` answers the same requests by the kernel's AF_TIPC.
 
 mod args;
 mod kernel;
@@ -35,15 +35,15 @@ fn main() -> anyhow::Result<()> {
                 Err(refusal) => json!({"id": id, "error": refusal.to_string()}),
             };
             let mut out = std::io::stdout().lock();
-            // If the driver is gone, so is whoever would read an error.
+            // If the driver is gone, an error has no reader.
             let _ = writeln!(out, "{reply}").and_then(|()| out.flush());
         });
     }
-    // Requests may still wait: the driver has lost interest in them, and the node must go.
+    // Waiting requests are dropped: the driver has ended, and the node has to end.
     std::process::exit(0)
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 type Answer = Result<Value, Refusal>;
 
 fn perform(peer: &Peer, args: &Args) -> Answer {
@@ -74,6 +74,6 @@ fn perform(peer: &Peer, args: &Args) -> Answer {
         "close" => peer.close(args),
         "subscribe" => peer.subscribe(args),
         "event" => peer.event(args),
-        other => Err(Refusal::Request(format!("no operation {other}"))),
+        other => Err(Refusal::Request(format!("unknown operation {other}"))),
     }
 }

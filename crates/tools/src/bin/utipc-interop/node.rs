@@ -1,4 +1,4 @@
-//! The node under test, and what it knows.
+//! The node under test and its view of the network.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,10 +12,10 @@ use crate::args::{Args, Refusal};
 use crate::kernel;
 use crate::watch::Watch;
 
-/// Service types below are the node's own: nodes, topology server, links.
+/// Service types below this are the node's own: nodes, topology server, links.
 const FIRST_USER_TYPE: u32 = 3;
 
-/// What the requests work on.
+/// The values that requests work on.
 #[derive(Default)]
 pub(crate) struct Peer {
     state: Mutex<State>,
@@ -30,7 +30,7 @@ struct State {
     last: u64,
 }
 
-/// What the node is to be, kept until its bearer is known: utipc starts a node with its bearers.
+/// Settings of the node until its bearer is known: utipc starts a node with its bearers.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) address: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub(crate) cluster: Option<u32>,
 }
 
-/// What a number in a request stands for.
+/// The value that a number in a request stands for.
 #[derive(Clone)]
 pub(crate) enum Thing {
     Socket(Arc<Socket>),
@@ -46,7 +46,7 @@ pub(crate) enum Thing {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A request that panicked has been reported by its missing answer; the others go on.
+    // A request that panicked is noticed by its missing answer; others continue.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -72,7 +72,7 @@ impl Peer {
         Ok(json!({}))
     }
 
-    /// Watching begins with the node, which is what the row means.
+    /// Watching begins when the node starts, which the test relies on.
     pub(crate) fn watch(&self) -> Answer {
         Ok(json!({}))
     }
@@ -98,7 +98,7 @@ impl Peer {
         Ok(json!({"names": names}))
     }
 
-    /// Keeps something under a number of its own.
+    /// Keeps a value under a new number.
     pub(crate) fn keep(&self, thing: Thing) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;
@@ -135,7 +135,7 @@ fn with_settings(mut builder: Builder, settings: &Settings) -> Result<Builder, R
     if let Some(address) = &settings.address {
         let parts: Vec<u32> = address.split('.').filter_map(|p| p.parse().ok()).collect();
         let &[zone, cluster, node] = parts.as_slice() else {
-            return Err(Refusal::Request(format!("no address <Z.C.N>: {address}")));
+            return Err(Refusal::Request(format!("not an address <Z.C.N>: {address}")));
         };
         builder = builder.address(NodeAddr::legacy(zone, cluster, node));
     }
@@ -154,7 +154,7 @@ fn with_bearer(builder: Builder, args: &Args) -> Result<Builder, Refusal> {
     let ip = |name| {
         args.text(name)?
             .parse::<IpAddr>()
-            .map_err(|e| Refusal::Request(format!("{name} is no IP address: {e}")))
+            .map_err(|e| Refusal::Request(format!("{name} is not an IP address: {e}")))
     };
     let local = ip("local")?;
     if args.get("remote").is_none() {
@@ -163,7 +163,7 @@ fn with_bearer(builder: Builder, args: &Args) -> Result<Builder, Refusal> {
     Ok(builder.udp_peers(local, [SocketAddr::new(ip("remote")?, 0)]))
 }
 
-/// A socket's identity as rows write it.
+/// A socket address in the form that tests write.
 pub(crate) fn port(id: utipc::PortId) -> Value {
     json!([id.port, id.node.0])
 }

@@ -1,5 +1,5 @@
-//! The bytes that both kinds of peer send, as `interop/matrix/pattern.py` has them: byte i is
-//! (7·i + i/256 + seed) mod 256, so any shift or mix-up shows.
+//! The bytes that both kinds of peer send, as in `interop/matrix/pattern.py`: byte i is
+//! (7·i + i/256 + seed) mod 256, so every shift or mix-up is visible.
 
 use std::sync::OnceLock;
 
@@ -46,7 +46,7 @@ pub(crate) fn numbered(number: u32, length: usize) -> Vec<u8> {
 /// Adler-32, begun at 1.
 pub(crate) fn checksum(data: &[u8], start: u32) -> u32 {
     const MODULUS: u32 = 65521;
-    // The most bytes before the sums must be reduced to stay within 32 bits.
+    // Largest number of bytes before the sums have to be reduced to stay within 32 bits.
     const RUN: usize = 5552;
     let (mut low, mut high) = (start & 0xffff, start >> 16);
     for run in data.chunks(RUN) {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_is_the_one_of_the_other_peer() {
+    fn pattern_is_that_of_the_python_peer() {
         // Values printed by pattern.py.
         assert_eq!(checksum(&piece(3, 65530, 70000), 1), 2_547_137_125);
         assert_eq!(checksum(&numbered(70001, 5000), 1), 1_474_280_453);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_fit_together() {
+    fn pieces_make_up_the_whole_pattern() {
         let whole = piece(9, 0, 300_000);
         assert_eq!(piece(9, 123_456, 1000), whole[123_456..124_456]);
         let half = checksum(&whole[..150_000], 1);

@@ -13,7 +13,7 @@ use crate::pattern;
 
 /// The largest message, bytes.
 const LARGEST: usize = 66_000;
-/// Bytes of a message that an answer shows.
+/// Bytes of a message that an answer contains.
 const SHOWN: usize = 64;
 
 impl Peer {
@@ -23,7 +23,7 @@ impl Peer {
             "dgram" => SocketKind::Dgram,
             "seqpacket" => SocketKind::SeqPacket,
             "stream" => SocketKind::Stream,
-            other => return Err(Refusal::Request(format!("no kind of socket: {other}"))),
+            other => return Err(Refusal::Request(format!("unknown kind of socket: {other}"))),
         };
         let socket = self.node()?.socket(kind)?;
         let id = port(socket.port());
@@ -41,7 +41,7 @@ impl Peer {
             }
             ("droppable", _) => socket.set_returned(args.number("value")? == 0)?,
             ("nodelay", _) => socket.set_nodelay(args.number("value")? != 0)?,
-            (other, _) => return Err(Refusal::Request(format!("no option {other}"))),
+            (other, _) => return Err(Refusal::Request(format!("unknown option {other}"))),
         }
         Ok(json!({}))
     }
@@ -165,7 +165,7 @@ impl Peer {
     }
 }
 
-/// One message, whole: a stream may take it in pieces.
+/// Receives one message, whole: a stream may deliver it in pieces.
 fn send_whole(socket: &Socket, data: &[u8], to: Option<Destination>, end: Instant) -> Result<(), Error> {
     let mut sent = 0;
     loop {
@@ -182,7 +182,7 @@ fn send_whole(socket: &Socket, data: &[u8], to: Option<Destination>, end: Instan
     }
 }
 
-/// What a run of numbered messages has come to.
+/// Results of a run of numbered messages.
 struct Tally {
     expected: u32,
     got: u32,
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_doubles_and_changes_are_told_apart() {
+    fn losses_repeats_and_changes_are_counted_apart() {
         let mut tally = Tally::new(0);
         for number in [0, 1, 4, 2, 4] {
             tally.take(&pattern::numbered(number, 50), 50);

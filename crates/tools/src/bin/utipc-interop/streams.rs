@@ -9,11 +9,11 @@ use crate::args::{Args, Refusal};
 use crate::node::Peer;
 use crate::pattern;
 
-/// Bytes per call, unless the request says otherwise.
+/// Bytes per call, unless the request has another number.
 const CHUNK: usize = 65536;
 
 impl Peer {
-    /// Writes pattern bytes `at .. length`. Tells how far it came, and why no further.
+    /// Writes pattern bytes `at .. length`; reports how many were written and why not more.
     pub(crate) fn write(&self, args: &Args) -> Answer {
         let (socket, seed, length) = (self.sock(args)?, args.seed()?, args.length("length")?);
         let chunk = args.length_or("chunk", CHUNK)?;
@@ -38,7 +38,7 @@ impl Peer {
         Ok(json!({"length": at, "adler": adler, "error": error}))
     }
 
-    /// Reads pattern bytes `0 .. length`. Tells how many came, and where the first wrong one was.
+    /// Reads pattern bytes `0 .. length`; reports how many arrived and where the first wrong one was.
     pub(crate) fn read(&self, args: &Args) -> Answer {
         let (socket, seed, length) = (self.sock(args)?, args.seed()?, args.length("length")?);
         let pause = args.microseconds("pause_us")?;

@@ -1,4 +1,4 @@
-//! Nodes that come and go, and subscriptions in general.
+//! Watches other nodes, and subscriptions in general.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use crate::Answer;
 use crate::args::{Args, Refusal};
 use crate::node::{Peer, Thing, lock, port};
 
-/// Changes that are kept to explain a failed row.
+/// Changes that are kept to explain a failed test.
 const KEPT: usize = 20;
 
-/// How often a waiting request looks.
+/// Interval in which a waiting request checks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Counts the other nodes that came and went since the node began.
+/// Counts other nodes that appeared and disappeared since the node started.
 #[derive(Default)]
 pub(crate) struct Watch {
     seen: Mutex<Seen>,
@@ -46,7 +46,7 @@ impl Watch {
                     Ok(_) => continue,
                     Err(error) => return tracing::error!(%error, "the watch of nodes has ended"),
                 };
-                // The kernel's own address is settled some time after its node is up.
+                // The kernel's own address is set some time after its node is up.
                 if other != node.address() {
                     lock(&watch.seen).note(began.elapsed(), change, other);
                 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use utipc::{Destination, NodeAddr, PortId, ServiceAddress, ServiceRange, SocketKind};
 
-/// Largest message.
+/// Largest message, bytes.
 const MOST: usize = 66_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,23 +31,23 @@ pub(crate) enum AddrType {
     Id,
 }
 
-/// netcat for service addresses: standard input goes to a TIPC socket, what the socket receives to standard output.
+/// netcat for service addresses: sends standard input to a TIPC socket and prints what the socket receives
 ///
-/// Without -l and -s it is a client of the service {TYPE, ADDRESS1}: it connects, sends its input and closes the connection at the
-/// end of it.
+/// Without -l and -s it is a client of the service {TYPE, ADDRESS1}: it connects, sends its input and closes the
+/// connection at the end of it.
 #[derive(Debug, Parser)]
 #[command(name = "utipc-pipe", version, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Server for any number of clients, until it is stopped; its input goes to all of them
+    /// Serve any number of clients until stopped; the input goes to all of them
     #[arg(short = 'l', conflicts_with_all = ["single", "top"])]
     pub(crate) listen: bool,
-    /// Server for one client: ends when the connection does
+    /// Serve one client; ends with its connection
     #[arg(short = 's', conflicts_with = "top")]
     pub(crate) single: bool,
-    /// Prints who binds {TYPE, ADDRESS1 to ADDRESS2} and who does not any more
+    /// Print each socket that binds or unbinds an instance of {TYPE, ADDRESS1 to ADDRESS2}
     #[arg(long)]
     pub(crate) top: bool,
-    /// Waits until the service is there, at most so many milliseconds; for ever if negative, not at all if 0
+    /// Wait for the service, at most so many milliseconds; forever if negative, not at all if 0
     #[arg(
         short = 'w',
         long = "wait_peer",
@@ -56,10 +56,10 @@ pub(crate) struct Args {
         allow_negative_numbers = true
     )]
     pub(crate) wait: i64,
-    /// After the end of the input, stays until nothing has come for so many milliseconds
+    /// After the end of the input, stay until nothing has arrived for so many milliseconds
     #[arg(short = 'q', long = "quit", value_name = "MS", default_value_t = 0)]
     pub(crate) quit: u64,
-    /// Does not read standard input
+    /// Do not read standard input
     #[arg(short = 'd')]
     pub(crate) deaf: bool,
 
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, group = "kind")]
     sqp: bool,
 
-    /// Kind of address: one instance, a range of them (multicast), or a socket: its node and its port
+    /// Kind of address: an instance, a range of them (multicast), or a socket: node and port
     #[arg(long = "addr_type", value_name = "KIND", default_value = "TIPC_ADDR_NAME")]
     addr_type: AddrType,
     /// --addr_type TIPC_ADDR_NAME
@@ -101,29 +101,29 @@ pub(crate) struct Args {
     /// Pause after each message sent, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub(crate) delay: u64,
-    /// At most so many messages a second
+    /// Limit of messages per second
     #[arg(long, value_name = "MESSAGES", conflicts_with = "delay")]
     pub(crate) rate: Option<u32>,
-    /// Ends after so many received messages (on a stream: pieces)
+    /// End after so many received messages (on a stream: pieces)
     #[arg(short = 'n', long, value_name = "MESSAGES")]
     pub(crate) count: Option<u64>,
-    /// Sends so many numbered lines instead of the input
+    /// Send so many numbered lines instead of the input
     #[arg(long = "data_num", value_name = "COUNT", default_value_t = 0)]
     pub(crate) data_num: u64,
     /// Length of each of them, bytes
     #[arg(long = "data_size", value_name = "BYTES", default_value_t = 0, requires = "data_num")]
     pub(crate) data_size: usize,
-    /// Checks that no numbered line is missing in what is received
+    /// Check that no numbered line is missing in received data
     #[arg(long = "data_check")]
     pub(crate) data_check: bool,
-    /// A server without connections sends its input to whoever sent last
+    /// Make a server without connections send its input to the last sender
     #[arg(long)]
     pub(crate) replay: bool,
 
-    /// Instance, or the first of a range; with --id a node (0x…). 0 if not given
+    /// Instance, or the first of a range; with --id a node (0x…) [default: 0]
     #[arg(value_parser = number, default_value = "0", allow_negative_numbers = true)]
     address1: u32,
-    /// Last instance of a range (ADDRESS1 if not given); with --id a port
+    /// Last instance of a range [default: ADDRESS1]; with --id a port
     #[arg(value_parser = number, allow_negative_numbers = true)]
     address2: Option<u32>,
 }
@@ -149,7 +149,7 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 impl Args {
-    /// Refuses what cannot be done together.
+    /// Refuses combinations that are not possible.
     pub(crate) fn check(&self) -> Result<()> {
         let kind = self.kind();
         if self.buf_size == 0 || self.buf_size > MOST && kind != SocketKind::Stream {
@@ -200,7 +200,7 @@ impl Args {
         }
     }
 
-    /// What a server binds and what a client waits for; nothing for a socket's address.
+    /// What a server binds and a client waits for; `None` with a socket address.
     pub(crate) fn services(&self) -> Option<ServiceRange> {
         let last = match self.address_type() {
             AddrType::Id => return None,
@@ -210,7 +210,7 @@ impl Args {
         Some(ServiceRange::new(self.server_type, self.address1, last))
     }
 
-    /// Where a client sends, or connects to.
+    /// The destination of a client.
     pub(crate) fn destination(&self) -> Destination {
         match (self.address_type(), self.services()) {
             (AddrType::Range, Some(range)) => range.into(),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_of_tipc_pipe_are_understood() {
+    fn options_of_tipc_pipe_are_accepted() {
         let all = args(
             "--sock_type SOCK_RDM --server_type=2000 --addr_type TIPC_ADDR_NAMESEQ --delay 5 --data_num 3 --data_size 100 --buf_size 1000 --wait_peer 50 1 9",
         );
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_together_is_refused() {
+    fn impossible_combinations_are_refused() {
         for line in [
             "--mc 1 2",
             "-s --id 1 2",

@@ -1,14 +1,14 @@
-//! Where received data goes: standard output, and with `--data_check` a look at the numbers of its lines.
+//! Where received data goes: to standard output, and with `--data_check` through a check of the numbers of its lines.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Write};
 
 use utipc::PortId;
 
-/// Longest line that is looked at; what is longer is no numbered line.
+/// Longest line that is checked; a numbered line is never longer.
 const LONGEST: usize = 80_000;
 
-/// What was received from one sender.
+/// Data received from one sender.
 #[derive(Debug, Default)]
 struct Lines {
     expected: u64,
@@ -29,14 +29,14 @@ impl Output {
 
     pub(crate) fn write(&mut self, from: PortId, data: &[u8]) -> Result<(), Error> {
         if self.check {
-            self.look(from, data);
+            self.check(from, data);
         }
         let mut out = std::io::stdout().lock();
         out.write_all(data)?;
         out.flush()
     }
 
-    fn look(&mut self, from: PortId, data: &[u8]) {
+    fn check(&mut self, from: PortId, data: &[u8]) {
         let lines = self.senders.entry(from).or_default();
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
             if lines.begun.len() + piece.len() <= LONGEST {
@@ -56,7 +56,7 @@ impl Output {
         }
     }
 
-    /// Whether nothing was missing.
+    /// Fails if a message was missing.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         if self.missing == 0 {
             return Ok(());
@@ -77,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_for_each_sender_however_they_are_cut() {
+    fn split_lines_are_checked_for_each_sender() {
         let mut output = Output::new(true);
         let sender = |port| PortId { port, ..PortId::default() };
-        output.look(sender(1), b"message 0 a\nmess");
-        output.look(sender(2), b"message 0 b\nmessage 1 b\n");
-        output.look(sender(1), b"age 1 a\n");
+        output.check(sender(1), b"message 0 a\nmess");
+        output.check(sender(2), b"message 0 b\nmessage 1 b\n");
+        output.check(sender(1), b"age 1 a\n");
         output.verdict().unwrap();
-        output.look(sender(1), b"message 4 a\n");
+        output.check(sender(1), b"message 4 a\n");
         assert_eq!(output.missing, 2);
         output.verdict().unwrap_err();
     }

@@ -1,26 +1,27 @@
-//! Before the program ends: that other nodes have got what was sent to them.
+//! Waits, before the program ends, until other nodes have received everything sent to them.
 //!
-//! A node that ends takes along what its links have not delivered. A message to a socket that does not exist comes back from
-//! the other node, behind everything that went there before it by the same link: when it is back, all has arrived.
+//! A node that ends takes along what its links have not delivered. A message to a socket that does not exist is
+//! returned by the other node, after everything that went there before it on the same link: once it is back, everything
+//! has arrived.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use utipc::{Error, Node, NodeAddr, PortId};
 
-/// For a node that does not answer any more.
+/// How long to wait for a node that no longer answers.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How often is looked whether it is there at all.
+/// Interval in which the node is looked up.
 const LOOK: Duration = Duration::from_millis(50);
-/// No socket has this number: the node itself does.
+/// No socket has this number: it belongs to the node itself.
 const NOBODY: u32 = 0xffff_fff1;
 
-/// Waits until `to` has got what a socket with the number `port` has sent to it.
+/// Waits until `to` has received everything that the socket with the number `port` has sent to it.
 pub(crate) fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
     if to == node.address() || to.is_none() {
         return Ok(());
     }
-    // Of two links, the one that the socket's messages take: it is chosen by the lowest bit of its number.
+    // Of two links, the one that the socket's messages take: the lowest bit of its number chooses it.
     let mut others = Vec::new();
     let probe = loop {
         let socket = node.rdm()?;
@@ -32,11 +33,13 @@ pub(crate) fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
     probe.set_returned(true)?;
     probe.set_send_timeout(Some(LIMIT));
     probe.set_receive_timeout(Some(LOOK));
-    let unconfirmed =
-        |error| anyhow::Error::new(error).context(format!("node {to} does not confirm what was sent to it"));
+    let unconfirmed = |error| {
+        anyhow::Error::new(error)
+            .context(format!("node {to} does not confirm that it has received everything"))
+    };
     match probe.send_to(b"?", PortId { port: NOBODY, node: to }) {
         Ok(_) => {}
-        // Who has left does not lack anything that could still be sent.
+        // A node that has left cannot receive anything more.
         Err(Error::Send { .. }) => return Ok(()),
         Err(error) => return Err(unconfirmed(error)),
     }
@@ -47,7 +50,7 @@ pub(crate) fn wait(node: &Node, port: u32, to: NodeAddr) -> Result<()> {
             Err(error) if error.is_temporary() && start.elapsed() < LIMIT => {}
             Err(error) => return Err(unconfirmed(error)),
         }
-        // It left as soon as it had all that it wanted.
+        // It left as soon as it had received what it wanted.
         if !node.peers().iter().any(|peer| peer.addr == to && peer.up) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What is sent: standard input, or numbered lines.
+//! Data to send: standard input, or numbered lines.
 
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use utipc::Node;
 use crate::Event;
 use crate::args::Args;
 
-/// Where data comes from.
+/// A source of data.
 enum Source {
     Stdin,
     Lines { next: u64, count: u64, size: usize, suffix: String },
@@ -64,11 +64,11 @@ impl Pending {
     }
 }
 
-/// Reads everything and hands it to `send`, in a thread of its own; `send` yields false when nobody wants any more.
+/// Reads everything and hands it to `send` on a thread, until `send` returns false.
 pub(crate) fn pump(
     args: &Args,
     node: &Node,
-    tell: Sender<Event>,
+    report: Sender<Event>,
     mut send: impl FnMut(&[u8]) -> Result<bool> + Send + 'static,
 ) -> Pending {
     let mut source = Source::new(args, node);
@@ -87,7 +87,7 @@ pub(crate) fn pump(
             };
             set.0.store(true, Relaxed);
             let sent = send(&buffer[..len]);
-            // Of lines there are always more.
+            // There is always a next numbered line.
             set.0.store(!matches!((&sent, &source), (Ok(_), Source::Stdin)), Relaxed);
             match sent {
                 Ok(true) => total += len as u64,
@@ -99,12 +99,12 @@ pub(crate) fn pump(
                 thread::sleep(due - Instant::now());
             }
         };
-        let _ = tell.send(end);
+        let _ = report.send(end);
     });
     pending
 }
 
-/// The context of an error while sending.
+/// Adds context to an error of sending.
 pub(crate) fn unsent(error: utipc::Error) -> Error {
     let lost = matches!(&error, utipc::Error::Send { .. });
     let error = Error::new(error);

@@ -1,4 +1,4 @@
-//! `utipc-pipe`: netcat for service addresses. It does what `tipc-pipe` does, and loses nothing at the end.
+//! `utipc-pipe`: netcat for service addresses, like `tipc-pipe`, but without loss at the end.
 
 mod args;
 mod check;
@@ -22,24 +22,24 @@ use utipc::Node;
 
 use args::Args;
 
-/// The exit code of a program that ended because nobody reads its output, as shells count it.
+/// The exit code after SIGPIPE, as shells count it.
 const SIGPIPE: i32 = 13;
 
-/// What ends a program, or a part of it.
+/// Why the program, or a part of it, ends.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// All input was sent, so many bytes.
+    /// All input was sent: its bytes.
     InputEnded(u64),
-    /// The other side has closed the connection in good order, or enough was received.
+    /// The peer has closed the connection in order, or enough was received.
     Ended,
-    /// After the end of the input nothing has come for a while.
+    /// Nothing has arrived for a while after the end of the input.
     Quiet,
     Failed(Error),
-    /// A signal to end, or (SIGPIPE) an output that nobody reads.
+    /// A signal, or a closed output (SIGPIPE).
     Signal(i32),
 }
 
-/// How it ended.
+/// How the program ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Well,
@@ -65,10 +65,10 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<End> {
-    let (tell, events) = channel();
-    heed_signals(tell.clone())?;
+    let (report, events) = channel();
+    forward_signals(report.clone())?;
     let node = Node::start()?;
-    let task = Task { args, node: &node, tell, events };
+    let task = Task { args, node: &node, report, events };
     if args.top {
         return watch::run(task);
     }
@@ -82,7 +82,7 @@ fn run(args: &Args) -> Result<End> {
 pub(crate) struct Task<'a> {
     pub(crate) args: &'a Args,
     pub(crate) node: &'a Node,
-    pub(crate) tell: Sender<Event>,
+    pub(crate) report: Sender<Event>,
     pub(crate) events: Receiver<Event>,
 }
 
@@ -97,7 +97,7 @@ impl Task<'_> {
     }
 }
 
-/// Waits for the service in pieces, between which a signal is heeded.
+/// Waits for the service, and checks for signals meanwhile.
 fn wait(task: Task<'_>, services: utipc::ServiceRange) -> Result<End> {
     const PIECE: Duration = Duration::from_millis(200);
     let mut left = u64::try_from(task.args.wait).map(Duration::from_millis).ok();
@@ -114,18 +114,18 @@ fn wait(task: Task<'_>, services: utipc::ServiceRange) -> Result<End> {
         left = left.map(|left| left - piece);
         if left.is_some_and(|left| left.is_zero()) {
             anyhow::bail!(
-                "nobody has bound {services} within {} ms (start the server, or wait longer: -w)",
+                "{services} has no binding after {} ms (start the server, or wait longer: -w)",
                 task.args.wait
             );
         }
     }
 }
 
-fn heed_signals(tell: Sender<Event>) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot heed signals")?;
+fn forward_signals(report: Sender<Event>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     thread::spawn(move || {
         for signal in signals.forever() {
-            if tell.send(Event::Signal(signal)).is_err() {
+            if report.send(Event::Signal(signal)).is_err() {
                 return;
             }
         }
@@ -133,7 +133,7 @@ fn heed_signals(tell: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-/// An output error as an event: one that nobody reads is as good as a signal.
+/// An output error as an event: a closed output counts as a signal.
 pub(crate) fn unwritten(error: std::io::Error) -> Event {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
         return Event::Signal(SIGPIPE);

@@ -14,10 +14,10 @@ use crate::check::Output;
 use crate::input::Pending;
 use crate::{End, Event, Task, drain, input, unwritten};
 
-/// How often a receiver looks whether it shall end.
+/// Interval in which a receiver checks whether to end.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// The part that receives, in a thread of its own.
+/// The receiving part, on a thread of its own.
 pub(crate) struct Receiving {
     thread: Option<thread::JoinHandle<()>>,
     state: Arc<State>,
@@ -26,16 +26,16 @@ pub(crate) struct Receiving {
 #[derive(Default)]
 struct State {
     stop: AtomicBool,
-    /// The input has ended: when nothing comes for a while, say so.
+    /// Set at the end of the input: report when nothing arrives for a while.
     closing: AtomicBool,
 }
 
 impl Receiving {
-    /// Receives until the end; `on` is told who sent each message.
+    /// Receives until the end; calls `on` with the sender of each message.
     pub(crate) fn start(
         args: &Args,
         socket: &Arc<Socket>,
-        tell: Sender<Event>,
+        report: Sender<Event>,
         output: Arc<Mutex<Output>>,
         on: impl Fn(PortId) + Send + 'static,
     ) -> Self {
@@ -69,7 +69,7 @@ impl Receiving {
                     break Event::Ended;
                 }
             };
-            let _ = tell.send(end);
+            let _ = report.send(end);
         });
         Self { thread: Some(thread), state }
     }
@@ -89,18 +89,18 @@ impl Drop for Receiving {
     }
 }
 
-/// Writes a message; why it was the last one, if it was.
+/// Writes a message; returns why it was the last one, if it was.
 fn take(message: &Incoming, connected: bool, output: &Mutex<Output>, on: &impl Fn(PortId)) -> Option<Event> {
     match &message.returned {
         Some(returned) if returned.code == ErrorCode::ConnShutdown => return Some(Event::Ended),
         Some(returned) => {
             let why = match returned.code {
-                ErrorCode::NoName | ErrorCode::NoPort => "nobody is there any more",
+                ErrorCode::NoName | ErrorCode::NoPort => "its receiver is gone",
                 ErrorCode::NoNode => "its node was lost",
                 ErrorCode::Overload => "its queue is full (send slower: --rate)",
                 _ => "it was rejected",
             };
-            return Some(Event::Failed(Error::msg(format!("a message came back: {why}"))));
+            return Some(Event::Failed(Error::msg(format!("a message was returned: {why}"))));
         }
         None if message.data.is_empty() && connected => return Some(Event::Ended),
         None => {}
@@ -122,20 +122,20 @@ pub(crate) fn client(task: Task<'_>) -> Result<End> {
     connection(task, socket, true)
 }
 
-/// Both directions of one connection, until it ends; `ends_with_input`: at the end of the input in any case.
+/// Both directions of a connection, until it ends; with `ends_with_input` at the end of the input in any case.
 pub(crate) fn connection(task: Task<'_>, socket: Socket, ends_with_input: bool) -> Result<End> {
-    let Task { args, node, tell, events } = task;
+    let Task { args, node, report, events } = task;
     let socket = Arc::new(socket);
     let output = Arc::new(Mutex::new(Output::new(args.data_check)));
-    let receiving = Receiving::start(args, &socket, tell.clone(), Arc::clone(&output), |_| ());
+    let receiving = Receiving::start(args, &socket, report.clone(), Arc::clone(&output), |_| ());
     let pending = (!args.deaf).then(|| {
         let weak = Arc::downgrade(&socket);
-        input::pump(args, node, tell, move |data| send_all(&weak, data))
+        input::pump(args, node, report, move |data| send_all(&weak, data))
     });
     let end = converse(&events, &receiving, &pending.unwrap_or_default(), ends_with_input);
     drop(receiving);
     let (peer, port) = (socket.peer(), socket.port().port);
-    // It may be over already.
+    // The connection may have ended already.
     let _ = socket.shutdown();
     if let (Ok(End::Well), Some(peer)) = (&end, peer) {
         drain::wait(node, port, peer.node)?;
@@ -145,7 +145,7 @@ pub(crate) fn connection(task: Task<'_>, socket: Socket, ends_with_input: bool) 
     Ok(end)
 }
 
-/// Heeds events until one is the end.
+/// Handles events until one ends the program.
 fn converse(
     events: &Receiver<Event>,
     receiving: &Receiving,
@@ -162,11 +162,11 @@ fn converse(
             Event::Signal(signal) => return Ok(End::BySignal(signal)),
         }
     }
-    bail!("nobody is left to wait for")
+    bail!("every source of events has ended")
 }
 
-/// The peer wants no more, or enough was received. Input that is there already fails to be sent, which is an error; input that
-/// may still come is not waited for.
+/// The peer has closed the connection, or enough was received. Input that is there already cannot be sent, which is an
+/// error; later input is not waited for.
 fn after_the_peer(events: &Receiver<Event>, pending: &Pending) -> Result<End> {
     loop {
         match events.recv_timeout(LOOK) {
@@ -178,7 +178,7 @@ fn after_the_peer(events: &Receiver<Event>, pending: &Pending) -> Result<End> {
     }
 }
 
-/// Sends on a connection that may be gone.
+/// Sends on a connection that may have ended.
 fn send_all(socket: &Weak<Socket>, data: &[u8]) -> Result<bool> {
     let Some(socket) = socket.upgrade() else { return Ok(false) };
     write_all(&socket, data)?;
@@ -195,28 +195,28 @@ pub(crate) fn write_all(socket: &Socket, data: &[u8]) -> Result<()> {
 
 /// Client or server without connections.
 pub(crate) fn datagrams(task: Task<'_>) -> Result<End> {
-    let Task { args, node, tell, events } = task;
+    let Task { args, node, report, events } = task;
     let socket = Arc::new(node.socket(args.kind())?);
     let server = args.is_server();
-    // What comes back tells that something was lost.
+    // A returned message means that something was lost.
     socket.set_returned(!server)?;
     let last: Arc<Mutex<Option<PortId>>> = Arc::default();
     let output = Arc::new(Mutex::new(Output::new(args.data_check)));
-    let heard = Arc::clone(&last);
-    let receiving = Receiving::start(args, &socket, tell.clone(), Arc::clone(&output), move |from| {
-        *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(from);
+    let last_sender = Arc::clone(&last);
+    let receiving = Receiving::start(args, &socket, report.clone(), Arc::clone(&output), move |from| {
+        *last_sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(from);
     });
     if let Some(services) = args.services().filter(|_| server) {
         socket.bind(services, Scope::Cluster)?;
     }
     let to = (!server).then(|| args.destination());
     if matches!(to, Some(Destination::Range(_))) {
-        // Copies go by the links that the last look at other nodes is at; see `drain`.
+        // Copies take the links that the last check of other nodes was for; see `drain`.
         socket.set_multicast_method(Method::Replicast)?;
     }
     let pending = (!args.deaf && (!server || args.replay)).then(|| {
         let weak = Arc::downgrade(&socket);
-        input::pump(args, node, tell, move |data| {
+        input::pump(args, node, report, move |data| {
             let Some(to) = to.or_else(|| sender(&weak, &last)) else { return Ok(false) };
             let Some(socket) = weak.upgrade() else { return Ok(false) };
             socket.send_to(data, to).map_err(input::unsent)?;
@@ -233,7 +233,7 @@ pub(crate) fn datagrams(task: Task<'_>) -> Result<End> {
     Ok(end)
 }
 
-/// Who sent last; waits until somebody has.
+/// The last sender; waits until there is one.
 fn sender(socket: &Weak<Socket>, last: &Mutex<Option<PortId>>) -> Option<Destination> {
     while socket.strong_count() > 0 {
         if let Some(from) = *last.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -13,7 +13,7 @@ use crate::check::Output;
 use crate::pipe::{LOOK, Receiving, connection, write_all};
 use crate::{End, Event, Task, input};
 
-/// Those who are served now, by their number.
+/// The connected clients, by number.
 type Clients = Arc<Mutex<BTreeMap<u64, Arc<Socket>>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -23,7 +23,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn listen(args: &Args, node: &Node) -> Result<Socket> {
     let socket = node.socket(args.kind())?;
     socket.set_receive_timeout(Some(LOOK));
-    // In this order, so that nobody who sees the name is refused.
+    // In this order, so that a client that sees the binding is not refused.
     socket.listen()?;
     if let Some(services) = args.services() {
         socket.bind(services, Scope::Cluster)?;
@@ -31,7 +31,7 @@ fn listen(args: &Args, node: &Node) -> Result<Socket> {
     Ok(socket)
 }
 
-/// One client, with whom the server ends.
+/// Serves one client and ends with it.
 pub(crate) fn one(task: Task<'_>) -> Result<End> {
     let listener = listen(task.args, task.node)?;
     let socket = loop {
@@ -44,23 +44,23 @@ pub(crate) fn one(task: Task<'_>) -> Result<End> {
             return Ok(End::BySignal(signal));
         }
     };
-    // Nobody else is to be let wait.
+    // Do not accept any other client.
     drop(listener);
     connection(task, socket, false)
 }
 
-/// Any number of clients, until a signal.
+/// Serves any number of clients, until a signal.
 pub(crate) fn many(task: Task<'_>) -> Result<End> {
-    let Task { args, node, tell, events } = task;
+    let Task { args, node, report, events } = task;
     let listener = listen(args, node)?;
     let clients = Clients::default();
     let output = Arc::new(Mutex::new(Output::new(args.data_check)));
     if !args.deaf {
         let all = Clients::clone(&clients);
-        input::pump(args, node, tell.clone(), move |data| Ok(send_to_all(&all, data)));
+        input::pump(args, node, report.clone(), move |data| Ok(send_to_all(&all, data)));
     }
     let mut parts = BTreeMap::new();
-    // The ends of clients, by their number.
+    // Ended clients, by number.
     let (gone, leaving) = channel();
     for number in 0.. {
         let socket = loop {
@@ -82,11 +82,11 @@ pub(crate) fn many(task: Task<'_>) -> Result<End> {
         lock(&clients).insert(number, Arc::clone(&socket));
         let (ended, ends) = channel();
         parts.insert(number, Receiving::start(args, &socket, ended, Arc::clone(&output), |_| ()));
-        let (gone, tell) = (gone.clone(), tell.clone());
+        let (gone, report) = (gone.clone(), report.clone());
         thread::spawn(move || {
             match ends.recv() {
-                // The output is everybody's.
-                Ok(Event::Signal(signal)) => drop(tell.send(Event::Signal(signal))),
+                // All clients share the output.
+                Ok(Event::Signal(signal)) => drop(report.send(Event::Signal(signal))),
                 Ok(Event::Failed(error)) => {
                     let peer = socket.peer().map_or_else(String::new, |peer| format!(" {peer}"));
                     eprintln!("utipc-pipe: client{peer}: {}", utipc_tools::one_line(&error));
@@ -114,7 +114,7 @@ fn finish(
     Ok(End::BySignal(signal))
 }
 
-/// Whoever does not take it any more is about to leave, which its receiver tells.
+/// A client that does not receive is about to leave; its receiver reports that.
 fn send_to_all(clients: &Clients, data: &[u8]) -> bool {
     let all: Vec<_> = lock(clients).values().cloned().collect();
     for client in all {

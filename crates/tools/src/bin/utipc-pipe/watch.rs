@@ -1,4 +1,4 @@
-//! `--top`: who binds what.
+//! `--top`: prints bindings as they appear and disappear.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::{End, Event, Task, unwritten};
 
-/// How often a signal is looked for.
+/// Interval in which signals are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(task: Task<'_>) -> Result<End> {

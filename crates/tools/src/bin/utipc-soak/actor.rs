@@ -1,4 +1,4 @@
-//! One process: servers of every kind, a subscriber, and a client of everybody, until its time has come.
+//! One process of the run: servers of every kind, a subscriber, and a client of all other processes.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -14,36 +14,36 @@ use crate::message::Random;
 use crate::roles;
 use crate::tally::Book;
 
-/// Time between two lines to the run.
+/// Interval between two reports to the run.
 const TELL: Duration = Duration::from_millis(500);
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Manner {
-    /// Every socket closed, every thread ended.
+    /// By itself: every socket closed, every thread ended.
     Orderly,
-    /// In the middle of whatever it does.
+    /// By itself, in the middle of its work.
     Exit,
-    /// By kill -9; the run sees to it.
+    /// By kill -9, from the run.
     Killed,
 }
 
-/// What a process is told.
+/// The arguments of a process.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Life {
     /// The daemon's socket
     #[arg(long)]
     pub(crate) socket: PathBuf,
-    /// Its place among the processes, which is the instance that it serves
+    /// Its number among the processes, which is the instance that it serves
     #[arg(long)]
     pub(crate) place: u32,
-    /// Places
+    /// Number of processes
     #[arg(long)]
     pub(crate) places: u32,
-    /// Number of this life; no other process of the run has it
+    /// Number of this life, unique in the run
     #[arg(long)]
     pub(crate) number: u64,
-    /// Milliseconds that it lasts
+    /// Duration, milliseconds
     #[arg(long)]
     pub(crate) lasts: u64,
     /// How it ends
@@ -57,7 +57,7 @@ pub(crate) struct Actor {
     pub(crate) life: Life,
     pub(crate) node: Node,
     pub(crate) book: Arc<Book>,
-    /// Set when it is to come to its end.
+    /// Set when the process is to end.
     over: Arc<AtomicBool>,
     flows: Arc<AtomicU64>,
 }
@@ -67,7 +67,7 @@ impl Actor {
         self.over.load(Ordering::SeqCst)
     }
 
-    /// A flow that nobody else has.
+    /// A flow that no other process uses.
     pub(crate) fn flow(&self) -> u64 {
         self.life.number << 24 | self.flows.fetch_add(1, Ordering::Relaxed)
     }
@@ -77,9 +77,9 @@ impl Actor {
     }
 }
 
-/// Lives the life.
+/// Runs until the end of its life.
 pub(crate) fn live(life: &Life) -> Result<()> {
-    // The other end is the run's: nobody lives longer than it.
+    // A process ends when the run does, which has the other end of its input.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(3);
@@ -94,13 +94,13 @@ pub(crate) fn live(life: &Life) -> Result<()> {
     let client = std::thread::spawn(move || roles::wander(&crowd));
     while Instant::now() < end {
         std::thread::sleep(TELL.min(end.saturating_duration_since(Instant::now())));
-        actor.book.tell();
+        actor.book.report();
     }
     match life.manner {
-        // Whoever is to be killed goes on until it is.
+        // A process that is to be killed runs until then.
         Manner::Killed => loop {
             std::thread::sleep(TELL);
-            actor.book.tell();
+            actor.book.report();
         },
         Manner::Exit => std::process::exit(0),
         Manner::Orderly => {}
@@ -112,6 +112,6 @@ pub(crate) fn live(life: &Life) -> Result<()> {
     for server in servers {
         server.end(&actor)?;
     }
-    actor.book.tell();
+    actor.book.report();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The processes: started, killed, started anew.
+//! The processes: they are started, killed and replaced.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::message::Random;
 use crate::report::Deaths;
 use crate::tally::Tally;
 
-/// Time between two looks at all processes.
+/// Interval between two checks of all processes.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Time between two lines about how it goes.
+/// Interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// A process that ends by itself and has not ended so long after its time is stuck.
+/// A process that has not ended by itself so long after its time is stuck.
 const OVERDUE: Duration = Duration::from_secs(300);
 
 /// One process.
@@ -31,7 +31,7 @@ struct Member {
     due: Instant,
 }
 
-/// All of them.
+/// All processes.
 pub(crate) struct Crew {
     socket: PathBuf,
     members: Vec<Option<Member>>,
@@ -41,12 +41,12 @@ pub(crate) struct Crew {
     number: u64,
     deaths: Deaths,
     sums: Arc<Mutex<Tally>>,
-    /// Where they tell what they have done.
+    /// The pipe by which they report.
     line: std::io::PipeWriter,
     begun: Instant,
 }
 
-/// What a run has shown.
+/// The result of a run.
 pub(crate) struct Work {
     pub(crate) deaths: Deaths,
     pub(crate) sums: Tally,
@@ -61,7 +61,7 @@ impl Crew {
         let adds = Arc::clone(&sums);
         std::thread::spawn(move || {
             for text in BufReader::new(read).lines().map_while(std::result::Result::ok) {
-                // The last words of a killed process may be cut.
+                // The last report of a killed process may be incomplete.
                 let Ok(tally) = serde_json::from_str::<Tally>(&text) else { continue };
                 for violation in &tally.violations {
                     eprintln!("violation: {violation}");
@@ -94,7 +94,7 @@ impl Crew {
 
     fn start(&mut self, place: usize) -> Result<()> {
         self.number += 1;
-        // Half die by kill -9. From an eighth of the average life to nearly twice of it.
+        // Half of them die by kill -9. Lives last from an eighth of the average to nearly twice of it.
         let manner = match self.random.below(4) {
             0 => Manner::Orderly,
             1 => Manner::Exit,
@@ -120,13 +120,13 @@ impl Crew {
         Ok(())
     }
 
-    /// Keeps all processes going for some time.
+    /// Keeps all processes running for some time.
     pub(crate) fn work(&mut self, time: Duration, daemon: &mut Watched) -> Result<()> {
         let end = Instant::now() + time;
         let mut next = Instant::now() + PROGRESS;
         while Instant::now() < end {
             daemon.check_alive()?;
-            // A few at a time: two hundred programs that start at once would only wait for each other.
+            // Start a few at a time: 200 programs that start together only wait for each other.
             let mut starts = 0;
             for place in 0..self.members.len() {
                 if self.tend(place)? && starts < 4 {
@@ -143,7 +143,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Ends the process at a place if its time has come; true if there is none any more.
+    /// Ends the process at a place if its time is over; true if the place is empty.
     fn tend(&mut self, place: usize) -> Result<bool> {
         let Some(member) = &mut self.members[place] else { return Ok(true) };
         let late = Instant::now().saturating_duration_since(member.due);
@@ -152,7 +152,7 @@ impl Crew {
             self.members[place] = None;
             let expected = manner == Manner::Killed && status.code().is_none() || status.success();
             if !expected || manner == Manner::Killed && late.is_zero() {
-                self.violation(format!("process {id}, to end {manner:?}, ended by itself: {status}"));
+                self.violation(format!("process {id} ({manner:?}) ended by itself: {status}"));
             }
             match manner {
                 Manner::Orderly => self.deaths.orderly += 1,
@@ -167,7 +167,7 @@ impl Crew {
             let (manner, id) = (member.manner, member.child.id());
             if self.keep {
                 bail!(
-                    "process {id} does not end; it waits for a debugger until this is interrupted: {}",
+                    "process {id} does not end; it waits for a debugger until this program is interrupted: {}",
                     wait(id)
                 );
             }
@@ -178,7 +178,7 @@ impl Crew {
         Ok(false)
     }
 
-    /// Lets all of them come to their end, in whatever manner, and starts none anew.
+    /// Lets all processes end in their manner and replaces none.
     pub(crate) fn send_home(&mut self) -> Result<()> {
         for member in self.members.iter_mut().flatten() {
             if member.manner != Manner::Orderly {
@@ -220,7 +220,7 @@ impl Crew {
         Ok(())
     }
 
-    /// What has come of it.
+    /// The result.
     pub(crate) fn end(&mut self) -> Work {
         Work {
             deaths: self.deaths.clone(),
@@ -233,9 +233,9 @@ impl Crew {
 
 /// Waits until the run is interrupted.
 fn wait(id: u32) -> String {
-    eprintln!("process {id} does not end: look at it now");
+    eprintln!("process {id} does not end: attach a debugger now");
     std::thread::sleep(Duration::from_secs(3600));
-    "nobody came".to_owned()
+    "no debugger was attached within an hour".to_owned()
 }
 
 impl Drop for Crew {

@@ -1,4 +1,4 @@
-//! The daemon under test: the real program, looked at from outside and by what it counts.
+//! The daemon under test: the real program, observed from outside and by its counters.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -12,10 +12,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// How long the daemon may take for anything.
+/// How long the daemon may take for any action.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the log line with the counters has before them.
+/// Marks the line of the log with the counters.
 const COUNTERS: &str = "counters: ";
 
 /// A running daemon in a folder of its own.
@@ -23,17 +23,17 @@ pub(crate) struct Watched {
     child: Child,
     folder: PathBuf,
     socket: PathBuf,
-    /// Counters that it has told, as JSON.
-    told: Receiver<String>,
+    /// Counters from its log, as JSON.
+    counters: Receiver<String>,
 }
 
-/// What the system says of the daemon.
+/// Memory and descriptors of the daemon, as the system counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) descriptors: usize,
     pub(crate) mappings: usize,
     pub(crate) resident_kib: u64,
-    /// Of it, shared memory.
+    /// The shared part of it.
     pub(crate) shared_kib: u64,
 }
 
@@ -43,7 +43,7 @@ impl Watched {
         let folder = std::env::temp_dir().join(format!("utipc-soak-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let (config, socket) = (folder.join("utipcd.toml"), folder.join("sock"));
-        // An explicit address, so that the node is up at once.
+        // The explicit address makes the node usable at once.
         std::fs::write(&config, "[node]\naddress = \"1.1.1\"\n").context("write the configuration")?;
         let mut command = Command::new(program);
         command
@@ -55,16 +55,16 @@ impl Watched {
         let child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("start {}", program.display()))?;
         let log = child.stderr.take().context("the daemon has no log")?;
-        let (tell, told) = channel();
+        let (sender, counters) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(log).lines().map_while(std::result::Result::ok) {
                 match line.split_once(COUNTERS) {
-                    Some((_, counters)) => drop(tell.send(counters.to_owned())),
+                    Some((_, counters)) => drop(sender.send(counters.to_owned())),
                     None => eprintln!("utipcd: {line}"),
                 }
             }
         });
-        let mut daemon = Self { child, folder, socket, told };
+        let mut daemon = Self { child, folder, socket, counters };
         let begun = Instant::now();
         while !daemon.socket.exists() {
             daemon.check_alive()?;
@@ -78,7 +78,7 @@ impl Watched {
         &self.socket
     }
 
-    /// Fails if it has ended.
+    /// Fails if the daemon has ended.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         match self.child.try_wait().context("look at the daemon")? {
             None => Ok(()),
@@ -90,11 +90,11 @@ impl Watched {
         kill(Pid::from_raw(self.child.id() as i32), signal).context("signal the daemon")
     }
 
-    /// What it has counted, by name.
+    /// Its counters, by name.
     pub(crate) fn counters(&mut self) -> Result<BTreeMap<String, Value>> {
         self.check_alive()?;
         self.signal(Signal::SIGUSR1)?;
-        let text = self.told.recv_timeout(LIMIT).context("the daemon does not tell its counters")?;
+        let text = self.counters.recv_timeout(LIMIT).context("the daemon does not log its counters")?;
         serde_json::from_str(&text).context("read the daemon's counters")
     }
 
@@ -114,7 +114,7 @@ impl Watched {
         })
     }
 
-    /// Ends it in good order; whether it ended well.
+    /// Ends the daemon with SIGTERM; returns whether it succeeded.
     pub(crate) fn end(mut self) -> Result<bool> {
         self.check_alive()?;
         self.signal(Signal::SIGTERM)?;
@@ -124,7 +124,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // Only if something has failed before it was ended.
+        // Only after a failure: otherwise it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);

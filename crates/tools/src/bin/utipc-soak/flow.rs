@@ -1,10 +1,10 @@
-//! Order: numbers of a flow only rise; on a connection none is left out.
+//! Order of messages: the numbers of a flow only rise; a connection misses none.
 
 use std::collections::HashMap;
 
 use crate::message::Head;
 
-/// Flows that are remembered at a time: more than reach a socket while it lives.
+/// Flows that are remembered at a time: more than reach a socket in its life.
 const MOST: usize = 1 << 16;
 
 /// The flows of datagrams that reach one socket.
@@ -12,12 +12,12 @@ const MOST: usize = 1 << 16;
 pub(crate) struct Flows(HashMap<u64, u64>);
 
 impl Flows {
-    /// How many numbers were left out before this one.
+    /// Returns how many numbers are missing before this one.
     pub(crate) fn see(&mut self, head: &Head) -> Result<u64, String> {
         if self.0.len() >= MOST {
             self.0.clear();
         }
-        // A multicast's later copies may find a receiver that was not there for the first ones.
+        // Later copies of a multicast may reach a receiver that the first ones did not.
         match self.0.insert(head.flow, head.number) {
             Some(last) if head.number <= last => Err(format!("number {last} came before {head:?}")),
             Some(last) => Ok(head.number - last - 1),
@@ -34,7 +34,7 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// The next message is to be this one.
+    /// Checks that this message is the next one.
     pub(crate) const fn at(flow: u64, number: u64) -> Self {
         Self { flow: Some(flow), next: number }
     }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_may_be_missing_but_never_come_twice_or_late() {
+    fn datagrams_may_be_lost_but_not_repeated_or_reordered() {
         let mut flows = Flows::default();
         assert_eq!(flows.see(&head(1, 4)), Ok(0));
         assert_eq!(flows.see(&head(2, 0)), Ok(0));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_leaves_nothing_out() {
+    fn connection_misses_no_message() {
         let mut exact = Exact::default();
         assert_eq!(exact.see(&head(1, 0)), Ok(()));
         assert!(exact.see(&head(1, 2)).is_err());

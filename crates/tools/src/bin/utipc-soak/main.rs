@@ -1,6 +1,6 @@
-//! A long run of everything against one real `utipcd`: hundreds of processes that start, bind, talk and die in every
-//! way, restarted continuously. What they receive must be whole and in order, nobody may wait for ever, and when all have
-//! gone the daemon must hold nothing.
+//! A long run against one real `utipcd`: hundreds of processes start, bind, communicate and die in every way, and are
+//! replaced. Their messages must arrive whole and in order, no call may wait forever, and after all have ended the
+//! daemon must hold no more than a fresh one.
 
 mod actor;
 mod crew;
@@ -22,7 +22,7 @@ use crew::Crew;
 use daemon::Watched;
 use report::{Rest, Verdict};
 
-/// Many processes on one daemon, for a long time.
+/// Runs many processes on one daemon for a long time
 #[derive(Debug, Parser)]
 #[command(name = "utipc-soak", version)]
 struct Cli {
@@ -39,34 +39,34 @@ enum Part {
     Actor(actor::Life),
 }
 
-/// What the run is like.
+/// Options of a run.
 #[derive(Debug, Args)]
 struct Options {
-    /// How long, minutes
+    /// Duration, minutes
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
     /// Processes at a time
     #[arg(long, default_value_t = 200)]
     processes: u32,
-    /// How long a process lives, seconds, on the average
+    /// Average life of a process, seconds
     #[arg(long, default_value_t = 15.0)]
     life: f64,
-    /// Times that all processes end and the daemon is looked at; the first time gives the baseline
+    /// Times that all processes end and the daemon is checked; the first check is the baseline
     #[arg(long, default_value_t = 4)]
     rests: u32,
-    /// Number that decides who does and dies when
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Resident memory that the daemon may have gained since the baseline, KiB: what its allocator keeps in reserve
+    /// Resident memory that the daemon may gain over the baseline, KiB: the reserve of its allocator
     #[arg(long, default_value_t = 4096)]
     tolerance: u64,
-    /// Let a process that does not end stand, for a debugger, and end the run
+    /// Keep a process that does not end, for a debugger, and end the run
     #[arg(long)]
     keep: bool,
-    /// The daemon's program; by default the one beside this
+    /// The program of the daemon [default: the one beside this program]
     #[arg(long)]
     daemon: Option<PathBuf>,
-    /// The result as one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -87,10 +87,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all was as it should be.
+/// Whether the run found no error.
 fn run(options: &Options) -> Result<bool> {
     ensure!(options.minutes > 0.0 && options.processes > 1, "nothing to do (give minutes and processes)");
-    ensure!(options.rests >= 2, "one look shows no leak (--rests 2 or more)");
+    ensure!(options.rests >= 2, "a leak shows only between two checks (--rests 2 or more)");
     let program = match &options.daemon {
         Some(program) => program.clone(),
         None => std::env::current_exe().context("find this program")?.with_file_name("utipcd"),

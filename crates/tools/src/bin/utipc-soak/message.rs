@@ -1,31 +1,31 @@
-//! Messages that show what they are: flow, number and a content that follows from both.
+//! Messages that can be checked: a flow, a number, and content derived from both.
 
 /// Bytes before the content.
 pub(crate) const HEAD: usize = 32;
 /// The longest message, bytes.
 pub(crate) const LONGEST: usize = 66_000;
 
-/// What every message of a run begins with.
+/// The first bytes of every message.
 const MAGIC: u32 = 0x7574_736f;
 
-/// What a message asks for.
+/// What a message asks its receiver to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Nothing,
-    /// The same message back.
+    /// Send the same message back.
     Echo,
-    /// From its own process: end.
+    /// From the receiver's own process: end.
     Stop,
 }
 
-/// The head of a sound message.
+/// The head of a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Which sender, and which of its flows; never used twice.
+    /// Sender and flow; never used twice.
     pub(crate) flow: u64,
-    /// Place in the flow, from 0.
+    /// Number in the flow, from 0.
     pub(crate) number: u64,
-    /// Bytes of the whole message.
+    /// Length of the whole message, bytes.
     pub(crate) len: usize,
     pub(crate) ask: Ask,
 }
@@ -52,7 +52,7 @@ impl Random {
         self.next() % end.max(1)
     }
 
-    /// Most messages are short, a few as long as they can be.
+    /// A random length: most messages are short, a few have the largest length.
     pub(crate) fn length(&mut self) -> usize {
         let most = match self.below(20) {
             0 => LONGEST,
@@ -67,7 +67,7 @@ fn checksum(head: &Head) -> u64 {
     mixed(head.flow ^ mixed(head.number ^ mixed(head.len as u64 ^ (head.ask as u64) << 32)))
 }
 
-/// Writes a message over `into`; `len` is [`HEAD`] at least.
+/// Writes a message over `into`; `len` is at least [`HEAD`].
 pub(crate) fn write(into: &mut Vec<u8>, flow: u64, number: u64, len: usize, ask: Ask) {
     let head = Head { flow, number, len, ask };
     let sum = checksum(&head);
@@ -85,25 +85,25 @@ pub(crate) fn write(into: &mut Vec<u8>, flow: u64, number: u64, len: usize, ask:
     into.truncate(len);
 }
 
-/// The head of a message whose first bytes these are; how long it is, if that can be told.
+/// The head of the message that begins with these bytes; its length may differ from theirs.
 pub(crate) fn head(bytes: &[u8]) -> Result<Head, String> {
     let word =
         |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
     let first = word(0);
     if bytes.len() < HEAD || first as u32 != MAGIC {
-        return Err(format!("{} bytes that are no message", bytes.len()));
+        return Err(format!("{} bytes are not a message", bytes.len()));
     }
     let ask = match first >> 56 {
         0 => Ask::Nothing,
         1 => Ask::Echo,
         2 => Ask::Stop,
-        other => return Err(format!("{other} is nothing that a message asks for")),
+        other => return Err(format!("{other} is not a valid request")),
     };
     let head = Head { flow: word(8), number: word(16), len: (first >> 32) as usize & 0x00ff_ffff, ask };
     if checksum(&head) == word(24) { Ok(head) } else { Err(format!("wrong checksum in {head:?}")) }
 }
 
-/// The head of a whole message of which every byte is as it was written.
+/// The head of a whole message, after a check of every byte.
 pub(crate) fn check(bytes: &[u8]) -> Result<Head, String> {
     let head = head(bytes)?;
     if head.len != bytes.len() {
@@ -113,7 +113,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Head, String> {
     for (index, chunk) in bytes[HEAD..].chunks(8).enumerate() {
         word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         if chunk != &word.to_le_bytes()[..chunk.len()] {
-            return Err(format!("another content from byte {} on in {head:?}", HEAD + index * 8));
+            return Err(format!("content differs from byte {} on in {head:?}", HEAD + index * 8));
         }
     }
     Ok(head)
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_known_and_every_changed_bit_is_noticed() {
+    fn every_changed_bit_of_a_message_is_detected() {
         let mut bytes = Vec::new();
         for (len, ask) in [(HEAD, Ask::Stop), (77, Ask::Echo), (200, Ask::Nothing)] {
             write(&mut bytes, 7, 9, len, ask);

@@ -1,4 +1,4 @@
-//! What was found, and whether it is as it should be.
+//! The result of a run, and whether it is as expected.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::crew::Work;
 use crate::daemon::{Held, Watched};
 use crate::tally::Tally;
 
-/// How long the daemon may take to let go of everything: pairs without lanes stay ten seconds.
+/// How long the daemon may take to release everything: pairs without lanes stay for ten seconds.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Mappings by which the daemon may differ: its allocator's.
+/// Mappings by which the daemon may differ: those of its allocator.
 const MAPPINGS: usize = 16;
 
-/// How processes came and went.
+/// Numbers of started and ended processes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Deaths {
     pub(crate) started: u64,
@@ -34,28 +34,28 @@ pub(crate) struct Rest {
     sockets: u64,
     lanes: u64,
     pairs: u64,
-    /// In the binding table, seen by a process that attaches for the purpose.
+    /// Bindings in the table, counted by a process that attaches for this.
     bindings: usize,
     descriptors: usize,
     mappings: usize,
     resident_kib: u64,
     shared_kib: u64,
-    /// Lanes that held nonsense, ever.
+    /// Lanes with malformed records, ever.
     lanes_corrupt: u64,
-    /// Attachments that ended, by reason, ever.
+    /// Ended attachments by reason, ever.
     ended: BTreeMap<String, u64>,
     requests: u64,
 }
 
 impl Rest {
-    /// Looks at the daemon.
+    /// Reads the state of the daemon.
     pub(crate) fn take(daemon: &mut Watched) -> Result<Self> {
         let node = Node::builder().engine(Engine::Daemon).daemon_at(daemon.socket()).start();
         let bindings = node.context("attach to the daemon")?.bindings().len();
         let begun = Instant::now();
         loop {
             let rest = Self { bindings, ..Self::look(daemon)? };
-            // The process that has just counted the bindings, too.
+            // Without the process that has just counted the bindings.
             if rest.attached == 0 || begun.elapsed() > SETTLED {
                 return Ok(rest);
             }
@@ -84,7 +84,7 @@ impl Rest {
         })
     }
 
-    /// Looks at the daemon when it has let go of everything, or should have.
+    /// Reads the state of the daemon once it has released everything, or after [`LIMIT`].
     pub(crate) fn after(daemon: &mut Watched, fresh: &Rest) -> Result<Self> {
         let begun = Instant::now();
         loop {
@@ -96,7 +96,7 @@ impl Rest {
         }
     }
 
-    /// What it holds beyond what a fresh daemon does, memory apart.
+    /// What the daemon holds more than a fresh one does, except memory.
     fn leaks(&self, fresh: &Rest) -> Vec<String> {
         let rows = [
             ("attached processes", self.attached, fresh.attached),
@@ -110,7 +110,7 @@ impl Rest {
         leaked.map(|(what, now, then)| format!("{} {what} are left", now - then)).collect()
     }
 
-    /// Memory gained since another rest.
+    /// Memory gained since another state.
     fn gained(&self, since: &Rest, tolerance: u64) -> Vec<String> {
         let mut found = Vec::new();
         if self.resident_kib > since.resident_kib + tolerance {
@@ -172,12 +172,12 @@ impl Verdict {
         }
         let corrupt = rests.last().map_or(0, |rest| rest.lanes_corrupt);
         if corrupt > 0 {
-            leaks.push(format!("{corrupt} lanes held nonsense"));
+            leaks.push(format!("{corrupt} lanes had malformed records"));
         }
-        // A run in which nothing happens shows nothing.
+        // A run without traffic or deaths tests nothing.
         let idle = work.sums.received == 0 || work.deaths.killed == 0;
         if idle {
-            leaks.push("nobody talked, or nobody died".to_owned());
+            leaks.push("no message was sent, or no process died".to_owned());
         }
         Self {
             test: "soak",
@@ -206,8 +206,8 @@ impl fmt::Display for Verdict {
         )?;
         writeln!(
             f,
-            "  messages     {} sent, {} received whole and in order ({} MiB); {} came back, {} requests without answer \
-             (server dead), {} answers after more than 3 s ({} of them there when looked for anew), {} gaps in flows of datagrams",
+            "  messages     {} sent, {} received whole and in order ({} MiB); {} returned, {} requests without answer \
+             (server dead), {} answers after more than 3 s ({} of them found by a repeated receive call), {} gaps in flows of datagrams",
             sums.sent,
             sums.received,
             sums.bytes >> 20,
@@ -220,7 +220,7 @@ impl fmt::Display for Verdict {
         writeln!(
             f,
             "  connections  {} set up, {} broken by a death; {} refused; {} multicasts; {} topology events, {} \
-             subscriptions anew",
+             repeated subscriptions",
             sums.connections, sums.broken, sums.refused, sums.multicasts, sums.events, sums.resubscribed
         )?;
         writeln!(f, "  fresh        {}", self.fresh)?;

@@ -1,4 +1,4 @@
-//! What the threads of a process do.
+//! The threads of a process.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -24,58 +24,58 @@ const CASTS: u32 = 7002;
 const PACKETS: u32 = 7003;
 const BYTES: u32 = 7004;
 
-/// Far longer than anything takes that is not stuck, with 200 processes on two cores that others use too.
+/// A call that takes longer is stuck: far above any normal time, with 200 processes on two cores that others use too.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// After so long a client looks whether its server is still there.
+/// Interval in which a client checks that its server still exists.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Servers look up now and then although nothing comes; far longer than [`LIMIT`], or a lost wake-up would go unnoticed.
+/// Receive timeout of servers; far longer than [`LIMIT`], or a lost wake-up would not be noticed.
 const NAP: Duration = Duration::from_secs(600);
 
-/// A server that has not heard that it is to end is told again after this.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// Interval in which a server is told again to end.
+const REPEAT: Duration = Duration::from_secs(10);
 
-/// Of so many processes one subscribes: each of them is told of each birth and death.
+/// One of so many processes subscribes, because each subscriber gets an event for each birth and death.
 const SUBSCRIBERS: u32 = 8;
 
-/// Milliseconds from one thing that a client does to the next, at most.
+/// Longest pause of a client between two actions, milliseconds.
 const PAUSE_MS: u64 = 1500;
 
-/// An answer that is there so soon after a client has looked anew was there before.
+/// An answer that arrives so soon after a repeated receive call had arrived before.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// Connections that one server has at a time.
+/// Most connections of a server at a time.
 const MOST_CONNECTIONS: usize = 8;
 
-/// Instances that one multicast reaches.
+/// Instances in the range of a multicast.
 const REACH: u32 = 12;
 
-/// A thread that serves until it is told to stop by a message.
+/// A thread that serves until a message ends it.
 pub(crate) struct Server {
     thread: JoinHandle<()>,
     stop: Stop,
 }
 
 enum Stop {
-    /// The own socket of a connectionless server.
+    /// The socket of a connectionless server.
     Message(PortId),
     /// Kind and type of a listener.
     Connection(SocketKind, u32),
-    /// It looks for itself.
+    /// Ends by itself.
     Flag,
 }
 
 impl Server {
-    /// Ends it in good order.
+    /// Ends the server by a message.
     pub(crate) fn end(self, actor: &Actor) -> Result<()> {
         let mut stop = Vec::new();
         message::write(&mut stop, actor.flow(), 0, HEAD, Ask::Stop);
-        let mut told = None::<Instant>;
+        let mut sent_at = None::<Instant>;
         while !self.thread.is_finished() {
-            // A full server may not have got it.
-            if told.is_none_or(|at| at.elapsed() > TELL_AGAIN) {
-                told = Some(Instant::now());
+            // A server whose queue is full may have lost it.
+            if sent_at.is_none_or(|at| at.elapsed() > REPEAT) {
+                sent_at = Some(Instant::now());
                 match self.stop {
                     Stop::Message(port) => drop(actor.node.rdm()?.send_to(&stop, port)),
                     Stop::Connection(kind, service) => {
@@ -126,7 +126,7 @@ fn received(actor: &Actor, head: &Head) {
     });
 }
 
-/// Answers requests, takes multicasts.
+/// Answers requests, receives multicasts.
 fn datagrams(actor: &Actor, socket: &Socket) {
     let mut flows = Flows::default();
     let mut buffer = vec![0; LONGEST];
@@ -161,7 +161,7 @@ fn datagrams(actor: &Actor, socket: &Socket) {
                 Err(error) if error.is_temporary() => {
                     actor.book.violation(format!("an answer to {source} waits for ever: {error}"));
                 }
-                // Whoever asked has gone.
+                // The client is gone.
                 Err(_) => actor.book.note(|tally| tally.refused += 1),
             },
         }
@@ -182,7 +182,7 @@ fn accept(actor: &Actor, listener: &Listener) {
             break;
         }
         threads.retain(|thread| !thread.is_finished());
-        // Closed at once: the client sees the end.
+        // Close at once: the client sees the end of the connection.
         if busy.load(Ordering::SeqCst) >= MOST_CONNECTIONS {
             continue;
         }
@@ -201,18 +201,18 @@ fn accept(actor: &Actor, listener: &Listener) {
     }
 }
 
-/// A connection as messages, whatever its kind.
+/// A connection as messages, of any kind.
 struct Talk<'a> {
     connection: &'a Connection,
     stream: bool,
-    /// Of a stream: what has come and is no whole message yet.
+    /// Of a stream: received bytes that are not yet a whole message.
     rest: Vec<u8>,
     buffer: Vec<u8>,
     exact: Exact,
 }
 
-/// What came by a connection.
-enum Heard {
+/// The result of a receive call on a connection.
+enum Incoming {
     Message(Head, Vec<u8>),
     End,
     /// The peer is gone.
@@ -227,8 +227,8 @@ impl<'a> Talk<'a> {
         Self { connection, stream, rest: Vec::new(), buffer: vec![0; LONGEST], exact: Exact::default() }
     }
 
-    /// The next message; `Err` for what must not be.
-    fn hear(&mut self) -> std::result::Result<Heard, String> {
+    /// The next message; `Err` for a violation.
+    fn receive(&mut self) -> std::result::Result<Incoming, String> {
         loop {
             let whole = if self.stream { self.whole()? } else { None };
             let bytes = match whole {
@@ -236,16 +236,16 @@ impl<'a> Talk<'a> {
                 None => {
                     let got = match self.connection.receive_into(&mut self.buffer) {
                         Ok(got) => got,
-                        Err(Error::Receive(_)) => return Ok(Heard::Broken),
-                        Err(error) => return Err(format!("nothing from a living peer: {error}")),
+                        Err(Error::Receive(_)) => return Ok(Incoming::Broken),
+                        Err(error) => return Err(format!("no message from a living peer: {error}")),
                     };
                     if got.returned.is_some() {
-                        return Ok(Heard::Broken);
+                        return Ok(Incoming::Broken);
                     }
                     let new = &self.buffer[..got.len];
                     match new {
-                        [] if self.rest.is_empty() => return Ok(Heard::End),
-                        [] => return Ok(Heard::Broken),
+                        [] if self.rest.is_empty() => return Ok(Incoming::End),
+                        [] => return Ok(Incoming::Broken),
                         _ if self.stream => {
                             self.rest.extend(new);
                             continue;
@@ -256,7 +256,7 @@ impl<'a> Talk<'a> {
             };
             let head = message::check(&bytes)?;
             self.exact.see(&head)?;
-            return Ok(Heard::Message(head, bytes));
+            return Ok(Incoming::Message(head, bytes));
         }
     }
 
@@ -272,29 +272,29 @@ impl<'a> Talk<'a> {
         Ok(Some(std::mem::replace(&mut self.rest, rest)))
     }
 
-    /// Whether the peer is still there.
-    fn say(&mut self, bytes: &[u8]) -> std::result::Result<bool, String> {
+    /// Whether the peer still exists.
+    fn send(&mut self, bytes: &[u8]) -> std::result::Result<bool, String> {
         match self.connection.send(bytes) {
             Ok(()) => Ok(true),
-            Err(error) if error.is_temporary() => Err(format!("a living peer takes nothing: {error}")),
+            Err(error) if error.is_temporary() => Err(format!("a living peer does not receive: {error}")),
             Err(_) => Ok(false),
         }
     }
 }
 
-/// The server's end of a connection; whether it came to its end in good order.
+/// The server's end of a connection; returns whether it ended in order.
 fn converse(actor: &Actor, connection: &Connection) -> bool {
     let mut talk = Talk::new(connection);
     let mut work = || loop {
-        match talk.hear()? {
-            Heard::End => return Ok(true),
-            Heard::Broken => return Ok(false),
-            Heard::Message(head, bytes) => {
+        match talk.receive()? {
+            Incoming::End => return Ok(true),
+            Incoming::Broken => return Ok(false),
+            Incoming::Message(head, bytes) => {
                 received(actor, &head);
                 match head.ask {
                     Ask::Nothing => {}
                     Ask::Stop => return Ok(true),
-                    Ask::Echo if talk.say(&bytes)? => actor.book.note(|tally| tally.sent += 1),
+                    Ask::Echo if talk.send(&bytes)? => actor.book.note(|tally| tally.sent += 1),
                     Ask::Echo => return Ok(false),
                 }
             }
@@ -308,9 +308,9 @@ fn converse(actor: &Actor, connection: &Connection) -> bool {
     })
 }
 
-/// Follows the servers of requests: each comes once and goes once.
+/// Follows the servers of requests: each appears once and disappears once.
 fn follow(actor: &Actor) {
-    'anew: loop {
+    'subscribe: loop {
         let topology = actor.node.topology().and_then(|mut topology| {
             topology.services(ServiceRange::new(REQUESTS, 0, u32::MAX))?;
             Ok(topology)
@@ -326,7 +326,7 @@ fn follow(actor: &Actor) {
                 Ok(Some(event)) => event,
                 Err(Error::TopologyClosed { .. }) => {
                     actor.book.note(|tally| tally.resubscribed += 1);
-                    continue 'anew;
+                    continue 'subscribe;
                 }
                 Err(error) => return actor.book.violation(format!("a subscriber cannot receive: {error}")),
             };
@@ -344,7 +344,7 @@ fn follow(actor: &Actor) {
     }
 }
 
-/// Does one thing after the other with other processes.
+/// Communicates with other processes until the end.
 pub(crate) fn wander(actor: &Actor) {
     let mut random = actor.random();
     while !actor.is_over() {
@@ -364,7 +364,7 @@ pub(crate) fn wander(actor: &Actor) {
 
 type Done = std::result::Result<(), String>;
 
-/// Requests to one server, one after the other, waiting in the call or on the descriptor.
+/// Requests to one server in sequence, waiting in the receive call or on the descriptor.
 fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
     let service = ServiceAddress::new(REQUESTS, place);
     let socket = actor.node.rdm().map_err(|e| e.to_string())?;
@@ -381,13 +381,13 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; LONGEST]);
     for number in 0..1 + random.below(20) {
         message::write(&mut bytes, flow, number, random.length(), Ask::Echo);
-        // By name and by number: the service has one server, which may have died meanwhile.
+        // By service address and by socket address: the service has one server, which may have died.
         let by_name = random.below(2) == 0;
         let to = if by_name { Destination::from(service) } else { Destination::from(server) };
         match socket.send_to(&bytes, to) {
             Ok(_) => actor.book.note(|tally| tally.sent += 1),
             Err(error) if error.is_temporary() && !polls => {
-                return Err(format!("a request to {server} waits for ever: {error}"));
+                return Err(format!("a request to {server} blocks forever: {error}"));
             }
             Err(_) => {
                 actor.book.note(|tally| tally.refused += 1);
@@ -400,7 +400,7 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
             looked = Instant::now();
             match socket.receive_into(&mut buffer) {
                 Err(error) if error.is_temporary() && begun.elapsed() < LIMIT => {
-                    // One that has read the request and died never answers.
+                    // A server that has read the request and died never answers.
                     if begun.elapsed() >= PATIENCE && !actor.node.bindings().iter().any(|b| b.port == server)
                     {
                         break Err(error);
@@ -433,9 +433,11 @@ fn request(actor: &Actor, random: &mut Random, place: u32) -> Done {
                 return Err(format!("an answer to number {number} of flow {flow} from {server}: {what:?}"));
             }
             Err(error) if error.is_temporary() => {
-                // Under the name there may be another server by now.
+                // Another server may have the service address now.
                 if !by_name && actor.node.bindings().iter().any(|b| b.port == server) {
-                    return Err(format!("{server} lives and does not answer number {number} of flow {flow}"));
+                    return Err(format!(
+                        "{server} is alive and does not answer number {number} of flow {flow}"
+                    ));
                 }
                 actor.book.note(|tally| tally.unanswered += 1);
                 return Ok(());
@@ -450,12 +452,12 @@ fn wait_readable(socket: &Socket, limit: Duration) -> Done {
     let descriptor = socket.descriptor().map_err(|e| e.to_string())?;
     let mut set = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
-    // A signal or the limit: the caller looks anyway.
+    // A signal or the timeout: the caller checks anyway.
     let _ = poll(&mut set, Some(&limit));
     Ok(())
 }
 
-/// A connection with bursts of messages, every few of them echoed.
+/// A connection with bursts of messages, of which some are echoed.
 fn connect(actor: &Actor, random: &mut Random, kind: SocketKind, service: u32, place: u32) -> Done {
     let service = ServiceAddress::new(service, place);
     let socket = actor.node.socket(kind).map_err(|e| e.to_string())?;
@@ -486,29 +488,31 @@ fn exchange(
     let mut talk = Talk::new(connection);
     let flow = actor.flow();
     let (mut number, mut bytes) = (0, Vec::new());
-    // Echoes have a flow of their own, without gaps: what is asked for counts by itself.
+    // Echoes have a flow of their own, without gaps: requests for an echo are counted apart.
     for _ in 0..1 + random.below(10) {
         let plain = random.below(30);
         for part in 0..=plain {
             let ask = if part == plain { Ask::Echo } else { Ask::Nothing };
             message::write(&mut bytes, flow, number, random.length(), ask);
             number += 1;
-            if !talk.say(&bytes)? {
+            if !talk.send(&bytes)? {
                 return Ok(false);
             }
             actor.book.note(|tally| tally.sent += 1);
         }
         talk.exact = Exact::at(flow, number - 1);
-        match talk.hear()? {
-            Heard::Message(head, echo) if echo == bytes => received(actor, &head),
-            Heard::Message(head, _) => return Err(format!("{head:?} is no echo of number {}", number - 1)),
-            Heard::End | Heard::Broken => return Ok(false),
+        match talk.receive()? {
+            Incoming::Message(head, echo) if echo == bytes => received(actor, &head),
+            Incoming::Message(head, _) => {
+                return Err(format!("{head:?} is not the echo of number {}", number - 1));
+            }
+            Incoming::End | Incoming::Broken => return Ok(false),
         }
     }
     Ok(true)
 }
 
-/// Messages to all servers of a range.
+/// Multicasts to all servers of a range.
 fn multicast(actor: &Actor, random: &mut Random, place: u32) -> Done {
     let socket = actor.node.rdm().map_err(|e| e.to_string())?;
     socket.set_send_timeout(Some(LIMIT));
@@ -523,7 +527,7 @@ fn multicast(actor: &Actor, random: &mut Random, place: u32) -> Done {
                 tally.multicasts += 1;
             }),
             Err(error) if error.is_temporary() => {
-                return Err(format!("a multicast waits for ever: {error}"));
+                return Err(format!("a multicast blocks forever: {error}"));
             }
             Err(_) => actor.book.note(|tally| tally.refused += 1),
         }

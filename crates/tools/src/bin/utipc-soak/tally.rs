@@ -1,52 +1,52 @@
-//! What a process has done, told to the run a few times a second, for it may die at any moment.
+//! Counts of a process, reported to the run several times a second, because the process may die at any moment.
 
 use std::io::Write;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-/// Sums since the last line.
+/// Counts since the last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// Messages taken by the node or a lane.
+    /// Messages accepted by the node or a lane.
     pub(crate) sent: u64,
-    /// Messages received and found whole.
+    /// Messages received and valid.
     pub(crate) received: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub(crate) bytes: u64,
-    /// Sets of a multicast's destinations addressed.
+    /// Multicasts to at least one destination.
     pub(crate) multicasts: u64,
-    /// Connections that were set up, and of these, those that ended before their work was done.
+    /// Connections that were set up, and those of them that ended before their work was done.
     pub(crate) connections: u64,
     pub(crate) broken: u64,
-    /// Connections and messages to services that nobody was bound to, or that were refused.
+    /// Connections and messages to services without a binding, or refused.
     pub(crate) refused: u64,
-    /// Messages that came back: their receiver had died or was full.
+    /// Returned messages: their receiver had died or was full.
     pub(crate) returned: u64,
     /// Requests whose server died before it answered.
     pub(crate) unanswered: u64,
     /// Answers that took more than three seconds.
     pub(crate) late: u64,
-    /// Of these, answers that were there at once when the client looked anew: many of them tell of lost wake-ups.
+    /// Those of them that a repeated receive call found at once: many of them suggest lost wake-ups.
     pub(crate) late_at_look: u64,
-    /// Numbers left out in flows of datagrams: messages that came back or were dropped at a full receiver.
+    /// Missing numbers in flows of datagrams: messages that were returned, or dropped at a full receiver.
     pub(crate) gaps: u64,
     /// Topology events.
     pub(crate) events: u64,
-    /// Subscriptions begun anew, because their queue was full.
+    /// Subscriptions that were repeated because their queue was full.
     pub(crate) resubscribed: u64,
     /// Receives that waited on the descriptor.
     pub(crate) polled: u64,
-    /// What must not be.
+    /// Violations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) violations: Vec<String>,
 }
 
-/// Violations that are kept word for word.
+/// Violations that are kept in full.
 const KEPT: usize = 50;
 
 impl Tally {
-    /// Adds another one's sums.
+    /// Adds the counts of another process.
     pub(crate) fn add(&mut self, other: &Tally) {
         let pairs = [
             (&mut self.sent, other.sent),
@@ -73,7 +73,7 @@ impl Tally {
     }
 }
 
-/// The sums of a process, shared by its threads.
+/// The counts of a process, shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Book(Mutex<Tally>);
 
@@ -82,20 +82,20 @@ impl Book {
         entry(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
-    /// Something that must not be: told at once, for the process may not live long.
+    /// Reports a violation at once, because the process may not live long.
     pub(crate) fn violation(&self, what: String) {
         self.note(|tally| tally.violations.push(what));
-        self.tell();
+        self.report();
     }
 
-    /// Tells the run what is new, as one line.
-    pub(crate) fn tell(&self) {
+    /// Reports new counts to the run, as one line.
+    pub(crate) fn report(&self) {
         let new = std::mem::take(&mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         if new == Tally::default() {
             return;
         }
         if let Ok(line) = serde_json::to_string(&new) {
-            // One write: lines of many processes share a pipe. Whoever does not read has ended the run.
+            // One write, because many processes share the pipe. If it fails, the run has ended.
             let _ = std::io::stdout().write_all(format!("{line}\n").as_bytes());
         }
     }
