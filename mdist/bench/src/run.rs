@@ -115,7 +115,7 @@ fn plots(options: &Options, results: &Results) -> Result<()> {
     curves.push(published("report, Rendezvous, mean", |point| point.2));
     let path = options.plots.join("latency.svg");
     let title = "Latency of the whole chain against rate".into();
-    let panel = Panel { title, x: ("updates a second", 10.0), y: "latency [µs]", curves };
+    let panel = Panel { title, x: ("updates per second", 10.0), y: "latency [µs]", curves };
     plot::write(&path, &[panel])?;
     table::progress(&format!("plot: {}", path.display()));
     Ok(())

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde::Serialize;
-
 use utipc_bench_kit::stats::LatencyRecorder;
 
 macro_rules! counts {
