@@ -14,7 +14,7 @@ pub const MAX_FRAMED: usize = 6144;
 /// The frame flag DATA.
 const FRAME_DATA: u8 = 0x02;
 
-/// What an entry of the log means.
+/// The kind of an entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The token's request now has this item, and the side one more hold on it. No message.
@@ -39,7 +39,7 @@ pub enum Kind {
 /// One entry of the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// What it means.
+    /// Its kind.
     pub kind: Kind,
     /// The bytes begin with the 3-byte header of a plain frame. A message too long for one frame has no header.
     pub framed: bool,

@@ -26,7 +26,8 @@ impl ItemId {
     }
 }
 
-/// One upstream of the hub: a provider, a point-to-point server, or a backbone source. Dense numbers, given by the driver.
+/// One upstream of the hub: a provider, a point-to-point server, or a backbone source. Dense numbers, given by the
+/// driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamId(pub u16);
 

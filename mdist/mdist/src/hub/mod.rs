@@ -1,13 +1,13 @@
-//! Items and services between upstreams and sides: fan-in, use of the cache, stale items and recovery. Pure: bytes, time
-//! and requests in; one ordered [`Batch`] for the sides and messages for the upstreams out.
+//! Items and services between upstreams and sides: fan-in, use of the cache, stale items and recovery. Pure: bytes,
+//! time and requests in; one ordered [`Batch`] for the sides and messages for the upstreams out.
 //!
 //! The sides get the state that is true upstream: a lost stream is CLOSED_RECOVER there, and the hub requests it again.
-//! What a consumer sees of that depends on its login (Spec: rssl.md §6.3) and is decided by its mount.
+//! Its mount decides what a consumer sees of that, by the consumer's login (Spec: rssl.md §6.3).
 //!
 //! [`Hub`] is defined in `state`; each other module adds the methods of one subject: requests of sides
-//! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to upstreams
-//! (`request_queues`, `upstream_streams`, `recovery`), upstreams and their services (`upstreams`), posts (`posts`) and
-//! the cache (`cached_updates`).
+//! (`side_requests`, `images`, `release`), messages of upstreams (`upstream_messages`, `refresh`), requests to
+//! upstreams (`request_queues`, `upstream_streams`, `recovery`), upstreams and their services (`upstreams`), posts
+//! (`posts`) and the cache (`cached_updates`).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -13,8 +13,8 @@ pub struct ItemSpec {
     pub domain: Domain,
     /// Message key without service id and without a name type of 1 (RIC), so that equal items have equal bytes.
     pub key: Box<[u8]>,
-    /// Requested quality of service. `None`: the best that the service offers. The hub gives requests that mean the same
-    /// quality the same value.
+    /// Requested quality of service. `None`: the best that the service offers. The hub gives requests that mean the
+    /// same quality the same value.
     pub qos: Option<Qos>,
     /// A private stream is never shared and never cached.
     pub private: bool,
@@ -60,8 +60,8 @@ pub enum Target {
 pub enum HubRequest {
     /// Opens an item.
     ///
-    /// Streaming: answered at once by `Kind::Opened` (the token now has an item, and the side one more hold on it) or by
-    /// `Kind::Refused`; the image follows as `Kind::Image`, after any number of `Kind::Notice`.
+    /// Streaming: answered at once by `Kind::Opened` (the token now has an item, and the side one more hold on it) or
+    /// by `Kind::Refused`; the image follows as `Kind::Image`, after any number of `Kind::Notice`.
     ///
     /// Snapshot (`streaming` false): answered by `Kind::Image` entries with the state NON_STREAMING, or by
     /// `Kind::Refused`. `Kind::Opened` does not occur, and the side gets no hold.

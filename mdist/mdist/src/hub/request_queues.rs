@@ -11,7 +11,7 @@ const NO_OFFER_DELAY: Now = Now::from_secs(5);
 /// Queues up to this length are not searched for entries of closed items.
 const COMPACT_ABOVE: usize = 1024;
 
-/// What became of the first entry of a queue.
+/// The result of trying the first entry of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pumped {
     /// It left the queue; the next one may be tried.

@@ -19,7 +19,7 @@ pub(super) struct OpenRequest {
     pub(super) streaming: bool,
 }
 
-/// What the admission of a request learns about its service.
+/// The state of a request's service that its admission depends on.
 struct ServiceStatus {
     /// Only publishers offer it.
     published: bool,
@@ -208,7 +208,8 @@ impl Hub {
         }
     }
 
-    /// Takes the item out of the count of those that wait to be published; its next event is `ImageComplete` or `Freed`.
+    /// Takes the item out of the count of those that wait to be published; its next event is `ImageComplete` or
+    /// `Freed`.
     pub(super) fn stop_awaiting(&mut self, id: ItemId) {
         if let Some(item) = self.items.get(id).filter(|i| i.publication.is_awaited()) {
             let service = item.spec.service;

@@ -154,7 +154,8 @@ impl Hub {
         };
         let Some(item) = self.items.get(id) else { return Ok(()) };
         if item.link.is_some_and(|link| link.up != up) {
-            // Another upstream has the item already; this publisher takes over with its next refresh after that one's end.
+            // Another upstream has the item already; this publisher takes over with its next refresh after that one's
+            // end.
             return Ok(());
         }
         self.dequeue(id);

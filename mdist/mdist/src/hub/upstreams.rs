@@ -10,8 +10,8 @@ use super::item::{Event, Queue};
 use super::services::Offer;
 use super::state::Hub;
 
-/// What a change of an upstream's directory does to items, once the sides have the new directory. The number is the
-/// place of the service.
+/// The effect of a change of an upstream's directory on items, applied once the sides have the new directory. The
+/// number is the place of the service.
 enum Effect {
     /// The upstream's service is down.
     Down(usize),
@@ -40,8 +40,8 @@ impl Hub {
         }
     }
 
-    /// Takes an upstream's directory, or changes of it. `replaces`: services that `changes` lacks are not offered any more
-    /// (a refresh with clear-cache).
+    /// Takes an upstream's directory, or changes of it. `replaces`: services that `changes` lacks are not offered any
+    /// more (a refresh with clear-cache).
     pub fn upstream_services(
         &mut self,
         now: Now,

@@ -1,20 +1,22 @@
-//! Messages that several mounts are to get, kept once: a mount lists where they are, and they become bytes of its own on
-//! their way to its socket. Copying each into every mount's output first would touch memory that no cache holds.
+//! Memory for messages that several mounts get, stored once. Each mount lists their offsets; its socket write gathers
+//! them with its own stream ids. Copying each message into the output of every mount would touch memory that is in no
+//! cache.
 
 use rssl::transport::FRAME_HEADER;
 
-/// Most bytes of one half: more than what one period of the flush timer brings.
+/// Most bytes of one half: more than one period of the flush timer brings.
 const HALF: usize = 512 * 1024;
-/// Set in places of the upper half.
+/// Set in offsets of the upper half.
 const UPPER: u32 = 1 << 31;
 
-/// Bytes that one copy moves at once: most updates are shorter, and a copy of fixed size is the cheaper one.
+/// Size of a copy of fixed length, in bytes: most updates are shorter, and a fixed length is cheaper.
 const BLOCK: usize = 128;
 
-/// Place of the stream id in a framed message. Spec: rssl.md §2.1
+/// Offset of the stream id in a framed message. Spec: rssl.md §2.1
 const STREAM: usize = FRAME_HEADER + 4;
 
-/// One message of a mount's list: where it is above, the mount's own stream id for it below. One word, for one store each.
+/// One message of a mount's list: its offset in the high half, the mount's stream id for it in the low half. It is one
+/// word, so that listing is one store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed(u64);
 
@@ -35,25 +37,26 @@ impl Listed {
     }
 }
 
-/// The messages that lists of mounts point to, in two halves: one is filled while lists that began in the other end. As
-/// mounts are written one after the other, there may always be some list.
+/// The messages that lists of mounts point to, in two halves: one is filled until the lists that began in the other
+/// have ended. Mounts are written one after the other, so there may always be some list, and one half could never be
+/// emptied.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     halves: [Half; 2],
-    /// Messages go to the upper half.
+    /// The upper half is being filled.
     upper: bool,
 }
 
 #[derive(Debug, Default)]
 struct Half {
     bytes: Vec<u8>,
-    /// Lists that are not empty and began here.
+    /// Number of lists that began here and have not ended.
     lists: usize,
 }
 
 impl Arena {
-    /// Makes room for one more message of this length; `false`: lists that began in the half which must be emptied for it
-    /// have to be copied first.
+    /// Makes space for one more message of this length. `false`: the lists that began in the [`older`](Self::older)
+    /// half have to be copied first.
     #[inline]
     pub(crate) fn make_room(&mut self, len: usize) -> bool {
         self.filling().bytes.len() + len <= HALF || self.swap()
@@ -74,13 +77,13 @@ impl Arena {
         &mut self.halves[usize::from(self.upper)]
     }
 
-    /// The half that has to be emptied next.
+    /// The half that is not being filled, and has to be emptied next.
     pub(crate) fn older(&self) -> bool {
         !self.upper
     }
 
-    /// Keeps a framed message, for which there is room; where it is.
-    pub(crate) fn keep(&mut self, framed: &[u8]) -> u32 {
+    /// Stores a framed message for which space was made; returns its offset.
+    pub(crate) fn store(&mut self, framed: &[u8]) -> u32 {
         let bit = if self.upper { UPPER } else { 0 };
         let half = self.filling();
         let at = half.bytes.len();
@@ -88,21 +91,21 @@ impl Arena {
         at as u32 | bit
     }
 
-    /// No list needs it.
+    /// No mount has a list.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.halves.iter().all(|half| half.lists == 0)
     }
 
-    /// A list has its first message; the half in which it began.
+    /// Counts a list that gets its first message; returns the half in which it begins.
     #[inline]
-    pub(crate) fn begun(&mut self) -> bool {
+    pub(crate) fn list_begins(&mut self) -> bool {
         self.filling().lists += 1;
         self.upper
     }
 
-    /// A list that began in this half is empty again. With the last list everything is forgotten.
-    pub(crate) fn ended(&mut self, upper: bool) {
+    /// Counts a list that began in this half as ended. With the last list the arena is cleared.
+    pub(crate) fn list_ends(&mut self, upper: bool) {
         let half = &mut self.halves[usize::from(upper)];
         half.lists = half.lists.saturating_sub(1);
         if self.is_idle() {
@@ -112,7 +115,7 @@ impl Arena {
         }
     }
 
-    /// The bytes from a message on.
+    /// The bytes from an offset on.
     #[inline]
     fn from(&self, at: u32) -> &[u8] {
         let [lower, upper] = &self.halves;
@@ -120,7 +123,7 @@ impl Arena {
         half.bytes.get((at & !UPPER) as usize..).unwrap_or_default()
     }
 
-    /// Appends what is listed.
+    /// Appends the listed messages to `into`, with their stream ids.
     pub(crate) fn copy(&self, list: &[Listed], into: &mut Vec<u8>) {
         for listed in list {
             let at = into.len();
@@ -131,26 +134,26 @@ impl Arena {
         }
     }
 
-    /// Fills `into` with as much of the list as has room; how many messages that are, and how many bytes.
+    /// Fills `into` with as many messages of the list as fit; returns their number, and the number of bytes.
     pub(crate) fn gather(&self, list: &[Listed], into: &mut [u8]) -> (usize, usize) {
         let mut filled = 0;
         for (count, listed) in list.iter().enumerate() {
             let rest = self.from(listed.at());
             let frame = frame(rest);
-            let Some(room) = into.get_mut(filled..) else { return (count, filled) };
-            if room.len() < frame.len() {
+            let Some(space) = into.get_mut(filled..) else { return (count, filled) };
+            if space.len() < frame.len() {
                 return (count, filled);
             }
-            match (rest.first_chunk::<BLOCK>(), room.first_chunk_mut::<BLOCK>()) {
-                // What is behind the frame's end is written over by the next.
+            match (rest.first_chunk::<BLOCK>(), space.first_chunk_mut::<BLOCK>()) {
+                // Bytes beyond the frame's end are overwritten by the next one.
                 (Some(from), Some(to)) if frame.len() <= BLOCK => *to = *from,
                 _ => {
-                    if let Some(to) = room.get_mut(..frame.len()) {
+                    if let Some(to) = space.get_mut(..frame.len()) {
                         to.copy_from_slice(frame);
                     }
                 }
             }
-            if let Some(id) = room.get_mut(STREAM..STREAM + 4) {
+            if let Some(id) = space.get_mut(STREAM..STREAM + 4) {
                 id.copy_from_slice(&listed.stream());
             }
             filled += frame.len();
@@ -159,7 +162,7 @@ impl Arena {
     }
 }
 
-/// The frame that the bytes begin with: it says its own length. Spec: rssl.md §1.6
+/// The frame at the start of the bytes, which begins with its length. Spec: rssl.md §1.6
 #[inline]
 fn frame(bytes: &[u8]) -> &[u8] {
     let len = bytes.first_chunk().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
@@ -178,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn gathers_what_copying_gives() {
+    fn gathering_and_copying_give_the_same_bytes() {
         let mut arena = Arena::default();
         let mut list = Vec::new();
         for len in [11, 91, 127, 128, 129, 3000, 6147, 12, 64] {
-            let at = arena.keep(&framed(len, len as u8));
+            let at = arena.store(&framed(len, len as u8));
             list.push(Listed::new(at, -i32::from(len)));
         }
         list.extend_from_within(..);
@@ -195,7 +198,7 @@ mod tests {
             while !rest.is_empty() {
                 let mut into = vec![0; room];
                 let (count, bytes) = arena.gather(rest, &mut into);
-                assert!(count > 0, "a buffer has room for the longest frame");
+                assert!(count > 0, "the buffer fits the longest frame");
                 pieces.extend_from_slice(&into[..bytes]);
                 rest = &rest[count..];
             }
@@ -204,29 +207,29 @@ mod tests {
     }
 
     #[test]
-    fn forgets_with_the_last_list_and_is_bounded() {
+    fn arena_is_bounded_and_cleared_with_the_last_list() {
         let mut arena = Arena::default();
         let piece = framed(6147, 1);
         let fill = |arena: &mut Arena| {
             let mut count = 0;
             let upper = arena.upper;
             while arena.make_room(piece.len()) && arena.upper == upper {
-                arena.keep(&piece);
+                arena.store(&piece);
                 count += 1;
             }
             count
         };
-        let first = arena.begun();
+        let first = arena.list_begins();
         assert_eq!(fill(&mut arena), HALF / piece.len());
-        let second = arena.begun();
+        let second = arena.list_begins();
         assert!(first != second && arena.older() == first);
         fill(&mut arena);
         assert!(!arena.make_room(piece.len()), "the first list is not empty yet");
-        arena.ended(first);
+        arena.list_ends(first);
         assert!(arena.make_room(piece.len()) && arena.older() == second);
-        assert_eq!(arena.keep(&piece) & !UPPER, 0);
-        arena.ended(second);
+        assert_eq!(arena.store(&piece) & !UPPER, 0);
+        arena.list_ends(second);
         assert!(arena.is_idle());
-        assert_eq!(arena.keep(&piece) & !UPPER, 0, "forgotten with the last list");
+        assert_eq!(arena.store(&piece) & !UPPER, 0, "cleared with the last list");
     }
 }

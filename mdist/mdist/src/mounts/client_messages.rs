@@ -1,4 +1,4 @@
-//! What clients send besides requests: closes, posts and generic messages.
+//! Messages of consumers besides requests: closes, posts and generic messages.
 
 use rssl::rdm::items;
 use rssl::rwf::{Ack, Close, CloseFlags, DataType, Domain, Generic, Post, PostFlags, nak};
@@ -11,7 +11,7 @@ use super::worker::Worker;
 use crate::hub::{HubRequest, Target};
 
 impl Worker {
-    /// Closes are never answered; of a stream that is not open they mean nothing. Spec: rssl.md §10
+    /// Takes a close. Closes have no answer; one for a stream that is not open has no effect. Spec: rssl.md §10
     pub(super) fn close(&mut self, id: Ticket, close: &Close<'_>) -> Result<(), Reason> {
         if close.flags.contains(CloseFlags::BATCH) {
             let streams = items::stream_ids(close.payload)
@@ -27,17 +27,18 @@ impl Worker {
     }
 
     fn close_one(&mut self, id: Ticket, stream: i32) {
-        let Some(ticket) = self.find(id, stream) else { return };
+        let Some(ticket) = self.find_stream(id, stream) else { return };
         if self.streams.get(ticket).is_some_and(|stream| stream.role == Role::Login) {
             self.logged_out(id);
         } else {
-            self.end(ticket);
+            self.end_stream(ticket);
         }
     }
 
-    /// A post goes to the item of its stream, or from the login stream to the service of its key. Spec: rssl.md §6.1
+    /// Takes a post: on the login stream it goes to the service of its key, else to the item of its stream. Spec:
+    /// rssl.md §6.1
     pub(super) fn post(&mut self, id: Ticket, post: &Post<'_>, message: &[u8]) {
-        let Some(ticket) = self.find(id, post.stream) else {
+        let Some(ticket) = self.find_stream(id, post.stream) else {
             return self.refuse_post(id, post, nak::NOT_OPEN, "no such stream is open");
         };
         let Some(stream) = self.streams.get(ticket) else { return };
@@ -73,6 +74,7 @@ impl Worker {
         });
     }
 
+    /// Refuses a post, if it wants an acknowledgement.
     fn refuse_post(&mut self, id: Ticket, post: &Post<'_>, code: u8, text: &str) {
         if !post.flags.contains(PostFlags::ACK) {
             return;
@@ -92,9 +94,9 @@ impl Worker {
         }
     }
 
-    /// A generic message of an item goes up; those about the connection are noted by taking them.
+    /// Takes a generic message: on an item's stream it goes upstream, others have no effect.
     pub(super) fn generic(&mut self, id: Ticket, generic: &Generic<'_>, message: &[u8]) {
-        let Some(ticket) = self.find(id, generic.stream) else { return };
+        let Some(ticket) = self.find_stream(id, generic.stream) else { return };
         let Some(stream) = self.streams.get(ticket) else { return };
         if let (Role::Item, Some(item)) = (stream.role, stream.item)
             && Domain(stream.domain) == generic.domain

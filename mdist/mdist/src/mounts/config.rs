@@ -1,4 +1,4 @@
-//! How the mounts of a server are treated, and what its workers share.
+//! Settings of mounts, and the state that the workers of a server share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rssl::transport::ServerOptions;
 
-use super::output::Limits;
 use super::pool::Pool;
+use super::slow_consumer::Limits;
 use crate::dictionaries;
 
-/// Settings of all mounts of a server.
+/// Settings of a server's mounts.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Name that the login reply and the handshake show.
+    /// Name of the server in login replies and in refused handshakes.
     pub application: String,
     /// The transport: versions, ping time-outs, compression, frame size.
     pub transport: ServerOptions,
@@ -22,17 +22,17 @@ pub struct Config {
     pub output: Limits,
     /// Streams that one mount may have open; also the OpenLimit that the directory shows. Spec: rssl.md §6.5
     pub open_limit: u32,
-    /// Requests that a client is asked to have outstanding at most: the OpenWindow that the directory shows.
+    /// Most requests that a consumer should have outstanding: the OpenWindow that the directory shows. Not enforced.
     pub open_window: u32,
-    /// Mounts on the whole server; further clients are refused in the handshake.
+    /// Most mounts of the server; further connections are refused in the handshake.
     pub max_mounts: u32,
-    /// Mounts with one user name on the whole server; `None`: any number.
+    /// Most mounts with one user name on the server; `None`: no limit.
     pub mounts_per_user: Option<u32>,
-    /// Time from accepting a connection to its login.
+    /// Longest time from accepting a connection to its login.
     pub login_timeout: Duration,
     /// Longest part of a dictionary, in bytes.
     pub dictionary_part: usize,
-    /// How long messages stay here is measured; `Some(true)`: for each mount as well.
+    /// Latency measurement: `None`: off, `Some(false)`: over all mounts, `Some(true)`: for each mount as well.
     pub latency: Option<bool>,
 }
 
@@ -53,23 +53,23 @@ impl Default for Config {
     }
 }
 
-/// What the workers of one server share.
+/// The state that the workers of one server share.
 #[derive(Debug)]
 pub struct Shared {
     /// Output buffers beyond the guarantees (`poolSize`).
     pub pool: Pool,
     mounts: AtomicU32,
-    /// How many mounts each user has.
+    /// Number of mounts by user.
     users: Mutex<HashMap<Vec<u8>, u32>>,
 }
 
 impl Shared {
-    /// With a pool of `buffers` output buffers.
+    /// Creates the state with a pool of `buffers` output buffers.
     pub fn new(buffers: usize) -> Self {
         Self { pool: Pool::new(buffers), mounts: AtomicU32::new(0), users: Mutex::default() }
     }
 
-    /// Counts one more mount unless that makes more than `most`.
+    /// Counts one more mount; `false`: there are `most` already.
     pub(crate) fn admit(&self, most: u32) -> bool {
         let more = |count: u32| (count < most).then_some(count + 1);
         self.mounts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -79,7 +79,7 @@ impl Shared {
         self.mounts.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts one more mount of `user` unless that makes more than `most`.
+    /// Counts one more mount of `user`; `false`: the user has `most` already.
     pub(crate) fn admit_user(&self, user: &[u8], most: Option<u32>) -> bool {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         let count = users.entry(user.to_vec()).or_default();

@@ -1,21 +1,22 @@
-//! Clients' requests for dictionaries.
+//! Requests of consumers for dictionaries.
 
 use rssl::rwf::{Request, RequestFlags, code};
 
-use super::fanout::closed;
 use super::mount::{Role, Stream};
 use super::slots::Ticket;
+use super::states::closed_suspect;
 use super::worker::Worker;
 
 impl Worker {
-    /// A request for a dictionary on a new stream.
+    /// Takes a request for a dictionary on a new stream.
     pub(super) fn dictionary_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let ticket = self.add(Stream::own(id, request, Role::Dictionary));
+        let ticket = self.add_stream(Stream::own(id, request, Role::Dictionary));
         if let Some(ticket) = ticket {
             self.dictionary_refresh(ticket, request);
         }
     }
 
+    /// Takes a further request on a dictionary's stream.
     pub(super) fn dictionary_reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
         if let Some(stream) = self.streams.get_mut(ticket) {
             stream.flags = request.flags;
@@ -30,7 +31,7 @@ impl Worker {
         let name = request.key.name.unwrap_or_default();
         let Some(messages) = dictionaries.answer(request) else {
             let text = format!("there is no dictionary {}", String::from_utf8_lossy(name));
-            return self.refuse(ticket, closed(code::NOT_FOUND, text.as_bytes()));
+            return self.refuse_stream(ticket, closed_suspect(code::NOT_FOUND, text.as_bytes()));
         };
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, streaming) = (stream.mount, stream.streaming());
@@ -38,7 +39,7 @@ impl Worker {
             self.send(mount, &message);
         }
         if !streaming {
-            self.end(ticket);
+            self.end_stream(ticket);
         }
     }
 }

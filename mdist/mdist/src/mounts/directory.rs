@@ -1,4 +1,4 @@
-//! The source directory as clients see it: their streams, what they filter, and the changes of the services.
+//! The source directory for consumers: their streams with filters, and changes of the services.
 
 use rssl::rdm::directory::{self, Action, Load, Service, filter};
 use rssl::rwf::{
@@ -12,10 +12,10 @@ use super::slots::Ticket;
 use super::worker::Worker;
 use crate::hub::{NoSuchQos, choose_qos};
 
-/// What a client gets that asks for nothing in particular. Spec: rssl.md §5.2
+/// The filter of a request without one. Spec: rssl.md §5.2
 const EVERYTHING: u32 = filter::ALL | filter::DATA;
 
-/// The services of the hub, as shown to clients.
+/// The services of the hub, as shown to consumers.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     list: Vec<Service>,
@@ -40,7 +40,7 @@ impl<'a> Known<'a> {
         self.0.info.as_ref().is_some_and(|info| info.capabilities.contains(&domain.0))
     }
 
-    /// Not up, or not known to be.
+    /// Whether it is not up, or not known to be.
     pub(super) fn is_down(&self) -> bool {
         self.0.state.as_ref().is_none_or(|state| !state.up)
     }
@@ -51,24 +51,25 @@ impl<'a> Known<'a> {
     }
 }
 
-/// One service, with those parts that changed, and how.
+/// A change of one service.
 struct Change {
     action: Action,
+    /// The service with only its changed parts.
     service: Service,
-    /// Parts that are in it.
+    /// Filter bits of the parts in `service`.
     parts: u32,
 }
 
 impl Worker {
-    /// A request for the directory on a new stream.
+    /// Takes a request for the directory on a new stream.
     pub(super) fn directory_request(&mut self, id: Ticket, request: &Request<'_>) {
-        let ticket = self.add(Stream::own(id, request, role(request)));
+        let ticket = self.add_stream(Stream::own(id, request, role(request)));
         if let Some(ticket) = ticket {
             self.directory_refresh(ticket);
         }
     }
 
-    /// Another filter, or simply the directory again.
+    /// Takes a further request on a directory's stream: another filter, or the directory again.
     pub(super) fn directory_reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         stream.role = role(request);
@@ -113,11 +114,11 @@ impl Worker {
             self.send(mount, &message);
         }
         if !streaming {
-            self.end(ticket);
+            self.end_stream(ticket);
         }
     }
 
-    /// The hub has other services: every directory stream is told what of it it asked for.
+    /// Takes the hub's new services; each directory stream gets the changes that its filter selects.
     pub(super) fn services_changed(&mut self, services: &[Service]) {
         let new: Vec<Service> = services.iter().map(|service| self.shown(service)).collect();
         let changes = changes(&self.services.list, &new);
@@ -136,13 +137,13 @@ impl Worker {
     fn directory_update(&mut self, ticket: Ticket, changes: &[Change]) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let Role::Directory { filter, service } = stream.role else { return };
-        let told: Vec<(Action, Service)> = changes
+        let selected: Vec<(Action, Service)> = changes
             .iter()
             .filter(|change| service.is_none_or(|id| id == change.service.id))
             .filter(|change| change.action != Action::Update || change.parts & filter != 0)
             .map(|change| (change.action, change.service.clone()))
             .collect();
-        if told.is_empty() {
+        if selected.is_empty() {
             return;
         }
         let update = Update {
@@ -155,14 +156,14 @@ impl Worker {
         let mount = stream.mount;
         let encoded = to_vec(|w| {
             update.encode_header(w)?;
-            directory::encode(w, filter, &told)
+            directory::encode(w, filter, &selected)
         });
         if let Ok(message) = encoded {
             self.send(mount, &message);
         }
     }
 
-    /// A service of the hub as this server shows it: its own limits, and the dictionaries that it gives out.
+    /// A service of the hub as this server shows it: with its own limits, and the dictionaries that it provides.
     fn shown(&self, service: &Service) -> Service {
         let mut shown = service.clone();
         if let Some(info) = &mut shown.info {

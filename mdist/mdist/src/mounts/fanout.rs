@@ -1,4 +1,5 @@
-//! What the hub tells goes to the streams: a copy of the framed bytes and a stream id for most, more for the few.
+//! The fan-out of the hub's log to streams: most get the framed bytes with a stream id of their own, few an edited
+//! message.
 
 use std::mem;
 
@@ -6,24 +7,25 @@ use rssl::rwf::{DataState, RequestFlags, State, Status, StreamState, Update};
 use rssl::wire::to_vec;
 
 use super::item_trouble::{ItemTrouble, ReportedState, reported_state};
-use super::mount::MountId;
+use super::mount::{MountId, Stream};
 use super::patch::{self, RefreshView};
 use super::slots::Ticket;
+use super::states::{closed_suspect, recover_suspect};
 use super::subscribers::{Subscriber, flag};
 use super::view::Viewed;
 use super::worker::Worker;
 use crate::hub::{Batch, Entry, ItemId, Kind};
 
-/// How many entries ahead of the present one subscribers are fetched from memory.
-const AHEAD: usize = 2;
+/// Prefetch distance for subscribers, in entries.
+const PREFETCH: usize = 2;
 
 impl Worker {
-    /// Applies a turn of the hub to all mounts. The services are those of the hub now; they are read only if the batch says
-    /// that they changed.
+    /// Applies the hub's log of one turn to all mounts. `services` are the hub's present ones; they are read only if
+    /// the batch has a change of them.
     pub fn apply(&mut self, batch: &Batch, services: &[rssl::rdm::directory::Service]) {
         let dirty = self.dirty.len();
         for (at, entry) in batch.entries.iter().enumerate() {
-            if let Some(soon) = batch.entries.get(at + AHEAD)
+            if let Some(soon) = batch.entries.get(at + PREFETCH)
                 && let Some(item) = self.items.get(soon.item.index())
             {
                 item.subscribers.touch();
@@ -48,48 +50,40 @@ impl Worker {
         self.resume_queues();
     }
 
-    /// One message to all live streams of an item. The hot path.
+    /// Fans out one message to all live streams of an item. The hot path.
     #[inline]
     fn fan_out(&mut self, batch: &Batch, entry: &Entry) {
         let Some(item) = self.items.get(entry.item.index()) else { return };
         let message = batch.message(entry);
         let class = patch::class(message);
-        // Whoever wants the bytes as they are gets them; a state other than open and good is everybody's own matter.
-        let common = match class {
-            patch::STATUS => false,
-            patch::REFRESH => {
-                RefreshView::of(message).is_some_and(|view| view.stream_state <= patch::OPEN && !view.suspect)
-            }
-            _ => true,
-        };
+        let same_for_all = entry.framed && is_same_for_all(class, message);
         let framed = batch.framed(entry);
-        let common = common && entry.framed;
         let subscribers = item.subscribers.as_slice();
-        // Where one alone gets it and nobody lists anything, a list would be a detour.
+        // With one subscriber and no lists a copy is cheaper than a list.
         let shared = subscribers.len() > 1 || !self.arena.is_idle();
         if shared && !self.arena.make_room(framed.len()) {
             let older = self.arena.older();
             for output in &mut self.outputs {
-                output.give_way(older, &mut self.arena);
+                output.copy_list_of(older, &mut self.arena);
             }
             self.arena.make_room(framed.len());
         }
-        let mut kept = None;
+        let mut stored = None;
         for &subscriber in subscribers {
             if let Some(output) = self.outputs.get_mut(subscriber.mount())
-                && common
+                && same_for_all
                 && subscriber.flags() == 0
                 && output.plain
             {
                 let (arena, pool) = (&mut self.arena, &self.shared.pool);
-                let done = if shared && output.may_list() {
-                    let at = *kept.get_or_insert_with(|| arena.keep(framed));
+                let done = if shared && output.can_list() {
+                    let at = *stored.get_or_insert_with(|| arena.store(framed));
                     output.list(at, framed.len(), subscriber.id, arena, pool)
                 } else {
                     output.push_frame(framed, subscriber.id, arena, pool)
                 };
                 if let Err(overflow) = done {
-                    self.failed.push((output.mount, overflow));
+                    self.slow_consumers.push((output.mount, overflow));
                 } else if !output.dirty {
                     output.dirty = true;
                     self.dirty.push(MountId(output.mount));
@@ -101,66 +95,68 @@ impl Worker {
         if !self.individual.is_empty() {
             self.deliver_individually(message, class);
         }
-        while let Some((mount, overflow)) = self.failed.pop() {
-            self.disconnect(mount, overflow.into());
-        }
+        self.disconnect_slow_consumers();
     }
 
+    /// Delivers a message to the subscribers in `individual`, edited for each of them.
     #[cold]
     fn deliver_individually(&mut self, message: &[u8], class: u8) {
         let mut individual = mem::take(&mut self.individual);
         for subscriber in individual.drain(..) {
             let Some(ticket) = self.stream_of(subscriber) else { continue };
             match class {
-                // Whoever has asked the hub for an image hears the same as a notice.
-                patch::STATUS if subscriber.flags() & flag::WAITING != 0 && self.is_asked(ticket) => {}
+                // A stream with a request at the hub gets the same status as a notice.
+                patch::STATUS
+                    if subscriber.flags() & flag::WAITING != 0 && self.is_requested_from_hub(ticket) => {}
                 patch::STATUS => self.item_status(ticket, message, ItemTrouble::Suspect),
                 patch::REFRESH => {
                     if let Some(view) = RefreshView::of(message) {
-                        self.give_refresh(ticket, message, view);
+                        self.deliver_refresh(ticket, message, view);
                     }
                 }
-                patch::UPDATE => self.give_update(ticket, subscriber.flags(), message),
-                _ => self.give(ticket, message),
+                patch::UPDATE => self.deliver_update(ticket, subscriber.flags(), message),
+                _ => self.deliver_copy(ticket, message),
             }
         }
         self.individual = individual;
     }
 
-    fn is_asked(&self, ticket: Ticket) -> bool {
-        self.streams.get(ticket).is_some_and(|stream| stream.at_hub)
+    /// A request for the stream's image is at the hub.
+    fn is_requested_from_hub(&self, ticket: Ticket) -> bool {
+        self.streams.get(ticket).is_some_and(|stream| stream.requested)
     }
 
-    /// A copy with the stream's own id.
-    fn give(&mut self, ticket: Ticket, message: &[u8]) {
+    /// Delivers a message with only the stream id changed.
+    fn deliver_copy(&mut self, ticket: Ticket, message: &[u8]) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let (mount, id) = (stream.mount, stream.id);
-        let mut own = mem::take(&mut self.own);
+        let mut own = mem::take(&mut self.copy);
         own.clear();
         own.extend_from_slice(message);
         patch::set_stream(&mut own, id);
         self.send(mount, &own);
-        self.own = own;
+        self.copy = own;
     }
 
-    fn give_update(&mut self, ticket: Ticket, flags: u8, message: &[u8]) {
+    /// Delivers an update as the stream wants it: nothing while paused, filtered by its view, with the key.
+    fn deliver_update(&mut self, ticket: Ticket, flags: u8, message: &[u8]) {
         if flags & flag::PAUSED != 0 {
             return;
         }
         if flags & (flag::VIEW | flag::KEY | flag::LISTS) == 0 {
-            return self.give(ticket, message);
+            return self.deliver_copy(ticket, message);
         }
         let Some(stream) = self.streams.get(ticket) else { return };
         let Ok(mut update) = Update::decode(message) else { return };
         let mut filtered = Vec::new();
-        if stream.lists() {
-            self.open_listed(ticket, update.container, update.payload);
+        if stream.opens_listed() {
+            self.open_listed_items(ticket, update.container, update.payload);
         }
         let Some(stream) = self.streams.get(ticket) else { return };
         if let Some(view) = stream.view() {
             match view.payload(update.container, update.payload, &mut filtered) {
                 Viewed::Filtered => update.payload = &filtered,
-                // Nothing of it is in the view: the client need not hear of it.
+                // The view selects nothing of it.
                 Viewed::Nothing => return,
                 Viewed::Whole => {}
             }
@@ -178,7 +174,7 @@ impl Worker {
         }
     }
 
-    /// The token's request has an item.
+    /// Subscribes a stream to the item that the hub has opened for it. A mount has an item once, private streams aside.
     fn opened(&mut self, item: ItemId, ticket: Ticket) {
         if item == ItemId::NONE {
             return;
@@ -188,133 +184,115 @@ impl Worker {
         }
         let Some(entry) = self.items.get_mut(item.index()) else { return };
         entry.holds += 1;
-        let Some(stream) = self.streams.get_mut(ticket) else { return self.let_go(item) };
-        let twice =
+        let Some(stream) = self.streams.get_mut(ticket) else { return self.release_item(item) };
+        let is_open_already =
             entry.subscribers.as_slice().iter().any(|other| other.mount() == stream.mount.index() as usize);
-        if twice && !stream.flags.contains(RequestFlags::PRIVATE) {
+        if is_open_already && !stream.flags.contains(RequestFlags::PRIVATE) {
             let text = b"this item is open on another stream";
-            return self.refuse(ticket, closed(rssl::rwf::code::ALREADY_OPEN, text));
+            return self.refuse_stream(ticket, closed_suspect(rssl::rwf::code::ALREADY_OPEN, text));
         }
         stream.item = Some(item);
         entry.subscribers.push(Subscriber::new(stream.mount.index(), stream.id, flag::WAITING));
         self.set_flags(ticket);
     }
 
-    /// A part of the image that the token asked for.
+    /// Takes a part of the image that the stream requested.
     fn image(&mut self, ticket: Ticket, message: &[u8]) {
         let Some(view) = RefreshView::of(message) else { return };
         if self.streams.get(ticket).is_none() {
             return;
         }
         self.image_bytes = (self.image_bytes * 15 + message.len()).div_ceil(16);
-        self.give_refresh(ticket, message, view);
+        self.deliver_refresh(ticket, message, view);
     }
 
-    /// A refresh, or a part of one, for one stream.
-    fn give_refresh(&mut self, ticket: Ticket, message: &[u8], view: RefreshView) {
+    /// Delivers a refresh, or a part of one, to one stream.
+    fn deliver_refresh(&mut self, ticket: Ticket, message: &[u8], view: RefreshView) {
         let Some(stream) = self.streams.get_mut(ticket) else { return };
         let Some(mount) = self.mounts.get(stream.mount) else { return };
-        let outcome = match view.stream_state {
+        let reported = match view.stream_state {
             patch::CLOSED_RECOVER if stream.streaming() => {
-                Some(reported_state(ItemTrouble::Recoverable, mount.wants()))
+                Some(reported_state(ItemTrouble::Recoverable, mount.recovery()))
             }
-            ..=patch::OPEN if view.suspect => Some(reported_state(ItemTrouble::Suspect, mount.wants())),
+            ..=patch::OPEN if view.suspect => Some(reported_state(ItemTrouble::Suspect, mount.recovery())),
             _ => None,
         };
-        if outcome == Some(ReportedState::ClosedRecover) {
+        if reported == Some(ReportedState::ClosedRecover) {
             let state = rssl::rwf::Refresh::decode(message)
                 .map(|refresh| refresh.state.to_owned())
                 .unwrap_or_default();
-            return self.refuse(ticket, State { stream: StreamState::ClosedRecover, ..state.borrow() });
+            let state = State { stream: StreamState::ClosedRecover, ..state.borrow() };
+            return self.refuse_stream(ticket, state);
         }
-        let mut own = message.to_vec();
-        patch::set_stream(&mut own, stream.id);
-        view.set_solicited(&mut own, stream.asked && stream.id > 0);
-        let mut state = view.stream_state;
-        if outcome == Some(ReportedState::OpenSuspect) {
-            state = patch::OPEN;
-            view.set_stale(&mut own);
-        }
-        if !stream.streaming() && state <= patch::OPEN {
-            state = patch::NON_STREAMING;
-            view.set_stream_state(&mut own, state);
-        }
-        if let Some(wanted) = stream.view() {
-            match wanted.refresh(&own) {
-                Some(filtered) => own = filtered,
-                None => view.set_code(&mut own, rssl::rwf::code::FULL_VIEW_PROVIDED),
-            }
-        }
+        let is_stale = reported == Some(ReportedState::OpenSuspect);
+        let (own, stream_state) = refresh_for(stream, message, view, is_stale);
         let was_waiting = mem::take(&mut stream.waiting);
         if view.complete {
-            (stream.asked, stream.at_hub) = (false, false);
+            (stream.solicited, stream.requested) = (false, false);
         }
         let to = stream.mount;
-        let lists = stream.lists();
+        let opens_listed = stream.opens_listed();
         self.send(to, &own);
         if was_waiting {
             self.set_flags(ticket);
         }
-        if lists && let Ok((container, payload)) = rssl::rwf::peek_payload(message) {
-            self.open_listed(ticket, container, payload);
+        if opens_listed && let Ok((container, payload)) = rssl::rwf::peek_payload(message) {
+            self.open_listed_items(ticket, container, payload);
         }
         if view.complete {
-            self.answered(ticket);
+            self.request_answered(ticket);
         }
-        if state > patch::NON_STREAMING || (state == patch::NON_STREAMING && view.complete) {
-            self.end(ticket);
+        if stream_state > patch::NON_STREAMING || (stream_state == patch::NON_STREAMING && view.complete) {
+            self.end_stream(ticket);
         }
     }
 
-    /// Why the token still waits.
+    /// Takes a status that says why the stream's image has not come.
     fn notice(&mut self, ticket: Ticket, message: &[u8]) {
-        // One service that is down must not hold up what is asked of others.
-        self.answered(ticket);
+        // A service that is down must not block requests for others.
+        self.request_answered(ticket);
         let down = self.streams.get(ticket).is_some_and(|stream| self.service_is_down(stream));
         self.item_status(ticket, message, if down { ItemTrouble::ServiceDown } else { ItemTrouble::Suspect });
     }
 
     fn refused(&mut self, ticket: Ticket, message: &[u8]) {
-        if self.streams.get(ticket).is_some_and(|stream| !stream.unheard_of()) {
-            self.give(ticket, message);
+        if self.streams.get(ticket).is_some_and(|stream| !stream.is_unannounced()) {
+            self.deliver_copy(ticket, message);
         }
-        self.end(ticket);
+        self.end_stream(ticket);
     }
 
     fn reply(&mut self, ticket: Ticket, message: &[u8]) {
-        self.give(ticket, message);
+        self.deliver_copy(ticket, message);
     }
 
-    /// The item is no more: whoever still has a stream of it hears so.
+    /// Ends the streams that still have an item that has ended.
     fn gone(&mut self, item: ItemId) {
         let Some(entry) = self.items.get_mut(item.index()) else { return };
         let left = entry.subscribers.as_slice().to_vec();
         for ticket in left.into_iter().filter_map(|one| self.stream_of(one)).collect::<Vec<_>>() {
-            self.refuse(
-                ticket,
-                State { stream: StreamState::ClosedRecover, ..closed(0, b"the item has ended") },
-            );
+            self.refuse_stream(ticket, recover_suspect(0, b"the item has ended"));
         }
-        self.let_go(item);
+        self.release_item(item);
     }
 
-    /// A status of an item for one stream, after the client's own rules. Spec: rssl.md §6.3
-    pub(super) fn item_status(&mut self, ticket: Ticket, message: &[u8], event: ItemTrouble) {
+    /// Delivers a status of an item to one stream, with the state that the consumer chose at login. Spec: rssl.md §6.3
+    pub(super) fn item_status(&mut self, ticket: Ticket, message: &[u8], trouble: ItemTrouble) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let Ok(mut status) = Status::decode(message) else { return };
-        let wants = self.mounts.get(stream.mount).map(|mount| mount.wants()).unwrap_or_default();
-        let mut over = false;
+        let recovery = self.mounts.get(stream.mount).map(|mount| mount.recovery()).unwrap_or_default();
+        let mut ends = false;
         if let Some(state) = &mut status.state {
-            let outcome = match (state.stream, state.data) {
+            let reported = match (state.stream, state.data) {
                 (StreamState::Open | StreamState::Unspecified, DataState::Suspect) => {
-                    Some(reported_state(event, wants))
+                    Some(reported_state(trouble, recovery))
                 }
                 (StreamState::ClosedRecover, _) if stream.streaming() => {
-                    Some(reported_state(ItemTrouble::Recoverable, wants))
+                    Some(reported_state(ItemTrouble::Recoverable, recovery))
                 }
                 _ => None,
             };
-            match outcome {
+            match reported {
                 Some(ReportedState::OpenSuspect) => {
                     (state.stream, state.data) = (StreamState::Open, DataState::Suspect);
                 }
@@ -323,21 +301,21 @@ impl Worker {
                 }
                 None => {}
             }
-            over = state.is_final();
+            ends = state.is_final();
         }
         status.stream = stream.id;
         let mount = stream.mount;
-        if !stream.unheard_of()
+        if !stream.is_unannounced()
             && let Ok(own) = to_vec(|w| status.encode(w))
         {
             self.send(mount, &own);
         }
-        if over {
-            self.end(ticket);
+        if ends {
+            self.end_stream(ticket);
         }
     }
 
-    /// Says in the item's table what has to be done for this stream.
+    /// Sets the stream's flags in its item's table of subscribers.
     pub(super) fn set_flags(&mut self, ticket: Ticket) {
         let Some(stream) = self.streams.get(ticket) else { return };
         let Some(item) = stream.item.and_then(|item| self.items.get_mut(item.index())) else { return };
@@ -352,14 +330,45 @@ impl Worker {
             (mount_paused || stream.flags.contains(RequestFlags::PAUSE), flag::PAUSED),
             (extra.is_some_and(|extra| extra.view.is_some()), flag::VIEW),
             (extra.is_some_and(|extra| extra.key.is_some()), flag::KEY),
-            (stream.lists(), flag::LISTS),
+            (stream.opens_listed(), flag::LISTS),
         ];
         let flags = bits.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
         item.subscribers.set_flags(stream.mount.index(), stream.id, flags);
     }
 }
 
-/// CLOSED/SUSPECT.
-pub(super) fn closed(code: u8, text: &[u8]) -> State<'_> {
-    State::new(StreamState::Closed, DataState::Suspect, code, text)
+/// Whether all streams get the message unchanged but for the stream id. A state other than open and good depends on
+/// what each consumer chose at login.
+#[inline]
+fn is_same_for_all(class: u8, message: &[u8]) -> bool {
+    match class {
+        patch::STATUS => false,
+        patch::REFRESH => {
+            RefreshView::of(message).is_some_and(|view| view.stream_state <= patch::OPEN && !view.suspect)
+        }
+        _ => true,
+    }
+}
+
+/// A refresh as one stream gets it, and its stream state: own stream id, flags, state and view.
+fn refresh_for(stream: &Stream, message: &[u8], view: RefreshView, is_stale: bool) -> (Vec<u8>, u8) {
+    let mut own = message.to_vec();
+    patch::set_stream(&mut own, stream.id);
+    view.set_solicited(&mut own, stream.solicited && stream.id > 0);
+    let mut state = view.stream_state;
+    if is_stale {
+        state = patch::OPEN;
+        view.set_stale(&mut own);
+    }
+    if !stream.streaming() && state <= patch::OPEN {
+        state = patch::NON_STREAMING;
+        view.set_stream_state(&mut own, state);
+    }
+    if let Some(wanted) = stream.view() {
+        match wanted.refresh(&own) {
+            Some(filtered) => own = filtered,
+            None => view.set_code(&mut own, rssl::rwf::code::FULL_VIEW_PROVIDED),
+        }
+    }
+    (own, state)
 }

@@ -1,11 +1,11 @@
-//! What a client hears of an item's trouble, by what it said at login. Spec: rssl.md §6.3
+//! The state that a consumer gets for an item in trouble, by what it chose at login. Spec: rssl.md §6.3
 
-/// What a client said at login about items in trouble; both default to yes.
+/// A consumer's choice at login about items in trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecoveryOptions {
-    /// The server keeps streams open and recovers items itself.
+    /// The server keeps streams open and recovers items itself. Default: true.
     pub single_open: bool,
-    /// Suspect data may be shown.
+    /// Suspect data may be shown. Default: true.
     pub allow_suspect: bool,
 }
 
@@ -18,27 +18,27 @@ impl Default for RecoveryOptions {
 /// What happened to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemTrouble {
-    /// It is open, its data are suspect: of an old item or as the answer to a request.
+    /// It is open with suspect data: a change of an open item, or the answer to a request.
     Suspect,
     /// Its stream upstream is closed and may be opened again.
     Recoverable,
-    /// It was asked for while its service is down, and the service accepts requests.
+    /// It was requested while its service is down but accepts requests.
     ServiceDown,
 }
 
-/// What the client is told.
+/// The state that the consumer gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportedState {
     /// OPEN/SUSPECT: the stream stays.
     OpenSuspect,
-    /// CLOSED_RECOVER/SUSPECT: the stream is over, the client may open it again.
+    /// CLOSED_RECOVER/SUSPECT: the stream is over, the consumer may open it again.
     ClosedRecover,
 }
 
-/// The table. CLOSED is not in it: everybody is told that unchanged.
-pub fn reported_state(event: ItemTrouble, wants: RecoveryOptions) -> ReportedState {
+/// The state that a consumer with these options gets. CLOSED is not in the table: every consumer gets it unchanged.
+pub fn reported_state(trouble: ItemTrouble, options: RecoveryOptions) -> ReportedState {
     use ItemTrouble::{Recoverable, ServiceDown, Suspect};
-    match (event, wants.single_open, wants.allow_suspect) {
+    match (trouble, options.single_open, options.allow_suspect) {
         (_, true, _) => ReportedState::OpenSuspect,
         (Suspect, false, true) => ReportedState::OpenSuspect,
         (Suspect, false, false) => ReportedState::ClosedRecover,
@@ -51,18 +51,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cell_of_the_table() {
+    fn every_trouble_is_reported_as_in_the_table() {
         use ItemTrouble::{Recoverable, ServiceDown, Suspect};
         use ReportedState::{ClosedRecover as C, OpenSuspect as O};
         let columns = [(true, true), (true, false), (false, true), (false, false)];
-        for (event, cells) in
+        for (trouble, cells) in
             [(Suspect, [O, O, O, C]), (Recoverable, [O, O, C, C]), (ServiceDown, [O, O, C, C])]
         {
             for ((single_open, allow_suspect), cell) in columns.into_iter().zip(cells) {
                 assert_eq!(
-                    reported_state(event, RecoveryOptions { single_open, allow_suspect }),
+                    reported_state(trouble, RecoveryOptions { single_open, allow_suspect }),
                     cell,
-                    "{event:?} for single open {single_open}, suspect {allow_suspect}"
+                    "{trouble:?} with single open {single_open}, allow suspect {allow_suspect}"
                 );
             }
         }

@@ -1,5 +1,5 @@
-//! How long messages stay in the server. Of each mount one is followed at a time, from the read that reads_with_entries it until the
-//! socket has taken it: some words for a turn and a mount, whatever the rate.
+//! How long messages stay in the server. For each mount one message at a time is followed, from the read that brought
+//! it until the socket has taken it: the cost per turn and mount does not depend on the rate.
 
 use super::mount::MountId;
 use super::slots::Ticket;
@@ -12,30 +12,30 @@ use crate::metrics::LatencyHistogram;
 struct Followed {
     /// When the read that reads_with_entries it returned.
     read: Now,
-    /// Bytes of its mount up to its end.
+    /// Bytes sent to its mount, up to and including this message.
     end: u64,
 }
 
-/// Of one mount.
+/// Latency of one mount.
 #[derive(Debug)]
 struct One {
     mount: Ticket,
     followed: Option<Followed>,
-    /// If it is kept for each mount.
+    /// Its figures, if each mount has its own.
     own: Option<Box<LatencyHistogram>>,
 }
 
-/// Of the mounts of one worker.
+/// Latencies of the mounts of one worker.
 #[derive(Debug)]
 pub(super) struct MountLatencies {
     pub(super) all: LatencyHistogram,
     each: bool,
-    /// By place.
+    /// By index of the mount.
     mounts: Vec<Option<One>>,
 }
 
 impl MountLatencies {
-    /// `each`: for each mount besides all together.
+    /// `each`: measures each mount besides all together.
     pub(super) fn new(each: bool) -> Self {
         Self { all: LatencyHistogram::default(), each, mounts: Vec::new() }
     }
@@ -48,8 +48,8 @@ impl MountLatencies {
         &mut self.mounts[at]
     }
 
-    /// What was put out for the mount up to byte `end` came with a read that returned at `read`; of what it has followed
-    /// before nothing changes.
+    /// Follows the message whose last byte is byte `end` of the mount, and which came with a read that returned at
+    /// `read`. A message that is being followed already stays so.
     pub(super) fn follow(&mut self, mount: Ticket, read: Now, end: u64) {
         let each = self.each;
         let place = self.place(mount);
@@ -60,7 +60,7 @@ impl MountLatencies {
         one.followed.get_or_insert(Followed { read, end });
     }
 
-    /// The socket has taken the mount's bytes up to `sent`.
+    /// Records that the socket has taken the mount's bytes up to `sent`.
     pub(super) fn written(&mut self, mount: Ticket, sent: u64, clock: impl FnOnce() -> Now) {
         let Some(one) = self.mounts.get_mut(mount.index() as usize).and_then(Option::as_mut) else { return };
         if one.mount != mount {
@@ -74,7 +74,7 @@ impl MountLatencies {
         }
     }
 
-    /// Of one mount, if it is kept for each.
+    /// The latency of one mount; `None`: mounts are not measured each.
     pub(super) fn of(&self, mount: Ticket) -> Option<LatencyHistogram> {
         let one = self.mounts.get(mount.index() as usize)?.as_ref().filter(|one| one.mount == mount);
         self.each.then(|| one.and_then(|one| one.own.as_deref().copied()).unwrap_or_default())
@@ -82,7 +82,7 @@ impl MountLatencies {
 }
 
 impl Worker {
-    /// Follows what a batch has put out: for the mounts that are dirty from `from` on.
+    /// Follows the messages of a batch, for the mounts that are dirty from `from` on.
     #[cold]
     pub(super) fn follow(&mut self, batch: &Batch, from: usize) {
         let (Some(latency), Some(read)) = (&mut self.latency, batch.reads_with_entries().next()) else {
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// The mount's socket has just been written to: `clock` tells the time, if somebody wants to know.
+    /// Records that the mount's socket was written to. `clock` is read only if latency is measured.
     #[inline]
     pub fn written(&mut self, id: MountId, clock: impl FnOnce() -> Now) {
         if let Some(latency) = &mut self.latency
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// How long messages stayed here, if that is measured.
+    /// How long messages stayed in the server, if that is measured.
     pub fn latency(&self) -> Option<&LatencyHistogram> {
         self.latency.as_ref().map(|latency| &latency.all)
     }
@@ -119,14 +119,14 @@ mod tests {
     const US: fn(u64) -> Now = Now::from_micros;
 
     #[test]
-    fn the_oldest_of_a_mount_is_followed_to_its_last_byte() {
+    fn oldest_message_of_a_mount_is_followed_to_its_last_byte() {
         let mut all = MountLatencies::new(true);
         let mount = Ticket::from_u64(3);
         all.follow(mount, US(100), 50);
         all.follow(mount, US(140), 90);
-        all.written(mount, 49, || unreachable!("nothing is over"));
+        all.written(mount, 49, || unreachable!("the message is not written whole"));
         all.written(mount, 90, || US(160));
-        all.written(mount, 90, || unreachable!("nothing is followed"));
+        all.written(mount, 90, || unreachable!("no message is followed"));
         all.follow(mount, US(200), 120);
         all.written(mount, 120, || US(210));
         let own = all.of(mount).unwrap();
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_mount_in_an_old_place_begins_anew() {
+    fn reused_index_starts_without_latency() {
         let mut all = MountLatencies::new(true);
         let (old, new) = (Ticket::from_u64(3), Ticket::from_u64(3 | 1 << 32));
         assert_eq!(old.index(), new.index());
         all.follow(old, US(100), 50);
-        all.written(new, 70, || unreachable!("it is not its"));
+        all.written(new, 70, || unreachable!("another mount follows it"));
         all.follow(new, US(300), 10);
-        all.written(old, 70, || unreachable!("it is gone"));
+        all.written(old, 70, || unreachable!("the mount is gone"));
         all.written(new, 10, || US(301));
         assert_eq!(all.of(new).unwrap().count, 1);
         assert_eq!(all.of(old), Some(LatencyHistogram::default()));

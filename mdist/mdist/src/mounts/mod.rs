@@ -1,7 +1,7 @@
-//! The RSSL server side: clients, their logins, requests and streams, and the fan-out to them.
+//! The server side of RSSL: mounts of consumers, their logins, requests and streams, and the fan-out to them.
 //!
-//! A [`Worker`] has some of a server's mounts. It knows neither sockets nor clocks: bytes, batches of the hub and time go in;
-//! bytes, hub_requests for the hub and mounts to close come out.
+//! A [`Worker`] has some of a server's mounts. It is pure: bytes, batches of the hub and time go in; bytes, requests
+//! for the hub and mounts to disconnect come out.
 
 mod arena;
 mod client_messages;
@@ -19,8 +19,12 @@ mod pool;
 mod reason;
 mod request;
 mod request_queue;
+mod sending;
 mod session;
 mod slots;
+mod slow_consumer;
+mod states;
+mod streams;
 mod subscribers;
 mod symbols;
 mod view;
@@ -29,8 +33,8 @@ mod worker;
 pub use config::{Config, Shared};
 pub use item_trouble::{ItemTrouble, RecoveryOptions, ReportedState, reported_state};
 pub use mount::{MountId, MountStats};
-pub use output::{Limits, Overflow};
 pub use permissions::{AllowAll, Denial, Permissions};
 pub use pool::{BUFFER, Pool};
 pub use reason::Reason;
+pub use slow_consumer::{Limits, Overflow};
 pub use worker::{ClosedMount, Disconnect, Worker};

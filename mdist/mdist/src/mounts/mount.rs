@@ -1,4 +1,4 @@
-//! One client connection, as a worker keeps it.
+//! The state of one mount and of its streams.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,12 +12,12 @@ use super::view::View;
 use crate::hub::{ItemId, ItemSpec, Now};
 use crate::metrics::LatencyHistogram;
 
-/// A mount of one worker. `index` is dense and used again: a place in the driver's own table of sockets.
+/// Identifies a mount of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub(crate) Ticket);
 
 impl MountId {
-    /// Its place, dense from 0.
+    /// Its index, dense from 0 and reused: a place in the driver's table of sockets.
     pub fn index(self) -> usize {
         self.0.index() as usize
     }
@@ -26,7 +26,7 @@ impl MountId {
 /// Figures of one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountStats {
-    /// Address of the client.
+    /// Address of the consumer.
     pub peer: String,
     /// User name, empty before the login.
     pub user: String,
@@ -34,7 +34,7 @@ pub struct MountStats {
     pub application: String,
     /// Position of the login.
     pub position: String,
-    /// What the client's library says of itself in the handshake.
+    /// Name and version of the consumer's library, from the handshake.
     pub component: String,
     /// When it connected.
     pub since: Now,
@@ -44,40 +44,40 @@ pub struct MountStats {
     pub bytes_out: u64,
     /// RWF messages received.
     pub messages_in: u64,
-    /// RWF messages put out.
+    /// RWF messages put into the output.
     pub messages_out: u64,
-    /// Streams open, administrative ones included.
+    /// Open streams, administrative ones included.
     pub streams: usize,
-    /// Requests that wait until the client has read more.
+    /// Requests that wait until the consumer has read more.
     pub requests_waiting: usize,
     /// Output buffers in use.
     pub buffers: usize,
-    /// The most that ever were.
+    /// Most output buffers that were ever in use.
     pub buffers_high_water: usize,
-    /// The most it may have.
+    /// Most output buffers that it may have.
     pub buffers_max: usize,
-    /// Bytes not yet written.
+    /// Bytes that wait for the socket.
     pub bytes_waiting: usize,
-    /// When bytes last went to the socket.
+    /// When bytes were last written to the socket.
     pub last_write: Now,
-    /// When bytes last came.
+    /// When bytes were last received.
     pub last_read: Now,
-    /// How long its messages stayed here, if that is measured for each mount.
+    /// How long its messages stayed in the server, if that is measured for each mount.
     pub latency: Option<LatencyHistogram>,
 }
 
-/// What a login told.
+/// The login of a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     pub(crate) stream: Ticket,
     pub(crate) user: Vec<u8>,
     pub(crate) application: String,
     pub(crate) position: String,
-    pub(crate) wants: RecoveryOptions,
+    pub(crate) recovery: RecoveryOptions,
     pub(crate) paused: bool,
 }
 
-/// A request that has not gone to the hub yet.
+/// The content of a queued request.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Open(ItemSpec),
@@ -93,25 +93,27 @@ pub(crate) struct Tally {
     pub(crate) last_read: Now,
 }
 
+/// One mount.
 pub(crate) struct Mount {
     pub(crate) peer: String,
     pub(crate) since: Now,
-    /// When it connected, or logged out: a login has to come in time from then on.
+    /// When it connected, or logged out: from then on the login time-out runs.
     pub(crate) since_login: Now,
     pub(crate) channel: Channel,
-    /// Counts among the server's mounts; otherwise there were too many, and the handshake says so.
+    /// It counts among the server's mounts. Otherwise there were too many, and its handshake is refused.
     pub(crate) admitted: bool,
     pub(crate) input: InputBuffer,
     pub(crate) login: Option<Login>,
-    /// The client's stream ids.
+    /// Streams by the consumer's stream id.
     pub(crate) ids: HashMap<i32, Ticket>,
-    /// Requests held back, oldest first; some may have been closed meanwhile.
+    /// Queued requests, oldest first; the streams of some may have been closed meanwhile.
     pub(crate) queue: VecDeque<(Ticket, Wanted)>,
-    /// Requests at the hub whose image is still to come.
+    /// Number of requests at the hub whose image has not come.
     pub(crate) outstanding: usize,
-    /// The stream id of the next stream that the server opens.
+    /// Id of the next stream that the server opens, negative.
     pub(crate) next_own: i32,
-    pub(crate) cut: Option<Reason>,
+    /// Why it is being disconnected; `None`: it is not.
+    pub(crate) disconnecting: Option<Reason>,
     pub(crate) tally: Tally,
 }
 
@@ -129,17 +131,18 @@ impl Mount {
             queue: VecDeque::new(),
             outstanding: 0,
             next_own: -1,
-            cut: None,
+            disconnecting: None,
             tally: Tally { last_read: now, last_write: now, ..Tally::default() },
         }
     }
 
-    pub(crate) fn wants(&self) -> RecoveryOptions {
-        self.login.as_ref().map(|login| login.wants).unwrap_or_default()
+    /// The consumer's choice at login about items in trouble.
+    pub(crate) fn recovery(&self) -> RecoveryOptions {
+        self.login.as_ref().map(|login| login.recovery).unwrap_or_default()
     }
 }
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Login,
@@ -148,43 +151,43 @@ pub(crate) enum Role {
     Item,
 }
 
-/// What few streams have.
+/// State that few streams have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) view: Option<View>,
-    /// Content of the key, service id included, for updates that carry it.
+    /// The encoded key, service id included, for consumers that want it in updates.
     pub(crate) key: Option<Box<[u8]>>,
-    /// A symbol list whose items the server opens too: streaming or as snapshots.
-    pub(crate) data_streams: Option<bool>,
+    /// The stream is a symbol list whose items the server opens too: as streams (`true`) or snapshots.
+    pub(crate) opens_listed: Option<bool>,
 }
 
-/// One stream of a client.
+/// One stream of a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) mount: Ticket,
     pub(crate) id: i32,
     pub(crate) domain: u8,
-    /// Of an item; 0 otherwise.
+    /// The service of an item; 0 for other roles.
     pub(crate) service: u16,
     pub(crate) role: Role,
-    /// Of the last request.
+    /// Flags of the last request.
     pub(crate) flags: RequestFlags,
     pub(crate) item: Option<ItemId>,
-    /// No part of an image was given out yet, or a new one must come first.
+    /// It gets no updates: no part of its image has been sent, or a new image has to come first.
     pub(crate) waiting: bool,
-    /// Counts among the mount's outstanding requests.
+    /// It counts among the mount's outstanding requests.
     pub(crate) counted: bool,
-    /// The hub owes it an image.
-    pub(crate) at_hub: bool,
-    /// The next image answers a request of the client.
-    pub(crate) asked: bool,
-    /// Identity of the request, to know a reissue from another request.
+    /// Its request for an image is at the hub.
+    pub(crate) requested: bool,
+    /// The next image answers a request of the consumer.
+    pub(crate) solicited: bool,
+    /// Hash of the request's identity: distinguishes a reissue from a request for another item.
     pub(crate) identity: u64,
     pub(crate) extra: Option<Box<Extra>>,
 }
 
 impl Stream {
-    /// One that the server answers itself: of the login, the directory or a dictionary.
+    /// Creates a stream that the server answers itself: of the login, the directory or a dictionary.
     pub(crate) fn own(mount: Ticket, request: &Request<'_>, role: Role) -> Self {
         Self {
             mount,
@@ -196,8 +199,8 @@ impl Stream {
             item: None,
             waiting: false,
             counted: false,
-            at_hub: false,
-            asked: true,
+            requested: false,
+            solicited: true,
             identity: 0,
             extra: None,
         }
@@ -207,14 +210,14 @@ impl Stream {
         self.flags.contains(RequestFlags::STREAMING)
     }
 
-    /// The server opened it, and the client has heard nothing of it yet: it is not told of trouble either.
-    pub(crate) fn unheard_of(&self) -> bool {
+    /// The server opened it, and the consumer has had no message on it: it gets no status either.
+    pub(crate) fn is_unannounced(&self) -> bool {
         self.id < 0 && self.waiting
     }
 
-    /// A symbol list whose items the server opens too.
-    pub(crate) fn lists(&self) -> bool {
-        self.extra.as_ref().is_some_and(|extra| extra.data_streams.is_some())
+    /// It is a symbol list whose items the server opens too.
+    pub(crate) fn opens_listed(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.opens_listed.is_some())
     }
 
     pub(crate) fn view(&self) -> Option<&View> {

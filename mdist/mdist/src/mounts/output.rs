@@ -1,73 +1,51 @@
-//! What waits to be written to one mount: contiguous bytes or a list of shared messages, counted in buffers, bounded.
+//! The output of one mount: bytes or a list of shared messages that wait for its socket, counted in buffers and
+//! bounded.
 
 use super::arena::{Arena, Listed};
 use super::pool::{BUFFER, Pool};
 use super::slots::Ticket;
+use super::slow_consumer::{Limits, Overflow, buffers_to_borrow};
 
-/// Buffers borrowed from the pool at a time, so that the shared counter is not touched for each.
-const BORROW: usize = 16;
-
-/// How much one mount may hold. Spec: rssl.md §1.8
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Buffers that belong to the mount whatever others do.
-    pub guaranteed: usize,
-    /// Most buffers it may hold, borrowed ones included.
-    pub max: usize,
-}
-
-/// A mount holds as much as it may, and the next message does not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{used} output buffers of {max} in use, {pool_free} free in the pool, {bytes} bytes unread")]
-pub struct Overflow {
-    /// Buffers in use, the refused message included.
-    pub used: usize,
-    /// Most buffers the mount may hold.
-    pub max: usize,
-    /// Buffers left in the shared pool.
-    pub pool_free: usize,
-    /// Bytes that the client had not read.
-    pub bytes: usize,
-}
-
-/// Bytes of lists that are put together for one write: few enough to stay in the processor's own caches.
+/// Most bytes of a list that are gathered for one write: few enough to stay in the processor's own caches.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
-/// The most messages of a list whose memory is kept while it is empty.
-const KEPT: usize = 8 * 1024;
+/// Messages for which an empty list keeps its memory.
+const RETAINED: usize = 8 * 1024;
 
-/// Messages that are listed in place before they go to the list: as many as a cache line holds.
+/// Messages that are staged in the output itself before they go to the list: as many as fill a cache line.
 const STAGED: usize = 8;
 
-/// The output of one mount: a list, or bytes, never both, so that the order is plain. The hot fields come first: a message
-/// for many mounts touches the first two lines of each, which lie close together. The tails of the lists do not, and would
-/// cost more than all the rest if each message went there.
+/// The output of one mount: a list of messages or bytes, never both, so that their order is unambiguous.
+///
+/// The hot fields come first: a message for many mounts touches the first two cache lines of each output, and outputs
+/// lie side by side. The tails of the lists are scattered: touching one for each message would cost more than all the
+/// rest.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Output {
-    /// Messages of the arena, but for the newest.
+    /// Messages of the arena, except those that are staged.
     listed: Vec<Listed>,
     /// Bytes not yet written to the socket, those of listed messages included.
     waiting: usize,
-    /// Bytes that may wait before more must be borrowed.
-    room: usize,
+    /// Bytes that may wait before more buffers must be borrowed.
+    capacity: usize,
     pub(crate) messages: u64,
-    /// Whose it is.
+    /// The mount that it belongs to.
     pub(crate) mount: Ticket,
-    /// The frames of a batch are what this mount's transport would write: no compression, no other fragment size.
+    /// The mount's transport would write the frames of a batch unchanged: no compression, no smaller fragments.
     pub(crate) plain: bool,
     /// In the worker's list of mounts to write.
     pub(crate) dirty: bool,
-    /// There are bytes, so that nothing may be listed.
+    /// Bytes wait, so that no message may be listed.
     has_bytes: bool,
     /// The half of the arena in which the list began.
     upper: bool,
-    /// How many messages are staged.
+    /// Number of staged messages.
     staged: u8,
-    /// The newest messages of the list.
+    /// The last messages of the list.
     stage: [Listed; STAGED],
     bytes: Vec<u8>,
-    /// How many of the bytes are written.
+    /// Number of bytes that are written already.
     start: usize,
     limits: Limits,
     borrowed: usize,
@@ -80,7 +58,7 @@ impl Output {
         Self {
             listed: Vec::new(),
             waiting: 0,
-            room: own * BUFFER,
+            capacity: own * BUFFER,
             messages: 0,
             mount,
             plain: false,
@@ -109,11 +87,14 @@ impl Output {
 
     /// Whether the next message may be listed instead of copied.
     #[inline]
-    pub(crate) fn may_list(&self) -> bool {
+    pub(crate) fn can_list(&self) -> bool {
         !self.has_bytes
     }
 
-    /// Lists a framed message of `len` bytes that the arena keeps at `at`, for `stream`.
+    /// Lists a framed message of `len` bytes that the arena has at `at`, for `stream`.
+    ///
+    /// # Errors
+    /// The mount is a slow consumer; the message is not listed.
     #[inline]
     pub(crate) fn list(
         &mut self,
@@ -123,9 +104,9 @@ impl Output {
         arena: &mut Arena,
         pool: &Pool,
     ) -> Result<(), Overflow> {
-        self.admit(len, pool)?;
+        self.reserve(len, pool)?;
         if !self.is_listing() {
-            self.upper = arena.begun();
+            self.upper = arena.list_begins();
         }
         if let Some(place) = self.stage.get_mut(usize::from(self.staged)) {
             *place = Listed::new(at, stream);
@@ -140,7 +121,10 @@ impl Output {
         Ok(())
     }
 
-    /// Appends a framed message of another stream, for `stream`: a copy and four bytes.
+    /// Copies a framed message, with `stream` as its stream id.
+    ///
+    /// # Errors
+    /// The mount is a slow consumer; the message is not copied.
     #[inline]
     pub(crate) fn push_frame(
         &mut self,
@@ -149,7 +133,7 @@ impl Output {
         arena: &mut Arena,
         pool: &Pool,
     ) -> Result<(), Overflow> {
-        self.admit(framed.len(), pool)?;
+        self.reserve(framed.len(), pool)?;
         self.copy_list(arena);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(framed);
@@ -163,7 +147,10 @@ impl Output {
         Ok(())
     }
 
-    /// Appends whatever `write` appends to the bytes it is given, refused when it is too much.
+    /// Appends what `write` appends to the bytes that it gets.
+    ///
+    /// # Errors
+    /// The mount is a slow consumer; nothing is appended.
     pub(crate) fn append<T>(
         &mut self,
         arena: &mut Arena,
@@ -175,7 +162,7 @@ impl Output {
         let result = write(&mut self.bytes);
         let more = self.bytes.len() - before;
         self.waiting += more;
-        if self.waiting > self.room
+        if self.waiting > self.capacity
             && let Err(overflow) = self.borrow(0, pool)
         {
             self.bytes.truncate(before);
@@ -186,14 +173,14 @@ impl Output {
         Ok(result)
     }
 
-    /// The list began in this half of the arena, which is needed for other messages.
-    pub(crate) fn give_way(&mut self, upper: bool, arena: &mut Arena) {
+    /// Copies the list if it began in this half of the arena, which is needed for other messages.
+    pub(crate) fn copy_list_of(&mut self, upper: bool, arena: &mut Arena) {
         if self.upper == upper {
             self.copy_list(arena);
         }
     }
 
-    /// Makes bytes of the list: something else comes behind it, or the arena needs the room.
+    /// Turns the list into bytes: bytes follow it, or the arena needs its memory.
     #[inline]
     pub(crate) fn copy_list(&mut self, arena: &mut Arena) {
         if self.is_listing() {
@@ -206,13 +193,13 @@ impl Output {
 
     fn end_list(&mut self, arena: &mut Arena) {
         self.listed.clear();
-        self.listed.shrink_to(KEPT);
-        arena.ended(self.upper);
+        self.listed.shrink_to(RETAINED);
+        arena.list_ends(self.upper);
     }
 
     #[inline]
-    fn admit(&mut self, more: usize, pool: &Pool) -> Result<(), Overflow> {
-        if self.waiting + more > self.room {
+    fn reserve(&mut self, more: usize, pool: &Pool) -> Result<(), Overflow> {
+        if self.waiting + more > self.capacity {
             return self.borrow(more, pool);
         }
         Ok(())
@@ -221,28 +208,10 @@ impl Output {
     #[cold]
     fn borrow(&mut self, more: usize, pool: &Pool) -> Result<(), Overflow> {
         let need = (self.waiting + more).div_ceil(BUFFER);
-        let have = self.room / BUFFER;
-        let missing = need.saturating_sub(have);
-        let wanted = missing.max(BORROW).min(self.limits.max.saturating_sub(have));
-        let got = if need > self.limits.max {
-            0
-        } else if pool.take(wanted) {
-            wanted
-        } else if pool.take(missing) {
-            missing
-        } else {
-            0
-        };
-        if got < missing {
-            return Err(Overflow {
-                used: need,
-                max: self.limits.max,
-                pool_free: pool.free(),
-                bytes: self.waiting,
-            });
-        }
+        let have = self.capacity / BUFFER;
+        let got = buffers_to_borrow(self.limits, have, need, self.waiting, pool)?;
         self.borrowed += got;
-        self.room += got * BUFFER;
+        self.capacity += got * BUFFER;
         self.high_water = self.high_water.max(need);
         Ok(())
     }
@@ -253,12 +222,12 @@ impl Output {
         self.waiting
     }
 
-    /// Buffers that the waiting bytes fill.
+    /// Number of buffers that the waiting bytes fill.
     pub(crate) fn buffers(&self) -> usize {
         self.waiting.div_ceil(BUFFER)
     }
 
-    /// The most buffers ever filled.
+    /// The highest number of buffers ever filled.
     pub(crate) fn high_water(&self) -> usize {
         self.high_water.max(self.buffers())
     }
@@ -267,8 +236,8 @@ impl Output {
         self.limits
     }
 
-    /// Writes what waits by `put`, which says how many bytes it took, `None` if it has no room. How many went, and whether
-    /// `put` has taken all; memory for gathered messages is lent by `scratch`.
+    /// Writes the waiting bytes with `put`, which returns how many it took, or `None` if it can take none now. Returns
+    /// the number of bytes written, and whether that was all. Listed messages are gathered in `scratch`.
     pub(crate) fn write<E>(
         &mut self,
         arena: &mut Arena,
@@ -312,7 +281,7 @@ impl Output {
         (sum, result)
     }
 
-    /// `count` bytes were written; what was borrowed for them goes back.
+    /// Accounts for `count` written bytes, and gives back the buffers that were borrowed for them.
     fn account(&mut self, count: usize, pool: &Pool) {
         self.high_water = self.high_water();
         self.waiting -= count.min(self.waiting);
@@ -329,16 +298,16 @@ impl Output {
         }
         self.has_bytes = !self.bytes.is_empty();
         if self.borrowed > 0 {
-            let own = self.room / BUFFER - self.borrowed;
+            let own = self.capacity / BUFFER - self.borrowed;
             let need = self.buffers().saturating_sub(own);
             let back = self.borrowed.saturating_sub(need);
             self.borrowed -= back;
-            self.room -= back * BUFFER;
+            self.capacity -= back * BUFFER;
             pool.give(back);
         }
     }
 
-    /// Forgets all bytes and gives everything back: the mount is gone.
+    /// Drops all bytes and gives back all buffers: the mount is gone.
     pub(crate) fn release(&mut self, arena: &mut Arena, pool: &Pool) {
         if self.is_listing() {
             self.staged = 0;
@@ -361,7 +330,7 @@ mod tests {
         frame
     }
 
-    /// An output with what it needs.
+    /// An output with its arena and pool.
     struct Rig {
         output: Output,
         arena: Arena,
@@ -379,7 +348,7 @@ mod tests {
         }
 
         fn list(&mut self, framed: &[u8], stream: i32) -> Result<(), Overflow> {
-            let at = self.arena.keep(framed);
+            let at = self.arena.store(framed);
             self.output.list(at, framed.len(), stream, &mut self.arena, &self.pool)
         }
 
@@ -387,7 +356,7 @@ mod tests {
             self.output.append(&mut self.arena, &self.pool, |out| out.extend_from_slice(bytes))
         }
 
-        /// What a socket takes that has room for `count` bytes.
+        /// Writes to a socket that takes `count` bytes.
         fn take(&mut self, count: usize) -> Vec<u8> {
             let mut taken = Vec::new();
             let mut scratch = vec![0; 2 * BUFFER];
@@ -403,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_the_stream_and_nothing_else() {
+    fn copied_frame_differs_only_in_its_stream_id() {
         let mut rig = Rig::new(1, 1, 0);
         rig.push(&frame(12), 0x0102_0304).unwrap();
         rig.push(&frame(12), -1).unwrap();
@@ -414,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn borrows_and_gives_back() {
+    fn buffers_are_borrowed_in_blocks_and_given_back() {
         for listing in [false, true] {
             let mut rig = Rig::new(2, 30, 20);
             let piece = frame(BUFFER - 3);
@@ -422,7 +391,7 @@ mod tests {
             for _ in 0..2 {
                 add(&mut rig).unwrap();
             }
-            assert_eq!(rig.pool.free(), 20, "the guarantee costs the pool nothing");
+            assert_eq!(rig.pool.free(), 20, "guaranteed buffers are not taken from the pool");
             add(&mut rig).unwrap();
             assert_eq!(rig.pool.free(), 4, "borrowed in a block");
             for _ in 0..19 {
@@ -440,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_at_its_own_limit_while_the_pool_is_full() {
+    fn output_overflows_at_its_own_limit_while_the_pool_has_buffers() {
         let mut rig = Rig::new(1, 3, 100);
         for _ in 0..3 {
             rig.list(&frame(BUFFER - 3), 1).unwrap();
@@ -449,12 +418,12 @@ mod tests {
         assert_eq!(rig.push(&frame(9), 1).unwrap_err().used, 4);
         assert_eq!(rig.pool.free(), 98);
         assert!(rig.append(&[0; 10]).is_err());
-        assert_eq!(rig.output.waiting(), 3 * BUFFER, "nothing half written");
+        assert_eq!(rig.output.waiting(), 3 * BUFFER, "a refused message leaves no bytes");
         assert_eq!(rig.take(usize::MAX).len(), 3 * BUFFER);
     }
 
     #[test]
-    fn what_is_written_in_parts_stays_in_order() {
+    fn messages_written_in_parts_stay_in_order() {
         let mut rig = Rig::new(16, 16, 0);
         let mut expected = Vec::new();
         let mut seen = Vec::new();
@@ -464,7 +433,7 @@ mod tests {
                 rig.append(&piece).unwrap();
             } else {
                 piece.get_mut(7..11).unwrap().copy_from_slice(&i32::from(round).to_be_bytes());
-                if rig.output.may_list() && round % 5 != 0 {
+                if rig.output.can_list() && round % 5 != 0 {
                     rig.list(&piece, round.into()).unwrap();
                 } else {
                     rig.push(&piece, round.into()).unwrap();

@@ -1,4 +1,4 @@
-//! Small changes in place to messages whose other bytes stay as they are. Spec: rssl.md §2.2
+//! Edits of encoded messages in place that leave the other bytes as they are. Spec: rssl.md §2.2
 
 /// The class byte of a message, without the bits that are reserved.
 #[inline]
@@ -20,10 +20,10 @@ pub(crate) const NON_STREAMING: u8 = 2;
 pub(crate) const CLOSED_RECOVER: u8 = 3;
 const SUSPECT: u8 = 2;
 
-/// Where the parts of a refresh's header are that do not move anything else when they change.
+/// Offsets of the parts of a refresh's header that can change in place, and their values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefreshView {
-    /// Place of the byte with the flags below 0x80.
+    /// Offset of the byte with the flags below 0x80.
     low_flags: usize,
     state: usize,
     pub(crate) complete: bool,
@@ -32,12 +32,12 @@ pub(crate) struct RefreshView {
 }
 
 impl RefreshView {
-    /// Looks at a refresh without a frame; `None` if it is too short to be one.
+    /// Reads the header of a refresh without a frame; `None`: it is too short.
     #[inline]
     pub(crate) fn of(message: &[u8]) -> Option<Self> {
         let first = *message.get(8)?;
         let low_flags = if first & 0x80 == 0 { 8 } else { 9 };
-        // A one-byte form has the bits 0..7 of which bit 7 is the marker, clear.
+        // One-byte flags have bit 7, the marker, clear.
         let flags = *message.get(low_flags)?;
         let state = low_flags + 2 + if flags & SEQUENCE == 0 { 0 } else { 4 };
         let byte = *message.get(state)?;
@@ -50,7 +50,7 @@ impl RefreshView {
         })
     }
 
-    /// Marks the refresh as the answer to a request, or as coming by itself.
+    /// Sets or clears the flag SOLICITED: the refresh answers a request.
     pub(crate) fn set_solicited(&self, message: &mut [u8], solicited: bool) {
         if let Some(flags) = message.get_mut(self.low_flags) {
             *flags = if solicited { *flags | SOLICITED } else { *flags & !SOLICITED };
@@ -79,7 +79,7 @@ impl RefreshView {
     }
 }
 
-/// Puts another stream id into a message.
+/// Replaces the stream id of a message.
 #[inline]
 pub(crate) fn set_stream(message: &mut [u8], stream: i32) {
     if let Some(id) = message.get_mut(4..8) {

@@ -1,41 +1,49 @@
-//! Where permissioning will decide: who may log in, who may have which item.
+//! Permissions of users to log in and to open items.
 
-use rssl::rwf::code;
+use rssl::rwf::{State, code};
 
-/// Why somebody may not, as the status to the client says it.
+use super::states::{closed_suspect, recover_suspect};
+
+/// Why a permission is denied; the consumer gets it as a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// Code of the state. Spec: rssl.md §2.10
     pub code: u8,
-    /// For people.
+    /// Text of the state.
     pub text: String,
-    /// Whether the client may try again later.
+    /// The consumer may try again later.
     pub retry: bool,
 }
 
 impl Denial {
-    /// Not entitled, for good.
+    /// A final denial: the user is not entitled.
     pub fn not_entitled(text: impl Into<String>) -> Self {
         Self { code: code::NOT_ENTITLED, text: text.into(), retry: false }
     }
+
+    /// The state that refuses the stream.
+    pub(super) fn state(&self) -> State<'_> {
+        let text = self.text.as_bytes();
+        if self.retry { recover_suspect(self.code, text) } else { closed_suspect(self.code, text) }
+    }
 }
 
-/// Decides at login, and at each request for an item. Both are asked on the way in, never for an update.
+/// Decides on each login and each request for an item; updates are not checked.
 pub trait Permissions: Send {
-    /// May this user log in from there?
+    /// Permits a user to log in from a position and address.
     ///
     /// # Errors
-    /// The denial that the client is told; the mount is closed after it.
+    /// The login is refused with this denial, and the mount disconnected.
     fn login(&mut self, user: &[u8], position: &[u8], peer: &str) -> Result<(), Denial>;
 
-    /// May the user have this item of the service?
+    /// Permits a user to open an item of a service.
     ///
     /// # Errors
-    /// The denial that the client is told; only this stream ends.
+    /// The stream is refused with this denial.
     fn item(&mut self, user: &[u8], service: &str, domain: u8, name: &[u8]) -> Result<(), Denial>;
 }
 
-/// Everybody may have everything.
+/// Permits everything to every user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllowAll;
 

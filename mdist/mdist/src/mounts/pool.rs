@@ -1,11 +1,11 @@
-//! The output buffers that all mounts of all workers share beyond their own guarantee.
+//! The pool of output buffers that all mounts of all workers share, beyond the buffers that each is guaranteed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of one output buffer: the largest frame payload of the transport. Limits are counted in these. Spec: rssl.md §1.8
+/// Size of one output buffer in bytes: the largest frame payload of the transport. Spec: rssl.md §1.8
 pub const BUFFER: usize = 6144;
 
-/// How many shared buffers are free; taken and given by workers on any thread.
+/// Counts the free shared buffers. Workers on any thread take and give them.
 #[derive(Debug)]
 pub struct Pool {
     size: usize,
@@ -13,27 +13,27 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `size` buffers of [`BUFFER`] bytes. Nothing is allocated: the pool counts.
+    /// Creates a pool of `size` buffers of [`BUFFER`] bytes. Nothing is allocated: the pool only counts.
     pub fn new(size: usize) -> Self {
         Self { size, free: AtomicUsize::new(size) }
     }
 
-    /// How many buffers the pool has in all.
+    /// Number of buffers.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How many of them nobody holds.
+    /// Number of free buffers.
     pub fn free(&self) -> usize {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Takes `count` buffers, all or none.
+    /// Takes `count` buffers; `false`: fewer are free, and none is taken.
     pub fn take(&self, count: usize) -> bool {
         self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(count)).is_ok()
     }
 
-    /// Gives back what was taken.
+    /// Gives back `count` taken buffers.
     pub fn give(&self, count: usize) {
         let before = self.free.fetch_add(count, Ordering::Relaxed);
         debug_assert!(before + count <= self.size, "more was given back than taken");
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_no_more_than_it_has() {
+    fn pool_gives_all_requested_buffers_or_none() {
         let pool = Pool::new(3);
         assert!(pool.take(2));
         assert!(!pool.take(2), "all or none");

@@ -1,22 +1,22 @@
-//! Why a mount went: logged, counted and shown.
+//! Why a mount is closed: logged, counted and shown.
 
-use super::output::Overflow;
+use super::slow_consumer::Overflow;
 
-/// Why a mount was cut, or left.
+/// Why a mount is closed: disconnected by the server, or lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Nothing came from the client for its ping time-out.
-    #[error("nothing was heard for {seconds} s: the client or the way to it is gone")]
+    /// The consumer sent nothing for its ping time-out.
+    #[error("nothing was heard for {seconds} s: the consumer or the network to it is gone")]
     Silent {
         /// The negotiated ping time-out.
         seconds: u64,
     },
-    /// The client sent what the transport or RWF does not allow.
+    /// The consumer sent something that the transport or RWF does not allow.
     #[error("protocol error: {0}")]
     Protocol(String),
-    /// The client did not read fast enough.
+    /// The consumer did not read fast enough.
     #[error(
-        "output overflow: {0}; the client reads too slowly, or maxOutputBuffers and poolSize are too small"
+        "output overflow: {0}; the consumer reads too slowly, or maxOutputBuffers and poolSize are too small"
     )]
     Overflow(#[from] Overflow),
     /// The login was refused.
@@ -25,34 +25,34 @@ pub enum Reason {
     /// The transport's handshake was refused.
     #[error("connection refused: {0}")]
     Refused(String),
-    /// The server had as many mounts as it may.
+    /// The server has as many mounts as it may have.
     #[error("the server has {most} mounts already, the most that max-mounts allows")]
     TooManyMounts {
-        /// The number allowed.
+        /// The limit.
         most: u32,
     },
-    /// No login came in time.
+    /// The consumer did not log in in time.
     #[error("no login within {seconds} s of connecting")]
     NoLogin {
-        /// The time allowed.
+        /// The limit, in seconds.
         seconds: u64,
     },
-    /// The client closed the connection.
-    #[error("closed by the client")]
+    /// The consumer closed the connection.
+    #[error("closed by the consumer")]
     PeerClosed,
     /// The connection failed.
     #[error("connection lost: {0}")]
     Lost(String),
-    /// An operator, or a rule of the server, cut it.
-    #[error("cut by the server: {0}")]
+    /// An operator or a rule of the server disconnected it.
+    #[error("disconnected by the server: {0}")]
     Forced(String),
-    /// The server ends.
+    /// The server shuts down.
     #[error("the server shuts down")]
     ShutDown,
 }
 
 impl Reason {
-    /// One word, as a label of counters.
+    /// The label of its counter.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Silent { .. } => "silent",

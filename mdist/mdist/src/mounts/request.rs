@@ -1,21 +1,23 @@
-//! Requests for items: new ones, reissues, batches.
+//! Requests of consumers for items: new ones, reissues, batches.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rssl::rdm::items;
-use rssl::rwf::{DataType, Domain, Key, Request, RequestFlags, State, StreamState, code, name_type};
+use rssl::rwf::{
+    DataType, Domain, Key, OwnedState, Request, RequestFlags, State, StreamState, code, name_type,
+};
 use rssl::wire::to_vec;
 
-use super::fanout::closed;
 use super::mount::{Extra, Role, Stream, Wanted};
 use super::reason::Reason;
 use super::slots::Ticket;
+use super::states::{closed_suspect, recover_suspect};
 use super::view::View;
 use super::worker::Worker;
 use crate::hub::ItemSpec;
 
 impl Worker {
-    /// A request of any domain.
+    /// Takes a request of any domain; the error is the reason to disconnect the mount.
     pub(super) fn request(&mut self, id: Ticket, request: &Request<'_>) -> Result<(), Reason> {
         if request.stream == 0 {
             return Err(Reason::Protocol("request on stream 0, which no stream may have".into()));
@@ -24,24 +26,23 @@ impl Worker {
             return self.login_request(id, request);
         }
         if !self.logged_in(id) {
-            let state = closed(code::USAGE_ERROR, b"log in before requesting anything else");
+            let state = closed_suspect(code::USAGE_ERROR, b"log in before requesting anything else");
             self.status(id, request.domain, request.stream, false, state);
             return Ok(());
         }
-        if let Some(ticket) = self.find(id, request.stream) {
+        if let Some(ticket) = self.find_stream(id, request.stream) {
             self.reissue(ticket, request);
             return Ok(());
         }
         if request.stream < 0 {
-            let state = closed(code::USAGE_ERROR, b"streams of consumers have positive ids");
+            let state = closed_suspect(code::USAGE_ERROR, b"streams of consumers have positive ids");
             self.status(id, request.domain, request.stream, false, state);
             return Ok(());
         }
         let open = self.mounts.get(id).map_or(0, |mount| mount.ids.len());
         if open >= self.config.open_limit as usize {
             let text = format!("{open} streams are open, the most that this server allows a connection");
-            let state =
-                State { stream: StreamState::ClosedRecover, ..closed(code::TOO_MANY_ITEMS, text.as_bytes()) };
+            let state = recover_suspect(code::TOO_MANY_ITEMS, text.as_bytes());
             self.status(id, request.domain, request.stream, false, state);
             return Ok(());
         }
@@ -56,93 +57,87 @@ impl Worker {
         Ok(())
     }
 
-    /// A request for one item on a new stream; the stream, unless it was refused.
+    /// Takes a request for one item on a new stream; returns the stream, unless it was refused.
     pub(super) fn item_request(&mut self, id: Ticket, request: &Request<'_>) -> Option<Ticket> {
         let private = request.flags.contains(RequestFlags::PRIVATE);
-        let refuse = |worker: &mut Self, state: State<'_>| {
-            // What the server itself wanted to open, the client has not heard of.
-            if request.stream > 0 {
-                worker.status(id, request.domain, request.stream, private, state);
+        let checked = self.check_item_request(id, request).and_then(|spec| Ok((spec, extra(request, None)?)));
+        let (spec, extra) = match checked {
+            Ok(checked) => checked,
+            Err(state) => {
+                // The consumer does not know of streams that the server wanted to open.
+                if request.stream > 0 {
+                    self.status(id, request.domain, request.stream, private, state.borrow());
+                }
+                return None;
             }
-            None
         };
-        if request.flags.contains(RequestFlags::NO_REFRESH) {
-            return refuse(
-                self,
-                closed(code::USAGE_ERROR, b"no refresh wanted on a stream that is not open"),
-            );
-        }
-        let key = &request.key;
-        if key.name.is_none_or(<[u8]>::is_empty) && key.identifier.is_none() && key.attrib.is_none() {
-            return refuse(self, closed(code::USAGE_ERROR, b"the key names no item"));
-        }
-        let Some(service_id) = key.service else {
-            return refuse(
-                self,
-                closed(code::USAGE_ERROR, b"the key has no service id; take it from the directory"),
-            );
-        };
-        let Some(service) = self.services.find(service_id) else {
-            let text = format!("no service has the id {service_id}; see the directory");
-            let state =
-                State { stream: StreamState::ClosedRecover, ..closed(code::SOURCE_UNKNOWN, text.as_bytes()) };
-            return refuse(self, state);
-        };
-        let name = service.name().to_owned();
-        if !service.carries(request.domain) {
-            let text = format!("service {name} does not carry {}", request.domain);
-            return refuse(self, closed(code::USAGE_ERROR, text.as_bytes()));
-        }
-        let Ok(qos) = service.choose(request.qos, request.worst_qos) else {
-            let text = format!("service {name} has no such quality of service");
-            return refuse(self, closed(code::USAGE_ERROR, text.as_bytes()));
-        };
-        // Who recovers items itself is told to come back; for others the server waits. Spec: rssl.md §6.3
-        let single_open = self.mounts.get(id)?.wants().single_open;
-        if service.is_down() && !single_open {
-            let text = format!("service {name} is down");
-            let state = State { stream: StreamState::ClosedRecover, ..closed(code::NONE, text.as_bytes()) };
-            return refuse(self, state);
-        }
-        let user = self.mounts.get(id)?.login.as_ref()?.user.clone();
-        if let Err(denial) =
-            self.permissions.item(&user, &name, request.domain.0, key.name.unwrap_or_default())
-        {
-            let stream = if denial.retry { StreamState::ClosedRecover } else { StreamState::Closed };
-            return refuse(self, State { stream, ..closed(denial.code, denial.text.as_bytes()) });
-        }
-        let Ok(spec) = ItemSpec::new(service_id, request.domain, key, qos, private) else {
-            return refuse(self, closed(code::USAGE_ERROR, b"the key is too long"));
-        };
-        let extra = match extra(request, None) {
-            Ok(extra) => extra,
-            Err(state) => return refuse(self, state),
-        };
-        let ticket = self.add(Stream {
+        let ticket = self.add_stream(Stream {
             mount: id,
             id: request.stream,
             domain: request.domain.0,
-            service: service_id,
+            service: spec.service,
             role: Role::Item,
             flags: effective(request.flags),
             item: None,
             waiting: true,
             counted: false,
-            at_hub: false,
-            asked: request.stream > 0,
+            requested: false,
+            solicited: request.stream > 0,
             identity: identity(request),
             extra,
         })?;
-        self.want(ticket, Wanted::Open(spec));
+        self.queue_request(ticket, Wanted::Open(spec));
         Some(ticket)
     }
 
-    /// A request on a stream that is open: other priority, view, pause, or another image.
+    /// Checks a request for an item against key, service and permissions; returns the item's spec.
+    fn check_item_request(&mut self, id: Ticket, request: &Request<'_>) -> Result<ItemSpec, OwnedState> {
+        let unusable = |text: &str| Err(closed_suspect(code::USAGE_ERROR, text.as_bytes()).to_owned());
+        if request.flags.contains(RequestFlags::NO_REFRESH) {
+            return unusable("no refresh wanted on a stream that is not open");
+        }
+        let key = &request.key;
+        if key.name.is_none_or(<[u8]>::is_empty) && key.identifier.is_none() && key.attrib.is_none() {
+            return unusable("the key names no item");
+        }
+        let Some(service_id) = key.service else {
+            return unusable("the key has no service id; take it from the directory");
+        };
+        let Some(service) = self.services.find(service_id) else {
+            let text = format!("no service has the id {service_id}; see the directory");
+            return Err(recover_suspect(code::SOURCE_UNKNOWN, text.as_bytes()).to_owned());
+        };
+        let name = service.name().to_owned();
+        if !service.carries(request.domain) {
+            return unusable(&format!("service {name} does not carry {}", request.domain));
+        }
+        let Ok(qos) = service.choose(request.qos, request.worst_qos) else {
+            return unusable(&format!("service {name} has no such quality of service"));
+        };
+        let mount = self.mounts.get(id);
+        // For consumers with single open the server waits until the service is up; others have to retry. Spec: rssl.md
+        // §6.3
+        if service.is_down() && !mount.map(|mount| mount.recovery()).unwrap_or_default().single_open {
+            let text = format!("service {name} is down");
+            return Err(recover_suspect(code::NONE, text.as_bytes()).to_owned());
+        }
+        let user = mount.and_then(|mount| mount.login.as_ref()).map(|login| login.user.clone());
+        let user = user.unwrap_or_default();
+        let item_name = key.name.unwrap_or_default();
+        if let Err(denial) = self.permissions.item(&user, &name, request.domain.0, item_name) {
+            return Err(denial.state().to_owned());
+        }
+        let private = request.flags.contains(RequestFlags::PRIVATE);
+        ItemSpec::new(service_id, request.domain, key, qos, private)
+            .or_else(|_| unusable("the key is too long"))
+    }
+
+    /// Takes a request on an open stream: another priority or view, pause, or a further image.
     fn reissue(&mut self, ticket: Ticket, request: &Request<'_>) {
         let Some(stream) = self.streams.get(ticket) else { return };
         if stream.domain != request.domain.0 {
             let text = format!("this stream is open for {}", Domain(stream.domain));
-            return self.refuse(ticket, closed(code::USAGE_ERROR, text.as_bytes()));
+            return self.refuse_stream(ticket, closed_suspect(code::USAGE_ERROR, text.as_bytes()));
         }
         match stream.role {
             Role::Directory { .. } => return self.directory_reissue(ticket, request),
@@ -152,12 +147,12 @@ impl Worker {
         }
         if stream.identity != identity(request) {
             let text = b"this stream is open for another item";
-            return self.refuse(ticket, closed(code::USAGE_ERROR, text));
+            return self.refuse_stream(ticket, closed_suspect(code::USAGE_ERROR, text));
         }
         let previous = stream.extra.as_ref().and_then(|extra| extra.view.clone());
         let extra = match extra(request, previous) {
             Ok(extra) => extra,
-            Err(state) => return self.refuse(ticket, state),
+            Err(state) => return self.refuse_stream(ticket, state.borrow()),
         };
         let no_refresh = request.flags.contains(RequestFlags::NO_REFRESH);
         let Some(stream) = self.streams.get_mut(ticket) else { return };
@@ -165,7 +160,7 @@ impl Worker {
         stream.flags = effective(request.flags);
         stream.extra = extra;
         let paused = stream.flags.contains(RequestFlags::PAUSE);
-        // What was not sent while paused has to come as an image; a pause itself needs none.
+        // After a pause an image replaces the updates that were not sent; a pause itself needs none.
         let resumed = was_paused && !paused;
         let pauses = paused && !was_paused;
         let image = resumed || !(no_refresh || pauses);
@@ -173,8 +168,8 @@ impl Worker {
             stream.waiting = true;
         }
         if image && let Some(item) = stream.item {
-            stream.asked = true;
-            self.want(ticket, Wanted::Image(item));
+            stream.solicited = true;
+            self.queue_request(ticket, Wanted::Image(item));
         }
         self.set_flags(ticket);
     }
@@ -189,14 +184,14 @@ impl Worker {
                 && !stream.waiting
             {
                 stream.waiting = true;
-                stream.asked = true;
-                self.want(ticket, Wanted::Image(item));
+                stream.solicited = true;
+                self.queue_request(ticket, Wanted::Image(item));
             }
             self.set_flags(ticket);
         }
     }
 
-    /// Many items, or many streams, in one request. Spec: rssl.md §6
+    /// Takes a batch: a request for many items, or a reissue of many streams. Spec: rssl.md §6
     fn batch_request(&mut self, id: Ticket, request: &Request<'_>) {
         let mut one = request.clone();
         one.flags.remove(RequestFlags::BATCH);
@@ -205,7 +200,7 @@ impl Worker {
         }
         if let Ok(Some(ids)) = items::stream_ids(request.payload) {
             for &stream in &ids {
-                if let Some(ticket) = self.find(id, stream)
+                if let Some(ticket) = self.find_stream(id, stream)
                     && self.streams.get(ticket).is_some_and(|stream| stream.role == Role::Item)
                 {
                     self.reissue_as_before(ticket, &one);
@@ -217,7 +212,7 @@ impl Worker {
         let names = match items::batch_names(request.payload) {
             Ok(names) if !names.is_empty() => names,
             Ok(_) => {
-                let state = closed(code::USAGE_ERROR, b"the batch lists no items");
+                let state = closed_suspect(code::USAGE_ERROR, b"the batch lists no items");
                 return self.status(id, request.domain, request.stream, false, state);
             }
             Err(error) => {
@@ -227,7 +222,7 @@ impl Worker {
                     request.domain,
                     request.stream,
                     false,
-                    closed(code::USAGE_ERROR, text.as_bytes()),
+                    closed_suspect(code::USAGE_ERROR, text.as_bytes()),
                 );
             }
         };
@@ -241,19 +236,21 @@ impl Worker {
             };
             one.stream = stream;
             one.key.name = Some(name);
-            // Sees to ids in use and to the limit of open streams, as for any request. No error: the id is positive.
+            // Ids in use and the limit of open streams are checked as for any request. There is no error: the id is
+            // positive.
             if self.request(id, &one).is_err() {
                 return;
             }
         }
     }
 
+    /// Closes the stream of a batch.
     fn batch_done(&mut self, id: Ticket, request: &Request<'_>, text: &str) {
         let state = State::new(StreamState::Closed, rssl::rwf::DataState::Ok, code::NONE, text.as_bytes());
         self.status(id, request.domain, request.stream, false, state);
     }
 
-    /// A reissue by stream id alone: whatever the item is.
+    /// Reissues a stream by its id alone, whatever its item.
     fn reissue_as_before(&mut self, ticket: Ticket, request: &Request<'_>) {
         if let Some(stream) = self.streams.get_mut(ticket)
             && stream.domain == request.domain.0
@@ -268,12 +265,12 @@ impl Worker {
     }
 }
 
-/// A pause without streaming means nothing.
+/// The flags of a request that take effect: a pause needs streaming.
 fn effective(flags: RequestFlags) -> RequestFlags {
     if flags.contains(RequestFlags::STREAMING) { flags } else { flags.without(RequestFlags::PAUSE) }
 }
 
-/// The same for requests that mean the same item. Spec: rssl.md §2.9
+/// A hash that is equal for requests of the same item. Spec: rssl.md §2.9
 fn identity(request: &Request<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     let name_type = request.key.name_type.filter(|kind| *kind != name_type::RIC);
@@ -282,24 +279,30 @@ fn identity(request: &Request<'_>) -> u64 {
     hasher.finish()
 }
 
-/// View, key for updates and symbol-list wishes of a request.
-fn extra(request: &Request<'_>, previous: Option<View>) -> Result<Option<Box<Extra>>, State<'static>> {
+/// The view, the key for updates and the symbol-list behaviour of a request.
+///
+/// # Errors
+/// The view cannot be used: the state to refuse the request with.
+fn extra(request: &Request<'_>, previous: Option<View>) -> Result<Option<Box<Extra>>, OwnedState> {
     let mut extra = Extra::default();
     if request.flags.contains(RequestFlags::VIEW) {
         extra.view = if request.container == DataType::NO_DATA {
             previous
         } else {
-            Some(View::decode(request.payload).map_err(|code| closed(code, b"the view cannot be used"))?)
+            Some(
+                View::decode(request.payload)
+                    .map_err(|code| closed_suspect(code, b"the view cannot be used").to_owned())?,
+            )
         };
     }
     if request.flags.contains(RequestFlags::KEY_IN_UPDATES) {
         extra.key = to_vec(|w| request.key.encode(w)).ok().map(Into::into);
     }
     if request.domain == Domain::SYMBOL_LIST && request.container == DataType::ELEMENT_LIST {
-        extra.data_streams = items::SymbolListBehaviors::decode(request.payload)
+        extra.opens_listed = items::SymbolListBehaviors::decode(request.payload)
             .ok()
             .and_then(|behaviors| behaviors.data_streams());
     }
-    let any = extra.view.is_some() || extra.key.is_some() || extra.data_streams.is_some();
+    let any = extra.view.is_some() || extra.key.is_some() || extra.opens_listed.is_some();
     Ok(any.then(|| Box::new(extra)))
 }

@@ -4,30 +4,36 @@ use rssl::rdm::login;
 use rssl::rwf::{Domain, Request, RequestFlags, State, StreamState, code};
 use rssl::wire::to_vec;
 
-use super::fanout::closed;
 use super::item_trouble::RecoveryOptions;
 use super::mount::{Login, Role, Stream};
 use super::reason::Reason;
 use super::slots::Ticket;
+use super::states::{closed_suspect, recover_suspect};
 use super::worker::Worker;
 
-/// Role of a login that publishes.
+/// The role of publishers in a login.
 const PROVIDER: u64 = 1;
-/// Batches can be requested, reissued and closed.
+/// Batch requests, reissues and closes are supported.
 const ALL_BATCHES: u64 = 7;
 
 impl Worker {
-    /// A login, or a reissue of one.
+    /// Takes a login, or a reissue of one.
     pub(super) fn login_request(&mut self, id: Ticket, request: &Request<'_>) -> Result<(), Reason> {
-        let told =
+        let login_request =
             login::Request::decode(request).map_err(|error| Reason::Protocol(format!("login: {error}")))?;
         if let Some(login) = self.mounts.get(id).and_then(|mount| mount.login.as_ref()) {
             let ticket = login.stream;
-            if self.find(id, request.stream) == Some(ticket) {
-                self.login_reissue(id, ticket, request, &told);
+            if self.find_stream(id, request.stream) == Some(ticket) {
+                self.login_reissue(id, ticket, request, &login_request);
             } else {
                 let text = b"this connection is logged in already, on another stream";
-                self.status(id, Domain::LOGIN, request.stream, false, closed(code::USAGE_ERROR, text));
+                self.status(
+                    id,
+                    Domain::LOGIN,
+                    request.stream,
+                    false,
+                    closed_suspect(code::USAGE_ERROR, text),
+                );
             }
             return Ok(());
         }
@@ -38,31 +44,31 @@ impl Worker {
             )));
         }
         let Some(mount) = self.mounts.get(id) else { return Ok(()) };
-        if told.attributes.role == PROVIDER {
+        if login_request.attributes.role == PROVIDER {
             let text = "this port serves consumers; a publisher has to connect to the port for publishers";
-            return Err(self.refuse_login(id, request.stream, closed(code::USAGE_ERROR, text.as_bytes())));
+            return Err(self.refuse_login(
+                id,
+                request.stream,
+                closed_suspect(code::USAGE_ERROR, text.as_bytes()),
+            ));
         }
-        let user = told.user.to_vec();
-        let position = text(told.attributes.position);
+        let user = login_request.user.to_vec();
+        let position = text(login_request.attributes.position);
         let peer = mount.peer.clone();
         if let Err(denial) = self.permissions.login(&user, position.as_bytes(), &peer) {
-            let stream = if denial.retry { StreamState::ClosedRecover } else { StreamState::Closed };
-            let state = State { stream, ..closed(denial.code, denial.text.as_bytes()) };
+            let state = denial.state();
             return Err(self.refuse_login(id, request.stream, state));
         }
         if !self.shared.admit_user(&user, self.config.mounts_per_user) {
             let most = self.config.mounts_per_user.unwrap_or_default();
             let text = format!("this user has {most} connections already, the most allowed");
-            let state = State {
-                stream: StreamState::ClosedRecover,
-                ..closed(code::EXCEEDED_MAX_MOUNTS_PER_USER, text.as_bytes())
-            };
+            let state = recover_suspect(code::EXCEEDED_MAX_MOUNTS_PER_USER, text.as_bytes());
             return Err(self.refuse_login(id, request.stream, state));
         }
-        let stream = self.add(Stream::own(id, request, Role::Login));
+        let stream = self.add_stream(Stream::own(id, request, Role::Login));
         if let (Some(stream), Some(mount)) = (stream, self.mounts.get_mut(id)) {
-            let name = text(told.attributes.application_name);
-            let number = text(told.attributes.application_id);
+            let name = text(login_request.attributes.application_name);
+            let number = text(login_request.attributes.application_id);
             mount.login = Some(Login {
                 stream,
                 user,
@@ -72,10 +78,10 @@ impl Worker {
                     format!("{name} ({number})").trim_start().to_owned()
                 },
                 position,
-                wants: wants(&told),
+                recovery: recovery_options(&login_request),
                 paused: request.flags.contains(RequestFlags::PAUSE),
             });
-            self.login_refresh(id, request.stream, &told);
+            self.login_refresh(id, request.stream, &login_request);
         }
         Ok(())
     }
@@ -85,7 +91,7 @@ impl Worker {
         id: Ticket,
         ticket: Ticket,
         request: &Request<'_>,
-        told: &login::Request<'_>,
+        login_request: &login::Request<'_>,
     ) {
         let paused = request.flags.contains(RequestFlags::PAUSE);
         if let Some(stream) = self.streams.get_mut(ticket) {
@@ -94,23 +100,23 @@ impl Worker {
         let Some(login) = self.mounts.get_mut(id).and_then(|mount| mount.login.as_mut()) else { return };
         let was_paused = std::mem::replace(&mut login.paused, paused);
         if !request.flags.contains(RequestFlags::NO_REFRESH) {
-            self.login_refresh(id, request.stream, told);
+            self.login_refresh(id, request.stream, login_request);
         }
         if was_paused != paused {
             self.pause_all(id, paused);
         }
     }
 
-    /// Accepts: what the client told comes back, with what this server can do.
-    fn login_refresh(&mut self, id: Ticket, stream: i32, told: &login::Request<'_>) {
-        let wants = wants(told);
+    /// Accepts a login: the reply repeats its attributes and adds what this server supports.
+    fn login_refresh(&mut self, id: Ticket, stream: i32, login_request: &login::Request<'_>) {
+        let recovery = recovery_options(login_request);
         let reply = login::Reply {
-            user: told.user,
-            name_type: told.name_type,
+            user: login_request.user,
+            name_type: login_request.name_type,
             attributes: login::Attributes {
-                single_open: wants.single_open,
-                allow_suspect: wants.allow_suspect,
-                ..told.attributes.clone()
+                single_open: recovery.single_open,
+                allow_suspect: recovery.allow_suspect,
+                ..login_request.attributes.clone()
             },
             support_batch: ALL_BATCHES,
             support_post: true,
@@ -131,10 +137,10 @@ impl Worker {
         Reason::LoginRefused(String::from_utf8_lossy(state.text).into_owned())
     }
 
-    /// The client closed its login: every stream ends with it, silently.
+    /// Ends all streams of a mount without messages: its consumer closed the login.
     pub(super) fn logged_out(&mut self, id: Ticket) {
         for ticket in self.streams_of(id, |_| true) {
-            self.end(ticket);
+            self.end_stream(ticket);
         }
         let Some(mount) = self.mounts.get_mut(id) else { return };
         mount.queue.clear();
@@ -144,7 +150,7 @@ impl Worker {
         }
     }
 
-    /// Tells a client that its login is over, before it is cut by order.
+    /// Sends the status that ends the login, before the mount is disconnected by order.
     pub(super) fn log_out(&mut self, id: Ticket, reason: &Reason) {
         let Some(login) = self.mounts.get(id).and_then(|mount| mount.login.as_ref()) else { return };
         let Some(stream) = self.streams.get(login.stream).map(|stream| stream.id) else { return };
@@ -152,14 +158,17 @@ impl Worker {
         let again = matches!(reason, Reason::ShutDown);
         let state = State {
             stream: if again { StreamState::ClosedRecover } else { StreamState::Closed },
-            ..closed(code::NONE, text.as_bytes())
+            ..closed_suspect(code::NONE, text.as_bytes())
         };
         self.status(id, Domain::LOGIN, stream, false, state);
     }
 }
 
-fn wants(told: &login::Request<'_>) -> RecoveryOptions {
-    RecoveryOptions { single_open: told.attributes.single_open, allow_suspect: told.attributes.allow_suspect }
+fn recovery_options(login_request: &login::Request<'_>) -> RecoveryOptions {
+    RecoveryOptions {
+        single_open: login_request.attributes.single_open,
+        allow_suspect: login_request.attributes.allow_suspect,
+    }
 }
 
 fn text(bytes: Option<&[u8]>) -> String {

@@ -1,6 +1,6 @@
-//! Things at small dense numbers that are reused, each use told from the last by a generation.
+//! A table of values at dense, reused indexes; a generation distinguishes each use of an index from earlier ones.
 
-/// A place and the generation of what is in it. As a `u64`: generation high, index low.
+/// Identifies a value of a [`Slots`]: index and generation. As a `u64`: generation high, index low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ticket {
     index: u32,
@@ -8,7 +8,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The place, dense from 0: an index into the holder's own tables.
+    /// The index, dense from 0; also used for tables that accompany the [`Slots`].
     pub(crate) fn index(self) -> u32 {
         self.index
     }
@@ -29,7 +29,7 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// The table.
+/// The table. An outdated [`Ticket`] finds nothing.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Vec<Slot<T>>,
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_ticket_opens_nothing() {
+    fn outdated_ticket_finds_nothing() {
         let mut slots = Slots::default();
         let first = slots.insert("a");
         assert_eq!(slots.remove(first), Some("a"));

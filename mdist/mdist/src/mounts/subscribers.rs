@@ -1,40 +1,40 @@
-//! Who has an item: the table that an update goes through.
+//! The streams of each item: the table that an update is fanned out through.
 
-/// Why a stream does not simply get a copy of what comes for its item.
+/// Why a stream does not get the frame of the batch with its own stream id.
 pub(crate) mod flag {
-    /// Its image is still to come: it gets nothing.
+    /// Its image has not come: it gets nothing but statuses.
     pub(crate) const WAITING: u8 = 1;
-    /// The client paused it: no updates.
+    /// The consumer paused it: it gets no updates.
     pub(crate) const PAUSED: u8 = 2;
-    /// It wants some fields only.
+    /// It has a view: it gets some fields only.
     pub(crate) const VIEW: u8 = 4;
-    /// It wants the key in every update.
+    /// It gets the key in every update.
     pub(crate) const KEY: u8 = 8;
     /// It is a symbol list whose items the server opens.
     pub(crate) const LISTS: u8 = 16;
 }
 
-/// Bits of the place of a mount.
+/// Number of bits of a mount's index.
 const PLACE: u32 = 24;
 
-/// One stream of an item: as small as can be, for a popular item has very many.
+/// One stream of an item. It is small because a popular item has very many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscriber {
-    /// The client's stream id.
+    /// The consumer's stream id.
     pub(crate) id: i32,
-    /// Flags above, place of its mount below.
+    /// Flags in the high bits, index of its mount in the low ones.
     mount: u32,
 }
 
 impl Subscriber {
-    /// A stream of the mount at this place, which is below 2^24: descriptors run out long before.
+    /// A stream of the mount with this index, which is below 2^24: descriptors run out long before.
     pub(crate) fn new(mount: u32, id: i32, flags: u8) -> Self {
         Self { id, mount: u32::from(flags) << PLACE | mount & Self::MASK }
     }
 
     const MASK: u32 = (1 << PLACE) - 1;
 
-    /// Place of its mount.
+    /// Index of its mount.
     #[inline]
     pub(crate) fn mount(self) -> usize {
         (self.mount & Self::MASK) as usize
@@ -50,7 +50,7 @@ impl Subscriber {
     }
 }
 
-/// The streams of one item. Most items have one, so that is kept in place.
+/// The streams of one item. Most items have one stream, which is stored in place.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Subscribers {
     #[default]
@@ -77,7 +77,7 @@ impl Subscribers {
         }
     }
 
-    /// Looks at each of its cache lines: they all come at once then, while a walk would wait for one after the other.
+    /// Prefetches the list: reads of all its cache lines overlap, while a walk would wait for one after the other.
     #[inline]
     pub(crate) fn touch(&self) {
         if let Self::Many(many) = self {
@@ -125,11 +125,11 @@ impl Subscribers {
     }
 }
 
-/// What a worker knows of an item of the hub.
+/// A worker's state of an item of the hub.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
     pub(crate) subscribers: Subscribers,
-    /// How often the hub said `Opened`; given back when the last stream is gone.
+    /// Number of `Kind::Opened` entries; given back to the hub with the last stream.
     pub(crate) holds: u32,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_and_shrinks() {
+    fn subscribers_grow_and_shrink() {
         let mut all = Subscribers::default();
         for mount in 0..3 {
             all.push(Subscriber::new(mount, 5, flag::WAITING));

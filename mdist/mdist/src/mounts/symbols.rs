@@ -1,4 +1,4 @@
-//! Symbol lists whose items the client wants with them: streams that the server opens. Spec: rssl.md §5.4
+//! Symbol lists with data: the server opens the listed items for the consumer. Spec: rssl.md §5.4
 
 use rssl::rwf::{DataType, Domain, Key, Map, MapAction, Request, RequestFlags};
 
@@ -7,9 +7,9 @@ use super::worker::Worker;
 
 impl Worker {
     /// Opens the items that a part of a symbol list names, on streams with negative ids.
-    pub(super) fn open_listed(&mut self, ticket: Ticket, container: DataType, payload: &[u8]) {
+    pub(super) fn open_listed_items(&mut self, ticket: Ticket, container: DataType, payload: &[u8]) {
         let Some(stream) = self.streams.get(ticket) else { return };
-        let Some(streaming) = stream.extra.as_ref().and_then(|extra| extra.data_streams) else { return };
+        let Some(streaming) = stream.extra.as_ref().and_then(|extra| extra.opens_listed) else { return };
         let (id, service) = (stream.mount, stream.service);
         if container != DataType::MAP {
             return;
@@ -19,7 +19,7 @@ impl Worker {
             if entry.action == MapAction::Delete {
                 continue;
             }
-            let Some(own) = self.own_stream(id) else { return };
+            let Some(own) = self.unused_stream_id(id) else { return };
             let request = Request {
                 domain: Domain::MARKET_PRICE,
                 stream: own,
@@ -32,8 +32,8 @@ impl Worker {
         }
     }
 
-    /// A negative stream id that the mount does not use; none when it has all the streams it may have.
-    fn own_stream(&mut self, id: Ticket) -> Option<i32> {
+    /// A negative stream id that the mount does not use; `None`: it has as many streams as it may have.
+    fn unused_stream_id(&mut self, id: Ticket) -> Option<i32> {
         let mount = self.mounts.get_mut(id)?;
         if mount.ids.len() >= self.config.open_limit as usize {
             return None;

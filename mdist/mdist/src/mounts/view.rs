@@ -1,4 +1,4 @@
-//! The fields that a stream wants, and messages without the others. Spec: rssl.md §6
+//! Views: the fields that a stream wants, and messages filtered to these. Spec: rssl.md §6
 
 use rssl::limits::MAX_DEPTH;
 use rssl::rdm::items;
@@ -9,45 +9,45 @@ use rssl::rwf::{
 };
 use rssl::wire::{Writer, to_vec};
 
-/// What became of a payload.
+/// The result of filtering a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Viewed {
-    /// The wanted part of it was written.
+    /// The wanted part was written.
     Filtered,
-    /// Nothing of it is wanted.
+    /// It has nothing that is wanted.
     Nothing,
-    /// It is not of a kind that can be filtered: all of it is to be given.
+    /// Its container cannot be filtered: deliver it whole.
     Whole,
 }
 
-/// Which fields, or which elements.
+/// The wanted fields, or elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// Field ids, in order.
+    /// Field ids, sorted.
     Fields(Box<[i16]>),
-    /// Element names, in order.
+    /// Element names, sorted.
     Names(Box<[Box<[u8]>]>),
 }
 
-/// How much of a payload was kept.
+/// How much of a payload passed the view.
 #[derive(Clone, Copy, Debug, Default)]
 struct Selection {
-    /// There was something to choose from.
-    chosen: bool,
-    /// Something other than left-out fields remains.
+    /// It had fields or elements to select from.
+    selected: bool,
+    /// Something remains that must be delivered.
     any: bool,
 }
 
 impl Selection {
-    const ALL: Self = Self { chosen: false, any: true };
+    const ALL: Self = Self { selected: false, any: true };
 
-    fn with(&mut self, other: Self) {
-        self.chosen |= other.chosen;
+    fn add(&mut self, other: Self) {
+        self.selected |= other.selected;
         self.any |= other.any;
     }
 }
 
-/// Set definitions that hold where a payload stands.
+/// The set definitions that apply to a payload.
 #[derive(Clone, Copy, Default)]
 struct Sets<'a> {
     fields: Option<FieldSets<'a>>,
@@ -68,7 +68,10 @@ impl<'a> Sets<'a> {
 }
 
 impl View {
-    /// Reads the payload of a request; the error is a code of a state.
+    /// Reads the view from the payload of a request.
+    ///
+    /// # Errors
+    /// The payload has no valid view: the code for the state.
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, u8> {
         match items::view(payload) {
             Ok(items::View::Fields(mut fields)) => {
@@ -84,22 +87,22 @@ impl View {
         }
     }
 
-    /// A refresh with the wanted fields only; `None` where it has to be given whole.
+    /// A refresh with the wanted fields only; `None`: deliver it whole.
     pub(crate) fn refresh(&self, message: &[u8]) -> Option<Vec<u8>> {
         let mut refresh = Refresh::decode(message).ok()?;
         let (filtered, kept) = self.filter(refresh.container, refresh.payload)?;
-        if !kept.chosen {
+        if !kept.selected {
             return None;
         }
         refresh.payload = &filtered;
         to_vec(|w| refresh.encode(w)).ok()
     }
 
-    /// Writes the wanted part of an update's payload.
+    /// Writes the wanted part of an update's payload to `out`.
     pub(crate) fn payload(&self, container: DataType, payload: &[u8], out: &mut Vec<u8>) -> Viewed {
         let Some((filtered, kept)) = self.filter(container, payload) else { return Viewed::Whole };
         match kept {
-            Selection { chosen: false, .. } => Viewed::Whole,
+            Selection { selected: false, .. } => Viewed::Whole,
             Selection { any: false, .. } => Viewed::Nothing,
             _ => {
                 *out = filtered;
@@ -142,7 +145,7 @@ impl View {
         }
     }
 
-    /// Filtered lists are written without sets; other entries keep theirs.
+    /// Filtered lists are written without set definitions; others keep theirs.
     fn keeps_sets(&self, container: DataType) -> bool {
         !matches!(
             (container, self),
@@ -163,7 +166,7 @@ impl View {
         }
         if let Some(summary) = map.summary {
             out.summary(|w| {
-                kept.with(self.write(w, map.container, summary, sets, depth + 1)?);
+                kept.add(self.write(w, map.container, summary, sets, depth + 1)?);
                 Ok(())
             })?;
         }
@@ -172,10 +175,10 @@ impl View {
         }
         for entry in map.entries() {
             let entry = entry?;
-            // That an entry comes or goes is told whatever is seen of it.
+            // Added and deleted entries are delivered even if the view selects nothing of them.
             kept.any |= entry.action != MapAction::Update;
             out.entry_with(entry.action, entry.perm, entry.key, |w| {
-                kept.with(self.write(w, map.container, entry.data, sets, depth + 1)?);
+                kept.add(self.write(w, map.container, entry.data, sets, depth + 1)?);
                 Ok(())
             })?;
         }
@@ -186,14 +189,14 @@ impl View {
     fn write_vector(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Selection> {
         let vector = Vector::decode(payload)?;
         let sets = Sets::of(vector.container, vector.sets)?;
-        let mut kept = Selection { chosen: false, any: true };
+        let mut kept = Selection { selected: false, any: true };
         let mut out = VectorWriter::new(w, vector.container, vector.flags.contains(VectorFlags::SORTING))?;
         if let (Some(definitions), true) = (vector.sets, self.keeps_sets(vector.container)) {
             out.sets(|w| w.bytes(definitions))?;
         }
         if let Some(summary) = vector.summary {
             out.summary(|w| {
-                kept.with(self.write(w, vector.container, summary, sets, depth + 1)?);
+                kept.add(self.write(w, vector.container, summary, sets, depth + 1)?);
                 Ok(())
             })?;
         }
@@ -203,7 +206,7 @@ impl View {
         for entry in vector.entries() {
             let entry = entry?;
             out.entry(entry.action, entry.index, entry.perm, |w| {
-                kept.with(self.write(w, vector.container, entry.data, sets, depth + 1)?);
+                kept.add(self.write(w, vector.container, entry.data, sets, depth + 1)?);
                 Ok(())
             })?;
         }
@@ -214,14 +217,14 @@ impl View {
     fn write_series(&self, w: &mut Writer<'_>, payload: &[u8], depth: usize) -> rssl::Result<Selection> {
         let series = Series::decode(payload)?;
         let sets = Sets::of(series.container, series.sets)?;
-        let mut kept = Selection { chosen: false, any: true };
+        let mut kept = Selection { selected: false, any: true };
         let mut out = SeriesWriter::new(w, series.container)?;
         if let (Some(definitions), true) = (series.sets, self.keeps_sets(series.container)) {
             out.sets(|w| w.bytes(definitions))?;
         }
         if let Some(summary) = series.summary {
             out.summary(|w| {
-                kept.with(self.write(w, series.container, summary, sets, depth + 1)?);
+                kept.add(self.write(w, series.container, summary, sets, depth + 1)?);
                 Ok(())
             })?;
         }
@@ -231,7 +234,7 @@ impl View {
         for entry in series.entries() {
             let entry = entry?;
             out.entry(|w| {
-                kept.with(self.write(w, series.container, entry, sets, depth + 1)?);
+                kept.add(self.write(w, series.container, entry, sets, depth + 1)?);
                 Ok(())
             })?;
         }
@@ -250,7 +253,7 @@ impl View {
             let entry = entry?;
             kept.any |= entry.action != FilterAction::Update;
             out.entry_with(entry.action, entry.id, entry.container, entry.perm, |w| {
-                kept.with(self.write(w, entry.container, entry.data, Sets::default(), depth + 1)?);
+                kept.add(self.write(w, entry.container, entry.data, Sets::default(), depth + 1)?);
                 Ok(())
             })?;
         }
@@ -275,13 +278,13 @@ fn write_fields(
         let field = field?;
         let wanted = fields.binary_search(&field.id).is_ok();
         any |= wanted;
-        // Field 0 says of which dictionary the fields behind it are.
+        // Field 0 names the dictionary of the fields that follow.
         if wanted || field.id == 0 {
             out.copy(&field)?;
         }
     }
     out.finish()?;
-    Ok(Selection { chosen: true, any })
+    Ok(Selection { selected: true, any })
 }
 
 fn write_elements(
@@ -304,5 +307,5 @@ fn write_elements(
         }
     }
     out.finish()?;
-    Ok(Selection { chosen: true, any })
+    Ok(Selection { selected: true, any })
 }

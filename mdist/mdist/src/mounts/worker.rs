@@ -1,30 +1,30 @@
-//! One worker: its mounts and their streams, and what the driver of the sockets calls.
+//! One worker: its mounts and their streams, and the calls for the driver of the sockets.
 
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rssl::rwf::{Domain, Message, State, Status, StatusFlags};
+use rssl::rwf::Message;
 use rssl::transport::{Channel, Pulled, Received, Tick};
-use rssl::wire::to_vec;
 
 use super::arena::Arena;
 use super::config::{Config, Shared};
 use super::directory::Services;
 use super::latency::MountLatencies;
-use super::mount::{Mount, MountId, MountStats, Role, Stream};
-use super::output::{CHUNK, Output, Overflow};
+use super::mount::{Mount, MountId, MountStats, Stream};
+use super::output::{CHUNK, Output};
 use super::permissions::Permissions;
 use super::reason::Reason;
 use super::slots::{Slots, Ticket};
+use super::slow_consumer::Overflow;
 use super::subscribers::{Item, Subscriber};
 use crate::dictionaries::Dictionaries;
-use crate::hub::{HubRequest, ItemId, MAX_FRAMED, Now, SideId};
+use crate::hub::{HubRequest, MAX_FRAMED, Now, SideId};
 
-/// How often time-outs are looked at.
+/// How often time-outs are checked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A mount that the worker wants to be closed: the driver writes what it can of its output, closes the socket and calls
+/// A mount that is to be disconnected: the driver writes what it can of the output, closes the socket and calls
 /// [`Worker::closed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnect {
@@ -34,10 +34,10 @@ pub struct Disconnect {
     pub reason: Reason,
 }
 
-/// The last that is known of a mount.
+/// A mount that is closed: the cause and its last figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClosedMount {
-    /// Why it went: the first reason there was.
+    /// Why it was closed: the first reason that was given.
     pub reason: Reason,
     /// Its figures at the end.
     pub stats: MountStats,
@@ -45,9 +45,9 @@ pub struct ClosedMount {
 
 /// The mounts of one worker: no sockets, no clock, no threads.
 ///
-/// The driver calls `open` for an accepted connection and `input` for received bytes, hands `hub_requests` to the hub and the hub's
-/// batches to `apply`, calls `write` for the mounts that `dirty` lists, calls `tick` when `deadline` has come, and acts on
-/// `disconnects`. Any call may produce hub_requests, dirty mounts and disconnects.
+/// The driver calls `open` for an accepted connection and `input` for received bytes, hands `hub_requests` to the hub
+/// and the hub's batches to `apply`, calls `write` for the mounts that `dirty` lists, calls `tick` when `deadline` has
+/// come, and acts on `disconnects`. Any call may produce requests, dirty mounts and disconnects.
 pub struct Worker {
     pub(super) side: SideId,
     pub(super) config: Arc<Config>,
@@ -56,36 +56,37 @@ pub struct Worker {
     pub(super) permissions: Box<dyn Permissions>,
     pub(super) services: Services,
     pub(super) mounts: Slots<Mount>,
-    /// Of the mounts, by place.
+    /// Outputs of the mounts, by place.
     pub(super) outputs: Vec<Output>,
-    /// Messages that the outputs list.
+    /// The messages that outputs list.
     pub(super) arena: Arena,
     pub(super) streams: Slots<Stream>,
-    /// By item id.
+    /// Subscribers of items, by item id.
     pub(super) items: Vec<Item>,
     pub(super) hub_requests: Vec<HubRequest>,
-    /// Mounts whose queue may go on.
-    pub(super) eager: Vec<Ticket>,
+    /// Mounts whose queued requests may be sent.
+    pub(super) resumable: Vec<Ticket>,
     pub(super) dirty: Vec<MountId>,
-    disconnects: Vec<Disconnect>,
-    /// Subscribers of the entry in work that need more than a copy.
+    pub(super) pending_disconnects: Vec<Disconnect>,
+    /// Subscribers for which the message in work has to be edited or checked: they do not get the frame of the batch.
     pub(super) individual: Vec<Subscriber>,
-    pub(super) failed: Vec<(Ticket, Overflow)>,
-    /// Bytes of an image, on average.
+    /// Mounts whose output has no space for the message in work.
+    pub(super) slow_consumers: Vec<(Ticket, Overflow)>,
+    /// Moving average of an image's length, in bytes.
     pub(super) image_bytes: usize,
-    /// Memory for a message with a stream id of its own.
-    pub(super) own: Vec<u8>,
+    /// Memory for the copy of a message for one stream.
+    pub(super) copy: Vec<u8>,
     /// Memory for a message that was received.
     scratch: Vec<u8>,
-    /// Memory for listed messages on their way to a socket.
+    /// Memory in which listed messages are gathered for a socket.
     chunk: Vec<u8>,
     next_tick: Now,
-    /// If it is measured.
+    /// How long messages stay here; `None`: not measured.
     pub(super) latency: Option<Box<MountLatencies>>,
 }
 
 impl Worker {
-    /// A worker without mounts; `side` is its name at the hub.
+    /// Creates a worker without mounts; `side` is its id at the hub.
     pub fn new(
         side: SideId,
         config: Arc<Config>,
@@ -108,20 +109,20 @@ impl Worker {
             streams: Slots::default(),
             items: Vec::new(),
             hub_requests: Vec::new(),
-            eager: Vec::new(),
+            resumable: Vec::new(),
             dirty: Vec::new(),
-            disconnects: Vec::new(),
+            pending_disconnects: Vec::new(),
             individual: Vec::new(),
-            failed: Vec::new(),
+            slow_consumers: Vec::new(),
             image_bytes: 512,
-            own: Vec::new(),
+            copy: Vec::new(),
             scratch: Vec::new(),
             chunk: vec![0; CHUNK],
             next_tick: Now::ZERO,
         }
     }
 
-    /// A connection was accepted from `peer`.
+    /// Adds a mount for a connection that was accepted from `peer`. Above the limit of mounts its handshake is refused.
     pub fn open(&mut self, now: Now, peer: String) -> MountId {
         let mut transport = self.config.transport.clone();
         let (name, most) = (&self.config.application, self.config.max_mounts);
@@ -143,26 +144,28 @@ impl Worker {
         MountId(ticket)
     }
 
-    /// Bytes were received from the mount's client.
+    /// Takes bytes received from the mount's consumer.
     pub fn input(&mut self, id: MountId, bytes: &[u8], now: Now) {
-        let Some(mount) = self.mounts.get_mut(id.0).filter(|mount| mount.cut.is_none()) else { return };
+        let Some(mount) = self.mounts.get_mut(id.0).filter(|mount| mount.disconnecting.is_none()) else {
+            return;
+        };
         mount.channel.received(now);
         mount.tally.last_read = now;
         mount.tally.bytes_in += bytes.len() as u64;
         let mut input = mem::take(&mut mount.input);
         let mut scratch = mem::take(&mut self.scratch);
-        input.receive(bytes, |received| self.handle(id.0, received, &mut scratch));
+        input.receive(bytes, |received| self.process_frames(id.0, received, &mut scratch));
         self.scratch = scratch;
         if let Some(mount) = self.mounts.get_mut(id.0) {
             mount.input = input;
         }
-        self.pump(id.0);
+        self.send_requests(id.0);
         self.resume_queues();
     }
 
-    /// Handles every whole message in `received`.
-    fn handle(&mut self, id: Ticket, received: &mut Received<'_>, message: &mut Vec<u8>) {
-        while let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) {
+    /// Processes the complete frames in `received`.
+    fn process_frames(&mut self, id: Ticket, received: &mut Received<'_>, message: &mut Vec<u8>) {
+        while let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none()) {
             let mut end = None;
             match received.pull(&mut mount.channel) {
                 Err(error) => end = Some(Reason::Protocol(error.to_string())),
@@ -189,13 +192,14 @@ impl Worker {
                 }
                 Ok(Pulled::Refused { text }) => end = Some(Reason::Refused(text.to_owned())),
             }
-            self.transport(id, |channel, out| channel.take_output(out));
+            self.append_output(id, |channel, out| channel.take_output(out));
             if let Some(reason) = end {
                 self.disconnect(id, reason);
             }
         }
     }
 
+    /// Takes one message of a consumer; the error is the reason to disconnect it.
     fn message(&mut self, id: Ticket, bytes: &[u8]) -> Result<(), Reason> {
         let message = Message::decode(bytes).map_err(|error| {
             let front = bytes.get(..bytes.len().min(64)).unwrap_or_default();
@@ -212,17 +216,17 @@ impl Worker {
                 self.generic(id, &generic, bytes);
                 Ok(())
             }
-            // A client acknowledges nothing that this server sends; harmless.
+            // This server sends nothing that wants an acknowledgement; a stray one is harmless.
             Message::Ack(_) => Ok(()),
             Message::Refresh(_) | Message::Status(_) | Message::Update(_) => Err(Reason::Protocol(format!(
-                "{:?} on domain {} from a client: this port serves consumers; a publisher has to connect to the port for publishers",
+                "{:?} on domain {} from a consumer: this port serves consumers; a publisher has to connect to the port for publishers",
                 message.head().class,
                 message.head().domain,
             ))),
         }
     }
 
-    /// Mounts with something to write since the last call, each once.
+    /// Adds the mounts that have had output since the last call, each once.
     pub fn dirty(&mut self, into: &mut Vec<MountId>) {
         for id in self.dirty.drain(..) {
             if let Some(output) = self.outputs.get_mut(id.index()).filter(|output| output.mount == id.0) {
@@ -232,26 +236,26 @@ impl Worker {
         }
     }
 
-    /// What the hub has to be asked, in this order.
+    /// Takes the requests for the hub, in order.
     pub fn hub_requests(&mut self) -> std::vec::Drain<'_, HubRequest> {
         self.hub_requests.drain(..)
     }
 
-    /// Mounts that must go.
+    /// Takes the mounts to disconnect.
     pub fn disconnects(&mut self) -> std::vec::Drain<'_, Disconnect> {
-        self.disconnects.drain(..)
+        self.pending_disconnects.drain(..)
     }
 
-    /// Bytes that wait to be written to the mount's socket.
+    /// Number of bytes that wait for the mount's socket.
     pub fn waiting(&self, id: MountId) -> usize {
         self.outputs.get(id.index()).filter(|output| output.mount == id.0).map_or(0, Output::waiting)
     }
 
-    /// Writes what waits for the mount by `put`, which says how many of the bytes its socket took, `None` if it has no room.
-    /// Whether all was written; if not, it is to be called again when the socket has room.
+    /// Writes the mount's waiting bytes with `put`, which returns how many its socket took, or `None` if it can take
+    /// none now. Returns whether all were written; if not, call it again when the socket is writable.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// The error of `put`.
     pub fn write<E>(
         &mut self,
         id: MountId,
@@ -267,16 +271,17 @@ impl Worker {
             mount.tally.bytes_out += count as u64;
         }
         if !mount.queue.is_empty() {
-            self.pump(id.0);
+            self.send_requests(id.0);
             self.resume_queues();
         }
         result
     }
 
-    /// The mount's socket is closed: by the client, by an error, or after a cut. Tells what there was, once.
+    /// Removes a mount whose socket is closed: by the consumer, by an error, or after a disconnect. `None`: it was
+    /// removed before.
     pub fn closed(&mut self, id: MountId, reason: Reason) -> Option<ClosedMount> {
         self.disconnect(id.0, reason);
-        self.disconnects.retain(|cut| cut.mount != id);
+        self.pending_disconnects.retain(|disconnect| disconnect.mount != id);
         let stats = self.stats(id)?;
         let mount = self.mounts.remove(id.0)?;
         if mount.admitted {
@@ -285,10 +290,10 @@ impl Worker {
         if let Some(output) = self.outputs.get_mut(id.index()) {
             output.release(&mut self.arena, &self.shared.pool);
         }
-        Some(ClosedMount { reason: mount.cut.unwrap_or(Reason::PeerClosed), stats })
+        Some(ClosedMount { reason: mount.disconnecting.unwrap_or(Reason::PeerClosed), stats })
     }
 
-    /// Looks after pings, silent clients and logins that do not come.
+    /// Sends pings, and disconnects consumers that are silent or do not log in.
     pub fn tick(&mut self, now: Now) {
         if now < self.next_tick {
             return;
@@ -296,7 +301,9 @@ impl Worker {
         self.next_tick = now + TICK;
         let all: Vec<Ticket> = self.mounts.iter().map(|(ticket, _)| ticket).collect();
         for id in all {
-            let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) else { continue };
+            let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.disconnecting.is_none()) else {
+                continue;
+            };
             let timeout = self.config.login_timeout;
             if mount.login.is_none() && now.saturating_sub(mount.since_login) >= timeout {
                 self.disconnect(id, Reason::NoLogin { seconds: timeout.as_secs() });
@@ -305,9 +312,9 @@ impl Worker {
             match mount.channel.tick(now) {
                 Tick::None => {}
                 Tick::SendPing => {
-                    // A mount that does not read has enough in its socket to keep it from thinking us dead.
+                    // Waiting bytes show a consumer that this server lives as well as a ping does.
                     if self.outputs.get(id.index() as usize).is_some_and(|output| output.waiting() == 0) {
-                        self.transport(id, Channel::ping);
+                        self.append_output(id, Channel::ping);
                     }
                 }
                 Tick::PeerSilent => {
@@ -319,24 +326,24 @@ impl Worker {
         self.resume_queues();
     }
 
-    /// When `tick` is due next; `None` without mounts.
+    /// When [`Worker::tick`] is due next; `None` without mounts.
     pub fn deadline(&self) -> Option<Now> {
         (self.mounts.len() > 0).then_some(self.next_tick)
     }
 
-    /// Cuts a mount by order.
+    /// Logs a mount out and disconnects it, by order of the driver.
     pub fn log_out_and_disconnect(&mut self, id: MountId, reason: Reason) {
         self.log_out(id.0, &reason);
         self.disconnect(id.0, reason);
         self.resume_queues();
     }
 
-    /// All mounts there are.
+    /// All mounts.
     pub fn mounts(&self) -> impl Iterator<Item = MountId> {
         self.mounts.iter().map(|(ticket, _)| MountId(ticket))
     }
 
-    /// Figures of a mount.
+    /// The figures of a mount; `None`: it is closed.
     pub fn stats(&self, id: MountId) -> Option<MountStats> {
         let mount = self.mounts.get(id.0)?;
         let output = self.outputs.get(id.index())?;
@@ -362,156 +369,5 @@ impl Worker {
             last_read: mount.tally.last_read,
             latency: self.latency.as_ref().and_then(|latency| latency.of(id.0)),
         })
-    }
-
-    /// Appends what the mount's channel writes; too much disconnects the mount.
-    pub(super) fn transport<T>(
-        &mut self,
-        id: Ticket,
-        write: impl FnOnce(&mut Channel, &mut Vec<u8>) -> T,
-    ) -> Option<T> {
-        let mount = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none())?;
-        let output = self.outputs.get_mut(id.index() as usize)?;
-        match output.append(&mut self.arena, &self.shared.pool, |out| write(&mut mount.channel, out)) {
-            Ok(result) => {
-                if !output.dirty && output.waiting() > 0 {
-                    output.dirty = true;
-                    self.dirty.push(MountId(id));
-                }
-                Some(result)
-            }
-            Err(overflow) => {
-                self.disconnect(id, overflow.into());
-                None
-            }
-        }
-    }
-
-    /// Sends one message to a mount.
-    pub(super) fn send(&mut self, id: Ticket, message: &[u8]) {
-        match self.transport(id, |channel, out| channel.write(message, out)) {
-            Some(Ok(())) => {
-                if let Some(output) = self.outputs.get_mut(id.index() as usize) {
-                    output.messages += 1;
-                }
-            }
-            Some(Err(error)) => self.disconnect(id, Reason::Protocol(error.to_string())),
-            None => {}
-        }
-    }
-
-    /// Sends a status without anything but a state.
-    pub(super) fn status(
-        &mut self,
-        id: Ticket,
-        domain: Domain,
-        stream: i32,
-        private: bool,
-        state: State<'_>,
-    ) {
-        let flags = if private { StatusFlags::PRIVATE } else { StatusFlags::NONE };
-        let status = Status { domain, stream, flags, state: Some(state), ..Status::default() };
-        if let Ok(message) = to_vec(|w| status.encode(w)) {
-            self.send(id, &message);
-        }
-    }
-
-    /// The mount must go: its streams end at once, and nothing more is put out for it.
-    pub(super) fn disconnect(&mut self, id: Ticket, reason: Reason) {
-        let Some(mount) = self.mounts.get_mut(id).filter(|mount| mount.cut.is_none()) else { return };
-        mount.cut = Some(reason.clone());
-        mount.queue.clear();
-        mount.input.clear();
-        if let Some(login) = &mount.login {
-            self.shared.dismiss_user(&login.user);
-        }
-        let streams: Vec<Ticket> = mount.ids.values().copied().collect();
-        for stream in streams {
-            self.end(stream);
-        }
-        self.disconnects.push(Disconnect { mount: MountId(id), reason });
-    }
-
-    /// Forgets a stream, and lets go of its item with the last one.
-    pub(super) fn end(&mut self, ticket: Ticket) {
-        let Some(stream) = self.streams.remove(ticket) else { return };
-        if let Some(mount) = self.mounts.get_mut(stream.mount) {
-            mount.ids.remove(&stream.id);
-            if stream.counted {
-                mount.outstanding = mount.outstanding.saturating_sub(1);
-                if !mount.queue.is_empty() {
-                    self.eager.push(stream.mount);
-                }
-            }
-        }
-        if let Some(item) = stream.item {
-            if let Some(entry) = self.items.get_mut(item.index()) {
-                entry.subscribers.remove(stream.mount.index(), stream.id);
-            }
-            self.let_go(item);
-        }
-    }
-
-    /// Gives back the holds on an item that nobody has any more.
-    pub(super) fn let_go(&mut self, item: ItemId) {
-        if let Some(entry) = self.items.get_mut(item.index())
-            && entry.subscribers.is_empty()
-            && entry.holds > 0
-        {
-            let holds = mem::take(&mut entry.holds);
-            self.hub_requests.push(HubRequest::Close { side: self.side, item, holds });
-        }
-    }
-
-    /// Sends the status that ends a stream, and ends it.
-    pub(super) fn refuse(&mut self, ticket: Ticket, state: State<'_>) {
-        if let Some(stream) = self.streams.get(ticket) {
-            if stream.unheard_of() {
-                return self.end(ticket);
-            }
-            let private = stream.flags.contains(rssl::rwf::RequestFlags::PRIVATE);
-            let (mount, domain, id) = (stream.mount, Domain(stream.domain), stream.id);
-            self.status(mount, domain, id, private, state);
-            self.end(ticket);
-        }
-    }
-
-    /// Adds a stream to its mount.
-    pub(super) fn add(&mut self, stream: Stream) -> Option<Ticket> {
-        let (mount, id) = (stream.mount, stream.id);
-        self.mounts.get(mount)?;
-        let ticket = self.streams.insert(stream);
-        self.mounts.get_mut(mount)?.ids.insert(id, ticket);
-        Some(ticket)
-    }
-
-    /// The client's stream with this id.
-    pub(super) fn find(&self, id: Ticket, stream: i32) -> Option<Ticket> {
-        self.mounts.get(id)?.ids.get(&stream).copied()
-    }
-
-    /// The stream that a subscriber is.
-    pub(super) fn stream_of(&self, subscriber: Subscriber) -> Option<Ticket> {
-        self.find(self.outputs.get(subscriber.mount())?.mount, subscriber.id)
-    }
-
-    pub(super) fn logged_in(&self, id: Ticket) -> bool {
-        self.mounts.get(id).is_some_and(|mount| mount.login.is_some())
-    }
-
-    /// Streams of a mount that have this role.
-    pub(super) fn streams_of(&self, id: Ticket, role: impl Fn(&Role) -> bool) -> Vec<Ticket> {
-        let Some(mount) = self.mounts.get(id) else { return Vec::new() };
-        let mut found: Vec<(i32, Ticket)> = mount.ids.iter().map(|(id, ticket)| (*id, *ticket)).collect();
-        found.retain(|(_, ticket)| self.streams.get(*ticket).is_some_and(|stream| role(&stream.role)));
-        found.sort_unstable();
-        found.into_iter().map(|(_, ticket)| ticket).collect()
-    }
-
-    /// Lets the queues go on that may, after whatever has happened.
-    pub(super) fn resume_queues(&mut self) {
-        while let Some(id) = self.eager.pop() {
-            self.pump(id);
-        }
     }
 }

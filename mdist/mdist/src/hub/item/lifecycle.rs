@@ -1,6 +1,6 @@
 //! The lifecycle of an item: three state machines that the same events drive.
 //!
-//! [`Phase`] is the item's stream upstream, [`Image`] what the hub knows of its value, [`Publication`] whether a
+//! [`Phase`] is the item's stream upstream, [`Image`] the value that the hub has, [`Publication`] whether a
 //! publisher owns it. They are independent: each event has one row of effects in each of the three tables.
 
 /// The item's place in the table and its stream upstream.
@@ -37,7 +37,7 @@ impl Phase {
     }
 }
 
-/// What the hub knows of the item's value, and to whom the next refresh goes.
+/// The item's value as the hub knows it, and the recipients of the next refresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hub) enum Image {
     /// No complete image has come; the next refresh goes to the waiters.
@@ -98,7 +98,7 @@ impl Publication {
     }
 }
 
-/// What happens to an item.
+/// An event in the life of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hub) enum Event {
     /// It was requested from a service that only publishers offer, and is not published.
@@ -149,10 +149,10 @@ impl Event {
     ];
 }
 
-/// What an event does to one of the three states.
+/// The effect of an event on one of the three states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::hub) enum Transition<S> {
-    /// Nothing.
+    /// No change.
     Stay,
     /// A new state.
     To(S),

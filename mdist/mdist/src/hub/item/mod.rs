@@ -51,7 +51,7 @@ pub(super) struct Waiter {
     pub(super) snapshot: bool,
 }
 
-/// Who gets the refresh under way.
+/// The recipients of the refresh under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipients {
     /// The item's `receiving` list.
