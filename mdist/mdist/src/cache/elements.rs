@@ -8,7 +8,7 @@ use rssl::wire::to_vec;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Elements {
     info: Option<u16>,
-    // Element lists are short: a search by name from the front beats a table.
+    // Element lists are short: a linear search by name is faster than a table.
     list: Vec<Named>,
 }
 
@@ -52,7 +52,7 @@ impl Elements {
     }
 
     pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        // Contents first: writing may have to start again with a larger buffer.
+        // Emit contents first: the writing is repeated if its buffer is too small.
         let mut values = Vec::with_capacity(self.list.len());
         for element in &self.list {
             values.push(match &element.value {
@@ -103,7 +103,7 @@ fn value(element: &Element<'_>, cx: &mut Context<'_>) -> Result<Value> {
     if matches!(element.set_type, DataType::REAL_4RB | DataType::REAL_8RB)
         && let [hint, mantissa @ ..] = element.data
     {
-        // The two top bits of the hint are the length there, and nothing here.
+        // In a set the two top bits of the hint are the length; in a plain value they are zero.
         return Ok(Value::Plain([&[hint & 0x3f], mantissa].concat().into()));
     }
     Ok(Value::Plain(element.data.into()))

@@ -1,13 +1,13 @@
-//! A cached field list: one block of memory with a place of eight bytes for every field, those that updates change
-//! most at the front (see `Layout`).
+//! A cached field list: one block of memory with a place of eight bytes for each field, most changed fields first (see
+//! `Layout`).
 //!
 //! ```text
-//! place of a value of 0..=7 bytes:  length, value, zeros      (length and value are what the wire carries too)
+//! place of a value of 0..=7 bytes:  length, value, zeros      (length and value as on the wire)
 //! place of a value that was longer: 255, 0, length u16, offset u32 of its room in the block
 //! room: capacity u16, value, spare bytes
 //! ```
-//! A value that once was long stays in its room, also when it gets short again; one that outgrows its room gets a
-//! larger one at the end, and the block is packed anew when the rooms left behind are half of it.
+//! A value that once was long stays in its room even when it gets short. A value that outgrows its room gets a larger
+//! one at the end; when abandoned rooms are half of the block, it is compacted.
 
 use super::layout::{Layout, Layouts};
 use super::node::{Context, Node, Sets};
@@ -19,66 +19,71 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 const PLACE: usize = 8;
-/// What the processor fetches at once, in bytes.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// First byte of the place of a value that lives in a room.
+/// First byte of the place of a value that is in a room.
 const ROOM: u8 = 255;
-/// Longest value that its place holds itself, in bytes.
+/// Longest value that fits its place, in bytes.
 const SHORT: usize = 7;
-/// Flags of a list that has nothing but fields with their ids. Spec: rssl.md §4.1.
+/// Flags of a list of fields with their ids and nothing else. Spec: rssl.md §4.1.
 const STANDARD: u8 = 0x08;
 /// Longest value of a field, in bytes.
 const MAX_VALUE: usize = u16::MAX as usize;
 /// Most bytes before the first field of an emitted list.
 const HEAD: usize = 8;
 
-/// The last value of every field of a list.
+/// The last values of a list's fields.
 #[derive(Clone, Debug)]
 pub(super) struct Fields {
     layout: Arc<Layout>,
     block: Vec<u8>,
-    /// Bytes of rooms that nobody lives in any more.
-    left: u32,
+    /// Bytes of abandoned rooms.
+    abandoned: u32,
     info: Option<FieldListInfo>,
 }
 
-/// What an update does to one field, worked out before the record is touched.
+/// The change of one field by an update, prepared before the record is touched.
 #[derive(Clone, Copy, Debug)]
 struct FieldPlan {
     id: i16,
     slot: u16,
-    /// One more than the length of a long value in the payload; 0 = `value` is the whole place.
+    /// Length of a long value in the payload plus one; 0: `value` is the whole place.
     len: u32,
-    /// Length of the field's last value if that was short, what was kept of its word, and bytes of the whole field.
+    /// Length of the field's last value, if that was short.
     short: u8,
+    /// Bytes of the whole field with that length.
     size: u16,
+    /// The bytes of the loaded word that belong to a value of that length.
     mask: u64,
-    /// The new place, or where a long value begins in the payload.
+    /// The new place, or the offset of a long value in the payload.
     value: u64,
 }
 
-/// A step of no field: none has the id 0.
+/// A plan of no field: no field has the id 0.
 const NO_PLAN: FieldPlan = FieldPlan { id: 0, slot: 0, len: 0, short: 0, size: 3, mask: 0xff, value: 0 };
 
-/// Memory that is used again for every message.
+/// Memory that is reused for each message.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Those of the last lists stay, so that a list with the same fields in the same places finds their slots here.
-    steps: Vec<FieldPlan>,
-    /// The layout that all steps are about.
+    /// Plans of earlier lists stay, so that a list with the same fields in the same order finds their slots here.
+    plans: Vec<FieldPlan>,
+    /// Number of the layout that the plans belong to.
     layout: u64,
-    /// Steps of the list at hand.
+    /// Number of plans of the present list.
     count: usize,
     ids: Vec<i16>,
 }
 
 impl Fields {
-    /// A list without fields.
+    /// Creates a list without fields.
     pub(super) fn new(layouts: &mut Layouts) -> Self {
-        Self { layout: layouts.empty(), block: Vec::new(), left: 0, info: None }
+        Self { layout: layouts.empty(), block: Vec::new(), abandoned: 0, info: None }
     }
 
-    /// Applies a field list. On an error nothing has changed.
+    /// Applies a field list.
+    ///
+    /// # Errors
+    /// The list is malformed, switches dictionaries, or outgrows the limit; nothing has changed.
     #[inline]
     pub(super) fn apply(
         &mut self,
@@ -90,22 +95,22 @@ impl Fields {
             let next = next.clone();
             *self = self.moved(next);
         }
-        if self.plan(payload, cx.scratch, cx.bytes).is_some() {
-            self.carry_out(payload, cx.scratch);
+        if self.prepare(payload, cx.scratch, cx.bytes).is_some() {
+            self.apply_plans(payload, cx.scratch);
             if self.layout.learns() {
-                let steps = cx.scratch.steps.iter().take(cx.scratch.count);
-                cx.layouts.learn(&self.layout, steps.map(|step| step.slot));
+                let plans = cx.scratch.plans.iter().take(cx.scratch.count);
+                cx.layouts.learn(&self.layout, plans.map(|plan| plan.slot));
             }
             return Ok(());
         }
-        self.apply_carefully(payload, sets, cx)
+        self.apply_general(payload, sets, cx)
     }
 
-    /// Reads what an update will change, so that the processor fetches it meanwhile.
+    /// Prefetches the places that updates change, by reads.
     #[inline]
     pub(super) fn touch(&self) -> usize {
         let hot = self.block.get(..self.layout.hot() * PLACE).unwrap_or_default();
-        // Its last byte, and one of each line before that.
+        // Read the last byte, and one byte of each cache line before it.
         let (mut at, mut seen) = (0, hot.last().copied().unwrap_or_default());
         while let Some(byte) = hot.get(at) {
             seen ^= byte;
@@ -114,48 +119,48 @@ impl Fields {
         usize::from(seen)
     }
 
-    /// Works out what a list does that only changes fields that are there, each as a whole: nearly every update. The
-    /// record's own memory, which is seldom in the processor's cache, is not touched. `None`: the list is of another
-    /// kind, or malformed, which the careful way finds out.
+    /// Prepares the plans for a list that only replaces values of known fields, as nearly all updates do. It does not
+    /// touch the record's own memory, which is seldom in the processor's cache. `None`: the list does something else or
+    /// is malformed; [`Fields::apply_general`] decides.
     #[inline]
-    fn plan(&self, payload: &[u8], scratch: &mut Scratch, bytes: usize) -> Option<()> {
+    fn prepare(&self, payload: &[u8], scratch: &mut Scratch, bytes: usize) -> Option<()> {
         let &[STANDARD, high, low, ..] = payload else { return None };
         let count = usize::from(u16::from_be_bytes([high, low]));
-        if scratch.steps.len() < count {
-            scratch.steps.resize(count, NO_PLAN);
+        if scratch.plans.len() < count {
+            scratch.plans.resize(count, NO_PLAN);
         }
         scratch.count = count;
         if scratch.layout != self.layout.number() {
-            scratch.steps.fill(NO_PLAN);
+            scratch.plans.fill(NO_PLAN);
             scratch.layout = self.layout.number();
         }
         let (mut at, mut escapes, mut long) = (3, 0, 0);
-        for step in scratch.steps.get_mut(..count)? {
-            // One load takes the length and all of a short value: the very bytes of its place.
+        for plan in scratch.plans.get_mut(..count)? {
+            // One load takes the length and all of a short value, which are the bytes of its place.
             let (id, word) = match payload.get(at..).and_then(<[u8]>::first_chunk::<10>) {
                 Some(&[a, b, ref word @ ..]) => (i16::from_be_bytes([a, b]), u64::from_le_bytes(*word)),
                 None => last_field(payload, at)?,
             };
-            // As the last time: where the next field begins need not be worked out from this one's length, so that the
-            // processor reads them at the same time.
-            if step.id == id && step.short == word as u8 && step.len == 0 && id != 0 {
-                step.value = word & step.mask;
-                escapes |= escaped(step.value);
-                at += usize::from(step.size);
+            // Same field and length as last time: the next field's offset does not depend on a load, so that the
+            // processor can read ahead.
+            if plan.id == id && plan.short == word as u8 && plan.len == 0 && id != 0 {
+                plan.value = word & plan.mask;
+                escapes |= escaped(plan.value);
+                at += usize::from(plan.size);
                 continue;
             }
-            if step.id != id || id == 0 {
+            if plan.id != id || id == 0 {
                 // At most 65,534: see `Layout`.
-                step.slot = self.layout.slot(id)? as u16;
-                step.id = id;
+                plan.slot = self.layout.slot(id)? as u16;
+                plan.id = id;
             }
             let len = (word & 0xff) as usize;
             if len <= SHORT {
                 let mask = u64::MAX >> ((SHORT - len) * 8);
                 let value = word & mask;
                 escapes |= escaped(value);
-                (step.len, step.value) = (0, value);
-                (step.short, step.size, step.mask) = (len as u8, 3 + len as u16, mask);
+                (plan.len, plan.value) = (0, value);
+                (plan.short, plan.size, plan.mask) = (len as u8, 3 + len as u16, mask);
                 at += 3 + len;
             } else {
                 let head = if len < 0xfe { 3 } else { 5 };
@@ -170,41 +175,41 @@ impl Fields {
                     return None;
                 }
                 long += len;
-                (step.len, step.value) = (len as u32 + 1, from as u64);
+                (plan.len, plan.value) = (len as u32 + 1, from as u64);
             }
         }
-        // An escape may begin an edit of a text; the careful way knows the types.
-        let careful = at > payload.len()
+        // An escape may begin an edit of a text, which depends on the types.
+        let is_general = at > payload.len()
             || escapes != 0
             || self.layout.has_containers()
             || long != 0 && self.block.len() + long > bytes;
-        (!careful).then_some(())
+        (!is_general).then_some(())
     }
 
-    /// Does what was planned.
+    /// Carries out the prepared plans.
     #[inline]
-    fn carry_out(&mut self, payload: &[u8], scratch: &Scratch) {
-        for step in scratch.steps.iter().take(scratch.count) {
-            let slot = usize::from(step.slot);
+    fn apply_plans(&mut self, payload: &[u8], scratch: &Scratch) {
+        for plan in scratch.plans.iter().take(scratch.count) {
+            let slot = usize::from(plan.slot);
             match self.block.get_mut(slot * PLACE..slot * PLACE + PLACE) {
-                Some(place) if step.len == 0 && place.first() != Some(&ROOM) => {
-                    place.copy_from_slice(&step.value.to_le_bytes());
+                Some(place) if plan.len == 0 && place.first() != Some(&ROOM) => {
+                    place.copy_from_slice(&plan.value.to_le_bytes());
                 }
-                _ if step.len == 0 => {
-                    let [len, value @ ..] = step.value.to_le_bytes();
+                _ if plan.len == 0 => {
+                    let [len, value @ ..] = plan.value.to_le_bytes();
                     self.put_long(slot, value.get(..usize::from(len)).unwrap_or_default());
                 }
                 _ => {
-                    let (at, len) = (step.value as usize, step.len as usize - 1);
+                    let (at, len) = (plan.value as usize, plan.len as usize - 1);
                     self.put_long(slot, payload.get(at..at + len).unwrap_or_default());
                 }
             }
         }
     }
 
-    /// The careful way: fields that are new, values that edit what is there, set-encoded lists. Works on a copy.
+    /// Applies any list to a copy of the record: new fields, values that edit the old ones, set-encoded lists.
     #[cold]
-    fn apply_carefully(
+    fn apply_general(
         &mut self,
         payload: &[u8],
         sets: Option<&FieldSets<'_>>,
@@ -226,8 +231,8 @@ impl Fields {
         }
         let mut next = if new.is_empty() { self.clone() } else { self.with_fields(&new, long, cx) };
         cx.scratch.ids = new;
-        if next.plan(payload, cx.scratch, usize::MAX).is_some() {
-            next.carry_out(payload, cx.scratch);
+        if next.prepare(payload, cx.scratch, usize::MAX).is_some() {
+            next.apply_plans(payload, cx.scratch);
         } else {
             for field in list.entries() {
                 next.put_field(&field?, cx)?;
@@ -241,7 +246,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Any value of a field that is there.
+    /// Applies a value of any kind to a known field.
     fn put_field(&mut self, field: &Field<'_>, cx: &mut Context<'_>) -> Result<()> {
         let Some(slot) = self.layout.slot(field.id) else { return Ok(()) };
         if let Some(container) = cx.types.container(field.id) {
@@ -254,7 +259,7 @@ impl Fields {
         } else if let (DataType::REAL_4RB | DataType::REAL_8RB, [hint, mantissa @ ..]) =
             (field.set_type, field.data)
         {
-            // The two top bits of the hint are the length there, and nothing here. Spec: rssl.md §3.1.
+            // In a set the two top bits of the hint are the length; in a plain value they are zero. Spec: rssl.md §3.1.
             self.put(slot, &[&[hint & 0x3f], mantissa].concat());
         } else {
             self.put(slot, field.data);
@@ -262,7 +267,7 @@ impl Fields {
         Ok(())
     }
 
-    /// What a container in a field is after an update of it: entries may change singly there too.
+    /// The value of a container in a field after an update, which may change single entries.
     fn merged(
         &self,
         slot: usize,
@@ -281,17 +286,17 @@ impl Fields {
         Ok(value)
     }
 
-    /// The same values in a layout that has some fields more; `long` bytes will be needed for rooms.
+    /// Copies the values to a layout with additional fields, which need `long` bytes of rooms.
     fn with_fields(&self, new: &[i16], long: usize, cx: &mut Context<'_>) -> Self {
         let old = self.layout.ids();
-        // The layout of the last item has each field once: if this one has the same, so has it.
+        // The last layout has each id once; if it equals these ids, they have no duplicates.
         let layout = cx.layouts.last_of(new).filter(|_| old.is_empty()).unwrap_or_else(|| {
             let mut seen = HashSet::with_capacity(new.len());
             let mut ids = old.to_vec();
             ids.extend(new.iter().filter(|id| seen.insert(**id)));
             cx.layouts.of(&ids, cx.types)
         });
-        let mut next = Self { layout, block: Vec::new(), left: 0, info: self.info };
+        let mut next = Self { layout, block: Vec::new(), abandoned: 0, info: self.info };
         let places = next.layout.ids().len() * PLACE;
         next.block.reserve_exact(places + self.rooms() + long);
         next.block.resize(places, 0);
@@ -300,17 +305,17 @@ impl Fields {
         next
     }
 
-    /// The same values in another layout of the same fields.
+    /// Copies the values to another layout of the same fields.
     #[cold]
     fn moved(&self, layout: Arc<Layout>) -> Self {
-        let mut next = Self { layout, block: Vec::new(), left: 0, info: self.info };
-        next.block.reserve_exact(self.block.len().saturating_sub(self.left as usize));
+        let mut next = Self { layout, block: Vec::new(), abandoned: 0, info: self.info };
+        next.block.reserve_exact(self.block.len().saturating_sub(self.abandoned as usize));
         next.block.resize(next.layout.ids().len() * PLACE, 0);
         next.take_over(self);
         next
     }
 
-    /// Puts the values of another list, whose fields are the first of this one.
+    /// Copies the values of another list, whose fields are the first ones of this list.
     fn take_over(&mut self, from: &Self) {
         let layout = self.layout.clone();
         for ((_, to), (_, slot)) in layout.places().zip(from.layout.places()) {
@@ -318,6 +323,7 @@ impl Fields {
         }
     }
 
+    /// Bytes of all rooms.
     fn rooms(&self) -> usize {
         self.block.len().saturating_sub(self.layout.ids().len() * PLACE)
     }
@@ -326,7 +332,7 @@ impl Fields {
         self.block.get(slot * PLACE..slot * PLACE + PLACE).and_then(|p| p.try_into().ok()).unwrap_or_default()
     }
 
-    /// The value in a slot; empty = blank.
+    /// The value in a slot; empty: blank.
     fn value(&self, slot: usize) -> &[u8] {
         match self.place(slot) {
             [ROOM, _, a, b, c, d, e, f] => {
@@ -340,6 +346,7 @@ impl Fields {
         }
     }
 
+    /// Stores a value.
     fn put(&mut self, slot: usize, value: &[u8]) {
         match self.block.get_mut(slot * PLACE..slot * PLACE + PLACE) {
             Some(at) if value.len() <= SHORT && at.first() != Some(&ROOM) => {
@@ -349,7 +356,7 @@ impl Fields {
         }
     }
 
-    /// Puts a value into the room of its field, or into a new one.
+    /// Stores a value in the room of its field, or in a new one.
     #[cold]
     fn put_long(&mut self, slot: usize, value: &[u8]) {
         let [mark, _, _, _, place @ ..] = self.place(slot);
@@ -357,9 +364,9 @@ impl Fields {
         let cap = if mark == ROOM { self.cap(at) } else { 0 };
         if mark != ROOM || cap < value.len() {
             if mark == ROOM {
-                self.left += cap as u32 + 2;
+                self.abandoned += cap as u32 + 2;
             }
-            // A value that grew once may grow again.
+            // A value that grew may grow again.
             let cap = room_for(if mark == ROOM { value.len() + value.len() / 4 } else { value.len() });
             at = self.block.len();
             self.block.reserve_exact(cap + 2);
@@ -374,33 +381,34 @@ impl Fields {
         if let Some(p) = self.block.get_mut(slot * PLACE..slot * PLACE + PLACE) {
             p.copy_from_slice(&[ROOM, 0, a, b, c, d, e, f]);
         }
-        if self.left as usize * 2 > self.block.len() {
-            self.pack();
+        if self.abandoned as usize * 2 > self.block.len() {
+            self.compact();
         }
     }
 
+    /// Capacity of the room at this offset.
     fn cap(&self, at: usize) -> usize {
         let bytes = self.block.get(at..at + 2).and_then(|b| b.try_into().ok()).unwrap_or_default();
         usize::from(u16::from_le_bytes(bytes))
     }
 
-    /// Writes the block anew without the rooms that were left.
-    fn pack(&mut self) {
+    /// Rewrites the block without the abandoned rooms.
+    fn compact(&mut self) {
         let old = std::mem::take(&mut self.block);
-        let live = old.len().saturating_sub(self.left as usize);
-        let before = Self { layout: self.layout.clone(), block: old, left: 0, info: None };
+        let live = old.len().saturating_sub(self.abandoned as usize);
+        let before = Self { layout: self.layout.clone(), block: old, abandoned: 0, info: None };
         self.block.reserve_exact(live);
         self.block.resize(self.layout.ids().len() * PLACE, 0);
-        self.left = 0;
+        self.abandoned = 0;
         for slot in 0..self.layout.ids().len() {
             self.put(slot, before.value(slot));
         }
     }
 
-    /// Appends the list as RWF writes it, with all fields that are cached. Spec: rssl.md §4.1.
+    /// Appends the list as an RWF payload with all cached fields. Spec: rssl.md §4.1.
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        // Every field is copied as a whole place, so the last one needs some bytes of room behind it.
+        // Each field is copied as a whole place, so the last one needs some bytes of space behind it.
         out.resize(start + HEAD + self.layout.ids().len() * (2 + PLACE + 3) + self.rooms(), 0);
         let to = out.get_mut(start..).unwrap_or_default();
         let mut at = self.emit_head(&mut Writer::new(to)).unwrap_or(0);
@@ -434,13 +442,13 @@ impl Fields {
         out.truncate(start + at);
     }
 
-    /// Writes what is before the fields; how many bytes that is.
+    /// Writes the header before the fields; returns its length.
     fn emit_head(&self, w: &mut Writer<'_>) -> rssl::Result<usize> {
         match self.info {
             Some(info) => FieldListWriter::with_info(w, info)?.finish()?,
             None => FieldListWriter::new(w)?.finish()?,
         }
-        // At most 65,535: every id but 0.
+        // At most 65,535: all ids but 0.
         w.set_u16(w.len() - 2, self.layout.ids().len() as u16)?;
         Ok(w.len())
     }
@@ -475,26 +483,27 @@ fn place(value: &[u8]) -> u64 {
     bytes << 8 | value.len() as u64
 }
 
-/// Not 0 if a place has the byte that begins commands of edits.
+/// Not 0 if a place contains [`ESCAPE`].
 #[inline]
 fn escaped(place: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    // A byte of `other` is zero where the place has an escape; the usual test for a zero byte in a word.
+    // A byte of `other` is zero where the place has an escape; then the usual test for a zero byte in a word.
     let other = place ^ (EACH * ESCAPE as u64);
     other.wrapping_sub(EACH) & !other & (EACH << 7)
 }
 
-/// A field near the end of a list, where a whole place cannot be loaded. `None`: nothing is there, or too little to load.
+/// Loads a field near the end of a list, where fewer bytes than a whole place are left. `None`: there is no field, or
+/// the payload is too short.
 #[inline]
 fn last_field(payload: &[u8], at: usize) -> Option<(i16, u64)> {
     let [a, b] = *payload.get(at..)?.first_chunk::<2>()?;
     let left = payload.len().checked_sub(at + 2).filter(|left| (1..8).contains(left))?;
-    // The last eight bytes, without those before.
+    // The last eight bytes, without those before the value.
     let word = u64::from_le_bytes(*payload.last_chunk::<8>()?);
     Some((i16::from_be_bytes([a, b]), word >> ((8 - left) * 8)))
 }
 
-/// Capacity of a new room for a value of this length: with its two bytes of header a multiple of eight.
+/// Capacity of a new room for a value of this length: a multiple of eight with its header of two bytes.
 fn room_for(len: usize) -> usize {
     ((len + 2).next_multiple_of(8) - 2).min(usize::from(u16::MAX))
 }

@@ -1,4 +1,4 @@
-//! Giving out what is cached, as payloads or as whole refreshes.
+//! Images: cached values as payloads or whole refreshes.
 
 use super::node::Node;
 use super::table::split;
@@ -16,31 +16,31 @@ pub struct PartView<'a> {
     pub payload: &'a [u8],
     /// Number of the part, from 0.
     pub part: u16,
-    /// Nothing comes after it.
+    /// It is the last part.
     pub complete: bool,
 }
 
-/// What a refresh that is built from a record says beside what the record knows.
+/// The parts of a refresh that do not come from the record.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Image<'a> {
     /// Domain of the item.
     pub domain: Domain,
-    /// Stream id to put in.
+    /// Stream id.
     pub stream: i32,
     /// The refresh answers a request.
     pub solicited: bool,
-    /// Key to put in; `None`: none.
+    /// Key; `None`: the refresh has none.
     pub key: Option<Key<'a>>,
-    /// State to put in; `None`: the record's.
+    /// State; `None`: the record's.
     pub state: Option<State<'a>>,
 }
 
 impl Cache {
     /// Calls `f` with the payload of the image, in parts of at most `max_part` bytes. Field lists, element lists and
-    /// whatever is kept as one value come in one part, whatever its size. An incomplete image is given out as it is.
+    /// values that are cached whole have one part of any size. An incomplete image is emitted as it is.
     ///
     /// # Errors
-    /// [`super::Error::Wire`]: an entry, summary or nested container got larger than the wire can carry.
+    /// [`super::Error::Wire`]: an entry, summary or nested container is larger than the wire can carry.
     pub fn parts(&mut self, record: &Record, max_part: usize, mut f: impl FnMut(PartView<'_>)) -> Result<()> {
         let container = record.container();
         let mut part = 0_u16;
@@ -62,8 +62,8 @@ impl Cache {
         }
     }
 
-    /// Calls `f` with the messages of a refresh: `max_part` counts their payloads. With several parts the first clears
-    /// caches, the last is complete, and all have numbers. Spec: rssl.md §6.
+    /// Calls `f` with the messages of a refresh, with payloads of at most `max_part` bytes. Of several parts the first
+    /// has CLEAR_CACHE, the last COMPLETE, and all have numbers. Spec: rssl.md §6.
     ///
     /// # Errors
     /// As [`Cache::parts`].
@@ -113,7 +113,7 @@ impl Cache {
     }
 }
 
-/// Writes a message into memory that grows as needed; how long it is.
+/// Writes a message into memory that grows as needed; returns its length.
 fn write(message: &mut Vec<u8>, refresh: &Refresh<'_>, payload: &[u8]) -> rssl::Result<usize> {
     let mut size = message.len().max(payload.len() + 1024);
     loop {

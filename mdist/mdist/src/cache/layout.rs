@@ -1,42 +1,43 @@
-//! Which fields a field list has, shared by all records that have the same ones.
+//! The layout of a field list: its fields and their slots, shared by all records with the same fields.
 //!
-//! Items of one kind carry the same fields, so 100,000 records have a handful of layouts between them. A layout stays in
-//! the processor's cache while the records do not. Updates change the same few fields of many again and again, so a
-//! layout counts which, and is then succeeded by one that has these next to each other: an update touches two or three
-//! lines of the processor's cache instead of ten.
+//! Items of one kind have the same fields, so 100,000 records share a handful of layouts. A layout stays in the
+//! processor's cache; the records do not. Updates change the same few of many fields, so a layout counts which, and is
+//! then replaced by a successor that has these next to each other: an update touches two or three cache lines instead
+//! of ten.
 
 use super::FieldTypes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// An empty place of the table. No field looks like this: the last slot is 65,534, because no field has the id 0.
+/// An empty place of the table. It differs from each field: the last slot is 65,534, because no field has the id 0.
 const FREE: u32 = u32::MAX;
 
-/// Updates after which a layout knows which fields they change; few in tests, so that they all see it happen.
-const LEARN: u32 = if cfg!(test) { 8 } else { 256 };
+/// Updates that a layout counts before it gets a successor; few in tests, so that each test covers it.
+const LEARNING_UPDATES: u32 = if cfg!(test) { 8 } else { 256 };
 
-/// Layouts made so far. From 1, so that no layout has the number 0.
+/// The number of the next layout. No layout has the number 0.
 static MADE: AtomicU64 = AtomicU64::new(1);
 
-/// The identifiers of a field list in the order of its refresh, and the way from an identifier to where its value is
-/// (slot).
+/// The field ids of a list in the order of its refresh, and the slot of each field's value.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Never given to another layout.
+    /// Unique among all layouts ever made.
     number: u64,
     ids: Box<[i16]>,
-    /// Of each identifier.
+    /// The slot of each id.
     slots: Box<[u16]>,
-    /// Slots that updates change; those are the first.
+    /// Number of slots that updates change; these are the first.
     hot: usize,
-    /// How often updates changed each identifier's field; empty when that is known.
+    /// How often updates changed each field; empty for a layout that has learnt.
     counts: Box<[AtomicU32]>,
+    /// Number of counted updates.
     seen: AtomicU32,
-    /// The same fields in the order that was learnt.
+    /// The successor: the same fields in the learnt order.
     next: OnceLock<Arc<Layout>>,
-    /// `identifier << 16 | slot`, open addressing, at most a quarter full.
+    /// `id << 16 | slot`, open addressing, at most a quarter full.
     table: Box<[u32]>,
+    /// Multiplier of the hash.
     factor: u32,
     shift: u32,
     /// Some field holds a container, which an update may change entry by entry.
@@ -44,7 +45,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of `ids`, which name each field once.
+    /// Creates the layout of `ids`, which contain each field once.
     fn new(ids: &[i16], types: &FieldTypes) -> Self {
         let containers = ids.iter().any(|id| types.container(*id).is_some());
         // At most 65,535 fields: every id but 0.
@@ -53,7 +54,7 @@ impl Layout {
         Self::with(ids, slots, ids.len(), counts, containers)
     }
 
-    /// The same fields, those that updates change most at the front.
+    /// Creates the successor: the same fields, the most changed ones first.
     fn ordered(&self) -> Self {
         let counts: Vec<u32> = self.counts.iter().map(|n| n.load(Ordering::Relaxed)).collect();
         let mut order: Vec<usize> = (0..counts.len()).collect();
@@ -72,7 +73,7 @@ impl Layout {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let size = (ids.len() * 4).next_power_of_two().max(16);
         let shift = 32 - size.trailing_zeros();
-        // A few multipliers are tried: with one that separates all fields, every search ends at its first place.
+        // Try some multipliers: with one that separates all fields, each search ends at its first place.
         let mut best = (usize::MAX, 0, Vec::new());
         for round in 0..32_u32 {
             let factor = 0x9e37_79b1_u32.wrapping_add(round.wrapping_mul(0x0100_0193 << 1)) | 1;
@@ -89,35 +90,35 @@ impl Layout {
         Self { number, ids, slots, hot, counts, seen, next, table, factor: best.1, shift, containers }
     }
 
-    /// Tells it from all others, also from those that are no more.
+    /// A number that no other layout has or had.
     #[inline]
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The identifiers in order.
+    /// The ids in order.
     pub(super) fn ids(&self) -> &[i16] {
         &self.ids
     }
 
-    /// The identifiers in order, each with its slot.
+    /// The ids in order, each with its slot.
     pub(super) fn places(&self) -> impl Iterator<Item = (i16, usize)> + '_ {
         self.ids.iter().zip(&self.slots).map(|(id, slot)| (*id, usize::from(*slot)))
     }
 
-    /// How many of the slots, from the first, updates are known to change.
+    /// Number of the first slots that updates are known to change.
     #[inline]
     pub(super) fn hot(&self) -> usize {
         self.hot
     }
 
-    /// The layout of the same fields that records are to have instead.
+    /// The successor that records move to, if there is one.
     #[inline]
     pub(super) fn next(&self) -> Option<&Arc<Self>> {
         if self.learns() { self.next.get() } else { None }
     }
 
-    /// Whether it does not know yet which fields updates change.
+    /// Whether it still counts which fields updates change.
     #[inline]
     pub(super) fn learns(&self) -> bool {
         !self.counts.is_empty()
@@ -127,7 +128,7 @@ impl Layout {
     #[inline]
     pub(super) fn slot(&self, id: i16) -> Option<usize> {
         let mut at = place(id, self.factor, self.shift);
-        // The table is never full, so a free place ends every search.
+        // The table is never full, so each search ends at a free place.
         loop {
             let entry = *self.table.get(at)?;
             if entry >> 16 == u32::from(id.cast_unsigned()) && entry != FREE {
@@ -156,7 +157,7 @@ fn place(id: i16, factor: u32, shift: u32) -> usize {
     (u32::from(id.cast_unsigned()).wrapping_mul(factor) >> shift) as usize
 }
 
-/// Fills a table; also how many fields did not get their first place.
+/// Fills a table; also returns the number of collisions.
 fn fill(ids: &[i16], slots: &[u16], size: usize, factor: u32, shift: u32) -> (usize, Vec<u32>) {
     let mut table = vec![FREE; size];
     let mut steps = 0;
@@ -174,11 +175,11 @@ fn fill(ids: &[i16], slots: &[u16], size: usize, factor: u32, shift: u32) -> (us
     (steps, table)
 }
 
-/// All layouts in use. One that no record has any more is forgotten.
+/// All layouts in use. Layouts without a record are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
     known: HashMap<Box<[i16]>, Weak<Layout>>,
-    /// Number of entries at which those without a record are swept out next.
+    /// Number of entries at which unused ones are removed next.
     sweep: usize,
     empty: Option<Arc<Layout>>,
     last: Option<Arc<Layout>>,
@@ -190,22 +191,21 @@ impl Layouts {
         self.empty.get_or_insert_with(|| Arc::new(Layout::new(&[], &FieldTypes::default()))).clone()
     }
 
-    /// The layout that was asked for last, if it is of these identifiers: items that come one after the other are
-    /// mostly of one kind.
+    /// The layout that was found last, if it has these ids: successive items are mostly of one kind.
     pub(super) fn last_of(&self, ids: &[i16]) -> Option<Arc<Layout>> {
         self.last.clone().filter(|last| *last.ids == *ids)
     }
 
-    /// Counts an update of these slots; after some, the layout gets a successor.
+    /// Counts an update of these slots; after [`LEARNING_UPDATES`] the layout gets a successor.
     #[cold]
     pub(super) fn learn(&mut self, layout: &Layout, slots: impl Iterator<Item = u16>) {
         for slot in slots {
-            // A layout that learns has every field in the slot of its position.
+            // In a layout that learns, each field's slot is its position.
             if let Some(count) = layout.counts.get(usize::from(slot)) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if layout.seen.fetch_add(1, Ordering::Relaxed) + 1 == LEARN {
+        if layout.seen.fetch_add(1, Ordering::Relaxed) + 1 == LEARNING_UPDATES {
             let next = Arc::new(layout.ordered());
             if let Some(known) = self.known.get_mut(&layout.ids) {
                 *known = Arc::downgrade(&next);
@@ -213,20 +213,20 @@ impl Layouts {
             if self.last.as_ref().is_some_and(|last| last.number == layout.number) {
                 self.last = Some(next.clone());
             }
-            // Only one update is the one that completes the count.
+            // Only one update completes the count.
             let _ = layout.next.set(next);
         }
     }
 
-    /// The layout of these identifiers (each once, none 0), shared with everyone who asked for the same.
+    /// The shared layout of these ids (each once, none 0).
     pub(super) fn of(&mut self, ids: &[i16], types: &FieldTypes) -> Arc<Layout> {
         let layout = self.find(ids, types);
         self.last = Some(layout.clone());
         layout
     }
 
-    /// Forgets all layouts, so that new ones know other types.
-    pub(super) fn renew(&mut self) {
+    /// Drops all layouts, so that new ones get the new types.
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
@@ -243,7 +243,7 @@ impl Layouts {
         layout
     }
 
-    /// Layouts in use, and their memory in bytes.
+    /// Number of layouts in use, and their memory in bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         self.known.values().filter_map(Weak::upgrade).fold((0, 0), |(n, bytes), l| (n + 1, bytes + l.bytes()))
     }
@@ -254,11 +254,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_updates_change_comes_first_in_the_successor() {
+    fn most_changed_fields_come_first_in_the_successor() {
         let (mut layouts, types) = (Layouts::default(), FieldTypes::default());
         let ids = [10, 20, 30, 40, 50];
         let layout = layouts.of(&ids, &types);
-        for n in 0..LEARN {
+        for n in 0..LEARNING_UPDATES {
             assert!(layout.learns() && layout.next().is_none());
             layouts.learn(&layout, [3, 1].into_iter().take(if n == 0 { 1 } else { 2 }));
         }
@@ -269,11 +269,11 @@ mod tests {
         assert_eq!((layout.hot(), next.hot(), next.learns()), (5, 2, false));
         drop(layout);
         assert!(Arc::ptr_eq(&next, &layouts.last_of(&ids).unwrap()));
-        assert!(Arc::ptr_eq(&next, &layouts.of(&ids, &types)), "new records have it from the start");
+        assert!(Arc::ptr_eq(&next, &layouts.of(&ids, &types)), "new records get the successor");
     }
 
     #[test]
-    fn finds_every_field_and_no_other() {
+    fn layout_finds_exactly_its_fields() {
         let ids: Vec<i16> = (0..300).map(|n| n * 109 - 16_001).collect();
         let layout = Layouts::default().of(&ids, &FieldTypes::default());
         for id in i16::MIN..=i16::MAX {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn same_fields_share_and_unused_layouts_go() {
+    fn same_fields_share_a_layout_and_unused_layouts_are_dropped() {
         let (mut layouts, types) = (Layouts::default(), FieldTypes::default());
         let (a, b) = (layouts.of(&[22, 25, -1], &types), layouts.of(&[22, 25, -1], &types));
         assert!(Arc::ptr_eq(&a, &b));
@@ -290,7 +290,7 @@ mod tests {
             layouts.of(&[id + 1, id + 2], &types);
         }
         assert!(layouts.known.len() <= 128, "{} kept", layouts.known.len());
-        assert_eq!(layouts.size().0, 2, "the one in use and the last");
+        assert_eq!(layouts.size().0, 2, "the one in use and the last one");
         assert!(Arc::ptr_eq(&a, &layouts.of(&[22, 25, -1], &types)));
     }
 }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Removed entries from which on a table is written anew, if they are more than the others.
-const FEW: usize = 32;
+/// Removed entries are compacted when they are more than this, and more than the others.
+const COMPACT_ABOVE: usize = 32;
 /// A hint above this takes three bytes, which some encoders get wrong. Spec: rssl.md §11.
 pub(super) const MAX_HINT: usize = 16_383;
 
@@ -19,11 +19,11 @@ pub(super) struct MapTable {
     key_type: DataType,
     container: DataType,
     key_field: Option<i16>,
-    /// The publisher gives hints, so an image has one.
+    /// The publisher sends count hints, so images have one.
     hinted: bool,
     summary: Option<Node>,
     index: HashMap<Arc<[u8]>, usize>,
-    /// By position; removed ones are empty, so that the others keep theirs.
+    /// By position; removed entries are `None`, so that the others keep their positions.
     rows: Vec<Option<MapRow>>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct MapRow {
 impl MapTable {
     pub(super) fn apply(&mut self, map: &Map<'_>, cx: &mut Context<'_>) -> Result<()> {
         if map.container != DataType::NO_DATA && map.container != self.container {
-            // Entries of another type cannot stand beside these.
+            // Entries of different types cannot be mixed: start again.
             let changes = self.container != DataType::NO_DATA;
             if changes {
                 *self = Self::default();
@@ -66,7 +66,7 @@ impl MapTable {
                     row
                 }
                 _ => {
-                    // An update of an entry that never was added: what it says is all there is to know.
+                    // An update of an entry that was never added adds it.
                     let key: Arc<[u8]> = entry.key.into();
                     self.index.insert(key.clone(), self.rows.len());
                     self.rows.push(None);
@@ -87,7 +87,7 @@ impl MapTable {
         if let Some(place) = self.rows.get_mut(at) {
             *place = None;
         }
-        if self.rows.len() - self.index.len() > self.index.len().max(FEW) {
+        if self.rows.len() - self.index.len() > self.index.len().max(COMPACT_ABOVE) {
             self.rows.retain(Option::is_some);
             for (at, row) in self.rows.iter().flatten().enumerate() {
                 if let Some(place) = self.index.get_mut(&row.key) {

@@ -1,15 +1,15 @@
-//! Last values of an item, built from refreshes and updates and given out as a refresh. Pure; one thread at a time.
+//! The last values of items, built from refreshes and updates and emitted as refreshes. Pure; one thread at a time.
 //!
-//! A [`Record`] holds one item, a [`Cache`] what records share: layouts of field lists, the types of fields, limits and
-//! memory that is used again. Nothing here depends on the domain of an item, only on its containers: field and element
-//! lists, maps, vectors, series and filter lists are kept entry by entry, anything else as the last whole value.
-//! Set-encoded entries are given out as plain ones.
+//! A [`Record`] holds one item, a [`Cache`] the state that records share: layouts of field lists, the types of fields,
+//! limits and reused memory. The domain of an item does not matter, only its containers: field and element lists, maps,
+//! vectors, series and filter lists are cached entry by entry, other types as the last whole value. Set-encoded entries
+//! are emitted as plain ones.
 //!
-//! An error leaves the record as it was (or, where a value deep inside outgrows what the wire can carry, without an
-//! image). The record is then no longer what the publisher has: clear it, and ask for the image again.
+//! An error leaves the record as it was, or without an image if a nested value outgrew what the wire can carry. The
+//! record then differs from the publisher's data: clear it, and request the image again.
 //!
-//! Decisions where the wire leaves room: an update of a map's or vector's entry that never was added adds it; entries of
-//! a series are appended by updates as by further parts; fields do not ripple, which is left to consumers.
+//! Where the wire format leaves a choice: an update of an entry that was never added to a map or vector adds it;
+//! updates append to a series as further parts do; fields are not rippled, which consumers do.
 
 mod elements;
 mod fields;
@@ -33,10 +33,10 @@ pub use types::FieldTypes;
 use fields::Scratch;
 use layout::Layouts;
 
-/// Shorthand of this module.
+/// Result of this module.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a message was not applied to a record, or an image could not be built.
+/// An error when a message is applied to a record, or an image is built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -46,20 +46,21 @@ pub enum Error {
     /// The record would outgrow a limit.
     #[error("the item would have more than {limit} {what}; raise the cache's limit or turn its cache off")]
     Limit {
-        /// What there would be too many of.
+        /// The limited quantity.
         what: &'static str,
-        /// As many are allowed.
+        /// The limit.
         limit: usize,
     },
-    /// The payload is of another container type than the image.
+    /// The payload has another container type than the image.
     #[error("a payload of {got} cannot change an image of {have}; the image is asked for again")]
     Container {
-        /// Type in the cache.
+        /// Container type of the image.
         have: rssl::rwf::DataType,
-        /// Type that came.
+        /// Container type of the payload.
         got: rssl::rwf::DataType,
     },
-    /// A field list that switches dictionaries in the middle (field 0), which a cache of values by field id cannot keep.
+    /// A field list that switches dictionaries in the middle (field 0), which a cache of values by field id cannot
+    /// keep.
     #[error("a field list that switches its dictionary cannot be cached; turn the cache of its service off")]
     DictionarySwitch,
 }
@@ -67,20 +68,21 @@ pub enum Error {
 /// Limits of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory, tables included; what came since they were last measured counts in full.
+    /// Bytes of memory, tables included. Bytes received since the last measurement count in full.
     pub bytes: usize,
-    /// Entries of all containers together, fields of nested field lists not counted.
+    /// Entries of all containers together; fields of nested field lists do not count.
     pub entries: usize,
 }
 
 impl Default for Limits {
-    /// 8 MiB and 262,144 entries: the deepest order books and the longest symbol lists fit, a runaway publisher does not.
+    /// 8 MiB and 262,144 entries: the deepest order books and the longest symbol lists fit, a runaway publisher does
+    /// not.
     fn default() -> Self {
         Self { bytes: 8 << 20, entries: 1 << 18 }
     }
 }
 
-/// What records have in common. One per hub.
+/// The state that all records share. One per hub.
 #[derive(Debug, Default)]
 pub struct Cache {
     layouts: Layouts,
@@ -92,19 +94,19 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// With what is known of field types; without a dictionary [`FieldTypes::default`].
+    /// Creates a cache. Without a dictionary `types` is [`FieldTypes::default`].
     #[must_use]
     pub fn new(types: FieldTypes, limits: Limits) -> Self {
         Self { types, limits, ..Self::default() }
     }
 
-    /// Learns the types of fields: a dictionary arrived after the first items.
+    /// Replaces the types of fields: a dictionary arrived after the first items.
     pub fn set_types(&mut self, types: FieldTypes) {
         self.types = types;
-        self.layouts.renew();
+        self.layouts.clear();
     }
 
-    /// Field-list layouts in use and the memory they take, in bytes.
+    /// Number of field-list layouts in use, and their memory in bytes.
     #[must_use]
     pub fn layouts(&self) -> (usize, usize) {
         self.layouts.size()

@@ -1,4 +1,4 @@
-//! The image of one container, and of those inside it.
+//! The cached value of one container, and of the containers in it.
 
 use super::elements::Elements;
 use super::fields::{Fields, Scratch};
@@ -15,10 +15,10 @@ use rssl::rwf::{
     Series, Vector, VectorAction,
 };
 
-/// What a container was cached as.
+/// A cached container.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Node {
-    /// No data, or nothing came yet.
+    /// No data, or no payload yet.
     #[default]
     Nothing,
     Fields(Fields),
@@ -31,17 +31,17 @@ pub(super) enum Node {
     Whole(DataType, Box<[u8]>),
 }
 
-/// What applying needs of the cache.
+/// The parts of the cache that are needed to apply a payload.
 #[derive(Debug)]
 pub(super) struct Context<'c> {
     pub(super) layouts: &'c mut Layouts,
     pub(super) types: &'c FieldTypes,
     pub(super) scratch: &'c mut Scratch,
-    /// Bytes that one field list may have.
+    /// Most bytes of one field list.
     pub(super) bytes: usize,
 }
 
-/// Set definitions that entries refer to.
+/// The set definitions that entries refer to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sets<'a> {
     pub(super) fields: FieldSets<'a>,
@@ -49,7 +49,7 @@ pub(super) struct Sets<'a> {
 }
 
 impl<'a> Sets<'a> {
-    /// The definitions of a container whose entries are of type `container`.
+    /// Decodes the definitions of a container with entries of type `container`.
     pub(super) fn decode(container: DataType, definitions: Option<&'a [u8]>) -> rssl::Result<Self> {
         let mut sets = Self::default();
         match (container, definitions) {
@@ -62,7 +62,7 @@ impl<'a> Sets<'a> {
 }
 
 impl Node {
-    /// An image without content.
+    /// Creates an empty container.
     pub(super) fn new(container: DataType, cx: &mut Context<'_>) -> Self {
         match container {
             DataType::NO_DATA => Self::Nothing,
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// The image that `payload` alone makes.
+    /// Creates a container from a payload.
     pub(super) fn from(
         container: DataType,
         payload: &[u8],
@@ -102,7 +102,7 @@ impl Node {
         }
     }
 
-    /// Whether a payload of this type changes the image, instead of beginning another one.
+    /// Whether a payload of this type can be applied to the container; otherwise it begins a new one.
     pub(super) fn takes(&self, container: DataType) -> bool {
         match self {
             Self::Nothing | Self::Whole(..) => true,
@@ -110,8 +110,11 @@ impl Node {
         }
     }
 
-    /// Applies a payload. One of a type that cannot change the image replaces it. Fails only on what [`check`] finds
-    /// before, so after it nothing is ever applied by half.
+    /// Applies a payload; one of another type replaces the container.
+    ///
+    /// # Errors
+    /// The payload is malformed, which cannot be after [`check`] has accepted it, or a nested value outgrows what the
+    /// wire can carry. Half of the payload may be applied.
     pub(super) fn apply(
         &mut self,
         container: DataType,
@@ -142,10 +145,10 @@ impl Node {
         }
     }
 
-    /// Appends the whole image as one payload.
+    /// Appends the whole container as one payload.
     ///
     /// # Errors
-    /// It is larger than the wire can carry in one piece.
+    /// It is larger than the wire can carry in one payload.
     pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Self::Nothing => Ok(()),
@@ -165,7 +168,7 @@ impl Node {
         }
     }
 
-    /// Memory behind this node in bytes.
+    /// Memory of the content in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -179,7 +182,7 @@ impl Node {
         }
     }
 
-    /// Entries of keyed containers, here and further inside.
+    /// Number of entries of this and all nested containers; fields of field lists do not count.
     pub(super) fn entries(&self) -> usize {
         match self {
             Self::Nothing | Self::Fields(_) | Self::Whole(..) => 0,
@@ -192,10 +195,10 @@ impl Node {
     }
 }
 
-/// Reads a payload to its end without applying it. Returns how many entries it has.
+/// Validates a payload without applying it; returns its number of entries.
 ///
 /// # Errors
-/// Anything in it that is malformed, refers to a set that is not defined, or is nested too deep.
+/// The payload is malformed, refers to an undefined set, is nested too deep, or has a field 0.
 pub(super) fn check(
     container: DataType,
     payload: &[u8],

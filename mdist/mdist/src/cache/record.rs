@@ -1,4 +1,4 @@
-//! One item: what its messages say about it, and its image.
+//! The record of one item: its image, and the other content of its messages.
 
 use super::node::{Context, Node, Sets, check};
 use super::{Cache, Error, Limits, Result};
@@ -8,43 +8,44 @@ use rssl::rwf::{
 };
 use rssl::wire::Writer;
 
-/// The last values of one item. Empty until its first refresh. What an update needs of it is one line of the
-/// processor's cache, and what that points to.
+/// The last values of one item. Empty until its first refresh. It fits one cache line, so that an update touches this
+/// line and what it points to.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub struct Record {
     pub(super) body: Node,
-    /// What seldom changes.
+    /// The parts that seldom change.
     pub(super) about: Option<Box<About>>,
     seq: u32,
-    /// `seq` is one.
+    /// `seq` is valid.
     numbered: bool,
     pub(super) complete: bool,
 }
 
-/// What a refresh says beside its payload.
+/// The content of a refresh without its payload.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
-    /// Bytes and entries of an image of several entries that came since they were measured.
-    taken: usize,
-    counted: usize,
+    /// Upper bound of the image's bytes: measured, plus those received since.
+    bytes_bound: usize,
+    /// Upper bound of the image's entries: measured, plus those received since.
+    entries_bound: usize,
     pub(super) state: OwnedState,
     pub(super) group: Box<[u8]>,
     pub(super) perm: Option<Box<[u8]>>,
     pub(super) qos: Option<Qos>,
-    /// Content of the key as it came.
+    /// The encoded key as received.
     pub(super) key: Option<Box<[u8]>>,
     pub(super) ext: Option<Box<[u8]>>,
 }
 
 impl Record {
-    /// Whether the whole image is there: all parts of a refresh came, and it may be given out.
+    /// Whether the image is complete: all parts of a refresh came.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Sequence number of the last message that had one.
+    /// The sequence number of the last message that had one.
     #[must_use]
     pub fn seq(&self) -> Option<u32> {
         self.numbered.then_some(self.seq)
@@ -56,14 +57,14 @@ impl Record {
         }
     }
 
-    /// Reads one byte, so that the processor fetches the record meanwhile; then [`Record::touch_values`] does not wait.
+    /// Prefetches the record, by a read of one byte; then [`Record::touch_values`] does not wait.
     #[inline]
     #[must_use]
     pub fn touch(&self) -> usize {
         usize::from(self.complete)
     }
 
-    /// Reads what an update will most likely change, so that the processor fetches it meanwhile.
+    /// Prefetches the values that an update will most likely change.
     #[inline]
     #[must_use]
     pub fn touch_values(&self) -> usize {
@@ -73,13 +74,13 @@ impl Record {
         }
     }
 
-    /// State of the item; `None` before the first refresh.
+    /// The state of the item; `None` before the first refresh.
     #[must_use]
     pub fn state(&self) -> Option<&OwnedState> {
         self.about.as_deref().map(|a| &a.state)
     }
 
-    /// Says what the state of the item is now: stale, or good again. The image stays.
+    /// Sets the state of the item: stale, or good again. The image stays.
     pub fn set_state(&mut self, state: OwnedState) {
         self.about.get_or_insert_default().state = state;
     }
@@ -90,18 +91,18 @@ impl Record {
         self.about.as_deref().map_or(&[], |a| &a.group)
     }
 
-    /// Puts the item into another group (a group status said so).
+    /// Moves the item to another group, after a group status.
     pub fn set_group(&mut self, group: &[u8]) {
         self.about.get_or_insert_default().group = group.into();
     }
 
-    /// Permission data of the item.
+    /// The permission data of the item.
     #[must_use]
     pub fn perm(&self) -> Option<&[u8]> {
         self.about.as_deref().and_then(|a| a.perm.as_deref())
     }
 
-    /// Quality of service that the source gives.
+    /// The quality of service of the source.
     #[must_use]
     pub fn qos(&self) -> Option<Qos> {
         self.about.as_deref().and_then(|a| a.qos)
@@ -119,12 +120,12 @@ impl Record {
         self.body.container()
     }
 
-    /// Forgets everything: the next refresh starts from nothing.
+    /// Clears the record: the next refresh starts from nothing.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Memory of this record in bytes, without what it shares with others; nested tables are estimated.
+    /// Memory of this record in bytes, without shared layouts; nested tables are estimated.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
@@ -142,13 +143,13 @@ impl Record {
 }
 
 impl Cache {
-    /// Applies any message of an item: refreshes, updates and statuses; others change nothing.
+    /// Applies a message of an item: a refresh, update or status. Other messages have no effect.
     ///
     /// # Errors
     /// See [`super::Error`].
     #[inline]
     pub fn message(&mut self, record: &mut Record, message: &[u8]) -> Result<()> {
-        // The header of nearly all updates: nine bytes, no flags. Spec: rssl.md §2.4.
+        // Nearly all updates have this header: nine bytes, no flags. Spec: rssl.md §2.4.
         if let &[0, 9, class, _, _, _, _, _, 0, container, _kind, ref payload @ ..] = message
             && class == Class::Update as u8
             && let Some(container) = DataType::from_container_byte(container)
@@ -167,21 +168,21 @@ impl Cache {
         }
     }
 
-    /// Applies a refresh or a part of one. With CLEAR_CACHE what was there is forgotten, so the first part of several
-    /// begins a new image; it is complete with the part that says so. DO_NOT_CACHE leaves a record without an image.
+    /// Applies a refresh or a part of one. CLEAR_CACHE, on the first of several parts, begins a new image; COMPLETE
+    /// ends it. DO_NOT_CACHE leaves the record without an image.
     ///
     /// # Errors
     /// See [`super::Error`].
     pub fn refresh(&mut self, record: &mut Record, refresh: &Refresh<'_>) -> Result<()> {
         if refresh.flags.contains(RefreshFlags::DO_NOT_CACHE) {
-            record.empty();
+            record.drop_image();
         } else if refresh.flags.contains(RefreshFlags::CLEAR_CACHE) || !record.body.takes(refresh.container) {
             let mut new = Record::default();
             self.payload(&mut new, refresh.container, refresh.payload)?;
             record.body = new.body;
-            let (taken, counted) = new.about.as_deref().map_or((0, 0), |a| (a.taken, a.counted));
+            let bounds = new.about.as_deref().map_or((0, 0), |a| (a.bytes_bound, a.entries_bound));
             let about = record.about.get_or_insert_default();
-            (about.taken, about.counted) = (taken, counted);
+            (about.bytes_bound, about.entries_bound) = bounds;
             record.complete = refresh.flags.contains(RefreshFlags::COMPLETE);
         } else {
             self.payload(record, refresh.container, refresh.payload)?;
@@ -204,7 +205,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Applies an update. One with DO_NOT_CACHE changes nothing.
+    /// Applies an update. One with DO_NOT_CACHE has no effect.
     ///
     /// # Errors
     /// See [`super::Error`].
@@ -227,7 +228,7 @@ impl Cache {
     /// See [`super::Error`]: a status may carry a payload.
     pub fn status(&mut self, record: &mut Record, status: &Status<'_>) -> Result<()> {
         if status.flags.contains(StatusFlags::CLEAR_CACHE) {
-            record.empty();
+            record.drop_image();
         }
         if status.container != DataType::NO_DATA {
             self.payload(record, status.container, status.payload)?;
@@ -264,7 +265,7 @@ impl Cache {
             scratch: &mut self.scratch,
             bytes: self.limits.bytes,
         };
-        // One field list applies as a whole or not at all, and counts its own bytes.
+        // A field list is applied whole or not at all, and checks its own size.
         if container == DataType::FIELD_LIST {
             match &mut record.body {
                 Node::Fields(fields) => return fields.apply(payload, None, &mut cx),
@@ -280,42 +281,42 @@ impl Cache {
         }
         let entries = check(container, payload, &Sets::default(), cx.types, 0)?;
         let limits = self.limits;
-        record.make_room(payload.len(), entries, limits)?;
+        record.reserve(payload.len(), entries, limits)?;
         let applied = record.body.apply(container, payload, &Sets::default(), &mut cx);
         if applied.is_err() {
-            // Only a value that outgrew what the wire can carry, deep inside: half of the payload is applied.
-            record.empty();
+            // A nested value outgrew what the wire can carry: half of the payload is applied.
+            record.drop_image();
         }
         applied
     }
 }
 
 impl Record {
-    /// Forgets the image, and nothing else.
-    fn empty(&mut self) {
+    /// Drops the image and keeps the rest.
+    fn drop_image(&mut self) {
         self.body = Node::Nothing;
         self.complete = false;
         if let Some(about) = self.about.as_deref_mut() {
-            (about.taken, about.counted) = (0, 0);
+            (about.bytes_bound, about.entries_bound) = (0, 0);
         }
     }
 
-    /// Counts what is to come against the limits. What came is an upper bound of what is kept, so what is kept is
-    /// measured only when the bound is reached.
-    fn make_room(&mut self, bytes: usize, entries: usize, limits: Limits) -> Result<()> {
+    /// Checks the limits for a payload that is to be applied. The sum of all payloads is an upper bound of the image,
+    /// so the image is measured only when the bound reaches a limit.
+    fn reserve(&mut self, bytes: usize, entries: usize, limits: Limits) -> Result<()> {
         let about = self.about.get_or_insert_default();
-        if about.taken + bytes > limits.bytes || about.counted + entries > limits.entries {
-            about.taken = self.body.bytes();
-            about.counted = self.body.entries();
+        if about.bytes_bound + bytes > limits.bytes || about.entries_bound + entries > limits.entries {
+            about.bytes_bound = self.body.bytes();
+            about.entries_bound = self.body.entries();
         }
-        if about.taken + bytes > limits.bytes {
+        if about.bytes_bound + bytes > limits.bytes {
             return Err(Error::Limit { what: "bytes", limit: limits.bytes });
         }
-        if about.counted + entries > limits.entries {
+        if about.entries_bound + entries > limits.entries {
             return Err(Error::Limit { what: "entries", limit: limits.entries });
         }
-        about.taken += bytes;
-        about.counted += entries;
+        about.bytes_bound += bytes;
+        about.entries_bound += entries;
         Ok(())
     }
 }

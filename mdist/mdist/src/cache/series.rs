@@ -1,4 +1,4 @@
-//! A cached series: entries one after another; those of later parts and updates come behind.
+//! A cached series: entries in order; later parts and updates append entries.
 
 use super::Result;
 use super::map::MAX_HINT;
@@ -19,7 +19,7 @@ pub(super) struct SeriesTable {
 impl SeriesTable {
     pub(super) fn apply(&mut self, series: &Series<'_>, cx: &mut Context<'_>) -> Result<()> {
         if series.container != DataType::NO_DATA && series.container != self.container {
-            // Entries of another type cannot stand beside these.
+            // Entries of different types cannot be mixed: start again.
             if self.container != DataType::NO_DATA {
                 *self = Self::default();
             }

@@ -1,4 +1,4 @@
-//! Containers of entries, given out in parts.
+//! Containers of entries, emitted in parts.
 
 use super::Result;
 use super::node::Node;
@@ -6,26 +6,25 @@ use rssl::limits::MAX_BUF15;
 use rssl::wire::Writer;
 use std::ops::Range;
 
-/// Entries of one part at most; the count has two bytes.
+/// Most entries of one part; the count has two bytes.
 const MAX_ROWS: usize = 65_535;
-/// Room for everything before the first entry but the summary: flags, types, key field, lengths, hint, count.
+/// Bytes before the first entry, without the summary: flags, types, key field, lengths, hint, count.
 const HEAD: usize = 32;
 
 /// A container of entries.
 pub(super) trait Table {
-    /// One entry, as [`Table::write`] needs it.
+    /// An entry, as [`Table::write`] needs it.
     type Row<'t>
     where
         Self: 't;
 
-    /// What holds for all entries; is in the first part only.
+    /// The summary data, which only the first part has.
     fn summary(&self) -> Option<&Node>;
 
-    /// All entries in the order in which they are given out, with their content and an upper bound of the bytes that
-    /// they need beside it.
+    /// All entries in order, each with its content and an upper bound of its other bytes.
     fn rows(&self) -> impl Iterator<Item = (Self::Row<'_>, &Node, usize)>;
 
-    /// Writes a container of these entries; the content of each is a range of `body`.
+    /// Writes a container of these entries. The content of each is a range of `body`.
     fn write(
         &self,
         w: &mut Writer<'_>,
@@ -76,7 +75,7 @@ pub(super) fn split<T: Table>(table: &T, max: usize, mut f: impl FnMut(&[u8], bo
 /// Appends a table as one payload.
 ///
 /// # Errors
-/// It has more entries than that.
+/// It has more entries than one part can have.
 pub(super) fn emit_whole<T: Table>(table: &T, out: &mut Vec<u8>) -> Result<()> {
     let mut whole = true;
     split(table, usize::MAX, |payload, last| {

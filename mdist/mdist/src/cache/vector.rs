@@ -1,4 +1,4 @@
-//! A cached vector: entries by position.
+//! A cached vector: entries by index.
 
 use super::Result;
 use super::map::MAX_HINT;
@@ -9,7 +9,7 @@ use rssl::wire::Writer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// One more than the largest position that the wire can carry.
+/// One more than the largest index that the wire can carry.
 const END: u32 = 1 << 30;
 
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct VectorTable {
     sorting: bool,
     hinted: bool,
     summary: Option<Node>,
-    /// By position; a position without an entry is empty.
+    /// By index; indexes without an entry are missing.
     rows: BTreeMap<u32, VectorRow>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct VectorRow {
 impl VectorTable {
     pub(super) fn apply(&mut self, vector: &Vector<'_>, cx: &mut Context<'_>) -> Result<()> {
         if vector.container != DataType::NO_DATA && vector.container != self.container {
-            // Entries of another type cannot stand beside these.
+            // Entries of different types cannot be mixed: start again.
             if self.container != DataType::NO_DATA {
                 *self = Self::default();
             }
@@ -65,7 +65,7 @@ impl VectorTable {
         Ok(())
     }
 
-    /// Moves all entries from `index` on; one that would leave the largest position is dropped.
+    /// Shifts all entries from `index` on; one that would go beyond the largest index is dropped.
     fn shift(&mut self, index: u32, by: i32) {
         let moved = self.rows.split_off(&index);
         self.rows.extend(

@@ -106,9 +106,9 @@ impl<S: Session> Connection<S> {
                     tally.opened += 1;
                     hub.upstream_up(now, id, S::PUBLISHES, out);
                 }
-                Event::Services { mut changes, anew } => {
+                Event::Services { mut changes, replaces } => {
                     changes.retain(|(_, service)| is_wanted(accepted, service));
-                    hub.upstream_services(now, id, changes, anew, out);
+                    hub.upstream_services(now, id, changes, replaces, out);
                 }
             }
             Ok(())

@@ -110,10 +110,10 @@ impl Publishers {
 
     fn lost(&mut self, place: usize, now: Now, why: &SessionError, hub: &mut Hub, out: &mut Batch) {
         let Some(mut connection) = self.connections.get_mut(place).and_then(Option::take) else { return };
-        connection.session.farewell(why);
+        connection.session.end_login(why);
         // The final message is written as far as the socket takes it.
         let _ = connection.flush(now);
-        let who = connection.session.who();
+        let who = connection.session.identity();
         tracing::warn!(user = who.user, application = who.application, position = who.position, %why, "a publisher is lost");
         let what = serde_json::json!({
             "user": who.user, "application": who.application, "position": who.position, "reason": why.to_string(),

@@ -1,4 +1,4 @@
-//! The consumer's side of one connection: towards an interactive provider, or a point-to-point server above us.
+//! The consumer's side of a session: towards an interactive provider, or another point-to-point server.
 //!
 //! Pure: bytes and time in, events and bytes to send out. Spec: rssl.md §5.1, §5.2, §7.4
 
@@ -11,15 +11,15 @@ use rssl::rwf::{
 use rssl::transport::{Channel, ClientOptions};
 use rssl::wire::to_vec;
 
-use super::session::{ChannelEvent, Event, Session, SessionError, Wire};
+use super::session::{ChannelEvent, Connection, Event, Session, SessionError};
 use crate::hub::{LOGIN_STREAM, Now};
 
-/// Stream of the directory; the login is before it, item streams begin at 16, see [`crate::hub`].
+/// Stream of the directory. Item streams begin at 16, see [`crate::hub`].
 pub const DIRECTORY_STREAM: i32 = 2;
-/// What is asked of a directory. Spec: rssl.md §5.2
+/// The directory filter that is requested. Spec: rssl.md §5.2
 const EVERYTHING: u32 = filter::ALL | filter::DATA;
 
-/// Who logs in.
+/// The identity for a login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// User name.
@@ -40,34 +40,34 @@ enum Phase {
     Open,
 }
 
-/// One connection.
+/// A session as a consumer.
 #[derive(Debug)]
 pub struct Consumer {
-    wire: Wire,
+    connection: Connection,
     phase: Phase,
     login: Login,
 }
 
 impl Consumer {
-    /// A connection that was just made.
+    /// Creates the session of a connection that was just made.
     #[must_use]
     pub fn new(transport: ClientOptions, login: Login, now: Now) -> Self {
-        Self { wire: Wire::new(Channel::client(transport), now), phase: Phase::Handshake, login }
+        Self { connection: Connection::new(Channel::client(transport), now), phase: Phase::Handshake, login }
     }
 }
 
 impl Session for Consumer {
     const PUBLISHES: bool = false;
 
-    fn wire(&self) -> &Wire {
-        &self.wire
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
 
-    fn wire_mut(&mut self) -> &mut Wire {
-        &mut self.wire
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 
-    fn waits_for(&self) -> Option<&'static str> {
+    fn awaits(&self) -> Option<&'static str> {
         match self.phase {
             Phase::Handshake => Some("answer to the handshake"),
             Phase::Login => Some("answer to the login"),
@@ -82,8 +82,8 @@ impl Session for Consumer {
         now: Now,
         mut on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        let Self { wire, phase, login } = self;
-        wire.input(bytes, now, |step, replies| match step {
+        let Self { connection, phase, login } = self;
+        connection.input(bytes, now, |on_event, replies| match on_event {
             ChannelEvent::Opened => {
                 *phase = Phase::Login;
                 replies.push(login_request(login)?);
@@ -108,7 +108,7 @@ impl Session for Consumer {
     }
 }
 
-/// What comes on the streams of login and directory, and before they are open.
+/// Handles messages on the streams of login and directory, and all messages before the session is open.
 fn administrative(
     phase: &mut Phase,
     bytes: &[u8],
@@ -131,37 +131,37 @@ fn administrative(
             end.map_or(Ok(()), |(text, for_good)| Err(SessionError::Login { text, for_good }))?;
         }
         (Message::Close(_), LOGIN_STREAM, _) => {
-            return Err(SessionError::Login { text: "the other end closed it".into(), for_good: false });
+            return Err(SessionError::Login { text: "the peer closed it".into(), for_good: false });
         }
         (Message::Refresh(refresh), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             ended(&refresh.state).map_or(Ok(()), |(text, _)| Err(SessionError::Directory(text)))?;
             let changes = directory::decode(refresh.payload)?;
             *phase = Phase::Open;
-            let anew = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
+            let replaces = refresh.flags.contains(RefreshFlags::CLEAR_CACHE)
                 || refresh.flags.contains(RefreshFlags::SOLICITED);
-            on(Event::Services { changes, anew })?;
+            on(Event::Services { changes, replaces })?;
         }
         (Message::Update(update), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let changes = directory::decode(update.payload)?;
-            on(Event::Services { changes, anew: false })?;
+            on(Event::Services { changes, replaces: false })?;
         }
         (Message::Status(status), DIRECTORY_STREAM, Domain::DIRECTORY) => {
             let end = status.state.as_ref().and_then(ended);
             end.map_or(Ok(()), |(text, _)| Err(SessionError::Directory(text)))?;
         }
-        // Probes of the round trip are answered as they came. Spec: rssl.md §5.1
+        // Round-trip probes are echoed. Spec: rssl.md §5.1
         (Message::Generic(generic), LOGIN_STREAM, Domain::LOGIN) => {
             let echo = Generic { perm: None, ..generic.clone() };
             replies.push(to_vec(|w| echo.encode(w))?);
         }
-        // Acknowledgements of posts, and whatever else concerns items.
+        // Acknowledgements of posts, and other messages about items.
         _ if *phase == Phase::Open => on(Event::Message(bytes))?,
         _ => {}
     }
     Ok(())
 }
 
-/// What a state says about the end of its stream: the text, and whether it is for good.
+/// The text of a state that ends its stream, and whether the end is final; `None`: the stream goes on.
 fn ended(state: &State<'_>) -> Option<(String, bool)> {
     let for_good = match state.stream {
         StreamState::Closed => true,

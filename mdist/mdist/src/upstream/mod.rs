@@ -1,4 +1,4 @@
-//! Sessions towards what supplies data: providers, point-to-point servers, publishers that dialled us.
+//! Sessions towards upstreams: providers, point-to-point servers, and publishers that connect to the server.
 
 mod consumer;
 mod publisher;
@@ -6,5 +6,5 @@ mod session;
 
 pub use crate::hub::LOGIN_STREAM;
 pub use consumer::{Consumer, DIRECTORY_STREAM, Login};
-pub use publisher::{Publisher, Publishes};
-pub use session::{Event, Session, SessionError, Wire, is_wanted};
+pub use publisher::{Publisher, PublisherIdentity};
+pub use session::{Connection, Event, Session, SessionError, is_wanted};

@@ -1,5 +1,5 @@
-//! The server's side of one connection from a non-interactive provider: it logs in, announces its services and publishes
-//! items on streams that it opens itself. The hub keeps what it published.
+//! The server's side of a session with a publisher (non-interactive provider), which logs in, announces its services
+//! and publishes items on streams that it opens itself. The hub caches the items.
 //!
 //! Pure: bytes and time in, events and bytes to send out. Spec: rssl.md §7.5
 
@@ -15,7 +15,7 @@ use rssl::transport::{Channel, ServerOptions};
 use rssl::wire::to_vec;
 
 use super::LOGIN_STREAM;
-use super::session::{ChannelEvent, Event, Session, SessionError, Wire};
+use super::session::{ChannelEvent, Connection, Event, Session, SessionError};
 use crate::dictionaries::Dictionaries;
 use crate::hub::Now;
 
@@ -26,9 +26,9 @@ enum Phase {
     Open,
 }
 
-/// Who publishes, as its login says.
+/// The identity of a publisher, from its login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Publishes {
+pub struct PublisherIdentity {
     /// User name.
     pub user: String,
     /// Name of the program.
@@ -37,43 +37,43 @@ pub struct Publishes {
     pub position: String,
 }
 
-/// One connection.
+/// A session with a publisher.
 #[derive(Debug)]
 pub struct Publisher {
-    wire: Wire,
-    talk: Talk,
+    connection: Connection,
+    dialogue: Dialogue,
 }
 
 impl Publisher {
-    /// A connection that was just accepted; `dictionaries` are given out on request.
+    /// Creates the session of a connection that was just accepted; `dictionaries` are sent on request.
     #[must_use]
     pub fn new(transport: ServerOptions, dictionaries: Arc<Dictionaries>, now: Now) -> Self {
-        let talk = Talk {
+        let dialogue = Dialogue {
             dictionaries,
             phase: Phase::Handshake,
-            who: Publishes::default(),
+            identity: PublisherIdentity::default(),
             login_stream: LOGIN_STREAM,
             directory_stream: None,
         };
-        Self { wire: Wire::new(Channel::server(transport), now), talk }
+        Self { connection: Connection::new(Channel::server(transport), now), dialogue }
     }
 
-    /// Who it is; empty before the login.
+    /// The identity of the publisher; empty before the login.
     #[must_use]
-    pub fn who(&self) -> &Publishes {
-        &self.talk.who
+    pub fn identity(&self) -> &PublisherIdentity {
+        &self.dialogue.identity
     }
 
-    /// Ends the login with a reason, as a message for [`Session::output`]; then the connection is to be closed.
-    pub fn farewell(&mut self, why: &SessionError) {
-        if self.talk.phase != Phase::Open {
+    /// Ends the login with a status that has the cause, in [`Session::output`]; then the connection is to be closed.
+    pub fn end_login(&mut self, why: &SessionError) {
+        if self.dialogue.phase != Phase::Open {
             return;
         }
         let text = why.to_string();
         let state = State::new(StreamState::ClosedRecover, DataState::Suspect, code::NONE, text.as_bytes());
-        if let Ok(message) = to_vec(|w| login::reject(self.talk.login_stream, state, w)) {
-            // A channel that broke says nothing any more.
-            let _ = self.wire.write(&message);
+        if let Ok(message) = to_vec(|w| login::reject(self.dialogue.login_stream, state, w)) {
+            // A failed channel sends nothing any more.
+            let _ = self.connection.write(&message);
         }
     }
 }
@@ -81,16 +81,16 @@ impl Publisher {
 impl Session for Publisher {
     const PUBLISHES: bool = true;
 
-    fn wire(&self) -> &Wire {
-        &self.wire
+    fn connection(&self) -> &Connection {
+        &self.connection
     }
 
-    fn wire_mut(&mut self) -> &mut Wire {
-        &mut self.wire
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
     }
 
-    fn waits_for(&self) -> Option<&'static str> {
-        (self.talk.phase != Phase::Open).then_some("login")
+    fn awaits(&self) -> Option<&'static str> {
+        (self.dialogue.phase != Phase::Open).then_some("login")
     }
 
     fn input(
@@ -99,39 +99,39 @@ impl Session for Publisher {
         now: Now,
         mut on: impl FnMut(Event<'_>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        let Self { wire, talk } = self;
-        wire.input(bytes, now, |step, replies| match step {
+        let Self { connection, dialogue } = self;
+        connection.input(bytes, now, |on_event, replies| match on_event {
             ChannelEvent::Opened => {
-                talk.phase = Phase::Login;
+                dialogue.phase = Phase::Login;
                 Ok(())
             }
-            ChannelEvent::Message(message) => talk.message(message, replies, &mut on),
+            ChannelEvent::Message(message) => dialogue.message(message, replies, &mut on),
         })
     }
 
-    /// Orders of the hub for the login stream go to the stream on which this publisher logged in.
+    /// Frames a message. Those for the login stream get the id of the stream on which this publisher logged in.
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
         let head = peek(message)?;
-        if head.stream == LOGIN_STREAM && self.talk.login_stream != LOGIN_STREAM {
+        if head.stream == LOGIN_STREAM && self.dialogue.login_stream != LOGIN_STREAM {
             let mut own = message.to_vec();
-            set_stream(&mut own, self.talk.login_stream)?;
-            return self.wire.write(&own);
+            set_stream(&mut own, self.dialogue.login_stream)?;
+            return self.connection.write(&own);
         }
-        self.wire.write(message)
+        self.connection.write(message)
     }
 }
 
-/// What was said.
+/// The state of login and directory.
 #[derive(Debug)]
-struct Talk {
+struct Dialogue {
     dictionaries: Arc<Dictionaries>,
     phase: Phase,
-    who: Publishes,
+    identity: PublisherIdentity,
     login_stream: i32,
     directory_stream: Option<i32>,
 }
 
-impl Talk {
+impl Dialogue {
     fn message(
         &mut self,
         bytes: &[u8],
@@ -159,44 +159,21 @@ impl Talk {
             }
             (Message::Refresh(refresh), Domain::DIRECTORY) => {
                 let changes = directory::decode(refresh.payload)?;
-                // Without the flag a first directory is the whole directory all the same.
-                let anew =
+                // A first directory is the whole directory even without the flag.
+                let replaces =
                     refresh.flags.contains(RefreshFlags::CLEAR_CACHE) || self.directory_stream.is_none();
                 self.directory_stream = Some(head.stream);
-                on(Event::Services { changes, anew })?;
+                on(Event::Services { changes, replaces })?;
             }
             (Message::Update(update), Domain::DIRECTORY) => {
                 let changes = directory::decode(update.payload)?;
-                on(Event::Services { changes, anew: false })?;
+                on(Event::Services { changes, replaces: false })?;
             }
             (Message::Close(_), Domain::DIRECTORY) => self.withdrawn(head.stream, on)?,
             (Message::Status(Status { state: Some(state), .. }), Domain::DIRECTORY) if state.is_final() => {
                 self.withdrawn(head.stream, on)?;
             }
-            // Publishers may need the dictionary to write their fields; nothing else can be asked here, and who does is told
-            // so rather than left waiting.
-            (Message::Request(request), domain) => {
-                let dictionary = (domain == Domain::DICTIONARY).then(|| self.dictionaries.answer(request));
-                let (code, text) = match dictionary {
-                    Some(Some(messages)) => {
-                        replies.extend(messages);
-                        return Ok(());
-                    }
-                    Some(None) => (code::NOT_FOUND, &b"There is no such dictionary"[..]),
-                    None => (
-                        code::USAGE_ERROR,
-                        &b"This port takes publishers and answers requests for dictionaries only"[..],
-                    ),
-                };
-                let state = State::new(StreamState::Closed, DataState::Suspect, code, text);
-                let status = Status {
-                    domain: head.domain,
-                    stream: head.stream,
-                    state: Some(state),
-                    ..Status::default()
-                };
-                replies.push(to_vec(|w| status.encode(w))?);
-            }
+            (Message::Request(request), _) => self.answer_request(request, replies)?,
             // Acknowledgements of posts on the login stream.
             (Message::Ack(_), _) => on(Event::Message(bytes))?,
             _ => {}
@@ -204,10 +181,33 @@ impl Talk {
         Ok(())
     }
 
+    /// Sends a dictionary, which publishers may need to encode fields; refuses other requests.
+    fn answer_request(&self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
+        let (code, text) = if request.domain != Domain::DICTIONARY {
+            let text = "This port takes publishers and answers requests for dictionaries only";
+            (code::USAGE_ERROR, text.as_bytes())
+        } else if let Some(messages) = self.dictionaries.answer(request) {
+            replies.extend(messages);
+            return Ok(());
+        } else {
+            (code::NOT_FOUND, &b"There is no such dictionary"[..])
+        };
+        let state = State::new(StreamState::Closed, DataState::Suspect, code, text);
+        let status = Status {
+            domain: request.domain,
+            stream: request.stream,
+            state: Some(state),
+            ..Status::default()
+        };
+        replies.push(to_vec(|w| status.encode(w))?);
+        Ok(())
+    }
+
+    /// Takes a login; a consumer's is refused.
     fn login(&mut self, request: &Request<'_>, replies: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
-        let asked = login::Request::decode(request)?;
+        let login = login::Request::decode(request)?;
         self.login_stream = request.stream;
-        if asked.attributes.role != login::PROVIDER {
+        if login.attributes.role != login::PROVIDER {
             let text = "This port takes publishers (login role 1); consumers connect to the p2ps";
             let state =
                 State::new(StreamState::Closed, DataState::Suspect, code::USAGE_ERROR, text.as_bytes());
@@ -215,10 +215,10 @@ impl Talk {
             return Err(SessionError::Login { text: text.into(), for_good: true });
         }
         let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-        self.who = Publishes {
-            user: text(Some(asked.user)),
-            application: text(asked.attributes.application_name),
-            position: text(asked.attributes.position),
+        self.identity = PublisherIdentity {
+            user: text(Some(login.user)),
+            application: text(login.attributes.application_name),
+            position: text(login.attributes.position),
         };
         self.phase = Phase::Open;
         if request.flags.contains(RequestFlags::NO_REFRESH) {
@@ -228,12 +228,12 @@ impl Talk {
             single_open: false,
             password: None,
             dictionary_download: true,
-            ..asked.attributes
+            ..login.attributes
         };
         let state = State::new(StreamState::Open, DataState::Ok, code::NONE, b"Login accepted");
         let reply = login::Reply {
-            user: asked.user,
-            name_type: asked.name_type,
+            user: login.user,
+            name_type: login.name_type,
             attributes,
             support_post: true,
             state,
@@ -243,7 +243,7 @@ impl Talk {
         Ok(())
     }
 
-    /// The publisher ended its directory: it offers nothing any more.
+    /// Withdraws all services: the publisher closed its directory.
     fn withdrawn(
         &mut self,
         stream: i32,
@@ -251,7 +251,7 @@ impl Talk {
     ) -> Result<(), SessionError> {
         if self.directory_stream == Some(stream) {
             self.directory_stream = None;
-            on(Event::Services { changes: Vec::new(), anew: true })?;
+            on(Event::Services { changes: Vec::new(), replaces: true })?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A publisher's connection, played by the client role of the transport.
+//! Publisher sessions against a peer with the client role of the transport.
 
 use super::*;
 use rssl::rdm::directory::{Action, Info, Service, ServiceState};
@@ -11,11 +11,11 @@ fn dictionaries() -> Arc<Dictionaries> {
 
 const T0: Now = Now::from_secs(100);
 
-/// The other end: writes messages, and reads what comes.
+/// The peer: writes messages, and reads those of the session.
 struct Peer {
     channel: Channel,
     out: Vec<u8>,
-    got: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
 }
 
 impl Peer {
@@ -23,10 +23,10 @@ impl Peer {
         let mut channel = Channel::client(ClientOptions::default());
         let mut out = Vec::new();
         channel.take_output(&mut out);
-        Self { channel, out, got: Vec::new() }
+        Self { channel, out, received: Vec::new() }
     }
 
-    fn say(&mut self, f: impl Fn(&mut rssl::wire::Writer<'_>) -> rssl::Result<()>) {
+    fn send(&mut self, f: impl Fn(&mut rssl::wire::Writer<'_>) -> rssl::Result<()>) {
         let message = to_vec(f).unwrap();
         self.channel.write(&message, &mut self.out).unwrap();
     }
@@ -36,7 +36,7 @@ impl Peer {
             let (used, pulled) = self.channel.pull(input).unwrap();
             match pulled {
                 Pulled::NeedMore => return,
-                Pulled::Message(message) => self.got.push(message.to_vec()),
+                Pulled::Message(message) => self.received.push(message.to_vec()),
                 _ => {}
             }
             input = &input[used..];
@@ -45,16 +45,18 @@ impl Peer {
     }
 }
 
-/// What the session told, in words.
+/// Exchanges all waiting bytes in pieces; returns the session's events as text.
 fn exchange(peer: &mut Peer, session: &mut Publisher, piece: usize) -> Result<Vec<String>, SessionError> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     while !peer.out.is_empty() || !session.output().is_empty() {
         let bytes = std::mem::take(&mut peer.out);
         for piece in bytes.chunks(piece) {
             session.input(piece, T0, |event| {
-                told.push(match event {
+                events.push(match event {
                     Event::Up => "up".to_owned(),
-                    Event::Services { changes, anew } => format!("{} services, anew {anew}", changes.len()),
+                    Event::Services { changes, replaces } => {
+                        format!("{} services, replaces {replaces}", changes.len())
+                    }
                     Event::Message(m) => {
                         format!("{:?} on {}", peek(m).unwrap().class, peek(m).unwrap().stream)
                     }
@@ -65,12 +67,12 @@ fn exchange(peer: &mut Peer, session: &mut Publisher, piece: usize) -> Result<Ve
         let bytes = std::mem::take(session.output());
         peer.read(&bytes);
     }
-    Ok(told)
+    Ok(events)
 }
 
 fn login(peer: &mut Peer, stream: i32, role: u64) {
     let attributes = login::Attributes { role, single_open: false, ..login::Attributes::default() };
-    peer.say(|w| {
+    peer.send(|w| {
         login::Request { user: b"nip", name_type: 1, attributes: attributes.clone() }.encode(stream, w)
     });
 }
@@ -102,42 +104,45 @@ fn directory_refresh(peer: &mut Peer) {
         payload: &payload,
         ..Refresh::default()
     };
-    peer.say(|w| refresh.encode(w));
+    peer.send(|w| refresh.encode(w));
 }
 
 #[test]
-fn a_publisher_logs_in_announces_and_publishes() {
+fn publisher_logs_in_announces_and_publishes() {
     for piece in [1, 7, 100_000] {
         let (mut peer, mut session) = opened(piece, 1);
-        assert_eq!(session.who().user, "nip");
-        let Ok(Message::Refresh(reply)) = Message::decode(&peer.got[0]) else { panic!("a refresh") };
+        assert_eq!(session.identity().user, "nip");
+        let Ok(Message::Refresh(reply)) = Message::decode(&peer.received[0]) else { panic!("a refresh") };
         let reply = login::Reply::decode(&reply).unwrap();
         assert!(reply.solicited && reply.support_post && !reply.attributes.single_open);
-        assert!(reply.attributes.dictionary_download, "the server has one");
+        assert!(reply.attributes.dictionary_download, "the server has a dictionary");
         directory_refresh(&mut peer);
         let key = Some(Key::item(1, b"A"));
         let image =
             Refresh { domain: Domain::MARKET_PRICE, stream: -6, key, state: State::OK, ..Refresh::default() };
-        peer.say(|w| image.encode(w));
-        peer.say(|w| Update { domain: Domain::MARKET_PRICE, stream: -6, ..Update::default() }.encode(w));
-        peer.say(|w| Close { domain: Domain::DIRECTORY, stream: -1, ..Close::default() }.encode(w));
-        let told = exchange(&mut peer, &mut session, piece).unwrap();
-        assert_eq!(told, ["1 services, anew true", "Refresh on -6", "Update on -6", "0 services, anew true"]);
+        peer.send(|w| image.encode(w));
+        peer.send(|w| Update { domain: Domain::MARKET_PRICE, stream: -6, ..Update::default() }.encode(w));
+        peer.send(|w| Close { domain: Domain::DIRECTORY, stream: -1, ..Close::default() }.encode(w));
+        let events = exchange(&mut peer, &mut session, piece).unwrap();
+        assert_eq!(
+            events,
+            ["1 services, replaces true", "Refresh on -6", "Update on -6", "0 services, replaces true"]
+        );
     }
 }
 
 #[test]
-fn posts_go_out_on_the_login_stream_whatever_its_id() {
+fn posts_are_sent_on_the_publishers_login_stream() {
     let (mut peer, mut session) = opened(100, 9);
     let post =
         to_vec(|w| Post { domain: Domain::MARKET_PRICE, stream: 1, ..Post::default() }.encode(w)).unwrap();
     session.send(&post).unwrap();
     exchange(&mut peer, &mut session, 100).unwrap();
-    assert_eq!(peek(&peer.got[1]).unwrap().stream, 9);
+    assert_eq!(peek(&peer.received[1]).unwrap().stream, 9);
 }
 
 #[test]
-fn consumers_are_told_where_to_go() {
+fn consumer_logins_are_refused() {
     let mut peer = Peer::new();
     let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
     exchange(&mut peer, &mut session, 100).unwrap();
@@ -146,35 +151,35 @@ fn consumers_are_told_where_to_go() {
     assert!(matches!(why, SessionError::Login { for_good: true, .. }), "{why}");
     let bytes = std::mem::take(session.output());
     peer.read(&bytes);
-    let Ok(Message::Status(status)) = Message::decode(&peer.got[0]) else { panic!("a status") };
+    let Ok(Message::Status(status)) = Message::decode(&peer.received[0]) else { panic!("a status") };
     assert_eq!(status.state.unwrap().stream, StreamState::Closed);
 }
 
 #[test]
-fn other_requests_are_answered_with_no() {
+fn requests_for_other_domains_are_refused() {
     let (mut peer, mut session) = opened(100, 1);
     for (domain, stream) in [(Domain::DICTIONARY, 3), (Domain::DIRECTORY, 4)] {
         let key = Key::item(1, b"NONE");
-        peer.say(|w| Request { domain, stream, key, ..Request::default() }.encode(w));
+        peer.send(|w| Request { domain, stream, key, ..Request::default() }.encode(w));
     }
     exchange(&mut peer, &mut session, 100).unwrap();
     for (n, stream) in [(1, 3), (2, 4)] {
-        let Ok(Message::Status(status)) = Message::decode(&peer.got[n]) else { panic!("a status") };
+        let Ok(Message::Status(status)) = Message::decode(&peer.received[n]) else { panic!("a status") };
         assert_eq!((status.stream, status.state.unwrap().stream), (stream, StreamState::Closed));
     }
 }
 
 #[test]
-fn a_publisher_downloads_the_dictionaries() {
+fn publisher_downloads_the_dictionaries() {
     let (mut peer, mut session) = opened(100, 1);
     let names = [(3, rssl::dictionary::FIELD_DICTIONARY), (4, rssl::dictionary::ENUM_DICTIONARY)];
     for (stream, name) in names {
         let key = Key { filter: Some(15), ..Key::item(1, name.as_bytes()) };
-        peer.say(|w| Request { domain: Domain::DICTIONARY, stream, key, ..Request::default() }.encode(w));
+        peer.send(|w| Request { domain: Domain::DICTIONARY, stream, key, ..Request::default() }.encode(w));
     }
     exchange(&mut peer, &mut session, 100_000).unwrap();
     let mut got = rssl::dictionary::Dictionary::default();
-    for message in &peer.got[1..] {
+    for message in &peer.received[1..] {
         let Ok(Message::Refresh(refresh)) = Message::decode(message) else { panic!("a refresh") };
         assert_eq!(refresh.state.stream, StreamState::NonStreaming);
         match refresh.stream {
@@ -188,15 +193,15 @@ fn a_publisher_downloads_the_dictionaries() {
 }
 
 #[test]
-fn what_is_malformed_ends_the_session_with_a_reason() {
+fn malformed_message_ends_the_session_with_a_reason() {
     let (mut peer, mut session) = opened(100, 1);
     peer.channel.write(&[0, 9, 2, 4, 0], &mut peer.out).unwrap();
     let why = exchange(&mut peer, &mut session, 100).unwrap_err();
     assert!(matches!(why, SessionError::Protocol(_)), "{why}");
-    session.farewell(&why);
+    session.end_login(&why);
     let bytes = std::mem::take(session.output());
     peer.read(&bytes);
-    assert_eq!(peek(peer.got.last().unwrap()).unwrap().domain, Domain::LOGIN);
+    assert_eq!(peek(peer.received.last().unwrap()).unwrap().domain, Domain::LOGIN);
 
     let mut early = Peer::new();
     let mut session = Publisher::new(ServerOptions::default(), dictionaries(), T0);
@@ -207,15 +212,15 @@ fn what_is_malformed_ends_the_session_with_a_reason() {
 }
 
 #[test]
-fn who_says_nothing_is_given_up() {
+fn silent_publisher_times_out() {
     let (_, mut session) = opened(100, 1);
-    let timeout = session.wire.channel.opened().unwrap().ping_timeout;
+    let timeout = session.connection.channel.opened().unwrap().ping_timeout;
     session.written(T0);
     assert!(session.tick(T0).is_ok());
     assert!(session.tick(T0 + timeout / 2).is_ok());
     assert!(!session.output().is_empty(), "a ping");
     assert!(matches!(session.tick(T0 + timeout + Now::from_secs(1)), Err(SessionError::Silent(_))));
     let mut silent = Publisher::new(ServerOptions::default(), dictionaries(), T0);
-    silent.wire.channel.received(T0 + Now::from_secs(46));
+    silent.connection.channel.received(T0 + Now::from_secs(46));
     assert_eq!(silent.tick(T0 + Now::from_secs(46)), Err(SessionError::Slow("login")));
 }

@@ -1,4 +1,4 @@
-//! What every session has: a channel, bytes that are not whole yet, bytes to be written, an end of patience.
+//! The common part of sessions towards upstreams: transport, received and waiting bytes, time-outs.
 
 use rssl::rdm::directory::{Action, Service};
 use rssl::transport::{Channel, InputBuffer, Pulled, Received, Tick};
@@ -6,38 +6,38 @@ use thiserror::Error;
 
 use crate::hub::Now;
 
-/// Bytes of a frame that is not whole yet; the handshake agrees on less.
+/// Most bytes of an incomplete frame; handshakes agree on smaller frames.
 const MAX_PARTIAL: usize = 1 << 17;
-/// Most time from connecting until the session is open.
-const PATIENCE: Now = Now::from_secs(45);
+/// Longest time from connecting until the session is open.
+const OPEN_TIMEOUT: Now = Now::from_secs(45);
 
-/// Why a connection is of no use any more.
+/// Why a session ended, and its connection is to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SessionError {
-    /// The other end closed before it answered: it may speak an older version only.
+    /// The peer closed before it answered the handshake: it may support older versions only.
     #[error("closed before it answered the handshake")]
     NoAnswer,
-    /// The other end said no to the connection.
+    /// The peer refused the connection.
     #[error("the connection was refused: {0}")]
     Refused(String),
-    /// The other end said no to the login, or ended it. `for_good`: not to be tried again soon.
+    /// The peer refused the login, or ended it.
     #[error("the login was refused: {text}{}", if *.for_good { " (correct the user or application id)" } else { "" })]
     Login {
-        /// What it said.
+        /// The peer's text.
         text: String,
-        /// Trying again will not help.
+        /// A retry will not help: the login has to be corrected.
         for_good: bool,
     },
-    /// It sent what the protocol does not allow.
+    /// The peer violated the protocol.
     #[error("protocol error: {0}")]
     Protocol(String),
-    /// It ended the directory.
+    /// The peer closed the directory.
     #[error("the directory was closed: {0}")]
     Directory(String),
-    /// Nothing came for the ping time-out.
+    /// Nothing was received for the ping time-out, in seconds.
     #[error("nothing was heard for {0} s")]
     Silent(u64),
-    /// Login and directory did not come.
+    /// This part of login and directory did not come in time.
     #[error("no {0} within 45 s")]
     Slow(&'static str),
     /// The connection ended.
@@ -46,7 +46,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// One word, as a label of counters.
+    /// The label of its counter.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -63,59 +63,60 @@ impl SessionError {
 }
 
 impl From<rssl::Error> for SessionError {
-    fn from(why: rssl::Error) -> Self {
-        Self::Protocol(why.to_string())
+    fn from(error: rssl::Error) -> Self {
+        Self::Protocol(error.to_string())
     }
 }
 
 impl From<rssl::transport::Error> for SessionError {
-    fn from(why: rssl::transport::Error) -> Self {
-        Self::Protocol(why.to_string())
+    fn from(error: rssl::transport::Error) -> Self {
+        Self::Protocol(error.to_string())
     }
 }
 
-/// What the other end did.
+/// What a session reports to its driver.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// It is logged in: messages may be sent.
+    /// The login is complete: messages may be sent.
     Up,
-    /// Its directory. `anew`: what is not named is gone.
+    /// The directory of the peer, or changes of it.
     Services {
-        /// Services and what became of them.
+        /// Services, and whether each was added, updated or deleted.
         changes: Vec<(Action, Service)>,
-        /// A refresh that replaces all before.
-        anew: bool,
+        /// The directory replaces the earlier one: services that it lacks are gone.
+        replaces: bool,
     },
-    /// A message of an item, or an answer on the login stream.
+    /// A message of an item, or an acknowledgement on the login stream.
     Message(&'a [u8]),
 }
 
-/// Whether a service is to be taken: `wanted` are names, none are all. One without a name is a change of one that was.
+/// Whether the configuration wants a service. `wanted` are names; empty: all services. A service without a name is a
+/// change of a known one, and is wanted.
 #[must_use]
 pub fn is_wanted(wanted: &[String], service: &Service) -> bool {
     let name = service.info.as_ref().map(|info| &info.name);
     name.is_none_or(|name| wanted.is_empty() || wanted.contains(name))
 }
 
-/// One connection with what is said on it. The driver gives it the bytes that come and writes its
-/// [`output`](Session::output); after an error the connection is to be closed.
+/// A session on one connection. The driver passes received bytes in and writes the [`output`](Session::output); after
+/// an error it closes the connection.
 pub trait Session {
-    /// Whether the other end opens the item streams.
+    /// Whether the peer is a publisher, which opens the item streams.
     const PUBLISHES: bool;
 
-    /// The connection by itself.
-    fn wire(&self) -> &Wire;
+    /// The connection of the session.
+    fn connection(&self) -> &Connection;
 
-    /// The connection by itself.
-    fn wire_mut(&mut self) -> &mut Wire;
+    /// The connection of the session.
+    fn connection_mut(&mut self) -> &mut Connection;
 
-    /// What has to come before the session is open; `None` once it is.
-    fn waits_for(&self) -> Option<&'static str>;
+    /// What the session waits for before it is open; `None`: it is open.
+    fn awaits(&self) -> Option<&'static str>;
 
-    /// Takes received bytes; `on` sees what they mean, in order.
+    /// Takes received bytes; calls `on` with the events in them, in order.
     ///
     /// # Errors
-    /// The connection has to be closed: why.
+    /// The session has ended.
     fn input(
         &mut self,
         bytes: &[u8],
@@ -125,73 +126,73 @@ pub trait Session {
 
     /// Whether messages may be sent.
     fn is_open(&self) -> bool {
-        self.waits_for().is_none()
+        self.awaits().is_none()
     }
 
     /// Frames a message for [`Session::output`].
     ///
     /// # Errors
-    /// It cannot be framed: not open, or too long.
+    /// The message cannot be framed: the transport is not open, or the message is too long.
     fn send(&mut self, message: &[u8]) -> Result<(), SessionError> {
-        self.wire_mut().write(message)
+        self.connection_mut().write(message)
     }
 
-    /// Bytes to be written: the driver takes away what it wrote.
+    /// Bytes to write: the driver removes those that it wrote.
     fn output(&mut self) -> &mut Vec<u8> {
-        &mut self.wire_mut().out
+        &mut self.connection_mut().out
     }
 
-    /// Bytes were written.
+    /// Records that bytes were written.
     fn written(&mut self, now: Now) {
-        self.wire_mut().channel.sent(now);
+        self.connection_mut().channel.sent(now);
     }
 
-    /// The connection ended: what that means.
+    /// The error for a connection that ended with the cause `why`.
     fn ended(&self, why: &str) -> SessionError {
         SessionError::Ended(why.to_owned())
     }
 
-    /// Does what is due: pings, and an end of patience.
+    /// Sends pings, and checks the time-outs.
     ///
     /// # Errors
-    /// The connection has to be closed.
+    /// A time-out has passed: the session has ended.
     fn tick(&mut self, now: Now) -> Result<(), SessionError> {
-        let waits_for = self.waits_for();
-        self.wire_mut().tick(now, waits_for)
+        let awaits = self.awaits();
+        self.connection_mut().tick(now, awaits)
     }
 
-    /// When [`Session::tick`] has something to do.
+    /// When [`Session::tick`] is due.
     fn deadline(&self) -> Option<Now> {
-        let wire = self.wire();
-        let patience = (!self.is_open()).then_some(wire.since + PATIENCE);
-        [wire.channel.deadline(), patience].into_iter().flatten().min()
+        let connection = self.connection();
+        let open_timeout = (!self.is_open()).then_some(connection.since + OPEN_TIMEOUT);
+        [connection.channel.deadline(), open_timeout].into_iter().flatten().min()
     }
 }
 
-/// What a session has to look at.
+/// An event of the transport that the session handles.
 pub(super) enum ChannelEvent<'a> {
     /// The handshake is done.
     Opened,
-    /// A message, whole.
+    /// A complete message.
     Message(&'a [u8]),
 }
 
-/// A connection by itself.
-pub struct Wire {
+/// The transport of a session, with the bytes that wait in both directions.
+pub struct Connection {
     pub(super) channel: Channel,
     since: Now,
     input: InputBuffer,
     out: Vec<u8>,
 }
 
-impl std::fmt::Debug for Wire {
+impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wire").field("since", &self.since).finish_non_exhaustive()
+        f.debug_struct("Connection").field("since", &self.since).finish_non_exhaustive()
     }
 }
 
-impl Wire {
-    /// A connection that was just made, or accepted.
+impl Connection {
+    /// Creates the transport of a connection that was just made or accepted.
     pub(super) fn new(mut channel: Channel, now: Now) -> Self {
         channel.received(now);
         channel.sent(now);
@@ -200,20 +201,21 @@ impl Wire {
         Self { channel, since: now, input: InputBuffer::default(), out }
     }
 
+    /// Frames a message into the output.
     pub(super) fn write(&mut self, message: &[u8]) -> Result<(), SessionError> {
         Ok(self.channel.write(message, &mut self.out)?)
     }
 
-    /// Takes received bytes; `step` sees what is whole, and leaves its replies.
+    /// Takes received bytes; calls `on_event` with each event, and sends the replies that it leaves.
     pub(super) fn input(
         &mut self,
         bytes: &[u8],
         now: Now,
-        mut step: impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
+        mut on_event: impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         self.channel.received(now);
         let mut input = std::mem::take(&mut self.input);
-        let result = input.receive(bytes, |received| self.handle(received, &mut step));
+        let result = input.receive(bytes, |received| self.process_frames(received, &mut on_event));
         self.input = input;
         result?;
         if self.input.unread().len() > MAX_PARTIAL {
@@ -222,31 +224,31 @@ impl Wire {
         Ok(())
     }
 
-    fn handle(
+    fn process_frames(
         &mut self,
         received: &mut Received<'_>,
-        step: &mut impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
+        on_event: &mut impl FnMut(ChannelEvent<'_>, &mut Vec<Vec<u8>>) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         let mut replies = Vec::new();
         loop {
-            let (speaks, result) = match received.pull(&mut self.channel)? {
+            let (has_output, result) = match received.pull(&mut self.channel)? {
                 Pulled::NeedMore => return Ok(()),
                 Pulled::Ping => continue,
-                Pulled::Message(message) => (false, step(ChannelEvent::Message(message), &mut replies)),
+                Pulled::Message(message) => (false, on_event(ChannelEvent::Message(message), &mut replies)),
                 Pulled::Handshake => (true, Ok(())),
-                Pulled::Opened(_) => (true, step(ChannelEvent::Opened, &mut replies)),
+                Pulled::Opened(_) => (true, on_event(ChannelEvent::Opened, &mut replies)),
                 Pulled::Refused { text } => (true, Err(SessionError::Refused(text.to_owned()))),
             };
-            if speaks {
+            if has_output {
                 self.channel.take_output(&mut self.out);
             }
-            // What was answered before an error is said, too: a refusal is an answer.
+            // Replies that were left before an error are sent as well: a refusal is one.
             let written = replies.drain(..).try_for_each(|reply| self.write(&reply));
             result.and(written)?;
         }
     }
 
-    fn tick(&mut self, now: Now, waits_for: Option<&'static str>) -> Result<(), SessionError> {
+    fn tick(&mut self, now: Now, awaits: Option<&'static str>) -> Result<(), SessionError> {
         match self.channel.tick(now) {
             Tick::SendPing if self.out.is_empty() => self.channel.ping(&mut self.out),
             Tick::None | Tick::SendPing => {}
@@ -256,8 +258,8 @@ impl Wire {
                 ));
             }
         }
-        match waits_for {
-            Some(what) if now.saturating_sub(self.since) > PATIENCE => Err(SessionError::Slow(what)),
+        match awaits {
+            Some(what) if now.saturating_sub(self.since) > OPEN_TIMEOUT => Err(SessionError::Slow(what)),
             _ => Ok(()),
         }
     }
