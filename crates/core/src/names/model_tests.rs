@@ -1,7 +1,7 @@
 //! Compares the table with a reference model: plain lists, searched from the front, as in the rules of tipc.md §1.4.
 //! Lookups go to the table or to a reader of its memory.
-//! question goes to the table or to a reader of its memory.
 
+use super::replica::View;
 use super::test_memory::Shared;
 use super::*;
 use crate::addr::{Binding, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
@@ -119,133 +119,154 @@ fn any_range(rng: &mut Rng, spread: u64) -> ServiceRange {
     ServiceRange::new(service, lower, upper)
 }
 
+const NODES: [NodeAddr; 4] = [OWN, NodeAddr(0x0100_1002), NodeAddr(0x0100_1003), NodeAddr(0x0200_0001)];
+const DOMAINS: [NodeAddr; 7] =
+    [NodeAddr(0), NodeAddr(0), OWN, NODES[1], NodeAddr(0x0100_1000), NodeAddr(0x0100_0000), NODES[3]];
+
+/// The table and its model side by side; every step changes both or compares them.
+struct Comparison {
+    rng: Rng,
+    /// Range of the lower ends drawn.
+    spread: u64,
+    table: NameTable,
+    model: Model,
+    alive: Vec<Binding>,
+    /// Seed and step, for failures.
+    context: String,
+}
+
+impl Comparison {
+    fn publish(&mut self) {
+        let rng = &mut self.rng;
+        let port = PortId { port: 1 + rng.below(6) as u32, node: NODES[rng.below(4) as usize] };
+        let scope = if port.node == OWN && rng.below(3) == 0 { Scope::Node } else { Scope::Cluster };
+        let b = Binding { range: any_range(rng, self.spread), scope, port, key: rng.below(4) as u32 };
+        let context = &self.context;
+        let got = self.table.publish(b).map(|c| {
+            assert!(c.up && c.binding == b, "{context}");
+            c.edge
+        });
+        let expected = self.model.publish(b);
+        assert_eq!(got.map_err(|_| ()), expected, "{context}: publish {b:?}");
+        if expected.is_ok() {
+            self.alive.push(b);
+        }
+    }
+
+    fn withdraw(&mut self) {
+        let picked = self.rng.below(self.alive.len() as u64 + 1) as usize;
+        let (range, port, key) = match self.alive.get(picked) {
+            Some(b) => (b.range, b.port, b.key),
+            None => (any_range(&mut self.rng, self.spread), PortId { port: 9, node: OWN }, 0),
+        };
+        let context = &self.context;
+        let got = self.table.withdraw(range, port, key).map(|c| {
+            assert!(!c.up, "{context}");
+            c.edge
+        });
+        assert_eq!(got, self.model.withdraw(range, port, key), "{context}: withdraw {range}");
+        self.alive.retain(|b| (b.range, b.port, b.key) != (range, port, key));
+    }
+
+    fn withdraw_node(&mut self) {
+        let node = NODES[1 + self.rng.below(3) as usize];
+        let all = self.model.ranges.iter().flat_map(|r| r.all.clone());
+        let mut expected: Vec<(u64, Binding)> = all.filter(|e| e.1.port.node == node).collect();
+        expected.sort_by_key(|e| e.0);
+        let changes = self.table.withdraw_node(node);
+        let context = &self.context;
+        assert_eq!(changes.len(), expected.len(), "{context}");
+        for (change, (_, b)) in changes.iter().zip(&expected) {
+            assert_eq!(change.binding, *b, "{context}");
+            assert_eq!(Some(change.edge), self.model.withdraw(b.range, b.port, b.key), "{context}");
+        }
+        self.alive.retain(|b| b.port.node != node);
+    }
+
+    fn lookup(&mut self, reader: Option<&View<'_>>) {
+        let rng = &mut self.rng;
+        let to =
+            ServiceAddr { service: 100 + rng.below(4) as u32, instance: rng.below(self.spread * 2) as u32 };
+        let domain = DOMAINS[rng.below(7) as usize];
+        let got = match reader {
+            Some(view) => view.lookup(to, domain).unwrap(),
+            None => self.table.lookup(to, domain),
+        };
+        let got = got.map(|l| (l.port, l.node));
+        let context = &self.context;
+        assert_eq!(got, self.model.lookup(to, domain), "{context}: lookup {to} domain {domain}");
+    }
+
+    fn compare_overlapping(&mut self, reader: Option<&View<'_>>) {
+        let range = any_range(&mut self.rng, self.spread);
+        let range = ServiceRange { upper: range.upper.max(range.lower), ..range };
+        let (table, model, context) = (&self.table, &self.model, &self.context);
+        for each in [true, false] {
+            assert_eq!(table.snapshot(range, each), model.snapshot(range, each), "{context}: {range}");
+        }
+        let mut nodes: Vec<NodeAddr> = model.entries(range).map(|e| e.1.port.node).collect();
+        nodes.sort();
+        nodes.dedup();
+        let local = nodes.contains(&OWN);
+        nodes.retain(|n| *n != OWN);
+        if let Some(view) = reader {
+            assert_eq!(view.has_remote(range), Ok(!nodes.is_empty()), "{context}: {range}");
+        }
+        assert_eq!(table.destination_nodes(range), Destinations { local, remote: nodes }, "{context}");
+        for rule in [ScopeRule::Any, ScopeRule::Exactly(Scope::Cluster), ScopeRule::Exactly(Scope::Node)] {
+            let fits = |b: &Binding| rule == ScopeRule::Any || rule == ScopeRule::Exactly(b.scope);
+            let here = model.entries(range).filter(|e| e.1.port.node == OWN && fits(&e.1));
+            let mut expected: Vec<u32> = here.map(|e| e.1.port.port).collect();
+            expected.sort();
+            expected.dedup();
+            let mut got = vec![77];
+            match reader {
+                Some(view) => view.local_ports(range, rule, &mut got).unwrap(),
+                None => table.local_ports(range, rule, &mut got),
+            }
+            assert_eq!(got, expected, "{context}: {range} {rule:?}");
+        }
+    }
+
+    fn compare_all(&mut self) {
+        let mut ranges: Vec<&ModelRange> = self.model.ranges.iter().collect();
+        ranges.sort_by_key(|r| r.range.service); // stable: keeps the order within a type
+        let expected: Vec<Binding> = ranges.iter().flat_map(|r| r.all.iter().map(|e| e.1)).collect();
+        if self.rng.below(50) == 0 {
+            assert_eq!(self.table.bindings(), expected, "{}", self.context);
+        }
+        assert_eq!(self.table.len(), expected.len(), "{}", self.context);
+    }
+}
+
 fn run(seed: u64, legacy: bool, spread: u64, steps: usize, shrink: u64) {
     let mut rng = Rng::new(seed);
-    let mut table = NameTable::new(OWN, legacy, seed);
     let (memory, source) = Shared::new();
     let (mut memory, shared_from) = (Some(memory), rng.below(500) as usize);
-    let mut model = Model { own: OWN, legacy, ranges: Vec::new(), count: 0 };
-    let mut alive: Vec<Binding> = Vec::new();
-    let nodes = [OWN, NodeAddr(0x0100_1002), NodeAddr(0x0100_1003), NodeAddr(0x0200_0001)];
-    let domains =
-        [NodeAddr(0), NodeAddr(0), OWN, nodes[1], NodeAddr(0x0100_1000), NodeAddr(0x0100_0000), nodes[3]];
+    let mut test = Comparison {
+        rng,
+        spread,
+        table: NameTable::new(OWN, legacy, seed),
+        model: Model { own: OWN, legacy, ranges: Vec::new(), count: 0 },
+        alive: Vec::new(),
+        context: String::new(),
+    };
     for step in 0..steps {
-        let context = format!("seed {seed} step {step}");
+        test.context = format!("seed {seed} step {step}");
         if step >= shared_from
             && let Some(memory) = memory.take()
         {
-            table.share(Box::new(memory)).unwrap();
+            test.table.share(Box::new(memory)).unwrap();
         }
-        let reader = (memory.is_none() && rng.below(2) == 0).then(|| source.current());
+        let reader = (memory.is_none() && test.rng.below(2) == 0).then(|| source.current());
         let reader = reader.as_ref().map(|segment| segment.view());
-        match rng.below(20) {
-            0..6 => {
-                let port = PortId { port: 1 + rng.below(6) as u32, node: nodes[rng.below(4) as usize] };
-                let scope = if port.node == OWN && rng.below(3) == 0 { Scope::Node } else { Scope::Cluster };
-                let b = Binding { range: any_range(&mut rng, spread), scope, port, key: rng.below(4) as u32 };
-                let got = table.publish(b).map(|c| {
-                    assert!(c.up && c.binding == b, "{context}");
-                    c.edge
-                });
-                let expected = model.publish(b);
-                assert_eq!(got.map_err(|_| ()), expected, "{context}: publish {b:?}");
-                if expected.is_ok() {
-                    alive.push(b);
-                }
-            }
-            n if n < 6 + shrink => {
-                let picked = rng.below(alive.len() as u64 + 1) as usize;
-                let (range, port, key) = match alive.get(picked) {
-                    Some(b) => (b.range, b.port, b.key),
-                    None => (any_range(&mut rng, spread), PortId { port: 9, node: OWN }, 0),
-                };
-                let got = table.withdraw(range, port, key).map(|c| {
-                    assert!(!c.up, "{context}");
-                    c.edge
-                });
-                assert_eq!(got, model.withdraw(range, port, key), "{context}: withdraw {range}");
-                alive.retain(|b| (b.range, b.port, b.key) != (range, port, key));
-            }
-            11..17 => {
-                let to = ServiceAddr {
-                    service: 100 + rng.below(4) as u32,
-                    instance: rng.below(spread * 2) as u32,
-                };
-                let domain = domains[rng.below(7) as usize];
-                let got = match &reader {
-                    Some(view) => view.lookup(to, domain).unwrap(),
-                    None => table.lookup(to, domain),
-                };
-                let got = got.map(|l| (l.port, l.node));
-                assert_eq!(got, model.lookup(to, domain), "{context}: lookup {to} domain {domain}");
-            }
-            17 => {
-                let range = any_range(&mut rng, spread);
-                let range = ServiceRange { upper: range.upper.max(range.lower), ..range };
-                for each in [true, false] {
-                    assert_eq!(
-                        table.snapshot(range, each),
-                        model.snapshot(range, each),
-                        "{context}: {range}"
-                    );
-                }
-                let mut nodes: Vec<NodeAddr> = model.entries(range).map(|e| e.1.port.node).collect();
-                nodes.sort();
-                nodes.dedup();
-                let local = nodes.contains(&OWN);
-                nodes.retain(|n| *n != OWN);
-                if let Some(view) = &reader {
-                    assert_eq!(view.has_remote(range), Ok(!nodes.is_empty()), "{context}: {range}");
-                }
-                assert_eq!(
-                    table.destination_nodes(range),
-                    Destinations { local, remote: nodes },
-                    "{context}"
-                );
-                for rule in
-                    [ScopeRule::Any, ScopeRule::Exactly(Scope::Cluster), ScopeRule::Exactly(Scope::Node)]
-                {
-                    let fits = |b: &Binding| rule == ScopeRule::Any || rule == ScopeRule::Exactly(b.scope);
-                    let here = model.entries(range).filter(|e| e.1.port.node == OWN && fits(&e.1));
-                    let mut expected: Vec<u32> = here.map(|e| e.1.port.port).collect();
-                    expected.sort();
-                    expected.dedup();
-                    let mut got = vec![77];
-                    match &reader {
-                        Some(view) => view.local_ports(range, rule, &mut got).unwrap(),
-                        None => table.local_ports(range, rule, &mut got),
-                    }
-                    assert_eq!(got, expected, "{context}: {range} {rule:?}");
-                }
-            }
-            18 if rng.below(40) == 0 => {
-                let node = nodes[1 + rng.below(3) as usize];
-                let mut expected: Vec<(u64, Binding)> = model
-                    .ranges
-                    .iter()
-                    .flat_map(|r| r.all.clone())
-                    .filter(|e| e.1.port.node == node)
-                    .collect();
-                expected.sort_by_key(|e| e.0);
-                let changes = table.withdraw_node(node);
-                assert_eq!(changes.len(), expected.len(), "{context}");
-                for (change, (_, b)) in changes.iter().zip(&expected) {
-                    assert_eq!(change.binding, *b, "{context}");
-                    assert_eq!(Some(change.edge), model.withdraw(b.range, b.port, b.key), "{context}");
-                }
-                alive.retain(|b| b.port.node != node);
-            }
-            _ => {
-                let expected: Vec<Binding> = {
-                    let mut ranges: Vec<&ModelRange> = model.ranges.iter().collect();
-                    ranges.sort_by_key(|r| r.range.service); // stable: keeps the order within a type
-                    ranges.iter().flat_map(|r| r.all.iter().map(|e| e.1)).collect()
-                };
-                if rng.below(50) == 0 {
-                    assert_eq!(table.bindings(), expected, "{context}");
-                }
-                assert_eq!(table.len(), expected.len(), "{context}");
-            }
+        match test.rng.below(20) {
+            0..6 => test.publish(),
+            n if n < 6 + shrink => test.withdraw(),
+            11..17 => test.lookup(reader.as_ref()),
+            17 => test.compare_overlapping(reader.as_ref()),
+            18 if test.rng.below(40) == 0 => test.withdraw_node(),
+            _ => test.compare_all(),
         }
     }
 }
