@@ -1,4 +1,4 @@
-//! Runs a target on mutated inputs and keeps those that show new behaviour.
+//! Runs a target on mutated inputs and keeps inputs that show new behaviour.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,23 +11,23 @@ use utipc_core::Rng;
 use crate::mutate::mutate;
 use crate::{Seen, Target};
 
-/// Parents kept in memory.
+/// Most parents in memory.
 const MAX_PARENTS: usize = 4096;
-/// An input that runs longer than this is a finding: a thousand times what the slowest takes.
+/// An input that runs longer than this is a finding; the slowest regular input takes a thousandth.
 const HANG: Duration = Duration::from_secs(30);
 
-/// A run without findings.
+/// Result of a run without findings.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Inputs run.
     pub executions: u64,
     /// Kinds of behaviour seen.
     pub behaviours: usize,
-    /// Inputs that showed something new, without the seeds.
+    /// Inputs that showed new behaviour, without the seeds.
     pub novel: Vec<Vec<u8>>,
 }
 
-/// An input that must not do what it does.
+/// An input that makes the target fail.
 #[derive(Debug)]
 pub struct Finding {
     /// The input.
@@ -42,7 +42,7 @@ pub fn survives(target: &Target, input: &[u8], seen: &mut Seen) -> bool {
     catch_unwind(AssertUnwindSafe(|| (target.run)(input, seen))).is_ok()
 }
 
-/// Runs seeds, then mutated inputs until `budget` is used up. `on_hang` is called with an input that does not end,
+/// Runs the seeds, then mutated inputs until `budget` is used up. If an input does not end, `on_hang` is called with it
 /// from another thread.
 ///
 /// # Errors

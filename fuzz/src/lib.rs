@@ -1,4 +1,4 @@
-//! Mutated input for every parser and state machine of utipc. See README.md.
+//! Mutation fuzzer for every parser and state machine of utipc. See README.md.
 
 pub mod engine;
 mod mutate;
@@ -10,36 +10,36 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// What an input made a target do: a new entry makes the input a parent.
+/// Behaviour of a target on an input; a new entry makes the input a parent.
 #[derive(Debug, Default)]
 pub struct Seen(BTreeSet<u64>);
 
 impl Seen {
-    /// Notes a kind of behaviour; keep their number small (kinds, states, magnitudes, not values).
+    /// Records a kind of behaviour. Keep the number of kinds small: kinds, states and magnitudes, not values.
     pub fn note(&mut self, behaviour: impl Hash) {
         self.0.insert(digest(behaviour));
     }
 
-    /// True if this was noted.
+    /// True if this behaviour was recorded.
     #[must_use]
     pub fn has(&self, behaviour: impl Hash) -> bool {
         self.0.contains(&digest(behaviour))
     }
 
-    /// Adds what is in `other`; true if any of it is new.
+    /// Adds the entries of `other`; true if any of them is new.
     pub fn merge(&mut self, other: Seen) -> bool {
         let before = self.0.len();
         self.0.extend(other.0);
         self.0.len() > before
     }
 
-    /// Kinds of behaviour.
+    /// Number of kinds of behaviour.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True if nothing was noted.
+    /// True if no behaviour was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -52,19 +52,19 @@ fn digest(behaviour: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Bits that a number needs: its magnitude.
+/// Magnitude of a number: its length in bits.
 pub(crate) fn magnitude(n: usize) -> u32 {
     usize::BITS - n.leading_zeros()
 }
 
-/// Something that bytes from outside reach.
+/// A function that processes external bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Name on the command line and of its corpus.
     pub name: &'static str,
     /// Runs one input; a panic is a finding.
     pub run: fn(&[u8], &mut Seen),
-    /// Captured packets are inputs; otherwise inputs are sequences of operations.
+    /// True if inputs are captured packets; otherwise they are sequences of operations.
     pub takes_packets: bool,
 }
 
@@ -86,22 +86,22 @@ pub const TARGETS: &[Target] = &[
     Target { name: "backbone", run: targets::backbone::run, takes_packets: false },
 ];
 
-/// The target of this name.
+/// The target with this name.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Runs one input on the target of this name, for a foreign engine.
+/// Runs one input on the target with this name, for another fuzzing engine.
 ///
 /// # Panics
-/// If the input is a finding, or there is no such target.
+/// If the input is a finding, or there is no target with this name.
 pub fn run(name: &str, data: &[u8]) {
-    let Some(target) = target(name) else { panic!("no target {name}") };
+    let Some(target) = target(name) else { panic!("unknown target {name}") };
     (target.run)(data, &mut Seen::default());
 }
 
-/// The folder of this crate.
+/// The directory of this crate.
 #[must_use]
 pub fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf()

@@ -8,29 +8,29 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use utipc_fuzz::{Seen, TARGETS, Target, engine, home, seeds, target};
 
-/// Inputs that `--keep` leaves in the tree for one target.
+/// Most inputs that `--keep` stores per target.
 const MAX_CORPUS: usize = 32;
-/// Longest input that `--keep` leaves in the tree, bytes.
+/// Longest input that `--keep` stores, bytes.
 const MAX_KEPT: usize = 512;
 
-/// Throws mutated input at parsers and state machines.
+/// Runs parsers and state machines on mutated input
 #[derive(Parser)]
 struct Args {
-    /// What to fuzz, or `all`
+    /// Target, or `all`
     target: Option<String>,
-    /// Seconds; `all` divides them
+    /// Seconds; divided among the targets by `all`
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Repeats a run
+    /// Seed of the run to repeat
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs one file instead
+    /// Run this input file only
     #[arg(long)]
     input: Option<PathBuf>,
-    /// Adds inputs that showed something new to the corpus in the tree
+    /// Store inputs that show new behaviour in the corpus
     #[arg(long)]
     keep: bool,
-    /// Names the targets
+    /// List the targets
     #[arg(long)]
     list: bool,
 }
@@ -53,8 +53,8 @@ fn run(args: &Args) -> Result<bool> {
     }
     let chosen: Vec<&Target> = match args.target.as_deref() {
         Some("all") => TARGETS.iter().collect(),
-        Some(name) => vec![target(name).with_context(|| format!("no target {name} (see --list)"))?],
-        None => bail!("name a target or `all` (see --list)"),
+        Some(name) => vec![target(name).with_context(|| format!("unknown target {name} (see --list)"))?],
+        None => bail!("no target given: give one or `all` (see --list)"),
     };
     if let Some(path) = &args.input {
         let input = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
@@ -87,11 +87,11 @@ fn run(args: &Args) -> Result<bool> {
             }
         }
     }
-    println!("{total} executions in all");
+    println!("{total} executions in total");
     Ok(true)
 }
 
-/// An input that does not end cannot be unwound: say which, and end.
+/// An input that does not end cannot be unwound: report it and exit.
 fn hang(target: &str, input: &[u8]) {
     match seeds::save(&seeds::crash_dir(), input) {
         Ok(path) => println!("{target}: HANGS on {}", path.display()),
@@ -100,14 +100,14 @@ fn hang(target: &str, input: &[u8]) {
     std::process::exit(1);
 }
 
-/// Adds the inputs that show most, smallest first, until the corpus is full.
+/// Adds the inputs that show most behaviour to the corpus, smallest first, until it is full.
 fn keep(target: &Target, mut novel: Vec<Vec<u8>>) -> Result<()> {
     let mut all = Seen::default();
     let present = seeds::corpus(target)?;
     for (_, input) in &present {
         let mut seen = Seen::default();
         let survived = engine::survives(target, input, &mut seen);
-        anyhow::ensure!(survived, "an input of the corpus fails");
+        anyhow::ensure!(survived, "an input of the corpus fails (run it with --input)");
         all.merge(seen);
     }
     novel.retain(|input| input.len() <= MAX_KEPT);

@@ -1,15 +1,15 @@
-//! Changes to inputs.
+//! Mutation of inputs.
 
 use utipc_core::Rng;
 
 /// Longest input, bytes.
 pub(crate) const MAX_INPUT: usize = 4096;
 
-/// Numbers at the edges of fields.
+/// Values at the edges of header fields.
 const EDGES: [u32; 14] =
     [0, 1, 4, 24, 40, 60, 64, 0x7fff, 0x8000, 0xffff, 0x1_0000, 66_000, 0x7fff_ffff, u32::MAX];
 
-/// A child of `parent`, and sometimes of `other` too.
+/// A mutation of `parent`, sometimes combined with `other`.
 pub(crate) fn mutate(parent: &[u8], other: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut input = parent.to_vec();
     for _ in 0..=rng.below(4) {
@@ -30,7 +30,7 @@ fn change(input: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
         0 | 1 => input[below(len)] ^= 1 << below(8),
         2 => input[below(len)] = below(256) as u8,
         3 => {
-            // A header word takes a value at an edge, or moves a little.
+            // Sets a header word to an edge value, or changes it slightly.
             let at = below(len.min(80)) & !3;
             let Some(word) = input.get_mut(at..at + 4) else { return };
             let old = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
@@ -42,7 +42,7 @@ fn change(input: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
             word.copy_from_slice(&new.to_be_bytes());
         }
         4 => {
-            // The message says the size that it has, so that it passes the structural check.
+            // Corrects the message size, so that the input passes the structural check.
             let Some(word) = input.first_chunk_mut::<4>() else { return };
             let fixed = u32::from_be_bytes(*word) & !0x1_ffff | len as u32 & 0x1_ffff;
             *word = fixed.to_be_bytes();

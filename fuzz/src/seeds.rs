@@ -1,4 +1,4 @@
-//! First parents: the corpus in the tree and captured packets.
+//! Initial parents: the stored corpus, and captured packets.
 
 #[path = "../../crates/core/tests/common/pcap.rs"]
 #[allow(dead_code, reason = "shared with the tests of the core")]
@@ -17,7 +17,7 @@ const PACKETS_PER_KIND: usize = 6;
 /// The corpus of a target: {file, input}, by name.
 ///
 /// # Errors
-/// If a file cannot be read. A target without a folder has no corpus.
+/// If a file cannot be read. A target without a directory has no corpus.
 pub fn corpus(target: &Target) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let dir = home().join("corpus").join(target.name);
     if !dir.is_dir() {
@@ -55,7 +55,7 @@ pub fn packets() -> Result<Vec<Vec<u8>>> {
     Ok(packets)
 }
 
-/// Everything that a target starts from.
+/// All initial parents of a target.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -67,13 +67,13 @@ pub fn all(target: &Target) -> Result<Vec<Vec<u8>>> {
     Ok(seeds)
 }
 
-/// Where inputs that fail are written.
+/// Directory for inputs that fail.
 #[must_use]
 pub fn crash_dir() -> PathBuf {
     home().join("crashes")
 }
 
-/// Writes an input under the hash of its content.
+/// Writes an input to a file named by the hash of its contents.
 ///
 /// # Errors
 /// If it cannot be written.

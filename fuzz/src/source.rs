@@ -1,6 +1,6 @@
-//! An input read as a sequence of choices.
+//! Reads an input as a sequence of choices.
 
-/// Yields choices until the input ends, then zeros.
+/// Returns choices until the input ends, then zeros.
 pub(crate) struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {

@@ -1,4 +1,4 @@
-//! The corpora and captured packets go through their targets, and the engine finds what is planted.
+//! Runs corpora and captured packets through their targets; checks that the engine finds a planted fault.
 
 use std::mem::Discriminant;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use utipc_core::socket::{AcceptError, RecvError};
 use utipc_fuzz::{Seen, TARGETS, Target, engine, seeds};
 
 #[test]
-fn no_input_of_the_corpora_fails() {
+fn all_corpora_pass() {
     for target in TARGETS {
         let corpus = seeds::corpus(target).unwrap();
         assert!(!corpus.is_empty(), "{} has no corpus", target.name);
@@ -18,7 +18,7 @@ fn no_input_of_the_corpora_fails() {
 }
 
 #[test]
-fn no_captured_packet_fails() {
+fn all_captured_packets_pass() {
     let packets = seeds::packets().unwrap();
     assert!(packets.len() > 100);
     for target in TARGETS {
@@ -28,7 +28,7 @@ fn no_captured_packet_fails() {
     }
 }
 
-/// Fails on a length field that a real parser might trust, two conditions deep.
+/// Fails on a length field that a parser might trust, behind two conditions.
 fn planted(data: &[u8], seen: &mut Seen) {
     let Some([version, _, length, ..]) = data.first_chunk::<40>() else { return };
     if version >> 5 != 2 {
@@ -39,18 +39,18 @@ fn planted(data: &[u8], seen: &mut Seen) {
 }
 
 #[test]
-fn a_planted_fault_is_found() {
+fn planted_fault_is_found() {
     let target = Target { name: "planted", run: planted, takes_packets: false };
     let hang = |name: &str, _: &[u8]| panic!("{name} hangs");
     let finding = engine::fuzz(&target, &[vec![0x40; 60]], 1, Duration::from_secs(60), hang);
-    let input = finding.expect_err("60 seconds must find it").input;
+    let input = finding.expect_err("the fault is found within 60 seconds").input;
     assert_eq!(input[2], 0xff);
     assert!(!engine::survives(&target, &input, &mut Seen::default()));
 }
 
-/// Else the fuzzer would play with two nodes that never spoke to each other.
+/// Otherwise the fuzzer would work on two nodes that never had contact.
 #[test]
-fn what_the_stack_starts_from_does_what_its_names_say() {
+fn stack_seeds_show_the_behaviour_they_are_named_for() {
     let stack = utipc_fuzz::target("stack").unwrap();
     let corpus = seeds::corpus(stack).unwrap();
     let run = |name: &str| {
@@ -69,22 +69,22 @@ fn what_the_stack_starts_from_does_what_its_names_say() {
     assert!(run("connection").has(("shutdown", true)));
 }
 
-/// Else the fuzzer would only ever see frames that are refused.
+/// Otherwise the fuzzer would only see frames that are refused.
 #[test]
-fn what_rssl_channels_start_from_gives_messages() {
+fn rssl_channel_seeds_yield_messages() {
     let target = utipc_fuzz::target("rssl_channel").unwrap();
     let corpus = seeds::corpus(target).unwrap();
     for name in ["request", "request-pieces", "answer", "frames", "fragments-old", "zlib"] {
         let input = corpus.iter().find(|(path, _)| path.ends_with(name)).expect(name);
         let mut seen = Seen::default();
         assert!(engine::survives(target, &input.1, &mut seen));
-        assert!((1..16).any(|bits: u32| seen.has(("message", bits))), "{name} gives no message");
+        assert!((1..16).any(|bits: u32| seen.has(("message", bits))), "{name} yields no message");
     }
 }
 
-/// Else the fuzzers of what RSSL carries would start from bytes that are refused at once.
+/// Otherwise the fuzzers of RSSL contents would start from bytes that are refused at once.
 #[test]
-fn what_rwf_targets_start_from_is_understood() {
+fn rwf_seeds_are_decoded() {
     for (name, refusal) in [("rwf_message", "message"), ("rwf_containers", "container")] {
         let target = utipc_fuzz::target(name).unwrap();
         for (path, input) in seeds::corpus(target).unwrap() {

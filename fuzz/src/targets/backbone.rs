@@ -1,4 +1,4 @@
-//! The backbone: what a packet, a record or a credit says, and a whole server's hub above a source that says anything.
+//! The backbone: packets, records and credits, and a whole server's hub below a source that sends anything.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +22,7 @@ use crate::{Seen, magnitude};
 
 const SOURCE: SourceId = SourceId(7);
 const FEED: FeedId = FeedId(3);
-/// Our number at the source.
+/// This sink's number at the source.
 const SINK: u32 = 1;
 
 pub(crate) fn run(data: &[u8], seen: &mut Seen) {
@@ -32,18 +32,18 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
         packet(bytes, seen);
         records(bytes, seen);
     } else {
-        Rig::new().play(&mut source, seen);
+        Server::new().run(&mut source, seen);
     }
 }
 
-/// What is understood is written as it was, and read the same again.
+/// Decoded values must encode to the same bytes, and decode to the same values again.
 fn packet(bytes: &[u8], seen: &mut Seen) {
     match Header::decode(bytes) {
         Ok(header) => {
             assert_eq!(Header::decode(&[&header.encode(), &bytes[HEADER..]].concat()), Ok(header));
             seen.note(("header", header.part.is_some()));
         }
-        Err(why) => seen.note(("no header", core::mem::discriminant(&why))),
+        Err(reason) => seen.note(("no header", core::mem::discriminant(&reason))),
     }
     let mut rest = bytes.get(HEADER..).unwrap_or_default();
     while !rest.is_empty() {
@@ -57,8 +57,8 @@ fn packet(bytes: &[u8], seen: &mut Seen) {
                 assert_eq!(Entry::take(&mut again.as_slice()), Ok(entry));
                 seen.note(("entry", core::mem::discriminant(&entry)));
             }
-            Err(why) => {
-                seen.note(("no entry", core::mem::discriminant(&why)));
+            Err(reason) => {
+                seen.note(("no entry", core::mem::discriminant(&reason)));
                 break;
             }
         }
@@ -72,8 +72,8 @@ fn packet(bytes: &[u8], seen: &mut Seen) {
 fn records(bytes: &[u8], seen: &mut Seen) {
     match Record::decode(bytes) {
         Ok(record) => {
-            let again = Record::decode(&record.encode()).expect("our own record");
-            // Names are for people: what is no text in them is replaced, and they are cut at their longest.
+            let again = Record::decode(&record.encode()).expect("the record is valid");
+            // Names are for display: bytes that are not text are replaced, and long names are truncated.
             let named = matches!(record, Record::Hello { .. } | Record::Welcome { .. } | Record::Cut { .. });
             assert!(
                 again == record
@@ -81,7 +81,7 @@ fn records(bytes: &[u8], seen: &mut Seen) {
             );
             seen.note(("record", core::mem::discriminant(&record)));
         }
-        Err(why) => seen.note(("no record", core::mem::discriminant(&why))),
+        Err(reason) => seen.note(("no record", core::mem::discriminant(&reason))),
     }
     let mut stream = Records::default();
     for piece in bytes.chunks(5) {
@@ -96,7 +96,7 @@ fn records(bytes: &[u8], seen: &mut Seen) {
     }
 }
 
-/// An end whose source is the input.
+/// A transport endpoint whose input is the source.
 struct End(Arc<Mutex<Vec<SinkEvent>>>);
 
 impl AsFd for End {
@@ -133,14 +133,14 @@ impl SinkEnd for End {
     }
 }
 
-struct Above {
+struct HubEvents {
     hub: Hub,
     out: Batch,
 }
 
-impl UpstreamEvents for Above {
+impl UpstreamEvents for HubEvents {
     fn message(&mut self, now: Now, up: UpstreamId, message: &[u8]) -> std::result::Result<(), String> {
-        self.hub.message(now, up, message, &mut self.out).map_err(|why| why.to_string())
+        self.hub.message(now, up, message, &mut self.out).map_err(|reason| reason.to_string())
     }
 
     fn up(&mut self, now: Now, up: UpstreamId) {
@@ -151,23 +151,23 @@ impl UpstreamEvents for Above {
         self.hub.upstream_services(now, up, services, true, &mut self.out);
     }
 
-    fn down(&mut self, now: Now, up: UpstreamId, why: &str) {
-        self.hub.upstream_down(now, up, why, &mut self.out);
+    fn down(&mut self, now: Now, up: UpstreamId, reason: &str) {
+        self.hub.upstream_down(now, up, reason, &mut self.out);
     }
 }
 
-/// A server's half of the backbone with its hub.
-struct Rig {
+/// A server's half of the backbone, with its hub.
+struct Server {
     sink: SinkSide,
     events: Arc<Mutex<Vec<SinkEvent>>>,
-    above: Above,
+    hub_events: HubEvents,
     now: Now,
-    /// Number of the next entry, as an honest source would have it.
+    /// Number of the next entry from a correct source.
     next: u64,
     position: u64,
 }
 
-impl Rig {
+impl Server {
     fn new() -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
         let end: Box<dyn SinkEnd> = Box::new(End(events.clone()));
@@ -175,25 +175,25 @@ impl Rig {
         Self {
             sink: SinkSide::new(Some(end), UpstreamId(0), 2, "fuzzed"),
             events,
-            above: Above { hub, out: Batch::default() },
+            hub_events: HubEvents { hub, out: Batch::default() },
             now: Duration::from_secs(1),
             next: 1,
             position: 0,
         }
     }
 
-    fn say(&mut self, event: SinkEvent) {
+    fn push_event(&mut self, event: SinkEvent) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
     fn record(&mut self, record: &Record) {
-        self.say(SinkEvent::Record(SOURCE, record.encode()));
+        self.push_event(SinkEvent::Record(SOURCE, record.encode()));
     }
 
-    fn play(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
+    fn run(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
         if source.flag() {
-            // Most inputs would never get so far.
-            self.say(SinkEvent::SourceUp(SOURCE));
+            // Few inputs would get this far by themselves.
+            self.push_event(SinkEvent::SourceUp(SOURCE));
             self.record(&Record::Welcome { version: VERSION, sink: SINK, name: "source".into() });
             self.directory(FEED);
             self.turn(seen);
@@ -229,7 +229,7 @@ impl Rig {
 
     fn open(&mut self, name: u8) {
         let name = [b'A' + name % 4];
-        let service = self.above.hub.services().services.first().map_or(1, |service| service.id);
+        let service = self.hub_events.hub.services().services.first().map_or(1, |service| service.id);
         let key = Key { name: Some(&name), ..Key::default() };
         let spec = ItemSpec::new(service, Domain::MARKET_PRICE, &key, None, false).expect("a short key");
         let ask = HubRequest::Open {
@@ -239,15 +239,15 @@ impl Rig {
             worst_qos: None,
             streaming: true,
         };
-        self.above.hub.handle(self.now, ask, &mut self.above.out);
+        self.hub_events.hub.handle(self.now, ask, &mut self.hub_events.out);
     }
 
     fn act(&mut self, source: &mut Source<'_>, seen: &mut Seen) {
         let what = source.below(12);
         seen.note(("act", what));
         match what {
-            0 => self.say(SinkEvent::SourceUp(SOURCE)),
-            1 => self.say(SinkEvent::SourceDown(SOURCE, "so".into())),
+            0 => self.push_event(SinkEvent::SourceUp(SOURCE)),
+            1 => self.push_event(SinkEvent::SourceDown(SOURCE, "so".into())),
             2 => self.record(&Record::Welcome {
                 version: VERSION,
                 sink: source.u8().into(),
@@ -258,7 +258,7 @@ impl Rig {
             5 => {
                 let bytes = source.u8().into();
                 let bytes = source.bytes(bytes).to_vec();
-                self.say(SinkEvent::Record(SOURCE, bytes));
+                self.push_event(SinkEvent::Record(SOURCE, bytes));
             }
             6 => {
                 let answer = self.answer(source);
@@ -332,26 +332,26 @@ impl Rig {
         self.position += packet.len() as u64;
         self.next = first + u64::from(count);
         let before = packet.clone();
-        self.sink.feed(self.now, &mut packet, &mut self.above);
-        assert_eq!(packet, before, "a packet is as it was");
+        self.sink.feed(self.now, &mut packet, &mut self.hub_events);
+        assert_eq!(packet, before, "the packet must not change");
     }
 
     fn turn(&mut self, seen: &mut Seen) {
-        self.sink.poll(self.now, &mut self.above).expect("an end that never fails");
-        self.above.hub.tick(self.now, &mut self.above.out);
-        let orders: Vec<_> = self.above.hub.outgoing().collect();
+        self.sink.poll(self.now, &mut self.hub_events).expect("the endpoint never fails");
+        self.hub_events.hub.tick(self.now, &mut self.hub_events.out);
+        let orders: Vec<_> = self.hub_events.hub.outgoing().collect();
         for (up, order) in orders {
             self.sink.order(up, order);
         }
         self.sink.flush();
-        for entry in &self.above.out.entries {
+        for entry in &self.hub_events.out.entries {
             seen.note((
                 "said",
                 core::mem::discriminant(&entry.kind),
-                magnitude(self.above.out.message(entry).len()),
+                magnitude(self.hub_events.out.message(entry).len()),
             ));
         }
         seen.note(("sources", self.sink.sources().filter(|source| source.3).count()));
-        self.above.out.clear();
+        self.hub_events.out.clear();
     }
 }

@@ -5,9 +5,9 @@ use utipc_core::{ClusterId, MediaAddr, Message, NodeAddr, NodeId, Rng, Time, Vie
 
 use crate::Seen;
 
-struct Nobody;
+struct NoKnownNodes;
 
-impl KnownNodes for Nobody {
+impl KnownNodes for NoKnownNodes {
     fn identity_of(&self, addr: NodeAddr) -> Option<NodeId> {
         (addr.0 & 1 == 0).then(|| NodeId::from_legacy(addr))
     }
@@ -28,7 +28,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     let explicit = OwnAddress::explicit(NodeAddr::legacy(1, 1, 3), cluster, &mut rng);
     let media: [MediaAddr; 2] =
         [MediaAddr::Ethernet([2, 0, 0, 0, 0, 9]), MediaAddr::Udp(([10, 0, 0, 9], 6118).into())];
-    // As captured, and as if it concerned the address on trial.
+    // The message as captured, and with the address on trial.
     let mut aimed = view.to_message();
     aimed.set_word(2, trial.trial_address().0);
     for media in media {
@@ -46,7 +46,7 @@ fn one(message: &Message, media: MediaAddr, mut own: OwnAddress, phase: usize, s
     let config = DiscovererConfig { media, domain: NodeAddr::NONE };
     let mut discoverer = Discoverer::new(now, config, &mut own, &mut out);
     for millis in [1, 500, 700, 30_000] {
-        match discoverer.receive(now, message.view(), &mut own, &Nobody, &mut out) {
+        match discoverer.receive(now, message.view(), &mut own, &NoKnownNodes, &mut out) {
             Ok(()) => seen.note((phase, "accepted", message.kind())),
             Err(e) => seen.note((phase, core::mem::discriminant(&e))),
         }

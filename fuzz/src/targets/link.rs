@@ -1,4 +1,4 @@
-//! One end of a link: what a peer that does not keep to the protocol can make it do.
+//! One end of a link, with a peer that violates the protocol.
 
 use std::collections::VecDeque;
 
@@ -67,12 +67,12 @@ impl Bench {
         }
     }
 
-    /// What leaves is what it claims, and all that is kept is bounded.
+    /// Checks that frames are well-formed and all queues are bounded.
     fn check(&mut self, seen: &mut Seen) {
         for frame in self.frames.frames() {
             let bytes = self.frames.frame(frame);
             let view = View::parse(&bytes);
-            let view = view.unwrap_or_else(|e| panic!("sends what nobody accepts: {e}"));
+            let view = view.unwrap_or_else(|e| panic!("sends a malformed frame: {e}"));
             seen.note(("sent", u8::from(view.user()), view.kind(), view.probe()));
             assert!(view.size() <= usize::from(self.link.config().mtu), "{view:?}");
         }
@@ -159,7 +159,7 @@ fn step(bench: &mut Bench, source: &mut Source<'_>) {
             }
         }
         6 => {
-            // A packet as the peer wrote it, or anything else.
+            // A packet as a peer would write it, or anything else.
             if let Ok(view) = View::parse(source.bytes(200)) {
                 bench.receive(&view.to_message());
             }
@@ -201,7 +201,7 @@ fn sequenced(bench: &mut Bench, source: &mut Source<'_>) {
     let data = if flags & 32 == 0 {
         source.bytes(len).to_vec()
     } else {
-        // Something that parses, for carriers.
+        // A well-formed inner message, for carriers.
         let inner = Message::build(User::from(source.u8()), source.u8() & 7, 40, source.bytes(len));
         inner.into_bytes()
     };

@@ -1,4 +1,4 @@
-//! Management messages: questions and answers in the kernel's netlink format, each read, written and read again.
+//! Management messages: requests and replies in the kernel's netlink format; each is read, written and read again.
 
 use utipc_manage::{
     Entry, Family, FamilyRequest, Header, Messages, Reply, ReplyWriter, Request, family, flag,
@@ -14,20 +14,20 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
     }
     assert!(count <= data.len() / 16, "{count} messages in {} bytes", data.len());
     seen.note(("messages", magnitude(count)));
-    question(data, seen);
+    request(data, seen);
     reply(data, seen);
     plain(data, count);
-    if let Some(question) = FamilyRequest::from_bytes(data) {
-        seen.note(("family", question.name.is_some()));
-        let told = Family(31).to_bytes(&question.header);
-        assert_eq!(Family::from_bytes(&told), Some(Family(31)));
+    if let Some(request) = FamilyRequest::from_bytes(data) {
+        seen.note(("family", request.name.is_some()));
+        let bytes = Family(31).to_bytes(&request.header);
+        assert_eq!(Family::from_bytes(&bytes), Some(Family(31)));
     }
-    seen.note(("told", Family::from_bytes(data).is_some()));
+    seen.note(("bytes", Family::from_bytes(data).is_some()));
 }
 
-fn question(data: &[u8], seen: &mut Seen) {
+fn request(data: &[u8], seen: &mut Seen) {
     match Request::from_bytes(data) {
-        None => seen.note("no question"),
+        None => seen.note("no request"),
         Some((header, Err(refusal))) => {
             seen.note(("refused", header.command, refusal.errno.0));
             let mut reply = ReplyWriter::new(header);
@@ -37,8 +37,7 @@ fn question(data: &[u8], seen: &mut Seen) {
         Some((header, Ok(request))) => {
             seen.note(("asked", header.command, header.is_dump(), header.is_extended()));
             let again = request.to_bytes(&header);
-            let (_, read) =
-                Request::from_bytes(&again).unwrap_or_else(|| panic!("no question: {again:02x?}"));
+            let (_, read) = Request::from_bytes(&again).unwrap_or_else(|| panic!("no request: {again:02x?}"));
             assert_eq!(read.as_ref(), Ok(&request), "{again:02x?}");
         }
     }
@@ -52,7 +51,7 @@ fn reply(data: &[u8], seen: &mut Seen) {
             Ok(Reply::Refused(refusal)) => seen.note(("failed", magnitude(refusal.text.len()))),
             Ok(Reply::Entry(entry)) => {
                 seen.note(("entry", entry.command(), core::mem::discriminant(&entry)));
-                // What such an entry cannot have is gone after the first time: the broadcast link has no other end.
+                // Fields that such an entry cannot have are lost the first time: the broadcast link has no other end.
                 let bytes = written(&entry);
                 let read = utipc_manage::replies(&bytes).next();
                 let Some(Ok(Reply::Entry(again))) = read else { panic!("{entry:?}: {bytes:02x?}: {read:?}") };
@@ -63,7 +62,7 @@ fn reply(data: &[u8], seen: &mut Seen) {
     }
 }
 
-/// For who understands everything.
+/// Encodes for a receiver with all capabilities.
 fn written(entry: &Entry) -> Vec<u8> {
     let header = Header { family: 30, flags: flag::DUMP, version: family::EXTENDED, ..Header::default() };
     let mut reply = ReplyWriter::new(header);
@@ -71,7 +70,7 @@ fn written(entry: &Entry) -> Vec<u8> {
     reply.into_bytes()
 }
 
-/// Errors without words: the same messages otherwise.
+/// Errors without text; otherwise the same messages.
 fn plain(data: &[u8], count: usize) {
     let plain = utipc_manage::without_error_texts(data);
     assert_eq!(Messages::new(&plain).count(), count);

@@ -1,4 +1,4 @@
-//! The overlapping-ring monitor fed by records of peers.
+//! The overlapping-ring monitor, fed with records of peers.
 
 use utipc_core::NodeAddr;
 use utipc_core::monitor::{Monitor, MonitorSession};

@@ -1,4 +1,4 @@
-//! The binding table fed by two peers and local sockets.
+//! The binding table, fed by two peers and local sockets.
 
 use utipc_core::names::{MAX_WAITING_UPDATES, NameReceiver, NameReport, NameTable};
 use utipc_core::wire::{NameItem, User};
@@ -40,7 +40,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
                 table.withdraw_node(PEERS[peer]);
                 assert!(table.bindings().iter().all(|b| b.port.node != PEERS[peer]));
             }
-            _ => ask(&mut source, &mut table, seen),
+            _ => check_lookups(&mut source, &mut table, seen),
         }
         changes.clear();
     }
@@ -87,8 +87,8 @@ fn update(source: &mut Source<'_>, peer: NodeAddr) -> Message {
     m
 }
 
-/// The table answers questions without contradiction.
-fn ask(source: &mut Source<'_>, table: &mut NameTable, seen: &mut Seen) {
+/// Checks that the results of lookups are consistent.
+fn check_lookups(source: &mut Source<'_>, table: &mut NameTable, seen: &mut Seen) {
     let range = range(source);
     let found = table.lookup(ServiceAddr::new(range.service, range.lower), NodeAddr::NONE);
     seen.note(("lookup", found.is_some()));

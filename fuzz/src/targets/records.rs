@@ -8,7 +8,7 @@ use utipc_core::{Message, NodeId, monitor};
 
 use crate::{Seen, magnitude};
 
-/// Where records stand in captured packets: behind the header, the media address of discovery, and at the start.
+/// Offsets of records in captured packets: after the header, the media address of discovery, and at the start.
 const OFFSETS: [usize; 3] = [0, 20, 40];
 
 pub(crate) fn run(data: &[u8], seen: &mut Seen) {

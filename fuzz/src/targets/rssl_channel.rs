@@ -1,5 +1,5 @@
-//! The RSSL transport in either role: bytes in pieces, from the handshake on or on an open connection; and what one
-//! side writes arrives at the other.
+//! The RSSL transport in either role: bytes in pieces, from the handshake on or on an open connection; and messages
+//! that one side writes arrive at the other.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rssl::transport::{Channel, ClientOptions, Compression, Error, Packer, Pulled
 use crate::source::Source;
 use crate::{Seen, magnitude};
 
-/// Longest message that is put together: small, so that its limit is met.
+/// Longest message that is assembled; small, so that inputs reach the limit.
 const MAX_ASSEMBLED: usize = 20_000;
 
 pub(crate) fn run(data: &[u8], seen: &mut Seen) {
@@ -41,7 +41,7 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
         if options & 1 == 0 { (&mut client, &mut server) } else { (&mut server, &mut client) };
     let bytes = source.bytes(data.len());
     if !raw {
-        // The other way round: what `channel` reads then starts its own zlib stream.
+        // The reverse direction: data that `channel` reads from now on starts its own zlib stream.
         round_trip(channel, peer, bytes, seen);
     }
     foreign(channel, bytes, piece, seen);
@@ -55,14 +55,14 @@ fn open(client: &mut Channel, server: &mut Channel) {
             from.take_output(&mut bytes);
             let mut at = 0;
             while at < bytes.len() {
-                at += to.pull(&bytes[at..]).expect("our own handshake").0;
+                at += to.pull(&bytes[at..]).expect("the handshake is valid").0;
             }
         }
     }
     assert!(client.opened().is_some() && server.opened().is_some());
 }
 
-/// Messages that `from` writes, whole, packed and in fragments, are what `to` reads.
+/// Checks that `to` reads the messages that `from` writes: whole, packed and fragmented.
 fn round_trip(from: &mut Channel, to: &mut Channel, bytes: &[u8], seen: &mut Seen) {
     let mut wire = Vec::new();
     let mut sent: Vec<Vec<u8>> = bytes.chunks(97).map(<[u8]>::to_vec).collect();
@@ -79,7 +79,7 @@ fn round_trip(from: &mut Channel, to: &mut Channel, bytes: &[u8], seen: &mut See
     let mut received = Vec::new();
     let mut at = 0;
     loop {
-        match to.pull(&wire[at..]).expect("our own frames") {
+        match to.pull(&wire[at..]).expect("the frames are valid") {
             (_, Pulled::NeedMore) => break,
             (used, Pulled::Message(message)) => {
                 received.push(message.to_vec());
@@ -89,7 +89,7 @@ fn round_trip(from: &mut Channel, to: &mut Channel, bytes: &[u8], seen: &mut See
         }
     }
     assert_eq!(at, wire.len());
-    assert!(received == sent, "what was written came back otherwise");
+    assert!(received == sent, "messages read differ from those written");
     seen.note(("round trip", magnitude(wire.len()), wire.len() < bytes.len() * 4));
 }
 
@@ -102,7 +102,7 @@ fn foreign(channel: &mut Channel, bytes: &[u8], piece: usize, seen: &mut Seen) {
         now += Duration::from_secs(1);
         channel.received(now);
         let mut at = 0;
-        // Every entry of a packed list has a length of two bytes, also in what a frame expands to.
+        // Every entry of a packed list has a length of two bytes, also in the expanded contents of a frame.
         let bound = input.len() + 70_000;
         for steps in 0.. {
             assert!(steps < bound, "pull makes no progress");

@@ -1,5 +1,4 @@
-//! RWF: messages and containers are decoded, printed and written again; dictionaries are taken from files and from the
-//! wire.
+//! RWF: decodes, prints and encodes messages and containers; loads dictionaries from files and from the wire.
 
 use rssl::Error;
 use rssl::dictionary::{Dictionary, Enums, Fields};
@@ -14,7 +13,7 @@ use rssl::wire::{Writer, to_vec};
 use crate::source::Source;
 use crate::{Seen, magnitude};
 
-/// Entries that are looked at: some containers can announce 65,535 entries of no bytes.
+/// Most entries examined: some containers can announce 65,535 entries without bytes.
 const MAX_ENTRIES: usize = 300;
 const MAX_DEPTH: usize = 16;
 
@@ -25,7 +24,7 @@ pub(crate) fn message(data: &[u8], seen: &mut Seen) {
         Err(error) => return note(seen, "message", &error),
     };
     let head = decoded.head();
-    assert_eq!(peek(data), Ok(head), "the first bytes say what the message is");
+    assert_eq!(peek(data), Ok(head), "peek agrees with decode");
     assert_eq!(peek_payload(data), Ok((decoded.container(), decoded.payload())));
     seen.note((
         head.class as u8,
@@ -33,10 +32,10 @@ pub(crate) fn message(data: &[u8], seen: &mut Seen) {
         decoded.container().0,
         magnitude(decoded.payload().len()),
     ));
-    let written = to_vec(|w| decoded.encode(w)).expect("what was decoded can be written");
-    assert_eq!(Message::decode(&written).as_ref(), Ok(&decoded), "and means the same");
+    let written = to_vec(|w| decoded.encode(w)).expect("a decoded message can be encoded");
+    assert_eq!(Message::decode(&written).as_ref(), Ok(&decoded), "encoding preserves the message");
     let mut other = written.clone();
-    set_stream(&mut other, !head.stream).expect("it has a stream");
+    set_stream(&mut other, !head.stream).expect("the message has a stream");
     assert_eq!(other.len(), written.len());
     assert_eq!(Message::decode(&other).map(|m| m.head().stream), Ok(!head.stream));
     walk(decoded.container(), decoded.payload(), None, 0, seen);
@@ -46,7 +45,7 @@ pub(crate) fn message(data: &[u8], seen: &mut Seen) {
     }
 }
 
-/// What the administrative domains make of it.
+/// Interprets the message in the administrative domains.
 fn domains(message: &Message<'_>, seen: &mut Seen) {
     match message {
         Message::Request(request) => {
@@ -71,7 +70,7 @@ fn domains(message: &Message<'_>, seen: &mut Seen) {
             if let Ok(services) = directory::decode(refresh.payload)
                 && let Ok(again) = to_vec(|w| directory::encode(w, directory::filter::ALL, &services))
             {
-                // What a deleted service has is not written.
+                // The contents of a deleted service are not encoded.
                 seen.note(("directory", magnitude(services.len())));
                 assert_eq!(directory::decode(&again).map(|again| again.len()), Ok(services.len()));
             }
@@ -85,7 +84,7 @@ fn domains(message: &Message<'_>, seen: &mut Seen) {
     }
 }
 
-/// A container of the type that the first byte says, or a value, or an edit of a text.
+/// A container of the type given by the first byte, or a value, or an edit of a text.
 pub(crate) fn containers(data: &[u8], seen: &mut Seen) {
     let Some((&kind, data)) = data.split_first() else { return };
     match kind {
@@ -116,7 +115,7 @@ fn value(data_type: DataType, data: &[u8], seen: &mut Seen) {
     }
 }
 
-/// An edit never goes beyond its limit, and fails without a change.
+/// An edit must not exceed its limit; if it fails, the text must not change.
 fn edit(data: &[u8], seen: &mut Seen) {
     let mut source = Source::new(data);
     let n = source.below(200);
@@ -145,11 +144,11 @@ fn note(seen: &mut Seen, what: &'static str, error: &Error) {
     seen.note((what, core::mem::discriminant(error), field));
 }
 
-/// Definitions of sets that entries may refer to.
+/// Set definitions that entries may refer to.
 #[derive(Clone, Copy)]
 struct Sets<'a>(Option<&'a [u8]>);
 
-/// Goes through a container and what is in it; writes it again, and reads that.
+/// Walks a container and its contents, encodes it, and reads the result.
 fn walk(kind: DataType, data: &[u8], sets: Option<Sets<'_>>, depth: usize, seen: &mut Seen) {
     if depth > MAX_DEPTH {
         return;
@@ -288,7 +287,7 @@ fn filter_list(data: &[u8], depth: usize, seen: &mut Seen) -> Result<usize, Erro
     Ok(entries.len())
 }
 
-/// Dictionaries as files and as parts; what was taken goes over the wire unchanged.
+/// Dictionaries as files and as parts; their contents must pass the wire unchanged.
 pub(crate) fn dictionary(data: &[u8], seen: &mut Seen) {
     let Some((&kind, data)) = data.split_first() else { return };
     let mut dictionary = Dictionary::default();
@@ -318,7 +317,7 @@ pub(crate) fn dictionary(data: &[u8], seen: &mut Seen) {
     let fields = dictionary.fields.parts(15, 600).expect("fields in parts");
     let mut fits = true;
     for part in fields {
-        // Files may have longer names than are taken from the wire.
+        // Files may contain names longer than the wire format allows.
         fits &= again.fields.take_part(&part).is_ok();
     }
     assert!(!fits || again.fields.iter().eq(dictionary.fields.iter()));

@@ -1,4 +1,4 @@
-//! Two whole nodes with somebody in the middle who loses, repeats, changes and forges frames, while both are used.
+//! Two whole nodes; an attacker between them drops, repeats, changes and forges frames while both are used.
 
 use utipc_core::wire::User;
 use utipc_core::{
@@ -10,41 +10,41 @@ use crate::source::Source;
 use crate::{Seen, magnitude};
 
 const NODES: [NodeAddr; 2] = [NodeAddr::legacy(1, 1, 1), NodeAddr::legacy(1, 1, 2)];
-/// Frames that may be repeated.
+/// Frames remembered for repetition.
 const HISTORY: usize = 64;
 /// Sockets on one node.
 const SOCKETS: usize = 24;
-/// Calls to a node at one moment: more means that it never comes to rest.
-const RESTLESS: usize = 200_000;
+/// Most calls of a node at one moment; more means that it never becomes idle.
+const MAX_CALLS: usize = 200_000;
 
-/// Left alone for so long, the nodes are in contact again, milliseconds: the longest tolerance that a peer can ask for
+/// Time after which undisturbed nodes must have contact again, milliseconds: the longest tolerance that a peer can set,
 /// until each end has noticed, and two rounds of slow discovery.
 const RECOVERY: u64 = 200_000;
 
-/// What happens to the next frames from the peer.
+/// How the attacker treats the next frames from the peer.
 #[derive(Clone, Copy)]
-enum Meddling {
+enum Interference {
     Drop,
     Twice,
     Swap,
-    Poke { word: u8, xor: u32 },
+    FlipBits { word: u8, xor: u32 },
 }
 
 struct World {
     now: Time,
     nodes: [Stack; 2],
     ports: [Vec<u32>; 2],
-    /// Networks that carry nothing.
+    /// True for networks that drop all frames.
     cut: [bool; 2],
-    /// Both nodes are on the second network too.
+    /// True if both nodes are on the second network too.
     two_links: bool,
-    meddling: Vec<Meddling>,
-    held: Option<Caught>,
-    history: Vec<Caught>,
+    interference: Vec<Interference>,
+    held: Option<Intercepted>,
+    history: Vec<Intercepted>,
 }
 
-/// A frame on its way, with its bearer.
-type Caught = (BearerId, Vec<u8>);
+/// A frame in flight, and its bearer.
+type Intercepted = (BearerId, Vec<u8>);
 
 fn media(net: BearerId, node: usize) -> MediaAddr {
     MediaAddr::Udp(([10, 0, net, node as u8 + 1], 6118).into())
@@ -67,7 +67,7 @@ impl World {
             ports: Default::default(),
             cut: [false; 2],
             two_links: false,
-            meddling: Vec::new(),
+            interference: Vec::new(),
             held: None,
             history: Vec::new(),
         }
@@ -99,7 +99,7 @@ impl World {
                     calls += 1;
                 }
             }
-            assert!(calls < RESTLESS, "no rest at {:?}", self.now);
+            assert!(calls < MAX_CALLS, "never idle at {:?}", self.now);
         }
         self.now = end;
     }
@@ -118,7 +118,7 @@ impl World {
                         calls += 1;
                         let bytes = &*batch.frame(frame);
                         if to == 0 {
-                            self.meddle(net, bytes);
+                            self.interfere(net, bytes);
                         } else {
                             self.nodes[1].receive(self.now, net, bytes);
                         }
@@ -128,27 +128,27 @@ impl World {
             if calls == before {
                 return calls;
             }
-            assert!(calls < RESTLESS, "no rest at {:?}", self.now);
+            assert!(calls < MAX_CALLS, "never idle at {:?}", self.now);
         }
     }
 
     /// A frame from the peer on its way to the node under attack.
-    fn meddle(&mut self, net: BearerId, frame: &[u8]) {
+    fn interfere(&mut self, net: BearerId, frame: &[u8]) {
         if self.history.len() >= HISTORY {
             self.history.remove(0);
         }
         self.history.push((net, frame.to_vec()));
         let mut frame = frame.to_vec();
-        match self.meddling.pop() {
-            Some(Meddling::Drop) => return,
-            Some(Meddling::Twice) => self.nodes[0].receive(self.now, net, &frame),
-            Some(Meddling::Swap) => {
+        match self.interference.pop() {
+            Some(Interference::Drop) => return,
+            Some(Interference::Twice) => self.nodes[0].receive(self.now, net, &frame),
+            Some(Interference::Swap) => {
                 if let Some((net, held)) = self.held.replace((net, frame)) {
                     self.nodes[0].receive(self.now, net, &held);
                 }
                 return;
             }
-            Some(Meddling::Poke { word, xor }) => poke(&mut frame, word, xor),
+            Some(Interference::FlipBits { word, xor }) => flip_bits(&mut frame, word, xor),
             None => {}
         }
         self.nodes[0].receive(self.now, net, &frame);
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-fn poke(frame: &mut [u8], word: u8, xor: u32) {
+fn flip_bits(frame: &mut [u8], word: u8, xor: u32) {
     let at = usize::from(word) % 20 * 4;
     if let Some(word) = frame.get_mut(at..at + 4) {
         for (byte, x) in word.iter_mut().zip(xor.to_be_bytes()) {
@@ -177,30 +177,30 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
         steps += 1;
     }
     world.run(3000);
-    look(&mut world, seen);
+    record_behaviour(&mut world, seen);
     for (node, ports) in world.nodes.iter_mut().zip(&world.ports) {
         ports.iter().for_each(|port| node.close(world.now, *port));
     }
     world.run(20_000);
-    look(&mut world, seen);
+    record_behaviour(&mut world, seen);
     for node in &world.nodes {
         assert_eq!(node.sockets().count(), 0, "sockets outlive their close");
     }
-    // Recovery takes thirty times as long as all the rest, so only some inputs wait for it.
+    // Recovery takes thirty times as long as everything else, so only some inputs include it.
     if data.len().is_multiple_of(16) {
         recover(&mut world);
     }
 }
 
 fn recover(world: &mut World) {
-    world.meddling.clear();
+    world.interference.clear();
     world.cut = [false; 2];
     world.run(RECOVERY);
     let up = world.nodes.each_ref().map(|node| node.nodes().iter().filter(|peer| peer.up).count());
-    assert!(up[0] >= 1 && up[1] == 1, "left alone they do not find each other again: {up:?}");
+    assert!(up[0] >= 1 && up[1] == 1, "no contact after the attack ended: {up:?}");
 }
 
-fn look(world: &mut World, seen: &mut Seen) {
+fn record_behaviour(world: &mut World, seen: &mut Seen) {
     for (i, node) in world.nodes.iter_mut().enumerate() {
         while let Some(event) = node.poll_event() {
             if i == 0 {
@@ -218,7 +218,7 @@ fn look(world: &mut World, seen: &mut Seen) {
         let mut ready = 0;
         while node.poll_ready().is_some() {
             ready += 1;
-            assert!(ready < RESTLESS);
+            assert!(ready < MAX_CALLS);
         }
         assert!(node.nodes().len() <= limits::MAX_PEERS);
         for link in node.links() {
@@ -243,17 +243,40 @@ fn look(world: &mut World, seen: &mut Seen) {
 }
 
 fn step(world: &mut World, source: &mut Source<'_>, seen: &mut Seen) {
-    let now = world.now;
     let op = source.u8();
-    let on = usize::from(op >> 7);
-    let node = &mut world.nodes[on];
-    let ports = &mut world.ports[on];
+    let node = usize::from(op >> 7);
+    let ports = &world.ports[node];
     let port = if ports.is_empty() { 0 } else { ports[usize::from(source.u8()) % ports.len()] };
     match op & 0x1f {
         0..3 => {
             world.run(u64::from(source.u8()) * 20);
-            look(world, seen);
+            record_behaviour(world, seen);
         }
+        op @ 3..18 => call_socket(world, (node, port), op, source, seen),
+        op @ 18..28 => attack(world, op, source),
+        28 => world.nodes[0].receive(world.now, source.u8() % 4, source.bytes(100)),
+        29 => {
+            let net = usize::from(source.flag());
+            world.cut[net] = !world.cut[net];
+        }
+        30 => world.add_link(),
+        _ => {
+            world.exchange();
+        }
+    }
+}
+
+/// Calls a socket of a node; an operation that is not possible now exchanges frames instead.
+fn call_socket(
+    world: &mut World,
+    (node, port): (usize, u32),
+    op: u8,
+    source: &mut Source<'_>,
+    seen: &mut Seen,
+) {
+    let now = world.now;
+    let (node, ports) = (&mut world.nodes[node], &mut world.ports[node]);
+    match op {
         3 | 4 if ports.len() < SOCKETS => {
             let kind =
                 source.pick(&[SocketKind::Rdm, SocketKind::Dgram, SocketKind::SeqPacket, SocketKind::Stream]);
@@ -265,11 +288,8 @@ fn step(world: &mut World, source: &mut Source<'_>, seen: &mut Seen) {
         }
         7 => seen.note(("listen", node.listen(now, port).is_ok())),
         8 => {
-            let to = destination(source);
-            seen.note((
-                "connect",
-                node.connect(now, port, Some(to)).err().map(|e| core::mem::discriminant(&e)),
-            ));
+            let result = node.connect(now, port, Some(destination(source)));
+            seen.note(("connect", result.err().map(|e| core::mem::discriminant(&e))));
         }
         9 if ports.len() < SOCKETS => {
             let accepted = node.accept(now, port);
@@ -299,35 +319,38 @@ fn step(world: &mut World, source: &mut Source<'_>, seen: &mut Seen) {
             node.close(now, port);
             ports.retain(|p| *p != port);
         }
+        _ => {
+            world.exchange();
+        }
+    }
+}
+
+/// Plans interference with the next frames, repeats a frame or forges one; exchanges frames if there is none to repeat.
+fn attack(world: &mut World, op: u8, source: &mut Source<'_>) {
+    match op {
         18..21 => {
-            let meddling = match source.below(6) {
-                0 => Meddling::Drop,
-                1 => Meddling::Twice,
-                2 => Meddling::Swap,
-                _ => Meddling::Poke { word: source.u8(), xor: source.u32() },
+            let interference = match source.below(6) {
+                0 => Interference::Drop,
+                1 => Interference::Twice,
+                2 => Interference::Swap,
+                _ => Interference::FlipBits { word: source.u8(), xor: source.u32() },
             };
-            world.meddling.extend(std::iter::repeat_n(meddling, 1 + source.below(8)));
-            world.meddling.truncate(64);
+            world.interference.extend(std::iter::repeat_n(interference, 1 + source.below(8)));
+            world.interference.truncate(64);
         }
         21..25 if !world.history.is_empty() => {
             let at = usize::from(source.u8()) % world.history.len();
             let (net, mut frame) = world.history[at].clone();
             if source.flag() {
-                poke(&mut frame, source.u8(), source.u32());
+                flip_bits(&mut frame, source.u8(), source.u32());
             }
-            world.nodes[0].receive(now, net, &frame);
+            world.nodes[0].receive(world.now, net, &frame);
         }
         25..28 => {
             let net = BearerId::from(world.two_links && source.flag());
             let frame = forged(source);
-            world.nodes[0].receive(now, net, &frame);
+            world.nodes[0].receive(world.now, net, &frame);
         }
-        28 => world.nodes[0].receive(now, source.u8() % 4, source.bytes(100)),
-        29 => {
-            let net = usize::from(source.flag());
-            world.cut[net] = !world.cut[net];
-        }
-        30 => world.add_link(),
         _ => {
             world.exchange();
         }
@@ -352,7 +375,7 @@ fn destination(source: &mut Source<'_>) -> Destination {
     }
 }
 
-/// A message that is right in what is common and says anything else.
+/// A message with correct common fields and any contents.
 fn forged(source: &mut Source<'_>) -> Vec<u8> {
     let (user, flags) = (User::from(source.u8()), source.u8());
     let header = source.pick(&[24, 32, 40, 44, 60]);

@@ -1,4 +1,4 @@
-//! The topology server: requests, changes of the binding table, time.
+//! The topology server: requests, changes of the binding table, timeouts.
 
 use utipc_core::names::NameTable;
 use utipc_core::topology::{ByteOrder, Filter, Subscription, TopologyEvent, TopologyServer};
@@ -24,9 +24,9 @@ pub(crate) fn run(data: &[u8], seen: &mut Seen) {
                 }
                 let request = request(&mut source);
                 let result = server.request(now, id, &request, |range, each| table.snapshot(range, each));
-                if let Err(why) = result {
+                if let Err(reason) = result {
                     connected[connection] = false;
-                    seen.note(("closed", core::mem::discriminant(&why)));
+                    seen.note(("closed", core::mem::discriminant(&reason)));
                 }
             }
             3 => {
@@ -91,7 +91,7 @@ fn drain(server: &mut TopologyServer, seen: &mut Seen) {
             server.event_sent(connection);
             let native = TopologyEvent::from_bytes(&event, ByteOrder::NATIVE);
             let event = native.or_else(|_| TopologyEvent::from_bytes(&event, ByteOrder::NATIVE.swapped()));
-            let event = event.unwrap_or_else(|e| panic!("an event that no client understands: {e}"));
+            let event = event.unwrap_or_else(|e| panic!("malformed event: {e}"));
             seen.note(("event", event.kind as u8));
         }
     }

@@ -1,4 +1,4 @@
-//! A frame: every parser, the printer, and the way back to the same bytes.
+//! A frame: every parser, the printer, and re-encoding to the same bytes.
 
 use utipc_core::wire::{Body, Decoded, Dump, Encrypted, ErrorCode, reverse};
 use utipc_core::{Message, NodeAddr, View};
