@@ -1,4 +1,4 @@
-//! Containers with a deterministic order and hash (decision 2): the standard map with a hasher that the owner seeds.
+//! Containers with a deterministic order and hash (decision 1): the standard map with a hasher that the owner seeds.
 
 use core::hash::{BuildHasher, Hasher};
 

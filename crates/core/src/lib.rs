@@ -1,5 +1,5 @@
 //! The TIPC protocol as pure state machines. Bytes, time and commands go in; frames, deliveries, events and the next
-//! deadline come out. The crate uses no sockets, clock, threads, locks or ambient randomness (decision 2).
+//! deadline come out. The crate uses no sockets, clock, threads, locks or ambient randomness (decision 1).
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -1,6 +1,6 @@
 //! Frames on their way to the bearers. Small frames lie in one contiguous arena, parts of large messages stay in the
 //! message: nothing is copied again, and a run of equally long frames to one address can leave as a single segmented
-//! send (decision 10).
+//! send (decisions 2 and 9).
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Recycled buffers of large messages. Fresh memory costs page faults, which cost as much as two copies (decision 11).
+//! Recycled buffers of large messages. Fresh memory costs page faults, which cost as much as two copies (decision 9).
 //! Small messages are left to the allocator, which handles them fast.
 
 use crate::limits::MAX_MESSAGE;

@@ -1,4 +1,4 @@
-//! The run: virtual time, all nodes, and everything that happens in order.
+//! A run: virtual time, all nodes, and every event in order.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ use crate::livelock::{Activity, Livelock};
 use crate::network::Network;
 use crate::trace::Trace;
 
-/// Something that the simulator does at a time of its own.
+/// A scheduled action of the simulator.
 #[derive(Debug)]
 pub(crate) enum Action {
     Fault(Fault),
-    /// An application of the node does something.
+    /// An application of the node performs an action.
     Act {
         node: usize,
         incarnation: u64,
     },
-    /// An application that has much to send on a connection goes on.
-    Pour {
+    /// An application with much data to send on a connection continues.
+    BulkSend {
         node: usize,
         incarnation: u64,
         port: u32,
@@ -40,7 +40,7 @@ pub(crate) enum Action {
     },
 }
 
-/// A whole cluster in a virtual world.
+/// A whole simulated cluster.
 pub(crate) struct Cluster {
     pub(crate) config: SimConfig,
     style: Style,
@@ -55,7 +55,7 @@ pub(crate) struct Cluster {
     pub(crate) connections: Connections,
     trace: Trace,
     livelock: Livelock,
-    /// Applications send, bind and connect.
+    /// True while applications send, bind and connect.
     pub(crate) busy: bool,
     pub(crate) topology_events: u64,
     contacts_lost: u64,
@@ -64,15 +64,15 @@ pub(crate) struct Cluster {
     indices: BTreeMap<NodeAddr, usize>,
 }
 
-/// Length of the busy part of a round, milliseconds.
+/// Length of the busy period of a round, milliseconds.
 const BUSY_MS: u64 = 12_000;
-/// The virtual clock of half of the runs starts here, milliseconds: just before a 32-bit count of milliseconds wraps.
+/// Start of the virtual clock in half of the runs, milliseconds: just before a 32-bit count of milliseconds wraps.
 const LATE_START_MS: u64 = (1 << 32) - 20_000;
 
 /// Runs a simulation.
 ///
 /// # Errors
-/// The first [`Violation`] of an invariant, with what had happened until then.
+/// The first [`Violation`] of an invariant, and the outcome until then.
 pub fn run(config: &SimConfig) -> Result<Outcome, Box<(Violation, Outcome)>> {
     let mut cluster = Cluster::new(config.clone());
     let result = cluster.run();
@@ -135,8 +135,8 @@ impl Cluster {
             let after = self.rng.below(1500);
             self.plan(self.now.plus_millis(after), Action::Fault(Fault::Start(node)));
         }
-        // Nothing excuses the loss of a first contact, so late copies of its setup must not harm it.
-        self.happen(Fault::Quality(faults::worst(&self.config)))?;
+        // Losing a first contact is never excused, so late copies of its setup must not harm it.
+        self.apply_fault(Fault::Quality(faults::worst(&self.config)))?;
         self.step_until(self.now.plus_millis(2000))?;
         let end = self.started_at.plus_millis(self.config.duration_ms);
         while self.rounds == 0 || self.now < end {
@@ -159,13 +159,13 @@ impl Cluster {
         }
         self.step_until(until)?;
         self.busy = false;
-        // Everything still planned that makes things better happens now, the rest not at all.
+        // Planned repairs are done now; other planned actions are dropped.
         let left: Vec<Action> = std::mem::take(&mut self.agenda).into_values().collect();
         let mut again = Vec::new();
         for action in left {
             match action {
-                Action::Fault(fault @ (Fault::Mend(_) | Fault::Repair(..) | Fault::Start(_))) => {
-                    self.happen(fault)?
+                Action::Fault(fault @ (Fault::Restore(_) | Fault::Repair(..) | Fault::Start(_))) => {
+                    self.apply_fault(fault)?
                 }
                 read @ Action::Read { .. } => again.push(read),
                 _ => {}
@@ -174,7 +174,7 @@ impl Cluster {
         for action in again {
             self.plan(self.now, action);
         }
-        self.happen(Fault::Quality([0; 3]))
+        self.apply_fault(Fault::Quality([0; 3]))
     }
 
     pub(crate) fn plan(&mut self, at: Time, action: Action) {
@@ -191,7 +191,7 @@ impl Cluster {
         self.livelock.count(self.now, activity).map_err(|broken| self.broken(node, broken))
     }
 
-    /// Lets everything happen that happens up to `end`.
+    /// Processes everything that happens up to `end`.
     pub(crate) fn step_until(&mut self, end: Time) -> Result<(), Violation> {
         loop {
             let arrival = self.network.next_arrival();
@@ -233,7 +233,7 @@ impl Cluster {
             running.stack.handle_timeout(self.now);
             let after = running.stack.deadline();
             if after.is_some_and(|at| at <= self.now) {
-                let what = format!("node {node} wants a timeout again at {after:?} at once, for ever");
+                let what = format!("node {node} requests its next timeout at {after:?} again and again");
                 return Err(self.broken(node, Broken::Livelock(what)));
             }
             self.count(node, Activity::Timeout { node })?;
@@ -246,22 +246,22 @@ impl Cluster {
         self.count(0, Activity::Action)?;
         let is_current = |c: &Self, node: usize, incarnation| c.hosts[node].incarnation == incarnation;
         match action {
-            Action::Fault(fault) => self.happen(fault),
+            Action::Fault(fault) => self.apply_fault(fault),
             Action::Act { node, incarnation } if is_current(self, node, incarnation) => self.act(node),
             Action::Read { node, incarnation, port } if is_current(self, node, incarnation) => {
                 self.wake_up(node, port);
                 self.read(node, port)?;
                 self.flush(node)
             }
-            Action::Pour { node, incarnation, port, left } if is_current(self, node, incarnation) => {
-                self.pour(node, port, left)?;
+            Action::BulkSend { node, incarnation, port, left } if is_current(self, node, incarnation) => {
+                self.bulk_send(node, port, left)?;
                 self.flush(node)
             }
-            Action::Act { .. } | Action::Read { .. } | Action::Pour { .. } => Ok(()),
+            Action::Act { .. } | Action::Read { .. } | Action::BulkSend { .. } => Ok(()),
         }
     }
 
-    fn happen(&mut self, fault: Fault) -> Result<(), Violation> {
+    fn apply_fault(&mut self, fault: Fault) -> Result<(), Violation> {
         self.trace.note(self.now, b'!', 0, format!("{fault:?}").as_bytes());
         match fault {
             Fault::Quality(parts) => self.network.quality = faults::quality(parts),
@@ -271,7 +271,7 @@ impl Cluster {
                     self.contacts.disturb(a, b);
                 }
             }
-            Fault::Mend(paths) => {
+            Fault::Restore(paths) => {
                 for (a, b) in paths {
                     self.network.set_cut(a, b, false);
                     self.contacts.heal(self.now, a, b);
@@ -284,7 +284,8 @@ impl Cluster {
             Fault::Start(node) if self.hosts[node].running.is_none() => {
                 let seed = self.rng.next_u64();
                 self.hosts[node].start(self.now, self.style, &self.config, seed);
-                // A first contact must hold at once; that of a node that comes back may suffer from what went before.
+                // A first contact must be established at once; contact with a restarted node may suffer from earlier
+                // faults.
                 for other in (0..self.config.nodes).filter(|_| self.hosts[node].incarnation > 1) {
                     self.contacts.heal(self.now, node, other);
                 }
@@ -304,7 +305,7 @@ impl Cluster {
         self.forget_applications(running);
     }
 
-    /// Hands on all that a node has produced: frames, events, readiness.
+    /// Processes everything that a node has produced: frames, events, readiness.
     pub(crate) fn flush(&mut self, node: usize) -> Result<(), Violation> {
         loop {
             self.transmit(node)?;

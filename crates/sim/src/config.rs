@@ -1,23 +1,23 @@
-//! What a run is made of.
+//! Configuration of a run.
 
 use std::str::FromStr;
 
-/// A kind of fault that the network or the nodes may show.
+/// A kind of fault of the network or the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultKind {
-    /// Frames vanish.
+    /// Frames are lost.
     Loss,
     /// Frames overtake one another.
     Reorder,
-    /// Frames arrive twice.
+    /// Frames are duplicated.
     Duplicate,
-    /// Frames are held up, for less than the tolerance.
+    /// Frames are delayed by less than the tolerance.
     Delay,
-    /// Nodes cannot reach one another for a while, in one direction or both.
+    /// Nodes cannot reach one another for a while, in one or both directions.
     Partition,
-    /// Nodes die without a word and start again.
+    /// Nodes crash and restart.
     Crash,
-    /// One of two networks fails between two nodes, in both directions; needs two bearers.
+    /// One of two networks fails between two nodes, in both directions; requires two bearers.
     Link,
 }
 
@@ -48,24 +48,24 @@ impl FromStr for FaultKind {
     }
 }
 
-/// What a run is made of. The same value gives the same run, byte for byte.
+/// Configuration of a run. Equal values give equal runs, byte for byte.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
     /// Nodes, 2 to 64.
     pub nodes: usize,
-    /// Networks that connect them, and bearers of each node, 1 or 2.
+    /// Networks between the nodes, and bearers of each node: 1 or 2.
     pub bearers: u8,
-    /// Everything random follows from it.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Virtual time after which no new round begins, milliseconds.
+    /// Virtual time after which no new round starts, milliseconds.
     pub duration_ms: u64,
-    /// What may go wrong.
+    /// Kinds of faults that may occur.
     pub faults: Vec<FaultKind>,
     /// Start all protocol counters just before they wrap.
     pub near_wrap: bool,
-    /// Mean time between two actions of a node's applications, microseconds.
+    /// Mean interval of actions of a node's applications, microseconds.
     pub pace_us: u64,
-    /// Write everything that happens to standard error.
+    /// Log every event to standard error.
     pub log: bool,
 }
 
@@ -85,13 +85,13 @@ impl SimConfig {
         }
     }
 
-    /// True if this kind of fault may happen.
+    /// True if this kind of fault may occur.
     #[must_use]
     pub fn has(&self, kind: FaultKind) -> bool {
         self.faults.contains(&kind)
     }
 
-    /// True if nothing may happen that ends a contact.
+    /// True if no fault can end a contact.
     #[must_use]
     pub fn contacts_must_hold(&self) -> bool {
         !self.has(FaultKind::Partition) && !self.has(FaultKind::Crash)

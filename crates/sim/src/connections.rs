@@ -1,5 +1,5 @@
-//! What must become of connections: each end reads an exact prefix of what the other wrote, and all of it unless
-//! contact is lost; they break when their peer or the way to it is gone, and only then.
+//! Model of connections: each end reads an exact prefix of what the other wrote, and all of it unless contact is lost.
+//! A connection breaks if its peer is gone or unreachable, and only then.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::check::Broken;
 use crate::contact::Contacts;
 use crate::payload;
 
-/// Longest that setting up a connection may take, milliseconds: the connect timeout of 8 s and some.
+/// Longest setup of a connection, milliseconds: the connect timeout of 8 s plus a margin.
 const SETUP_MS: u64 = 9000;
 
-/// State of one end, as its application knows it.
+/// State of one end, as its application sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Not yet there.
+    /// Does not exist yet.
     Absent,
     /// The client waits for the server.
     Connecting,
     /// In use.
     Open,
-    /// Its application closed it.
+    /// Closed by its application.
     Closed,
-    /// It reported its end.
+    /// It reported the end of the connection.
     Broken,
     /// Its node died.
     Dead,
@@ -35,25 +35,25 @@ impl End {
     }
 }
 
-/// A connection; end 0 is the client's, 1 the server's.
+/// A connection; end 0 is the client, end 1 the server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) kind: SocketKind,
     pub(crate) ends: [End; 2],
     pub(crate) nodes: [usize; 2],
     pub(crate) ports: [u32; 2],
-    /// Bytes of a stream, else messages, that each end sent.
+    /// Bytes (STREAM) or messages that each end sent.
     pub(crate) sent: [u64; 2],
-    /// The same, received at each end.
+    /// The same, received by each end.
     got: [u64; 2],
     since: Time,
-    /// Losses of contact between the nodes when the server accepted; until then, when setup began.
+    /// Losses of contact between the nodes when the server accepted, or before that when setup began.
     epochs: u64,
-    /// Losses anywhere when setup began.
+    /// Losses of contact anywhere when setup began.
     losses: u64,
-    /// The server end lives inside the node (the topology server).
+    /// The server end is the node's topology server.
     internal: bool,
-    /// A whole message or its part was unread when an end closed: the other may miss the rest.
+    /// The connection needs no further checks.
     finished: bool,
 }
 
@@ -72,7 +72,7 @@ fn stream_of(id: u64, end: usize) -> u64 {
 }
 
 impl Connections {
-    /// A client begins to connect to a server on another node.
+    /// A client starts to connect to a server on another node.
     pub(crate) fn begin(
         &mut self,
         now: Time,
@@ -118,8 +118,8 @@ impl Connections {
         }
     }
 
-    /// A server accepted the request of the socket `client`. What was lost while the request waited does not concern
-    /// the connection, which begins with the answer: the client waits for that through a loss of contact.
+    /// A server accepted the request of the socket `client`. Losses of contact while the request waited do not affect
+    /// the connection, which starts with the reply; the client waits for the reply through a loss of contact.
     pub(crate) fn accepted(
         &mut self,
         node: usize,
@@ -128,7 +128,7 @@ impl Connections {
         contacts: &Contacts,
     ) -> Result<u64, Broken> {
         let Some(id) = self.by_client.get(&client).copied() else {
-            return Err(Broken::Setup(format!("node {node} accepted {client}, who never connected")));
+            return Err(Broken::Setup(format!("node {node} accepted {client}, which never connected")));
         };
         let connection = self.get_mut(id);
         if connection.ends[1] != End::Absent || connection.nodes[1] != node {
@@ -152,7 +152,7 @@ impl Connections {
         self.get_mut(id).sent[end] += amount;
     }
 
-    /// An end has read these bytes (of a SEQPACKET connection: this message).
+    /// An end has read these bytes; on a SEQPACKET connection, this message.
     pub(crate) fn received(&mut self, id: u64, end: usize, data: &[u8]) -> Result<(), Broken> {
         let from = stream_of(id, 1 - end);
         self.bytes += data.len() as u64;
@@ -161,14 +161,14 @@ impl Connections {
         let wrong = |what: String| Err(Broken::NotAPrefix(format!("connection {id}, end {end}: {what}")));
         if connection.kind == SocketKind::Stream {
             if let Some(at) = payload::first_wrong(from, got, data) {
-                return wrong(format!("byte {at} is wrong ({} bytes read at {got})", data.len()));
+                return wrong(format!("byte {at} differs ({} bytes read at {got})", data.len()));
             }
             connection.got[end] += data.len() as u64;
         } else {
             match payload::parse(data, true) {
                 Ok(n) if n.sender == from && n.seq == got => connection.got[end] += 1,
-                Ok(n) => return wrong(format!("message {} of {:x} where {got} was due", n.seq, n.sender)),
-                Err(why) => return wrong(why),
+                Ok(n) => return wrong(format!("message {} of {:x} instead of {got}", n.seq, n.sender)),
+                Err(reason) => return wrong(reason),
             }
         }
         if connection.got[end] > connection.sent[1 - end] {
@@ -186,7 +186,7 @@ impl Connections {
         self.get_mut(id).ends[end] = End::Dead;
     }
 
-    /// An end reports that the connection is over, or was not made.
+    /// An end reports that the connection has ended or was not set up.
     pub(crate) fn broke(&mut self, id: u64, end: usize, contacts: &Contacts) -> Result<(), Broken> {
         let connection = self.get_mut(id);
         let [a, b] = connection.nodes;
@@ -196,20 +196,21 @@ impl Connections {
         connection.ends[end] = End::Broken;
         self.broken += 1;
         let connection = self.get(id);
-        let who = format!("connection {id} ({:?}) of node {a} to node {b}, end {end}", connection.kind);
+        let description =
+            format!("connection {id} ({:?}) of node {a} to node {b}, end {end}", connection.kind);
         if connecting {
             let excused =
                 lost || contacts.losses != connection.losses || !contacts.is_up(a, b) || peer.is_gone();
             return if excused {
                 Ok(())
             } else {
-                Err(Broken::Setup(format!("{who} was refused or timed out")))
+                Err(Broken::Setup(format!("{description} was refused or timed out")))
             };
         }
-        if lost || peer.is_gone() { Ok(()) } else { Err(Broken::SpuriousBreak(who)) }
+        if lost || peer.is_gone() { Ok(()) } else { Err(Broken::SpuriousBreak(description)) }
     }
 
-    /// Contact between two nodes was lost: the ends at `node` whose peer lives at `peer` must have noticed.
+    /// Contact between two nodes was lost: the ends at `node` whose peer is at `peer`, which must have noticed it.
     pub(crate) fn open_ends(&self, node: usize, peer: usize) -> Vec<(u64, usize)> {
         let ends = |c: &Connection| {
             (0..2)
@@ -219,34 +220,35 @@ impl Connections {
         self.all.iter().flat_map(|(id, c)| ends(c).into_iter().map(|e| (*id, e))).collect()
     }
 
-    /// What has not come to rest yet: to be asked again until it has, or the quiet time is over.
-    pub(crate) fn unsettled(&self, now: Time, contacts: &Contacts) -> Result<(), Broken> {
+    /// The first connection that is not finished yet; repeat until there is none, or the quiet period is over.
+    pub(crate) fn check_finished(&self, now: Time, contacts: &Contacts) -> Result<(), Broken> {
         for (id, c) in self.all.iter().filter(|(_, c)| !c.finished) {
             let [a, b] = c.nodes;
-            let who = || format!("connection {id} ({:?}) of node {a} to node {b}: {:?}", c.kind, c.ends);
+            let description =
+                || format!("connection {id} ({:?}) of node {a} to node {b}: {:?}", c.kind, c.ends);
             let lost = contacts.both_epochs(a, b) != c.epochs;
             if c.ends[0] == End::Connecting && now > c.since.plus_millis(SETUP_MS) {
-                return Err(Broken::Setup(format!("{} has neither succeeded nor failed", who())));
+                return Err(Broken::Setup(format!("{} has neither succeeded nor failed", description())));
             }
             for end in 0..2 {
                 let peer = c.ends[1 - end];
                 if c.ends[end] == End::Open && !c.internal && (peer.is_gone() || lost) {
-                    return Err(Broken::Survived(format!("{}, end {end} is still open", who())));
+                    return Err(Broken::Survived(format!("{}, end {end} is still open", description())));
                 }
-                // What an end wrote must arrive, unless the reader left first or contact was lost.
+                // Everything that an end wrote must arrive, unless the reader left first or contact was lost.
                 let reader_there = matches!(peer, End::Open | End::Broken);
                 let all = c.got[1 - end] == c.sent[end];
                 if !lost && reader_there && !all && !c.internal && c.ends[end] != End::Dead && !both_broke(c)
                 {
                     let (got, sent) = (c.got[1 - end], c.sent[end]);
-                    return Err(Broken::Lost(format!("{}, {got} of {sent} from end {end}", who())));
+                    return Err(Broken::Lost(format!("{}, {got} of {sent} from end {end}", description())));
                 }
             }
         }
         Ok(())
     }
 
-    /// After quiet: connections that are over need not be looked at again.
+    /// After the quiet period: marks ended connections, which need no further checks.
     pub(crate) fn mark_finished(&mut self) {
         for c in self.all.values_mut() {
             c.finished = c.ends.iter().all(|e| e.is_gone() || *e == End::Absent);
@@ -254,7 +256,8 @@ impl Connections {
     }
 }
 
-/// Neither application closed, and yet it is over: only a lost contact does that, so nothing need have arrived.
+/// True if the connection ended though neither application closed it. Only a lost contact does that, so data may be
+/// missing.
 fn both_broke(c: &Connection) -> bool {
     c.ends.iter().all(|e| matches!(e, End::Broken | End::Dead))
 }

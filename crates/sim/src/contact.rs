@@ -1,28 +1,28 @@
-//! Which nodes have contact, as they report it, and when losing it has an excuse.
+//! Contacts between nodes as they report them, and whether the loss of a contact is excused.
 
 use utipc_core::Time;
 use utipc_core::monitor::DEFAULT_THRESHOLD;
 
 use crate::check::Broken;
 
-/// How long after a disturbance contact may still be lost because of it, milliseconds: ten tolerances of 1500 ms, the
-/// time after which a sender gives up on a retransmission, and some.
-const AFTERMATH_MS: u64 = 20_000;
+/// How long after a disturbance the loss of a contact is still excused, milliseconds: ten tolerances of 1500 ms, after
+/// which a sender gives up retransmitting, plus a margin.
+const EXCUSED_MS: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     up: bool,
-    /// Counts the losses of contact.
+    /// Number of times that contact was lost.
     epoch: u64,
     excused_until: Time,
 }
 
-/// The contacts of all nodes, each seen from both ends.
+/// The contacts of all nodes, each as seen from both ends.
 #[derive(Debug)]
 pub(crate) struct Contacts {
     nodes: usize,
     pairs: Vec<Pair>,
-    /// Losses of contact anywhere, and crashes.
+    /// Number of lost contacts and crashes anywhere.
     pub(crate) losses: u64,
 }
 
@@ -43,12 +43,12 @@ impl Contacts {
         a == b || self.pair(a, b).up
     }
 
-    /// Losses of the contact with `b` that `a` has seen.
+    /// Number of times that `a` has lost contact with `b`.
     pub(crate) fn epoch(&self, a: usize, b: usize) -> u64 {
         self.pair(a, b).epoch
     }
 
-    /// Losses of the contact that either end has seen.
+    /// Number of times that either end has lost the contact.
     pub(crate) fn both_epochs(&self, a: usize, b: usize) -> u64 {
         if a == b { self.pair(a, b).epoch } else { self.pair(a, b).epoch + self.pair(b, a).epoch }
     }
@@ -63,27 +63,27 @@ impl Contacts {
         pair.up = false;
         pair.epoch += 1;
         let mut excused = now <= pair.excused_until;
-        // A monitored link goes down when four others have lost the peer, before it can answer a probe.
+        // A monitored link goes down when four other nodes report the peer lost, before it can reply to a probe.
         if self.nodes > DEFAULT_THRESHOLD {
             excused = self.pairs.iter().any(|p| now <= p.excused_until);
         }
         if excused { Ok(()) } else { Err(Broken::FalseDown(format!("node {a} lost node {b}"))) }
     }
 
-    /// Something stands between two nodes from now on.
+    /// A disturbance between two nodes starts.
     pub(crate) fn disturb(&mut self, a: usize, b: usize) {
         self.pair_mut(a, b).excused_until = Time::NEVER;
         self.pair_mut(b, a).excused_until = Time::NEVER;
     }
 
-    /// It is gone.
+    /// The disturbance ends.
     pub(crate) fn heal(&mut self, now: Time, a: usize, b: usize) {
-        let until = now.plus_millis(AFTERMATH_MS);
+        let until = now.plus_millis(EXCUSED_MS);
         self.pair_mut(a, b).excused_until = until;
         self.pair_mut(b, a).excused_until = until;
     }
 
-    /// A node has died: it reports nothing more, and all its contacts are lost.
+    /// A node has crashed: it reports nothing more, and all its contacts are lost.
     pub(crate) fn crashed(&mut self, node: usize) {
         self.losses += 1;
         for other in 0..self.nodes {
@@ -94,7 +94,7 @@ impl Contacts {
         }
     }
 
-    /// The first pair of living nodes without contact.
+    /// The first pair of running nodes without contact.
     pub(crate) fn missing(&self) -> Option<(usize, usize)> {
         let all = (0..self.nodes).flat_map(|a| (0..self.nodes).map(move |b| (a, b)));
         all.into_iter().find(|(a, b)| !self.is_up(*a, *b))

@@ -1,4 +1,4 @@
-//! What must become of connectionless messages: delivered once, in order, or returned once; lost only with a contact.
+//! Model of connectionless messages: delivered once and in order, or returned once; lost only with a contact.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::check::Broken;
 use crate::contact::Contacts;
 use crate::payload::Numbers;
 
-/// How a message was addressed; each class of one socket has its own numbers and order.
+/// Addressing of a message; each class of a socket has its own numbers and order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Class {
@@ -19,14 +19,14 @@ pub(crate) enum Class {
 
 const CLASS_SHIFT: u32 = 60;
 
-/// Where a message must go.
+/// Destination of a message.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// To one socket; the sender's epoch of the contact.
+    /// One socket, and the sender's epoch of the contact.
     Unicast { to: u64, epoch: u64 },
-    /// To somebody; losses of contact anywhere so far.
+    /// Any bound socket; contacts lost anywhere so far.
     Anycast { losses: u64 },
-    /// To these sockets, with the sender's epoch of the contact to each.
+    /// These sockets, with the sender's epoch of the contact to each.
     Multicast { range: ServiceRange, waiting: BTreeMap<u64, u64> },
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Socket {
     bound: Vec<(ServiceRange, Scope)>,
     sent: [u64; 3],
     outstanding: BTreeMap<u64, Target>,
-    /// Number of the last message from each sender; of multicasts for each range, because only those to the same range
-    /// have an order (a sender changes between broadcast and replicast range by range).
+    /// Number of the last message from each sender; of multicasts per range, because only multicasts to the same range
+    /// are ordered (a sender changes between broadcast and replicast range by range).
     last: BTreeMap<(u64, u64, Option<ServiceRange>), u64>,
 }
 
-/// All connectionless sockets of a run, by a number of their own.
+/// All connectionless sockets of a run, by model number.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     sockets: BTreeMap<u64, Socket>,
@@ -72,17 +72,17 @@ impl Datagrams {
         self.sockets.get_mut(&id).expect("socket numbers come from the model")
     }
 
-    /// The sockets that are open now.
+    /// The sockets that are open.
     pub(crate) fn open_sockets(&self) -> Vec<u64> {
         self.open.values().copied().collect()
     }
 
-    /// The socket that was closed last.
+    /// The socket closed most recently.
     pub(crate) fn last_closed(&self) -> Option<u64> {
         self.last_closed
     }
 
-    /// The open socket with this port if it is bound to some instance of `range`, as far as node `from` may know.
+    /// The open socket with this port, if it is bound within `range` and node `from` can know it.
     pub(crate) fn bound_at(&self, port: PortId, range: ServiceRange, from: usize) -> Option<u64> {
         let id = *self.open.get(&port)?;
         let socket = self.get(id);
@@ -94,13 +94,13 @@ impl Datagrams {
         self.get_mut(id).bound.push((range, scope));
     }
 
-    /// A binding is gone: multicasts on their way need not arrive.
+    /// A binding was withdrawn: multicasts in flight need not arrive.
     pub(crate) fn unbound(&mut self, id: u64, range: ServiceRange, scope: Scope) {
         let bound = &mut self.get_mut(id).bound;
         if let Some(at) = bound.iter().position(|b| *b == (range, scope)) {
             bound.remove(at);
         }
-        self.waive(id);
+        self.expect_nothing_at(id);
     }
 
     pub(crate) fn closed(&mut self, id: u64) {
@@ -110,10 +110,10 @@ impl Datagrams {
         socket.bound.clear();
         let port = socket.port;
         self.open.remove(&port);
-        self.waive(id);
+        self.expect_nothing_at(id);
     }
 
-    fn waive(&mut self, receiver: u64) {
+    fn expect_nothing_at(&mut self, receiver: u64) {
         for socket in self.sockets.values_mut() {
             for target in socket.outstanding.values_mut() {
                 if let Target::Multicast { waiting, .. } = target {
@@ -123,12 +123,12 @@ impl Datagrams {
         }
     }
 
-    /// Number for the next message of a class.
+    /// Number of the next message of a class.
     pub(crate) fn next_number(&self, sender: u64, class: Class) -> u64 {
         (class as u64) << CLASS_SHIFT | (self.get(sender).sent[class as usize] + 1)
     }
 
-    /// The message with that number was taken over by the node.
+    /// The node accepted the message with that number.
     pub(crate) fn sent(&mut self, sender: u64, class: Class, target: Target) {
         let number = self.next_number(sender, class);
         let socket = self.get_mut(sender);
@@ -154,7 +154,7 @@ impl Datagrams {
                 return Err(Broken::Duplicate(what()));
             }
             if seq < *last {
-                return Err(Broken::Order(format!("{} came after {last:x}", what())));
+                return Err(Broken::Order(format!("{} was delivered after {last:x}", what())));
             }
             *last = seq;
         }
@@ -165,13 +165,13 @@ impl Datagrams {
             Some(Target::Unicast { to, epoch }) => {
                 let (to, epoch) = (*to, *epoch);
                 if to != receiver {
-                    return Err(Broken::Corrupted(format!("{} was meant for socket {to}", what())));
+                    return Err(Broken::Corrupted(format!("{} was addressed to socket {to}", what())));
                 }
                 from.outstanding.remove(&seq);
                 let same =
                     |t: &Target| matches!(t, Target::Unicast { to: t, epoch: e } if *t == to && *e == epoch);
                 if let Some((early, _)) = from.outstanding.range(base..seq).find(|(_, t)| same(t)) {
-                    return Err(Broken::Order(format!("{} came before {early:x}", what())));
+                    return Err(Broken::Order(format!("{} was delivered before {early:x}", what())));
                 }
             }
             Some(Target::Anycast { .. }) => {
@@ -183,13 +183,13 @@ impl Datagrams {
                 if waiting.is_empty() {
                     from.outstanding.remove(&seq);
                 }
-                // A broadcast that waited for the window may leave only in the next contact, after a gap.
+                // A broadcast that waited for the window may be sent only in the next contact, after a gap.
                 if contacts.epoch(from.node, to_node) != epoch {
                     return Ok(());
                 }
                 let same = |t: &Target| matches!(t, Target::Multicast { waiting, range: r } if *r == range && waiting.get(&receiver) == Some(&epoch));
                 if let Some((early, _)) = from.outstanding.range(base..seq).find(|(_, t)| same(t)) {
-                    return Err(Broken::Order(format!("{} came before {early:x}", what())));
+                    return Err(Broken::Order(format!("{} was delivered before {early:x}", what())));
                 }
             }
             None if class == Class::Multicast as u64 => {}
@@ -198,11 +198,11 @@ impl Datagrams {
         Ok(())
     }
 
-    /// A message came back to its sender. `no_port`: because the socket does not exist.
-    pub(crate) fn came_back(&mut self, sender: u64, numbers: Numbers, no_port: bool) -> Result<(), Broken> {
+    /// A message was returned to its sender. `no_port`: because the socket does not exist.
+    pub(crate) fn returned(&mut self, sender: u64, numbers: Numbers, no_port: bool) -> Result<(), Broken> {
         let what = format!("message {:x} of socket {}", numbers.seq, numbers.sender);
         if numbers.sender != sender {
-            return Err(Broken::Corrupted(format!("{what} came back to socket {sender}")));
+            return Err(Broken::Corrupted(format!("{what} was returned to socket {sender}")));
         }
         self.returned += 1;
         match self.get_mut(sender).outstanding.remove(&numbers.seq) {
@@ -210,13 +210,14 @@ impl Datagrams {
                 Err(Broken::Refused(format!("{what}: socket {to} is open")))
             }
             None if numbers.seq >> CLASS_SHIFT != Class::Multicast as u64 => {
-                Err(Broken::Duplicate(format!("{what} was delivered and came back")))
+                Err(Broken::Duplicate(format!("{what} was delivered and returned")))
             }
             _ => Ok(()),
         }
     }
 
-    /// After quiet: whatever has neither arrived nor come back was lost with a contact, or it is an error.
+    /// After the quiet period: every message that was neither delivered nor returned must have been lost with a
+    /// contact.
     pub(crate) fn check_outstanding(&mut self, contacts: &Contacts) -> Result<(), Broken> {
         let nodes: BTreeMap<u64, (usize, bool)> =
             self.sockets.iter().map(|(id, s)| (*id, (s.node, s.open))).collect();
@@ -245,7 +246,7 @@ impl Datagrams {
     }
 }
 
-/// Where a message should have gone.
+/// Describes where a message should have arrived.
 fn describe(target: &Target, nodes: &BTreeMap<u64, (usize, bool)>) -> String {
     let socket = |to: &u64| {
         let (node, open) = nodes[to];

@@ -1,28 +1,28 @@
-//! When what goes wrong in the busy part of a round.
+//! Schedule of faults in the busy period of a round.
 
 use utipc_core::{Rng, Time};
 
 use crate::config::{FaultKind, SimConfig};
 use crate::network::Quality;
 
-/// Something that happens to the network or to a node.
+/// A change of the network or a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The network gets this good or bad.
+    /// Sets the quality of the network: loss, duplicates, reordering.
     Quality([u64; 3]),
-    /// These directions are cut.
+    /// Cuts these directions.
     Cut(Vec<(usize, usize)>),
-    /// These directions work again.
-    Mend(Vec<(usize, usize)>),
-    /// One network fails between two nodes.
+    /// Restores these directions.
+    Restore(Vec<(usize, usize)>),
+    /// Fails one network between two nodes.
     Fail(u8, usize, usize),
-    /// It works again.
+    /// Restores it.
     Repair(u8, usize, usize),
-    /// Frames between two nodes are held up for so many milliseconds.
+    /// Delays frames between two nodes by a number of milliseconds.
     Hold(usize, usize, u64),
-    /// A node dies.
+    /// Crashes a node.
     Crash(usize),
-    /// It starts again.
+    /// Restarts it.
     Start(usize),
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn plan(rng: &mut Rng, config: &SimConfig, from: Time, to: Time) -> V
             let end = start.plus_millis(100 + rng.below(6000));
             let cut = draw_cut(rng, config.nodes);
             plan.push((start, Fault::Cut(cut.clone())));
-            plan.push((end, Fault::Mend(cut)));
+            plan.push((end, Fault::Restore(cut)));
         }
     }
     if config.has(FaultKind::Link) && config.bearers > 1 {
@@ -70,14 +70,14 @@ pub(crate) fn plan(rng: &mut Rng, config: &SimConfig, from: Time, to: Time) -> V
     plan
 }
 
-/// The worst network that a run may meet.
+/// The worst network quality of a run.
 pub(crate) fn worst(config: &SimConfig) -> [u64; 3] {
     let all = [(FaultKind::Loss, 50_000), (FaultKind::Duplicate, 50_000), (FaultKind::Reorder, 100_000)];
     all.map(|(kind, most)| if config.has(kind) { most } else { 0 })
 }
 
 fn draw_quality(rng: &mut Rng, config: &SimConfig) -> [u64; 3] {
-    // Most rounds are mildly bad: very bad ones hide the paths where one loss meets much traffic.
+    // Most rounds are mildly bad: very bad ones hide problems that need one loss under much traffic.
     worst(config).map(|most| [most / 100, most / 10, most / 10, most][rng.below(4) as usize])
 }
 

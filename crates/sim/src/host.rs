@@ -1,4 +1,4 @@
-//! One node of the cluster with the applications on it.
+//! A node of the cluster with its applications.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,23 @@ use utipc_core::{
 };
 
 use crate::config::SimConfig;
-use crate::subscribers::Believed;
+use crate::subscribers::ReportedBindings;
 
-/// Where the numbers of packets and name updates start if they shall wrap soon.
+/// First number of packets and name updates if they should wrap soon.
 const NEAR_WRAP: u16 = 65_450;
 
-/// Where the sessions of links start then: two resets later they wrap.
+/// First session number of links in that case: wraps after two resets.
 const LAST_SESSIONS: u16 = 65_533;
 
 /// The bearers of a node, by network.
 const INTERFACES: [&str; 2] = ["eth:p0", "eth:p1"];
 
-/// The network of a link, told by its name.
+/// The network of a link, taken from its name.
 pub(crate) fn plane_of(link: &str) -> u8 {
     u8::from(link.contains(":p1-"))
 }
 
-/// What a socket is used for.
+/// Use of a socket.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// Connectionless, with its number in the model.
@@ -36,44 +36,44 @@ pub(crate) enum Role {
     Subscriber {
         id: u64,
         server: usize,
-        /// Requests sent.
+        /// Number of requests sent.
         asked: usize,
-        believed: Believed,
+        reported: ReportedBindings,
     },
 }
 
 /// A binding of a datagram socket.
 pub(crate) type Bound = (u64, ServiceRange, Scope);
 
-/// A node that runs, with its applications.
+/// A running node with its applications.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) stack: Stack,
-    /// Its bearers, by network.
+    /// Its bearers by network.
     pub(crate) bearers: Vec<BearerId>,
     pub(crate) deadline: Option<Time>,
     pub(crate) roles: BTreeMap<u32, Role>,
-    /// Sockets whose application reads nothing, whatever arrives.
+    /// Sockets whose application does not read.
     pub(crate) asleep: BTreeSet<u32>,
     pub(crate) bound: Vec<Bound>,
-    /// Its applications have started.
+    /// True if its applications have started.
     pub(crate) started: bool,
 }
 
-/// A place in the cluster: its address stays, what runs there comes and goes.
+/// A place in the cluster: its address stays the same, its node may stop and restart.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) index: usize,
     pub(crate) addr: NodeAddr,
-    /// Counts the starts.
+    /// Number of starts.
     pub(crate) incarnation: u64,
     pub(crate) running: Option<Running>,
 }
 
-/// How all nodes of a run are configured.
+/// How the nodes of a run are configured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// Explicit addresses instead of identities.
+    /// True for explicit addresses instead of identities.
     pub(crate) legacy: bool,
     pub(crate) mtu: u32,
 }

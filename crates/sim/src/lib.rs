@@ -1,9 +1,9 @@
 //! Deterministic TIPC cluster simulator: complete nodes ([`utipc_core::Stack`]) on virtual time over a faulty network,
 //! applications that send, bind, connect and subscribe, and a model that knows what must arrive where.
 //!
-//! Everything follows from a seed. [`run`] goes through rounds: a busy time with faults, then quiet without; in both
-//! the model checks every delivery, and at the end of the quiet that nothing is missing and all tables agree. The
-//! rules stand in [`check::Broken`].
+//! Everything follows from a seed. [`run`] goes through rounds: a busy period with faults, then a quiet period without.
+//! In both the model checks every delivery; at the end of the quiet period it checks that nothing is missing and that
+//! all tables agree. [`check::Broken`] lists the invariants.
 
 pub mod check;
 mod cluster;
@@ -25,28 +25,28 @@ mod workload;
 pub use cluster::run;
 pub use config::{FaultKind, SimConfig};
 
-/// What a run did.
+/// Results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Hash over everything that happened, in order.
+    /// Hash of all events in order.
     pub trace: u64,
-    /// Things that happened.
+    /// Number of events.
     pub events: u64,
     /// Rounds completed.
     pub rounds: u64,
     /// Virtual time, milliseconds.
     pub virtual_ms: u64,
-    /// Frames handed to the network.
+    /// Frames sent to the network.
     pub frames: u64,
-    /// Connectionless messages delivered, multicast copies counted singly.
+    /// Connectionless messages delivered; each copy of a multicast counts.
     pub datagrams: u64,
-    /// Connectionless messages that came back.
+    /// Connectionless messages returned.
     pub returned: u64,
     /// Bytes delivered over connections.
     pub connection_bytes: u64,
-    /// Connections that were made.
+    /// Connections set up.
     pub connections: u64,
-    /// Connections that broke because their peer or the way to it was gone.
+    /// Connections that broke because their peer was gone or unreachable.
     pub broken_connections: u64,
     /// Topology events received.
     pub topology_events: u64,

@@ -1,4 +1,4 @@
-//! Whether virtual time goes on: a cluster that does ever more without it would never end.
+//! Detects livelocks: activity that does not end while virtual time stands still.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,26 +7,26 @@ use utipc_core::Time;
 
 use crate::check::Broken;
 
-/// Most things that may happen at one instant. 8 nodes in good health reach 1,000.
+/// Most activities at one instant. 8 nodes without faults reach 1,000.
 const MOST_AT_ONCE: u64 = 20_000;
-/// Most frames that may be sent in one virtual millisecond, for each ordered pair of nodes. 8 nodes in good health reach
-/// 2,000 for all their 56 pairs.
+/// Most frames in one virtual millisecond, per ordered pair of nodes. 8 nodes without faults reach 2,000 for all their
+/// 56 pairs.
 const MOST_FRAMES_A_PAIR: u64 = 500;
-/// Offenders that are named.
+/// Number of most frequent activities named in the report.
 const NAMED: usize = 4;
 
-/// Something that happens.
+/// An activity of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Activity {
     /// A frame is sent.
     Frame { plane: u8, from: usize, to: usize },
-    /// A node does what was due.
+    /// A node handles a timeout.
     Timeout { node: usize },
-    /// A node reports something.
+    /// A node reports an event.
     Event { node: usize },
-    /// A node says that something may have happened to a socket.
+    /// A node reports that a socket may have changed.
     Ready { node: usize, port: u32 },
-    /// The simulator does something.
+    /// The simulator performs an action.
     Action,
 }
 
@@ -38,18 +38,18 @@ impl fmt::Display for Activity {
             }
             Self::Timeout { node } => write!(f, "timeouts of node {node}"),
             Self::Event { node } => write!(f, "events of node {node}"),
-            Self::Ready { node, port } => write!(f, "news of socket {port} of node {node}"),
+            Self::Ready { node, port } => write!(f, "reports of socket {port} of node {node}"),
             Self::Action => f.write_str("actions of applications and faults"),
         }
     }
 }
 
-/// A count that starts anew when its span of time is over, and who is to blame for its second half.
+/// Counts activities in a span of time; keeps a breakdown of the second half of the allowed number.
 #[derive(Debug, Default)]
 struct Count {
     span: u64,
     steps: u64,
-    blame: BTreeMap<Activity, u64>,
+    breakdown: BTreeMap<Activity, u64>,
 }
 
 impl Count {
@@ -59,21 +59,21 @@ impl Count {
         }
         self.steps += 1;
         if self.steps > most / 2 {
-            *self.blame.entry(activity).or_default() += 1;
+            *self.breakdown.entry(activity).or_default() += 1;
         }
-        (self.steps > most).then(|| self.offenders())
+        (self.steps > most).then(|| self.most_frequent())
     }
 
-    fn offenders(&self) -> String {
-        let mut worst: Vec<(&Activity, &u64)> = self.blame.iter().collect();
-        worst.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    fn most_frequent(&self) -> String {
+        let mut counts: Vec<(&Activity, &u64)> = self.breakdown.iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let named: Vec<String> =
-            worst.iter().take(NAMED).map(|(activity, count)| format!("{count} {activity}")).collect();
-        format!("of the last {}: {}", self.blame.values().sum::<u64>(), named.join(", "))
+            counts.iter().take(NAMED).map(|(activity, count)| format!("{count} {activity}")).collect();
+        format!("of the last {}: {}", self.breakdown.values().sum::<u64>(), named.join(", "))
     }
 }
 
-/// Counts what happens at one instant, and the frames of one millisecond.
+/// Counts the activities of an instant, and the frames of a millisecond.
 #[derive(Debug)]
 pub(crate) struct Livelock {
     most_frames: u64,
@@ -89,13 +89,13 @@ impl Livelock {
 
     /// Counts an activity; more than the limit is an error.
     pub(crate) fn count(&mut self, now: Time, activity: Activity) -> Result<(), Broken> {
-        if let Some(who) = self.instant.add(now.as_nanos(), activity, MOST_AT_ONCE) {
-            return Err(Broken::Livelock(format!("{MOST_AT_ONCE} things at one instant, {who}")));
+        if let Some(summary) = self.instant.add(now.as_nanos(), activity, MOST_AT_ONCE) {
+            return Err(Broken::Livelock(format!("{MOST_AT_ONCE} activities at one instant, {summary}")));
         }
         if matches!(activity, Activity::Frame { .. })
-            && let Some(who) = self.millisecond.add(now.as_millis(), activity, self.most_frames)
+            && let Some(summary) = self.millisecond.add(now.as_millis(), activity, self.most_frames)
         {
-            return Err(Broken::Livelock(format!("{} frames in a millisecond, {who}", self.most_frames)));
+            return Err(Broken::Livelock(format!("{} frames in a millisecond, {summary}", self.most_frames)));
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ mod tests {
     const FRAME: Activity = Activity::Frame { plane: 0, from: 0, to: 1 };
 
     #[test]
-    fn much_may_happen_as_long_as_time_goes_on() {
+    fn activity_is_unlimited_while_time_advances() {
         let mut livelock = Livelock::new(2);
         for at in 0..2 * MOST_AT_ONCE {
             livelock.count(Time::from_millis(at), FRAME).unwrap();
@@ -116,17 +116,17 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_time_is_named() {
+    fn livelock_report_names_the_most_frequent_activities() {
         let mut livelock = Livelock::new(2);
         let ready = Activity::Ready { node: 1, port: 7 };
         let mut activities = (0..).map(|n| if n % 4 == 0 { Activity::Event { node: 0 } } else { ready });
         let broken =
             activities.find_map(|activity| livelock.count(Time::ZERO, activity).err()).unwrap().to_string();
-        assert!(broken.contains("7500 news of socket 7 of node 1, 2501 events of node 0"), "{broken}");
+        assert!(broken.contains("7500 reports of socket 7 of node 1, 2501 events of node 0"), "{broken}");
     }
 
     #[test]
-    fn frames_are_counted_by_the_millisecond() {
+    fn frames_are_counted_per_millisecond() {
         let mut livelock = Livelock::new(2);
         let mut at = (0..).map(Time::from_nanos);
         let broken = at.find_map(|at| livelock.count(at, FRAME).err()).unwrap().to_string();

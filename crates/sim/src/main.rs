@@ -15,31 +15,31 @@ struct Args {
     /// Nodes, 2 to 64.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=64))]
     nodes: u64,
-    /// Networks that connect them, 1 or 2.
+    /// Networks that connect the nodes, 1 or 2.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     bearers: u8,
-    /// The seed, or the first of them.
+    /// The seed; with --seeds, the first one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Virtual minutes of each run.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// What may go wrong: loss, reorder, duplicate, delay, partition, crash, link; all if absent; an empty text for nothing.
+    /// Kinds of faults: loss, reorder, duplicate, delay, partition, crash, link; all if absent; none if empty.
     #[arg(long)]
     faults: Option<String>,
-    /// Seeds to leave out, such as one whose failure is known.
+    /// Seeds to skip, for example because their failure is known.
     #[arg(long, value_delimiter = ',')]
     skip: Vec<u64>,
-    /// Runs to make, with one seed after the other.
+    /// Number of runs, with consecutive seeds.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Start all protocol counters just before they wrap (otherwise every fourth seed does).
+    /// Start all protocol counters just before they wrap (by default every fourth seed does).
     #[arg(long)]
     near_wrap: bool,
-    /// Write everything that happens to standard error.
+    /// Log every event to standard error.
     #[arg(long)]
     log: bool,
-    /// One JSON object a run.
+    /// Print one JSON object per run.
     #[arg(long)]
     json: bool,
 }
@@ -90,7 +90,7 @@ fn print_text(seed: u64, o: &Outcome, violation: Option<&Violation>) {
     }
 }
 
-/// Makes all runs, on as many threads as there are cores; the number of runs that broke an invariant.
+/// Makes all runs, on as many threads as there are cores; returns the number of runs that broke an invariant.
 fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
     let next = AtomicU64::new(0);
     let broken = AtomicU64::new(0);
@@ -103,7 +103,7 @@ fn make_runs(args: &Args, kinds: Option<&[FaultKind]>) -> u64 {
             }
             let seed = args.seed + n;
             if args.skip.contains(&seed) {
-                println!("seed {seed} left out: its failure is known");
+                println!("seed {seed} skipped (--skip)");
                 continue;
             }
             let mut config = SimConfig::new(args.nodes as usize, seed, args.minutes);
@@ -138,8 +138,8 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let kinds = match args.faults.as_deref().map(faults).transpose() {
         Ok(kinds) => kinds,
-        Err(why) => {
-            eprintln!("utipc-sim: cannot start: {why}");
+        Err(reason) => {
+            eprintln!("utipc-sim: cannot start: {reason}");
             return ExitCode::from(2);
         }
     };

@@ -1,11 +1,11 @@
-//! The network: every node hears every other one, with the faults that are switched on.
+//! The network: connects every node with every other, with the faults that are enabled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use utipc_core::{Rng, Time};
 
-/// How bad the network is. Probabilities in parts per million.
+/// Network quality: probabilities in parts per million.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quality {
     pub(crate) loss: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Quality {
     pub(crate) reorder: u64,
 }
 
-/// A frame on its way.
+/// A frame in flight.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flight {
     pub(crate) at: Time,
@@ -29,20 +29,20 @@ pub(crate) struct Flight {
 #[derive(Clone, Copy, Debug)]
 struct Path {
     latency_us: u64,
-    /// When the last frame in order arrives.
+    /// Time of arrival of the last frame sent in order.
     last: Time,
     cut: bool,
-    /// This network alone has failed here.
+    /// Only this network has failed here.
     failed: bool,
-    /// Frames sent before this arrive after it.
+    /// Frames sent before this time arrive after it.
     held_until: Time,
-    /// Frames sent before this are lost.
+    /// Frames sent before this time are lost.
     fresh_from: Time,
-    /// Frames sent since counting began.
+    /// Frames sent since counting started.
     sent: u64,
 }
 
-/// All paths and what travels on them.
+/// All paths, and the frames in flight on them.
 #[derive(Debug)]
 pub(crate) struct Network {
     nodes: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Network {
     rng: Rng,
 }
 
-/// Longest that reordering and late duplicates delay a frame, microseconds.
+/// Longest extra delay of reordered frames and late duplicates, microseconds.
 const LATE_US: u64 = 60_000;
 
 impl Network {
@@ -76,19 +76,19 @@ impl Network {
         &mut self.paths[(usize::from(plane) * self.nodes + from) * self.nodes + to]
     }
 
-    /// Cuts or mends one direction on all networks.
+    /// Cuts or restores one direction on all networks.
     pub(crate) fn set_cut(&mut self, from: usize, to: usize, cut: bool) {
         (0..self.planes).for_each(|plane| self.path(plane, from, to).cut = cut);
     }
 
-    /// Makes or ends the failure of one network between two nodes.
+    /// Starts or ends the failure of one network between two nodes.
     pub(crate) fn set_failed(&mut self, plane: u8, a: usize, b: usize, failed: bool) {
         self.path(plane, a, b).failed = failed;
         self.path(plane, b, a).failed = failed;
     }
 
-    /// What travels from one node to another is lost. Done when contact is lost: packets of a link do not name their
-    /// session, so a network that delivers one of an earlier contact passes it off as new, with any implementation.
+    /// Drops the frames in flight from one node to another, when contact is lost. Packets of a link do not carry their
+    /// session, so with any implementation a late packet of an earlier contact would be taken for a new one.
     pub(crate) fn clear(&mut self, now: Time, from: usize, to: usize) {
         (0..self.planes).for_each(|plane| self.clear_plane(now, plane, from, to));
     }
@@ -98,17 +98,17 @@ impl Network {
         self.path(plane, from, to).fresh_from = now;
     }
 
-    /// Frames between two nodes wait until `until`.
+    /// Delays frames between two nodes until `until`.
     pub(crate) fn hold(&mut self, from: usize, to: usize, until: Time) {
         (0..self.planes).for_each(|plane| self.path(plane, from, to).held_until = until);
     }
 
-    /// Counts frames anew.
+    /// Restarts counting frames.
     pub(crate) fn start_counting(&mut self) {
         self.paths.iter_mut().for_each(|path| path.sent = 0);
     }
 
-    /// Most frames of one path since counting began, and its network, sender and receiver.
+    /// Most frames on one path since counting started; the path's network, sender and receiver.
     pub(crate) fn busiest(&self) -> (u64, (u8, usize, usize)) {
         let busiest = self.paths.iter().enumerate().max_by_key(|(_, path)| path.sent);
         busiest.map_or_else(Default::default, |(at, path)| {

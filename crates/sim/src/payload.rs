@@ -1,13 +1,13 @@
-//! What applications send: numbered, with content that follows from the numbers, so that a receiver can check it all.
+//! Test messages: numbered, with contents derived from the numbers, so that a receiver can check every byte.
 
 /// Shortest connectionless message, bytes.
 pub(crate) const HEADER: usize = 24;
 const MAGIC: u32 = 0x7e57_da7a;
 
-/// Numbers in a message.
+/// The numbers in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// Socket (connection direction) that sent it, unique in the run.
+    /// The sending socket (or connection direction), unique in the run.
     pub(crate) sender: u64,
     /// Number of the message at its sender.
     pub(crate) seq: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Numbers {
 /// Bytes compared at a time.
 const BLOCK: usize = 1024;
 
-/// Eight bytes of the endless stream `id`, from byte `8 * word` on.
+/// Eight bytes of the endless stream `id`, starting at byte `8 * word`.
 pub(crate) fn stream_word(id: u64, word: u64) -> u64 {
     let z = (id ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z ^ z >> 29
@@ -30,7 +30,7 @@ fn fill_bytes(id: u64, offset: u64, out: &mut [u8]) {
     }
 }
 
-/// Fills `out` with the bytes of stream `id` from `offset` on; whole words at once, as this is half of the work of a run.
+/// Fills `out` with the bytes of stream `id` from `offset` on, whole words at once: this takes half the time of a run.
 pub(crate) fn fill(id: u64, offset: u64, out: &mut [u8]) {
     let first = offset.next_multiple_of(8);
     let (start, rest) = out.split_at_mut(out.len().min((first - offset) as usize));
@@ -43,7 +43,7 @@ pub(crate) fn fill(id: u64, offset: u64, out: &mut [u8]) {
     fill_bytes(id, beyond, end);
 }
 
-/// Position of the first byte that is not the stream's; `None` if all are right.
+/// Position of the first byte that differs from the stream; `None` if all are correct.
 pub(crate) fn first_wrong(id: u64, offset: u64, data: &[u8]) -> Option<u64> {
     let mut buffer = [0; BLOCK];
     for (block, at) in data.chunks(BLOCK).zip((offset..).step_by(BLOCK)) {
@@ -57,7 +57,7 @@ pub(crate) fn first_wrong(id: u64, offset: u64, data: &[u8]) -> Option<u64> {
     None
 }
 
-/// The message with these numbers; `len` is at least [`HEADER`].
+/// Builds the message with these numbers; `len` is at least [`HEADER`].
 pub(crate) fn build(numbers: Numbers) -> Vec<u8> {
     let mut bytes = vec![0; numbers.len.max(HEADER)];
     bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -68,14 +68,14 @@ pub(crate) fn build(numbers: Numbers) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of a message, or what is wrong with it. `whole`: nothing may be cut off.
+/// The numbers of a message, or a description of the error. `whole`: the message must not be truncated.
 pub(crate) fn parse(bytes: &[u8], whole: bool) -> Result<Numbers, String> {
     if bytes.len() < HEADER {
         return Err(format!("{} bytes", bytes.len()));
     }
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     if bytes[0..4] != MAGIC.to_le_bytes() {
-        return Err("no message of this workload".into());
+        return Err("not a message of this workload".into());
     }
     let (sender, seq) = (word(4), word(12));
     let len = u32::from_le_bytes(bytes[20..24].try_into().expect("four bytes")) as usize;
@@ -84,7 +84,7 @@ pub(crate) fn parse(bytes: &[u8], whole: bool) -> Result<Numbers, String> {
     }
     if let Some(at) = first_wrong(sender ^ seq.rotate_left(32), 0, &bytes[HEADER..]) {
         return Err(format!(
-            "message {seq} of sender {sender}: byte {} of {len} is wrong",
+            "message {seq} of sender {sender}: byte {} of {len} differs",
             at + HEADER as u64
         ));
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_bytes_are_the_same_stream() {
+    fn fill_and_stream_word_agree() {
         let mut whole = [0; 3000];
         fill_bytes(5, 0, &mut whole);
         for (from, to) in [(0, 3000), (1, 2), (3, 8), (5, 2999), (8, 16), (15, 15), (2993, 3000)] {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_proves_its_numbers() {
+    fn message_contents_depend_on_its_numbers() {
         for len in [24, 25, 100, 5000] {
             let numbers = Numbers { sender: 7, seq: 9, len };
             let mut bytes = build(numbers);

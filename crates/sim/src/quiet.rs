@@ -1,4 +1,4 @@
-//! The quiet part of a round: everything heals, and then all must agree.
+//! The quiet period of a round: all faults are repaired, and then all nodes must agree.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,20 @@ use crate::check::{Broken, Violation};
 use crate::cluster::Cluster;
 use crate::host::Role;
 
-/// Shortest quiet time, milliseconds: connections being set up must have ended.
+/// Shortest quiet period, milliseconds: setups of connections must have ended.
 const QUIET_MS: u64 = 10_000;
-/// At the end of a quiet time frames are counted for so long, milliseconds.
+/// Time during which frames are counted at the end of a quiet period, milliseconds.
 const CALM_MS: u64 = 1000;
-/// Most frames in that time from one node to another on one network. Links that only watch over each other send 5 or 6;
-/// two nodes that answer each other for ever send hundreds.
+/// Most frames in that time from one node to another on one network. Idle links send 5 or 6; two nodes that answer each
+/// other endlessly send hundreds.
 const MOST_CALM_FRAMES: u64 = 60;
-/// Longest quiet time, milliseconds: a neighbour that missed all fast requests is found by the next slow one (60 s).
+/// Longest quiet period, milliseconds: a neighbour that missed all fast requests is found by the next slow one (60 s).
 const LONGEST_QUIET_MS: u64 = 90_000;
-/// Bytes that one socket may hold: its receive buffer of 2 MiB and the last message's share above it.
+/// Most bytes that one socket may hold: its receive buffer of 2 MiB, and a last message that exceeds it.
 const MAX_SOCKET_BYTES: u32 = 4 * 2_097_152;
 
 impl Cluster {
-    /// Lets the cluster come to rest, and checks that it is in order.
+    /// Runs the cluster without faults until it is idle, and checks that everything is consistent.
     pub(crate) fn quiet_time(&mut self) -> Result<(), Violation> {
         let begin = self.now;
         let mut pause = QUIET_MS;
@@ -30,8 +30,8 @@ impl Cluster {
             self.network.start_counting();
             self.step_until(self.now.plus_millis(CALM_MS))?;
             self.read_everything()?;
-            match self.at_rest() {
-                Ok(()) => break self.network_is_calm()?,
+            match self.check_agreement() {
+                Ok(()) => break self.check_idle_traffic()?,
                 Err(violation) if self.now >= begin.plus_millis(LONGEST_QUIET_MS) => return Err(violation),
                 Err(_) => pause = 2000,
             }
@@ -42,18 +42,18 @@ impl Cluster {
         Ok(())
     }
 
-    fn at_rest(&self) -> Result<(), Violation> {
+    fn check_agreement(&self) -> Result<(), Violation> {
         if let Some((a, b)) = self.contacts.missing() {
             return Err(self.broken(a, Broken::NoContact(format!("node {a} with node {b}"))));
         }
-        self.connections.unsettled(self.now, &self.contacts).map_err(|b| self.broken(0, b))?;
-        self.tables_agree()?;
-        self.subscribers_know()?;
-        self.nobody_waits()?;
-        self.memory_is_bounded()
+        self.connections.check_finished(self.now, &self.contacts).map_err(|b| self.broken(0, b))?;
+        self.check_tables()?;
+        self.check_subscribers()?;
+        self.sockets_can_send()?;
+        self.check_memory()
     }
 
-    fn tables_agree(&self) -> Result<(), Violation> {
+    fn check_tables(&self) -> Result<(), Violation> {
         let cluster_wide = |node: usize| -> BTreeSet<Binding> {
             let all = self.hosts[node].running.as_ref().map(|r| r.stack.bindings()).unwrap_or_default();
             all.into_iter().filter(|b| b.scope == Scope::Cluster).collect()
@@ -65,17 +65,17 @@ impl Cluster {
             let table = cluster_wide(node);
             if let Some(binding) = table.symmetric_difference(&truth).next() {
                 let (has, of) = (table.contains(binding), binding.port);
-                let what = if has { "has what is gone" } else { "lacks" };
+                let what = if has { "has a withdrawn binding => " } else { "lacks" };
                 let what = format!("node {node} {what}: {} of {of} key {}", binding.range, binding.key);
                 return Err(self.broken(node, Broken::Tables(what)));
             }
-            self.own_table_is_right(node)?;
+            self.check_own_bindings(node)?;
         }
         Ok(())
     }
 
-    /// What a node says it has bound is what its applications have bound.
-    fn own_table_is_right(&self, node: usize) -> Result<(), Violation> {
+    /// The bindings that a node lists as its own must be those that its applications made.
+    fn check_own_bindings(&self, node: usize) -> Result<(), Violation> {
         let Some(running) = &self.hosts[node].running else { return Ok(()) };
         let own = self.hosts[node].addr;
         let table = running.stack.bindings();
@@ -98,32 +98,34 @@ impl Cluster {
         Err(self.broken(node, Broken::Tables(what)))
     }
 
-    fn subscribers_know(&self) -> Result<(), Violation> {
+    fn check_subscribers(&self) -> Result<(), Violation> {
         for host in &self.hosts {
             let Some(running) = &host.running else { continue };
             for role in running.roles.values() {
-                let Role::Subscriber { server, asked, believed, .. } = role else { continue };
+                let Role::Subscriber { server, asked, reported, .. } = role else { continue };
                 let Some(table) = self.hosts[*server].running.as_ref().map(|r| r.stack.bindings()) else {
                     continue;
                 };
                 if *asked == crate::subscribers::WATCHED.len() {
-                    believed.check(&table).map_err(|b| self.broken(host.index, b))?;
+                    reported.check(&table).map_err(|b| self.broken(host.index, b))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Everything was read and acknowledged: each socket may send again.
-    fn nobody_waits(&self) -> Result<(), Violation> {
+    /// Everything was read and acknowledged, so every socket must be able to send.
+    fn sockets_can_send(&self) -> Result<(), Violation> {
         for host in &self.hosts {
             let Some(running) = &host.running else { continue };
             for (port, endpoint) in running.stack.sockets() {
                 let sends = !matches!(running.roles.get(&port), None | Some(Role::Listener));
                 if sends && !endpoint.readiness().writable {
-                    let why = endpoint.wait_reason();
-                    let what =
-                        format!("socket {port} of node {} cannot send after quiet: {why:?}", host.index);
+                    let reason = endpoint.wait_reason();
+                    let what = format!(
+                        "socket {port} of node {} cannot send after the quiet period: {reason:?}",
+                        host.index
+                    );
                     return Err(self.broken(host.index, Broken::Stalled(what)));
                 }
             }
@@ -131,8 +133,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Nothing is left to be said.
-    fn network_is_calm(&self) -> Result<(), Violation> {
+    /// No data is left to send, so only supervision frames may be sent.
+    fn check_idle_traffic(&self) -> Result<(), Violation> {
         let (frames, (plane, from, to)) = self.network.busiest();
         if frames <= MOST_CALM_FRAMES {
             return Ok(());
@@ -143,14 +145,17 @@ impl Cluster {
         Err(self.broken(from, Broken::Livelock(what)))
     }
 
-    fn memory_is_bounded(&self) -> Result<(), Violation> {
+    fn check_memory(&self) -> Result<(), Violation> {
         for host in &self.hosts {
             let Some(running) = &host.running else { continue };
             for (port, endpoint) in running.stack.sockets() {
                 let used = endpoint.option(utipc_core::socket::SocketOption::ReceiveQueueUsed).unwrap_or(0);
                 let unread = used > 0 && running.roles.contains_key(&port);
                 if used > MAX_SOCKET_BYTES || unread {
-                    let what = format!("socket {port} of node {} holds {used} bytes after quiet", host.index);
+                    let what = format!(
+                        "socket {port} of node {} holds {used} bytes after the quiet period",
+                        host.index
+                    );
                     return Err(self.broken(host.index, Broken::Memory(what)));
                 }
             }

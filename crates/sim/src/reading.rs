@@ -1,4 +1,4 @@
-//! What applications read, and how they learn that a connection is over.
+//! Applications reading their sockets, and detecting the end of connections.
 
 use utipc_core::socket::{AcceptError, RecvError, SocketOption, State as SocketState};
 use utipc_core::topology::{ByteOrder, TopologyEvent};
@@ -10,35 +10,36 @@ use crate::cluster::{Action, Cluster};
 use crate::connections::End;
 use crate::host::Role;
 use crate::payload;
-use crate::subscribers::{WATCHED, wish};
+use crate::subscribers::{WATCHED, subscription};
 
 /// Longest time that a slow application leaves its socket unread, milliseconds.
 const SLOW_MS: u64 = 150;
-/// Longest time that an application sleeps.
+/// Longest time that an application does not read at all, milliseconds.
 const ASLEEP_MS: u64 = 4000;
-/// Time that the reader of a connection sleeps while its peer pours: longer than the peer takes for all it has.
+/// Time that the reader of a connection sleeps during a bulk transfer, milliseconds: longer than the peer needs to send
+/// everything.
 const OVERSLEPT_MS: u64 = 500;
-/// Most that may wait unread on a connection, bytes: the window of 1690 blocks that a receive buffer of 2 MiB allows, and
-/// one message; a block, with what the node needs to keep it, takes 1152 bytes at most.
+/// Most unread bytes on a connection: the window of 1690 blocks that a receive buffer of 2 MiB allows, and one message.
+/// A block with its overhead takes at most 1152 bytes.
 const MAX_UNREAD: u32 = (1690 + 66) * 1152;
-/// Largest message.
+/// Size of the largest message.
 const BUFFER: usize = 66_060;
 
-/// What reading once gave.
+/// Result of one read.
 enum Read {
-    /// With the range that the sender addressed.
+    /// Data, and the range that the sender addressed.
     Data(Vec<u8>, Option<ServiceRange>),
-    /// An own message came back; `true`: because there is no such socket.
+    /// A returned message; `true` if the socket does not exist.
     Returned(Vec<u8>, bool),
     Nothing,
     End,
 }
 
 impl Cluster {
-    /// Something may have happened to a socket.
+    /// Handles a report that a socket may have changed.
     pub(crate) fn on_ready(&mut self, node: usize, port: u32) -> Result<(), Violation> {
         if !self.has_news(node, port) {
-            return Ok(()); // reading counts as something that happened, too
+            return Ok(()); // reading causes further reports, which need no handling
         }
         if self.busy && self.rng.below(12) == 0 {
             let incarnation = self.hosts[node].incarnation;
@@ -50,7 +51,7 @@ impl Cluster {
         self.read(node, port)
     }
 
-    /// The application at an end of a connection reads nothing for a while.
+    /// Makes the application at an end of a connection stop reading for a while.
     pub(crate) fn fall_asleep(&mut self, id: u64, end: usize) {
         let connection = self.connections.get(id);
         let (node, port, open) = (connection.nodes[end], connection.ports[end], connection.ends[end]);
@@ -98,7 +99,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads all that a socket has.
+    /// Reads everything that a socket has.
     pub(crate) fn read(&mut self, node: usize, port: u32) -> Result<(), Violation> {
         let result = match self.hosts[node].running.as_ref().and_then(|r| r.roles.get(&port)) {
             None => Ok(()),
@@ -142,7 +143,7 @@ impl Cluster {
                 }
                 Read::Returned(data, no_port) => {
                     let numbers = payload::parse(&data, false).map_err(Broken::Corrupted)?;
-                    self.datagrams.came_back(id, numbers, no_port)?;
+                    self.datagrams.returned(id, numbers, no_port)?;
                 }
                 Read::Nothing => return Ok(()),
                 Read::End => return Err(Broken::Corrupted(format!("socket {id} ended"))),
@@ -168,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// Follows the state of the socket of an end; true if there may be something to read.
+    /// Updates the state of an end from its socket; true if there may be something to read.
     fn follow(&mut self, node: usize, port: u32, id: u64) -> bool {
         let state = self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port)).map(|e| e.state());
         match state {
@@ -181,7 +182,7 @@ impl Cluster {
         }
     }
 
-    /// The other end may have sent its window and one message more.
+    /// Checks that no more than the window and one message is unread.
     fn check_unread(&self, node: usize, port: u32) -> Result<(), Broken> {
         let endpoint = self.hosts[node].running.as_ref().and_then(|r| r.stack.endpoint(port));
         let used = endpoint.and_then(|e| e.option(SocketOption::ReceiveQueueUsed).ok()).unwrap_or(0);
@@ -222,9 +223,9 @@ impl Cluster {
         let Some(running) = self.running(node) else { return Ok(()) };
         if let Some(Role::Subscriber { asked, .. }) = running.roles.get_mut(&port) {
             for service in WATCHED.into_iter().skip(*asked) {
-                let request = wish(service).to_bytes(ByteOrder::NATIVE);
+                let request = subscription(service).to_bytes(ByteOrder::NATIVE);
                 if running.stack.send(now, port, &request, None).is_err() {
-                    break; // not now, or the connection has ended, as reading will tell
+                    break; // would block, or the connection has ended, which the next read reports
                 }
                 *asked += 1;
             }
@@ -236,9 +237,9 @@ impl Cluster {
                     let event = event.map_err(|e| Broken::Topology(format!("node {node}: {e}")))?;
                     self.topology_events += 1;
                     if let Some(running) = self.running(node)
-                        && let Some(Role::Subscriber { believed, .. }) = running.roles.get_mut(&port)
+                        && let Some(Role::Subscriber { reported, .. }) = running.roles.get_mut(&port)
                     {
-                        believed.told(&event)?;
+                        reported.apply(&event)?;
                     }
                 }
                 Read::Nothing => return Ok(()),
@@ -247,7 +248,7 @@ impl Cluster {
         }
     }
 
-    /// Node `node` has lost contact with `peer`: every connection between them must be over at this end, at once.
+    /// Node `node` has lost contact with `peer`: every connection between them must have ended at this end.
     pub(crate) fn check_connections_end(&mut self, node: usize, peer: usize) -> Result<(), Violation> {
         for (id, end) in self.connections.open_ends(node, peer) {
             let port = self.connections.get(id).ports[end];

@@ -1,4 +1,4 @@
-//! What topology subscribers believe, and whether it is so.
+//! Checks that the events of topology subscribers match the binding tables.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::check::Broken;
 pub(crate) const WATCHED: [u32; 4] = [0, 1000, 1001, 1002];
 
 /// A subscription to every binding of `service`.
-pub(crate) fn wish(service: u32) -> Subscription {
+pub(crate) fn subscription(service: u32) -> Subscription {
     let range = ServiceRange::new(service, 0, u32::MAX);
     Subscription {
         range,
@@ -21,12 +21,12 @@ pub(crate) fn wish(service: u32) -> Subscription {
     }
 }
 
-/// The bindings that one subscriber was told of. A socket may hold the same range several times.
+/// The bindings that one subscriber has got events for. A socket may bind the same range several times.
 #[derive(Debug, Default)]
-pub(crate) struct Believed(BTreeMap<(ServiceRange, PortId), u32>);
+pub(crate) struct ReportedBindings(BTreeMap<(ServiceRange, PortId), u32>);
 
-impl Believed {
-    pub(crate) fn told(&mut self, event: &TopologyEvent) -> Result<(), Broken> {
+impl ReportedBindings {
+    pub(crate) fn apply(&mut self, event: &TopologyEvent) -> Result<(), Broken> {
         let key = (event.found, event.port);
         let count = self.0.entry(key).or_default();
         match event.kind {
@@ -39,16 +39,16 @@ impl Believed {
             }
             EventKind::Withdrawn => {
                 return Err(Broken::Topology(format!(
-                    "{} of {} went without having come",
+                    "{} of {} was withdrawn without having been published",
                     event.found, event.port
                 )));
             }
-            EventKind::Timeout => return Err(Broken::Topology("a timeout that nobody asked for".into())),
+            EventKind::Timeout => return Err(Broken::Topology("unexpected timeout".into())),
         }
         Ok(())
     }
 
-    /// Compares with the table of the node that was asked.
+    /// Compares the bindings with the table of the node that was subscribed to.
     pub(crate) fn check(&self, table: &[Binding]) -> Result<(), Broken> {
         let mut truth: BTreeMap<(ServiceRange, PortId), u32> = BTreeMap::new();
         for binding in table.iter().filter(|b| WATCHED.contains(&b.range.service)) {
@@ -61,7 +61,7 @@ impl Believed {
         let differs = differs.or_else(|| self.0.iter().find(|(k, n)| truth.get(k) != Some(n)));
         Err(Broken::Topology(match differs {
             Some(((range, port), _)) => format!(
-                "{range} of {port}: told of {}, there are {}",
+                "{range} of {port}: {} events, {} bindings",
                 self.0.get(&(*range, *port)).unwrap_or(&0),
                 truth.get(&(*range, *port)).unwrap_or(&0)
             ),

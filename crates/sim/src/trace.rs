@@ -1,4 +1,4 @@
-//! A hash over everything that happens: two runs are the same if it is.
+//! A hash of everything that happens; equal hashes mean equal runs.
 
 use utipc_core::{Time, View};
 
@@ -18,7 +18,7 @@ impl Trace {
         self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     }
 
-    /// Adds one thing: when, what (a letter), where, and its bytes.
+    /// Adds one event: time, kind (a letter), node, and its bytes.
     pub(crate) fn note(&mut self, now: Time, what: u8, place: u64, bytes: &[u8]) {
         self.events += 1;
         if self.log {
@@ -41,7 +41,7 @@ impl Trace {
     }
 }
 
-/// One line for a log.
+/// The event as a line of the log.
 fn text(what: u8, bytes: &[u8]) -> String {
     match View::parse(bytes) {
         Ok(frame) if what == b'f' => format!(

@@ -1,4 +1,4 @@
-//! What the applications do.
+//! Actions of the applications.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,24 @@ use crate::payload::{self, HEADER, Numbers};
 const TYPES: std::ops::Range<u32> = 1000..1003;
 /// Instances in use.
 const INSTANCES: u64 = 60;
-/// Service type of the SEQPACKET server of each node; its instance is the place of the node.
+/// Service type of the SEQPACKET server of each node; the instance is the node's index.
 const SEQPACKET_SERVER: u32 = 2000;
-/// The same of the STREAM server.
+/// Service type of the STREAM server of each node.
 const STREAM_SERVER: u32 = 2001;
-/// Longest flood, messages.
+/// Most messages in a flood.
 const FLOOD: u64 = 300;
-/// One burst in so many is a flood.
+/// One in this many bursts is a flood.
 const FLOOD_ONCE_IN: u64 = 60;
-/// Times that an application which has much to send goes on, and what it sends each time at most.
-const POUR: u32 = 40;
-/// The same if the reader sleeps meanwhile, so that only the window ends it.
-const LONG_POUR: u32 = 150;
-const POUR_PIECES: usize = 8;
-const POUR_PIECE: usize = 20_000;
-/// Connectionless sockets of one node.
+/// Number of steps of a bulk transfer.
+const BULK_STEPS: u32 = 40;
+/// The same if the reader sleeps meanwhile, so that only the window stops it.
+const LONG_BULK_STEPS: u32 = 150;
+/// Pieces sent in each step, and their size in bytes.
+const BULK_PIECES: usize = 8;
+const BULK_PIECE: usize = 20_000;
+/// Most connectionless sockets of one node.
 const MAX_DATAGRAM_SOCKETS: usize = 4;
-/// Connections that one node has made at a time.
+/// Most client connections of one node.
 const MAX_CLIENTS: usize = 5;
 
 impl Cluster {
@@ -65,7 +66,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The node has died: nothing more is expected of its sockets.
+    /// The node has crashed: nothing more is expected of its sockets.
     pub(crate) fn forget_applications(&mut self, running: Running) {
         for role in running.roles.into_values() {
             match role {
@@ -77,7 +78,7 @@ impl Cluster {
         }
     }
 
-    /// One action of the applications of a node, and the time of the next.
+    /// Performs one action of a node's applications, and schedules the next.
     pub(crate) fn act(&mut self, node: usize) -> Result<(), Violation> {
         if !self.busy || !self.hosts[node].running.as_ref().is_some_and(|r| r.started) {
             return Ok(());
@@ -92,7 +93,7 @@ impl Cluster {
             73..78 => self.open_connection(node)?,
             78..96 => self.use_connection(node)?,
             96 => self.close_connection(node)?,
-            97 => self.begin_pouring(node),
+            97 => self.start_bulk_transfer(node),
             98 => self.force_method(node),
             _ => {
                 let server = self.rng.below(self.config.nodes as u64) as usize;
@@ -113,7 +114,7 @@ impl Cluster {
         HEADER + self.rng.below(most - HEADER as u64) as usize
     }
 
-    /// Messages to send in a row: mostly a few, now and then more than any queue or window holds.
+    /// Number of messages in a burst: mostly a few, sometimes more than any queue or window holds.
     fn draw_burst(&mut self, most: u64) -> u64 {
         let most = if self.rng.below(FLOOD_ONCE_IN) == 0 { FLOOD } else { most };
         1 + self.rng.below(most)
@@ -145,7 +146,7 @@ impl Cluster {
         if let Some(running) = self.running(node) {
             let set = running.stack.set_option(now, port, SocketOption::Importance, importance);
             set.expect("every socket has an importance");
-            // By default what cannot be delivered vanishes; the model wants to see it come back.
+            // By default undeliverable messages are dropped; the model wants them returned.
             let set =
                 running.stack.set_option(now, port, SocketOption::DestDroppable, OptionValue::Number(0));
             set.expect("every socket has this option");
@@ -225,7 +226,7 @@ impl Cluster {
         }
     }
 
-    /// Sends one message; true if the node took it over.
+    /// Sends one message and records it in the model.
     fn send(&mut self, node: usize, id: u64, class: Class, to: Destination) -> Result<(), SendError> {
         let numbers =
             Numbers { sender: id, seq: self.datagrams.next_number(id, class), len: self.draw_len() };
@@ -277,7 +278,7 @@ impl Cluster {
         let Some(from) = self.pick(&own) else { return Ok(()) };
         let range = self.draw_range();
         for _ in 0..self.draw_burst(6) {
-            // Whoever stands in the sender's table is owed a copy.
+            // Every socket in the sender's table must get a copy.
             let table = self.hosts[node].running.as_ref().map(|r| r.stack.bindings()).unwrap_or_default();
             let listed = table.iter().filter(|b| b.range.overlaps(&range));
             let waiting: BTreeMap<u64, u64> = listed
@@ -349,7 +350,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What an end of a connection sends next.
+    /// The next data that an end of a connection sends.
     fn next_piece(&mut self, id: u64, end: usize) -> Vec<u8> {
         let len = self.draw_len();
         self.piece_of(id, end, len)
@@ -396,25 +397,25 @@ impl Cluster {
         Ok(())
     }
 
-    fn begin_pouring(&mut self, node: usize) {
+    fn start_bulk_transfer(&mut self, node: usize) {
         let ends = self.own_ends(node);
         if let Some((port, id, end)) = self.pick(&ends) {
             let reader_sleeps = self.rng.below(2) == 0;
             if reader_sleeps {
                 self.fall_asleep(id, 1 - end);
             }
-            let left = if reader_sleeps { LONG_POUR } else { POUR };
+            let left = if reader_sleeps { LONG_BULK_STEPS } else { BULK_STEPS };
             let incarnation = self.hosts[node].incarnation;
-            self.plan(self.now, Action::Pour { node, incarnation, port, left });
+            self.plan(self.now, Action::BulkSend { node, incarnation, port, left });
         }
     }
 
-    /// Sends on a connection until it would block, and again a little later.
-    pub(crate) fn pour(&mut self, node: usize, port: u32, left: u32) -> Result<(), Violation> {
+    /// Sends on a connection until it would block, and continues a little later.
+    pub(crate) fn bulk_send(&mut self, node: usize, port: u32, left: u32) -> Result<(), Violation> {
         let end = self.own_ends(node).into_iter().find(|(p, ..)| *p == port);
         let Some((_, id, end)) = end.filter(|_| self.busy && left > 0) else { return Ok(()) };
-        for _ in 0..POUR_PIECES {
-            let data = self.piece_of(id, end, POUR_PIECE);
+        for _ in 0..BULK_PIECES {
+            let data = self.piece_of(id, end, BULK_PIECE);
             let now = self.now;
             let Some(running) = self.running(node) else { return Ok(()) };
             match running.stack.send(now, port, &data, None) {
@@ -423,7 +424,7 @@ impl Cluster {
             }
         }
         let incarnation = self.hosts[node].incarnation;
-        self.plan(self.now.plus_millis(3), Action::Pour { node, incarnation, port, left: left - 1 });
+        self.plan(self.now.plus_millis(3), Action::BulkSend { node, incarnation, port, left: left - 1 });
         Ok(())
     }
 
@@ -439,7 +440,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Connects to the topology server of `server`, unless the node has a subscriber there.
+    /// Connects to the topology server of `server`, unless the node already has a subscriber there.
     fn subscribe(&mut self, node: usize, server: usize) -> Result<(), Violation> {
         let there = self.hosts[server].addr;
         let (now, addr) = (self.now, self.hosts[node].addr);
@@ -461,8 +462,8 @@ impl Cluster {
             &self.contacts,
         );
         if running.stack.connect(now, port, Some(to)).is_ok() {
-            let (asked, believed) = (0, Default::default());
-            running.roles.insert(port, Role::Subscriber { id, server, asked, believed });
+            let (asked, reported) = (0, Default::default());
+            running.roles.insert(port, Role::Subscriber { id, server, asked, reported });
         } else {
             running.stack.close(now, port);
             self.connections.closed(id, 0);

@@ -1,5 +1,5 @@
-//! Each planted protocol fault is caught by an invariant that it must break: a check that cannot fail is none. What
-//! caught it is printed (`--nocapture`).
+//! Each planted protocol fault must be caught by an invariant that it breaks; otherwise the check cannot fail. The
+//! invariant is printed (`--nocapture`).
 
 use std::time::Instant;
 
@@ -23,11 +23,11 @@ fn caught(fault: Fault, expected: fn(&Broken) -> bool) {
     let (seed, failure) = broken.unwrap_or_else(|| panic!("{fault:?} was not caught"));
     let (violation, _) = *failure;
     println!("{fault:?}: seed {seed}, {:.1} s: {violation}", begun.elapsed().as_secs_f64());
-    assert!(expected(&violation.broken), "{fault:?} broke what it should not have: {violation}");
+    assert!(expected(&violation.broken), "{fault:?} broke an unexpected invariant: {violation}");
 }
 
 #[test]
-fn without_a_fault_nothing_breaks() {
+fn runs_without_a_fault_succeed() {
     for seed in SEEDS {
         run(&config(seed)).unwrap_or_else(|e| panic!("seed {seed}: {}", e.0));
     }
@@ -43,7 +43,7 @@ macro_rules! faults {
 }
 
 faults! {
-    // A link that stands still: nothing is set up, probes are not answered, tables stay behind, it is given up.
+    // The link stalls: setups time out, probes get no reply, tables are outdated, the link goes down.
     gap_off_by_one: GapOffByOne => FalseDown | Setup | SpuriousBreak | Tables,
     gap_block_off_by_one: GapBlockOffByOne => FalseDown | Setup | SpuriousBreak | Tables,
     ack_beyond: AckBeyond => FalseDown | Setup | SpuriousBreak | Tables,
@@ -54,7 +54,7 @@ faults! {
     fragment_order: FragmentOrder => Corrupted,
     lost_wakeup: LostWakeup => Stalled,
     broadcast_sync_off_by_one: BroadcastSyncOffByOne => Order | Tables,
-    // The broadcast link stands still, and contact is lost for it.
+    // The broadcast link stalls, which ends the contact.
     broadcast_ack_beyond: BroadcastAckBeyond => FalseDown,
     broadcast_acked_by_one: BroadcastAckedByOne => FalseDown,
     broadcast_not_reset: BroadcastNotReset => NoContact,
@@ -63,11 +63,11 @@ faults! {
     bulk_lacks_last: BulkLacksLast => Tables,
     node_bindings_stay: NodeBindingsStay => Tables | Refused,
     connections_stay: ConnectionsStay => Survived,
-    // The topology server, whose messages are small, may send nothing more.
+    // The topology server, whose messages are small, cannot send any more.
     flow_control_leak: FlowControlLeak => Topology | Stalled,
-    // The receive buffer overflows, which ends the connection, unless the unread bytes are seen before.
+    // The receive buffer overflows, which ends the connection, unless the unread bytes are detected first.
     window_ignored: WindowIgnored => SpuriousBreak | Memory,
-    // Also the return of a message to a connection that is gone, by which the other end learns that it is.
+    // Also lost: the rejected message of an ended connection, from which the other end learns that it has ended.
     return_lost: ReturnLost => Lost | Survived,
     copy_per_binding: CopyPerBinding => Duplicate,
     wrong_twin: WrongTwin => Order,

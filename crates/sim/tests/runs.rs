@@ -1,9 +1,10 @@
-//! Whole runs: they repeat byte for byte, and a network that only loses, reorders and duplicates ends no contact.
+//! Whole runs: they repeat byte for byte, and a network that only loses, reorders and duplicates does not end a
+//! contact.
 
 use utipc_sim::{FaultKind, SimConfig, run};
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn same_seed_gives_the_same_run() {
     let mut traces = Vec::new();
     for seed in [2, 3] {
         let config = SimConfig::new(5, seed, 0.3);
@@ -17,7 +18,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn all_faults_together_break_nothing() {
+fn invariants_hold_under_all_faults() {
     for seed in 100..106 {
         let outcome = run(&SimConfig::new(4, seed, 0.3)).unwrap_or_else(|e| panic!("seed {seed}: {}", e.0));
         assert!(outcome.rounds >= 1);
@@ -25,7 +26,7 @@ fn all_faults_together_break_nothing() {
 }
 
 #[test]
-fn sixty_minutes_without_a_link_reset() {
+fn links_stay_up_for_sixty_minutes() {
     let mut config = SimConfig::new(3, 7, 60.0);
     config.faults = vec![FaultKind::Loss, FaultKind::Reorder, FaultKind::Duplicate];
     config.pace_us = 400_000;
