@@ -1,5 +1,5 @@
-//! What the host of many processes needs: messages between two local sockets that travel by a way of their own (a *lane*
-//! in shared memory) instead of through this node, and what becomes of them when that way ends. Decision 8.
+//! Support for a daemon: messages between two local sockets that travel over a *lane* in shared memory instead of
+//! through this node, and messages taken back when a lane ends. Decision 8.
 
 use super::Stack;
 use crate::addr::PortId;
@@ -8,21 +8,21 @@ use crate::time::Time;
 use crate::wire::{ErrorCode, Message, MessageType};
 
 impl Stack {
-    /// From now on messages of socket `from` to socket `to` go another way: [`Stack::send`] leaves `to` out.
+    /// Messages of socket `from` to socket `to` travel over a lane from now on: [`Stack::send`] leaves out `to`.
     pub fn add_lane(&mut self, from: u32, to: u32) {
         self.switch.lanes.insert((from, to));
     }
 
-    /// They go through the node again.
+    /// Messages of `from` to `to` go through the node again.
     pub fn remove_lane(&mut self, from: u32, to: u32) {
         self.switch.lanes.remove(&(from, to));
     }
 
-    /// Sends an anycast to the socket that its sender has found in the binding table, or to that local one its copy of a
-    /// multicast. An anycast to a socket that has gone meanwhile is looked up again, as any that has arrived is.
+    /// Sends an anycast to the socket that its sender has found in the binding table, or one copy of a multicast to a
+    /// local socket. If the socket of an anycast is gone, the anycast is looked up again, like any that arrives.
     ///
     /// # Errors
-    /// See [`SendError`]; nothing was sent then.
+    /// See [`SendError`]; nothing was sent.
     pub fn send_found(
         &mut self,
         now: Time,
@@ -38,7 +38,7 @@ impl Stack {
         })
     }
 
-    /// Gives a message back to its sender as one that its node could not send; `found` as in [`Self::send_found`].
+    /// Returns a message to its sender as undeliverable; `found` as in [`Self::send_found`].
     pub fn fail_to_send(
         &mut self,
         now: Time,
@@ -56,21 +56,21 @@ impl Stack {
         self.process_pending(now);
     }
 
-    /// What a lookup of `to` would have said that found `found`.
+    /// The result of a lookup of `to` that returns `found`.
     fn resolved(&self, to: Destination, found: PortId) -> Resolved {
         let everywhere = !matches!(to, Destination::Service { domain, .. } if !domain.is_none());
         let node = if found.node.is_none() { self.own_node() } else { found.node };
         Resolved { port: found.port, node, scope: if everywhere { 2 } else { 3 } }
     }
 
-    /// The sockets that the last message sent was for and was not handed to.
+    /// The receivers of the last message that it must reach over a lane.
     pub fn take_diverted(&mut self) -> Vec<u32> {
         core::mem::take(&mut self.switch.diverted)
     }
 
-    /// Queues a message of `from` that was on its other way to `to` and will not be read there; of its data the
-    /// application has had the first `read` bytes. False if it is no message that `from` may send to `to`: `bytes` may be
-    /// anything.
+    /// Queues a message of `from` to `to` that was in a lane and will not be read there; the application has already
+    /// read the first `read` bytes of its data. Returns false if `from` cannot have sent it to `to`: `bytes` may have
+    /// any contents.
     pub fn adopt(&mut self, now: Time, from: u32, to: u32, bytes: Vec<u8>, read: usize) -> bool {
         let Ok(mut message) = Message::from_vec(bytes) else { return false };
         let Some(receiver) = self.endpoints.get(&to) else { return false };
@@ -102,14 +102,15 @@ impl Stack {
         self.process_pending(now);
     }
 
-    /// Hands the data that waits at a connection to `take`; see [`Endpoint::hand_out`](crate::socket::Endpoint::hand_out).
+    /// Passes the queued data of a connection to `take`; see [`Endpoint::hand_out`](crate::socket::Endpoint::hand_out).
     pub fn hand_out(&mut self, now: Time, port: u32, take: &mut dyn FnMut(&Message) -> bool) -> usize {
         let count = self.change_endpoint(now, port, |e, uplink| e.hand_out(take, uplink), |count| *count > 0);
         self.process_pending(now);
         count.unwrap_or(0)
     }
 
-    /// Takes back what was handed out last and not read; see [`Endpoint::take_back`](crate::socket::Endpoint::take_back).
+    /// Takes back messages that were handed out last and not read; see
+    /// [`Endpoint::take_back`](crate::socket::Endpoint::take_back).
     pub fn take_back(&mut self, now: Time, port: u32, messages: Vec<Vec<u8>>, read: usize) -> bool {
         self.with_endpoint(now, port, |e, _| e.take_back(messages, read)).unwrap_or(true)
     }
