@@ -50,7 +50,7 @@ pub enum Fault {
     /// A socket with two matching bindings gets two copies of a multicast.
     CopyPerBinding,
     /// When the multicast method changes, the message with data is dropped instead of the dummy.
-    WrongTwin,
+    WrongSyn,
     /// Subscribers get no event for withdrawals from ranges that have other bindings.
     SilentWithdrawal,
 }

@@ -249,7 +249,7 @@ impl Cluster {
             Action::Fault(fault) => self.apply_fault(fault),
             Action::Act { node, incarnation } if is_current(self, node, incarnation) => self.act(node),
             Action::Read { node, incarnation, port } if is_current(self, node, incarnation) => {
-                self.wake_up(node, port);
+                self.resume_reader(node, port);
                 self.read(node, port)?;
                 self.flush(node)
             }

@@ -54,7 +54,7 @@ pub(crate) struct Running {
     pub(crate) deadline: Option<Time>,
     pub(crate) roles: BTreeMap<u32, Role>,
     /// Sockets whose application does not read.
-    pub(crate) asleep: BTreeSet<u32>,
+    pub(crate) paused: BTreeSet<u32>,
     pub(crate) bound: Vec<Bound>,
     /// True if its applications have started.
     pub(crate) started: bool,
@@ -114,7 +114,7 @@ impl Host {
             bearers,
             deadline,
             roles: BTreeMap::new(),
-            asleep: BTreeSet::new(),
+            paused: BTreeSet::new(),
             bound: Vec::new(),
             started: false,
         });

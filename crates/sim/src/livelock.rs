@@ -8,10 +8,10 @@ use utipc_core::Time;
 use crate::check::Broken;
 
 /// Most activities at one instant. 8 nodes without faults reach 1,000.
-const MOST_AT_ONCE: u64 = 20_000;
+const MAX_PER_INSTANT: u64 = 20_000;
 /// Most frames in one virtual millisecond, per ordered pair of nodes. 8 nodes without faults reach 2,000 for all their
 /// 56 pairs.
-const MOST_FRAMES_A_PAIR: u64 = 500;
+const MAX_FRAMES_PER_PAIR: u64 = 500;
 /// Number of most frequent activities named in the report.
 const NAMED: usize = 4;
 
@@ -83,14 +83,14 @@ pub(crate) struct Livelock {
 
 impl Livelock {
     pub(crate) fn new(nodes: usize) -> Self {
-        let most_frames = MOST_FRAMES_A_PAIR * (nodes * (nodes - 1)) as u64;
+        let most_frames = MAX_FRAMES_PER_PAIR * (nodes * (nodes - 1)) as u64;
         Self { most_frames, instant: Count::default(), millisecond: Count::default() }
     }
 
     /// Counts an activity; more than the limit is an error.
     pub(crate) fn count(&mut self, now: Time, activity: Activity) -> Result<(), Broken> {
-        if let Some(summary) = self.instant.add(now.as_nanos(), activity, MOST_AT_ONCE) {
-            return Err(Broken::Livelock(format!("{MOST_AT_ONCE} activities at one instant, {summary}")));
+        if let Some(summary) = self.instant.add(now.as_nanos(), activity, MAX_PER_INSTANT) {
+            return Err(Broken::Livelock(format!("{MAX_PER_INSTANT} activities at one instant, {summary}")));
         }
         if matches!(activity, Activity::Frame { .. })
             && let Some(summary) = self.millisecond.add(now.as_millis(), activity, self.most_frames)
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn activity_is_unlimited_while_time_advances() {
         let mut livelock = Livelock::new(2);
-        for at in 0..2 * MOST_AT_ONCE {
+        for at in 0..2 * MAX_PER_INSTANT {
             livelock.count(Time::from_millis(at), FRAME).unwrap();
         }
     }

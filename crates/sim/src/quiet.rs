@@ -11,10 +11,10 @@ use crate::host::Role;
 /// Shortest quiet period, milliseconds: setups of connections must have ended.
 const QUIET_MS: u64 = 10_000;
 /// Time during which frames are counted at the end of a quiet period, milliseconds.
-const CALM_MS: u64 = 1000;
+const IDLE_CHECK_MS: u64 = 1000;
 /// Most frames in that time from one node to another on one network. Idle links send 5 or 6; two nodes that answer each
 /// other endlessly send hundreds.
-const MOST_CALM_FRAMES: u64 = 60;
+const MAX_IDLE_FRAMES: u64 = 60;
 /// Longest quiet period, milliseconds: a neighbour that missed all fast requests is found by the next slow one (60 s).
 const LONGEST_QUIET_MS: u64 = 90_000;
 /// Most bytes that one socket may hold: its receive buffer of 2 MiB, and a last message that exceeds it.
@@ -26,9 +26,9 @@ impl Cluster {
         let begin = self.now;
         let mut pause = QUIET_MS;
         loop {
-            self.step_until(self.now.plus_millis(pause - CALM_MS))?;
+            self.step_until(self.now.plus_millis(pause - IDLE_CHECK_MS))?;
             self.network.start_counting();
-            self.step_until(self.now.plus_millis(CALM_MS))?;
+            self.step_until(self.now.plus_millis(IDLE_CHECK_MS))?;
             self.read_everything()?;
             match self.check_agreement() {
                 Ok(()) => break self.check_idle_traffic()?,
@@ -136,11 +136,11 @@ impl Cluster {
     /// No data is left to send, so only supervision frames may be sent.
     fn check_idle_traffic(&self) -> Result<(), Violation> {
         let (frames, (plane, from, to)) = self.network.busiest();
-        if frames <= MOST_CALM_FRAMES {
+        if frames <= MAX_IDLE_FRAMES {
             return Ok(());
         }
         let what = format!(
-            "{frames} frames in {CALM_MS} ms of quiet from node {from} to node {to} on network {plane}"
+            "{frames} frames in {IDLE_CHECK_MS} ms of quiet from node {from} to node {to} on network {plane}"
         );
         Err(self.broken(from, Broken::Livelock(what)))
     }

@@ -13,12 +13,12 @@ use crate::payload;
 use crate::subscribers::{WATCHED, subscription};
 
 /// Longest time that a slow application leaves its socket unread, milliseconds.
-const SLOW_MS: u64 = 150;
+const MAX_READ_DELAY_MS: u64 = 150;
 /// Longest time that an application does not read at all, milliseconds.
-const ASLEEP_MS: u64 = 4000;
+const MAX_PAUSE_MS: u64 = 4000;
 /// Time that the reader of a connection sleeps during a bulk transfer, milliseconds: longer than the peer needs to send
 /// everything.
-const OVERSLEPT_MS: u64 = 500;
+const READER_PAUSE_MS: u64 = 500;
 /// Most unread bytes on a connection: the window of 1690 blocks that a receive buffer of 2 MiB allows, and one message.
 /// A block with its overhead takes at most 1152 bytes.
 const MAX_UNREAD: u32 = (1690 + 66) * 1152;
@@ -43,7 +43,7 @@ impl Cluster {
         }
         if self.busy && self.rng.below(12) == 0 {
             let incarnation = self.hosts[node].incarnation;
-            let longest = if self.rng.below(8) == 0 { ASLEEP_MS } else { SLOW_MS };
+            let longest = if self.rng.below(8) == 0 { MAX_PAUSE_MS } else { MAX_READ_DELAY_MS };
             let after = self.rng.below(longest);
             self.plan(self.now.plus_millis(after), Action::Read { node, incarnation, port });
             return Ok(());
@@ -52,28 +52,28 @@ impl Cluster {
     }
 
     /// Makes the application at an end of a connection stop reading for a while.
-    pub(crate) fn fall_asleep(&mut self, id: u64, end: usize) {
+    pub(crate) fn pause_reader(&mut self, id: u64, end: usize) {
         let connection = self.connections.get(id);
         let (node, port, open) = (connection.nodes[end], connection.ports[end], connection.ends[end]);
         let incarnation = self.hosts[node].incarnation;
         if open == End::Open
             && let Some(running) = self.running(node)
         {
-            running.asleep.insert(port);
-            let at = self.now.plus_millis(OVERSLEPT_MS);
+            running.paused.insert(port);
+            let at = self.now.plus_millis(READER_PAUSE_MS);
             self.plan(at, Action::Read { node, incarnation, port });
         }
     }
 
-    pub(crate) fn wake_up(&mut self, node: usize, port: u32) {
+    pub(crate) fn resume_reader(&mut self, node: usize, port: u32) {
         if let Some(running) = self.running(node) {
-            running.asleep.remove(&port);
+            running.paused.remove(&port);
         }
     }
 
     fn has_news(&self, node: usize, port: u32) -> bool {
         let Some(running) = &self.hosts[node].running else { return false };
-        if running.asleep.contains(&port) {
+        if running.paused.contains(&port) {
             return false;
         }
         let Some(endpoint) = running.stack.endpoint(port) else { return running.roles.contains_key(&port) };

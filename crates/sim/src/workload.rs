@@ -402,7 +402,7 @@ impl Cluster {
         if let Some((port, id, end)) = self.pick(&ends) {
             let reader_sleeps = self.rng.below(2) == 0;
             if reader_sleeps {
-                self.fall_asleep(id, 1 - end);
+                self.pause_reader(id, 1 - end);
             }
             let left = if reader_sleeps { LONG_BULK_STEPS } else { BULK_STEPS };
             let incarnation = self.hosts[node].incarnation;

@@ -70,6 +70,6 @@ faults! {
     // Also lost: the rejected message of an ended connection, from which the other end learns that it has ended.
     return_lost: ReturnLost => Lost | Survived,
     copy_per_binding: CopyPerBinding => Duplicate,
-    wrong_twin: WrongTwin => Order,
+    wrong_syn: WrongSyn => Order,
     silent_withdrawal: SilentWithdrawal => Topology,
 }

@@ -67,7 +67,7 @@ impl Endpoint {
         ack.set_advertised_window(window);
         ack.set_nagle_ack(nagle);
         if uplink.submit(self.peer.node, ack).is_err() {
-            self.flow.untake_ack(acked);
+            self.flow.defer_ack(acked);
             return;
         }
         self.stats.acks_sent += 1;

@@ -121,7 +121,7 @@ impl Flow {
     }
 
     /// The acknowledgement of `consumed` could not be sent; adds it to the next one.
-    pub(super) const fn untake_ack(&mut self, consumed: u16) {
+    pub(super) const fn defer_ack(&mut self, consumed: u16) {
         self.consumed = self.consumed.saturating_add(consumed as u32);
     }
 }

@@ -130,7 +130,7 @@ impl MulticastSync {
         let Some(counterpart) = first.and_then(|i| self.remove(i)) else {
             return Filtered::Deliver(msg);
         };
-        let keep_counterpart = msg.data().is_empty() != planted::active(Fault::WrongTwin);
+        let keep_counterpart = msg.data().is_empty() != planted::active(Fault::WrongSyn);
         let mut out = vec![if keep_counterpart { counterpart } else { msg }];
         self.drain_sender(&mut out, 0);
         out.retain(|m| !m.data().is_empty());

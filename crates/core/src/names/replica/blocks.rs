@@ -46,7 +46,6 @@ enum Row {
 
 /// How many numbers in `cells`, which are full and ascending, are below `least`. Compares all of them without branching
 /// on the values: cheaper than a mispredicted early exit.
-// All of them are looked at, with no branch on what they hold: cheaper than a mispredicted exit.
 fn below<A: Access>(cells: &[A::Cell], least: u64) -> usize {
     cells.iter().map(|cell| usize::from(A::load(cell) < least)).sum()
 }

@@ -44,9 +44,9 @@ pub enum ViewError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Torn {
     /// May succeed when repeated.
-    Again,
+    Retry,
     /// Impossible contents, unless the memory was reused meanwhile.
-    Nonsense,
+    Invalid,
 }
 
 type Reading<T> = Result<T, Torn>;
@@ -238,8 +238,8 @@ impl<'a, A: Access> View<'a, A> {
             }
             match result {
                 Ok(value) => return Ok(value),
-                Err(Torn::Again) => {}
-                Err(Torn::Nonsense) => return Err(ViewError::Damaged),
+                Err(Torn::Retry) => {}
+                Err(Torn::Invalid) => return Err(ViewError::Damaged),
             }
         }
         Err(ViewError::Contended)
@@ -264,7 +264,7 @@ impl<'a, A: Access> View<'a, A> {
             return Ok(None);
         }
         // Only the root may be empty: other blocks have a parent that refers to contents.
-        let nothing = |at| if at == root { Ok(None) } else { Err(Torn::Nonsense) };
+        let nothing = |at| if at == root { Ok(None) } else { Err(Torn::Invalid) };
         while at.level() > 0 {
             let branch = self.branch(at)?;
             let index = branch.first_reaching(query, local);
@@ -273,7 +273,7 @@ impl<'a, A: Access> View<'a, A> {
             }
             at = below(at, branch.child(index))?;
         }
-        let leaf = Leaf::<A>::at(self.areas.leaves, at.number()).ok_or(Torn::Nonsense)?;
+        let leaf = Leaf::<A>::at(self.areas.leaves, at.number()).ok_or(Torn::Invalid)?;
         leaf.touch_pairs();
         let hits = leaf.reaching(query, local.then_some(Mark::Local));
         if hits == 0 {
@@ -284,11 +284,11 @@ impl<'a, A: Access> View<'a, A> {
     }
 
     fn branch(&self, at: Ref) -> Reading<Branch<'a, A>> {
-        Branch::at(self.areas.branches, at.number()).ok_or(Torn::Nonsense)
+        Branch::at(self.areas.branches, at.number()).ok_or(Torn::Invalid)
     }
 
     fn record(&self, number: u32) -> Reading<Record<'a, A>> {
-        Record::at(self.areas.records, number).ok_or(Torn::Nonsense)
+        Record::at(self.areas.records, number).ok_or(Torn::Invalid)
     }
 
     /// The record at the cursor of a range with several bindings.
@@ -300,7 +300,7 @@ impl<'a, A: Access> View<'a, A> {
             there.then_some((number, record))
         };
         // If the anchor has just been withdrawn, the range has another one by now.
-        fits(ring.half(cursor)).or_else(|| fits(found.anchor(ring))).ok_or(Torn::Again)
+        fits(ring.half(cursor)).or_else(|| fits(found.anchor(ring))).ok_or(Torn::Retry)
     }
 
     fn advance_cursor(&self, found: &Found, ring: Ring) -> Reading<PackedPort> {
@@ -352,8 +352,8 @@ impl<'a, A: Access> View<'a, A> {
         if at.is_none() {
             return Ok(ControlFlow::Continue(()));
         }
-        *budget = budget.checked_sub(1).ok_or(Torn::Nonsense)?;
-        match Block::<A>::at(self.areas.leaves, self.areas.branches, at).ok_or(Torn::Nonsense)? {
+        *budget = budget.checked_sub(1).ok_or(Torn::Invalid)?;
+        match Block::<A>::at(self.areas.leaves, self.areas.branches, at).ok_or(Torn::Invalid)? {
             Block::Leaf(leaf) => {
                 let mut hits = leaf.reaching(query.from, query.mark);
                 while hits != 0 {
@@ -409,10 +409,10 @@ impl<'a, A: Access> View<'a, A> {
             if number == start {
                 return Ok(());
             }
-            *budget = budget.checked_sub(1).ok_or(Torn::Nonsense)?;
+            *budget = budget.checked_sub(1).ok_or(Torn::Invalid)?;
             steps += 1;
             if steps.is_multiple_of(RING_CHECK) && !first.tag().is_of(slot) {
-                return Err(Torn::Again);
+                return Err(Torn::Retry);
             }
         }
     }
@@ -421,7 +421,7 @@ impl<'a, A: Access> View<'a, A> {
 /// Checks that a block refers to a block of the next lower level.
 fn below(above: Ref, child: Ref) -> Reading<Ref> {
     let right = child.level() + 1 == above.level() && !child.is_none();
-    if right { Ok(child) } else { Err(Torn::Nonsense) }
+    if right { Ok(child) } else { Err(Torn::Invalid) }
 }
 
 impl Found {
