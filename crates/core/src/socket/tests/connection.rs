@@ -77,7 +77,7 @@ fn congested_link_blocks_the_connection_until_the_wake_up() {
     let mut c = Cluster::new();
     let (client, server) = c.pair(SocketKind::SeqPacket);
     c.congest(B, A);
-    assert_eq!(c.send(client, b"sent although congested"), Ok(21));
+    assert_eq!(c.send(client, b"sent although congested"), Ok(23));
     assert_eq!(c.send(client, b"waits"), Err(SendError::WouldBlock));
     assert!(!c.readiness(client).writable);
     let reason = c.wait_reason(client).unwrap();
