@@ -1,9 +1,9 @@
-//! What a frame costs to send and to receive over UDP on this machine's loopback interface, with
-//! and without the kernel's offloads.
+//! Measures the cost of sending and receiving a frame over UDP on the loopback interface, with and without the kernel's
+//! offloads.
 //!
 //! `cargo run --release -p utipc-node --example bearer_rate`
 //!
-//! One thread sends a batch, then receives it: nothing is lost, and the two costs come apart.
+//! One thread sends a batch, then receives it: so no frame is lost, and both costs are measured separately.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use utipc_core::outbox::{FrameBatch, Target};
 use utipc_node::bearers::{Bearer, BearerError, UdpBearer, UdpConfig, UdpMode};
 
-/// How long each row is measured.
+/// Duration of the measurement of each row.
 const ROW: Duration = Duration::from_millis(700);
 
-/// Bytes under way at a time: well inside every receive buffer.
+/// Bytes of a batch: well below any receive buffer.
 const BATCH_BYTES: usize = 96 << 10;
 
 fn open(host: u8, frame: usize, offloads: bool) -> Result<UdpBearer, BearerError> {

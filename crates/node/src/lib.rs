@@ -1,17 +1,17 @@
 //! A TIPC node: drives utipc-core over utipc-os.
 //!
-//! [`Node`] is the embedded engine: it owns the protocol ([`Stack`](utipc_core::stack::Stack)), the bearers and the
+//! [`Node`] is a node embedded in a program: it owns the protocol ([`Stack`](utipc_core::stack::Stack)), the bearers and the
 //! event loop. **The caller drives**: a blocking call runs the loop on its own thread until its condition holds, and a
 //! background thread takes over only while no call is in progress. See [`run`](mod@run) for the rules.
 //!
 //! | Question | File |
 //! |---|---|
-//! | Who calls the protocol, and when do its frames leave? | `driver.rs` |
-//! | Which thread runs the loop? | `run.rs` |
-//! | What becomes a log line or a counter? | `observe.rs` |
-//! | How does a frame reach the medium? | `bearers/` |
+//! | What happens in a turn of the event loop? | `driver/` |
+//! | Which thread drives the event loop? | `run/` |
+//! | What is logged and counted? | `observe.rs` |
+//! | How are frames sent and received? | `bearers/` |
 //! | How do other processes use this node? | `daemon/` |
-//! | How do they look something up without asking? | `table.rs` |
+//! | How do they look up bindings without a request? | `table/` |
 
 pub mod bearers;
 pub mod daemon;
@@ -20,6 +20,6 @@ mod observe;
 pub mod run;
 pub mod table;
 
-pub use driver::{NodeConfig, Plan, Slot, Want};
+pub use driver::{NodeConfig, Plan, Slot, StartError, Want};
 pub use observe::{Counters, DropCounters};
-pub use run::{Node, StartError};
+pub use run::Node;

@@ -1,4 +1,4 @@
-//! The one place where the core's events become log lines and counters.
+//! Log lines and counters from the core's events.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,10 +15,10 @@ use utipc_core::link::DownReason;
 
 use crate::bearers;
 
-/// Frames that were not accepted, by reason.
+/// Counts of frames that were not accepted, by reason.
 pub type DropCounters = BTreeMap<Cow<'static, str>, u64>;
 
-/// What a node has seen since it started.
+/// Counters of a node since its start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
@@ -36,10 +36,10 @@ pub struct Counters {
     pub bearers: Vec<(String, bearers::Counters)>,
 }
 
-/// Ends of links that are kept.
+/// Most entries of the history of links.
 const MAX_HISTORY: usize = 256;
 
-/// A link went down.
+/// A link that went down.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkEnd {
     pub(crate) link: String,
@@ -67,7 +67,7 @@ impl Observer {
         &self.counters
     }
 
-    /// The links that went down lately, oldest first.
+    /// The last links that went down, oldest first.
     pub(crate) fn history(&self) -> &VecDeque<LinkEnd> {
         &self.history
     }
@@ -93,7 +93,9 @@ impl Observer {
         let node = &*self.label;
         match event {
             Event::AddressFinal(own) => info!(node, "own address is {own}"),
-            Event::DuplicateAddress(peer) => warn!(node, "another node claims address {peer}: it is ignored"),
+            Event::DuplicateAddress(peer) => {
+                warn!(node, "another node claims address {peer}: its claim is ignored")
+            }
             Event::NodeUp(peer) => {
                 self.counters.nodes_up += 1;
                 info!(node, "contact with node {peer}");

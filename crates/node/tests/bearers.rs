@@ -1,7 +1,7 @@
-//! One conformance suite for every bearer, and what only one of them does.
+//! One conformance suite for all bearers, and tests of single ones.
 //!
-//! A bearer that this machine cannot open is reported as skipped, with the reason, on standard
-//! error whatever the test runner captures.
+//! A bearer that this machine cannot open is reported as skipped, with the reason, on standard error, which the test runner
+//! does not capture.
 
 #[path = "bearers/conformance.rs"]
 mod conformance;
@@ -16,14 +16,14 @@ mod recording;
 #[path = "bearers/udp.rs"]
 mod udp;
 
-/// Instantiates the suite for a fixture: a function that gives bearers which all see one another.
+/// Instantiates the suite for a fixture: a function that returns bearers of one medium.
 macro_rules! conformance {
     ($name:ident) => {
         mod $name {
             use super::{conformance, fixtures};
 
             #[test]
-            fn unicast_reaches_the_addressee_alone() {
+            fn unicast_reaches_only_the_addressee() {
                 fixtures::run(stringify!($name), fixtures::$name, conformance::unicast);
             }
 
@@ -38,12 +38,12 @@ macro_rules! conformance {
             }
 
             #[test]
-            fn what_cannot_be_carried_is_refused_and_counted() {
+            fn invalid_frames_are_refused_and_counted() {
                 fixtures::run(stringify!($name), fixtures::$name, conformance::refusals);
             }
 
             #[test]
-            fn a_thousand_frames_arrive_in_order() {
+            fn thousand_frames_arrive_in_order() {
                 fixtures::run(stringify!($name), fixtures::$name, conformance::thousand_in_order);
             }
 
@@ -53,17 +53,17 @@ macro_rules! conformance {
             }
 
             #[test]
-            fn frames_of_other_bearers_stay() {
+            fn frames_of_other_bearers_are_not_sent() {
                 fixtures::run(stringify!($name), fixtures::$name, conformance::other_bearers);
             }
 
             #[test]
-            fn counters_tell_what_passed() {
+            fn counters_match_the_traffic() {
                 fixtures::run(stringify!($name), fixtures::$name, conformance::counters);
             }
 
             #[test]
-            fn a_closed_bearer_is_gone_and_the_others_go_on() {
+            fn closed_bearer_does_not_disturb_the_others() {
                 fixtures::run(stringify!($name), fixtures::$name, conformance::close);
             }
         }

@@ -1,4 +1,4 @@
-//! The daemon, spoken to in the bytes of its protocol.
+//! The daemon, by the bytes of its protocol.
 
 #[path = "daemon/client.rs"]
 mod client;

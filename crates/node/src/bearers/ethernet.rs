@@ -16,8 +16,7 @@ const ETHERTYPE: u16 = 0x88CA;
 /// Frames of one receive call.
 const RECEIVE_BATCH: usize = 32;
 
-/// Room for a frame beyond the interface's MTU, which may grow while the bearer runs: the usual
-/// jumbo frame, bytes.
+/// Least buffer for a frame, bytes, because the interface's MTU may grow while the bearer runs: the usual jumbo frame.
 const FRAME_ROOM: usize = 9216;
 
 /// TIPC over Ethernet; needs CAP_NET_RAW.

@@ -1,67 +1,67 @@
-//! What a bad wire does to frames, from a seed: the deterministic half of the middleware.
+//! Faults of a wire, from a seed: the deterministic half of the middleware.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use utipc_core::Rng;
 
-/// Frames that wait for their time in one direction at most; further ones are dropped.
+/// Most delayed frames of one direction; further ones are dropped.
 const HELD_MAX: usize = 65_536;
 
 /// Longest time that a frame waits for another one to overtake it.
 const OVERTAKE_WAIT: Duration = Duration::from_millis(10);
 
-/// One million: what the rates are counted in.
+/// One million: the unit of the rates.
 const MILLION: u64 = 1_000_000;
 
-/// What happens to the frames of one direction. Rates are in millionths of the frames.
+/// Faults of one direction. Rates are in millionths of the frames.
 ///
-/// Each frame draws the same count of random numbers whatever the rates are, so that changing
-/// one rate does not change which frames the others hit.
+/// Each frame draws the same count of random numbers at any rates, so that changing one rate does not change which frames
+/// the others hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Frames that vanish.
+    /// Frames that are dropped.
     pub drop_ppm: u32,
     /// Frames that arrive twice.
     pub duplicate_ppm: u32,
-    /// Frames that the next one overtakes (after at most 10 ms they go anyway); with a delay,
-    /// frames that skip it and so overtake others.
+    /// Frames that the next one overtakes, within 10 ms at most; with a delay, frames that skip the delay and so overtake
+    /// others.
     pub reorder_ppm: u32,
-    /// How long each frame is under way.
+    /// Delay of each frame.
     pub delay: Duration,
-    /// Up to how much longer, drawn for each frame: frames may overtake one another.
+    /// Largest additional delay, drawn for each frame: frames may overtake one another.
     pub jitter: Duration,
 }
 
 impl Faults {
-    /// Loses `percent` of the frames and does nothing else.
+    /// Drops `percent` of the frames, without other faults.
     pub fn loss(percent: u32) -> Faults {
         Faults { drop_ppm: percent.saturating_mul(10_000), ..Faults::default() }
     }
 }
 
-/// What was done to the frames of one direction.
+/// Counts of the faults of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Frames that came to the faults.
+    /// Frames to which the faults were applied.
     pub seen: u64,
-    /// Frames that vanished by the drop rate.
+    /// Frames dropped by the drop rate.
     pub dropped: u64,
-    /// Frames that went twice.
+    /// Frames sent twice.
     pub duplicated: u64,
-    /// Frames chosen to change places.
+    /// Frames chosen to be reordered.
     pub reordered: u64,
-    /// Frames that waited for their time.
+    /// Frames that were delayed.
     pub delayed: u64,
-    /// Frames that vanished because the wire was cut.
+    /// Frames dropped because the bearer was interrupted.
     pub cut: u64,
-    /// Frames that vanished because too many waited.
+    /// Frames dropped because too many were delayed.
     pub overflowed: u64,
 }
 
-/// One direction of a bad wire; `A` is what a frame is addressed with.
+/// One direction of a wire with faults; `A` is the address of a frame.
 #[derive(Debug)]
-pub(crate) struct Lane<A> {
+pub(crate) struct FaultyWire<A> {
     rng: Rng,
     pub(crate) faults: Faults,
     pub(crate) counters: FaultCounters,
@@ -70,9 +70,9 @@ pub(crate) struct Lane<A> {
     serial: u64,
 }
 
-impl<A: Copy> Lane<A> {
-    pub(crate) fn new(seed: u64) -> Lane<A> {
-        Lane {
+impl<A: Copy> FaultyWire<A> {
+    pub(crate) fn new(seed: u64) -> FaultyWire<A> {
+        FaultyWire {
             rng: Rng::new(seed),
             faults: Faults::default(),
             counters: FaultCounters::default(),
@@ -82,12 +82,12 @@ impl<A: Copy> Lane<A> {
         }
     }
 
-    /// Nothing to do and nothing waiting.
+    /// Whether no fault is on and no frame is delayed.
     pub(crate) fn is_clear(&self) -> bool {
         self.faults == Faults::default() && self.held.is_empty() && self.overtaken.is_none()
     }
 
-    /// Puts one frame on the wire at `now`; what comes out at once goes to `emit`.
+    /// Applies the faults to one frame at `now`; frames that leave at once go to `emit`.
     pub(crate) fn pass(&mut self, now: Duration, to: A, frame: &[u8], emit: &mut dyn FnMut(A, &[u8])) {
         self.counters.seen += 1;
         let faults = self.faults;
@@ -103,20 +103,20 @@ impl<A: Copy> Lane<A> {
         self.counters.duplicated += u64::from(duplicate);
         self.counters.reordered += u64::from(reorder);
         if duplicate {
-            self.let_go(now, now + wait, to, frame, emit);
+            self.emit_at(now, now + wait, to, frame, emit);
         }
         if !reorder {
-            self.let_go(now, now + wait, to, frame, emit);
+            self.emit_at(now, now + wait, to, frame, emit);
         } else if wait > Duration::ZERO {
-            self.let_go(now, now, to, frame, emit);
+            self.emit_at(now, now, to, frame, emit);
         } else {
-            // The one that waits already goes first, or it would wait for ever under a high rate.
+            // The frame that waits already goes first, or under a high rate it would wait for ever.
             self.release(emit);
             self.overtaken = Some((now + OVERTAKE_WAIT, to, frame.to_vec()));
         }
     }
 
-    /// Emits what has waited long enough.
+    /// Emits the delayed frames that are due.
     pub(crate) fn due(&mut self, now: Duration, emit: &mut dyn FnMut(A, &[u8])) {
         while let Some(entry) = self.held.first_entry() {
             if entry.key().0 > now {
@@ -130,14 +130,14 @@ impl<A: Copy> Lane<A> {
         }
     }
 
-    /// When [`due`](Lane::due) has something to do next.
+    /// When [`due`](FaultyWire::due) has something to do next.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         let held = self.held.keys().next().map(|(at, _)| *at);
         let overtaken = self.overtaken.as_ref().map(|(at, ..)| *at);
         held.into_iter().chain(overtaken).min()
     }
 
-    fn let_go(&mut self, now: Duration, at: Duration, to: A, frame: &[u8], emit: &mut dyn FnMut(A, &[u8])) {
+    fn emit_at(&mut self, now: Duration, at: Duration, to: A, frame: &[u8], emit: &mut dyn FnMut(A, &[u8])) {
         if at <= now {
             emit(to, frame);
             self.release(emit);
@@ -163,29 +163,29 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(1);
 
-    /// The numbers of the frames that come out when 0 to count-1 go in at `NOW`, and the lane.
-    fn run(faults: Faults, seed: u64, count: u8) -> (Vec<u8>, Lane<()>) {
-        let mut lane = Lane::new(seed);
-        lane.faults = faults;
+    /// The numbers of the frames that come out when 0 to count-1 go in at `NOW`, and the wire.
+    fn run(faults: Faults, seed: u64, count: u8) -> (Vec<u8>, FaultyWire<()>) {
+        let mut wire = FaultyWire::new(seed);
+        wire.faults = faults;
         let mut out = Vec::new();
         for number in 0..count {
-            lane.pass(NOW, (), &[number], &mut |(), frame| out.push(frame[0]));
+            wire.pass(NOW, (), &[number], &mut |(), frame| out.push(frame[0]));
         }
-        (out, lane)
+        (out, wire)
     }
 
     #[test]
-    fn a_seed_always_hits_the_same_frames() {
-        let (out, lane) = run(Faults::loss(20), 1, 20);
+    fn seed_determines_which_frames_are_hit() {
+        let (out, wire) = run(Faults::loss(20), 1, 20);
         assert_eq!(out, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17, 19]);
-        assert_eq!((lane.counters.seen, lane.counters.dropped), (20, 3));
+        assert_eq!((wire.counters.seen, wire.counters.dropped), (20, 3));
         let both = Faults { duplicate_ppm: 200_000, reorder_ppm: 200_000, ..Faults::default() };
-        let (out, lane) = run(both, 1, 12);
+        let (out, wire) = run(both, 1, 12);
         assert_eq!(out, run(both, 1, 12).0);
         assert_ne!(out, run(both, 2, 12).0);
-        assert_eq!(lane.counters.dropped, 0);
-        assert!(lane.counters.duplicated > 0 && lane.counters.reordered > 0);
-        // Changing one rate leaves the victims of the other alone.
+        assert_eq!(wire.counters.dropped, 0);
+        assert!(wire.counters.duplicated > 0 && wire.counters.reordered > 0);
+        // Changing one rate does not change which frames the other hits.
         let (kept, _) = run(Faults { duplicate_ppm: 0, ..both }, 1, 12);
         let mut once = out.clone();
         once.sort_unstable();
@@ -196,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn an_overtaken_frame_changes_places_with_the_next_or_goes_by_itself() {
-        let (out, mut lane) = run(Faults { reorder_ppm: 500_000, ..Faults::default() }, 3, 10);
+    fn overtaken_frame_follows_the_next_frame_or_a_timeout() {
+        let (out, mut wire) = run(Faults { reorder_ppm: 500_000, ..Faults::default() }, 3, 10);
         let mut rest = Vec::new();
-        lane.due(NOW, &mut |(), frame| rest.push(frame[0]));
+        wire.due(NOW, &mut |(), frame| rest.push(frame[0]));
         assert!(rest.is_empty(), "not before its time");
-        if let Some(at) = lane.deadline() {
+        if let Some(at) = wire.deadline() {
             assert_eq!(at, NOW + OVERTAKE_WAIT);
-            lane.due(at, &mut |(), frame| rest.push(frame[0]));
+            wire.due(at, &mut |(), frame| rest.push(frame[0]));
         }
-        assert!(lane.held.is_empty() && lane.overtaken.is_none());
+        assert!(wire.held.is_empty() && wire.overtaken.is_none());
         let all: Vec<u8> = out.into_iter().chain(rest).collect();
         assert_ne!(all, (0..10).collect::<Vec<_>>(), "something moved");
         let moved =
@@ -214,32 +214,32 @@ mod tests {
     }
 
     #[test]
-    fn delay_keeps_order_and_jitter_need_not() {
+    fn delay_keeps_the_order_of_frames_and_jitter_does_not() {
         let delay = Duration::from_millis(5);
-        let (out, mut lane) = run(Faults { delay, ..Faults::default() }, 3, 10);
+        let (out, mut wire) = run(Faults { delay, ..Faults::default() }, 3, 10);
         assert!(out.is_empty());
-        assert_eq!(lane.deadline(), Some(NOW + delay));
+        assert_eq!(wire.deadline(), Some(NOW + delay));
         let mut late = Vec::new();
-        lane.due(NOW + delay - Duration::from_nanos(1), &mut |(), frame| late.push(frame[0]));
+        wire.due(NOW + delay - Duration::from_nanos(1), &mut |(), frame| late.push(frame[0]));
         assert!(late.is_empty());
-        lane.due(NOW + delay, &mut |(), frame| late.push(frame[0]));
+        wire.due(NOW + delay, &mut |(), frame| late.push(frame[0]));
         assert_eq!(late, (0..10).collect::<Vec<_>>());
-        assert_eq!(lane.deadline(), None);
-        let (_, mut lane) = run(Faults { delay, jitter: delay, ..Faults::default() }, 3, 10);
+        assert_eq!(wire.deadline(), None);
+        let (_, mut wire) = run(Faults { delay, jitter: delay, ..Faults::default() }, 3, 10);
         late.clear();
-        lane.due(NOW + delay * 2, &mut |(), frame| late.push(frame[0]));
+        wire.due(NOW + delay * 2, &mut |(), frame| late.push(frame[0]));
         assert_ne!(late, (0..10).collect::<Vec<_>>());
         late.sort_unstable();
         assert_eq!(late, (0..10).collect::<Vec<_>>());
     }
 
     #[test]
-    fn what_waits_is_bounded() {
-        let mut lane = Lane::new(0);
-        lane.faults.delay = Duration::from_secs(1);
+    fn delayed_frames_are_bounded() {
+        let mut wire = FaultyWire::new(0);
+        wire.faults.delay = Duration::from_secs(1);
         for _ in 0..HELD_MAX + 3 {
-            lane.pass(NOW, (), &[0], &mut |(), _| ());
+            wire.pass(NOW, (), &[0], &mut |(), _| ());
         }
-        assert_eq!((lane.held.len(), lane.counters.overflowed), (HELD_MAX, 3));
+        assert_eq!((wire.held.len(), wire.counters.overflowed), (HELD_MAX, 3));
     }
 }

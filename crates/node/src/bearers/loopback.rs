@@ -1,4 +1,4 @@
-//! A network in memory: bearers for tests, with no network beneath them.
+//! A network in memory: bearers for tests, without a system's network.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use utipc_os::reactor::Waker;
 use super::tally::{Counters, Tally};
 use super::{Bearer, BearerError, runs};
 
-/// Frames that wait at one port at most; further ones are dropped, as a full switch would.
+/// Most frames that wait at one port; further ones are dropped, as by a full switch.
 const PORT_QUEUE_MAX: usize = 4096;
 
 /// Frames of one receive call.

@@ -1,4 +1,4 @@
-//! A bad wire around any bearer: it loses, delays, duplicates, reorders, can be cut, and records.
+//! Fault injection around any bearer: drops, delays, duplicates and reorders frames, interrupts the bearer, and records.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,7 +13,7 @@ use utipc_core::wire::MediaAddr;
 use utipc_os::timer::Timer;
 use utipc_os::{OsError, clock};
 
-use super::faults::{FaultCounters, Faults, Lane};
+use super::faults::{FaultCounters, Faults, FaultyWire};
 use super::pcap::Recorder;
 use super::tally::Counters;
 use super::{Bearer, BearerError};
@@ -21,16 +21,16 @@ use super::{Bearer, BearerError};
 /// A direction as the wrapped node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// What the node sends.
+    /// Frames that the node sends.
     Send,
-    /// What the node receives.
+    /// Frames that the node receives.
     Receive,
 }
 
 /// A bearer wrapped in faults, which are off until its [`Control`] turns them on.
 ///
-/// The recording sits on the wire's side: it shows what really left and really arrived. While
-/// nothing is turned on, batches pass untouched.
+/// The recording is on the wire's side: it shows the frames that left and arrived. While
+/// no fault is on, batches pass unchanged.
 pub struct Middleware {
     inner: Box<dyn Bearer>,
     state: Arc<Mutex<State>>,
@@ -48,8 +48,8 @@ pub struct Control {
 
 struct State {
     cut: bool,
-    send: Lane<Target>,
-    receive: Lane<MediaAddr>,
+    send: FaultyWire<Target>,
+    receive: FaultyWire<MediaAddr>,
     recorder: Option<Recorder>,
 }
 
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Puts a frame of the node's on the bad wire.
+    /// Applies the faults to a frame that the node sends.
     fn send(&mut self, now: Duration, to: Target, frame: &[u8], out: &mut FrameBatch) {
         if self.cut {
             self.send.counters.cut += 1;
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Sends what has waited long enough; a cut wire swallows it.
+    /// Sends delayed frames that are due; an interrupted bearer drops them.
     fn send_due(&mut self, now: Duration, out: &mut FrameBatch) {
         let (cut, mut lost) = (self.cut, 0);
         self.send.due(now, &mut |to, frame| if cut { lost += 1 } else { out.push(0, to, frame) });
@@ -85,16 +85,16 @@ impl State {
 }
 
 impl Middleware {
-    /// Wraps `inner`; all chance comes from `seed`.
+    /// Wraps `inner`; all random decisions follow from `seed`.
     ///
     /// # Errors
     /// If descriptors have run out.
     pub fn new(inner: Box<dyn Bearer>, seed: u64) -> Result<Middleware, BearerError> {
         let state = State {
             cut: false,
-            send: Lane::new(seed),
-            // The directions are independent: their own numbers from one seed.
-            receive: Lane::new(!seed),
+            send: FaultyWire::new(seed),
+            // The directions are independent: each has random numbers of its own.
+            receive: FaultyWire::new(!seed),
             recorder: None,
         };
         Ok(Middleware {
@@ -111,16 +111,16 @@ impl Middleware {
         Control { state: self.state.clone(), local: self.inner.local_address() }
     }
 
-    /// Sends what has gathered in `out`, after writing it to the recording.
+    /// Writes the frames in `out` to the recording and sends them.
     fn flush(&mut self, state: &mut State) {
         if state.recorder.is_some() && !self.out.is_empty() {
             let (local, time, out) = (self.inner.local_address(), clock::wall(), &self.out);
-            let everybody = self.inner.broadcast_targets();
+            let all_peers = self.inner.broadcast_targets();
             state.record(|recorder| {
                 for frame in out.frames() {
                     let one = if let Target::Unicast(to) = frame.to { Some(to) } else { None };
                     let targets =
-                        one.iter().chain(everybody.iter().take(if one.is_some() { 0 } else { usize::MAX }));
+                        one.iter().chain(all_peers.iter().take(if one.is_some() { 0 } else { usize::MAX }));
                     for to in targets {
                         recorder.frame(time, local, *to, &out.frame(frame))?;
                     }
@@ -134,7 +134,7 @@ impl Middleware {
         }
     }
 
-    /// Sets the timer to the next frame that waits.
+    /// Sets the timer to the next delayed frame.
     fn arm(&mut self, state: &State) -> Result<(), BearerError> {
         let next = [state.send.deadline(), state.receive.deadline()].into_iter().flatten().min();
         if next != self.armed {
@@ -151,7 +151,7 @@ impl Bearer for Middleware {
     }
 
     fn description(&self) -> String {
-        format!("{}, behind a bad wire", self.inner.description())
+        format!("{}, with fault injection", self.inner.description())
     }
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
@@ -192,7 +192,7 @@ impl Bearer for Middleware {
         for frame in batch.frames().iter().filter(|frame| frame.bearer == id) {
             let bytes = &*batch.frame(frame);
             if bytes.is_empty() || bytes.len() > mtu {
-                // Never gets onto a wire: left to the bearer to refuse.
+                // No frame for a wire: the bearer refuses and counts it.
                 let mut refused = FrameBatch::default();
                 refused.push(0, frame.to, bytes);
                 self.inner.send(0, &refused);
@@ -216,11 +216,11 @@ impl Bearer for Middleware {
         let now = clock::monotonic();
         state.send_due(now, &mut self.out);
         self.flush(&mut state);
-        // Arrivals gather here, so that the sink runs without the lock held.
+        // Arrivals are collected here, so that the sink runs without the lock.
         let mut arrived = FrameBatch::default();
         let mut arrive = |from, frame: &[u8]| arrived.push(0, Target::Unicast(from), frame);
-        let (cut, mut lost, lane) = (state.cut, 0, &mut state.receive);
-        lane.due(now, &mut |from, frame| if cut { lost += 1 } else { arrive(from, frame) });
+        let (cut, mut lost, wire) = (state.cut, 0, &mut state.receive);
+        wire.due(now, &mut |from, frame| if cut { lost += 1 } else { arrive(from, frame) });
         let (local, time) = (self.inner.local_address(), clock::wall());
         let more = self.inner.receive(&mut |from, frame| {
             state.record(|recorder| recorder.frame(time, from, local, frame));
@@ -252,7 +252,7 @@ impl Bearer for Middleware {
 }
 
 impl Control {
-    /// Cuts the wire in both directions, or mends it. What is under way when it is cut is lost.
+    /// Interrupts the bearer in both directions, or restores it. Delayed frames are lost by an interruption.
     pub fn cut(&self, cut: bool) {
         lock(&self.state).cut = cut;
     }
@@ -266,7 +266,7 @@ impl Control {
         }
     }
 
-    /// What was done to the frames of one direction while anything was turned on.
+    /// Counts of one direction while any fault was on.
     pub fn counters(&self, direction: Direction) -> FaultCounters {
         let state = lock(&self.state);
         match direction {

@@ -1,8 +1,8 @@
-//! Bearers: what carries frames between nodes. A bearer never looks behind the frame it carries.
+//! Bearers: they carry frames between nodes, and never read what is in a frame.
 //!
 //! [`UdpBearer`] (multicast or replicast), [`EthernetBearer`], [`LocalBearer`] (the nodes of one
 //! user on one host find each other without configuration), [`LoopbackNetwork`] (in memory, for tests), and
-//! [`Middleware`], which wraps any of them to lose, delay, duplicate, reorder, cut or record.
+//! [`Middleware`], which wraps any of them to drop, delay, duplicate or reorder frames, to interrupt it, or to record.
 //! All pass the same conformance suite, `tests/bearers.rs`.
 
 use std::io;
@@ -61,24 +61,24 @@ pub trait Bearer: Send {
     /// Its name, `<media>:<name>` as in `udp:lan` or `eth:eth0`. Spec: tipc.md §4.1.
     fn name(&self) -> &str;
 
-    /// What it does where, in a line for the user.
+    /// Its kind, address and properties, in one line for the user.
     fn description(&self) -> String;
 
-    /// The descriptors to wait on for reading, the same ones as long as the bearer lives.
+    /// The descriptors to wait on for reading; they stay the same as long as the bearer lives.
     fn fds(&self) -> Vec<BorrowedFd<'_>>;
 
     /// The address that peers send to, and that discovery announces. Spec: tipc.md §4.2.
     fn local_address(&self) -> MediaAddr;
 
-    /// The largest frame, in bytes, that it carries whole. Spec: tipc.md §4.1, DESIGN L12.
+    /// The largest frame, in bytes, that it carries whole. Spec: tipc.md §4.1.
     fn mtu(&self) -> usize;
 
-    /// The largest frame, in bytes, that can arrive: more than it sends where the system puts parts together.
+    /// The largest frame, in bytes, that can arrive: more than it sends where the system reassembles fragments.
     fn max_receive(&self) -> usize {
         self.mtu()
     }
 
-    /// Whether one send reaches all (multicast, Ethernet broadcast); if not, a broadcast is
+    /// Whether one send reaches all peers (multicast, Ethernet broadcast); if not, a broadcast is
     /// copied to each known remote.
     fn has_broadcast(&self) -> bool;
 
@@ -87,19 +87,18 @@ pub trait Bearer: Send {
 
     /// Sends the frames of `batch` that are for bearer `id`, in their order.
     ///
-    /// Best effort, as on any wire: what is larger than the MTU, refused by the system or finds
-    /// no room in time is dropped and counted.
+    /// Best effort, as on any wire: frames that are larger than the MTU, that the system refuses or for which there is no
+    /// room in time are dropped and counted.
     fn send(&mut self, id: BearerId, batch: &FrameBatch);
 
-    /// Hands arrived frames with their sender's address to `sink`: a bounded batch, without
-    /// waiting; `true` if there may be more at once. Own frames never come back.
+    /// Passes arrived frames with their sender's address to `sink`: a bounded batch, without
+    /// waiting; `true` if there may be more. Own frames never come back.
     ///
     /// # Errors
-    /// Only what makes the bearer useless. An interface that is down and the like are counted.
+    /// The bearer is unusable. Temporary errors, such as an interface that is down, are only counted.
     fn receive(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError>;
 
-    /// Like [`receive`](Bearer::receive), for a caller that asks again and again: it may leave out for some calls what
-    /// brings frames rarely.
+    /// Like [`receive`](Bearer::receive), for a caller that spins: some calls may skip what rarely brings frames.
     ///
     /// # Errors
     /// As [`receive`](Bearer::receive).
@@ -107,7 +106,7 @@ pub trait Bearer: Send {
         self.receive(sink)
     }
 
-    /// Like [`receive`](Bearer::receive), without the express way: somebody else reads there.
+    /// Like [`receive`](Bearer::receive), without the express path, which another thread reads.
     ///
     /// # Errors
     /// As [`receive`](Bearer::receive).
@@ -115,13 +114,13 @@ pub trait Bearer: Send {
         self.receive(sink)
     }
 
-    /// The express way that the bearer has, and which of [`fds`](Bearer::fds) it is: a thread may wait and read there
+    /// The express path of the bearer, and its index in [`fds`](Bearer::fds): a thread may wait and read there
     /// without the bearer.
     fn express(&self) -> Option<(usize, Arc<Express>)> {
         None
     }
 
-    /// Hands on what was read from the express way.
+    /// Passes on what was read from the express path.
     ///
     /// # Errors
     /// As [`receive`](Bearer::receive).
@@ -134,17 +133,17 @@ pub trait Bearer: Send {
         Ok(())
     }
 
-    /// What has passed so far.
+    /// Its traffic so far.
     fn counters(&self) -> Counters;
 
-    /// Copies broadcasts to `remote` too, from now on. Spec: tipc.md §4.1.
+    /// Also copies broadcasts to `remote` from now on. Spec: tipc.md §4.1.
     ///
     /// # Errors
-    /// Unless this is a UDP bearer in replicast mode that can take this remote.
+    /// The bearer is not a UDP bearer in replicast mode, or cannot use this remote.
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
         Err(BearerError::Config {
             bearer: self.name().to_owned(),
-            reason: format!("it finds its peers by itself and cannot take remote {remote}"),
+            reason: format!("it finds its peers itself and cannot use remote {remote}"),
             remedy: "enable a UDP bearer with a unicast remote address",
         })
     }

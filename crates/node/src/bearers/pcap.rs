@@ -1,8 +1,8 @@
-//! Recording frames as a capture file that Wireshark decodes: pcap with nanosecond stamps.
+//! Capture files that Wireshark decodes: pcap with nanosecond timestamps.
 //!
-//! Ethernet frames get their MAC header back; UDP frames get the IP and UDP headers that they
-//! travelled in, as far as a socket knows them (a run of frames is written frame by frame; an
-//! arriving frame counts as sent to the local address, even where it came by a group).
+//! Ethernet frames are written with their MAC header; UDP frames with the IP and UDP headers that carried them, as far as a
+//! socket knows them. A run of frames is written frame by frame. An arriving frame appears as sent to the local address, even
+//! if it was sent to a group.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use utipc_core::wire::MediaAddr;
 const MAGIC_NANOSECONDS: u32 = 0xA1B2_3C4D;
 const SNAP_LEN: u32 = 262_144;
 const LINK_ETHERNET: u32 = 1;
-/// IPv4 or IPv6 packets with nothing before them.
+/// IPv4 or IPv6 packets without a link header.
 const LINK_RAW_IP: u32 = 101;
 const ETHERTYPE: [u8; 2] = [0x88, 0xCA];
 const PROTOCOL_UDP: u8 = 17;
@@ -31,7 +31,7 @@ impl Recorder {
             MediaAddr::Ethernet(_) => LINK_ETHERNET,
             MediaAddr::Udp(_) => LINK_RAW_IP,
         };
-        // Magic, version 2.4, time zone and accuracy (unused), longest packet, link type.
+        // Magic number, version 2.4, time zone and accuracy (unused), longest packet, link type.
         out.write_all(&MAGIC_NANOSECONDS.to_le_bytes())?;
         out.write_all(&[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
         out.write_all(&SNAP_LEN.to_le_bytes())?;
@@ -40,7 +40,7 @@ impl Recorder {
         Ok(Recorder { out, packet: Vec::new() })
     }
 
-    /// Adds one frame that travelled at `time` since 1970.
+    /// Adds one frame that was sent or received at `time` since 1970.
     pub(crate) fn frame(
         &mut self,
         time: Duration,
@@ -67,7 +67,7 @@ impl Recorder {
         self.out.write_all(&self.packet)
     }
 
-    /// Hands everything so far to the file.
+    /// Writes everything so far to the file.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -107,7 +107,7 @@ fn ip_packet(packet: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, frame: &[u8
     packet.extend_from_slice(&[0, 0]);
     packet.extend_from_slice(frame);
     let carry = u32::from(!checksum(0, &pseudo)) + u32::from(PROTOCOL_UDP) + u32::from(udp_len);
-    // A sum of zero is sent as all ones: zero would mean "none".
+    // A sum of zero is sent as all ones, because zero means no checksum.
     let sum = match checksum(carry, &packet[start..]) {
         0 => 0xFFFF,
         sum => sum,
@@ -122,7 +122,7 @@ fn v6(ip: IpAddr) -> [u8; 16] {
     }
 }
 
-/// The Internet checksum of `bytes` on top of `carry`.
+/// The Internet checksum of `bytes`, added to `carry`.
 fn checksum(carry: u32, bytes: &[u8]) -> u16 {
     let pairs = bytes.chunks(2).map(|pair| match pair {
         [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_right_to_the_checksum() {
+    fn headers_and_checksums_of_recorded_packets_are_valid() {
         let mut packet = Vec::new();
         let (from, to) = ("127.0.0.1:6118".parse().unwrap(), "127.0.0.2:6118".parse().unwrap());
         ip_packet(&mut packet, from, to, b"abc");

@@ -1,4 +1,4 @@
-//! Cutting a batch into sends: equal frames that follow one another to one target are one run.
+//! Runs: consecutive frames of a batch with the same target and size, which one segmented send carries.
 
 use utipc_core::outbox::{BearerId, FrameBatch, FrameRef, Target};
 use utipc_os::mmsg::{Datagram, Frames};
@@ -14,11 +14,11 @@ impl Frames for Batch<'_> {
     }
 }
 
-/// Frames that follow one another and go to one target: all of one size, the last maybe shorter.
+/// Consecutive frames to one target, all of one size; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) to: Target,
-    /// Number of the first in the batch.
+    /// Index of the first frame in the batch.
     pub(crate) first: usize,
     count: usize,
     len: usize,
@@ -27,12 +27,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn of(index: usize, frame: &FrameRef) -> Run {
+    fn new(index: usize, frame: &FrameRef) -> Run {
         let len = frame.len();
         Run { to: frame.to, first: index, count: 1, len, size: len }
     }
 
-    /// Takes frame `index` in if one segmented send can carry it too.
+    /// Adds frame `index` if one segmented send can carry it too; false if not.
     fn absorb(&mut self, index: usize, frame: &FrameRef) -> bool {
         let len = frame.len();
         let fits = index == self.first + self.count
@@ -48,12 +48,12 @@ impl Run {
         fits
     }
 
-    /// How many frames.
+    /// Number of frames.
     pub(crate) fn frames(&self) -> u64 {
         self.count as u64
     }
 
-    /// The segment size to ask of the kernel; zero for a single frame.
+    /// The segment size to request from the kernel, bytes; zero for a single frame.
     pub(crate) fn segment(&self) -> u16 {
         if self.count == 1 { 0 } else { u16::try_from(self.size).unwrap_or(0) }
     }
@@ -64,8 +64,8 @@ impl Run {
     }
 }
 
-/// Hands the frames of `batch` for bearer `id` to `each`, in runs if `join`, and returns how many
-/// were refused: those above `mtu` bytes and empty ones.
+/// Calls `each` with the frames of `batch` for bearer `id`, in runs if `join`. Returns how many frames were left out: those
+/// above `mtu` bytes and empty ones.
 pub(crate) fn for_each(
     batch: &FrameBatch,
     id: BearerId,
@@ -86,7 +86,7 @@ pub(crate) fn for_each(
             }
             each(run);
         }
-        current = Some(Run::of(index, frame));
+        current = Some(Run::new(index, frame));
     }
     if let Some(run) = &current {
         each(run);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_neighbours_join_and_a_shorter_one_ends_the_run() {
+    fn consecutive_equal_frames_join_and_a_shorter_one_ends_the_run() {
         let all = Target::Broadcast;
         let frames =
             [(0, to(1), 100), (0, to(1), 100), (0, to(1), 40), (0, to(1), 40), (0, to(2), 40), (0, all, 40)];
@@ -125,17 +125,17 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_frame_starts_a_run_and_others_bearers_and_sizes_are_left_out() {
+    fn longer_frame_starts_a_run_and_frames_of_other_bearers_or_sizes_are_left_out() {
         let frames =
             [(0, to(1), 50), (0, to(1), 60), (1, to(1), 60), (0, to(1), 60), (0, to(1), 1473), (0, to(1), 0)];
         let (runs, refused) = cut(&frames, true);
-        // The frame for bearer 1 lies between two of ours, so they are not neighbours.
+        // The frame for bearer 1 separates two of bearer 0.
         assert_eq!(runs, [(to(1), 50, 0), (to(1), 60, 0), (to(1), 60, 0)]);
         assert_eq!(refused, 2);
     }
 
     #[test]
-    fn a_run_stays_within_what_one_send_can_carry() {
+    fn run_does_not_exceed_what_one_send_carries() {
         let (runs, _) = cut(&[(0, to(1), 1472); 100], true);
         assert!(runs.iter().all(|(_, len, _)| *len <= gso::MAX_BYTES));
         assert_eq!(runs.iter().map(|(_, len, _)| len).sum::<usize>(), 147_200);

@@ -1,4 +1,4 @@
-//! What a bearer counts, and what it says about errors.
+//! Counters of a bearer, and what it logs about errors.
 
 use std::io;
 
@@ -6,37 +6,37 @@ use utipc_os::mmsg::{Received, SendReport};
 
 use super::BearerError;
 
-/// What has passed through a bearer since it was opened.
+/// Traffic of a bearer since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// Frames that the system took, each copy of a replicast counted.
+    /// Frames that the system accepted; each copy of a replicast counts.
     pub tx_frames: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Frames that the system refused or had no room for.
+    /// Frames that the system refused, or for which it had no room in time.
     pub tx_dropped: u64,
-    /// Frames above the MTU, empty ones, and those for an address of another medium: not sent.
+    /// Frames not sent: above the MTU, empty, or for an address of another medium.
     pub tx_refused: u64,
-    /// Runs of equal frames that went as one send.
+    /// Runs of equal frames sent by one call.
     pub tx_runs: u64,
     /// System calls for sending.
     pub tx_calls: u64,
-    /// Frames handed to the node.
+    /// Frames passed to the node.
     pub rx_frames: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Own frames that the medium brought back, not handed on.
+    /// Own frames that the medium brought back; the node does not get them.
     pub rx_own: u64,
     /// Datagrams too long for any frame of this bearer.
     pub rx_truncated: u64,
-    /// Passing errors of the medium, such as an interface that is down.
+    /// Temporary errors of the medium, such as an interface that is down.
     pub rx_errors: u64,
     /// System calls for receiving.
     pub rx_calls: u64,
 }
 
-/// The counters of a bearer and the last errors that it reported to the log.
+/// The counters of a bearer and the last errors that it logged.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) counters: Counters,
@@ -45,8 +45,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds what became of a batch; a new kind of refusal is worth a line in the log, a repeated
-    /// one is not.
+    /// Counts a batch that was sent. An error is logged unless it is the same as the last one.
     pub(crate) fn sent(&mut self, bearer: &str, report: &SendReport) {
         let counters = &mut self.counters;
         counters.tx_frames += report.frames;
@@ -61,14 +60,16 @@ impl Tally {
         }
     }
 
-    /// Adds a frame handed on.
+    /// Counts a frame passed to the node.
     pub(crate) fn frame(&mut self, len: usize) {
         self.counters.rx_frames += 1;
         self.counters.rx_bytes += len as u64;
     }
 
-    /// Adds the end of a read. Errors that pass by themselves are counted and logged once each
-    /// time they change; the rest is the caller's.
+    /// Counts a read. Temporary errors are counted, and logged once each time they change.
+    ///
+    /// # Errors
+    /// Any other error of the read.
     pub(crate) fn received(
         &mut self,
         bearer: &str,
@@ -82,21 +83,20 @@ impl Tally {
             }
             Err(cause) => cause,
         };
-        if !passes(&cause) {
+        if !is_temporary(&cause) {
             return Err(utipc_os::OsError::new("receive on bearer", bearer, cause).into());
         }
         self.counters.rx_errors += 1;
         if self.last_receive_error != cause.raw_os_error() {
             self.last_receive_error = cause.raw_os_error();
-            tracing::warn!(bearer, error = %cause, "receiving is disturbed");
+            tracing::warn!(bearer, error = %cause, "receive error");
         }
         Ok(Received::default())
     }
 }
 
-/// Errors of the medium rather than of the socket: interface down or gone for now, unreachable,
-/// out of memory.
-fn passes(error: &io::Error) -> bool {
+/// Whether an error is one of the medium and not of the socket: interface down, unreachable, out of memory.
+fn is_temporary(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(
         error.kind(),

@@ -1,10 +1,10 @@
 //! The UDP bearer. Spec: tipc.md §4.1.
 //!
-//! Two sockets in multicast mode: one bound to the local address, which sends everything and
-//! takes unicast; one bound to the group. So several nodes of one host can share a group, each
-//! with an address of its own, and a frame for one never lands at another.
+//! In multicast mode it has two sockets: one bound to the local address, which sends everything and
+//! receives unicast; one bound to the group. So several nodes of one host can share a group, each
+//! with an address of its own, and each receives only its own frames.
 //!
-//! A third one, the express way, is connected to a peer to whom many frames in a row went: see [`utipc_os::udp::Express`].
+//! A third one, the express path, is connected to a peer that got many frames in a row: see [`utipc_os::udp::Express`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -28,8 +28,8 @@ pub const DEFAULT_PORT: u16 = 6118;
 /// Hops of multicast, as many as a route's usual hop limit. Spec: tipc.md §4.1.
 const MULTICAST_HOPS: u32 = 64;
 
-/// Largest MTU that is chosen by itself, bytes: the kernel's own for UDP over IPv4. Only
-/// loopback has room for more, and there larger frames fill the receive buffer too soon.
+/// Largest MTU that the bearer chooses itself, bytes: the one that the kernel's TIPC uses for UDP over IPv4. Only
+/// loopback allows more, and there larger frames fill the receive buffer too soon.
 const MTU_CHOSEN_MAX: usize = 14_000;
 
 /// Most remotes of a replicast bearer: every broadcast is copied to each.
@@ -38,16 +38,16 @@ pub(crate) const REMOTES_MAX: usize = 256;
 /// Reads of one receive call, each of up to 64 KiB of coalesced frames.
 const RECEIVE_BATCH: usize = 16;
 
-/// Every so many calls the other sockets are read although the one before them has frames.
+/// Calls after which all sockets are read, even if the first one has frames.
 const TURN: u32 = 16;
 
-/// The same where a caller asks again and again: it must not pay for all of them each time.
+/// The same for a caller that spins: reading all of them each time costs too much.
 const GLANCE_TURN: u32 = 64;
 
-/// So many sends in a row to one peer open the express way to it.
+/// Sends in a row to one peer that open the express path to it.
 const EXPRESS_AFTER: u32 = 64;
 
-/// How a UDP bearer reaches all its neighbours.
+/// How a UDP bearer broadcasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UdpMode {
     /// By an IP multicast group, joined on the interface that owns the local address.
@@ -62,7 +62,7 @@ pub enum UdpMode {
     },
 }
 
-/// What a UDP bearer is made from.
+/// Configuration of a UDP bearer.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
     /// The name after `udp:`, 1 to 15 characters.
@@ -73,7 +73,7 @@ pub struct UdpConfig {
     pub mode: UdpMode,
     /// The largest frame to send, in bytes; `None` fits it to the interface and the known path.
     pub mtu: Option<usize>,
-    /// Ask the kernel for segmentation and coalescing, where it has them; off only to measure or
+    /// Use segmentation and coalescing of the kernel where it has them; off only to measure or
     /// to find a fault.
     pub offloads: bool,
 }
@@ -87,7 +87,7 @@ impl UdpConfig {
         let group = default_group(cluster, local.is_ipv6()).ok_or_else(|| BearerError::Config {
             bearer: format!("udp:{name}"),
             reason: format!("IPv6 has no default multicast group for cluster id {cluster}"),
-            remedy: "name the group yourself, or take a cluster id up to 9999",
+            remedy: "name a group, or use a cluster id up to 9999",
         })?;
         let mode = UdpMode::Multicast { group: SocketAddr::new(group, DEFAULT_PORT) };
         let local = SocketAddr::new(local, DEFAULT_PORT);
@@ -133,9 +133,9 @@ pub struct UdpBearer {
     calls: u32,
     tally: Tally,
     express: Option<Arc<Express>>,
-    /// Where the express way leads, once it is open.
+    /// The peer of the express path, once it is open.
     express_to: Option<SocketAddr>,
-    /// It was tried: from then on it may have frames, wherever it leads.
+    /// It was connected, or tried to be: from then on it may receive frames from any peer.
     express_bound: bool,
     express_sends: Vec<Datagram>,
     /// The last unicast address, and how many sends in a row went there.
@@ -159,7 +159,7 @@ impl UdpBearer {
         let interface = interface_of(config.local)?;
         let local = scoped(config.local, interface.index);
         let socket = UdpSocket::bind(local, &options(config, false))?;
-        // Without one there is no express way, and no harm.
+        // Without it there is no express path, and the bearer works the same.
         let express = socket.reserve_express(&options(config, false)).ok().map(Arc::new);
         let mut bearer = UdpBearer {
             name,
@@ -190,7 +190,7 @@ impl UdpBearer {
         Ok(bearer)
     }
 
-    /// Stops copying broadcasts to `remote`; `false` if it was no remote.
+    /// Stops copying broadcasts to `remote`; `false` if it was not a remote.
     pub fn remove_remote(&mut self, remote: SocketAddr) -> bool {
         let remote = scoped(remote, self.interface.index);
         let before = self.remotes.len();
@@ -212,7 +212,7 @@ impl UdpBearer {
         if !group.ip().is_multicast() || group.is_ipv4() != self.address().is_ipv4() {
             return Err(BearerError::Config {
                 bearer: self.name.clone(),
-                reason: format!("{} is no multicast group for {}", group.ip(), self.address().ip()),
+                reason: format!("{} is not a multicast group for {}", group.ip(), self.address().ip()),
                 remedy: "IPv4 groups are 224.0.0.0/4, IPv6 groups ff00::/8",
             });
         }
@@ -256,7 +256,7 @@ impl UdpBearer {
             UdpMode::Replicast { remotes } => remotes.as_slice(),
             UdpMode::Multicast { .. } => &[],
         };
-        // A remote without a route now may have one later; the interface's MTU stands then.
+        // A remote without a route may get one later; until then only the interface counts.
         let paths = remotes.iter().filter_map(|remote| interface::path_mtu(self.address(), *remote).ok());
         paths.fold(self.interface.mtu, usize::min)
     }
@@ -295,48 +295,48 @@ impl UdpBearer {
 }
 
 impl UdpBearer {
-    /// Sends what goes the express way.
+    /// Sends the frames for the express path.
     fn send_express(&mut self, batch: &FrameBatch) {
-        if let Some(way) = self.express.as_ref().filter(|_| !self.express_sends.is_empty()) {
-            let report = way.send(&runs::Batch(batch), &self.express_sends);
+        if let Some(path) = self.express.as_ref().filter(|_| !self.express_sends.is_empty()) {
+            let report = path.send(&runs::Batch(batch), &self.express_sends);
             self.tally.sent(&self.name, &report);
         }
     }
 
-    /// Opens the express way to whom all frames go now.
+    /// Opens the express path to the peer that gets all frames now.
     fn open_express(&mut self) {
         let (to, sends) = self.streak;
-        // One that failed is not tried again.
+        // After a failure it is not tried again.
         let fails = self.express_bound && self.express_to.is_none();
         let usable = sends >= EXPRESS_AFTER && self.express_to != Some(to) && !fails;
-        let Some(way) = self.express.as_ref().filter(|_| usable) else { return };
+        let Some(path) = self.express.as_ref().filter(|_| usable) else { return };
         self.express_bound = true;
-        self.express_to = match way.connect(&self.socket, to) {
+        self.express_to = match path.connect(&self.socket, to) {
             Ok(()) => Some(to),
             Err(error) => {
-                tracing::info!(bearer = %self.name, %error, "no express way: all frames go by one socket");
+                tracing::info!(bearer = %self.name, %error, "no express path: all frames use one socket");
                 None
             }
         };
     }
 
-    /// Reads the express way; true if it had something.
+    /// Reads the express path; true if it had frames.
     fn read_express(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         let own = unscoped(self.address());
         let (ring, tally) = (&mut self.ring, &mut self.tally);
-        let Some(way) = self.express.as_ref().filter(|_| self.express_bound) else { return Ok(false) };
+        let Some(path) = self.express.as_ref().filter(|_| self.express_bound) else { return Ok(false) };
         let mut knocked = false;
         let mut take = |from: &SockAddr, frame: &[u8]| {
             knocked |= !pass(own, tally, from, frame, sink) && frame.is_empty();
         };
-        let result = way.look(ring, RECEIVE_BATCH).map(|()| ring.deliver(&mut take));
+        let result = path.look(ring, RECEIVE_BATCH).map(|()| ring.deliver(&mut take));
         if knocked {
-            way.heard_knock();
+            path.heard_knock();
         }
         Ok(tally.received(&self.name, result)?.reads > 0)
     }
 
-    /// Reads the first socket if it is `wanted`, and the group if that brought nothing; true if there may be more.
+    /// Reads the first socket if `wanted`, and the group if the first brought nothing; true if there may be more.
     fn read_others(
         &mut self,
         wanted: bool,
@@ -362,7 +362,7 @@ impl UdpBearer {
     }
 }
 
-/// Hands a frame on, unless it is one's own; false then.
+/// Passes a frame to `sink`; false if the frame is the bearer's own.
 fn pass(
     own: SocketAddr,
     tally: &mut Tally,
@@ -400,7 +400,7 @@ impl Bearer for UdpBearer {
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let group = self.group.iter().map(|(_, socket)| socket.as_fd());
-        let express = self.express.iter().map(|way| way.as_fd());
+        let express = self.express.iter().map(|path| path.as_fd());
         std::iter::once(self.socket.as_fd()).chain(group).chain(express).collect()
     }
 
@@ -412,8 +412,8 @@ impl Bearer for UdpBearer {
         self.mtu
     }
 
-    /// The system puts fragments together, so it is not the path that bounds what arrives. A kernel sends packets of
-    /// 14,000 bytes here, and copies of its broadcasts are lost if its link to us takes less. Spec: tipc.md §4.7.
+    /// The system reassembles IP fragments, so the path does not limit what arrives. A kernel node sends packets of
+    /// 14,000 bytes, and copies of its broadcasts are lost if its link to this node takes less. Spec: tipc.md §4.7.
     fn max_receive(&self) -> usize {
         65_535 - self.overhead()
     }
@@ -436,7 +436,7 @@ impl Bearer for UdpBearer {
         let could_segment = self.socket.segmentation();
         let report = self.socket.send(&runs::Batch(batch), &self.sends);
         if could_segment && !self.socket.segmentation() {
-            tracing::info!(bearer = %self.name, "the path takes no segmentation offload: sending frames singly");
+            tracing::info!(bearer = %self.name, "the path does not support segmentation offload: frames are sent one by one");
         }
         self.tally.sent(&self.name, &report);
         self.open_express();
@@ -460,7 +460,7 @@ impl Bearer for UdpBearer {
 
     fn express(&self) -> Option<(usize, Arc<Express>)> {
         let index = 1 + usize::from(self.group.is_some());
-        self.express.as_ref().map(|way| (index, Arc::clone(way)))
+        self.express.as_ref().map(|path| (index, Arc::clone(path)))
     }
 
     fn receive_express(
@@ -479,19 +479,19 @@ impl Bearer for UdpBearer {
         self.tally.counters
     }
 
-    /// Adding one twice changes nothing. Refused: multicast mode, a multicast address or one of
-    /// the other IP version, more than 256.
+    /// Adding a remote twice changes nothing. It fails in multicast mode, for a multicast address or one of the other IP
+    /// version, and above 256 remotes.
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
         let refuse =
             |reason: String, remedy| Err(BearerError::Config { bearer: self.name.clone(), reason, remedy });
         if self.group.is_some() {
             return refuse(
-                "it reaches its peers by multicast and takes no remotes".into(),
+                "it reaches its peers by multicast and has no remotes".into(),
                 "enable it with a unicast remote address instead",
             );
         }
         if remote.is_ipv4() != self.socket.local_address().is_ipv4() {
-            return refuse(format!("remote {remote} is of the other IP version"), "use one IP version");
+            return refuse(format!("remote {remote} has the other IP version"), "use one IP version");
         }
         if remote.ip().is_multicast() || remote.ip().is_unspecified() {
             return refuse(format!("remote {remote} is not a unicast address"), "name one host");
@@ -512,7 +512,7 @@ fn options(config: &UdpConfig, reuse_address: bool) -> UdpOptions {
     UdpOptions { reuse_address, offloads: config.offloads, ..UdpOptions::default() }
 }
 
-/// The interface of a local address: by its scope if it has one, else by ownership.
+/// The interface of a local address: the one of its scope if it has one, else the one that has the address.
 fn interface_of(local: SocketAddr) -> Result<Interface, BearerError> {
     if let SocketAddr::V6(v6) = local
         && v6.scope_id() != 0
@@ -523,7 +523,7 @@ fn interface_of(local: SocketAddr) -> Result<Interface, BearerError> {
     Ok(Interface::by_address(local.ip())?)
 }
 
-/// Adds the interface where an IPv6 address has no meaning without one: discovery carries none.
+/// Adds the interface to an IPv6 address that needs one: discovery messages carry none.
 fn scoped(address: SocketAddr, interface: u32) -> SocketAddr {
     match address {
         SocketAddr::V6(v6) if needs_scope(v6.ip()) => {
@@ -550,7 +550,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_groups_are_the_tool_s() {
+    fn default_groups_are_those_of_the_tipc_tool() {
         assert_eq!(default_group(4711, false), Some("228.0.18.103".parse().unwrap()));
         assert_eq!(default_group(4711, true), Some("ff02::4711".parse().unwrap()));
         assert_eq!(default_group(10_000, true), None);
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn remotes_without_a_port_have_the_usual_one() {
+    fn remotes_without_a_port_get_the_default_port() {
         let remotes = vec!["10.0.0.1:0".parse().unwrap(), "10.0.0.2:7".parse().unwrap()];
         let config = UdpConfig::replicast("x", "10.0.0.3".parse().unwrap(), remotes);
         let expected = vec!["10.0.0.1:6118".parse().unwrap(), "10.0.0.2:7".parse().unwrap()];
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_get_their_interface_and_lose_it_again() {
+    fn link_local_addresses_get_a_scope_that_unscoped_removes() {
         let bare: SocketAddr = "[fe80::1]:6118".parse().unwrap();
         assert_eq!(scoped(bare, 3), "[fe80::1%3]:6118".parse().unwrap());
         assert_eq!(unscoped(scoped(bare, 3)), bare);
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_configurations_are_refused_with_advice() {
+    fn invalid_configurations_are_refused_with_a_remedy() {
         let open = |local: &str, mode, mtu| {
             let config =
                 UdpConfig { name: "t".into(), local: local.parse().unwrap(), mode, mtu, offloads: true };
@@ -590,8 +590,8 @@ mod tests {
         assert!(open("0.0.0.0:0", none(), None).contains("unicast address of this host"));
         assert!(open("127.0.0.1:0", to("[::1]:1"), None).contains("other IP version"));
         assert!(open("127.0.0.1:0", to("228.0.0.1:1"), None).contains("not a unicast address"));
-        assert!(open("127.0.0.1:0", group("127.0.0.2:1"), None).contains("no multicast group"));
-        assert!(open("127.0.0.1:0", group("[ff02::1]:1"), None).contains("no multicast group"));
+        assert!(open("127.0.0.1:0", group("127.0.0.2:1"), None).contains("not a multicast group"));
+        assert!(open("127.0.0.1:0", group("[ff02::1]:1"), None).contains("not a multicast group"));
         assert!(open("127.0.0.1:0", none(), Some(99)).contains("outside 100 to 65507"));
     }
 }

@@ -1,14 +1,13 @@
-//! What a daemon is started with.
+//! Configuration of a daemon.
 
 use std::path::PathBuf;
 
 use utipc_attach::Greeting;
 
 use crate::daemon::attachments::Policy;
-use crate::driver::NodeConfig;
-use crate::run::StartError;
+use crate::driver::{NodeConfig, StartError};
 
-/// What of the node's name somebody has chosen before it starts.
+/// Which parts of the node's name are fixed before it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Named {
     /// Its identity and address stay as they are.
@@ -20,22 +19,22 @@ pub enum Named {
     No,
 }
 
-/// How a daemon serves.
+/// Configuration of a daemon.
 #[derive(Default)]
 pub struct DaemonConfig {
     /// The node that it hosts.
     pub node: NodeConfig,
-    /// Where processes come in: the path of a socket that it makes.
+    /// Path of the socket on which processes attach; the daemon creates it.
     pub socket: PathBuf,
     /// Permissions of that socket; 0666 if 0: the policy and the directory decide.
     pub socket_mode: u32,
-    /// Who may do what.
+    /// What each user may do.
     pub policy: Policy,
-    /// How much.
+    /// How much processes may use.
     pub limits: Limits,
-    /// Who chose the node's name: while nobody did, and it has no bearer, an administrator may.
+    /// Which parts of the node's name are fixed. An administrator may set the others until the first bearer.
     pub named: Named,
-    /// Versions of the protocol that it speaks; those of this code if absent.
+    /// Versions of the protocol; those of this code if absent.
     pub versions: Option<Greeting>,
 }
 
@@ -45,12 +44,12 @@ impl DaemonConfig {
     }
 }
 
-/// What processes may use up, each and together. A process at a limit gets an error; nobody else notices.
+/// How much processes may use, each and together. A process at a limit gets an error, without effect on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Processes that are attached at a time.
+    /// Attached processes.
     pub attachments: usize,
-    /// Those of one user; root has no such limit.
+    /// Attached processes of one user; root has no such limit.
     pub attachments_per_user: usize,
     /// Sockets of one process.
     pub sockets_per_attachment: usize,
@@ -58,12 +57,12 @@ pub struct Limits {
     pub bindings_per_attachment: usize,
     /// Bindings of all processes together, [`Limits::MAX_BINDINGS`] at most.
     pub bindings: usize,
-    /// Sockets of one process that it polls by a descriptor, each of which costs the daemon one too.
+    /// Sockets of one process with a descriptor to poll; each costs the daemon a descriptor too.
     pub descriptors_per_attachment: usize,
 }
 
 impl Limits {
-    /// The largest table that peers of the same release take whole.
+    /// The largest table that peers of the same release accept.
     pub const MAX_BINDINGS: usize = utipc_core::names::MAX_USER_BINDINGS;
 }
 
@@ -84,7 +83,7 @@ impl Default for Limits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// The node did not.
+    /// The node did not start.
     #[error(transparent)]
     Node(#[from] StartError),
     /// The system refused something; the text says what to do.

@@ -1,4 +1,4 @@
-//! The daemon as its owner sees it.
+//! The handle of a running daemon.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -12,11 +12,11 @@ use crate::daemon::attachments::Policy;
 use crate::daemon::config::{DaemonConfig, DaemonError, Limits};
 use crate::daemon::counters::DaemonCounters;
 use crate::daemon::dispatcher::Dispatcher;
-use crate::run::StartError;
+use crate::driver::StartError;
 
 type Command = Box<dyn FnOnce(&mut Stack, Time) + Send>;
 
-/// What the owner asks of the daemon's thread.
+/// An order of the owner to the daemon's thread.
 pub(super) enum Order {
     Stop,
     Change(Box<Policy>, Limits),
@@ -24,7 +24,7 @@ pub(super) enum Order {
     Run(Command),
 }
 
-/// Orders that the thread has not seen yet.
+/// Orders that the thread has not read yet.
 #[derive(Default)]
 pub(super) struct Orders(Mutex<Vec<Order>>);
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon: when this returns, processes may come in.
+    /// Starts a daemon: when this returns, processes may attach.
     ///
     /// # Errors
     /// See [`DaemonError`].
@@ -69,18 +69,18 @@ impl Daemon {
         Ok(Daemon { socket, orders, waker, thread: Some(thread) })
     }
 
-    /// Where processes come in.
+    /// Path of the socket on which processes attach.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Puts another policy and other limits in force, for what is asked from now on.
+    /// Replaces policy and limits, for later requests.
     pub fn change(&self, policy: Policy, limits: Limits) {
         self.order(Order::Change(Box::new(policy), limits));
     }
 
-    /// What it has counted.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> DaemonCounters {
         let (sender, receiver) = mpsc::channel();
@@ -95,7 +95,7 @@ impl Daemon {
     ) -> Option<T> {
         let (sender, receiver) = mpsc::channel();
         self.order(Order::Run(Box::new(move |stack, now| {
-            // Nobody waits any more if this fails.
+            // It fails if the caller is gone.
             let _ = sender.send(command(stack, now));
         })));
         receiver.recv().ok()

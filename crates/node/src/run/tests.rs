@@ -5,7 +5,7 @@ use utipc_core::config::StackConfig;
 use utipc_core::wire::MediaAddr;
 use utipc_core::{Destination, NodeAddr, Scope, ServiceRange, SocketKind};
 
-/// Far beyond what anything takes on a loaded machine.
+/// Longer than any step takes on a loaded machine.
 const LIMIT: Wait = Wait::AtMost(Duration::from_secs(30));
 
 fn node(network: &LoopbackNetwork, number: u32) -> Node {
@@ -46,7 +46,7 @@ fn bound(node: &Node, service: u32) -> u32 {
     })
 }
 
-/// Sends as soon as the service is known.
+/// Sends as soon as the service is bound.
 fn send(node: &Node, data: u8, service: u32) {
     node.block(&node.observers(), Want::Change, LIMIT, |stack, now| {
         let port = stack.open(now, SocketKind::Rdm).unwrap();
@@ -54,16 +54,16 @@ fn send(node: &Node, data: u8, service: u32) {
         stack.close(now, port);
         sent
     })
-    .expect("the service is known");
+    .expect("the service is bound");
 }
 
 #[test]
-fn a_node_without_bearers_serves_its_own_process() {
+fn node_without_bearers_serves_its_own_process() {
     let node = Node::start(NodeConfig::default()).unwrap();
     let port = bound(&node, 1000);
     let slot = node.slot(port);
     std::thread::scope(|scope| {
-        // It drives, and nothing but the other thread's call can end its wait: this node has no timer.
+        // It drives, and only the other thread's call can end its wait: this node has no timer.
         let waiting =
             scope.spawn(|| node.block(&slot, Want::Read, LIMIT, |stack, now| receive(stack, now, port)));
         std::thread::sleep(Duration::from_millis(50));
@@ -73,7 +73,7 @@ fn a_node_without_bearers_serves_its_own_process() {
 }
 
 #[test]
-fn a_driver_hands_over_to_a_thread_that_still_waits() {
+fn driving_call_hands_over_to_a_thread_that_still_waits() {
     let network = LoopbackNetwork::new();
     let (red, blue) = (node(&network, 1), node(&network, 2));
     wait_linked(&red);
@@ -84,7 +84,7 @@ fn a_driver_hands_over_to_a_thread_that_still_waits() {
             scope.spawn(move || blue.block(&slot, Want::Read, LIMIT, |stack, now| receive(stack, now, port)))
         });
         std::thread::sleep(Duration::from_millis(50));
-        // Whoever drives is served first; the other must then drive itself.
+        // The driving call is served first; then the other one must drive.
         send(&red, 1, 1001);
         std::thread::sleep(Duration::from_millis(50));
         send(&red, 2, 1002);
@@ -111,7 +111,7 @@ fn calls_that_never_wait_drive_the_node() {
 }
 
 #[test]
-fn a_wait_ends_at_its_time() {
+fn wait_ends_at_its_limit() {
     let network = LoopbackNetwork::new();
     let blue = node(&network, 2);
     let slot = blue.slot(bound(&blue, 1000));
@@ -121,7 +121,7 @@ fn a_wait_ends_at_its_time() {
 }
 
 #[test]
-fn the_supervisor_links_nodes_that_nobody_calls_and_a_drop_unlinks_them() {
+fn supervisor_keeps_links_of_idle_nodes_and_drop_ends_them() {
     let network = LoopbackNetwork::new();
     let (red, blue) = (node(&network, 1), node(&network, 2));
     wait_linked(&red);
@@ -131,8 +131,8 @@ fn the_supervisor_links_nodes_that_nobody_calls_and_a_drop_unlinks_them() {
     assert_eq!(red.counters().links_down, 0);
     drop(blue);
     let unlinked = |stack: &mut Stack, _| stack.links().iter().all(|link| !link.up).then_some(());
-    // Told, not found out: the tolerance is 1500 ms.
-    let told = Wait::AtMost(Duration::from_millis(1400));
-    red.block(&red.observers(), Want::Change, told, unlinked).expect("the peer says that it leaves");
+    // Less than the tolerance of 1500 ms, after which the loss of a peer is detected.
+    let limit = Wait::AtMost(Duration::from_millis(1400));
+    red.block(&red.observers(), Want::Change, limit, unlinked).expect("the peer announces that it leaves");
     assert_eq!(red.counters().links_down, 1);
 }

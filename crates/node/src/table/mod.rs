@@ -1,4 +1,4 @@
-//! The node's binding table in memory that other processes map to look for themselves (DESIGN L8).
+//! The node's binding table in shared memory, which other processes map for their lookups.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,10 +10,10 @@ use utipc_os::replica::Publisher;
 /// Name of the segments in `/proc/PID/maps`.
 const NAME: &str = "utipc table";
 
-/// The first segment, in words: room for some 100,000 bindings. It costs what is in use of it.
+/// Sizes of the first segment, in words: room for some 100,000 bindings. Only used pages take memory.
 const FIRST: [usize; 3] = [16_384 * 80, 512 * 464, 131_072 * 4];
-/// Turns never move, so there is one for every range that a table can have.
-const TURNS: usize = (1 << 20) + (1 << 16);
+/// Round-robin cursors never move, so there is one for every range that a table can have.
+const CURSORS: usize = (1 << 20) + (1 << 16);
 
 /// Why a table is not shared.
 #[derive(Debug, thiserror::Error)]
@@ -22,15 +22,15 @@ pub enum ShareError {
     /// The system refused the first segment.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// The system refused one that is large enough.
+    /// The system refused a segment that is large enough.
     #[error(transparent)]
     Memory(#[from] NoMemory),
 }
 
-/// What a daemon tells its clients of its table: where it is. Clones are the same.
+/// The place of a daemon's table, for its clients. Clones are handles on the same one.
 ///
-/// When the table outgrows its segment it moves to a larger one before the call that made it grow returns. The old
-/// segment says so to whoever looks something up there; whoever asks then finds the new one here.
+/// When the table outgrows its segment, it moves to a larger one before the call that made it grow returns. The old
+/// segment reports that to later lookups; their processes then find the new one here.
 #[derive(Clone, Debug)]
 pub struct SharedTable {
     current: Arc<Mutex<Arc<Publisher>>>,
@@ -40,16 +40,16 @@ impl SharedTable {
     /// Moves the table of `stack` to memory that can be shared.
     ///
     /// # Errors
-    /// See [`ShareError`]; the node goes on with its table as it was.
+    /// See [`ShareError`]; then the node keeps its own table.
     pub fn share(stack: &mut Stack) -> Result<Self, ShareError> {
-        let publisher = Arc::new(Publisher::new(NAME, FIRST, TURNS)?);
+        let publisher = Arc::new(Publisher::new(NAME, FIRST, CURSORS)?);
         let table = Self { current: Arc::new(Mutex::new(Arc::clone(&publisher))) };
         stack.share_names(Box::new(Segment { publisher, table: table.clone() }))?;
         Ok(table)
     }
 
-    /// The segment that is current: its descriptors are what a client maps, and here congestion is told. A change of the
-    /// table may replace it, so ask again each time.
+    /// The current segment: clients map its descriptors, and it holds the congestion state. A change of the table may
+    /// replace it, so call this each time.
     #[must_use]
     pub fn publisher(&self) -> Arc<Publisher> {
         Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
@@ -75,8 +75,8 @@ impl Memory for Segment {
 
     fn grow(&mut self, size: Size, carry: &mut dyn FnMut(Areas<'_>, Areas<'_>)) -> Result<(), NoMemory> {
         let Size { leaves, branches, records, cursors } = size;
-        if cursors > TURNS {
-            return Err(NoMemory(format!("{TURNS} ranges are the limit")));
+        if cursors > CURSORS {
+            return Err(NoMemory(format!("{CURSORS} ranges are the limit")));
         }
         let next = self.publisher.successor(NAME, [leaves, branches, records]);
         let next = Arc::new(next.map_err(|refused| NoMemory(refused.to_string()))?);

@@ -14,8 +14,8 @@ mod mapped;
 
 fn map(table: &SharedTable) -> Replica {
     let publisher = table.publisher();
-    let [segment, turns] = publisher.descriptors();
-    Replica::map(segment, turns).unwrap()
+    let [segment, cursors] = publisher.descriptors();
+    Replica::map(segment, cursors).unwrap()
 }
 
 fn stack() -> Stack {
@@ -23,7 +23,7 @@ fn stack() -> Stack {
 }
 
 #[test]
-fn a_binding_is_seen_when_bind_returns_and_is_gone_when_unbind_does() {
+fn mapped_table_shows_a_binding_from_bind_to_unbind() {
     let mut stack = stack();
     let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();
     stack.bind(Time::ZERO, server, ServiceRange::new(100, 1, 1), Scope::Node).unwrap();
@@ -33,7 +33,7 @@ fn a_binding_is_seen_when_bind_returns_and_is_gone_when_unbind_does() {
         let to = ServiceAddr::new(100, instance);
         view(&replica).lookup(to, NodeAddr::NONE).unwrap().map(|found| found.port)
     };
-    assert_eq!((found(1), found(2)), (Some(server), None), "what was bound before is there");
+    assert_eq!((found(1), found(2)), (Some(server), None), "bindings from before the table was shared");
     for instance in 2..2000 {
         let range = ServiceRange::new(100, instance, instance);
         stack.bind(Time::ZERO, server, range, Scope::Cluster).unwrap();
@@ -53,13 +53,13 @@ fn a_binding_is_seen_when_bind_returns_and_is_gone_when_unbind_does() {
 }
 
 #[test]
-fn a_table_that_grows_takes_its_readers_along() {
+fn readers_follow_a_table_that_grows() {
     let mut stack = stack();
     let table = SharedTable::share(&mut stack).unwrap();
     let first = map(&table);
     table.publisher().set_congested(7, 1, true);
     let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();
-    // What one node can bind does not fill the first segment, so go on with a small one.
+    // The bindings of one node do not fill the first segment, so continue with a small one.
     let mut sizes = Vec::new();
     {
         let publisher = Arc::new(table.publisher().successor(NAME, [800, 4640, 400]).unwrap());
@@ -82,7 +82,7 @@ fn a_table_that_grows_takes_its_readers_along() {
 }
 
 #[test]
-fn a_hundred_processes_share_the_turns() {
+fn processes_share_the_round_robin_cursors() {
     let mut stack = stack();
     let table = SharedTable::share(&mut stack).unwrap();
     let service = ServiceAddr::new(100, 5);
@@ -93,7 +93,7 @@ fn a_hundred_processes_share_the_turns() {
             server
         })
         .collect();
-    // A mapping of its own each, as processes have; some ask the node instead.
+    // Each has its own mapping, as processes have; some ask the node instead.
     let asked: Vec<u32> = (0..20).map(|_| stack.lookup(service, NodeAddr::NONE).unwrap().port).collect();
     let looked = thread::scope(|scope| {
         let lookup = || {
@@ -110,7 +110,7 @@ fn a_hundred_processes_share_the_turns() {
 }
 
 #[test]
-fn mapped_readers_stand_beside_a_writer() {
+fn mapped_readers_work_beside_a_writer() {
     let mut stack = stack();
     let table = SharedTable::share(&mut stack).unwrap();
     let server = stack.open(Time::ZERO, SocketKind::Rdm).unwrap();

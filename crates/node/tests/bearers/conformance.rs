@@ -1,4 +1,4 @@
-//! What every bearer must do.
+//! Requirements of every bearer.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,16 @@ use utipc_os::reactor::{Interest, Reactor};
 
 type Bearers = Vec<Box<dyn Bearer>>;
 
-/// The bearer id that the suite sends with; the middleware and the others must not care which.
+/// The bearer id that the suite sends with; any id must work.
 const ID: u8 = 2;
 
-/// Longest wait for something that must come. A loaded machine is slow, not wrong.
+/// Longest wait for a frame that must arrive, even on a loaded machine.
 const MUST_COME: Duration = Duration::from_secs(20);
 
-/// How long to look for what must not come.
+/// How long to wait for a frame that must not arrive.
 const MUST_NOT_COME: Duration = Duration::from_millis(60);
 
-/// A frame that says who sent it and which one it is. Every frame is at least 24 bytes, as the
-/// shortest TIPC message.
+/// A frame with its sender and its number. Every frame has at least 24 bytes, as the shortest TIPC message.
 pub(crate) fn frame(sender: u8, number: u32, len: usize) -> Vec<u8> {
     let mut frame: Vec<u8> =
         (0..len).map(|at| (at as u32).wrapping_mul(31).wrapping_add(number) as u8).collect();
@@ -36,7 +35,7 @@ pub(crate) fn batch_of(frames: &[(Target, Vec<u8>)]) -> FrameBatch {
     batch
 }
 
-/// Bearers of one medium, driven by their descriptors; what arrives waits in an inbox for each.
+/// Bearers of one medium, driven by their descriptors; each has an inbox for arrived frames.
 pub(crate) struct Rig {
     bearers: Bearers,
     inboxes: Vec<Vec<(MediaAddr, Vec<u8>)>>,
@@ -95,7 +94,7 @@ impl Rig {
         std::mem::take(&mut self.inboxes[at])
     }
 
-    /// Exactly `count` frames, which must come.
+    /// Exactly `count` frames, which must arrive.
     pub(crate) fn take(&mut self, at: usize, count: usize) -> Vec<(MediaAddr, Vec<u8>)> {
         let got = self.gather(at, count, MUST_COME);
         let tell = || self.bearers.iter().map(|it| (it.description(), it.counters())).collect::<Vec<_>>();
@@ -105,7 +104,7 @@ impl Rig {
 
     fn nothing(&mut self, at: usize) {
         let got = self.gather(at, 1, MUST_NOT_COME);
-        assert!(got.is_empty(), "{} got what is not for it: {got:?}", self.bearers[at].description());
+        assert!(got.is_empty(), "{} got frames for others: {got:?}", self.bearers[at].description());
     }
 }
 
@@ -116,7 +115,7 @@ impl std::ops::Index<usize> for Rig {
     }
 }
 
-/// Ethernet pads short frames; a frame's own header tells its true length.
+/// Whether a frame arrived unchanged. Ethernet pads short frames; the TIPC header has the true length.
 fn same(got: &[u8], sent: &[u8]) -> bool {
     got.get(..sent.len()) == Some(sent) && got.len() <= sent.len().max(60)
 }
@@ -126,7 +125,7 @@ pub(crate) fn unicast(mut bearers: Rig) {
     let sent = frame(0, 1, 100);
     bearers.send(0, target, &sent);
     let got = bearers.take(1, 1);
-    assert_eq!(got[0].0, bearers[0].local_address(), "the sender's address is what it advertises");
+    assert_eq!(got[0].0, bearers[0].local_address(), "the sender's address is its local address");
     assert!(same(&got[0].1, &sent));
     let back = bearers.to(0);
     bearers.send(1, back, &frame(1, 2, 24));
@@ -153,14 +152,14 @@ pub(crate) fn broadcast(mut bearers: Rig) {
 
 pub(crate) fn sizes(mut bearers: Rig) {
     let mtu = bearers[0].mtu();
-    assert!(mtu >= 1280, "no bearer here has less room: {mtu}");
+    assert!(mtu >= 1280, "MTU below that of any bearer here: {mtu}");
     let target = bearers.to(1);
     let picked = (24..130).chain([mtu / 2, mtu - 1, mtu]);
     for (number, len) in picked.enumerate() {
         let sent = frame(0, number as u32, len);
         bearers.send(0, target, &sent);
         let got = bearers.take(1, 1);
-        assert!(same(&got[0].1, &sent), "{len} bytes came as {}", got[0].1.len());
+        assert!(same(&got[0].1, &sent), "{len} bytes arrived as {}", got[0].1.len());
     }
 }
 
@@ -177,8 +176,8 @@ pub(crate) fn refusals(mut bearers: Rig) {
 }
 
 pub(crate) fn thousand_in_order(mut bearers: Rig) {
-    // Sizes change all the time and repeat for a while, so that runs of every length occur. No
-    // wire keeps more than its buffer holds: the receiver reads between the parts.
+    // Sizes change often and repeat sometimes, so that runs of every length occur. The receiver reads between the parts,
+    // because a wire holds no more than its buffer.
     let target = bearers.to(1);
     let len = |number: u32| 64 + (number / 7 % 5) as usize * 100;
     for part in 0..10_u32 {
@@ -225,7 +224,7 @@ pub(crate) fn other_bearers(mut bearers: Rig) {
     let got = bearers.take(1, 1);
     assert_eq!(got[0].1, frame(0, 2, 100));
     bearers.nothing(1);
-    // An address of another medium goes nowhere, and harms nothing.
+    // A frame to an address of another medium is dropped without further effect.
     let alien = match bearers[0].local_address() {
         MediaAddr::Ethernet(_) => MediaAddr::Udp("127.0.0.1:9".parse().unwrap()),
         MediaAddr::Udp(_) => MediaAddr::Ethernet([2, 0, 0, 0, 0, 9]),
@@ -255,7 +254,7 @@ pub(crate) fn counters(mut bearers: Rig) {
 pub(crate) fn close(mut bearers: Rig) {
     let target = bearers.to(1);
     bearers.close(1);
-    // Into the void, twice: an error that comes back for the first must not harm the second.
+    // Twice to a closed bearer: an error returned for the first must not affect the second.
     for number in 0..2 {
         bearers.send(0, target, &frame(0, number, 100));
         bearers.nothing(0);

@@ -1,4 +1,4 @@
-//! Bearers that all see one another, of each kind.
+//! Bearers of each kind, on one medium.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use utipc_node::bearers::{
     Middleware, UdpBearer, UdpConfig, UdpMode,
 };
 
-/// Two or more bearers on one medium, or why there are none.
+/// Two or more bearers on one medium, or the reason why there are none.
 pub(crate) type Fixture = Result<Vec<Box<dyn Bearer>>, String>;
 
 /// Runs `check` over a fixture in a thread of its own, which may enter a network namespace.
@@ -31,13 +31,12 @@ pub(crate) fn run(name: &str, make: fn() -> Fixture, check: fn(Rig)) {
     }
 }
 
-/// Reports past the test runner's capture.
+/// Reports on standard error, which the test runner does not capture.
 pub(crate) fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: bearer {name}: {reason}");
 }
 
-/// An address of 127.0.0.0/8 that no other test of this host uses: the process and a serial
-/// number make it.
+/// An address of 127.0.0.0/8 that no other test of this host uses, made of the process's and a serial number.
 pub(crate) fn fresh_v4() -> Ipv4Addr {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -74,12 +73,12 @@ fn fresh_addresses(count: usize) -> Vec<SocketAddr> {
     (0..count).map(|_| SocketAddr::new(fresh_v4().into(), DEFAULT_PORT)).collect()
 }
 
-/// Two nodes that name each other, with the MTU of an Ethernet.
+/// Two nodes with each other as remote, with the MTU of Ethernet.
 pub(crate) fn udp_unicast() -> Fixture {
     Ok(mesh(&fresh_addresses(2), Some(1472)))
 }
 
-/// Four nodes, MTU as chosen.
+/// Four nodes with the default MTU.
 pub(crate) fn udp_replicast() -> Fixture {
     Ok(mesh(&fresh_addresses(4), None))
 }
@@ -125,7 +124,7 @@ pub(crate) fn veth_pair() -> Result<(), String> {
             ));
         }
     }
-    // Until the kernel has seen both carriers, it drops what is sent.
+    // The kernel drops frames until it has seen both carriers.
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         let output =
@@ -138,8 +137,7 @@ pub(crate) fn veth_pair() -> Result<(), String> {
     }
 }
 
-/// Gives `tipc0` addresses, and waits until the kernel routes to them: it does so from a work
-/// queue, after the addresses can be bound to.
+/// Gives `tipc0` addresses, and waits until the kernel routes to them, which may be after they can be bound.
 pub(crate) fn add_addresses(addresses: &[&str]) {
     let ip = |arguments: &[&str]| Command::new("ip").args(arguments).output().unwrap();
     for address in addresses {
@@ -169,25 +167,25 @@ pub(crate) fn ethernet() -> Fixture {
     ["tipc0", "tipc1"].map(open).into_iter().collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-/// A meeting place of its own, removed by the last look at it.
-pub(crate) fn meeting_place() -> std::path::PathBuf {
+/// A directory of its own for local nodes.
+pub(crate) fn node_directory() -> std::path::PathBuf {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("utipc-meet-{}-{serial}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("utipc-nodes-{}-{serial}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     path
 }
 
 pub(crate) fn local_nodes() -> Fixture {
-    let directory = meeting_place();
+    let directory = node_directory();
     let config = LocalConfig { directory: Some(directory.clone()), ..LocalConfig::default() };
     let mut bearers: Vec<_> = (0..3).map(|_| LocalBearer::open(&config).unwrap()).collect();
     for bearer in &mut bearers {
-        // The older ones learn of the newer ones here.
-        bearer.receive(&mut |_, _| panic!("nobody sent anything")).unwrap();
+        // The older ones find the newer ones here.
+        bearer.receive(&mut |_, _| panic!("a frame that was not sent")).unwrap();
         assert_eq!(bearer.peers().len(), 2);
     }
-    // A directory that has gone leaves the bearers as they are.
+    // The bearers work on without the directory.
     std::fs::remove_dir_all(directory).unwrap();
     Ok(bearers.into_iter().map(|it| Box::new(it) as Box<dyn Bearer>).collect())
 }
@@ -197,7 +195,7 @@ pub(crate) fn middleware_at_rest() -> Fixture {
     Ok(udp_replicast()?.into_iter().map(wrap).collect())
 }
 
-/// All the suite holds with a slow wire, too.
+/// The suite also holds with a delay.
 pub(crate) fn middleware_with_delay() -> Fixture {
     let wrap = |inner| {
         let wrapped = Middleware::new(inner, 1).unwrap();

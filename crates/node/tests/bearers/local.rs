@@ -1,4 +1,4 @@
-//! Nodes of one user on one host find each other, and forget the dead.
+//! Nodes of one user on one host find each other, and forget dead ones.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use utipc_node::bearers::{Bearer, LocalBearer, LocalConfig};
 use utipc_os::reactor::{Interest, Reactor};
 
 use crate::conformance::{Rig, batch_of, frame};
-use crate::fixtures::meeting_place;
+use crate::fixtures::node_directory;
 
 const MUST_COME: Duration = Duration::from_secs(20);
 const CHILD: &str = "UTIPC_TEST_LOCAL_NODE";
@@ -29,7 +29,7 @@ fn address(bearer: &LocalBearer) -> SocketAddr {
     }
 }
 
-/// Lets the bearer follow its descriptors until it knows exactly `count` peers.
+/// Drives the bearer until it has exactly `count` peers.
 fn wait_for_peers(bearer: &mut LocalBearer, count: usize) {
     let mut reactor = Reactor::new().unwrap();
     for fd in bearer.fds() {
@@ -54,8 +54,8 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn newcomers_are_learnt_at_once_and_leavers_forgotten() {
-    let directory = meeting_place();
+fn new_nodes_are_found_and_closed_ones_forgotten() {
+    let directory = node_directory();
     let mut first = open(&directory);
     assert!(first.peers().is_empty());
     let mut second = open(&directory);
@@ -77,8 +77,8 @@ fn newcomers_are_learnt_at_once_and_leavers_forgotten() {
 }
 
 #[test]
-fn an_entry_that_was_cleaned_away_comes_back() {
-    let directory = meeting_place();
+fn removed_entry_is_restored() {
+    let directory = node_directory();
     let mut first = open(&directory);
     let before = names(&directory);
     std::fs::remove_file(directory.join(&before[0])).unwrap();
@@ -91,8 +91,8 @@ fn an_entry_that_was_cleaned_away_comes_back() {
 }
 
 #[test]
-fn other_files_are_left_alone() {
-    let directory = meeting_place();
+fn other_files_are_not_removed() {
+    let directory = node_directory();
     drop(open(&directory));
     for name in ["notes.txt", "10.0.0.1:6118", "127.0.0.9"] {
         std::fs::write(directory.join(name), "x").unwrap();
@@ -106,7 +106,7 @@ fn other_files_are_left_alone() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Not a test by itself: the node that the next one kills. Without its variable it does nothing.
+/// Not a test: the node that the next test kills. Without its variable it does nothing.
 #[test]
 fn child_node() {
     let Some(directory) = std::env::var_os(CHILD) else { return };
@@ -124,8 +124,8 @@ fn child_node() {
 }
 
 #[test]
-fn a_killed_process_is_forgotten_and_its_file_removed() {
-    let directory = meeting_place();
+fn killed_process_is_forgotten_and_its_file_removed() {
+    let directory = node_directory();
     let mut first = open(&directory);
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "local::child_node", "--nocapture"])
@@ -135,7 +135,7 @@ fn a_killed_process_is_forgotten_and_its_file_removed() {
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let told = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("child is ").map(str::to_owned));
-    let there: SocketAddr = told.expect("the child says its address").parse().unwrap();
+    let there: SocketAddr = told.expect("the child prints its address").parse().unwrap();
     wait_for_peers(&mut first, 1);
     assert_eq!(first.peers(), [there]);
     // It answers.
@@ -148,7 +148,7 @@ fn a_killed_process_is_forgotten_and_its_file_removed() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for_peers(&mut first, 0);
-    // Whoever looks next removes what it left.
+    // The next check removes its file.
     let second = open(&directory);
     assert_eq!(second.peers(), [address(&first)]);
     assert!(!names(&directory).contains(&there.to_string()));

@@ -1,4 +1,4 @@
-//! A bad wire does what it was told, the same with the same seed.
+//! Fault injection follows its settings and its seed.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn pair(seed: u64) -> (Rig, Control, Target) {
     )
 }
 
-/// The numbers that arrive of `count` frames through a wire with these faults.
+/// The numbers of the frames that arrive, of `count` sent with these faults.
 fn through(seed: u64, faults: Faults, count: u32) -> (Vec<u32>, FaultCounters) {
     let (mut bearers, control, target) = pair(seed);
     control.set(Direction::Send, faults);
@@ -34,7 +34,7 @@ fn through(seed: u64, faults: Faults, count: u32) -> (Vec<u32>, FaultCounters) {
 }
 
 #[test]
-fn the_same_seed_loses_the_same_frames() {
+fn same_seed_drops_the_same_frames() {
     let (first, counters) = through(42, Faults::loss(5), 1000);
     assert_eq!((counters.seen, first.len() as u64), (1000, 1000 - counters.dropped));
     assert_eq!(counters.dropped, 49, "of this seed");
@@ -52,7 +52,7 @@ fn duplicates_follow_their_original() {
 }
 
 #[test]
-fn reordering_moves_frames_and_loses_none() {
+fn reordering_drops_no_frame() {
     let (got, counters) = through(7, Faults { reorder_ppm: 100_000, ..Faults::default() }, 200);
     assert_eq!(counters.reordered, 21, "of this seed");
     assert!(!got.is_sorted());
@@ -62,7 +62,7 @@ fn reordering_moves_frames_and_loses_none() {
 }
 
 #[test]
-fn delay_holds_frames_back_and_the_descriptors_say_when() {
+fn delayed_frames_make_a_descriptor_readable_when_due() {
     let (mut bearers, control, target) = pair(1);
     let delay = Duration::from_millis(30);
     control.set(Direction::Send, Faults { delay, ..Faults::default() });
@@ -72,7 +72,7 @@ fn delay_holds_frames_back_and_the_descriptors_say_when() {
     assert!(start.elapsed() >= delay);
     assert_eq!(got.iter().map(|(_, frame)| frame[4]).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(control.counters(Direction::Send).delayed, 2);
-    // The other way, the timer wakes the receiver itself.
+    // In the other direction the timer wakes the receiver.
     control.set(Direction::Send, Faults::default());
     control.set(Direction::Receive, Faults { delay, ..Faults::default() });
     let back = bearers.to(0);
@@ -83,7 +83,7 @@ fn delay_holds_frames_back_and_the_descriptors_say_when() {
 }
 
 #[test]
-fn a_cut_wire_carries_nothing_until_it_is_mended() {
+fn interrupted_bearer_carries_no_frames_until_it_is_restored() {
     let (mut bearers, control, target) = pair(1);
     let back = bearers.to(0);
     let both = |bearers: &mut Rig, number| {
@@ -102,7 +102,7 @@ fn a_cut_wire_carries_nothing_until_it_is_mended() {
 }
 
 #[test]
-fn a_bearer_that_takes_no_remotes_says_so_through_the_middleware() {
+fn error_of_the_wrapped_bearer_about_remotes_is_returned() {
     let network = LoopbackNetwork::new();
     let inner = network.attach(utipc_core::wire::MediaAddr::Ethernet([2; 6]), 1500).unwrap();
     let mut wrapped = Middleware::new(Box::new(inner), 0).unwrap();

@@ -1,4 +1,4 @@
-//! Captures read back as what was sent, here and by Wireshark where it is installed.
+//! Captures contain what was sent, as read here and by Wireshark where it is installed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn discovery() -> Vec<u8> {
     message
 }
 
-/// Sends two frames to each other over `bearers` with a recording on the first; its file.
+/// Sends frames in both directions over `bearers`, and records the first one; returns the file.
 fn record(mut bearers: Vec<Box<dyn Bearer>>, name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("utipc-{name}-{}.pcap", std::process::id()));
     let wrapped = Middleware::new(bearers.remove(0), 1).unwrap();
@@ -39,15 +39,15 @@ fn record(mut bearers: Vec<Box<dyn Bearer>>, name: &str) -> PathBuf {
     path
 }
 
-/// The link type and packets of a capture in this machine's writing.
+/// The link type and packets of a capture in this machine's byte order.
 fn read(path: &Path) -> (u32, Vec<Vec<u8>>) {
     let bytes = std::fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     assert_eq!((word(0), word(4)), (0xA1B2_3C4D, 0x0004_0002));
     let (mut packets, mut at) = (Vec::new(), 24);
     while at < bytes.len() {
-        assert!(word(at) > 1_600_000_000 && word(at + 4) < 1_000_000_000, "a time of today");
-        assert_eq!(word(at + 8), word(at + 12), "nothing is cut off");
+        assert!(word(at) > 1_600_000_000 && word(at + 4) < 1_000_000_000, "a plausible time");
+        assert_eq!(word(at + 8), word(at + 12), "the packet is complete");
         let len = word(at + 8) as usize;
         packets.push(bytes[at + 16..at + 16 + len].to_vec());
         at += 16 + len;
@@ -59,15 +59,15 @@ fn wireshark(path: &Path, expected: usize) {
     let arguments = ["-n", "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-T", "fields"];
     let fields =
         ["-e", "tipc.usr", "-e", "_ws.malformed", "-e", "ip.checksum.status", "-e", "udp.checksum.status"];
-    // Its own preferences, not those of whoever runs this.
-    let home = fixtures::meeting_place();
+    // Default preferences, not those of the user.
+    let home = fixtures::node_directory();
     let mut command = Command::new("tshark");
     command.env("HOME", &home).env("XDG_CONFIG_HOME", &home).env("WIRESHARK_CONFIG_DIR", &home);
     let output = command.arg("-r").arg(path).args(arguments).args(fields).output();
     let Ok(output) = output else {
         let _ = writeln!(
             std::io::stderr(),
-            "skipped: tshark is not installed: the capture was read back here alone"
+            "skipped: tshark is not installed: the capture was checked without it"
         );
         return;
     };
@@ -82,7 +82,7 @@ fn wireshark(path: &Path, expected: usize) {
 }
 
 #[test]
-fn udp_frames_get_their_headers_back() {
+fn udp_frames_are_recorded_with_ip_and_udp_headers() {
     let path = record(fixtures::udp_replicast().unwrap(), "udp");
     let (link, packets) = read(&path);
     // A copy to each of three remotes, one unicast, one arrival.
@@ -91,14 +91,14 @@ fn udp_frames_get_their_headers_back() {
         assert_eq!(packet[28..], discovery());
         assert_eq!(packet[20..24], [0x17, 0xE6, 0x17, 0xE6]);
     }
-    assert_eq!(packets[0][12..16], packets[3][12..16], "own address as the source of what was sent");
-    assert_eq!(packets[4][16..20], packets[3][12..16], "and as the destination of what arrived");
+    assert_eq!(packets[0][12..16], packets[3][12..16], "source of sent frames is the own address");
+    assert_eq!(packets[4][16..20], packets[3][12..16], "destination of arrived frames is the own address");
     wireshark(&path, 5);
     std::fs::remove_file(path).unwrap();
 }
 
 #[test]
-fn multicast_and_ipv6_are_written_as_sent() {
+fn multicast_and_ipv6_are_recorded_as_sent() {
     let path = record(fixtures::udp_multicast().unwrap(), "multicast");
     let (_, packets) = read(&path);
     assert_eq!(packets.len(), 3);
@@ -112,14 +112,14 @@ fn multicast_and_ipv6_are_written_as_sent() {
             let (link, packets) = read(&path);
             assert_eq!((link, packets.len()), (101, 4));
             assert!(packets.iter().all(|packet| packet[0] == 0x60 && packet[48..] == discovery()));
-            // Wireshark knows TIPC by its port, and these ports are free ones.
+            // Wireshark detects TIPC by its port, and these ports are others.
             std::fs::remove_file(path).unwrap();
         }
     }
 }
 
 #[test]
-fn ethernet_frames_get_their_header_back() {
+fn ethernet_frames_are_recorded_with_their_header() {
     fixtures::run("ethernet recording", fixtures::ethernet, |rig| {
         let path = record(rig.into_bearers(), "ethernet");
         let (link, packets) = read(&path);

@@ -1,4 +1,4 @@
-//! What only the UDP bearer does.
+//! The UDP bearer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn config(remotes: Vec<SocketAddr>) -> UdpConfig {
 }
 
 #[test]
-fn remotes_come_and_go_while_it_runs() {
+fn remotes_are_added_and_removed_while_the_bearer_runs() {
     let (mut one, two, three) = (open(&config(vec![])), open(&config(vec![])), open(&config(vec![])));
     let address = |bearer: &dyn Bearer| match bearer.local_address() {
         MediaAddr::Udp(address) => address,
@@ -26,7 +26,7 @@ fn remotes_come_and_go_while_it_runs() {
     };
     let all = Target::Broadcast;
     one.send(2, &batch_of(&[(all, frame(0, 1, 64))]));
-    assert_eq!(one.counters().tx_frames, 0, "nobody to send to");
+    assert_eq!(one.counters().tx_frames, 0, "no remote");
     for _ in 0..2 {
         one.add_remote(address(&two)).unwrap();
         one.add_remote(address(&three)).unwrap();
@@ -59,7 +59,7 @@ fn remotes_are_bounded_and_refused_in_multicast_mode() {
 }
 
 #[test]
-fn the_mtu_fits_the_interface() {
+fn default_mtu_fits_the_interface() {
     let made = std::thread::spawn(|| {
         fixtures::veth_pair()?;
         fixtures::add_addresses(&["10.9.9.1", "fd09::1"]);
@@ -75,12 +75,11 @@ fn the_mtu_fits_the_interface() {
         Ok(found) => assert_eq!(found, [1500 - 28, 1500 - 48]),
         Err(reason) => fixtures::skipped("udp mtu", &reason),
     }
-    // The loopback interface has room for 64 KiB, which would fill the buffers with few frames.
+    // The loopback interface allows 64 KiB, with which few frames would fill the buffers.
     assert_eq!(open(&config(vec![])).mtu(), 14_000);
 }
 
-/// A segment above the interface's MTU is refused by the offload: the frames go singly, and IP
-/// cuts them.
+/// The offload refuses segments above the interface's MTU: the frames are sent one by one, and IP fragments them.
 fn larger_than_the_path(one: &str, two: &str) -> Result<(), String> {
     fixtures::veth_pair()?;
     fixtures::add_addresses(&[one, two]);

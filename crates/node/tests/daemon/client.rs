@@ -1,4 +1,4 @@
-//! A client with nothing in it: packets out, packets in.
+//! A minimal client: it sends and receives packets of the protocol.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -18,7 +18,7 @@ use utipc_node::daemon::{Daemon, DaemonConfig};
 use utipc_os::fdpass::{Channel, Got, Put};
 use utipc_os::shm::{Access, Memory, Segment};
 
-/// Far beyond what anything takes on a loaded machine.
+/// Longer than any step takes on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 /// A path for a socket that no other test uses.
@@ -52,17 +52,17 @@ impl Host {
         self.daemon.as_ref().unwrap()
     }
 
-    /// A client whose data goes by commands.
+    /// A client without lanes: requests carry its data.
     pub(crate) fn client(&self) -> Client {
         Client::attach(&self.path, false)
     }
 
-    /// A client that takes lanes.
+    /// A client with lanes.
     pub(crate) fn direct_client(&self) -> Client {
         Client::attach(&self.path, true)
     }
 
-    /// How many attachments ended for a reason.
+    /// Number of attachments that ended for a reason.
     pub(crate) fn ended(&self, reason: &str) -> u64 {
         self.daemon().counters().ended.get(reason).copied().unwrap_or(0)
     }
@@ -84,18 +84,18 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
 }
 
-/// What the daemon says to a greeting: its versions, the answer, descriptors.
-pub(crate) type Greeted = (Greeting, Result<Welcome, Refusal>, Vec<OwnedFd>);
+/// The daemon's part of the handshake: its versions, the answer, descriptors.
+pub(crate) type Answered = (Greeting, Result<Welcome, Refusal>, Vec<OwnedFd>);
 
-/// Greets the daemon; nothing if it just hangs up.
-pub(crate) fn greet(path: &Path, greeting: Greeting, takes_lanes: bool) -> (Channel, Option<Greeted>) {
+/// Connects and performs the handshake; `None` if the daemon hangs up.
+pub(crate) fn shake_hands(path: &Path, greeting: Greeting, takes_lanes: bool) -> (Channel, Option<Answered>) {
     let channel = Channel::connect(path).unwrap();
-    let greeted = greet_on(&channel, greeting, takes_lanes);
-    (channel, greeted)
+    let answered = shake_hands_on(&channel, greeting, takes_lanes);
+    (channel, answered)
 }
 
-/// The same on a connection that is there already.
-pub(crate) fn greet_on(channel: &Channel, greeting: Greeting, takes_lanes: bool) -> Option<Greeted> {
+/// The same on an open connection.
+pub(crate) fn shake_hands_on(channel: &Channel, greeting: Greeting, takes_lanes: bool) -> Option<Answered> {
     let mut bytes = greeting.to_bytes().to_vec();
     encode(&Hello { program: "a test".to_owned(), takes_lanes }, &[], &mut bytes);
     if channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() != Put::Sent {
@@ -114,29 +114,29 @@ pub(crate) fn greet_on(channel: &Channel, greeting: Greeting, takes_lanes: bool)
 
 impl Client {
     pub(crate) fn attach(path: &Path, takes_lanes: bool) -> Client {
-        let (channel, answer) = greet(path, Greeting::OWN, takes_lanes);
-        Self::greeted(channel, answer.unwrap())
+        let (channel, answer) = shake_hands(path, Greeting::OWN, takes_lanes);
+        Self::attached(channel, answer.unwrap())
     }
 
-    /// `None` if the daemon is gone.
+    /// Attaches; `None` if the daemon is gone.
     pub(crate) fn try_attach(path: &Path) -> Option<Client> {
         let channel = Channel::connect(path).ok()?;
-        let greeted = greet_on(&channel, Greeting::OWN, true)?;
-        Some(Self::greeted(channel, greeted))
+        let answered = shake_hands_on(&channel, Greeting::OWN, true)?;
+        Some(Self::attached(channel, answered))
     }
 
-    /// Tries until it is let in.
-    pub(crate) fn attach_soon(path: &Path) -> Client {
+    /// Attaches, and tries again while the daemon hangs up.
+    pub(crate) fn attach_with_retries(path: &Path) -> Client {
         let begun = std::time::Instant::now();
         loop {
-            if let (channel, Some(greeted)) = greet(path, Greeting::OWN, false) {
-                return Self::greeted(channel, greeted);
+            if let (channel, Some(answered)) = shake_hands(path, Greeting::OWN, false) {
+                return Self::attached(channel, answered);
             }
             assert!(begun.elapsed() < LIMIT, "the daemon always hangs up");
         }
     }
 
-    fn greeted(channel: Channel, (_, welcome, fds): Greeted) -> Client {
+    fn attached(channel: Channel, (_, welcome, fds): Answered) -> Client {
         let bell = Segment::open(fds[0].as_fd(), Access::ReadWrite, 4096).unwrap();
         let buffer = vec![0; utipc_attach::MAX_PACKET];
         Client { channel, welcome: welcome.unwrap(), bell, notices: VecDeque::new(), buffer }
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// A request whose answer is descriptors.
+    /// A request whose reply carries descriptors.
     pub(crate) fn call_for_fd(&mut self, request: &Request) -> Vec<OwnedFd> {
         let mut bytes = Vec::new();
         encode(request, &[], &mut bytes);
@@ -196,7 +196,7 @@ impl Client {
 
     pub(crate) fn server(&mut self, kind: SocketKind, range: ServiceRange) -> u32 {
         let port = self.open(kind);
-        // First: who finds the name may connect at once.
+        // Before the binding: a client that finds it may connect at once.
         if kind.is_connection_oriented() {
             assert_eq!(self.call(&Request::Listen { port }).unwrap(), Reply::Done);
         }
@@ -226,7 +226,7 @@ impl Client {
         self.bell.load32(0, Ordering::Acquire)
     }
 
-    /// Repeats `attempt` until it yields something, asleep on the bell in between.
+    /// Repeats `attempt` until it returns something, and sleeps on the doorbell in between.
     pub(crate) fn wait<T>(&mut self, mut attempt: impl FnMut(&mut Client) -> Option<T>) -> T {
         let start = std::time::Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What processes see of full queues to other nodes.
+//! Congestion state of other nodes, as processes see it.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ const TO: Option<Destination> = Some(Destination::service(18888, 17));
 const FAR: u32 = 0x1002;
 
 #[test]
-fn a_full_queue_shows_at_its_importance_until_it_is_drained() {
+fn full_queue_is_shown_as_congested_at_its_importance_until_it_drains() {
     let (hosts, [wire, _]) = wired();
     let (mut sender, mut receiver) = (hosts[0].client(), hosts[1].client());
     let replica = fetch(&mut sender);
@@ -30,27 +30,27 @@ fn a_full_queue_shows_at_its_importance_until_it_is_drained() {
     let low = Stack::level(port, Importance::Low);
     sender.send(port, TO, b"hello").unwrap();
     assert!(!replica.is_congested(FAR, low));
-    // Nothing gets through. Whoever fills the queue is the first to be told.
+    // The wire drops everything, so the queue fills.
     wire.set(Direction::Send, Faults::loss(100));
     let mut sent = 0;
     while !replica.is_congested(FAR, low) {
         sender.send(port, TO, &[7; 1000]).unwrap();
         sent += 1;
-        assert!(sent < 10_000, "the queue has no end");
+        assert!(sent < 10_000, "the queue is never full");
     }
-    // One message of each socket is taken beyond; another importance has room yet.
+    // The node accepts one more message of each socket; another importance still has room.
     sender.send(port, TO, b"one more").unwrap();
     assert_eq!(sender.send(port, TO, b"too much"), Err(Failure::Send(SendError::WouldBlock)));
     assert!(!replica.is_congested(FAR, Stack::level(port, Importance::Medium)));
     assert!(
         replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)),
-        "both ways lead over one link"
+        "both levels use the same link"
     );
-    assert!(!replica.is_congested(FAR + 1, low), "of others nothing is said");
+    assert!(!replica.is_congested(FAR + 1, low), "another node is not congested");
     wire.set(Direction::Send, Faults::default());
     let start = Instant::now();
     while replica.is_congested(FAR, low) {
-        assert!(start.elapsed() < LIMIT, "the word stays");
+        assert!(start.elapsed() < LIMIT, "the congestion state is not cleared");
         std::thread::yield_now();
     }
     assert!(!replica.is_congested(FAR, Stack::level(port + 1, Importance::Low)));

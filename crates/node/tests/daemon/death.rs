@@ -1,4 +1,4 @@
-//! Processes that end without a word.
+//! Processes that are killed.
 
 use std::process::{Child, Command, Stdio};
 
@@ -11,10 +11,10 @@ use crate::client::{Client, Host};
 
 const RDM: ServiceRange = ServiceRange::new(4000, 1, 1);
 const CONNECTED: ServiceRange = ServiceRange::new(4000, 2, 2);
-/// Set for the process that shall die: the daemon's path.
+/// Set for the process that is to be killed: the daemon's path.
 const VICTIM: &str = "UTIPC_TEST_VICTIM";
 
-/// Not a test of its own: what the victim of the others does, in a process of its own.
+/// Not a test: the process that other tests kill.
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
@@ -51,7 +51,7 @@ fn lookup(client: &mut Client, range: ServiceRange) -> bool {
 }
 
 #[test]
-fn names_connections_and_messages_of_a_killed_process() {
+fn bindings_connections_and_messages_of_a_killed_process_end() {
     let host = Host::new();
     let mut child = start_victim(&host);
     let mut client = host.client();
@@ -69,7 +69,7 @@ fn names_connections_and_messages_of_a_killed_process() {
     let to = Some(Destination::service(RDM.service, RDM.lower));
     client.send(datagrams, to, b"never read").unwrap();
     child.kill().unwrap();
-    // The connection ends with an error; the name is gone by then; the message comes back.
+    // The connection ends with an error, after the binding is gone; the message comes back.
     let (end, _) = client.receive_soon(connection);
     assert!(!lookup(&mut client, RDM) && !lookup(&mut client, CONNECTED));
     assert_eq!(end.returned.unwrap().code, ErrorCode::NoPort);
@@ -81,9 +81,9 @@ fn names_connections_and_messages_of_a_killed_process() {
     assert_eq!((counters.attached, counters.sockets), (1, 2));
 }
 
-/// A copy of the connection in another process does not keep a dead one alive.
+/// A copy of the connection in another process does not keep the attachment.
 #[test]
-fn a_process_is_dead_although_its_connection_was_inherited() {
+fn attachment_ends_with_its_process_although_its_connection_was_inherited() {
     let host = Host::new();
     let mut client = host.client();
     let mut child = start_victim(&host);
@@ -98,9 +98,9 @@ fn a_process_is_dead_although_its_connection_was_inherited() {
     assert_eq!(host.ended("closed") + host.ended("died"), 1);
 }
 
-/// It has closed a socket and dies before it has said that it writes the socket's lane no more.
+/// The process has closed a socket and dies before it has confirmed that it writes the socket's lane no longer.
 #[test]
-fn a_lane_of_a_socket_that_was_closed_goes_with_the_process() {
+fn lane_of_a_closed_socket_ends_with_the_process() {
     let host = Host::new();
     let (mut server, mut client) = (host.direct_client(), host.direct_client());
     let to = server.server(SocketKind::Rdm, RDM);
@@ -109,7 +109,7 @@ fn a_lane_of_a_socket_that_was_closed_goes_with_the_process() {
     client.call(&Request::Close { port: from }).unwrap();
     server.call(&Request::Close { port: to }).unwrap();
     let counters = host.daemon().counters();
-    assert_eq!((counters.lanes, counters.pairs), (1, 1), "the writer has not said that it is done");
+    assert_eq!((counters.lanes, counters.pairs), (1, 1), "the writer has not confirmed that it is done");
     drop(client);
     while host.daemon().counters().attached > 1 {
         std::thread::yield_now();

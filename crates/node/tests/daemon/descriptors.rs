@@ -1,4 +1,4 @@
-//! What a poll on the descriptor of a socket reports.
+//! Poll results of the descriptors of sockets.
 
 use std::io::IoSlice;
 
@@ -22,7 +22,7 @@ fn polled(near: &Channel) -> PollFlags {
 }
 
 #[test]
-fn levels_follow_the_socket() {
+fn poll_result_follows_the_readiness_of_the_socket() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let port = server.server(SocketKind::Rdm, SERVICE);
@@ -34,7 +34,7 @@ fn levels_follow_the_socket() {
         client.send(from, TO, b"two").unwrap();
         assert_eq!(polled(&near), PollFlags::OUT | PollFlags::IN, "round {round}");
         server.receive(port).unwrap();
-        // The library reads the byte away; there is more, so it comes back.
+        // The library reads the byte; the socket is still readable, so the daemon adds it again.
         assert!(packets::drain(&near));
         assert_eq!(server.call(&Request::Rearm { port }), Ok(Reply::Done));
         assert_eq!(polled(&near), PollFlags::OUT | PollFlags::IN);
@@ -43,7 +43,7 @@ fn levels_follow_the_socket() {
         server.call(&Request::Rearm { port }).unwrap();
         assert_eq!(polled(&near), PollFlags::OUT);
     }
-    // A plug that comes when the socket is writable again already is taken away at once.
+    // A full buffer is drained at once if the socket is writable again already.
     packets::fill(&near);
     assert_eq!(polled(&near), PollFlags::empty());
     server.call(&Request::Rearm { port }).unwrap();
@@ -53,7 +53,7 @@ fn levels_follow_the_socket() {
 }
 
 #[test]
-fn congestion_and_the_end_of_a_connection_show() {
+fn congestion_and_end_of_a_connection_are_reported() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let listener = server.server(SocketKind::SeqPacket, SERVICE);
@@ -76,7 +76,7 @@ fn congestion_and_the_end_of_a_connection_show() {
 }
 
 #[test]
-fn descriptors_are_limited_and_free_themselves() {
+fn descriptors_are_limited_and_freed_when_closed() {
     let limits = Limits { descriptors_per_attachment: 2, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);
     let mut client = host.client();
@@ -87,16 +87,16 @@ fn descriptors_are_limited_and_free_themselves() {
         .collect();
     let full = client.call(&Request::Descriptor { port: ports[2] });
     assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
-    // Asked for anew, the old one hangs up.
+    // When a second one is requested, the first hangs up.
     let again = client.call_for_fd(&Request::Descriptor { port: ports[0] }).pop().unwrap();
     assert!(polled(&nears[0]).contains(PollFlags::HUP));
     drop(again);
     nears.clear();
-    // The daemon sees the ends of descriptors between two requests.
+    // The daemon notices closed descriptors between two requests.
     while client.call(&Request::Descriptor { port: ports[2] }).is_err() {
         std::thread::yield_now();
     }
-    // Whatever somebody writes into it.
+    // Data written into it does no harm.
     let near = Channel::from_fd(client.call_for_fd(&Request::Descriptor { port: ports[1] }).pop().unwrap());
     for size in [1, 100, 1000] {
         let _ = near.send(&[IoSlice::new(&vec![0xff; size])], &[], false);

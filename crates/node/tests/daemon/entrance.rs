@@ -1,4 +1,4 @@
-//! Who gets in, and what becomes of those who do not behave.
+//! Admission: versions, policy and limits, and how the daemon treats misbehaving processes.
 
 use std::io::IoSlice;
 
@@ -8,14 +8,14 @@ use utipc_core::socket::SocketKind;
 use utipc_node::daemon::{Limits, Policy, Who};
 use utipc_os::fdpass::{Channel, Got, own_user};
 
-use crate::client::{Client, Host, LIMIT, greet, greet_on};
+use crate::client::{Client, Host, LIMIT, shake_hands, shake_hands_on};
 
 const fn speaks(newest: u16, oldest: u16) -> Greeting {
     Greeting { newest, oldest }
 }
 
 #[test]
-fn neighbouring_versions_meet_and_others_are_refused_by_name() {
+fn overlapping_versions_attach_and_others_get_a_version_refusal() {
     for (daemon, process, agreed) in [
         (speaks(7, 6), speaks(7, 6), Some(7)),
         (speaks(7, 6), speaks(6, 5), Some(6)),
@@ -26,7 +26,7 @@ fn neighbouring_versions_meet_and_others_are_refused_by_name() {
         (speaks(7, 6), speaks(u16::MAX, 8), None),
     ] {
         let host = Host::with(|config| config.versions = Some(daemon));
-        let (channel, answer) = greet(&host.path, process, false);
+        let (channel, answer) = shake_hands(&host.path, process, false);
         let (own, answer, _) = answer.unwrap();
         assert_eq!(own, daemon);
         match (answer, agreed) {
@@ -42,32 +42,32 @@ fn neighbouring_versions_meet_and_others_are_refused_by_name() {
 }
 
 #[test]
-fn policy_says_who_attaches_binds_and_manages() {
-    let nobody = Who::Only { users: vec![4_000_000], groups: vec![] };
+fn policy_decides_which_users_attach_bind_and_manage() {
+    let strangers = Who::Only { users: vec![4_000_000], groups: vec![] };
     let host = Host::with(|config| {
-        config.policy = Policy { bind: vec![(100..=199, nobody.clone())], ..Policy::default() };
+        config.policy = Policy { bind: vec![(100..=199, strangers.clone())], ..Policy::default() };
     });
     let mut client = host.client();
     let port = client.open(SocketKind::Rdm);
     let bind =
         |service| Request::Bind { port, range: ServiceRange::new(service, 1, 1), scope: Scope::Cluster };
-    // Root and the daemon's own user may do everything, and tests run as the daemon's user.
+    // Root and the daemon's user may do everything, and tests run as the daemon's user.
     assert_eq!(client.call(&bind(150)), Ok(Reply::Done));
     assert_eq!(client.call(&bind(200)), Ok(Reply::Done));
     let refused = client.call(&bind(17));
     assert!(matches!(refused, Err(Failure::Bind(_))), "{refused:?}");
     let set = Request::SetLink { name: "x".into(), property: utipc_core::LinkProperty::Priority(1) };
     assert_eq!(client.call(&set), Err(Failure::NoLink("x".into())));
-    let (_, answer) = greet(&host.path, Greeting::OWN, false);
+    let (_, answer) = shake_hands(&host.path, Greeting::OWN, false);
     assert!(answer.unwrap().1.is_ok(), "user {}", own_user());
 }
 
 #[test]
-fn more_processes_than_may_be_are_refused_and_the_rest_goes_on() {
+fn processes_above_the_limit_are_refused_and_others_are_served() {
     let limits = Limits { attachments: 2, sockets_per_attachment: 3, ..Limits::default() };
     let host = Host::with(|config| config.limits = limits);
     let (mut one, two) = (host.client(), host.client());
-    let (_, answer) = greet(&host.path, Greeting::OWN, false);
+    let (_, answer) = shake_hands(&host.path, Greeting::OWN, false);
     assert_eq!(answer.unwrap().1, Err(Refusal::TooMany));
     for _ in 0..3 {
         one.open(SocketKind::Rdm);
@@ -75,22 +75,22 @@ fn more_processes_than_may_be_are_refused_and_the_rest_goes_on() {
     let full = one.call(&Request::Open { kind: SocketKind::Rdm });
     assert!(matches!(full, Err(Failure::Limit(_))), "{full:?}");
     drop(two);
-    // The daemon notices the end by itself; until then the place is taken.
-    let again = (0..1000).find_map(|_| greet(&host.path, Greeting::OWN, false).1.unwrap().1.ok());
+    // The place is free when the daemon has noticed the end.
+    let again = (0..1000).find_map(|_| shake_hands(&host.path, Greeting::OWN, false).1.unwrap().1.ok());
     assert!(again.is_some());
     assert!(host.ended("too-many") >= 1);
 }
 
-/// Those who have connected and say nothing give way to those who speak.
+/// Connections without a handshake give way to processes that perform it.
 #[test]
-fn silent_strangers_keep_nobody_out() {
+fn connections_without_handshake_do_not_keep_processes_out() {
     let host = Host::new();
-    let strangers: Vec<Channel> = (0..400).map(|_| Channel::connect(&host.path).unwrap()).collect();
+    let silent: Vec<Channel> = (0..400).map(|_| Channel::connect(&host.path).unwrap()).collect();
     let begun = std::time::Instant::now();
-    // There are fewer places than strangers; each has its place for a little while.
+    // There are fewer places than silent connections; each keeps its place for a short time.
     let mut attempts = 0;
-    while greet(&host.path, Greeting::OWN, false).1.is_none() {
-        assert!(begun.elapsed() < LIMIT, "nobody gets in beside {} silent strangers", strangers.len());
+    while shake_hands(&host.path, Greeting::OWN, false).1.is_none() {
+        assert!(begun.elapsed() < LIMIT, "no process attaches beside {} silent connections", silent.len());
         attempts += 1;
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -100,29 +100,30 @@ fn silent_strangers_keep_nobody_out() {
         "{:?}",
         host.daemon().counters().ended
     );
-    // Whoever has spoken needs no such place.
-    let clients: Vec<Client> = (0..100).map(|_| Client::attach_soon(&host.path)).collect();
+    // After the handshake a process does not need such a place.
+    let clients: Vec<Client> = (0..100).map(|_| Client::attach_with_retries(&host.path)).collect();
     assert!(clients.len() == 100 && host.daemon().counters().attached >= 100);
-    drop(strangers);
+    drop(silent);
 }
 
-/// On a loaded machine a process may wait for its turn between connecting and its first word.
+/// On a loaded machine a process may wait for the processor between connecting and the handshake.
 #[test]
-fn whoever_is_slow_gets_in() {
+fn slow_handshake_succeeds() {
     let host = Host::new();
     let slow = Channel::connect(&host.path).unwrap();
-    // The next ones come and go: none of them takes the place of the slow one.
+    // Other processes attach and leave; none of them takes the place of the slow one.
     let begun = std::time::Instant::now();
     while begun.elapsed() < std::time::Duration::from_millis(2500) {
         drop(host.client());
     }
-    let (own, answer, _) = greet_on(&slow, Greeting::OWN, false).expect("it was cut");
+    let (own, answer, _) =
+        shake_hands_on(&slow, Greeting::OWN, false).expect("the daemon closed the connection");
     assert!(own == Greeting::OWN && answer.is_ok());
     assert_eq!((host.ended("silent"), host.ended("too-many")), (0, 0));
 }
 
 #[test]
-fn whoever_talks_nonsense_is_cut_and_nobody_else_notices() {
+fn malformed_packets_end_the_attachment_and_no_other() {
     let host = Host::new();
     let mut good = host.client();
     let port = good.open(SocketKind::Rdm);
@@ -152,7 +153,7 @@ fn whoever_talks_nonsense_is_cut_and_nobody_else_notices() {
 }
 
 #[test]
-fn whoever_leaves_replies_unread_is_cut() {
+fn process_that_does_not_read_replies_is_detached() {
     let host = Host::new();
     let mut good = host.client();
     let flooder = host.client();
@@ -162,19 +163,19 @@ fn whoever_leaves_replies_unread_is_cut() {
     let mut sent = 0;
     while flooder.channel.send(&[IoSlice::new(&bytes)], &[], true).unwrap() == utipc_os::fdpass::Put::Sent {
         sent += 1;
-        assert!(sent < 1_000_000, "the flood is never cut");
+        assert!(sent < 1_000_000, "the daemon never ends the flood");
         if sent % 100 == 0 {
             assert!(matches!(good.call(&Request::Look { port }), Ok(Reply::Socket(_))));
         }
     }
-    // The kernel tells the end of the connection before the daemon has counted it.
+    // The kernel reports the end of the connection before the daemon has counted it.
     while host.ended("unread-replies") == 0 {
         std::thread::yield_now();
     }
 }
 
 #[test]
-fn sockets_of_others_are_out_of_reach() {
+fn requests_about_sockets_of_other_processes_are_refused() {
     let host = Host::new();
     let (mut owner, mut thief) = (host.client(), host.client());
     let port = owner.open(SocketKind::Rdm);

@@ -1,4 +1,4 @@
-//! Sockets of processes, all by commands.
+//! Sockets of processes without lanes.
 
 use utipc_attach::{Failure, Notice, Reply, Request};
 use utipc_core::addr::{Binding, NodeAddr, ServiceAddr, ServiceRange};
@@ -26,7 +26,7 @@ fn datagrams_go_from_process_to_process() {
     server.notices.clear();
     assert_eq!(server.send(port, Some(received.source.into()), b"hi"), Ok(2));
     assert_eq!(client.receive_soon(from).1, b"hi");
-    // Nobody asked, nothing new: no bell, no notice.
+    // Nothing has changed since: no ring, no notice.
     assert_eq!((server.sequence(), server.notices.len()), (rung.wrapping_add(1), 0));
     let big = vec![9; 66_000];
     assert_eq!(client.send(from, TO, &big), Ok(66_000));
@@ -71,7 +71,7 @@ fn connections_carry_messages_and_streams_and_end() {
 }
 
 #[test]
-fn a_writer_without_a_reader_is_stopped_and_told_when_it_may_go_on() {
+fn sender_is_blocked_while_the_receiver_does_not_read_and_notified_of_room() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let (from, port) = connect(&mut server, &mut client, SocketKind::SeqPacket);
@@ -90,7 +90,7 @@ fn a_writer_without_a_reader_is_stopped_and_told_when_it_may_go_on() {
 }
 
 #[test]
-fn the_node_answers_questions() {
+fn queries_about_the_node_are_answered() {
     let host = Host::new();
     let mut client = host.client();
     assert_eq!(client.welcome.node, NodeAddr(0x1001));
@@ -130,7 +130,7 @@ fn the_node_answers_questions() {
 }
 
 #[test]
-fn a_second_daemon_at_the_same_path_does_not_start() {
+fn second_daemon_at_the_same_path_does_not_start() {
     let host = Host::new();
     let config = utipc_node::daemon::DaemonConfig { socket: host.path.clone(), ..Default::default() };
     let refused = utipc_node::daemon::Daemon::start(config).unwrap_err().to_string();
@@ -139,7 +139,7 @@ fn a_second_daemon_at_the_same_path_does_not_start() {
 }
 
 #[test]
-fn processes_see_the_end_of_the_daemon() {
+fn processes_notice_the_end_of_the_daemon() {
     let mut host = Host::new();
     let mut client = host.client();
     let port = client.open(SocketKind::Rdm);

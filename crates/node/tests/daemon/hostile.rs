@@ -1,5 +1,5 @@
-//! A neighbour that scribbles over every byte that it may write, and reads, fills, shuts down and re-flags every
-//! descriptor that it was given. Others at the same daemon must not miss a wake-up.
+//! A hostile process that overwrites all memory that it may write, and drains, fills, shuts down and changes the flags of
+//! every descriptor that it has. Other processes at the same daemon must not miss a wake-up.
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,14 +20,14 @@ use crate::lanes::{Lanes, Two};
 
 const SERVICE: ServiceRange = ServiceRange::new(4200, 1, 1);
 
-/// How long the pair talks, once in peace and once beside the neighbour.
+/// How long the pair exchanges messages, once alone and once beside the hostile process.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// The longest sleep, which is what a missed wake-up may cost: one that ends by itself although the other side had rung
-/// before it was over has missed its wake-up. No load of the machine can feign that, for both moments are the caller's.
+/// The longest sleep. A sleep that times out although the peer rang before its end has missed a wake-up. Load of the machine
+/// cannot cause that, because the test takes both times itself.
 const WANTED: Duration = Duration::from_millis(10);
 
-/// A message that has not come by then never will.
+/// After this time a message is lost.
 const LOST: Duration = Duration::from_secs(60);
 
 /// One end of a connection in lanes.
@@ -44,12 +44,12 @@ struct End {
     missed: u64,
 }
 
-/// What a sender has done, for the other end to judge its own sleep by.
+/// What a sender has done, by which the peer judges its own sleep.
 #[derive(Default)]
 struct Rung {
-    /// Messages sent: written, and the receiver rung for.
+    /// Messages written whose receiver was woken.
     sent: AtomicU64,
-    /// When the last of these calls had returned, nanoseconds since a moment of the test's.
+    /// When the last of these calls had returned, nanoseconds since the start of the exchange.
     at: AtomicU64,
 }
 
@@ -75,7 +75,7 @@ impl End {
         rung.set(begun);
     }
 
-    /// Sleeps until there is a message, and takes it. `other` is what its sender has done since `begun`.
+    /// Sleeps until there is a message, and receives it. `other` is what its sender has done since `begun`.
     fn receive(&mut self, other: &Rung, begun: Instant) {
         let bell = self.arena.doorbell(self.me);
         let since = Instant::now();
@@ -94,7 +94,7 @@ impl End {
                 let over = begun.elapsed() + WANTED;
                 let woken = utipc_lanes::wait(&[(&parked, seen)], Some(WANTED)).unwrap();
                 self.sleeps += 1;
-                // The sleep was over later than `over` at the earliest; the bell had been rung for this message by `at`.
+                // The sleep ended after `over`; the doorbell had been rung for this message by `at`.
                 let rung = other.sent.load(Ordering::SeqCst) > self.received
                     && u128::from(other.at.load(Ordering::SeqCst)) < over.as_nanos();
                 self.missed += u64::from(woken == Woken::TimedOut && rung);
@@ -105,22 +105,22 @@ impl End {
     }
 }
 
-/// What came of a talk.
+/// Result of an exchange.
 #[derive(Default)]
-struct Talk {
+struct Exchange {
     trips: usize,
     longest: Duration,
-    /// Round trips, each of two wake-ups, that took more than twice [`WANTED`]: on a busy machine a thread waits for its turn.
+    /// Round trips, each of two wake-ups, that took more than twice [`WANTED`], as on a busy machine.
     slow: usize,
     sleeps: u64,
     missed: u64,
 }
 
 /// Round trips for [`TIME`].
-fn talk(one: &mut End, two: &mut End) -> Talk {
+fn exchange(one: &mut End, two: &mut End) -> Exchange {
     let (to_two, to_one, over) = (Rung::default(), Rung::default(), AtomicBool::new(false));
     let begun = Instant::now();
-    let mut talk = Talk::default();
+    let mut result = Exchange::default();
     for end in [&mut *one, &mut *two] {
         (end.received, end.sleeps, end.missed) = (0, 0, 0);
     }
@@ -141,17 +141,17 @@ fn talk(one: &mut End, two: &mut End) -> Talk {
             one.send(&to_two, begun);
             one.receive(&to_one, begun);
             let took = sent.elapsed();
-            talk.longest = talk.longest.max(took);
-            talk.slow += usize::from(took > 2 * WANTED);
-            talk.trips += 1;
+            result.longest = result.longest.max(took);
+            result.slow += usize::from(took > 2 * WANTED);
+            result.trips += 1;
         }
         echo.join().unwrap();
     });
-    (talk.sleeps, talk.missed) = (one.sleeps + two.sleeps, one.missed + two.missed);
-    talk
+    (result.sleeps, result.missed) = (one.sleeps + two.sleeps, one.missed + two.missed);
+    result
 }
 
-/// Numbers for nonsense.
+/// Random numbers for malformed data.
 struct Random(u64);
 
 impl Random {
@@ -161,7 +161,7 @@ impl Random {
     }
 }
 
-/// Does its worst with all that one attachment has, then leaves without a word.
+/// Attacks with everything that one attachment has, and leaves.
 fn attack(host: &Host, victim: u32, random: &mut Random) {
     let mut client = Client::attach(&host.path, true);
     let from = client.open(SocketKind::Rdm);
@@ -194,7 +194,7 @@ fn attack(host: &Host, victim: u32, random: &mut Random) {
     packets::drain(&near);
     packets::fill(&near);
     near.shut();
-    // Requests whose answers it never reads, and requests that are none.
+    // Requests whose replies it never reads, and malformed requests.
     let mut request = Vec::new();
     encode(&Request::Look { port: from }, &[], &mut request);
     for n in 0..200 {
@@ -209,7 +209,7 @@ fn attack(host: &Host, victim: u32, random: &mut Random) {
     }
 }
 
-/// Rings both doorbells for nothing.
+/// Rings both doorbells without a message.
 fn memory_wakes(arena: &Segment) {
     for bell in [256, 384] {
         arena.add32(bell, 1);
@@ -218,18 +218,18 @@ fn memory_wakes(arena: &Segment) {
 }
 
 #[test]
-fn a_hostile_neighbour_costs_nobody_a_wake_up() {
+fn hostile_process_does_not_cause_missed_wake_ups() {
     let mut all = Two::new();
     let (from, to) = all.connect(SocketKind::SeqPacket, &[]);
     all.update();
     let mut one = End::new(&mut all.one_lanes, from, to);
     let mut two = End::new(&mut all.two_lanes, to, from);
-    let quiet = talk(&mut one, &mut two);
+    let quiet = exchange(&mut one, &mut two);
     let mut third = all.host.direct_client();
     let victim = third.server(SocketKind::Rdm, SERVICE);
     let over = AtomicBool::new(false);
     let (loud, attacks) = std::thread::scope(|scope| {
-        let neighbour = scope.spawn(|| {
+        let hostile = scope.spawn(|| {
             let (mut random, mut attacks) = (Random(1), 0_u64);
             while !over.load(Ordering::SeqCst) {
                 attack(&all.host, victim, &mut random);
@@ -237,23 +237,23 @@ fn a_hostile_neighbour_costs_nobody_a_wake_up() {
             }
             attacks
         });
-        let loud = talk(&mut one, &mut two);
+        let loud = exchange(&mut one, &mut two);
         over.store(true, Ordering::SeqCst);
-        (loud, neighbour.join().unwrap())
+        (loud, hostile.join().unwrap())
     });
     assert!(attacks > 0);
-    for (when, talk) in [("in peace", quiet), ("beside the neighbour", loud)] {
-        let Talk { trips, longest, slow, sleeps, missed } = talk;
+    for (when, result) in [("alone", quiet), ("beside the hostile process", loud)] {
+        let Exchange { trips, longest, slow, sleeps, missed } = result;
         eprintln!(
             "{when}: {trips} round trips, the longest {longest:?}, {slow} of more than {:?}; {sleeps} sleeps, {missed} missed \
              wake-ups",
             2 * WANTED
         );
-        assert!(sleeps > 0, "nobody slept {when}");
+        assert!(sleeps > 0, "no sleeps {when}");
         assert_eq!(missed, 0, "wake-ups missed {when}");
     }
     eprintln!("{attacks} attacks");
-    // The daemon, too, still answers those who behave.
+    // The daemon still serves other processes.
     let mut last = all.host.client();
     let port = last.open(SocketKind::Rdm);
     last.send(
@@ -262,6 +262,6 @@ fn a_hostile_neighbour_costs_nobody_a_wake_up() {
         b"still there",
     )
     .unwrap();
-    // What the neighbour has written may have been messages.
+    // The hostile process may have written valid messages.
     while third.receive_soon(victim).1 != b"still there" {}
 }

@@ -1,4 +1,4 @@
-//! Data from process to process through lanes, with the daemon as broker and heir.
+//! Lanes between processes: the daemon makes them, and reads what a dead reader has left.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub(crate) type Mapped = (Arena, [Option<Outgoing>; 2], [Option<Incoming>; 2]);
 #[derive(Default)]
 pub(crate) struct Lanes {
     pub(crate) arenas: HashMap<PairId, Mapped>,
-    /// By own port and the other one.
+    /// By own port and the peer's.
     pub(crate) writers: HashMap<(u32, u32), (LaneId, Writer)>,
     pub(crate) readers: HashMap<(u32, u32), (LaneId, Reader)>,
     over: Vec<(LaneId, LaneEnd, bool)>,
@@ -32,7 +32,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Heeds what the daemon has told; fetches it first.
+    /// Fetches the notices and processes them.
     fn update(&mut self, client: &mut Client) {
         client.call(&Request::Notices).unwrap();
         while let Some(notice) = client.notices.pop_front() {
@@ -99,7 +99,7 @@ impl Lanes {
     }
 }
 
-/// Two processes on a daemon, and their lanes.
+/// Two processes at one daemon, and their lanes.
 pub(crate) struct Two {
     pub(crate) host: Host,
     pub(crate) one: Client,
@@ -120,7 +120,7 @@ impl Two {
         self.two_lanes.update(&mut self.two);
     }
 
-    /// A connection from the first process to the second, its request with data if there is some.
+    /// A connection from the first process to the second; the connection request carries `data`, if any.
     pub(crate) fn connect(&mut self, kind: SocketKind, data: &[u8]) -> (u32, u32) {
         let listener = self.two.server(kind, SERVICE);
         let from = self.one.open(kind);
@@ -142,7 +142,7 @@ impl Two {
         (from, to)
     }
 
-    /// Nothing is left of any lane.
+    /// Checks that no lane is left.
     fn check_empty(&mut self) {
         let counters = self.host.daemon().counters();
         assert_eq!((counters.lanes, counters.lanes_corrupt), (0, 0));
@@ -159,13 +159,13 @@ fn done(client: &mut Client, lane: LaneId, end: LaneEnd) {
 }
 
 #[test]
-fn a_connection_has_lanes_from_its_first_moment_to_its_end() {
+fn connection_has_lanes_from_accept_to_shutdown() {
     for kind in [SocketKind::SeqPacket, SocketKind::Stream] {
         let mut t = Two::new();
         let (from, port) = t.connect(kind, b"");
         t.update();
         assert_eq!(t.host.daemon().counters().lanes, 2);
-        // What goes by the daemon now would overtake what is in the lane.
+        // A message by the daemon would overtake those in the lane.
         assert_eq!(t.one.send(from, None, b"x"), Err(Failure::Send(SendError::WouldBlock)));
         for round in 0..1000u32 {
             t.one_lanes.write(from, port, MessageType::Conn, &round.to_be_bytes()).unwrap();
@@ -176,13 +176,13 @@ fn a_connection_has_lanes_from_its_first_moment_to_its_end() {
         t.one_lanes.write(from, port, MessageType::Conn, b"last").unwrap();
         t.one.call(&Request::Shutdown { port: from }).unwrap();
         t.update();
-        // The other side reads to the end, and then learns how it ended.
+        // The peer reads everything, and then learns how the connection ended.
         assert_eq!(t.two_lanes.read(port, from), Ok(Some(b"last".to_vec())));
         let over = t.two_lanes.read(port, from).unwrap_err();
         done(&mut t.two, over, LaneEnd::Reader);
         let (end, _) = t.two.receive(port).unwrap();
         assert_eq!(end.returned.map(|r| r.code), Some(ErrorCode::ConnShutdown));
-        // Its own lane back was not read any more.
+        // The lane back has no reader any more.
         let refused = t.two_lanes.write(port, from, MessageType::Conn, b"too late");
         assert!(matches!(refused, Err(LaneError::Gone { .. })), "{refused:?}");
         t.update();
@@ -196,7 +196,7 @@ fn a_connection_has_lanes_from_its_first_moment_to_its_end() {
 }
 
 #[test]
-fn data_of_the_request_comes_before_the_lane() {
+fn data_of_the_connection_request_comes_before_the_lane() {
     let mut t = Two::new();
     let (from, port) = t.connect(SocketKind::SeqPacket, b"first");
     t.update();
@@ -218,11 +218,11 @@ fn datagrams_keep_their_order_when_a_lane_begins() {
     assert_eq!(t.one.call(&Request::WantLane { port: from, to }), Ok(Reply::Done));
     t.update();
     t.one_lanes.write(from, to, MessageType::Direct, b"by the lane").unwrap();
-    assert!(t.two_lanes.readers.is_empty(), "it has not received what came before");
+    assert!(t.two_lanes.readers.is_empty(), "the reader has not received the earlier message");
     assert_eq!(t.two.receive(to).unwrap().1, b"by the node");
     t.update();
     assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"by the lane".to_vec())));
-    // Sent by the daemon all the same: it says whom it left out.
+    // A send by the daemon names the sockets that it left out because they have lanes.
     let sent =
         |c: &mut Client, to, data: &[u8]| c.try_call(&Request::Send { port: from, to }, data).unwrap().0;
     assert_eq!(sent(&mut t.one, direct, b"x"), Reply::Sent { bytes: 0, lanes: vec![to] });
@@ -233,7 +233,7 @@ fn datagrams_keep_their_order_when_a_lane_begins() {
 }
 
 #[test]
-fn what_a_sender_sends_by_the_node_comes_after_what_is_in_its_lane() {
+fn messages_by_the_node_come_after_those_in_the_senders_lane() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
     t.one.send(from, TO, b"first").unwrap();
@@ -242,7 +242,7 @@ fn what_a_sender_sends_by_the_node_comes_after_what_is_in_its_lane() {
     t.one_lanes.write(from, to, MessageType::Direct, b"second").unwrap();
     t.one.call(&Request::MakeHosted { port: from, partly: None }).unwrap();
     t.one.send(from, TO, b"third").unwrap();
-    // Somebody else's message waits behind it.
+    // A message of another sender waits behind it.
     let other = t.one.open(SocketKind::Rdm);
     t.one.send(other, TO, b"fourth").unwrap();
     // The lane begins behind the first.
@@ -251,7 +251,7 @@ fn what_a_sender_sends_by_the_node_comes_after_what_is_in_its_lane() {
     let blocks = Err(Failure::Receive(RecvError::WouldBlock));
     assert_eq!(t.two.receive(to), blocks);
     assert_eq!(t.two_lanes.read(to, from), Ok(Some(b"second".to_vec())));
-    assert_eq!(t.two.receive(to), blocks, "nobody has said that the lane is read");
+    assert_eq!(t.two.receive(to), blocks, "the reader has not confirmed that the lane is drained");
     let lane = t.two_lanes.read(to, from).unwrap_err();
     t.two.notices.clear();
     t.two.call(&Request::LaneDone { lane, end: LaneEnd::Reader }).unwrap();
@@ -262,7 +262,7 @@ fn what_a_sender_sends_by_the_node_comes_after_what_is_in_its_lane() {
 }
 
 #[test]
-fn who_takes_no_lane_is_named() {
+fn lane_requests_that_cannot_be_met_are_refused() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
     let listener = t.two.server(SocketKind::SeqPacket, ServiceRange::new(18888, 18, 18));
@@ -273,7 +273,7 @@ fn who_takes_no_lane_is_named() {
     assert_eq!(want(&mut t, to), Err(Failure::State));
     t.two.call(&Request::Lend { port: to }).unwrap();
     assert_eq!(want(&mut t, to), Ok(Reply::Done));
-    // A third process has nothing to do with it.
+    // A third process may not use the lane.
     let mut thief = t.host.direct_client();
     t.update();
     let lane = t.one_lanes.writers[&(from, to)].0;
@@ -301,7 +301,7 @@ fn rings_are_granted_against_the_buffer_of_the_receiver() {
     let lane = |port| t.one_lanes.writers[&(port, to)].0;
     let (first, second) = (lane(from), lane(other));
     let mut grow = |lane, log2, importance| t.one.call(&Request::Grow { lane, log2, importance });
-    // 2 MiB at importance 0, doubled with each step.
+    // 2 MiB at importance 0, twice as much with each step.
     assert_eq!(grow(first, 20, 0), Ok(Reply::Done));
     assert_eq!(grow(second, 20, 0), Ok(Reply::Done));
     assert_eq!(grow(second, 18, 0), Ok(Reply::Done));
@@ -317,7 +317,7 @@ fn rings_are_granted_against_the_buffer_of_the_receiver() {
 }
 
 #[test]
-fn what_a_closed_socket_has_not_read_comes_back() {
+fn unread_messages_of_a_closed_socket_come_back() {
     let mut t = Two::new();
     let (from, to) = t.datagrams();
     t.one.call(&Request::WantLane { port: from, to }).unwrap();
@@ -342,7 +342,7 @@ fn what_a_closed_socket_has_not_read_comes_back() {
 }
 
 #[test]
-fn a_socket_that_becomes_hosted_loses_nothing_and_no_order() {
+fn socket_that_becomes_hosted_keeps_all_messages_in_order() {
     for kind in [SocketKind::Stream, SocketKind::SeqPacket, SocketKind::Rdm] {
         let mut t = Two::new();
         let connected = kind.is_connection_oriented();
@@ -383,7 +383,7 @@ fn a_socket_that_becomes_hosted_loses_nothing_and_no_order() {
 }
 
 #[test]
-fn the_dead_writer_is_read_to_its_last_word_and_the_dead_reader_by_the_daemon() {
+fn lane_of_a_dead_writer_is_drained_and_lane_of_a_dead_reader_is_returned() {
     let mut t = Two::new();
     let (from, port) = t.connect(SocketKind::SeqPacket, b"");
     let (sender, receiver) = {
@@ -399,7 +399,7 @@ fn the_dead_writer_is_read_to_its_last_word_and_the_dead_reader_by_the_daemon() 
     t.one_lanes.write(sender, receiver, MessageType::Direct, b"to whom it may concern").unwrap();
     t.two_lanes.write(receiver, sender, MessageType::Direct, b"never read").unwrap();
     let Two { host, one, mut two, one_lanes, mut two_lanes } = t;
-    // A process that dies takes its connection and its memory with it.
+    // The death of a process ends its connection and unmaps its memory.
     drop((one, one_lanes));
     while host.ended("closed") == 0 {
         std::thread::yield_now();
@@ -424,7 +424,7 @@ fn the_dead_writer_is_read_to_its_last_word_and_the_dead_reader_by_the_daemon() 
 }
 
 #[test]
-fn nonsense_in_a_lane_ends_the_connection_and_is_counted() {
+fn reported_corruption_ends_the_connection_and_is_counted() {
     let mut t = Two::new();
     let (from, port) = t.connect(SocketKind::SeqPacket, b"");
     t.update();
@@ -436,7 +436,7 @@ fn nonsense_in_a_lane_ends_the_connection_and_is_counted() {
             other => panic!("{other:?}"),
         }
     }
-    // A message that claims another origin is not taken for the daemon's own.
+    // The daemon does not accept a message that claims another origin.
     let (sender, receiver) = {
         let to = t.two.server(SocketKind::Rdm, ServiceRange::new(18888, 18, 18));
         (t.one.open(SocketKind::Rdm), to)
@@ -455,7 +455,7 @@ fn nonsense_in_a_lane_ends_the_connection_and_is_counted() {
 }
 
 #[test]
-fn a_process_may_talk_to_itself() {
+fn process_has_lanes_to_itself() {
     let mut t = Two::new();
     let to = t.one.server(SocketKind::Rdm, SERVICE);
     let from = t.one.open(SocketKind::Rdm);

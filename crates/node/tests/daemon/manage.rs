@@ -1,4 +1,4 @@
-//! Management: the family TIPCv2, asked and answered by the daemon's protocol.
+//! Management: requests of the family TIPCv2 over the daemon's protocol.
 
 use std::collections::BTreeSet;
 
@@ -10,28 +10,28 @@ use utipc_node::daemon::{Named, Policy};
 
 use crate::client::{Client, Host, LIMIT};
 
-/// What an administrator gets: entries, and why the request was refused; and how many packets it took.
-struct Told {
+/// The answer to a request: entries, the refusal if any, and the number of packets.
+struct Answer {
     entries: Vec<Entry>,
     refusal: Option<Refusal>,
     packets: usize,
 }
 
-fn ask(client: &mut Client, request: &Request) -> Told {
+fn ask(client: &mut Client, request: &Request) -> Answer {
     let header = Header { family: 30, sequence: 9, version: family::EXTENDED, ..Header::default() };
-    let question = request.to_bytes(&header);
-    let (mut from, mut told) = (0, Told { entries: Vec::new(), refusal: None, packets: 0 });
+    let bytes = request.to_bytes(&header);
+    let (mut from, mut answer) = (0, Answer { entries: Vec::new(), refusal: None, packets: 0 });
     let mut done = false;
     loop {
-        let (reply, payload) = client.try_call(&Command::Manage { from }, &question).unwrap();
+        let (reply, payload) = client.try_call(&Command::Manage { from }, &bytes).unwrap();
         let Answered::Managed { next } = reply else { panic!("{reply:?}") };
-        told.packets += 1;
+        answer.packets += 1;
         assert!(payload.len() < 64 * 1024);
         for reply in replies(&payload) {
             assert!(!done, "an entry behind the end");
             match reply.unwrap() {
-                Reply::Entry(entry) => told.entries.push(entry),
-                Reply::Refused(refusal) => (told.refusal, done) = (Some(refusal), true),
+                Reply::Entry(entry) => answer.entries.push(entry),
+                Reply::Refused(refusal) => (answer.refusal, done) = (Some(refusal), true),
                 Reply::Done => done = true,
             }
         }
@@ -41,7 +41,7 @@ fn ask(client: &mut Client, request: &Request) -> Told {
         }
     }
     assert!(done, "no end");
-    told
+    answer
 }
 
 fn refusal(client: &mut Client, request: &Request) -> Errno {
@@ -60,10 +60,10 @@ fn sockets_are_listed_with_their_process_in_bounded_packets() {
     let bound = *ports.first().unwrap();
     client.bind(bound, ServiceRange::new(1000, 1, 10));
     client.bind(bound, ServiceRange::new(1000, 20, 20));
-    let told = ask(&mut client, &Request::Sockets);
-    assert!(told.packets > 1);
+    let answer = ask(&mut client, &Request::Sockets);
+    assert!(answer.packets > 1);
     let mut seen = BTreeSet::new();
-    for entry in told.entries {
+    for entry in answer.entries {
         let Entry::Socket(socket) = entry else { panic!("{entry:?}") };
         assert!(seen.insert(socket.port), "twice: {}", socket.port);
         if ports.contains(&socket.port) {
@@ -73,8 +73,8 @@ fn sockets_are_listed_with_their_process_in_bounded_packets() {
         }
     }
     assert!(seen.is_superset(&ports));
-    let told = ask(&mut client, &Request::Bindings { port: bound });
-    let lowers: Vec<u32> = told
+    let answer = ask(&mut client, &Request::Bindings { port: bound });
+    let lowers: Vec<u32> = answer
         .entries
         .iter()
         .map(|entry| match entry {
@@ -88,31 +88,31 @@ fn sockets_are_listed_with_their_process_in_bounded_packets() {
 }
 
 #[test]
-fn who_may_not_manage_may_look() {
+fn users_that_may_not_manage_may_list() {
     let host = Host::new();
     let mut client = host.client();
-    let nobody = Policy { manage: utipc_node::daemon::Who::nobody_else(), ..Policy::default() };
-    host.daemon().change(nobody, utipc_node::daemon::Limits::default());
+    let own_user = Policy { manage: utipc_node::daemon::Who::nobody_else(), ..Policy::default() };
+    host.daemon().change(own_user, utipc_node::daemon::Limits::default());
     assert_eq!(ask(&mut client, &Request::Net).refusal, None);
     // The test is the daemon's own user, who may.
     done(&mut client, &Request::MonitorSet { threshold: Some(40) });
-    let told = ask(&mut client, &Request::MonitorGet);
-    assert_eq!(told.entries, [Entry::Threshold(40)]);
+    let answer = ask(&mut client, &Request::MonitorGet);
+    assert_eq!(answer.entries, [Entry::Threshold(40)]);
 }
 
 #[test]
-fn a_name_is_given_before_the_first_bearer() {
+fn identity_and_address_are_set_before_the_first_bearer() {
     let host = Host::with(|config| config.named = Named::No);
     let mut client = host.client();
     let server = client.server(SocketKind::Rdm, ServiceRange::new(1000, 1, 1));
     let identity = *b"beta\0\0\0\0\0\0\0\0\0\0\0\0";
     done(&mut client, &Request::NetSet { id: Some(4712), address: None, identity: Some(identity) });
-    let told = ask(&mut client, &Request::Net);
-    let Entry::Net(net) = &told.entries[0] else { panic!("{:?}", told.entries) };
+    let answer = ask(&mut client, &Request::Net);
+    let Entry::Net(net) = &answer.entries[0] else { panic!("{:?}", answer.entries) };
     assert_eq!((net.id, net.identity, net.address), (4712, identity, Some(0x6265_7461)));
     // Bindings that were there have the new address, and the node's own binding too.
-    let told = ask(&mut client, &Request::Names);
-    let rows: Vec<_> = told
+    let answer = ask(&mut client, &Request::Names);
+    let rows: Vec<_> = answer
         .entries
         .iter()
         .map(|entry| match entry {
@@ -141,12 +141,12 @@ fn enable(name: &str, local: &str, remote: &str, priority: Option<u32>) -> Reque
     Request::BearerEnable { name: name.to_owned(), domain: 0, priority, udp: Some(udp) }
 }
 
-/// Waits until the only link is as wanted; its entry.
+/// Waits until the only link is up or down; returns its entry.
 fn link(client: &mut Client, up: bool) -> utipc_manage::Link {
     let begun = std::time::Instant::now();
     loop {
-        let told = ask(client, &Request::Links { broadcast: false });
-        let found = told.entries.into_iter().find_map(|entry| match entry {
+        let answer = ask(client, &Request::Links { broadcast: false });
+        let found = answer.entries.into_iter().find_map(|entry| match entry {
             Entry::Link(link) if !link.broadcast && link.up == up => Some(link),
             _ => None,
         });
@@ -160,7 +160,7 @@ fn link(client: &mut Client, up: bool) -> utipc_manage::Link {
 
 /// Two daemons on addresses of their own, linked by bearers that are enabled while they run.
 #[test]
-fn bearers_come_and_go() {
+fn bearers_are_enabled_and_disabled_while_the_daemon_runs() {
     let (one, two) = (Host::new(), Host::with(|c| c.node.stack.address = Some(NodeAddr(0x1002))));
     let (mut a, mut b) = (one.client(), two.client());
     let net = (std::process::id() % 200) as u8 + 20;
@@ -177,8 +177,8 @@ fn bearers_come_and_go() {
     let get = Request::BearerGet { name: "udp:U".to_owned() };
     let set = |p: Properties| Request::BearerSet { name: "udp:U".to_owned(), properties: p };
     done(&mut a, &set(Properties { tolerance: Some(900), window: Some(100), ..Properties::default() }));
-    let told = ask(&mut a, &get);
-    let Entry::Bearer(bearer) = &told.entries[0] else { panic!("{:?}", told.entries) };
+    let answer = ask(&mut a, &get);
+    let Entry::Bearer(bearer) = &answer.entries[0] else { panic!("{:?}", answer.entries) };
     assert_eq!((bearer.properties.tolerance, bearer.properties.window), (Some(900), Some(100)));
     let udp = bearer.udp.unwrap();
     assert_eq!(
@@ -191,8 +191,8 @@ fn bearers_come_and_go() {
     let other = format!("127.77.{net}.3:6118");
     let add = Request::BearerAdd { name: "udp:U".to_owned(), remote: Some(other.parse().unwrap()) };
     done(&mut a, &add);
-    let told = ask(&mut a, &Request::Remotes { name: "udp:U".to_owned() });
-    assert_eq!(told.entries.len(), 2);
+    let answer = ask(&mut a, &Request::Remotes { name: "udp:U".to_owned() });
+    assert_eq!(answer.entries.len(), 2);
 
     let properties = Properties { tolerance: Some(3000), window: Some(60), ..Properties::default() };
     done(&mut a, &Request::LinkSet { name: up.name.clone(), properties });
@@ -208,8 +208,8 @@ fn bearers_come_and_go() {
     done(&mut b, &Request::BearerDisable { name: "udp:U".to_owned() });
     assert!(ask(&mut b, &Request::Bearers).entries.is_empty());
     let down = link(&mut a, false);
-    let why = down.down.expect("why it went down");
-    assert!(!why.reason.is_empty() && why.time > 1_600_000_000_000, "{why:?}");
+    let cause = down.down.expect("the reason");
+    assert!(!cause.reason.is_empty() && cause.time > 1_600_000_000_000, "{cause:?}");
     let history = ask(&mut a, &Request::LinkHistory).entries;
     assert!(matches!(&history[..], [Entry::History(link)] if link.name == up.name), "{history:?}");
     done(&mut a, &remove(0x1002));
@@ -222,16 +222,16 @@ fn bearers_come_and_go() {
 }
 
 #[test]
-fn what_cannot_be_understood_harms_nobody() {
+fn malformed_management_requests_are_answered_or_refused() {
     let host = Host::new();
     let mut client = host.client();
-    let mut question = Request::Nodes.to_bytes(&Header { family: 30, ..Header::default() });
-    for at in 0..question.len() {
+    let mut bytes = Request::Nodes.to_bytes(&Header { family: 30, ..Header::default() });
+    for at in 0..bytes.len() {
         for value in [0, 0xff] {
-            let kept = std::mem::replace(&mut question[at], value);
-            let (reply, _) = client.try_call(&Command::Manage { from: u64::MAX }, &question).unwrap();
+            let kept = std::mem::replace(&mut bytes[at], value);
+            let (reply, _) = client.try_call(&Command::Manage { from: u64::MAX }, &bytes).unwrap();
             assert!(matches!(reply, Answered::Managed { .. } | Answered::Failed(_)), "{reply:?}");
-            question[at] = kept;
+            bytes[at] = kept;
         }
     }
     assert!(client.try_call(&Command::Manage { from: 0 }, &[]).is_some());

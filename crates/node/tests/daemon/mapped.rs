@@ -1,4 +1,4 @@
-//! How a test reads the words of a shared table, as a process would.
+//! Access of a test to the words of a shared table, as a process has it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use utipc_core::names::replica::{Access, Areas, View};
 use utipc_os::replica::Replica;
 use utipc_os::shm::ReadWord;
 
-/// A reader's way to the words.
+/// Access of a reader.
 pub(crate) enum Mapped {}
 
 impl Access for Mapped {

@@ -1,4 +1,4 @@
-//! The binding table in memory of the process, and messages to those who were found there.
+//! The binding table in memory of the process, and messages to sockets that were found there.
 
 use utipc_attach::{Failure, Greeting, Reply, Request};
 use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
@@ -20,8 +20,8 @@ fn find(replica: &Replica) -> Result<Option<u32>, ViewError> {
 
 pub(crate) fn fetch(client: &mut Client) -> Replica {
     let fds = client.call_for_fd(&Request::FetchTable);
-    let [table, turns] = fds.as_slice() else { panic!("{fds:?}") };
-    Replica::map(table, turns).unwrap()
+    let [table, cursors] = fds.as_slice() else { panic!("{fds:?}") };
+    Replica::map(table, cursors).unwrap()
 }
 
 fn at(port: u32) -> PortId {
@@ -37,25 +37,25 @@ fn send_found(client: &mut Client, port: u32, to: Destination, found: PortId) ->
 }
 
 #[test]
-fn what_a_process_reads_is_the_table_at_the_time_of_each_reply() {
+fn mapped_table_is_up_to_date_at_each_reply() {
     let mut host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let replica = fetch(&mut client);
     assert_eq!(find(&replica), Ok(None));
     let port = server.server(SocketKind::Rdm, SERVICE);
     assert_eq!(find(&replica), Ok(Some(port)));
-    // Turns are taken by processes and by the daemon, from one row.
+    // Processes and the daemon share the round-robin cursors.
     let other = client.server(SocketKind::Rdm, SERVICE);
     let again = fetch(&mut server);
     let ask = Request::Lookup { to: ServiceAddr::new(18888, 17), domain: NodeAddr::NONE };
-    let mut turns = Vec::new();
+    let mut servers = Vec::new();
     for _ in 0..4 {
-        turns.extend([find(&replica).unwrap(), find(&again).unwrap()]);
+        servers.extend([find(&replica).unwrap(), find(&again).unwrap()]);
         let Ok(Reply::Found(found)) = client.call(&ask) else { panic!("no answer") };
-        turns.push(found.map(|found| found.port));
+        servers.push(found.map(|found| found.port));
     }
-    assert!(turns.windows(2).all(|two| two[0] != two[1]), "{turns:?}");
-    assert!(turns.iter().all(|turn| [Some(port), Some(other)].contains(turn)));
+    assert!(servers.windows(2).all(|two| two[0] != two[1]), "{servers:?}");
+    assert!(servers.iter().all(|server| [Some(port), Some(other)].contains(server)));
     assert_eq!(server.call(&Request::Close { port }), Ok(Reply::Done));
     assert_eq!(find(&replica), Ok(Some(other)));
     drop(host.daemon.take());
@@ -63,7 +63,7 @@ fn what_a_process_reads_is_the_table_at_the_time_of_each_reply() {
 }
 
 #[test]
-fn a_message_goes_to_the_socket_that_was_found_and_nowhere_else() {
+fn message_goes_only_to_the_socket_that_was_found() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let [first, second] = [0; 2].map(|_| server.server(SocketKind::Rdm, SERVICE));
@@ -76,15 +76,15 @@ fn a_message_goes_to_the_socket_that_was_found_and_nowhere_else() {
         }
     }
     assert!(server.receive(first).is_err());
-    // It has gone meanwhile: an anycast finds the other one.
+    // The socket is gone: an anycast finds the other one.
     assert_eq!(server.call(&Request::Close { port: second }), Ok(Reply::Done));
     assert_eq!(send_found(&mut client, from, TO, at(second)), Ok(5));
     assert_eq!(server.receive_soon(first).1, b"hello");
 }
 
-/// What only a broken or malicious process asks.
+/// Requests of a broken or malicious process.
 #[test]
-fn nonsense_about_who_was_found_is_refused() {
+fn send_found_with_inconsistent_arguments_is_refused() {
     let host = Host::new();
     let (mut server, mut client) = (host.client(), host.client());
     let port = server.server(SocketKind::Rdm, SERVICE);
@@ -101,14 +101,14 @@ fn nonsense_about_who_was_found_is_refused() {
     assert_eq!(send_found(&mut client, from, TO, nowhere), refused(SendError::HostUnreachable));
     let stream = client.open(SocketKind::Stream);
     assert_eq!(send_found(&mut client, stream, TO, at(port)), refused(SendError::NotConnected));
-    // A listener takes no datagram: it comes back, or is dropped.
+    // A listener accepts no datagram: it comes back, or is dropped.
     let listener = server.server(SocketKind::Stream, ServiceRange::new(18889, 1, 1));
     assert_eq!(send_found(&mut client, from, TO, at(listener)), Ok(5));
     assert!(server.receive(port).is_err());
 }
 
 #[test]
-fn a_process_of_version_1_is_refused_the_table() {
+fn process_of_version_1_cannot_map_the_table() {
     let host = Host::with(|config| config.versions = Some(Greeting { newest: 1, oldest: 1 }));
     let mut client = host.client();
     assert_eq!(client.welcome.version, 1);
@@ -116,7 +116,7 @@ fn a_process_of_version_1_is_refused_the_table() {
     server_and_client(&mut client);
 }
 
-/// Everything else goes on.
+/// Everything else works.
 fn server_and_client(client: &mut Client) {
     let port = client.server(SocketKind::Rdm, SERVICE);
     assert_eq!(client.send(port, Some(TO), b"self"), Ok(4));

@@ -1,4 +1,4 @@
-//! Lanes between a process and its node, from the process's side; the other end of the connection is on another node.
+//! Node lanes, from the process's side; the peer of the connection is on another node.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -19,12 +19,12 @@ use crate::client::{Client, Host};
 const SERVICE: ServiceRange = ServiceRange::new(18888, 17, 17);
 const TO: Option<Destination> = Some(Destination::service(18888, 17));
 
-/// Two daemons that know each other.
+/// Two linked daemons.
 fn hosts() -> [Host; 2] {
     wired().0
 }
 
-/// The same, and what spoils the wire of each.
+/// The same, and the fault injection of each.
 pub(crate) fn wired() -> ([Host; 2], [Control; 2]) {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [_, _, high, low] = std::process::id().to_be_bytes();
@@ -39,7 +39,7 @@ pub(crate) fn wired() -> ([Host; 2], [Control; 2]) {
         let host = Host::with(|config| {
             config.node.stack.address = Some(NodeAddr(0x1001 + own as u32));
             let mut plan = Plan::new(Box::new(bearer));
-            // A wire that is spoiled for a while is no lost one.
+            // Faults must not end the link.
             plan.tune = Box::new(|bearer| bearer.tolerance_ms = 30_000);
             config.node.bearers.push(plan);
         });
@@ -60,7 +60,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// The lanes that the daemon has told of, after two messages.
+    /// The lanes of the daemon's notices, after two messages.
     fn new(client: &mut Client) -> Lanes {
         client.call(&Request::Notices).unwrap();
         let mut lanes = [None; 2];
@@ -82,7 +82,7 @@ impl Lanes {
         Lanes { fd, knock, _arena: (arena, outgoing, incoming), out: (out, writer), inc: (inc, reader), peer }
     }
 
-    /// Writes without telling anybody.
+    /// Writes without a wake-up.
     fn push(&mut self, data: &[u8]) {
         let message: Message = Packet::build(User::from(0), MessageType::Conn.into(), 24, data);
         self.out.1.push(message.bytes(), &[], 1).unwrap();
@@ -147,7 +147,7 @@ fn state(client: &mut Client, port: u32) -> State {
 }
 
 #[test]
-fn a_connection_to_another_node_gets_lanes_and_commands_keep_off() {
+fn connection_to_another_node_gets_lanes_and_commands_would_block() {
     let hosts = hosts();
     let mut c = connect(&hosts);
     for number in 0..200_u8 {
@@ -161,7 +161,7 @@ fn a_connection_to_another_node_gets_lanes_and_commands_keep_off() {
             std::thread::yield_now();
         }
     }
-    // What goes by commands would overtake them.
+    // A command would overtake the messages in the lanes.
     assert_eq!(c.one.send(c.from, None, b"x"), Err(Failure::Send(SendError::WouldBlock)));
     assert_eq!(c.one.receive(c.from), Err(Failure::Receive(RecvError::WouldBlock)));
     let counters = hosts[0].daemon().counters();
@@ -172,7 +172,7 @@ fn a_connection_to_another_node_gets_lanes_and_commands_keep_off() {
 }
 
 #[test]
-fn what_the_dead_have_written_is_sent_and_what_they_have_not_read_goes_back() {
+fn messages_of_a_dead_writer_are_sent_and_unread_ones_of_a_dead_reader_go_back() {
     let hosts = hosts();
     let c = connect(&hosts);
     let (Connected { one, mut two, to, mut lanes, .. }, idle) = (c, connect(&hosts));
@@ -196,7 +196,7 @@ fn what_the_dead_have_written_is_sent_and_what_they_have_not_read_goes_back() {
 }
 
 #[test]
-fn a_process_that_scribbles_over_everything_harms_itself_alone() {
+fn process_that_overwrites_its_arena_harms_only_itself() {
     let hosts = hosts();
     let mut good = connect(&hosts);
     for round in 0..4_u64 {
@@ -216,7 +216,7 @@ fn a_process_that_scribbles_over_everything_harms_itself_alone() {
                 if round == 0 { 0xff } else { (noise >> 56) as u8 }
             })
             .collect();
-        // Bells, bitmaps and slots, and the start of the rings.
+        // Doorbells, bitmaps and slots, and the start of the rings.
         for at in (0..segment.size()).step_by(page.len()) {
             let (head, rings) = (at < 64 << 10, at % (1 << 20) == 0);
             if head || rings || round == 3 && at < 16 << 20 {
@@ -239,9 +239,9 @@ fn a_process_that_scribbles_over_everything_harms_itself_alone() {
 }
 
 #[test]
-fn nonsense_ends_the_connection_at_both_ends_and_is_counted() {
+fn malformed_record_ends_the_connection_at_both_ends_and_is_counted() {
     let hosts = hosts();
-    // A record without data, one that is too long, a mark that only others use.
+    // A record without data, one that is too long, a marker that is not allowed here.
     for case in 0..3 {
         let mut c = connect(&hosts);
         let writer = &mut c.lanes.out.1;
@@ -264,7 +264,7 @@ fn nonsense_ends_the_connection_at_both_ends_and_is_counted() {
 }
 
 #[test]
-fn nonsense_in_a_lane_without_a_connection_ends_that_lane_alone() {
+fn malformed_record_without_a_connection_ends_only_that_lane() {
     let hosts = hosts();
     let message = |kind: MessageType, header: usize, node: u32| {
         let mut message: Message = Packet::build(User::from(0), kind.into(), header, b"data");
@@ -275,7 +275,7 @@ fn nonsense_in_a_lane_without_a_connection_ends_that_lane_alone() {
     };
     let cases = [
         message(MessageType::Conn, 24, 0),
-        // To this node, to none, to all.
+        // To this node, to no node, to all nodes.
         message(MessageType::Direct, 32, 0x1001),
         message(MessageType::Direct, 32, 0),
         message(MessageType::Mcast, 44, 0x1002),
@@ -300,12 +300,12 @@ fn nonsense_in_a_lane_without_a_connection_ends_that_lane_alone() {
             one.notices.iter().any(over).then_some(())
         });
         assert_eq!(hosts[0].daemon().counters().lanes_corrupt, case as u64 + 1);
-        // The socket goes on by commands.
+        // Commands still work.
         assert_eq!(one.receive(port), Err(Failure::Receive(RecvError::WouldBlock)));
         one.call(&Request::LaneDone { lane: lanes.out.0, end: LaneEnd::Writer }).unwrap();
         assert_eq!(one.call(&Request::WantLane { port, to: 0 }), Ok(Reply::Done));
     }
-    // No lanes of this kind for connections, nor for whose data goes by commands.
+    // Connections, and clients without lanes, get none of this kind.
     let (mut one, mut two) = (hosts[0].direct_client(), hosts[0].client());
     let (stream, hosted) = (one.open(SocketKind::Stream), two.open(SocketKind::Rdm));
     assert_eq!(one.call(&Request::WantLane { port: stream, to: 0 }), Err(Failure::State));

@@ -1,5 +1,5 @@
-//! The daemon itself is killed before and after each system call: while it starts, and while it serves a life that sets up
-//! everything. Its clients get to know, and the next daemon starts at the same path and serves the same life.
+//! The daemon is killed before and after each system call: while it starts, and while it serves clients that use all kinds of
+//! state. Its clients notice, and the next daemon starts at the same path and serves the same requests.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use utipc_node::daemon::{Daemon, DaemonConfig};
 use crate::client::{Client, LIMIT, path};
 
 const SERVICE: ServiceRange = ServiceRange::new(4300, 1, 1);
-/// Set for the process whose daemon shall die: where it serves.
+/// Set for the process whose daemon is to be killed: the daemon's path.
 const DAEMON: &str = "UTIPC_TEST_DAEMON_STEPS";
-/// Set if it shall only start and stop.
+/// Set if it only starts and stops.
 const START: &str = "UTIPC_TEST_DAEMON_START";
 
 fn config(socket: &Path) -> DaemonConfig {
@@ -32,7 +32,7 @@ fn config(socket: &Path) -> DaemonConfig {
     DaemonConfig { node, socket: socket.to_owned(), ..DaemonConfig::default() }
 }
 
-/// Not a test of its own: the daemon that dies.
+/// Not a test: the daemon that is killed.
 #[test]
 fn daemon() {
     let Some(path) = std::env::var_os(DAEMON) else { return };
@@ -44,7 +44,7 @@ fn daemon() {
         drop(daemon);
         std::process::exit(0);
     }
-    // It has its name once it has answered.
+    // Its thread has its name when it has answered.
     assert_eq!(daemon.counters().attached, 0);
     println!("\ntid {}", thread_of("utipcd"));
     let _ = orders.read(&mut [0]);
@@ -59,8 +59,8 @@ fn thread_of(name: &str) -> String {
     threads.into_iter().find(named).unwrap().file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Two processes' worth of set-up: `None` as soon as the daemon is gone.
-fn life(path: &Path) -> Option<()> {
+/// The requests of two clients; `None` if the daemon is gone.
+fn serve_clients(path: &Path) -> Option<()> {
     let (mut server, mut client) = (Client::try_attach(path)?, Client::try_attach(path)?);
     let open = |who: &mut Client, kind| match who.try_call(&Request::Open { kind }, &[])?.0 {
         Reply::Opened { port } => Some(port),
@@ -104,14 +104,14 @@ struct Doomed {
 }
 
 impl Doomed {
-    /// Before the daemon starts.
+    /// Starts the process; the daemon starts with [`Self::go`].
     fn new(path: &Path, only_start: bool) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "own_death::daemon", "--nocapture"]).env(DAEMON, path);
         if only_start {
             command.env(START, "1");
         }
-        // A sanitizer's search for leaks at the end is not what is stepped through.
+        // The leak check of a sanitizer is not stepped through.
         command.env("ASAN_OPTIONS", "detect_leaks=0");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -129,8 +129,8 @@ impl Doomed {
         Pid::from_raw(tid.expect("it names a thread"))
     }
 
-    /// Lets a thread go on until its `step`-th entry to a system call or return from one, and kills the process there;
-    /// whether it got that far.
+    /// Runs a thread until its `step`-th entry to a system call or return from one, and kills the process there; false if it
+    /// ended before.
     fn die_at(&mut self, tid: Pid, step: usize) -> bool {
         let (mut stops, mut signal) = (0, None);
         let died = loop {
@@ -151,7 +151,6 @@ impl Doomed {
         while let Ok(WaitStatus::PtraceSyscall(_) | WaitStatus::Stopped(..)) =
             waitpid(tid, Some(WaitPidFlag::__WALL))
         {}
-        // A thread that was waited for as the process's first is the process.
         let _ = self.child.wait();
         died
     }
@@ -164,7 +163,7 @@ impl Drop for Doomed {
     }
 }
 
-/// Stops a thread at its next system call; false if this process may not.
+/// Stops a thread at its next system call; false if this process may not trace.
 fn trace(tid: Pid) -> bool {
     let traced = ptrace::attach(tid).and_then(|()| waitpid(tid, Some(WaitPidFlag::__WALL)));
     let traced = traced.and_then(|_| ptrace::setoptions(tid, ptrace::Options::PTRACE_O_TRACESYSGOOD));
@@ -177,11 +176,11 @@ fn trace(tid: Pid) -> bool {
 /// The next daemon at the same path starts, and serves.
 fn next_daemon(path: &Path, step: usize) {
     let next = Daemon::start(config(path)).unwrap_or_else(|error| panic!("after step {step}: {error}"));
-    assert_eq!(life(path), Some(()), "the daemon after step {step} does not serve");
+    assert_eq!(serve_clients(path), Some(()), "the daemon after step {step} does not serve");
     next.stop();
 }
 
-/// What is left at the path when a test is over.
+/// Removes the lock file when a test is over.
 struct Place(PathBuf);
 
 impl Drop for Place {
@@ -191,7 +190,7 @@ impl Drop for Place {
 }
 
 #[test]
-fn a_daemon_killed_at_any_system_call_of_its_start_and_end_is_replaced() {
+fn daemon_killed_at_any_system_call_of_start_or_stop_can_be_replaced() {
     let place = Place(path());
     for step in 0.. {
         let mut doomed = Doomed::new(&place.0, true);
@@ -203,7 +202,7 @@ fn a_daemon_killed_at_any_system_call_of_its_start_and_end_is_replaced() {
         let died = doomed.die_at(tid, step);
         next_daemon(&place.0, step);
         if !died {
-            assert!(step > 20, "{step} steps are no start");
+            assert!(step > 20, "only {step} steps");
             eprintln!(
                 "killed at each of {step} entries to and returns from system calls of a start and an end"
             );
@@ -214,11 +213,11 @@ fn a_daemon_killed_at_any_system_call_of_its_start_and_end_is_replaced() {
 }
 
 #[test]
-fn a_daemon_killed_at_any_system_call_leaves_clients_that_know_and_a_free_path() {
+fn clients_notice_a_daemon_killed_at_any_system_call_and_its_path_is_free() {
     let place = Place(path());
     for step in 0.. {
         let mut doomed = Doomed::new(&place.0, false);
-        // The one that starts it; then, when that is done, the one that serves.
+        // First the thread that starts the daemon, then the daemon's thread.
         doomed.thread();
         doomed.go();
         let tid = doomed.thread();
@@ -228,9 +227,9 @@ fn a_daemon_killed_at_any_system_call_leaves_clients_that_know_and_a_free_path()
         let process = pidfd_open(own_pid(doomed.child.id()), PidfdFlags::empty()).unwrap();
         let at = place.0.clone();
         let client = std::thread::spawn(move || {
-            let lived = life(&at);
+            let lived = serve_clients(&at);
             if lived.is_some() {
-                // Nothing more will come: a daemon without work makes no system call.
+                // A daemon without work makes no further system call.
                 let _ = pidfd_send_signal(&process, rustix::process::Signal::KILL);
             }
             lived
@@ -245,11 +244,11 @@ fn a_daemon_killed_at_any_system_call_leaves_clients_that_know_and_a_free_path()
         assert!(died || lived.is_some(), "step {step}");
         next_daemon(&place.0, step);
         if !died {
-            assert!(step > 100, "{step} steps are no life");
-            eprintln!("killed at each of {step} entries to and returns from system calls of a life");
+            assert!(step > 100, "only {step} steps");
+            eprintln!("killed at each of {step} entries to and returns from system calls while serving");
             return;
         }
-        assert!(step < 5000, "the life never ends");
+        assert!(step < 5000, "the clients never finish");
     }
 }
 

@@ -1,5 +1,5 @@
-//! A process is killed before and after each system call of its whole life at a daemon: attaching, opening, binding,
-//! fetching and mapping shared memory, sending, receiving, taking all down again.
+//! A process is killed before and after each system call that it makes at a daemon: attaching, opening, binding,
+//! fetching and mapping shared memory, sending, receiving, closing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -16,16 +16,16 @@ use utipc_lanes::{Arena, Peek, Side};
 use crate::client::{Client, Host};
 
 const SERVICE: ServiceRange = ServiceRange::new(4100, 1, 1);
-/// Set for the process that shall die: the daemon's path.
+/// Set for the process that is to be killed: the daemon's path.
 const VICTIM: &str = "UTIPC_TEST_STEPS";
-/// Set for the process that counts descriptors: nothing else happens in it.
+/// Set for the process that counts descriptors, in which no other test runs.
 const ALONE: &str = "UTIPC_TEST_STEPS_ALONE";
 
 const fn side(number: u8) -> Side {
     if number == 0 { Side::Zero } else { Side::One }
 }
 
-/// Not a test of its own: the life of the victim. Both ends of its lane are its own, as if it were two processes.
+/// Not a test: the process that is killed. Both ends of its lane are its own.
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(VICTIM) else { return };
@@ -63,16 +63,16 @@ fn victim() {
     client.call(&Request::Close { port: to }).unwrap();
     drop((writer, reader, outgoing, incoming, arena));
     drop(client);
-    // Nothing of a test program's end is of interest.
+    // The end of the test program is not tested.
     std::process::exit(0);
 }
 
-/// Starts the victim and stops it where its life begins.
+/// Starts the victim and stops it before its first step.
 fn start(host: &Host) -> nix::Result<(Child, Pid)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "steps::victim", "--nocapture"])
         .env(VICTIM, &host.path)
-        // A sanitizer's search for leaks at the end is not what is stepped through.
+        // The leak check of a sanitizer is not stepped through.
         .env("ASAN_OPTIONS", "detect_leaks=0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -90,7 +90,7 @@ fn start(host: &Host) -> nix::Result<(Child, Pid)> {
     traced.map(|()| (child, tid))
 }
 
-/// Kills a victim at its `step`-th entry to a system call or return from one; whether it got that far.
+/// Kills a victim at its `step`-th entry to a system call or return from one; false if it ended before.
 fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
     let (mut child, tid) = start(host)?;
     child.stdin.take().unwrap().write_all(b"!").unwrap();
@@ -103,7 +103,7 @@ fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
             WaitStatus::PtraceSyscall(_) if stops == step => break true,
             WaitStatus::PtraceSyscall(_) => stops += 1,
             WaitStatus::Stopped(_, Signal::SIGSTOP | Signal::SIGTRAP) => {}
-            // It gets what was meant for it: a sanitizer's helper, for one, ends with a signal.
+            // Signals are passed on: a sanitizer's helper, for example, ends with one.
             WaitStatus::Stopped(_, other) => signal = Some(other),
             WaitStatus::Exited(..) | WaitStatus::Signaled(..) => break false,
             other => panic!("{other:?}"),
@@ -119,9 +119,9 @@ fn die_at(host: &Host, step: usize) -> nix::Result<bool> {
 }
 
 #[test]
-fn whoever_is_killed_at_any_system_call_leaves_nothing() {
+fn process_killed_at_any_system_call_leaves_no_state() {
     if std::env::var_os(ALONE).is_none() {
-        let test = "steps::whoever_is_killed_at_any_system_call_leaves_nothing";
+        let test = "steps::process_killed_at_any_system_call_leaves_no_state";
         let mut command = Command::new(std::env::current_exe().unwrap());
         let alone = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
         eprintln!("{}", String::from_utf8_lossy(&alone.stderr));

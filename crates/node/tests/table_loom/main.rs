@@ -1,5 +1,5 @@
 //! The binding table's replica: one reader beside the writer, in every interleaving and every reordering that the memory
-//! model allows; and the same models with one part of the writer's care left out, which must fail.
+//! model allows; and the same models with one rule of the writer broken, which must fail.
 //!
 //! `cargo test -p utipc-node --release --features loom --test table_loom`
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use memory::{Broken, Change};
 use models::Model;
 
-/// Explores a model with at most `preemptions` switches that no thread asked for.
+/// Explores a model with at most `preemptions` preemptions.
 fn explore(model: &Model, broken: Broken, preemptions: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -30,7 +30,7 @@ fn run(change: &Arc<Change>, broken: Broken, read: models::Read) {
     }
 }
 
-/// The change is made while the question is asked; and answered as if nothing had been when all is over.
+/// Looks up while the change is made, and again after it.
 fn beside<const FENCES: bool>(change: &Arc<Change>, broken: Broken, read: models::Read) {
     let table = loom::sync::Arc::new(memory::Table::new(change, broken));
     let writer = table.clone();
@@ -43,11 +43,11 @@ fn beside<const FENCES: bool>(change: &Arc<Change>, broken: Broken, read: models
 
 fn fails(model: &Model, broken: Broken) {
     let result = catch_unwind(AssertUnwindSafe(|| explore(model, broken, 3)));
-    assert!(result.is_err(), "nobody noticed {broken:?}");
+    assert!(result.is_err(), "the model does not detect {broken:?}");
 }
 
 #[test]
-fn who_stays_is_found_while_others_come() {
+fn bound_socket_is_found_while_others_are_bound() {
     let model = models::insert();
     explore(&model, Broken::No, 3);
     fails(&model, Broken::Stores);
@@ -56,21 +56,21 @@ fn who_stays_is_found_while_others_come() {
 }
 
 #[test]
-fn a_higher_end_is_known_above_only_when_it_is_there_below() {
+fn branch_reaches_further_only_after_its_leaf() {
     let model = models::raise();
     explore(&model, Broken::No, 3);
     fails(&model, Broken::ParentFirst);
 }
 
 #[test]
-fn who_is_withdrawn_is_believed_in_until_nothing_leads_there() {
+fn record_of_a_withdrawn_binding_is_valid_until_no_link_leads_to_it() {
     let model = models::withdraw();
     explore(&model, Broken::No, 3);
     fails(&model, Broken::TagEarly);
 }
 
 #[test]
-fn memory_is_used_again_only_when_its_readers_begin_again() {
+fn memory_is_reused_only_after_its_readers_restart() {
     let model = models::reuse();
     explore(&model, Broken::No, 2);
     fails(&model, Broken::NoVersionStep);
@@ -78,16 +78,16 @@ fn memory_is_used_again_only_when_its_readers_begin_again() {
 }
 
 #[test]
-fn a_table_that_moves_is_whole_in_one_place_or_the_other() {
+fn moved_table_is_complete_in_the_old_or_the_new_place() {
     models::explore_growth(Broken::No, 3);
     let early = catch_unwind(AssertUnwindSafe(|| models::explore_growth(Broken::SupersededEarly, 3)));
-    assert!(early.is_err(), "nobody noticed that the new place was named before it was ready");
+    assert!(early.is_err(), "the model does not detect a new place that is announced before it is complete");
 }
 
-/// Sequentially: wherever in a long ring a reader is when its start is withdrawn, it comes out.
+/// Sequentially: a reader of a ring whose start is withdrawn ends, wherever it is at that time.
 #[test]
-fn whoever_walks_a_ring_whose_start_has_gone_begins_again() {
+fn reader_of_a_ring_whose_start_is_withdrawn_restarts() {
     let stuck = |broken| models::walk_a_ring(broken);
     assert_eq!(stuck(Broken::No), 0);
-    assert!(stuck(Broken::RingCheck) > 0, "nobody noticed that the start is not looked at");
+    assert!(stuck(Broken::RingCheck) > 0, "the model does not detect a missing check of the start");
 }

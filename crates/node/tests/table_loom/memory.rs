@@ -1,5 +1,4 @@
-//! A writer whose stores are recorded, and tables of modelled atomics where they happen again, in their order or in a
-//! wrong one.
+//! A writer whose stores are recorded, and tables of modelled atomics that replay them, in their order or in a wrong one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,28 +9,28 @@ use utipc_core::names::replica::{Access, Areas, WriteAccess};
 
 pub(crate) use utipc_core::names::replica::View;
 
-/// What is left out, to show that a model notices.
+/// The rule that is broken, to show that a model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// Nothing.
     No,
-    /// Stores order nothing.
+    /// Stores have no release order.
     Stores,
-    /// The reader's fences.
+    /// The reader has no fences.
     Fence,
-    /// The new root is named before it is written.
+    /// The new root is linked before it is written.
     RootFirst,
-    /// A branch says that something is below it before it is.
+    /// A branch reaches further before its leaf does.
     ParentFirst,
-    /// A withdrawn binding's record is marked free while the ring leads to it.
+    /// A withdrawn binding's record is marked free while the ring still links to it.
     TagEarly,
-    /// Memory is used again although the version has not moved so far that its readers notice.
+    /// Memory is reused before the version has moved far enough for its readers to notice.
     NoVersionStep,
-    /// Memory is used again at once.
+    /// Memory is reused at once.
     EarlyReuse,
-    /// Readers are sent to the new place before all is there.
+    /// Readers are sent to the new place before it is complete.
     SupersededEarly,
-    /// The reader does not see that the start of its ring is no part of it any more.
+    /// The reader does not see that the start of its ring was withdrawn.
     RingCheck,
 }
 
@@ -48,7 +47,7 @@ pub(crate) const ROOT: usize = 1;
 pub(crate) const RECORD: usize = 4;
 /// Cells in a line: blocks have three entries.
 pub(crate) const GROUP: usize = 2;
-/// Cells of a branch; those before the third row say how far its entries reach.
+/// Cells of a branch; those before the third row hold how far its entries reach.
 const BRANCH: usize = 2 * GROUP + 7 * GROUP * GROUP;
 const REACHES: usize = 2 * GROUP + 2 * GROUP * GROUP;
 
@@ -91,7 +90,7 @@ impl Recorded {
     }
 }
 
-/// The writer's way to its cells.
+/// Access of the writer to its cells.
 #[derive(Debug)]
 pub(crate) enum Recording {}
 
@@ -152,20 +151,20 @@ impl Own {
         [LEAVES, BRANCHES, RECORDS, TURNS].map(|area| self.cells[area].iter().map(Recording::load).collect())
     }
 
-    /// The stores since this was called last.
+    /// The stores since the last call.
     pub(crate) fn take_stores(&self) -> Vec<Store> {
         std::mem::take(&mut *self.log.borrow_mut())
     }
 }
 
-/// What a writer does to a table.
+/// A change of a table by its writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) before: [Vec<u64>; 4],
     pub(crate) stores: Vec<Store>,
 }
 
-/// A cell of a modelled table: one that nobody changes costs no interleavings.
+/// A cell of a modelled table; a constant one costs no interleavings.
 pub(crate) enum Cell {
     Still(u64),
     Moving(AtomicU64),
@@ -180,7 +179,7 @@ impl Cell {
     }
 }
 
-/// The reader's way to its cells, with its fences or without.
+/// Access of the reader to its cells, with fences or without.
 #[derive(Debug)]
 pub(crate) enum Modelled<const FENCES: bool> {}
 
@@ -199,7 +198,7 @@ impl<const FENCES: bool> Access for Modelled<FENCES> {
 
     fn exchange(cursor: &Cell, seen: u64, new: u64) -> bool {
         match cursor {
-            // Nobody looks at it again.
+            // It is not read again.
             Cell::Still(_) => true,
             Cell::Moving(word) => {
                 word.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -233,7 +232,7 @@ impl Table {
         Self { cells, order }
     }
 
-    /// What the writer does.
+    /// Replays the writer's stores.
     pub(crate) fn replay(&self, stores: &[Store]) {
         for store in stores {
             if let Some(Cell::Moving(word)) = self.cells[store.area].get(store.at) {

@@ -1,4 +1,4 @@
-//! The models: a table, a change of it, and what its reader must be told meanwhile.
+//! The models: a table, a change of it, and what its reader may find meanwhile.
 
 use std::cell::Cell as StdCell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::memory::{
     VERSION,
 };
 
-/// Changes after which memory is used again.
+/// Changes after which memory is reused.
 pub(crate) const GRACE: u64 = 4;
 const OWN: NodeAddr = NodeAddr(0x0100_1001);
 const SERVICE: u32 = 100;
@@ -21,21 +21,21 @@ const SERVICE: u32 = 100;
 /// Version that sends readers elsewhere; see `Areas::supersede`.
 const SUPERSEDED: u64 = u64::MAX;
 
-/// What a reader asks, and what it may be told.
+/// A lookup of the reader, and its allowed results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
     /// Ports bound to this instance all the time.
     instance: u32,
     stays: &'static [u32],
-    /// Others that may answer while the change goes on, and those that answer for certain when it is over.
+    /// Ports that may be found during the change, and those that are found after it.
     may: &'static [u32],
     after: &'static [u32],
-    /// It may be overtaken so often that it gets no answer.
+    /// The lookup may be overtaken so often that it fails.
     unsettled: bool,
 }
 
 impl Read {
-    /// Asks; panics at an answer that must not be.
+    /// Looks up; panics at a result that is not allowed.
     pub(crate) fn ask<const FENCES: bool>(&self, view: &View<'_, Modelled<FENCES>>, over: bool) {
         let found = match view.lookup(ServiceAddr::new(SERVICE, self.instance), NodeAddr::NONE) {
             Ok(found) => found.map(|found| (found.port, found.node)),
@@ -48,9 +48,9 @@ impl Read {
         };
         match found {
             Some((port, node)) => {
-                assert!(expected(&port) && node == OWN, "port {port} of {node} answers");
+                assert!(expected(&port) && node == OWN, "port {port} of {node} was found");
             }
-            None => assert!(self.stays.is_empty() && (!over || self.after.is_empty()), "nobody answers"),
+            None => assert!(self.stays.is_empty() && (!over || self.after.is_empty()), "no port was found"),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The change as its writer makes it, or as a careless one would.
+    /// The change as its writer makes it, or with one rule broken.
     pub(crate) fn change(&self, broken: Broken) -> Change {
         let grace = if broken == Broken::EarlyReuse { 1 } else { GRACE };
         let mut writer = Writer::new(self.sizes, grace);
@@ -72,27 +72,27 @@ impl Model {
         let mut before = writer.own.snapshot();
         writer.own.take_stores();
         (self.change)(&mut writer);
-        let mut stores = careless(writer.own.take_stores(), broken);
-        // A step of the version that comes first is no part of what happens while somebody reads.
+        let mut stores = break_rule(writer.own.take_stores(), broken);
+        // Steps of the version at the start happen before the lookup.
         while let Some(first) = stores.first().filter(|store| store.is(LEAVES, VERSION)) {
             before[LEAVES][VERSION] = first.value;
             stores.remove(0);
         }
-        // Nor is what changes nothing.
+        // Stores that change nothing are left out.
         let mut now = before.clone();
         stores.retain(|store| std::mem::replace(&mut now[store.area][store.at], store.value) != store.value);
         Change { before, stores }
     }
 }
 
-/// The same stores with one mistake.
-fn careless(mut stores: Vec<Store>, broken: Broken) -> Vec<Store> {
+/// The same stores with one rule broken.
+fn break_rule(mut stores: Vec<Store>, broken: Broken) -> Vec<Store> {
     let planned = stores.clone();
     match broken {
         Broken::RootFirst => stores.sort_by_key(|store| !store.is(LEAVES, ROOT)),
         Broken::ParentFirst => stores.sort_by_key(|store| !store.raises()),
         Broken::TagEarly => stores.sort_by_key(|store| !store.frees_a_record()),
-        // The tag is never seen to be free.
+        // The reader never sees a free tag.
         Broken::RingCheck => stores.retain(|store| !store.frees_a_record()),
         Broken::NoVersionStep => {
             let steps = |store: &Store| store.is(LEAVES, VERSION);
@@ -104,7 +104,7 @@ fn careless(mut stores: Vec<Store>, broken: Broken) -> Vec<Store> {
                 }
                 !jump
             });
-            // Nor may the next one tell.
+            // The next step must not make up for it.
             let mut version = 0;
             for store in stores.iter_mut().filter(|store| steps(store)) {
                 version = if version == 0 { store.value } else { version + 1 };
@@ -117,7 +117,7 @@ fn careless(mut stores: Vec<Store>, broken: Broken) -> Vec<Store> {
     stores
 }
 
-/// The writer and what it keeps.
+/// The writer and its state.
 pub(crate) struct Writer {
     own: Own,
     index: Index,
@@ -167,7 +167,7 @@ impl Writer {
     }
 }
 
-/// Cells for so many leaves, branches, records, turns.
+/// Cells for these numbers of leaves, branches, records and cursors.
 const fn room(leaves: usize, branches: usize, records: usize, cursors: usize) -> [usize; 4] {
     [(leaves + 1) * 10 * GROUP, branches * (2 * GROUP + 7 * GROUP * GROUP), (records + 1) * RECORD, cursors]
 }
@@ -188,7 +188,7 @@ pub(crate) fn insert() -> Model {
     }
 }
 
-/// The last range of a tree with branches reaches further than all before.
+/// A new last range reaches further than all others in a tree with branches.
 pub(crate) fn raise() -> Model {
     Model {
         prepare: |writer| {
@@ -202,7 +202,7 @@ pub(crate) fn raise() -> Model {
     }
 }
 
-/// The first binding of three goes, which the leaf names; turns say nothing.
+/// The first binding of three, to which the leaf links, is withdrawn; there are no cursors.
 pub(crate) fn withdraw() -> Model {
     Model {
         prepare: ring_of_three,
@@ -212,8 +212,8 @@ pub(crate) fn withdraw() -> Model {
     }
 }
 
-/// Memory is short: the record of the binding that a leaf names becomes that of another range. (With turns, a reader would
-/// notice by those that somebody has moved them.)
+/// Memory is short: the record of the binding to which a leaf links becomes that of another range. (With cursors, a reader
+/// would notice that they have changed.)
 pub(crate) fn reuse() -> Model {
     Model {
         prepare: ring_of_three,
@@ -248,7 +248,7 @@ pub(crate) fn explore_growth(broken: Broken, preemptions: usize) {
     let superseded = Store { area: LEAVES, at: VERSION, value: SUPERSEDED };
     let places = [
         Change { before: old, stores: vec![superseded] },
-        // Those that change nothing cost interleavings for nothing.
+        // Stores that change nothing only cost interleavings.
         Change { before: empty, stores: carried.into_iter().filter(|store| store.value != 0).collect() },
     ];
     let places = Arc::new(places);
@@ -266,7 +266,7 @@ pub(crate) fn explore_growth(broken: Broken, preemptions: usize) {
         });
         let to = ServiceAddr::new(SERVICE, read.instance);
         match View::with_grace(tables[0].areas::<true>(), GRACE).lookup(to, NodeAddr::NONE) {
-            // Being sent elsewhere is news of all that was done before; the descriptor comes in a message anyway.
+            // The version that sends readers elsewhere orders everything before it; the descriptor comes in a message.
             Err(ViewError::Superseded) => {
                 Modelled::<true>::fence();
                 read.ask(&View::with_grace(tables[1].areas::<true>(), GRACE), false);
@@ -316,7 +316,7 @@ impl Access for Sequential {
     }
 }
 
-/// Walks a ring whose start is withdrawn at each load of the walk in turn; how often the reader was not told who stays.
+/// Walks a ring whose start is withdrawn, in each run at another load; returns how often the reader missed a bound port.
 pub(crate) fn walk_a_ring(broken: Broken) -> usize {
     let mut writer = Writer::new(PLENTY, GRACE);
     let range = writer.range(10, 10);
@@ -326,7 +326,7 @@ pub(crate) fn walk_a_ring(broken: Broken) -> usize {
     let before = writer.own.snapshot();
     writer.own.take_stores();
     writer.unbind(range, 5);
-    let stores = careless(writer.own.take_stores(), broken);
+    let stores = break_rule(writer.own.take_stores(), broken);
     let mut after = before.clone();
     for store in stores {
         after[store.area][store.at] = store.value;
@@ -341,8 +341,8 @@ pub(crate) fn walk_a_ring(broken: Broken) -> usize {
     for at in 0..200 {
         LEFT.set(at);
         let mut ports = Vec::new();
-        let told = view.local_ports(ServiceRange::new(SERVICE, 10, 10), ScopeRule::Any, &mut ports);
-        stuck += usize::from(told.is_err() || !(1..=4).all(|port| ports.contains(&port)));
+        let read = view.local_ports(ServiceRange::new(SERVICE, 10, 10), ScopeRule::Any, &mut ports);
+        stuck += usize::from(read.is_err() || !(1..=4).all(|port| ports.contains(&port)));
     }
     stuck
 }

@@ -1,9 +1,9 @@
 //! The default bearer of an embedded node: the nodes of one user on one host find each other with
-//! no configuration and no privilege (DESIGN D8).
+//! no configuration and no privilege.
 //!
-//! Each node takes a free address of 127.0.0.0/8, says so in the user's runtime directory, and
-//! copies its broadcasts to the addresses that it finds there. A file is there as long as a
-//! process holds its lock; a newcomer is noticed at once.
+//! Each node takes a free address of 127.0.0.0/8, announces it by a file in the user's runtime directory, and
+//! copies its broadcasts to the addresses that it finds there. A file is valid as long as a process holds its lock; a
+//! directory watch reports new files at once.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,25 +29,25 @@ use registry::Registry;
 
 mod registry;
 
-/// Addresses tried on the standard port, and then on a free one (where a program has taken the
-/// port on all addresses).
+/// Addresses tried on the default port, and then on a free port, because a program may use the default port on all
+/// addresses.
 const ADDRESS_TRIES: u32 = 16;
 
-/// Every so many calls the directory is looked at although frames arrive.
+/// Calls after which the directory is checked, even if frames arrive.
 const DIRECTORY_TURN: u32 = 16;
 
-/// When to look again after a file was let go: the kernel says so just before the lock is free.
-const SECOND_LOOK: Duration = Duration::from_millis(50);
+/// Delay of a second check after a file was closed: the kernel reports that just before the lock is free.
+const SECOND_CHECK: Duration = Duration::from_millis(50);
 
-/// How often to look where the system has no directory watch left to give.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of checks if the system gives no directory watch.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a local bearer is made from.
+/// Configuration of a local bearer.
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
     /// The name after `udp:`, 1 to 15 characters.
     pub name: String,
-    /// Where the nodes meet; `None`: one directory for each user and network namespace.
+    /// The directory of the nodes; `None`: one for each user and network namespace.
     pub directory: Option<PathBuf>,
     /// The MTU to advertise in bytes; `None` fits it to the loopback interface.
     pub mtu: Option<usize>,
@@ -65,35 +65,35 @@ pub struct LocalBearer {
     registry: Registry,
     watch: Option<DirWatch>,
     timer: Timer,
-    next_look: Option<Duration>,
+    next_check: Option<Duration>,
     calls: u32,
 }
 
 impl LocalBearer {
-    /// Takes an address, publishes it, and learns of the nodes that are there already.
+    /// Takes an address, announces it, and finds the nodes that exist already.
     ///
     /// # Errors
-    /// If no directory of the user's own can be had, or no address.
+    /// There is no directory that only the user can write, or no free address.
     pub fn open(config: &LocalConfig) -> Result<LocalBearer, BearerError> {
         let directory = match &config.directory {
             Some(directory) => directory.clone(),
             None => default_directory()?,
         };
         private_dir(&directory)?;
-        // Watching first: who publishes after our first look is in the watch.
+        // The watch first: it reports the nodes that announce themselves after the first check.
         let watch = match DirWatch::new(&directory) {
             Ok(watch) => Some(watch),
             Err(error) => {
-                tracing::warn!(%error, "looking for local nodes twice a second instead");
+                tracing::warn!(%error, "no directory watch: checking for local nodes twice a second");
                 None
             }
         };
         let udp = open_free_address(config)?;
         let registry = Registry::publish(&directory, udp.address())?;
         let mut bearer =
-            LocalBearer { udp, registry, watch, timer: Timer::new()?, next_look: None, calls: 0 };
+            LocalBearer { udp, registry, watch, timer: Timer::new()?, next_check: None, calls: 0 };
         if bearer.watch.is_none() {
-            bearer.look_at(clock::monotonic() + LOOK_INTERVAL)?;
+            bearer.check_at(clock::monotonic() + CHECK_INTERVAL)?;
         }
         bearer.refresh();
         Ok(bearer)
@@ -104,17 +104,17 @@ impl LocalBearer {
         self.udp.remotes()
     }
 
-    /// The directory where the nodes meet.
+    /// The directory of the nodes.
     pub fn directory(&self) -> &Path {
         self.registry.directory()
     }
 
-    /// Makes the remotes those whose locks are held now.
+    /// Sets the remotes to the nodes whose locks are held now.
     fn refresh(&mut self) {
         let alive = match self.registry.others() {
             Ok(alive) => alive,
             Err(error) => {
-                tracing::warn!(%error, "the other local nodes cannot be looked up");
+                tracing::warn!(%error, "the directory of local nodes cannot be read");
                 return;
             }
         };
@@ -125,13 +125,13 @@ impl LocalBearer {
         }
         for peer in alive {
             if let Err(error) = self.udp.add_remote(peer) {
-                tracing::warn!(%error, "a local node is left out");
+                tracing::warn!(%error, "a local node cannot be added as remote");
             }
         }
     }
 
-    /// Follows the changes of the directory.
-    fn look(&mut self) -> Result<(), BearerError> {
+    /// Applies the changes of the directory.
+    fn check(&mut self) -> Result<(), BearerError> {
         let (mut changed, mut gone) = (false, false);
         if let Some(watch) = &self.watch {
             watch.take(&mut |change| match change {
@@ -141,15 +141,15 @@ impl LocalBearer {
             })?;
         }
         let now = clock::monotonic();
-        if self.next_look.is_some_and(|at| at <= now) {
+        if self.next_check.is_some_and(|at| at <= now) {
             changed = true;
-            self.next_look = None;
+            self.next_check = None;
             self.timer.set(None)?;
         }
         if gone {
-            self.look_at(now + SECOND_LOOK)?;
-        } else if self.watch.is_none() && self.next_look.is_none() {
-            self.look_at(now + LOOK_INTERVAL)?;
+            self.check_at(now + SECOND_CHECK)?;
+        } else if self.watch.is_none() && self.next_check.is_none() {
+            self.check_at(now + CHECK_INTERVAL)?;
         }
         if changed || gone {
             self.refresh();
@@ -157,9 +157,9 @@ impl LocalBearer {
         Ok(())
     }
 
-    fn look_at(&mut self, at: Duration) -> Result<(), BearerError> {
-        self.next_look = Some(at);
-        Ok(self.timer.set(self.next_look)?)
+    fn check_at(&mut self, at: Duration) -> Result<(), BearerError> {
+        self.next_check = Some(at);
+        Ok(self.timer.set(self.next_check)?)
     }
 }
 
@@ -169,7 +169,7 @@ impl Bearer for LocalBearer {
     }
 
     fn description(&self) -> String {
-        format!("{}, meeting in {}", self.udp.description(), self.registry.directory().display())
+        format!("{}, nodes in {}", self.udp.description(), self.registry.directory().display())
     }
 
     fn fds(&self) -> Vec<BorrowedFd<'_>> {
@@ -208,7 +208,7 @@ impl Bearer for LocalBearer {
         let more = self.udp.receive(sink)?;
         self.calls = self.calls.wrapping_add(1);
         if self.udp.counters().rx_frames == before || self.calls.is_multiple_of(DIRECTORY_TURN) {
-            self.look()?;
+            self.check()?;
         }
         Ok(more)
     }
@@ -216,13 +216,13 @@ impl Bearer for LocalBearer {
     fn glance(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(DIRECTORY_TURN) {
-            self.look()?;
+            self.check()?;
         }
         self.udp.glance(sink)
     }
 
     fn receive_others(&mut self, sink: &mut dyn FnMut(MediaAddr, &[u8])) -> Result<bool, BearerError> {
-        self.look()?;
+        self.check()?;
         self.udp.receive_others(sink)
     }
 
@@ -243,7 +243,7 @@ impl Bearer for LocalBearer {
     }
 }
 
-/// One meeting place for each network namespace: 127.0.0.0/8 means another network in each.
+/// One directory for each network namespace: 127.0.0.0/8 is another network in each.
 fn default_directory() -> Result<PathBuf, BearerError> {
     let base = user_dir("utipc")?;
     Ok(base.join(format!("nodes-{}", network_namespace())))
@@ -266,8 +266,7 @@ fn open_free_address(config: &LocalConfig) -> Result<UdpBearer, BearerError> {
     }
 }
 
-/// A random address of 127.0.0.0/8 away from 127.0.0.0/15 (where resolvers and host names live)
-/// and from the ends of its last byte.
+/// A random address of 127.0.0.0/8, outside 127.0.0.0/15, which resolvers and host names use; its last byte is 1 to 254.
 fn pick(rng: &mut Rng) -> Ipv4Addr {
     let [.., second, third, last] = rng.next_u32().to_be_bytes();
     Ipv4Addr::new(127, second.max(2), third, last.clamp(1, 254))
@@ -278,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn picked_addresses_stay_clear_of_those_in_use() {
+    fn picked_addresses_are_outside_the_reserved_ranges() {
         let mut rng = Rng::new(1);
         for _ in 0..10_000 {
             let [first, second, _, last] = pick(&mut rng).octets();
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_watch_newcomers_are_found_by_looking() {
+    fn without_a_watch_new_nodes_are_found_by_polling() {
         let directory = std::env::temp_dir().join(format!("utipc-unwatched-{}", std::process::id()));
         let config = LocalConfig { directory: Some(directory.clone()), ..LocalConfig::default() };
         let mut first = LocalBearer::open(&config).unwrap();
@@ -309,9 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_on_all_addresses_is_evaded() {
-        // Fails when something else on this host holds the port on the wildcard address, and
-        // then the bearer below has its case already.
+    fn bearer_opens_on_another_port_if_the_default_is_taken_on_all_addresses() {
+        // It fails if another program has the port on the wildcard address, which is the same case.
         let wildcard = SocketAddr::from(([0, 0, 0, 0], DEFAULT_PORT));
         let _holder = std::net::UdpSocket::bind(wildcard);
         let opened = open_free_address(&LocalConfig::default()).unwrap();

@@ -1,7 +1,7 @@
 //! The directory of a user's local nodes: a file for each, named by its address and locked by it.
 //!
-//! Whoever changes the directory holds the lock of `.lock`, so that nobody removes as stale a
-//! file that is just being made. Reading needs no lock.
+//! A process that changes the directory holds the lock of `.lock`, so that no other one removes a new file as stale before
+//! it is locked. Reading needs no lock.
 
 use std::fs;
 use std::io;
@@ -16,8 +16,8 @@ use utipc_os::{OsError, Result};
 
 use crate::bearers::udp::REMOTES_MAX;
 
-/// Longest wait for another node that changes the directory: it takes microseconds, but it may
-/// be stopped in the middle.
+/// Longest wait for another node that changes the directory. It takes microseconds, but the process may be stopped
+/// meanwhile.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 const LOCK_NAME: &str = ".lock";
@@ -31,7 +31,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Announces `own` in `directory`, after removing what dead processes left there.
+    /// Announces `own` in `directory`, after removing the files of dead processes.
     pub(super) fn publish(directory: &Path, own: SocketAddr) -> Result<Registry> {
         let guard = FileLock::lock(&directory.join(LOCK_NAME), LOCK_WAIT)?;
         prune(directory, &guard);
@@ -43,10 +43,9 @@ impl Registry {
         &self.directory
     }
 
-    /// The addresses of the other living nodes, at most as many as a bearer takes.
+    /// The addresses of the other running nodes, at most as many as a bearer has remotes.
     ///
-    /// Removes stale files if nobody else is changing the directory, and puts the own entry back
-    /// if something has cleaned it away.
+    /// Removes stale files unless another process is changing the directory, and restores the own entry if it was removed.
     pub(super) fn others(&mut self) -> Result<Vec<SocketAddr>> {
         let mut alive = Vec::new();
         let mut stale = false;
@@ -73,7 +72,7 @@ impl Registry {
         Ok(alive)
     }
 
-    /// Whether the file of our name is still the one that we hold.
+    /// Whether the file of the own address is still the one that this node holds.
     fn is_present(&self) -> bool {
         let ours = self.entry.file().metadata().map(|meta| (meta.dev(), meta.ino()));
         let there = fs::symlink_metadata(self.directory.join(self.own.to_string()));
@@ -83,18 +82,18 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // The socket is still bound to this address, so nobody else's entry can bear its name.
+        // The socket is still bound to this address, so no other node's entry can have its name.
         let _ = fs::remove_file(self.directory.join(self.own.to_string()));
     }
 }
 
-/// The address that an entry stands for; nothing if the file is not an entry.
+/// The address of an entry; none if the file is not an entry.
 pub(super) fn address(name: &str) -> Option<SocketAddr> {
     name.parse::<SocketAddr>().ok().filter(|address| address.ip().is_loopback())
 }
 
-/// Makes the entry under a passing name and moves it into place once it is locked: it is never
-/// seen without its lock. The caller holds the directory's lock.
+/// Creates the entry under a temporary name and renames it once it is locked: other nodes never see it
+/// unlocked. The caller holds the directory's lock.
 fn announce(directory: &Path, own: SocketAddr) -> Result<FileLock> {
     let (unfinished, path) = (directory.join(UNFINISHED), directory.join(own.to_string()));
     let file = open_private(&unfinished, true)?;
@@ -104,9 +103,9 @@ fn announce(directory: &Path, own: SocketAddr) -> Result<FileLock> {
     Ok(entry)
 }
 
-/// Removes the files that no process holds. Best effort: the next node does the rest.
+/// Removes the files that no process holds. Best effort: the next node removes the rest.
 fn prune(directory: &Path, _held: &FileLock) {
-    // Only who holds the directory's lock makes one, so this one was left by a dead process.
+    // Only a holder of the directory's lock creates it, so a dead process has left it.
     let _ = fs::remove_file(directory.join(UNFINISHED));
     for (path, _) in entries(directory).into_iter().flatten() {
         if !is_held(&path) {

@@ -11,8 +11,7 @@ use utipc_manage::{Bearer as BearerEntry, Entry, Errno, Properties, Refusal, Udp
 use super::media::{Defaults, check};
 use super::{Access, Naming};
 use crate::bearers::{Bearer, BearerError, EthernetBearer, UdpBearer, UdpConfig, UdpMode};
-use crate::driver::Plan;
-use crate::run::StartError;
+use crate::driver::{Plan, StartError};
 
 pub(super) fn not_found() -> Refusal {
     Refusal::new(Errno::INVALID, "Bearer not found")

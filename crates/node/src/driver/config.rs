@@ -1,0 +1,79 @@
+//! What a node is started with, and why it did not start.
+
+use std::time::Duration;
+
+use utipc_core::addr::NodeId;
+use utipc_core::config::{BearerConfig, StackConfig};
+use utipc_os::{OsError, random};
+
+use crate::bearers::{self, Bearer};
+
+/// What to start a node with.
+#[derive(Default)]
+pub struct NodeConfig {
+    /// Identity, cluster and seed.
+    pub stack: StackConfig,
+    /// Its bearers, opened. A node without bearers serves its own process alone.
+    pub bearers: Vec<Plan>,
+    /// Name in logs and of the background thread; empty for none.
+    pub label: String,
+    /// How long a waiting call spins on the bearers before it sleeps; none by default.
+    pub spin: Duration,
+}
+
+impl NodeConfig {
+    /// Chooses what was left open: the seed, random if none is given; a random identity unless there is one or an address;
+    /// and the address, at once if the node has no bearer, because no other node can have the same. Call it with the bearers
+    /// in place.
+    ///
+    /// # Errors
+    /// The system gives no random bytes.
+    pub fn complete(&mut self, seed: Option<u64>) -> Result<(), OsError> {
+        let stack = &mut self.stack;
+        stack.seed = match seed {
+            Some(seed) => seed,
+            None => random::seed()?,
+        };
+        if stack.identity.is_none() && stack.address.is_none() {
+            stack.identity = Some(NodeId(random::identity()?));
+        }
+        if self.bearers.is_empty() && stack.address.is_none() {
+            stack.address = stack.identity.map(|id| id.trial_address());
+        }
+        Ok(())
+    }
+}
+
+/// A bearer and the properties of its links.
+pub struct Plan {
+    /// The opened bearer.
+    pub bearer: Box<dyn Bearer>,
+    /// Changes the properties with which the core enables it.
+    pub tune: Box<dyn Fn(&mut BearerConfig) + Send>,
+}
+
+impl Plan {
+    /// A bearer with the default properties.
+    #[must_use]
+    pub fn new(bearer: Box<dyn Bearer>) -> Self {
+        Self { bearer, tune: Box::new(|_| {}) }
+    }
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The system refused something; the text says what to do.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// A bearer cannot be opened.
+    #[error(transparent)]
+    Bearer(#[from] bearers::BearerError),
+    /// A bearer's properties are out of range.
+    #[error(transparent)]
+    Property(#[from] utipc_core::config::BearerError),
+    /// The system gives no thread for the supervisor.
+    #[error("cannot start the node's background thread: {0} (raise the limit of threads, `ulimit -u`)")]
+    Thread(std::io::Error),
+}

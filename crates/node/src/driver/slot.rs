@@ -1,0 +1,76 @@
+//! Where the threads of one socket wait.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, OnceLock};
+
+use utipc_core::socket::Readiness;
+use utipc_core::stack::Stack;
+use utipc_os::pollable::{Level, Pollable};
+
+/// Where the threads of one socket wait, and what an application may poll in place of the socket.
+#[derive(Debug, Default)]
+pub struct Slot {
+    pub(crate) ready: Condvar,
+    /// Threads that wait, by [`Want`], the driving one among them; changed under the driver's lock.
+    waiting: [AtomicU32; 3],
+    /// Those of them that sleep: waking none would cost a system call too.
+    sleepers: AtomicU32,
+    pub(crate) pollable: OnceLock<Pollable>,
+}
+
+/// What a call waits for on its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Something to receive or accept, or the end of the connection.
+    Read,
+    /// Room to send.
+    Write,
+    /// Any change.
+    Change,
+}
+
+impl Slot {
+    pub(crate) fn enter(&self, want: Want) {
+        self.waiting[want as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self, want: Want) {
+        self.waiting[want as usize].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn begin_sleep(&self) {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_sleep(&self) {
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_sleepers(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    fn is_wanted(&self, want: Want) -> bool {
+        self.waiting[want as usize].load(Ordering::Relaxed) > 0
+    }
+
+    /// True if a thread waits for what a socket with this readiness offers; a socket that is gone offers its end.
+    pub(super) fn is_served_by(&self, readiness: Option<Readiness>) -> bool {
+        let Some(Readiness { readable, writable, read_closed, hung_up }) = readiness else { return true };
+        self.is_wanted(Want::Change)
+            || self.is_wanted(Want::Read) && (readable || read_closed || hung_up)
+            || self.is_wanted(Want::Write) && (writable || hung_up)
+    }
+}
+
+/// Brings the polled descriptor of a socket up to date, if it has one.
+pub(super) fn level(stack: &Stack, port: u32, slot: &Slot) {
+    if let (Some(pollable), Some(endpoint)) = (slot.pollable.get(), stack.endpoint(port)) {
+        let readiness = endpoint.readiness();
+        pollable.set(Level {
+            readable: readiness.readable,
+            writable: readiness.writable,
+            hung_up: readiness.hung_up,
+        });
+    }
+}

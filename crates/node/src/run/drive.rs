@@ -1,0 +1,171 @@
+//! A call that drives: it runs turns of the event loop on its own thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use utipc_core::Time;
+use utipc_core::stack::Stack;
+use utipc_os::OsError;
+use utipc_os::udp::Express;
+
+use super::{Guard, Shared};
+use crate::driver::{DriveEvent, Slot, Supervision, Waiting, Want, now};
+
+/// Frames that arrive within this wait were there before it began.
+const SHORT_WAIT: Duration = Duration::from_micros(4);
+
+/// How long one wait of a driving call lasts.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// At most; `None` for ever.
+    pause: Option<Duration>,
+    /// Until then it spins.
+    spin_until: Option<Time>,
+}
+
+/// The express path that a driving call has used.
+struct Path {
+    index: usize,
+    express: Arc<Express>,
+    /// Reads of the next wait, at most. More than one pays only where frames come faster than they are received.
+    reads: usize,
+}
+
+impl Shared {
+    /// Drives on the calling thread until `attempt` returns something, or until the second one of `times`, of which the first
+    /// is now.
+    pub(super) fn drive<'a, T>(
+        &'a self,
+        mut driver: Guard<'a>,
+        (slot, want): (&Arc<Slot>, Want),
+        (mut time, until): (Time, Time),
+        mut attempt: impl FnMut(&mut Stack, Time) -> Option<T>,
+    ) -> Option<T> {
+        let mut waiting = driver.idle.take()?;
+        driver.change_drive(DriveEvent::CallerBegins);
+        driver.drives += 1;
+        slot.enter(want);
+        driver.send_and_notify();
+        driver.driving = Some(Arc::clone(slot));
+        let mut path: Option<Path> = None;
+        let done = loop {
+            let pause = driver.pause(time, until);
+            let spin_until = (!driver.spin.is_zero()).then(|| time + driver.spin);
+            let limits = Limits { pause, spin_until };
+            let open = driver.express_path(pause);
+            if path.is_none()
+                && let Some(index) = open
+            {
+                path = driver.express(index).map(|express| Path { index, express, reads: 1 });
+            }
+            (driver, time) = match path.as_mut().filter(|path| open == Some(path.index)) {
+                Some(path) => self.receive_on_express(driver, path, &mut waiting, limits, time),
+                None => self.receive_in_event_loop(driver, &mut waiting, limits),
+            };
+            let done = finish_turn(&mut driver, path.as_ref(), &mut waiting, time, &mut attempt);
+            if done.is_some() || time >= until {
+                break done;
+            }
+        };
+        slot.leave(want);
+        driver.driving = None;
+        driver.armed = Time::ZERO;
+        driver.idle = Some(waiting);
+        driver.change_drive(DriveEvent::CallerEnds);
+        if !driver.waiting.is_empty() || driver.supervision.is_asleep() || driver.polled > 0 {
+            self.hand_over(&mut driver);
+        }
+        done
+    }
+
+    /// Waits on an express path, without the lock, and receives what came. Returns the time after the wait.
+    fn receive_on_express<'a>(
+        &'a self,
+        mut driver: Guard<'a>,
+        path: &mut Path,
+        waiting: &mut Waiting,
+        limits: Limits,
+        before: Time,
+    ) -> (Guard<'a>, Time) {
+        driver.change_drive(DriveEvent::CallerWaitsOn(path.index));
+        if driver.supervision == Supervision::Asleep {
+            self.rouse(&driver);
+        }
+        drop(driver);
+        let read = wait_on_express(path, waiting, limits);
+        driver = self.lock();
+        driver.change_drive(DriveEvent::CallerReturns);
+        let time = now();
+        path.reads = if time.since(before) < SHORT_WAIT { usize::MAX } else { 1 };
+        driver.receive_express(time, path.index, read.map(|()| &waiting.ring));
+        (driver, time)
+    }
+
+    /// Waits in the event loop, without the lock, and receives what came. Returns the time after the wait.
+    fn receive_in_event_loop<'a>(
+        &'a self,
+        mut driver: Guard<'a>,
+        waiting: &mut Waiting,
+        limits: Limits,
+    ) -> (Guard<'a>, Time) {
+        drop(driver);
+        let waited = wait_in_event_loop(waiting, limits);
+        driver = self.lock();
+        let time = now();
+        if waited.is_err() {
+            driver.receive_all(time);
+        }
+        driver.receive(time, &waiting.ready);
+        (driver, time)
+    }
+}
+
+/// The rest of a turn: timers, the call's own attempt, frames and wake-ups.
+fn finish_turn<T>(
+    driver: &mut Guard<'_>,
+    path: Option<&Path>,
+    waiting: &mut Waiting,
+    time: Time,
+    attempt: &mut impl FnMut(&mut Stack, Time) -> Option<T>,
+) -> Option<T> {
+    driver.handle_timeout(time);
+    let mut done = attempt(&mut driver.stack, time);
+    if done.is_none()
+        && driver.stack.frames().only_acknowledges()
+        && let Some(path) = path
+        && path.express.look(&mut waiting.ring, usize::MAX).is_ok()
+        && waiting.ring.filled() > 0
+    {
+        // One acknowledgement for this and for what came meanwhile.
+        driver.receive_express(time, path.index, Ok(&waiting.ring));
+        done = attempt(&mut driver.stack, time);
+    }
+    driver.send_and_notify();
+    // The attempt has seen everything that has come.
+    driver.recall = false;
+    done
+}
+
+/// Waits on an express path; its frames are in the ring then.
+fn wait_on_express(path: &Path, waiting: &mut Waiting, limits: Limits) -> std::io::Result<()> {
+    while limits.spin_until.is_some_and(|end| now() < end) {
+        path.express.look(&mut waiting.ring, path.reads)?;
+        if waiting.ring.filled() > 0 {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    path.express.wait(&mut waiting.ring, path.reads, limits.pause)
+}
+
+/// Waits in the event loop; what is ready is in the list then.
+fn wait_in_event_loop(waiting: &mut Waiting, limits: Limits) -> Result<(), OsError> {
+    while limits.spin_until.is_some_and(|end| now() < end) {
+        let woken = waiting.reactor.wait(Some(Duration::ZERO), &mut waiting.ready)?;
+        if woken || !waiting.ready.is_empty() {
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    waiting.reactor.wait(limits.pause, &mut waiting.ready).map(|_| ())
+}
