@@ -1,8 +1,8 @@
 //! A TIPC node: drives utipc-core over utipc-os.
 //!
-//! [`Node`] is a node embedded in a program: it owns the protocol ([`Stack`](utipc_core::stack::Stack)), the bearers and the
-//! event loop. **The caller drives**: a blocking call runs the loop on its own thread until its condition holds, and a
-//! background thread takes over only while no call is in progress. See [`run`](mod@run) for the rules.
+//! [`Node`] is a node embedded in a program: it owns the protocol ([`Stack`](utipc_core::stack::Stack)), the bearers
+//! and the event loop. **The caller drives**: a blocking call runs the loop on its own thread until its condition
+//! holds, and a background thread takes over only while no call is in progress. See [`run`](mod@run) for the rules.
 //!
 //! | Question | File |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! One conformance suite for all bearers, and tests of single ones.
 //!
-//! A bearer that this machine cannot open is reported as skipped, with the reason, on standard error, which the test runner
-//! does not capture.
+//! A bearer that this machine cannot open is reported as skipped, with the reason, on standard error, which the test
+//! runner does not capture.
 
 #[path = "bearers/conformance.rs"]
 mod conformance;

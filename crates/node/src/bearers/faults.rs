@@ -16,16 +16,16 @@ const MILLION: u64 = 1_000_000;
 
 /// Faults of one direction. Rates are in millionths of the frames.
 ///
-/// Each frame draws the same count of random numbers at any rates, so that changing one rate does not change which frames
-/// the others hit.
+/// Each frame draws the same count of random numbers at any rates, so that changing one rate does not change which
+/// frames the others hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Frames that are dropped.
     pub drop_ppm: u32,
     /// Frames that arrive twice.
     pub duplicate_ppm: u32,
-    /// Frames that the next one overtakes, within 10 ms at most; with a delay, frames that skip the delay and so overtake
-    /// others.
+    /// Frames that the next one overtakes, within 10 ms at most; with a delay, frames that skip the delay and so
+    /// overtake others.
     pub reorder_ppm: u32,
     /// Delay of each frame.
     pub delay: Duration,

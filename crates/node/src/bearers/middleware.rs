@@ -1,4 +1,5 @@
-//! Fault injection around any bearer: drops, delays, duplicates and reorders frames, interrupts the bearer, and records.
+//! Fault injection around any bearer: drops, delays, duplicates and reorders frames, interrupts the bearer, and
+//! records.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

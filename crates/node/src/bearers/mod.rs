@@ -45,9 +45,9 @@ pub enum BearerError {
     Config {
         /// The bearer's name.
         bearer: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
-        /// What to change.
+        /// The change that solves it.
         remedy: &'static str,
     },
 }
@@ -87,8 +87,8 @@ pub trait Bearer: Send {
 
     /// Sends the frames of `batch` that are for bearer `id`, in their order.
     ///
-    /// Best effort, as on any wire: frames that are larger than the MTU, that the system refuses or for which there is no
-    /// room in time are dropped and counted.
+    /// Best effort, as on any wire: frames that are larger than the MTU, that the system refuses or for which there is
+    /// no room in time are dropped and counted.
     fn send(&mut self, id: BearerId, batch: &FrameBatch);
 
     /// Passes arrived frames with their sender's address to `sink`: a bounded batch, without

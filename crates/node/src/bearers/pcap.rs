@@ -1,8 +1,8 @@
 //! Capture files that Wireshark decodes: pcap with nanosecond timestamps.
 //!
-//! Ethernet frames are written with their MAC header; UDP frames with the IP and UDP headers that carried them, as far as a
-//! socket knows them. A run of frames is written frame by frame. An arriving frame appears as sent to the local address, even
-//! if it was sent to a group.
+//! Ethernet frames are written with their MAC header; UDP frames with the IP and UDP headers that carried them, as far
+//! as a socket knows them. A run of frames is written frame by frame. An arriving frame appears as sent to the local
+//! address, even if it was sent to a group.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};

@@ -64,8 +64,8 @@ impl Run {
     }
 }
 
-/// Calls `each` with the frames of `batch` for bearer `id`, in runs if `join`. Returns how many frames were left out: those
-/// above `mtu` bytes and empty ones.
+/// Calls `each` with the frames of `batch` for bearer `id`, in runs if `join`. Returns how many frames were left out:
+/// those above `mtu` bytes and empty ones.
 pub(crate) fn for_each(
     batch: &FrameBatch,
     id: BearerId,

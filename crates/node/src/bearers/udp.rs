@@ -479,8 +479,8 @@ impl Bearer for UdpBearer {
         self.tally.counters
     }
 
-    /// Adding a remote twice changes nothing. It fails in multicast mode, for a multicast address or one of the other IP
-    /// version, and above 256 remotes.
+    /// Adding a remote twice changes nothing. It fails in multicast mode, for a multicast address or one of the other
+    /// IP version, and above 256 remotes.
     fn add_remote(&mut self, remote: SocketAddr) -> Result<(), BearerError> {
         let refuse =
             |reason: String, remedy| Err(BearerError::Config { bearer: self.name.clone(), reason, remedy });

@@ -15,7 +15,7 @@ pub enum Named {
     Wholly,
     /// Its identity; the number of its cluster may change.
     ByIdentity,
-    /// Nothing.
+    /// No part.
     No,
 }
 
@@ -28,7 +28,7 @@ pub struct DaemonConfig {
     pub socket: PathBuf,
     /// Permissions of that socket; 0666 if 0: the policy and the directory decide.
     pub socket_mode: u32,
-    /// What each user may do.
+    /// Permissions of users.
     pub policy: Policy,
     /// How much processes may use.
     pub limits: Limits,

@@ -1,7 +1,7 @@
 //! The handle of a running daemon.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use utipc_core::Time;
@@ -12,31 +12,8 @@ use crate::daemon::attachments::Policy;
 use crate::daemon::config::{DaemonConfig, DaemonError, Limits};
 use crate::daemon::counters::DaemonCounters;
 use crate::daemon::dispatcher::Dispatcher;
+use crate::daemon::orders::{Order, Orders};
 use crate::driver::StartError;
-
-type Command = Box<dyn FnOnce(&mut Stack, Time) + Send>;
-
-/// An order of the owner to the daemon's thread.
-pub(super) enum Order {
-    Stop,
-    Change(Box<Policy>, Limits),
-    Count(mpsc::Sender<DaemonCounters>),
-    Run(Command),
-}
-
-/// Orders that the thread has not read yet.
-#[derive(Default)]
-pub(super) struct Orders(Mutex<Vec<Order>>);
-
-impl Orders {
-    fn give(&self, order: Order) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(order);
-    }
-
-    pub(super) fn take(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// A running daemon: a node that serves other processes from a thread of its own. It leaves its cluster when it is
 /// stopped or dropped.

@@ -1,4 +1,4 @@
-//! What a node is started with, and why it did not start.
+//! Configuration of a node, and errors of its start.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use utipc_os::{OsError, random};
 
 use crate::bearers::{self, Bearer};
 
-/// What to start a node with.
+/// Configuration of a node.
 #[derive(Default)]
 pub struct NodeConfig {
     /// Identity, cluster and seed.
@@ -22,9 +22,9 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// Chooses what was left open: the seed, random if none is given; a random identity unless there is one or an address;
-    /// and the address, at once if the node has no bearer, because no other node can have the same. Call it with the bearers
-    /// in place.
+    /// Chooses what was left open: the seed, random if none is given; a random identity unless there is one or an
+    /// address; and the address, at once if the node has no bearer, because no other node can have the same. Call it
+    /// with the bearers in place.
     ///
     /// # Errors
     /// The system gives no random bytes.

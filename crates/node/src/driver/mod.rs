@@ -1,5 +1,5 @@
-//! The node driver: a node's protocol and bearers, and one turn of its event loop: frames in, timers, frames out, wake-ups.
-//! Which thread drives it is the subject of [`run`](mod@crate::run).
+//! The node driver: a node's protocol and bearers, and one turn of its event loop: frames in, timers, frames out,
+//! wake-ups. Which thread drives it is the subject of [`run`](mod@crate::run).
 
 mod config;
 mod slot;
@@ -39,7 +39,7 @@ const DIRECT_AFTER: u32 = 16;
 /// Most reads of one wait on an express path.
 const DIRECT_BATCH: usize = 16;
 
-/// What a calling thread waits with.
+/// Event loop and buffers of the calling thread that waits.
 pub(crate) struct Waiting {
     pub(crate) reactor: Reactor,
     /// Buffers for frames that it reads while it waits on an express path.
@@ -80,7 +80,7 @@ pub(crate) struct NodeDriver {
     pub(crate) observer: Observer,
     pub(crate) drive: Drive,
     pub(crate) supervision: Supervision,
-    /// What calling threads wait with; absent while one of them waits.
+    /// For the calling thread that waits; absent while one does.
     pub(crate) idle: Option<Waiting>,
     /// The slot of the call that drives.
     pub(crate) driving: Option<Arc<Slot>>,
@@ -163,7 +163,8 @@ impl NodeDriver {
         Ok(())
     }
 
-    /// Disables a bearer: its links go down, and peers learn it at once. `reactor` watches the others under their new tokens.
+    /// Disables a bearer: its links go down, and peers learn it at once. `reactor` watches the others under their new
+    /// tokens.
     pub(crate) fn disable(&mut self, now: Time, reactor: &Reactor, id: BearerId) -> Result<(), OsError> {
         self.stack.disable_bearer(now, id);
         self.flush();
@@ -228,8 +229,8 @@ impl NodeDriver {
         self.express_paths.get(path).map(|path| Arc::clone(&path.express))
     }
 
-    /// The thread that waits for the wire now. The caller is about to wake it, which costs more on an express path; so the next
-    /// waits are in the event loop.
+    /// The thread that waits for the wire now. The caller is about to wake it, which costs more on an express path; so
+    /// the next waits are in the event loop.
     pub(crate) fn take_sleeper(&mut self) -> Sleeper {
         self.cool();
         let before = self.drive;
@@ -270,8 +271,8 @@ impl NodeDriver {
         (due != Time::NEVER).then(|| due.since(now))
     }
 
-    /// True if the thread that waits must be woken: its socket is ready, or it would sleep beyond the next deadline. It is
-    /// reported once.
+    /// True if the thread that waits must be woken: its socket is ready, or it would sleep beyond the next deadline. It
+    /// is reported once.
     pub(crate) fn take_must_wake(&mut self) -> bool {
         if self.armed == Time::ZERO && !self.recall {
             return false;

@@ -18,7 +18,7 @@ pub struct Slot {
     pub(crate) pollable: OnceLock<Pollable>,
 }
 
-/// What a call waits for on its socket.
+/// The condition that a call waits for on its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// Something to receive or accept, or the end of the connection.

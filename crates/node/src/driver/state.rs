@@ -1,4 +1,4 @@
-//! Which thread drives the event loop, and what the supervisor does meanwhile.
+//! Which thread drives the event loop, and the state of the supervisor.
 
 /// Which thread drives the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) enum Drive {
     Supervisor,
 }
 
-/// What changes that.
+/// An event that changes which thread drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriveEvent {
     /// A call that has to wait begins to drive.
@@ -58,7 +58,7 @@ impl Drive {
     }
 }
 
-/// What the supervisor does while it does not drive.
+/// State of the supervisor while it does not drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Supervision {
     /// It checks from time to time.

@@ -32,8 +32,8 @@ struct Path {
 }
 
 impl Shared {
-    /// Drives on the calling thread until `attempt` returns something, or until the second one of `times`, of which the first
-    /// is now.
+    /// Drives on the calling thread until `attempt` returns something, or until the second one of `times`, of which the
+    /// first is now.
     pub(super) fn drive<'a, T>(
         &'a self,
         mut driver: Guard<'a>,

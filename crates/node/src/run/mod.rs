@@ -2,11 +2,11 @@
 //!
 //! 1. A call that can be answered at once is: it locks the node driver, acts, sends its frames and returns (`call.rs`).
 //! 2. A call that has to wait *drives*, if no other call does: it waits in the event loop itself, without the lock, and
-//!    runs turns of the loop until its condition holds (`drive.rs`). No other thread has to run for its message to arrive.
+//!    runs turns of the loop until its condition holds (`drive.rs`). Its message arrives without another thread.
 //! 3. Other calls wait on their socket's slot and are woken when its readiness changes. A call that stops driving hands
 //!    over to one of them.
-//! 4. The *supervisor*, a background thread, drives while no call is in progress (`supervisor.rs`). While calls come and go
-//!    it only checks every `TICK` (2 ms); so nothing changes hands between one message and the next.
+//! 4. The *supervisor*, a background thread, drives while no call is in progress (`supervisor.rs`). While calls come
+//!    and go it only checks every `TICK` (2 ms); so nothing changes hands between one message and the next.
 //!
 //! A call takes over from the supervisor without waking it: both have an event loop of their own on the same
 //! descriptors, and a supervisor that wakes up to find itself replaced goes back to rule 4.
@@ -64,8 +64,8 @@ struct Shared {
     driver: Mutex<NodeDriver>,
     /// Where the supervisor sleeps while calls drive.
     supervisor: Condvar,
-    /// Of the calls' event loop, of the supervisor's, and of the one in which the supervisor watches what a call on an express
-    /// path does not.
+    /// Wakers of the calls' event loop, of the supervisor's, and of the one in which the supervisor watches all
+    /// descriptors but the express paths.
     wakers: [Waker; 3],
     /// The reactor for programs with an event loop of their own.
     outside: OnceLock<Reactor>,
@@ -111,8 +111,8 @@ impl Node {
         })
     }
 
-    /// Whether this process started it. A forked child has a copy that it must not use: it shares the descriptors of the
-    /// parent, and the parent's threads are not in the child.
+    /// Whether this process started it. A forked child has a copy that it must not use: it shares the descriptors of
+    /// the parent, and the parent's threads are not in the child.
     #[must_use]
     pub fn is_own(&self) -> bool {
         self.running.generation == fork::generation()
@@ -189,8 +189,8 @@ impl Node {
         Ok(pollable)
     }
 
-    /// Receives frames and handles timers without waiting: for programs with an event loop of their own, in which they wait
-    /// for [`Node::descriptor`]. Returns how long they may wait there; `None`: until it is readable.
+    /// Receives frames and handles timers without waiting: for programs with an event loop of their own, in which they
+    /// wait for [`Node::descriptor`]. Returns how long they may wait there; `None`: until it is readable.
     pub fn poll(&self) -> Option<Duration> {
         let shared = &self.running.shared;
         let mut driver = shared.lock();
@@ -204,7 +204,8 @@ impl Node {
     }
 
     /// Drives the node until something has happened to one of its sockets, or to a node or link; false if nothing has
-    /// within `wait`. Meant for a program with one such thread: events that another driving thread brings do not end it.
+    /// within `wait`. Meant for a program with one such thread: events that another driving thread brings do not end
+    /// it.
     pub fn drive(&self, wait: Wait) -> bool {
         let happened = |stack: &mut Stack, _| stack.has_ready().then_some(());
         self.block(&self.observers(), Want::Change, wait, happened).is_some()

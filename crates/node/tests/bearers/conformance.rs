@@ -176,8 +176,8 @@ pub(crate) fn refusals(mut bearers: Rig) {
 }
 
 pub(crate) fn thousand_in_order(mut bearers: Rig) {
-    // Sizes change often and repeat sometimes, so that runs of every length occur. The receiver reads between the parts,
-    // because a wire holds no more than its buffer.
+    // Sizes change often and repeat sometimes, so that runs of every length occur. The receiver reads between the
+    // parts, because a wire holds no more than its buffer.
     let target = bearers.to(1);
     let len = |number: u32| 64 + (number / 7 % 5) as usize * 100;
     for part in 0..10_u32 {

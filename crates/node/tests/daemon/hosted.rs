@@ -26,7 +26,7 @@ fn datagrams_go_from_process_to_process() {
     server.notices.clear();
     assert_eq!(server.send(port, Some(received.source.into()), b"hi"), Ok(2));
     assert_eq!(client.receive_soon(from).1, b"hi");
-    // Nothing has changed since: no ring, no notice.
+    // No change since: no ring, no notice.
     assert_eq!((server.sequence(), server.notices.len()), (rung.wrapping_add(1), 0));
     let big = vec![9; 66_000];
     assert_eq!(client.send(from, TO, &big), Ok(66_000));

@@ -1,5 +1,5 @@
-//! A hostile process that overwrites all memory that it may write, and drains, fills, shuts down and changes the flags of
-//! every descriptor that it has. Other processes at the same daemon must not miss a wake-up.
+//! A hostile process that overwrites all memory that it may write, and drains, fills, shuts down and changes the flags
+//! of every descriptor that it has. Other processes at the same daemon must not miss a wake-up.
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,8 +23,8 @@ const SERVICE: ServiceRange = ServiceRange::new(4200, 1, 1);
 /// How long the pair exchanges messages, once alone and once beside the hostile process.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// The longest sleep. A sleep that times out although the peer rang before its end has missed a wake-up. Load of the machine
-/// cannot cause that, because the test takes both times itself.
+/// The longest sleep. A sleep that times out although the peer rang before its end has missed a wake-up. Load of the
+/// machine cannot cause that, because the test takes both times itself.
 const WANTED: Duration = Duration::from_millis(10);
 
 /// After this time a message is lost.
@@ -44,7 +44,7 @@ struct End {
     missed: u64,
 }
 
-/// What a sender has done, by which the peer judges its own sleep.
+/// Progress of a sender, by which the peer judges its own sleep.
 #[derive(Default)]
 struct Rung {
     /// Messages written whose receiver was woken.

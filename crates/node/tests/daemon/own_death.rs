@@ -1,5 +1,5 @@
-//! The daemon is killed before and after each system call: while it starts, and while it serves clients that use all kinds of
-//! state. Its clients notice, and the next daemon starts at the same path and serves the same requests.
+//! The daemon is killed before and after each system call: while it starts, and while it serves clients that use all
+//! kinds of state. Its clients notice, and the next daemon starts at the same path and serves the same requests.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
@@ -129,8 +129,8 @@ impl Doomed {
         Pid::from_raw(tid.expect("it names a thread"))
     }
 
-    /// Runs a thread until its `step`-th entry to a system call or return from one, and kills the process there; false if it
-    /// ended before.
+    /// Runs a thread until its `step`-th entry to a system call or return from one, and kills the process there; false
+    /// if it ended before.
     fn die_at(&mut self, tid: Pid, step: usize) -> bool {
         let (mut stops, mut signal) = (0, None);
         let died = loop {

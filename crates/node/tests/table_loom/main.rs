@@ -1,5 +1,5 @@
-//! The binding table's replica: one reader beside the writer, in every interleaving and every reordering that the memory
-//! model allows; and the same models with one rule of the writer broken, which must fail.
+//! The binding table's replica: one reader beside the writer, in every interleaving and every reordering that the
+//! memory model allows; and the same models with one rule of the writer broken, which must fail.
 //!
 //! `cargo test -p utipc-node --release --features loom --test table_loom`
 

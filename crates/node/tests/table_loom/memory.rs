@@ -1,4 +1,5 @@
-//! A writer whose stores are recorded, and tables of modelled atomics that replay them, in their order or in a wrong one.
+//! A writer whose stores are recorded, and tables of modelled atomics that replay them, in their order or in a wrong
+//! one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ pub(crate) use utipc_core::names::replica::View;
 /// The rule that is broken, to show that a model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Nothing.
+    /// No rule.
     No,
     /// Stores have no release order.
     Stores,

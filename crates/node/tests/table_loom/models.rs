@@ -212,8 +212,8 @@ pub(crate) fn withdraw() -> Model {
     }
 }
 
-/// Memory is short: the record of the binding to which a leaf links becomes that of another range. (With cursors, a reader
-/// would notice that they have changed.)
+/// Memory is short: the record of the binding to which a leaf links becomes that of another range. (With cursors, a
+/// reader would notice that they have changed.)
 pub(crate) fn reuse() -> Model {
     Model {
         prepare: ring_of_three,
@@ -316,7 +316,8 @@ impl Access for Sequential {
     }
 }
 
-/// Walks a ring whose start is withdrawn, in each run at another load; returns how often the reader missed a bound port.
+/// Walks a ring whose start is withdrawn, in each run at another load; returns how often the reader missed a bound
+/// port.
 pub(crate) fn walk_a_ring(broken: Broken) -> usize {
     let mut writer = Writer::new(PLENTY, GRACE);
     let range = writer.range(10, 10);

@@ -266,7 +266,8 @@ fn open_free_address(config: &LocalConfig) -> Result<UdpBearer, BearerError> {
     }
 }
 
-/// A random address of 127.0.0.0/8, outside 127.0.0.0/15, which resolvers and host names use; its last byte is 1 to 254.
+/// A random address of 127.0.0.0/8, outside 127.0.0.0/15, which resolvers and host names use; its last byte is 1 to
+/// 254.
 fn pick(rng: &mut Rng) -> Ipv4Addr {
     let [.., second, third, last] = rng.next_u32().to_be_bytes();
     Ipv4Addr::new(127, second.max(2), third, last.clamp(1, 254))

@@ -1,7 +1,7 @@
 //! The directory of a user's local nodes: a file for each, named by its address and locked by it.
 //!
-//! A process that changes the directory holds the lock of `.lock`, so that no other one removes a new file as stale before
-//! it is locked. Reading needs no lock.
+//! A process that changes the directory holds the lock of `.lock`, so that no other one removes a new file as stale
+//! before it is locked. Reading needs no lock.
 
 use std::fs;
 use std::io;
@@ -45,7 +45,8 @@ impl Registry {
 
     /// The addresses of the other running nodes, at most as many as a bearer has remotes.
     ///
-    /// Removes stale files unless another process is changing the directory, and restores the own entry if it was removed.
+    /// Removes stale files unless another process is changing the directory, and restores the own entry if it was
+    /// removed.
     pub(super) fn others(&mut self) -> Result<Vec<SocketAddr>> {
         let mut alive = Vec::new();
         let mut stale = false;

@@ -12,8 +12,8 @@ use super::{AttachmentId, Attachments, Rules};
 use crate::daemon::counters::EndReason;
 use crate::daemon::token;
 
-/// A process that has connected completes the handshake within this time, milliseconds: on a loaded machine it may wait for
-/// the processor between the two calls.
+/// A process that has connected completes the handshake within this time, milliseconds: on a loaded machine it may wait
+/// for the processor between the two calls.
 const SILENCE_MS: u64 = 10_000;
 
 /// The same when another process waits for its place, milliseconds.
@@ -34,7 +34,7 @@ const NODE_LANES_VERSION: u16 = 2;
 /// The release that processes learn.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
-/// What a process has said of itself.
+/// The accepted handshake of a process.
 pub(in crate::daemon) struct Handshake {
     /// The agreed version of the protocol.
     pub(in crate::daemon) version: u16,

@@ -61,8 +61,8 @@ impl Attachment {
         });
     }
 
-    /// Takes what fits into one reply, oldest first; true if more waits. `is_due` says whether a notice about a socket still
-    /// waits.
+    /// Takes what fits into one reply, oldest first; true if more waits. `is_due` says whether a notice about a socket
+    /// still waits.
     pub(super) fn take_notices(
         &mut self,
         notices: &mut Vec<Notice>,

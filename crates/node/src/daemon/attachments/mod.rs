@@ -42,12 +42,14 @@ pub(super) struct Outgoing {
     pub(super) fds: Vec<OwnedFd>,
 }
 
-/// What a process has sent.
+/// The next packet of a process.
 pub(super) enum Received {
-    /// A packet of this length: the handshake, or a request.
+    /// The handshake, of this length.
     Handshake(usize),
+    /// A request, of this length.
     Request(usize),
     Nothing,
+    /// The connection has ended.
     End(EndReason),
 }
 
@@ -80,7 +82,7 @@ impl Attachments {
         self.users.values().sum()
     }
 
-    /// Of these the ones of this user.
+    /// The same, of one user.
     pub(super) fn served_of(&self, uid: u32) -> usize {
         self.users.get(&uid).copied().unwrap_or(0)
     }
@@ -117,7 +119,7 @@ impl Attachments {
     pub(super) fn receive(
         &self,
         id: AttachmentId,
-        packet: &mut Vec<u8>,
+        packet: &mut [u8],
         passed: &mut Option<OwnedFd>,
     ) -> Received {
         let Some(attachment) = self.all.get(&id) else { return Received::Nothing };
@@ -218,8 +220,8 @@ impl Attachments {
         }
     }
 
-    /// Sends a reply with the notices that wait for its receiver; false if the receiver is gone. `head` is a buffer, `is_due`
-    /// says whether a notice about a socket still waits.
+    /// Sends a reply with the notices that wait for its receiver; false if the receiver is gone. `head` is a buffer,
+    /// `is_due` says whether a notice about a socket still waits.
     pub(super) fn send(
         &mut self,
         outgoing: Outgoing,
@@ -241,8 +243,8 @@ impl Attachments {
         }
     }
 
-    /// Removes an attachment that has ended and hangs up on its process. `Some(true)` if it had completed the handshake; `None`
-    /// if there is none.
+    /// Removes an attachment that has ended and hangs up on its process. `Some(true)` if it had completed the
+    /// handshake; `None` if there is none.
     pub(super) fn end(&mut self, reactor: &Reactor, id: AttachmentId, reason: EndReason) -> Option<bool> {
         let attachment = self.all.remove(&id)?;
         // A process that it forked may have its end too: closing ours would not take it out of the event loop.

@@ -39,8 +39,8 @@ impl Who {
     }
 }
 
-/// What each user may do. By default every user that reaches the socket may communicate, and only root and the daemon's user
-/// may change the node.
+/// Permissions of users. By default every user that reaches the socket may communicate, and only root and the daemon's
+/// user may change the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Users that may attach: open sockets, send, receive.
@@ -72,7 +72,7 @@ impl Policy {
     }
 }
 
-/// What applies to every process: the policy and the limits.
+/// Policy and limits, which apply to every process.
 #[derive(Debug)]
 pub(in crate::daemon) struct Rules {
     policy: Policy,

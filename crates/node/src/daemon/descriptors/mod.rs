@@ -1,9 +1,10 @@
-//! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the *far ends*.
+//! The descriptors that applications poll in place of sockets: packet socket pairs of which the daemon has the *far
+//! ends*.
 //!
 //! A byte in the near end makes it readable, a full send buffer unwritable, the far end's shutdown hangs it up. The
-//! daemon adds what makes it readable and removes what makes it unwritable. The library does the opposite, and then checks
-//! again whatever the daemon may have reported before: its doorbell, its lanes. So the doorbell is rung before the byte is
-//! added, and if there is a byte already, the library has not checked since.
+//! daemon adds what makes it readable and removes what makes it unwritable. The library does the opposite, and then
+//! checks again whatever the daemon may have reported before: its doorbell, its lanes. So the doorbell is rung before
+//! the byte is added, and if there is a byte already, the library has not checked since.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -53,7 +54,7 @@ impl FarEnd {
     }
 }
 
-/// What happens to a socket whose last holder lets go, as far as its descriptor tells.
+/// Whether a near end that the program owns is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NearEnd {
     /// The program does not own it, or no process has it any more: the socket ends.
@@ -64,10 +65,10 @@ pub(super) enum NearEnd {
     Unknown,
 }
 
-/// What to do when the event loop reports the end of a far end.
+/// Consequence of a hang-up that the event loop reports for a far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HangUp {
-    /// Nothing: it is not known, or it hung up itself.
+    /// None: the far end is unknown, or has hung up itself.
     Ignore,
     /// The library closed a descriptor of its own: the far end goes.
     Drop,

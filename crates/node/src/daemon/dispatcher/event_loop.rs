@@ -8,7 +8,7 @@ use utipc_os::reactor::Event as Ready;
 use super::Dispatcher;
 use crate::daemon::attachments::AttachmentId;
 use crate::daemon::counters::{DaemonCounters, EndReason};
-use crate::daemon::handle::Order;
+use crate::daemon::orders::Order;
 use crate::daemon::token;
 use crate::driver::now;
 
@@ -59,7 +59,7 @@ impl Dispatcher {
         }
     }
 
-    /// What is due in each component.
+    /// Handles the deadlines of the components.
     fn expire(&mut self, now: Time) {
         self.expire_handshakes(now);
         self.with_lanes(now, |lanes, context| {

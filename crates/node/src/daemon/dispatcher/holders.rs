@@ -1,5 +1,5 @@
-//! Sockets that several processes hold, or none: forks, descriptors that programs pass on, and what is left of a socket when
-//! a holder lets go.
+//! Sockets that several processes hold, or none: forks, descriptors that programs pass on, and what is left of a socket
+//! when a holder lets go.
 
 use std::os::fd::OwnedFd;
 
@@ -96,7 +96,7 @@ impl Dispatcher {
         Ok(Reply::Claimed { port })
     }
 
-    /// A holder lets go of a socket; false if it was the last one: then the caller ends the socket.
+    /// Releases a socket for one holder; false if it was the last one: then the caller ends the socket.
     pub(super) fn release(&mut self, now: Time, port: u32, holder: Holder) -> bool {
         match self.sockets.release(port, holder) {
             Release::Unknown => false,
@@ -112,7 +112,7 @@ impl Dispatcher {
         }
     }
 
-    /// The last holder of a socket lets go of it: whether it lives on because a process has its descriptor.
+    /// Orphans a socket without holders if a process may have its descriptor; false if not.
     fn orphan(&mut self, now: Time, port: u32) -> bool {
         match self.descriptors.near_end(port) {
             NearEnd::Closed => return false,

@@ -1,5 +1,5 @@
-//! The dispatcher: owns the node driver and the daemon's components, hands each request to the components that it concerns,
-//! and executes their effects.
+//! The dispatcher: owns the node driver and the daemon's components, hands each request to the components that it
+//! concerns, and executes their effects.
 //!
 //! | Question | File |
 //! |---|---|
@@ -32,16 +32,16 @@ use super::attachments::{Admission, AttachmentId, Attachments, Outgoing, Rules};
 use super::config::{DaemonConfig, DaemonError};
 use super::counters::{DaemonCounters, EndReason};
 use super::descriptors::Descriptors;
-use super::handle::Orders;
 use super::inheritance::{Inheritances, Orphans};
 use super::lanes::{Context, Effect, Lanes};
 use super::manage::{self, Management};
+use super::orders::Orders;
 use super::sockets::Sockets;
 use super::table::Replica;
 use super::token;
 use crate::driver::NodeDriver;
 
-/// What follows a reply.
+/// Data and descriptors that follow a reply.
 #[derive(Default)]
 struct Answer {
     payload: Vec<u8>,
@@ -62,7 +62,7 @@ pub(super) struct Dispatcher {
     orphans: Orphans,
     management: Management,
     replica: Replica,
-    /// What the lanes want done; empty between two calls of them.
+    /// Effects of the lanes; empty between two calls of them.
     effects: Vec<Effect>,
     /// The replies of this turn.
     replies: Vec<Outgoing>,

@@ -1,4 +1,4 @@
-//! What sockets offer, and how processes learn it: by notices and by the descriptors that they poll.
+//! Readiness of sockets, and how it is reported: by notices and by the descriptors that processes poll.
 
 use std::os::fd::OwnedFd;
 
@@ -12,11 +12,11 @@ use crate::daemon::attachments::AttachmentId;
 use crate::daemon::descriptors::HangUp;
 use crate::daemon::lanes::is_datagram;
 
-/// What a socket offers that has ended in the node.
+/// Readiness of a socket that has ended in the node.
 const GONE: Readiness = Readiness { readable: true, writable: false, read_closed: true, hung_up: true };
 
 impl Dispatcher {
-    /// What a socket offers now.
+    /// Readiness of a socket, as commands of its process see it.
     pub(super) fn readiness(&self, port: u32) -> Readiness {
         let stack = &self.driver.stack;
         let mut readiness = stack.endpoint(port).map_or(GONE, Endpoint::readiness);

@@ -30,7 +30,7 @@ impl Dispatcher {
         self.with_lanes(now, |lanes, context| lanes.forget_writer(context, id));
     }
 
-    /// A holder lets go of these sockets; those that nothing holds any more end.
+    /// Releases these sockets for one holder, and ends those without other holders.
     pub(super) fn release_all(&mut self, now: Time, ports: impl IntoIterator<Item = u32>, holder: Holder) {
         let held = |dispatcher: &mut Self, port| dispatcher.release(now, port, holder);
         let left: Vec<u32> =
@@ -38,7 +38,7 @@ impl Dispatcher {
         self.end_sockets(now, &left);
     }
 
-    /// Ends sockets that nothing holds any more.
+    /// Ends sockets without holders.
     pub(super) fn end_sockets(&mut self, now: Time, ports: &[u32]) {
         for port in ports {
             self.with_lanes(now, |lanes, context| lanes.end(context, *port, EndCause::Dead));

@@ -175,7 +175,7 @@ impl Dispatcher {
         Reply::Done
     }
 
-    /// Closes a socket of which no process wants anything any more.
+    /// Closes a socket that its last holder has closed.
     pub(super) fn close_socket(&mut self, now: Time, port: u32) {
         self.with_lanes(now, |lanes, context| lanes.end(context, port, EndCause::Closed));
         self.close_descriptor(port);

@@ -71,7 +71,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The reply to a message that was sent, or was to go by lanes; `is_multicast` if sockets beside those of the lanes got it.
+    /// The reply to a message that was sent, or was to go by lanes; `is_multicast` if sockets beside those of the lanes
+    /// got it.
     fn sent(&mut self, now: Time, port: u32, sent: Result<usize, SendError>, is_multicast: bool) -> Done {
         if sent == Err(SendError::WouldBlock) {
             self.sockets.wants_to_write(port);
@@ -118,7 +119,8 @@ impl Dispatcher {
             self.sockets.wants_to_read(port);
             return Err(Failure::Receive(RecvError::WouldBlock));
         }
-        // No more than is available: an idle call costs no memory. One byte at least, because an empty buffer is an error.
+        // No more than is available: an idle call costs no memory. One byte at least, because an empty buffer is an
+        // error.
         let room = (room as usize).min(endpoint.available().clamp(1, MAX_USER_DATA));
         answer.payload.resize(room, 0);
         let received = self.driver.stack.recv(now, port, &mut answer.payload, options);

@@ -1,8 +1,8 @@
-//! Inheritances: what a fork leaves to the child.
+//! Inheritances: the hand-over of sockets to forked children.
 //!
-//! A fork gives all sockets of the parent to whatever holds the descriptor of this fork, an *inheritance*: the child, and
-//! its own children until they exec. A process that writes a nonce into the descriptor and presents it holds the sockets by
-//! its own attachment. When the last copy of the descriptor is closed, the inheritance ends.
+//! A fork makes an *inheritance*, which holds all sockets of the parent. Its descriptor goes to the child, and to the
+//! child's own children until they exec. A process that writes a nonce into the descriptor and presents it holds the
+//! sockets by its own attachment. When the last copy of the descriptor is closed, the inheritance ends.
 
 mod orphans;
 
@@ -23,7 +23,7 @@ pub(super) type InheritanceId = u32;
 /// Nonces of processes that have not presented them yet, at most; older ones are forgotten.
 const MAX_NONCES: usize = 64;
 
-/// What one fork has left.
+/// The sockets that one fork hands over.
 #[derive(Debug)]
 struct Inheritance {
     far: Channel,
@@ -58,8 +58,8 @@ pub(super) struct Inheritances {
 }
 
 impl Inheritances {
-    /// Opens the inheritance of a fork: its number and the descriptor for the child. A user may have `limit` of them, because
-    /// each costs the daemon a descriptor, also when the parent is gone.
+    /// Opens the inheritance of a fork: its number and the descriptor for the child. A user may have `limit` of them,
+    /// because each costs the daemon a descriptor, also when the parent is gone.
     pub(super) fn open(
         &mut self,
         reactor: &Reactor,

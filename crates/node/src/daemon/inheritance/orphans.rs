@@ -1,15 +1,16 @@
-//! Orphaned sockets: their program owns the descriptor, passes it on or keeps it over an exec, and no attachment holds them.
+//! Orphaned sockets: their program owns the descriptor, passes it on or keeps it over an exec, and no attachment holds
+//! them.
 //!
 //! A socket is orphaned between an exec, or the end of the process that passed its descriptor on, and the claim of the
-//! process that has the descriptor now. The hang-up of the descriptor ends it. Where the connection is over, so that the
-//! descriptor is hung up already, it ends after a fixed time.
+//! process that has the descriptor now. The hang-up of the descriptor ends it. Where the connection is over, so that
+//! the descriptor is hung up already, it ends after a fixed time.
 
 use std::collections::VecDeque;
 
 use utipc_core::Time;
 
-/// How long an orphaned socket whose connection is over waits for its new process, milliseconds: an exec and a program's
-/// start.
+/// How long an orphaned socket whose connection is over waits for its new process, milliseconds: an exec and a
+/// program's start.
 const ORPHAN_MS: u64 = 30_000;
 
 /// Orphaned sockets whose descriptor is hung up.

@@ -1,8 +1,8 @@
-//! What the daemon does between two turns: it checks shared memory for a moment where that has paid lately, then sleeps.
+//! The wait between two turns: the daemon checks shared memory for a moment where that has paid lately, then sleeps.
 //!
-//! A process that shares an arena with the daemon wakes it by an event descriptor, which costs the process a system call and
-//! the daemon a wake-up. While the daemon is awake it checks the arenas that it has just served itself, and their processes
-//! need not wake it. Before it sleeps it asks for wake-ups again and checks once more.
+//! A process that shares an arena with the daemon wakes it by an event descriptor, which costs the process a system
+//! call and the daemon a wake-up. While the daemon is awake it checks the arenas that it has just served itself, and
+//! their processes need not wake it. Before it sleeps it asks for wake-ups again and checks once more.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! How lanes end. Whatever the reason, the daemon reads what the reader will never read
-//! (decision 8).
+//! The end of lanes. Whatever the reason, the daemon drains messages that the reader will never read (decision 8).
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, PairId, Reply};
 
@@ -98,7 +97,8 @@ impl Lanes {
             return;
         }
         if let Some(pair) = self.pairs.get(id.pair) {
-            // Fails only for a slot that does not exist. The notice below reaches readers that do not watch the doorbell.
+            // Fails only for a slot that does not exist. The notice below reaches readers that do not watch the
+            // doorbell.
             let _ = pair.arena.freeze(side(id.writer), id.slot.into());
         }
         if state.is_read() {

@@ -1,7 +1,7 @@
 //! Lanes: between sockets of processes, and between processes and the node.
 //!
-//! [`Lanes`] owns the arenas, the lanes in them and what waits for them. It touches nothing else of the daemon: what a call
-//! needs comes as a [`Context`], and what is to be done outside (notices, descriptors) leaves as [`Effect`]s.
+//! [`Lanes`] owns the arenas, the lanes in them and what waits for them. It touches nothing else of the daemon: what a
+//! call needs comes as a [`Context`], and actions outside (notices, descriptors) leave as [`Effect`]s.
 //!
 //! | Question | File |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | How does a lane end? | `end.rs` |
 //! | Which processes share memory? | `pairs.rs` |
 //! | How do lanes between a process and the node begin and end? | `node_lanes.rs` |
-//! | What goes through them in one turn? | `traffic.rs` |
-//! | What waits because a queue to another node is full? | `unsent.rs` |
+//! | Which messages go through them in one turn? | `traffic.rs` |
+//! | Which messages wait because a queue to another node is full? | `unsent.rs` |
 //! | When does the daemon check lanes instead of sleeping? | `awake.rs` |
 
 mod awake;
@@ -46,7 +46,7 @@ type ProcessId = u32;
 /// The daemon as one side of a pair; no process has this number.
 const DAEMON: ProcessId = 0;
 
-/// What a call may use beside the lanes.
+/// State beside the lanes that a call may use.
 pub(super) struct Context<'a> {
     /// The time of this turn.
     pub(super) now: Time,
@@ -56,7 +56,7 @@ pub(super) struct Context<'a> {
     pub(super) effects: &'a mut Vec<Effect>,
 }
 
-/// What is to be done outside of the lanes, in this order.
+/// An action outside of the lanes; the caller executes them in order.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// Queue a notice for a process. If it is about a lane of a socket with a descriptor, that descriptor reports it.
@@ -105,8 +105,8 @@ struct SocketLanes {
     unopened: VecDeque<(u64, LaneId)>,
     /// Bytes of rings that the writers to this socket were granted.
     granted: u64,
-    /// Lanes, by the ports of writer and reader, that ended because the socket was shared: they come back when one process
-    /// holds it again.
+    /// Lanes, by the ports of writer and reader, that ended because the socket was shared: they come back when one
+    /// process holds it again.
     suspended: BTreeSet<(u32, u32)>,
 }
 
@@ -120,7 +120,7 @@ pub(super) struct Lanes {
     between: HashMap<(u32, u32), LaneId>,
     /// By the ports of writer and reader: lanes whose writer has stopped and whose reader has not read everything.
     draining: HashMap<(u32, u32), usize>,
-    /// Of these, the ones that were drained in this turn.
+    /// Those that were drained in this turn.
     drained: Vec<(u32, u32)>,
     /// Node lanes that processes write, by the port of the socket.
     outbound: HashMap<u32, Outbound>,

@@ -1,7 +1,7 @@
 //! Lanes between a process and its node, for traffic with other nodes: how they begin and how they end.
 //!
-//! The node is one side of the pair, as process [`DAEMON`]. It reads what the process sends into the endpoint as fast as
-//! that accepts it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
+//! The node is one side of the pair, as process [`DAEMON`]. It reads what the process sends into the endpoint as fast
+//! as that accepts it, and writes what the endpoint receives as far as there is room; the rest waits in the endpoint.
 
 use utipc_attach::{LaneEnd, LaneId, Notice};
 use utipc_core::NodeAddr;
@@ -79,12 +79,12 @@ impl Lanes {
         (self.outbound.contains_key(&port), self.delivers(port))
     }
 
-    /// What the process receives comes by a node lane.
+    /// Whether a process receives by a node lane.
     fn delivers(&self, port: u32) -> bool {
         self.inbound.get(&port).is_some_and(|lane| !lane.ended)
     }
 
-    /// What the socket receives next comes by its node lane, and not by a command.
+    /// Whether the next message of a socket comes by its node lane, and not by a command.
     pub(in crate::daemon) fn comes_by_lane(&self, stack: &Stack, port: u32) -> bool {
         self.delivers(port)
             && stack
@@ -218,8 +218,8 @@ impl Lanes {
         self.processes.get(&id).is_some_and(|process| process.written.max(process.read) <= FEW_LANES)
     }
 
-    /// Ends the node lanes of a socket: messages that the process has sent go to the endpoint, those that it has not received
-    /// go back there. Both before the request that ends them.
+    /// Ends the node lanes of a socket: messages that the process has sent go to the endpoint, those that it has not
+    /// received go back there. Both before the request that ends them.
     pub(super) fn end_node_lanes(&mut self, context: &mut Context<'_>, port: u32, cause: EndCause) {
         if let Some(inbound) = self.inbound.remove(&port) {
             let read = cause.read_of(inbound.lane);

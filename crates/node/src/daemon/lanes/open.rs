@@ -1,7 +1,7 @@
 //! Lanes between sockets of processes: which sockets get one, when the reader may use it, how much memory it may take.
 //!
-//! A lane begins with a command of its writer, so the receiver's queue already has everything that the writer sent before.
-//! The reader is notified of the lane when it has received that: order holds without a mark in the stream.
+//! A lane begins with a command of its writer, so the receiver's queue already has everything that the writer sent
+//! before. The reader is notified of the lane when it has received that: order holds without a mark in the stream.
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Notice, Reply};
 use utipc_core::limits::MESSAGE_OVERHEAD;
@@ -60,8 +60,8 @@ impl Lanes {
         }
     }
 
-    /// Whether messages from one socket to another may go by a lane: each belongs to one process, and a connection leads
-    /// nowhere else.
+    /// Whether messages from one socket to another may go by a lane: each belongs to one process, and a connection
+    /// leads nowhere else.
     fn may_have_lane(&self, stack: &Stack, from: u32, to: u32) -> bool {
         let (Some(sender), Some(receiver)) = (stack.endpoint(from), stack.endpoint(to)) else { return false };
         let fits = match (sender.kind().is_connection_oriented(), receiver.kind().is_connection_oriented()) {
@@ -81,7 +81,8 @@ impl Lanes {
         fits && self.is_direct(from) && self.is_direct(to) && !taken
     }
 
-    /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent before is read.
+    /// Makes a lane that ended because one of the two sockets was shared: at once, or when everything sent before is
+    /// read.
     fn restore(&mut self, context: &mut Context<'_>, from: u32, to: u32) {
         if self.may_have_lane(context.stack, from, to) {
             self.make(context, from, to);
@@ -101,8 +102,8 @@ impl Lanes {
         }
     }
 
-    /// Whether the next message in a socket's queue came by the node after its sender's lane had ended, while that lane is
-    /// not drained: the messages in the lane come first.
+    /// Whether the next message in a socket's queue came by the node after its sender's lane had ended, while that lane
+    /// is not drained: the messages in the lane come first.
     pub(in crate::daemon) fn follows_a_lane(&self, stack: &Stack, port: u32) -> bool {
         if self.draining.is_empty() {
             return false;
@@ -115,8 +116,8 @@ impl Lanes {
         self.sockets.get(&port).is_some_and(|socket| !socket.unopened.iter().any(|(_, id)| is_later(id)))
     }
 
-    /// Whether the queue of a connection comes behind unread messages in a lane. The reader may have asked before it knew of
-    /// the lane: one that began and ended, with the connection, in the meantime.
+    /// Whether the queue of a connection comes behind unread messages in a lane. The reader may have asked before it
+    /// knew of the lane: one that began and ended, with the connection, in the meantime.
     pub(in crate::daemon) fn is_behind_a_lane(&self, stack: &Stack, port: u32) -> bool {
         let Some(socket) = self.sockets.get(&port) else { return false };
         let is_unread = |id: &LaneId| {
@@ -207,7 +208,8 @@ impl Lanes {
         socket.unopened.iter().filter_map(waiting).fold(0, u32::saturating_add)
     }
 
-    /// If the reader of a new lane is polled, its writer reports the first message, so that the reader need not check before.
+    /// If the reader of a new lane is polled, its writer reports the first message, so that the reader need not check
+    /// before.
     pub(super) fn arm_for_descriptor(&self, id: LaneId, reader: u32) {
         if self.sockets.get(&reader).is_some_and(|socket| socket.polled)
             && let Some(pair) = self.pairs.get(id.pair)
@@ -247,7 +249,8 @@ impl Lanes {
         }
     }
 
-    /// Grants memory for larger messages, or for more of them, at the cost of the receiver's buffer. Spec: tipc.md §8.7.
+    /// Grants memory for larger messages, or for more of them, at the cost of the receiver's buffer. Spec: tipc.md
+    /// §8.7.
     pub(in crate::daemon) fn grow(
         &mut self,
         stack: &Stack,

@@ -153,8 +153,8 @@ impl Pairs {
         Ok(id)
     }
 
-    /// The descriptor of a pair's arena for one of its processes, followed, if the other side is the daemon, by the event
-    /// descriptor that wakes the daemon.
+    /// The descriptor of a pair's arena for one of its processes, followed, if the other side is the daemon, by the
+    /// event descriptor that wakes the daemon.
     pub(super) fn fetch(&mut self, id: PairId, process: ProcessId) -> Option<Vec<OwnedFd>> {
         let pair = self.pairs.get_mut(&id).filter(|p| p.sides.contains(&process))?;
         let mut copies = vec![pair.fd.as_ref()?.try_clone().ok()?];

@@ -10,7 +10,7 @@
 //!     +--------------- writer done ------------------------^
 //! ```
 
-/// What the writer does.
+/// State of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
     /// It writes.
@@ -25,7 +25,7 @@ pub(super) enum Writer {
     Done,
 }
 
-/// What the reader does.
+/// State of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// It was not notified of the lane: it has to receive earlier messages first.
@@ -36,7 +36,7 @@ pub(super) enum Reader {
     Done,
 }
 
-/// What happens to a lane.
+/// An event of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneEvent {
     /// The reader is notified.

@@ -1,4 +1,4 @@
-//! What goes through the lanes between processes and their node, a bounded part in each turn.
+//! Traffic of the lanes between processes and their node, a bounded part in each turn.
 
 use utipc_attach::{LaneId, PairId};
 use utipc_core::NodeAddr;
@@ -21,8 +21,8 @@ const MESSAGE_COST: usize = 256;
 /// The largest header that a lane carries, bytes.
 const HEADER_MAX: usize = 60;
 
-/// The class of the largest ring that the node writes, 1 MiB: with room for three of the largest messages only, both sides
-/// would wait for each other all the time.
+/// The class of the largest ring that the node writes, 1 MiB: with room for three of the largest messages only, both
+/// sides would wait for each other all the time.
 const LARGEST: u8 = 3;
 
 /// The same where a process has many lanes: 256 KiB.
@@ -118,7 +118,8 @@ impl Lanes {
             self.listed.push_back(port);
         }
         if stopped == Stopped::Refused {
-            // The process believes that the message is on its way: if the connection has not noticed its end yet, it ends now.
+            // The process believes that the message is on its way: if the connection has not noticed its end yet, it
+            // ends now.
             context.stack.abort(context.now, port);
         }
     }
@@ -164,7 +165,8 @@ impl Lanes {
         }
     }
 
-    /// Sends one message of a lane. Without a connection it may wait for its node, so that it does not hold up the others.
+    /// Sends one message of a lane. Without a connection it may wait for its node, so that it does not hold up the
+    /// others.
     fn send_or_park(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,5 @@
-//! Messages that have left a node lane and that their endpoint does not accept yet, and sockets whose end waits for them.
+//! Messages that have left a node lane and that their endpoint does not accept yet, and sockets whose end waits for
+//! them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,8 +14,8 @@ use super::{Context, Lanes};
 /// The end of a connection waits for unsent messages this long, milliseconds at most. Spec: tipc.md §8.3.
 const MAX_LINGER_MS: u64 = 8000;
 
-/// Most bytes that wait for full queues on behalf of one socket without a connection, beside one message. Processes check
-/// the queues before they send, so there are seldom more than the lane held when a queue became full.
+/// Most bytes that wait for full queues on behalf of one socket without a connection, beside one message. Processes
+/// check the queues before they send, so there are seldom more than the lane held when a queue became full.
 const MAX_PARKED: usize = 1 << 20;
 
 /// Too many bytes wait for one socket.
@@ -30,14 +31,14 @@ pub(in crate::daemon) enum SocketEnd {
     Close,
 }
 
-/// The unsent messages of one socket: of a connection whose lane has ended, or without a connection of nodes to which the
-/// queue is full, so that they do not hold up messages to other nodes.
+/// The unsent messages of one socket: of a connection whose lane has ended, or without a connection of nodes to which
+/// the queue is full, so that they do not hold up messages to other nodes.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
     /// By destination, in the order of sending; those of a connection under no node.
     messages: BTreeMap<NodeAddr, VecDeque<Message>>,
     bytes: usize,
-    /// What is to follow.
+    /// How the socket ends after the last message.
     end: Option<SocketEnd>,
 }
 
@@ -59,8 +60,8 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Reads the header of a message in a node lane: its route and the header's length. `None` if it does not lead to another
-    /// node.
+    /// Reads the header of a message in a node lane: its route and the header's length. `None` if it does not lead to
+    /// another node.
     pub(super) fn parse(header: &[u8], total: usize, own: NodeAddr) -> Option<(Route, usize)> {
         let view = View::parse_header(header, total).ok().filter(|view| view.is_data())?;
         let node = view.dest_node().filter(|node| !node.is_none() && *node != own)?;
@@ -203,7 +204,7 @@ impl Lanes {
         }
     }
 
-    /// Gives up messages whose socket has waited too long for its end.
+    /// Drops unsent messages of sockets that have waited too long for their end.
     pub(in crate::daemon) fn expire_unsent(&mut self, context: &mut Context<'_>) {
         while let Some((until, port)) = self.lingering.front().copied()
             && until <= context.now

@@ -1,5 +1,4 @@
-//! What an administrator sees and changes, as requests of the kernel's family TIPCv2
-//! (decision 12).
+//! Management of the node by requests of the kernel's family TIPCv2 (decision 12).
 //!
 //! | Question | File |
 //! |---|---|
@@ -32,7 +31,7 @@ const PART: usize = 48 * 1024;
 /// How much of the node's name is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Naming {
-    /// Nothing yet.
+    /// No part.
     Open,
     /// The identity; the cluster may still change.
     Identified,
@@ -54,7 +53,7 @@ impl Naming {
 /// Entries of one part of a list, each with where the next part begins.
 type Part = Vec<(u64, Entry)>;
 
-/// What a request may touch beside the state of the management itself.
+/// State beside the management's own that a request may touch.
 pub(super) struct Access<'a> {
     pub(super) now: Time,
     pub(super) driver: &'a mut NodeDriver,
@@ -64,7 +63,7 @@ pub(super) struct Access<'a> {
     pub(super) attachments: &'a Attachments,
 }
 
-/// What an administrator has set for later.
+/// Settings of the administrator for later.
 #[derive(Debug)]
 pub(super) struct Management {
     /// Properties with which new bearers begin.
@@ -77,8 +76,8 @@ impl Management {
         Self { media: Defaults::default(), naming: Naming::new(config) }
     }
 
-    /// Carries out one request of the family, and returns its answer and where the next part of a list begins. An error of the
-    /// request is part of the answer.
+    /// Carries out one request of the family, and returns its answer and where the next part of a list begins. An error
+    /// of the request is part of the answer.
     pub(super) fn execute(
         &mut self,
         access: &mut Access<'_>,

@@ -110,7 +110,8 @@ impl Access<'_> {
         })
     }
 
-    /// The broadcast link, then the links by peer; with `broadcast` also the broadcast link of each peer, behind its links.
+    /// The broadcast link, then the links by peer; with `broadcast` also the broadcast link of each peer, behind its
+    /// links.
     pub(super) fn show_links(&self, broadcast: bool) -> Vec<Entry> {
         let info = self.driver.stack.broadcast();
         let own = self.driver.stack.own_node();

@@ -1,7 +1,7 @@
 //! Sockets of processes and their holders.
 //!
-//! One holder, the *owner*, is charged with what the socket costs: its bindings and its descriptor. When the owner lets go,
-//! another process that holds the socket becomes its owner.
+//! One holder, the *owner*, is charged with what the socket costs: its bindings and its descriptor. When the owner lets
+//! go, another process that holds the socket becomes its owner.
 
 mod socket;
 
@@ -13,15 +13,15 @@ use super::attachments::AttachmentId;
 use super::inheritance::InheritanceId;
 use socket::{Sharer, Socket};
 
-/// What has an open descriptor of a socket.
+/// A process or an inheritance that has an open descriptor of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Process(AttachmentId),
-    /// What a fork has left, until the last copy of its descriptor is closed.
+    /// Until the last copy of its descriptor is closed.
     Inheritance(InheritanceId),
 }
 
-/// What one process holds.
+/// The sockets of one process.
 #[derive(Debug, Default)]
 struct Held {
     ports: BTreeSet<u32>,
@@ -31,7 +31,7 @@ struct Held {
     descriptors: usize,
 }
 
-/// What is left when a holder lets go of a socket.
+/// The holders of a socket after one of them has released it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Release {
     /// There is no such socket.
@@ -173,7 +173,7 @@ impl Sockets {
         }
     }
 
-    /// A holder lets go of a socket.
+    /// Releases a socket for one holder.
     pub(super) fn release(&mut self, port: u32, holder: Holder) -> Release {
         let Some(socket) = self.sockets.get_mut(&port) else { return Release::Unknown };
         if socket.owner.map(Holder::Process) != Some(holder) {
@@ -260,8 +260,9 @@ impl Sockets {
         }
     }
 
-    /// Updates what a socket offers. Returns the processes that want a notice: each with the mark that one waits already,
-    /// which the caller sets. `by_lane` says whether its process sends, and receives, by lanes, which report that themselves.
+    /// Updates what a socket offers. Returns the processes that want a notice: each with the mark that one waits
+    /// already, which the caller sets. `by_lane` says whether its process sends, and receives, by lanes, which report
+    /// that themselves.
     pub(super) fn update(
         &mut self,
         port: u32,

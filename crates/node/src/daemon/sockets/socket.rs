@@ -34,7 +34,7 @@ pub(super) struct Socket {
     pub(super) owner: Option<AttachmentId>,
     /// The other holders. With any, commands carry its data.
     pub(super) sharers: Vec<Sharer>,
-    /// What it offered at the last notice to its process, or at the last command of it.
+    /// Its readiness at the last notice to its process, or at the last command of it.
     pub(super) seen: Readiness,
     /// A notice about it waits for the owner.
     pub(super) noted: bool,

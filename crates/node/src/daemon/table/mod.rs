@@ -34,8 +34,8 @@ impl Replica {
         copies.collect::<Result<_, _>>().map_err(|_| Failure::State)
     }
 
-    /// Updates the congestion state that processes check before they send. True if a level of a node is no longer congested:
-    /// then processes that sleep until it is are to be woken.
+    /// Updates the congestion state that processes check before they send. True if a level of a node is no longer
+    /// congested: then processes that sleep until it is are to be woken.
     pub(super) fn update_congestion(&mut self, stack: &mut Stack) -> bool {
         let Some(nodes) = stack.take_congestion() else { return false };
         // Without a table, sends of processes return would-block.
