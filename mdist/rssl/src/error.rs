@@ -1,15 +1,15 @@
-//! What can be wrong with bytes from a peer, or with a value that is to become bytes.
+//! Errors of decoding and encoding.
 
-/// Shorthand of this crate.
+/// Result of this crate.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Why bytes were not understood, or a value could not be written. Offsets count from the start of the bytes that
-/// were given to the decoder: a whole message, or the content of one container.
+/// Why decoding or encoding failed. Offsets count from the start of the bytes given to the decoder: a whole message, or
+/// the content of one container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The bytes end inside a field.
-    #[error("{what} at byte {at} is cut short: {need} bytes needed, {have} there")]
+    #[error("{what} at byte {at} is cut short: {need} bytes needed, {have} left")]
     Short {
         /// The field.
         what: &'static str,
@@ -28,7 +28,7 @@ pub enum Error {
         /// Where it starts.
         at: usize,
     },
-    /// A message class outside 1 to 8, or another than the caller asked for.
+    /// A message class outside 1 to 8, or not the requested one.
     #[error("message class {0} is not expected here")]
     Class(u8),
     /// Containers inside containers, deeper than [`crate::limits::MAX_DEPTH`].
@@ -40,8 +40,8 @@ pub enum Error {
     /// The output buffer is full: try again with a larger one.
     #[error("the output buffer is full")]
     Full,
-    /// A value that its length field cannot express.
-    #[error("{what} of {len} bytes, {max} are possible")]
+    /// A value longer than its length field allows.
+    #[error("{what} of {len} bytes is too long: {max} are possible")]
     TooLong {
         /// The field.
         what: &'static str,
@@ -53,7 +53,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same error, of the field `what`.
+    /// The same error for the field `name`.
     #[must_use]
     pub const fn named(self, name: &'static str) -> Self {
         match self {
@@ -65,10 +65,10 @@ impl Error {
     }
 }
 
-/// Names the field that a result is about.
+/// Adds the name of a field to errors.
 pub trait Named {
-    /// Puts `name` into the error, if it is one.
-    #[must_use = "the result is to be looked at"]
+    /// Names the field in the error, if this is one.
+    #[must_use = "the result may be an error"]
     fn named(self, name: &'static str) -> Self;
 }
 

@@ -1,7 +1,7 @@
-//! RSSL transport and RWF messages: the wire that market-data applications speak, as pure values.
+//! RSSL transport and RWF messages: the wire protocol of market-data applications.
 //!
 //! No I/O, no clock, no thread, no `unsafe`: bytes and time in, bytes and messages out. Decoders borrow from the
-//! bytes they are given; encoders write into a caller's buffer.
+//! given bytes; encoders write into a caller's buffer.
 
 pub mod dictionary;
 mod error;

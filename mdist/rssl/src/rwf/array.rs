@@ -19,7 +19,7 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// Reads what is before the values.
+    /// Reads everything before the values.
     ///
     /// # Errors
     /// Cut short.
@@ -39,12 +39,12 @@ impl<'a> Array<'a> {
 }
 
 impl fmt::Display for Array<'_> {
-    /// Values in brackets; ends at the first that cannot be read.
+    /// The values in brackets, up to the first that cannot be read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
         for (i, item) in self.items().enumerate() {
             f.write_str(if i == 0 { "" } else { ", " })?;
-            // An array in an array is not legal: it would recurse without end.
+            // An array in an array is not legal; decoding it would recurse without end.
             match item.and_then(|bytes| match self.data_type {
                 DataType::ARRAY => Ok(Value::Buffer(bytes)),
                 other => Value::decode(other, bytes),
@@ -102,8 +102,7 @@ impl<'w, 'b> ArrayWriter<'w, 'b> {
         Ok(Self { w, data_type, item_len, count_at, count: 0 })
     }
 
-    /// One value. Of fixed length, integers are extended, buffers padded with zeros and strings with blanks; nothing
-    /// is cut off.
+    /// One value. In arrays of fixed length, integers are extended, buffers padded with zeros and strings with blanks.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] for a value longer than the fixed length, or more than 65535 values.
@@ -141,7 +140,7 @@ impl<'w, 'b> ArrayWriter<'w, 'b> {
     /// Fills in the count.
     ///
     /// # Errors
-    /// Does not fail once the beginning was written.
+    /// Does not fail after `new` has succeeded.
     pub fn finish(self) -> Result<()> {
         self.w.set_u16(self.count_at, self.count)
     }
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_come_back() {
+    fn arrays_round_trip() {
         let bytes = to_vec(|w| write_uints(w, &[5, 6])).unwrap();
         assert_eq!(bytes, [4, 1, 0, 2, 5, 6]);
         let bytes = to_vec(|w| write_uints(w, &[5, 0x1_0000])).unwrap();
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_or_is_cut_is_said() {
+    fn values_that_do_not_fit_and_prefixes_are_errors() {
         assert!(to_vec(|w| write_ints(w, 1, &[300])).is_err());
         // The long form of the item length, and a count beyond the bytes.
         let array = Array::decode(&[4, 0xFE, 0, 1, 0, 3, 9]).unwrap();

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What some bytes are: a primitive (below 64), a fixed-size form that only set definitions use (64 to 127), or a
+/// Id of a data type: a primitive (below 64), a form of fixed size that only set definitions use (64 to 127), or a
 /// container (128 and up).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataType(pub u8);
@@ -81,14 +81,14 @@ types! {
 }
 
 impl DataType {
-    /// From the byte that stands for a container in headers: its id less 128. `None` at 128 and above.
+    /// The container of a byte in a header, which is its id less 128. `None` at 128 and above.
     #[inline]
     #[must_use]
     pub const fn from_container_byte(byte: u8) -> Option<Self> {
         if byte < 128 { Some(Self(byte + 128)) } else { None }
     }
 
-    /// The byte that stands for this container in headers; `None` if this is not a container.
+    /// The byte of this container in headers; `None` if this is not a container.
     #[inline]
     #[must_use]
     pub const fn container_byte(self) -> Option<u8> {
@@ -109,8 +109,7 @@ impl DataType {
         self.0 >= 64 && self.0 < 128
     }
 
-    /// The plain type that values of this type are: old names and forms of set definitions are resolved, everything
-    /// else is itself.
+    /// The plain type of this type's values: old ids and forms of set definitions are resolved, all others are unchanged.
     #[must_use]
     pub const fn base(self) -> Self {
         match self.0 {

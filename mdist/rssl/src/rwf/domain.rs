@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What a stream is about. A distributor passes every item domain that a service offers, known or not.
+/// Domain of a stream. A distributor passes every item domain of a service, known or not.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(pub u8);
 
@@ -56,7 +56,7 @@ domains! {
 }
 
 impl Domain {
-    /// Login, directory and dictionary: the streams that are about the connection, not about items.
+    /// Whether this is login, directory or dictionary: streams of the connection and not of items.
     #[inline]
     #[must_use]
     pub const fn is_administrative(self) -> bool {

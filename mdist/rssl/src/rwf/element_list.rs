@@ -16,9 +16,9 @@ const STANDARD: u8 = 0x8;
 pub struct Element<'a> {
     /// Name.
     pub name: &'a [u8],
-    /// Type of the value; a plain one, also if the value came in a form of sets.
+    /// Plain type of the value, also if the set definition has a form of fixed size.
     pub data_type: DataType,
-    /// The value; none is blank.
+    /// The value; empty is blank.
     pub data: &'a [u8],
     /// Type in the set definition; [`DataType::UNKNOWN`] for an element that came with its name.
     pub set_type: DataType,
@@ -28,7 +28,7 @@ impl<'a> Element<'a> {
     /// The value.
     ///
     /// # Errors
-    /// Bytes that are no value of the type.
+    /// Bytes that are not a value of the type.
     pub fn value(&self) -> Result<Value<'a>> {
         Value::decode(self.data_type, self.data)
     }
@@ -47,7 +47,7 @@ impl<'a> Element<'a> {
 /// An element list, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ElementList<'a> {
-    /// Number of a template, if the sender says.
+    /// Number of the template, if present.
     pub info: Option<u16>,
     definition: &'a [u8],
     set_data: &'a [u8],
@@ -56,7 +56,7 @@ pub struct ElementList<'a> {
 }
 
 impl<'a> ElementList<'a> {
-    /// Reads what is before the elements. No bytes at all are an empty list.
+    /// Reads everything before the elements. No bytes at all are an empty list.
     ///
     /// # Errors
     /// Cut short; [`Error::NoSet`] for a set that `sets` does not define.
@@ -179,7 +179,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
     /// [`super::sets::write_value`].
     ///
     /// # Errors
-    /// What `f` says; [`Error::Full`].
+    /// Those of `f`; [`Error::Full`].
     pub fn with_set(
         w: &'w mut Writer<'b>,
         set: u16,
@@ -207,7 +207,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
         self.w.u8(data_type.0)
     }
 
-    /// An element of any type, as bytes; blank if there are none.
+    /// An element of any type, as bytes; empty is blank.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] for a name above 32767 or a value above 65535 bytes.
@@ -328,7 +328,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
     /// An element whose value `f` writes: a container, or any other type but [`DataType::NO_DATA`].
     ///
     /// # Errors
-    /// What `f` says, and as [`ElementListWriter::element`].
+    /// Those of `f`, and as [`ElementListWriter::element`].
     pub fn container(
         &mut self,
         name: impl AsRef<[u8]>,
@@ -342,7 +342,7 @@ impl<'w, 'b> ElementListWriter<'w, 'b> {
     /// Fills in the count.
     ///
     /// # Errors
-    /// Does not fail once the beginning was written.
+    /// Does not fail after `new` has succeeded.
     pub fn finish(self) -> Result<()> {
         self.w.set_u16(self.count_at, self.count)
     }
@@ -356,7 +356,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn a_list_comes_back() {
+    fn element_list_round_trips_and_every_prefix_is_an_error() {
         let state = State::new(StreamState::Open, DataState::Suspect, code::NONE, b"s");
         let bytes = to_vec(|w| {
             let mut list = ElementListWriter::with_info(w, 5)?;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_set_come_first_and_can_be_copied_out() {
+    fn set_values_come_first_and_copy_to_plain_elements() {
         let definitions = to_vec(|w| {
             write_element_sets(w, &[(0, &[(b"FID", DataType::INT_2), (b"R", DataType::REAL_8RB)])])
         })

@@ -10,10 +10,10 @@ const SET_DATA: u8 = 0x2;
 const SET_ID: u8 = 0x4;
 const STANDARD: u8 = 0x8;
 
-/// Which dictionary and template a list follows.
+/// Dictionary and template of a field list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FieldListInfo {
-    /// Dictionary; 1 unless said. -16384 to 16383.
+    /// Dictionary id, -16384 to 16383; 1 if absent.
     pub dictionary: i16,
     /// Template of the record.
     pub list: u16,
@@ -22,9 +22,9 @@ pub struct FieldListInfo {
 /// One field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Field<'a> {
-    /// Field id. 0 says that the following ones are of the dictionary that its value is.
+    /// Field id. The value of field 0 is the dictionary id of the following fields.
     pub id: i16,
-    /// Its value, in the form of its type in the dictionary; none is blank.
+    /// Value, in the form of its type in the dictionary; empty is blank.
     pub data: &'a [u8],
     /// Type in the set definition; [`DataType::UNKNOWN`] for a field that came with its id.
     pub set_type: DataType,
@@ -33,7 +33,7 @@ pub struct Field<'a> {
 /// A field list, over borrowed bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FieldList<'a> {
-    /// Dictionary and template, if the sender says.
+    /// Dictionary and template, if present.
     pub info: Option<FieldListInfo>,
     definition: &'a [u8],
     set_data: &'a [u8],
@@ -44,7 +44,7 @@ pub struct FieldList<'a> {
 }
 
 impl<'a> FieldList<'a> {
-    /// Reads what is before the fields. No bytes at all are an empty list.
+    /// Reads everything before the fields. No bytes at all are an empty list.
     ///
     /// # Errors
     /// Cut short; [`Error::NoSet`] for a set that `sets` does not define.
@@ -75,7 +75,7 @@ impl<'a> FieldList<'a> {
         Ok(list)
     }
 
-    /// Number of fields that come with their ids, as announced: all, unless the list uses a set.
+    /// Number of fields with ids, as announced: all fields, unless the list uses a set.
     #[inline]
     #[must_use]
     pub const fn standard_count(&self) -> u16 {
@@ -193,7 +193,7 @@ pub struct FieldListWriter<'w, 'b> {
 }
 
 impl<'w, 'b> FieldListWriter<'w, 'b> {
-    /// Begins a list that says nothing of dictionary and template.
+    /// Begins a list without dictionary and template.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -217,7 +217,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// [`super::sets::write_value`].
     ///
     /// # Errors
-    /// What `f` says, and as [`FieldListWriter::with_info`].
+    /// Those of `f`, and as [`FieldListWriter::with_info`].
     pub fn with_set(
         w: &'w mut Writer<'b>,
         info: Option<FieldListInfo>,
@@ -272,7 +272,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     pub fn copy(&mut self, field: &Field<'_>) -> Result<()> {
         self.field(field.id, field.data)?;
         if matches!(field.set_type, DataType::REAL_4RB | DataType::REAL_8RB) {
-            // The two top bits of the hint are the length there and nothing here.
+            // In set forms the two top bits of the hint are the length; in plain ones they are 0.
             if let Some(&hint) = field.data.first() {
                 let at = self.w.len() - field.data.len();
                 self.w.set_u8(at, hint & 0x3F)?;
@@ -389,7 +389,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// A field whose value `f` writes: an array, a state, a container.
     ///
     /// # Errors
-    /// What `f` says, and as [`FieldListWriter::field`].
+    /// Those of `f`, and as [`FieldListWriter::field`].
     pub fn nested(&mut self, id: i16, f: impl FnOnce(&mut Writer<'b>) -> Result<()>) -> Result<()> {
         self.one_more()?;
         self.w.i16(id)?;
@@ -406,7 +406,7 @@ impl<'w, 'b> FieldListWriter<'w, 'b> {
     /// Fills in the count.
     ///
     /// # Errors
-    /// Does not fail once the beginning was written.
+    /// Does not fail after `new` has succeeded.
     #[inline]
     pub fn finish(self) -> Result<()> {
         self.w.set_u16(self.count_at, self.count)
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_comes_back() {
+    fn field_list_round_trips() {
         let long = [b'x'; 300];
         let bytes = to_vec(|w| {
             let mut list = FieldListWriter::with_info(w, FieldListInfo { dictionary: 1, list: 99 })?;
@@ -463,14 +463,14 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_an_empty_list() {
+    fn every_form_of_an_empty_list_is_read() {
         for bytes in [&[][..], &[0], &[8, 0, 0], &[9, 3, 1, 0, 0, 0, 0], &[9, 5, 1, 0, 0, 9, 9, 0, 0]] {
             assert_eq!(fields(bytes), []);
         }
     }
 
     #[test]
-    fn dictionary_ids_come_back() {
+    fn dictionary_ids_round_trip_up_to_their_limits() {
         for dictionary in [0, 1, -1, 63, 64, -64, -65, 16383, -16384] {
             let info = FieldListInfo { dictionary, list: 0 };
             let bytes = to_vec(|w| FieldListWriter::with_info(w, info)?.finish()).unwrap();
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_a_set_come_first_and_can_be_copied_out() {
+    fn set_values_come_first_and_copy_to_plain_fields() {
         let definition = [(22, DataType::REAL_4RB), (30, DataType::UINT_2), (3, DataType::ASCII_STRING)];
         let definitions = to_vec(|w| write_field_sets(w, &[(7, &definition)])).unwrap();
         let sets = FieldSets::decode(&definitions).unwrap();
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_an_error_somewhere() {
+    fn every_prefix_is_an_error() {
         let bytes = [0x09, 3, 1, 0, 99, 0, 2, 0, 22, 3, 12, 0x0F, 0x96, 0, 25, 0xFE, 0, 2, 1, 2];
         for n in 1..bytes.len() {
             let all =

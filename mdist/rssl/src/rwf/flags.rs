@@ -1,6 +1,6 @@
-//! How sets of flag bits are declared.
+//! Declares sets of flag bits.
 
-/// Declares flags with names; bits without a name are kept as they came.
+/// Declares named flags; bits without a name are kept.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident($int:ty) { $($(#[$flag_doc:meta])* $flag:ident = $bit:literal,)* }) => {
         $(#[$doc])*

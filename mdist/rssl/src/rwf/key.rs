@@ -1,13 +1,13 @@
-//! The key of a message: what identifies an item. Spec: rssl.md §2.9.
+//! The key of a message, which identifies an item. Spec: rssl.md §2.9.
 
 use super::DataType;
 use crate::limits::MAX_BUF15;
 use crate::wire::{Reader, Writer};
 use crate::{Error, Named, Result};
 
-/// What a name of a key is.
+/// Types of the name in a key.
 pub mod name_type {
-    /// Items: an instrument code, which absence also means. Logins: a user name.
+    /// Items: a RIC, also if the type is absent. Logins: a user name.
     pub const RIC: u8 = 1;
     /// Login: a user name.
     pub const USER_NAME: u8 = 1;
@@ -17,7 +17,7 @@ pub mod name_type {
     pub const TOKEN: u8 = 3;
     /// Login: a cookie.
     pub const COOKIE: u8 = 4;
-    /// Login: an authentication token, which is then an attribute.
+    /// Login: an authentication token, which is in the attributes.
     pub const AUTHENTICATION_TOKEN: u8 = 5;
 }
 
@@ -33,18 +33,18 @@ const ATTRIB: u16 = 0x20;
 pub struct Attrib<'a> {
     /// Type of the container.
     pub container: DataType,
-    /// Its content; nothing if it is [`DataType::NO_DATA`].
+    /// Its content; empty if it is [`DataType::NO_DATA`].
     pub data: &'a [u8],
 }
 
-/// What identifies an item, each part optional.
+/// Key of an item; every part is optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Key<'a> {
     /// Id of the service, as the directory of this connection gives it.
     pub service: Option<u16>,
     /// Name, up to 255 bytes.
     pub name: Option<&'a [u8]>,
-    /// What the name is, one of [`name_type`]; written only with a name.
+    /// Type of the name, one of [`name_type`]; written only with a name.
     pub name_type: Option<u8>,
     /// Bits whose meaning depends on the domain: parts of a directory, verbosity of a dictionary.
     pub filter: Option<u32>,
@@ -55,7 +55,7 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The key of an item: service and name, of no said type.
+    /// The key of an item: service and name, without a name type.
     #[must_use]
     pub const fn item(service: u16, name: &'a [u8]) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl<'a> Key<'a> {
         Ok(key)
     }
 
-    /// The name type that counts when keys are compared: a name of no said type is a [`name_type::RIC`].
+    /// The name type for comparing keys: without one it is [`name_type::RIC`].
     #[must_use]
     pub const fn effective_name_type(&self) -> u8 {
         match self.name_type {
@@ -198,7 +198,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn every_combination_comes_back() {
+    fn every_combination_of_parts_round_trips() {
         let long = [7u8; 200];
         for bits in 0u32..128 {
             let has = |bit: u32| bits & 1 << bit != 0;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn long_forms_and_oddities() {
+    fn long_forms_and_unknown_bytes_are_read_and_bad_keys_refused() {
         // A two-byte size, two-byte flags, a three-byte service id, an unknown byte at the end.
         let bytes = [0x80, 0x07, 0x80, 0x01, 0xFE, 0x00, 0x06, 0x99, 0x99];
         let mut r = Reader::new(&bytes);

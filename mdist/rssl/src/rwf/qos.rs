@@ -5,40 +5,40 @@ use core::fmt;
 use crate::wire::{Reader, Writer};
 use crate::{Named, Result};
 
-/// How old data may be.
+/// Age of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timeliness {
-    /// Not said.
+    /// Not specified.
     #[default]
     Unspecified = 0,
     /// Not delayed.
     RealTime = 1,
-    /// Delayed, by how much is not known.
+    /// Delayed by an unknown time.
     DelayedUnknown = 2,
     /// Delayed by `time_info`.
     Delayed = 3,
 }
 
-/// How many of the changes are sent.
+/// Rate of the updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rate {
-    /// Not said.
+    /// Not specified.
     #[default]
     Unspecified = 0,
-    /// All of them.
+    /// Every change.
     TickByTick = 1,
-    /// Fewer when the receiver cannot follow.
+    /// Conflated if the receiver is slow.
     JustInTime = 2,
-    /// One each `rate_info` milliseconds.
+    /// One update per `rate_info` milliseconds.
     Conflated = 3,
 }
 
 /// Quality of service of a stream or service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Qos {
-    /// How old.
+    /// Age of the data.
     pub timeliness: Timeliness,
-    /// How many.
+    /// Rate of the updates.
     pub rate: Rate,
     /// May change during the life of the stream.
     pub dynamic: bool,
@@ -49,7 +49,7 @@ pub struct Qos {
 }
 
 impl Qos {
-    /// Real time, every tick: what services offer unless they say otherwise.
+    /// Real time, every tick: the default of services.
     pub const REALTIME_TICK: Self = Self {
         timeliness: Timeliness::RealTime,
         rate: Rate::TickByTick,
@@ -109,7 +109,7 @@ impl Qos {
         if bytes.is_empty() { Ok(None) } else { Self::read(&mut Reader::new(bytes)).map(Some) }
     }
 
-    /// What sorts better qualities first: timeliness before rate, smaller before greater.
+    /// Sort key that puts better qualities first: timeliness before rate, smaller before greater.
     #[must_use]
     pub const fn order(&self) -> (u8, u16, u8, u16) {
         let time = if matches!(self.timeliness, Timeliness::Delayed) { self.time_info } else { 0 };
@@ -147,7 +147,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn every_form_comes_back() {
+    fn every_combination_round_trips() {
         assert_eq!(to_vec(|w| Qos::REALTIME_TICK.write(w)).unwrap(), [0x22]);
         for timeliness in
             [Timeliness::Unspecified, Timeliness::RealTime, Timeliness::DelayedUnknown, Timeliness::Delayed]
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn better_is_smaller() {
+    fn better_qualities_sort_first() {
         let delayed = Qos { timeliness: Timeliness::Delayed, time_info: 5, ..Qos::REALTIME_TICK };
         let slow = Qos { rate: Rate::Conflated, rate_info: 100, ..Qos::REALTIME_TICK };
         assert!(Qos::REALTIME_TICK.order() < slow.order() && slow.order() < delayed.order());

@@ -1,4 +1,4 @@
-//! Set definitions: what entries a set consists of, so that they are sent without ids and types. Spec: rssl.md §4.3.
+//! Set definitions: the ids and types of the entries of a set, so that only values are sent. Spec: rssl.md §4.3.
 //!
 //! Containers carry *local* definitions (ids 0 to 15); *global* ones (16 and up) come from dictionaries and are given
 //! by the caller.
@@ -13,7 +13,7 @@ use crate::{Error, Named, Result};
 /// Global set definitions, of fields or of elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GlobalSets {
-    /// The entries of each, as they are on the wire.
+    /// The entries of each set, as on the wire.
     sets: BTreeMap<u16, Vec<u8>>,
 }
 
@@ -46,7 +46,7 @@ impl GlobalSets {
 /// Definitions of one container, and the global ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Table<'a> {
-    /// Entries of each local set; one that is not there is `None`.
+    /// Entries of each local set; `None` if it is not defined.
     local: [Option<&'a [u8]>; MAX_LOCAL_SETS],
     global: Option<&'a GlobalSets>,
 }
@@ -89,7 +89,7 @@ macro_rules! sets {
         pub struct $name<'a>(Table<'a>);
 
         impl<'a> $name<'a> {
-            /// Reads the definitions that a container carries; none from no bytes.
+            /// Reads the definitions of a container; no bytes are no definitions.
             ///
             /// # Errors
             /// Cut short, or an id above 15.
@@ -97,14 +97,14 @@ macro_rules! sets {
                 Table::decode(definitions, $skip).map(Self)
             }
 
-            /// These, and global ones for ids that these have not.
+            /// Adds global definitions for ids without a local one.
             #[must_use]
             pub const fn with_global(mut self, global: Option<&'a GlobalSets>) -> Self {
                 self.0.global = global;
                 self
             }
 
-            /// Entries of a set, as they are on the wire.
+            /// Entries of a set, as on the wire.
             #[inline]
             pub(super) fn get(&self, id: u16) -> Result<&'a [u8]> {
                 self.0.get(id)
@@ -172,7 +172,7 @@ fn write_set_head(w: &mut Writer<'_>, id: u16, entries: usize) -> Result<()> {
     w.u8(u8::try_from(entries).map_err(|_| Error::TooLong { what: "set", len: entries, max: 255 })?)
 }
 
-/// Reads one value of a set: of the size its type says, or after a length.
+/// Reads one value of a set, of the size of its type or after a length.
 #[inline]
 pub(super) fn read_value<'a>(r: &mut Reader<'a>, data_type: DataType) -> Result<&'a [u8]> {
     let n = match data_type.0 {
@@ -199,8 +199,8 @@ pub(super) fn read_value<'a>(r: &mut Reader<'a>, data_type: DataType) -> Result<
     r.bytes(n)
 }
 
-/// Writes one value of a set: of the size its type says, or after a length. Integers of fixed size are extended, REAL is given the form
-/// of the set; other values must have their size.
+/// Writes one value of a set, of the size of its type or after a length. Integers of fixed size are extended, REAL is
+/// converted to the form of the set; other values must have their size.
 ///
 /// # Errors
 /// [`Error::Full`], [`Error::TooLong`] for a value that does not fit.
@@ -219,7 +219,7 @@ pub fn write_value(w: &mut Writer<'_>, data_type: DataType, bytes: &[u8]) -> Res
             let at = w.len();
             w.bytes(bytes)?;
             let mut r = Reader::new(bytes);
-            // Only a value of exactly its size is read back whole.
+            // Only a value of exactly its size leaves nothing unread.
             return match read_value(&mut r, data_type) {
                 Ok(_) if r.is_empty() => Ok(()),
                 _ => Err(Error::Malformed { what: "set entry", at }),
@@ -261,7 +261,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn definitions_come_back() {
+    fn definitions_round_trip() {
         let fields = [(22, DataType::REAL_4RB), (-3, DataType::ASCII_STRING)];
         let bytes = to_vec(|w| write_field_sets(w, &[(0, &fields), (15, &[])])).unwrap();
         let sets = FieldSets::decode(&bytes).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_every_set_type_come_back() {
+    fn values_of_every_set_type_round_trip() {
         for id in 64..=84 {
             let data_type = DataType(id);
             let value: Vec<u8> = match data_type.base() {

@@ -5,33 +5,33 @@ use core::fmt;
 use crate::wire::{Reader, Writer};
 use crate::{Named, Result};
 
-/// Whether a stream goes on.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamState {
-    /// Not said.
+    /// Not specified.
     #[default]
     Unspecified = 0,
-    /// Updates follow.
+    /// Open: updates follow.
     Open = 1,
-    /// A snapshot: nothing follows the last part.
+    /// Non-streaming: nothing follows the last part of the image.
     NonStreaming = 2,
-    /// Over; may be opened again.
+    /// Closed; may be opened again.
     ClosedRecover = 3,
-    /// Over for good.
+    /// Closed; do not open it again.
     Closed = 4,
-    /// Over; to be opened under the key that the message carries.
+    /// Closed; open the key that the message carries instead.
     Redirected = 5,
 }
 
-/// Whether data can be trusted.
+/// State of the data of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataState {
-    /// As before.
+    /// Unchanged.
     #[default]
     NoChange = 0,
-    /// Good.
+    /// Current.
     Ok = 1,
-    /// Stale.
+    /// Possibly stale.
     Suspect = 2,
 }
 
@@ -44,7 +44,7 @@ macro_rules! codes {
                 pub const $name: u8 = $id;
             )*
 
-            /// The code in words, if it is known.
+            /// The name of a code, if it is known.
             #[must_use]
             pub const fn text(code: u8) -> Option<&'static str> {
                 match code {
@@ -93,22 +93,22 @@ codes! {
 /// State of a stream and of its data, with a reason.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct State<'a> {
-    /// Whether the stream goes on.
+    /// State of the stream.
     pub stream: StreamState,
-    /// Whether its data can be trusted.
+    /// State of its data.
     pub data: DataState,
-    /// Why, one of [`code`].
+    /// Reason, one of [`code`].
     pub code: u8,
-    /// Why, for people.
+    /// Text.
     pub text: &'a [u8],
 }
 
 impl<'a> State<'a> {
-    /// Open with good data.
+    /// Open with current data.
     pub const OK: State<'static> =
         State { stream: StreamState::Open, data: DataState::Ok, code: code::NONE, text: b"" };
 
-    /// With everything given.
+    /// A state of these parts.
     #[must_use]
     pub const fn new(stream: StreamState, data: DataState, code: u8, text: &'a [u8]) -> Self {
         Self { stream, data, code, text }
@@ -159,14 +159,14 @@ impl<'a> State<'a> {
         if bytes.is_empty() { Ok(None) } else { Self::read(&mut Reader::new(bytes)).map(Some) }
     }
 
-    /// Whether nothing follows on the stream (a snapshot that is complete counts as over).
+    /// Whether nothing follows on the stream; true for non-streaming too.
     #[inline]
     #[must_use]
     pub const fn is_final(&self) -> bool {
         !matches!(self.stream, StreamState::Open | StreamState::Unspecified)
     }
 
-    /// The same, independent of the message.
+    /// An owned copy.
     #[must_use]
     pub fn to_owned(&self) -> OwnedState {
         OwnedState { stream: self.stream, data: self.data, code: self.code, text: self.text.to_vec() }
@@ -190,21 +190,21 @@ impl fmt::Debug for State<'_> {
     }
 }
 
-/// A [`State`] that is kept.
+/// An owned [`State`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnedState {
-    /// Whether the stream goes on.
+    /// State of the stream.
     pub stream: StreamState,
-    /// Whether its data can be trusted.
+    /// State of its data.
     pub data: DataState,
-    /// Why, one of [`code`].
+    /// Reason, one of [`code`].
     pub code: u8,
-    /// Why, for people.
+    /// Text.
     pub text: Vec<u8>,
 }
 
 impl OwnedState {
-    /// As it is written.
+    /// The borrowed form.
     #[must_use]
     pub fn borrow(&self) -> State<'_> {
         State { stream: self.stream, data: self.data, code: self.code, text: &self.text }
@@ -217,7 +217,7 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn comes_back_and_refuses_what_does_not_exist() {
+    fn states_round_trip_and_unknown_ones_are_refused() {
         let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_FOUND, b"No such item");
         let bytes = to_vec(|w| state.write(w)).unwrap();
         assert_eq!(bytes[..3], [0x22, 1, 12]);

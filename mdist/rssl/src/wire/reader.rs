@@ -1,4 +1,4 @@
-//! A cursor over foreign bytes.
+//! A cursor over received bytes.
 
 use crate::{Error, Result};
 
@@ -6,7 +6,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// Offset of the end of `rest` in what was given at first.
+    /// Offset of the end of `rest` in the original bytes.
     end: usize,
 }
 
@@ -30,7 +30,7 @@ macro_rules! integer {
 }
 
 impl<'a> Reader<'a> {
-    /// Over all of `bytes`.
+    /// A reader of all of `bytes`.
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
@@ -51,14 +51,14 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// Offset of the next byte, from the start of what was given at first.
+    /// Offset of the next byte in the original bytes.
     #[inline]
     #[must_use]
     pub const fn at(&self) -> usize {
         self.end - self.rest.len()
     }
 
-    /// What was not read yet; stays unread.
+    /// The unread bytes, which stay unread.
     #[inline]
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A reader of the next `n` bytes, which keeps counting offsets from where this one does.
+    /// A reader of the next `n` bytes, with the offsets of this one.
     ///
     /// # Errors
     /// [`Error::Short`].
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_a_length_is_read() {
+    fn lengths_of_every_form_are_read() {
         let mut r = Reader::new(&[0x7F, 0x80, 0x05, 0xFF, 0xFF]);
         assert_eq!((r.rb15(), r.rb15(), r.rb15()), (Ok(0x7F), Ok(5), Ok(0x7FFF)));
         let mut r = Reader::new(&[0xFD, 0xFE, 0, 6, 0xFF, 1, 2]);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_length_names_its_place() {
+    fn truncated_lengths_are_errors_with_their_offset() {
         let mut r = Reader::new(&[1, 0xFE, 0]);
         r.u8().unwrap();
         assert_eq!(r.ob16(), Err(Error::Short { what: "field", at: 1, need: 3, have: 2 }));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_reader_counts_on() {
+    fn inner_readers_keep_the_offsets_of_the_outer() {
         let mut r = Reader::new(&[9, 2, 7, 8, 5]);
         r.u8().unwrap();
         let mut inner = r.inner15().unwrap();

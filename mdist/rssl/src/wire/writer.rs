@@ -3,7 +3,7 @@
 use crate::limits::{MAX_BUF15, MAX_ENTRY, MAX_MESSAGE};
 use crate::{Error, Result};
 
-/// Writes into a borrowed buffer; [`Error::Full`] when it is too small, and then what was written is of no use.
+/// Writes into a borrowed buffer. After [`Error::Full`] its content is incomplete.
 #[derive(Debug)]
 pub struct Writer<'b> {
     buf: &'b mut [u8],
@@ -24,7 +24,7 @@ macro_rules! integer {
 }
 
 impl<'b> Writer<'b> {
-    /// At the start of `buf`.
+    /// A writer at the start of `buf`.
     #[inline]
     #[must_use]
     pub const fn new(buf: &'b mut [u8]) -> Self {
@@ -52,14 +52,14 @@ impl<'b> Writer<'b> {
         self.buf.len() - self.len
     }
 
-    /// What was written.
+    /// The bytes written.
     #[inline]
     #[must_use]
     pub fn written(&self) -> &[u8] {
         self.buf.get(..self.len).unwrap_or_default()
     }
 
-    /// Takes back what was written after the first `len` bytes; does nothing if there are fewer.
+    /// Removes everything after the first `len` bytes.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -120,7 +120,7 @@ impl<'b> Writer<'b> {
         n: usize,
     ) -> Result<()> {
         let low = (value << ((64 - 8 * n) & 63)).to_be_bytes();
-        // Where there is room for all eight they are one store; what is beyond `n` is written over.
+        // With space for eight bytes this is one store; the bytes after `n` are overwritten later.
         let rest = self.buf.get_mut(self.len..).unwrap_or_default();
         if let Some((first, rest)) = rest.split_first_chunk_mut::<N>()
             && let Some(place) = rest.first_chunk_mut()
@@ -134,7 +134,7 @@ impl<'b> Writer<'b> {
         self.bytes(low.get(..n).unwrap_or(&low))
     }
 
-    /// `N` bytes below a length of one byte, and the bytes that it measures; at most 253.
+    /// `N` bytes that end with a one-byte length, and the bytes of that length, at most 253.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -222,10 +222,10 @@ impl<'b> Writer<'b> {
         self.bytes(value)
     }
 
-    /// What `f` writes, after its length in the two-byte form of [`Writer::rb15`].
+    /// The bytes that `f` writes, after their length in the two-byte form of [`Writer::rb15`].
     ///
     /// # Errors
-    /// What `f` says; [`Error::Full`]; [`Error::TooLong`] above 32767 bytes.
+    /// Those of `f`; [`Error::Full`]; [`Error::TooLong`] above 32767 bytes.
     #[inline]
     pub fn nested15(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let at = self.len;
@@ -235,10 +235,10 @@ impl<'b> Writer<'b> {
         self.patch(at, (n | 0x8000).to_be_bytes())
     }
 
-    /// What `f` writes, after its length in the three-byte form of [`Writer::ob16`].
+    /// The bytes that `f` writes, after their length in the three-byte form of [`Writer::ob16`].
     ///
     /// # Errors
-    /// What `f` says; [`Error::Full`]; [`Error::TooLong`] above 65535 bytes.
+    /// Those of `f`; [`Error::Full`]; [`Error::TooLong`] above 65535 bytes.
     #[inline]
     pub fn nested16(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let at = self.len;
@@ -248,10 +248,10 @@ impl<'b> Writer<'b> {
         self.patch(at + 1, n.to_be_bytes())
     }
 
-    /// What `f` writes, after its length as a plain 16-bit integer: the header of a message.
+    /// The bytes that `f` writes, after their length as a plain 16-bit integer: the header of a message.
     ///
     /// # Errors
-    /// What `f` says; [`Error::Full`]; [`Error::TooLong`] above 65535 bytes.
+    /// Those of `f`; [`Error::Full`]; [`Error::TooLong`] above 65535 bytes.
     #[inline]
     pub fn nested_header(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let at = self.len;
@@ -264,7 +264,7 @@ impl<'b> Writer<'b> {
     /// Overwrites the 16-bit integer at offset `at`: a count that is known only at the end.
     ///
     /// # Errors
-    /// [`Error::Full`] if it was not written before.
+    /// [`Error::Full`] if nothing was written there.
     #[inline]
     pub fn set_u16(&mut self, at: usize, value: u16) -> Result<()> {
         self.patch(at, value.to_be_bytes())
@@ -273,7 +273,7 @@ impl<'b> Writer<'b> {
     /// Overwrites the byte at offset `at`.
     ///
     /// # Errors
-    /// [`Error::Full`] if it was not written before.
+    /// [`Error::Full`] if nothing was written there.
     #[inline]
     pub fn set_u8(&mut self, at: usize, value: u8) -> Result<()> {
         self.patch(at, [value])
@@ -281,7 +281,7 @@ impl<'b> Writer<'b> {
 
     #[inline]
     fn length_from(&self, start: usize, max: usize) -> Result<u16> {
-        // A closure may truncate below its own start; then nothing is left of it.
+        // A closure may truncate the writer below its own start.
         let n = self.len.checked_sub(start).ok_or(Error::Full)?;
         if n > max { Err(too_long(n, max)) } else { u16::try_from(n).map_err(|_| too_long(n, max)) }
     }
@@ -294,7 +294,7 @@ impl<'b> Writer<'b> {
     }
 }
 
-/// Copies `from` to `to`, which has the same length. Values are short: two moves that overlap cost less than a call.
+/// Copies `from` to `to`, which has the same length. Values are short: two overlapping moves cost less than a call.
 #[inline]
 fn copy_short(to: &mut [u8], from: &[u8]) {
     if let (Some(a), Some(b)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
@@ -320,11 +320,11 @@ const fn too_long(len: usize, max: usize) -> Error {
     Error::TooLong { what: "field", len, max }
 }
 
-/// What `f` writes, in a buffer of its own, which grows up to [`MAX_MESSAGE`] bytes. `f` is called again from the
-/// start each time the buffer was too small.
+/// Returns the bytes that `f` writes to a buffer that grows up to [`MAX_MESSAGE`] bytes. If the buffer is too small, `f`
+/// is called again from the start.
 ///
 /// # Errors
-/// What `f` says; [`Error::TooLong`] if it wants more than [`MAX_MESSAGE`] bytes.
+/// Those of `f`; [`Error::TooLong`] if it writes more than [`MAX_MESSAGE`] bytes.
 pub fn to_vec(mut f: impl FnMut(&mut Writer<'_>) -> Result<()>) -> Result<Vec<u8>> {
     let mut buf = vec![0; 1024];
     loop {
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_come_back() {
+    fn lengths_round_trip() {
         for v in [0, 1, 0x7F, 0x80, 0xFD, 0xFE, 0xFF, 0x100, 0x7FFF] {
             let b = to_vec(|w| w.rb15(v)).unwrap();
             assert_eq!(Reader::new(&b).rb15(), Ok(v));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_parts_carry_their_length() {
+    fn nested_parts_are_preceded_by_their_length() {
         assert_eq!(to_vec(|w| w.nested15(|w| w.u8(7))).unwrap(), [0x80, 1, 7]);
         assert_eq!(to_vec(|w| w.nested16(|w| w.u8(7))).unwrap(), [0xFE, 0, 1, 7]);
         assert_eq!(to_vec(|w| w.nested_header(|w| w.u8(7))).unwrap(), [0, 1, 7]);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_is_said_and_grown() {
+    fn full_buffers_are_errors_and_to_vec_grows() {
         let mut small = [0; 3];
         let mut w = Writer::new(&mut small);
         assert_eq!((w.u16(1), w.u16(2), w.left()), (Ok(()), Err(Error::Full), 1));

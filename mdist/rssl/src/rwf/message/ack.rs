@@ -13,63 +13,63 @@ const KEY: u16 = 0x10;
 const EXT: u16 = 0x01;
 
 flags! {
-    /// Of an [`Ack`].
+    /// Flags of an [`Ack`].
     AckFlags(u16) {
-        /// The stream is for this consumer alone.
+        /// The stream is private.
         PRIVATE = 0x4,
         /// A qualified stream.
         QUALIFIED = 0x40,
     }
 }
 
-/// Reasons of a refusal.
+/// NAK codes: why a post is refused.
 pub mod nak {
-    /// The poster may not.
+    /// Access is denied.
     pub const ACCESS_DENIED: u8 = 1;
-    /// The source refused.
+    /// Denied by the source.
     pub const DENIED_BY_SOURCE: u8 = 2;
     /// The source is down.
     pub const SOURCE_DOWN: u8 = 3;
-    /// No such source.
+    /// The source is unknown.
     pub const SOURCE_UNKNOWN: u8 = 4;
-    /// No room.
+    /// No resources.
     pub const NO_RESOURCES: u8 = 5;
-    /// The source did not answer.
+    /// No response from the source.
     pub const NO_RESPONSE: u8 = 6;
-    /// What is between is down.
+    /// The gateway is down.
     pub const GATEWAY_DOWN: u8 = 7;
-    /// No such item.
+    /// The symbol is unknown.
     pub const SYMBOL_UNKNOWN: u8 = 10;
     /// The item is not open.
     pub const NOT_OPEN: u8 = 11;
-    /// The content was not understood.
+    /// The content is invalid.
     pub const INVALID_CONTENT: u8 = 12;
 }
 
-/// Says what became of a post.
+/// Acknowledges a post or a close.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ack<'a> {
     /// Domain.
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: AckFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// Id of what is answered: the post's.
+    /// Id of the post that is acknowledged.
     pub ack_id: u32,
-    /// Why it failed, one of [`nak`]; absent if it did not.
+    /// Reason of a failure, one of [`nak`]; absent on success.
     pub nak: Option<u8>,
-    /// Why, for people.
+    /// Text of a failure.
     pub text: Option<&'a [u8]>,
-    /// Sequence number of the source.
+    /// Sequence number.
     pub seq: Option<u32>,
-    /// What identifies the item.
+    /// Key of the item.
     pub key: Option<Key<'a>>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

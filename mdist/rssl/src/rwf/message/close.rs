@@ -9,29 +9,29 @@ use crate::{Named, Result};
 const EXT: u16 = 0x01;
 
 flags! {
-    /// Of a [`Close`].
+    /// Flags of a [`Close`].
     CloseFlags(u16) {
-        /// An [`super::Ack`] is wanted.
+        /// An [`super::Ack`] is requested.
         ACK = 0x2,
         /// The payload lists the streams.
         BATCH = 0x4,
     }
 }
 
-/// Ends a stream.
+/// Closes a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Close<'a> {
     /// Domain.
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: CloseFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

@@ -15,39 +15,39 @@ const PART: u16 = 0x40;
 const REQ_KEY: u16 = 0x80;
 
 flags! {
-    /// Of a [`Generic`].
+    /// Flags of a [`Generic`].
     GenericFlags(u16) {
         /// The last part.
         COMPLETE = 0x10,
     }
 }
 
-/// A message whose meaning both sides agreed on, in either direction.
+/// A message in either direction whose meaning is up to the applications.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generic<'a> {
     /// Domain.
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: GenericFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// Sequence number of the source.
+    /// Sequence number.
     pub seq: Option<u32>,
-    /// Sequence number of what is answered.
+    /// Sequence number of the message that this one answers.
     pub secondary_seq: Option<u32>,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
-    /// What identifies the item.
+    /// Key of the item.
     pub key: Option<Key<'a>>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// Number of this part, from 0.
+    /// Part number, from 0.
     pub part: Option<u16>,
-    /// Key of the request, where the message's own differs.
+    /// Key of the request, if it differs from the key of the message.
     pub req_key: Option<Key<'a>>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

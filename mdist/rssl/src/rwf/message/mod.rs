@@ -1,7 +1,7 @@
 //! The eight message classes. Spec: rssl.md §2.
 //!
-//! Each class is one struct, the same for decoding and encoding. Flags that only say which optional parts are there
-//! are not in the structs' `flags`: decoding masks them away, encoding computes them.
+//! Each class is one struct for decoding and encoding. The structs' `flags` do not have the flags of optional parts:
+//! decoding masks them, encoding computes them.
 
 mod ack;
 mod close;
@@ -32,7 +32,7 @@ use crate::{Error, Named, Result};
 /// Class of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Opens, changes or re-asks a stream.
+    /// Opens a stream, or changes or reissues its request.
     Request = 1,
     /// An image, or a part of one.
     Refresh = 2,
@@ -44,14 +44,14 @@ pub enum Class {
     Close = 5,
     /// Answers a post (or a close).
     Ack = 6,
-    /// Whatever both sides agreed on.
+    /// Application data in either direction.
     Generic = 7,
     /// A contribution.
     Post = 8,
 }
 
 impl Class {
-    /// From the byte of the header, of which the low five bits count.
+    /// The class in the low five bits of the header's byte.
     ///
     /// # Errors
     /// [`Error::Class`].
@@ -71,12 +71,12 @@ impl Class {
     }
 }
 
-/// Who posted: an IPv4 address and an id that the poster chose.
+/// User that posts: an IPv4 address and an id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PostUser {
     /// IPv4 address, as an integer.
     pub addr: u32,
-    /// The poster's id.
+    /// Id, chosen by the user.
     pub id: u32,
 }
 
@@ -123,10 +123,10 @@ macro_rules! each {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message: all of `bytes`, of which the payload is what follows the header.
+    /// Reads a message from all of `bytes`; the payload is everything after the header.
     ///
     /// # Errors
-    /// A class that does not exist, or a header that is cut short or malformed. The payload is not looked at.
+    /// A class that does not exist, or a header that is cut short or malformed. The payload is not read.
     pub fn decode(bytes: &'a [u8]) -> Result<Self> {
         Ok(match peek(bytes)?.class {
             Class::Request => Self::Request(Request::decode(bytes)?),
@@ -144,7 +144,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::TooLong`] for a part that does not fit its length field, [`Error::Malformed`] for a
-    /// payload type that is no container.
+    /// payload type that is not a container.
     pub fn encode(&self, w: &mut Writer<'_>) -> Result<()> {
         each!(self, m => m.encode(w))
     }
@@ -171,7 +171,7 @@ impl<'a> Message<'a> {
         each!(self, m => m.container)
     }
 
-    /// What follows the header.
+    /// Payload.
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
         each!(self, m => m.payload)
@@ -212,7 +212,7 @@ macro_rules! encode {
 
 encode!(Request, Refresh, Status, Update, Close, Ack, Generic, Post);
 
-/// What all classes begin with, and where the rest of the header and the payload are.
+/// The common first part of the header, the rest of the header, and the payload.
 struct Start<'a> {
     domain: Domain,
     stream: i32,
@@ -243,7 +243,7 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Writes the size of a header, what all classes begin with, and what `rest` writes.
+/// Writes the size of a header, its common first part, and the part that `rest` writes.
 #[inline]
 fn write_header(
     w: &mut Writer<'_>,
@@ -264,7 +264,7 @@ fn write_header(
     .named("header")
 }
 
-/// `flag` if the optional part is there.
+/// `flag` if the optional part is present.
 #[inline]
 const fn bit<T>(part: &Option<T>, flag: u16) -> u16 {
     if part.is_some() { flag } else { 0 }
@@ -281,7 +281,7 @@ fn part<'a, T>(
     if flags & flag != 0 { read(r).map(Some) } else { Ok(None) }
 }
 
-/// Reads an optional part from the end of a header: senders may set its flag and end the header before it.
+/// Reads an optional part at the end of a header. Senders may set its flag and end the header before it.
 #[inline]
 fn tail<'a, T>(
     r: &mut Reader<'a>,
@@ -292,7 +292,7 @@ fn tail<'a, T>(
     if r.is_empty() { Ok(None) } else { part(r, flags, flag, read) }
 }
 
-/// Writes an optional part if it is there.
+/// Writes an optional part if it is present.
 #[inline]
 fn put<T>(
     w: &mut Writer<'_>,

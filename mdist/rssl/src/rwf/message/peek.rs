@@ -1,4 +1,4 @@
-//! What a distributor needs of a message it only passes on, at constant offsets.
+//! Reads and changes messages at constant offsets, for distributors that pass them on.
 
 use super::Class;
 use crate::rwf::{DataType, Domain};
@@ -16,7 +16,7 @@ pub struct Head {
     pub stream: i32,
 }
 
-/// Reads [`Head`] from the front of a message, and nothing else of it.
+/// Reads the [`Head`] of a message, and nothing else.
 ///
 /// # Errors
 /// Fewer than eight bytes, or a class that does not exist.
@@ -31,7 +31,7 @@ pub const fn peek(message: &[u8]) -> Result<Head> {
     }
 }
 
-/// Type and bytes of the payload; of the header only what is before and its size are read.
+/// Type and bytes of the payload; reads only the first bytes of the header.
 ///
 /// # Errors
 /// A header that is cut short, or a payload type that does not exist.
@@ -47,7 +47,7 @@ pub fn peek_payload(message: &[u8]) -> Result<(DataType, &[u8])> {
     Ok((container, whole.rest()))
 }
 
-/// Gives a message another stream id.
+/// Replaces the stream id of a message.
 ///
 /// # Errors
 /// Fewer than eight bytes.

@@ -15,16 +15,16 @@ const PART: u16 = 0x100;
 const RIGHTS: u16 = 0x200;
 
 flags! {
-    /// Of a [`Post`].
+    /// Flags of a [`Post`].
     PostFlags(u16) {
         /// The last part.
         COMPLETE = 0x20,
-        /// An [`super::Ack`] is wanted.
+        /// An [`super::Ack`] is requested.
         ACK = 0x40,
     }
 }
 
-/// Rights of who posts.
+/// Rights of the user that posts.
 pub mod rights {
     /// May create items.
     pub const CREATE: u16 = 1;
@@ -34,34 +34,34 @@ pub mod rights {
     pub const MODIFY_PERMISSION: u16 = 4;
 }
 
-/// A contribution: a message or a bare container to be applied to an item.
+/// A contribution to an item: a message or a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Post<'a> {
     /// Domain.
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: PostFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// Who posts.
+    /// User that posts.
     pub post_user: PostUser,
-    /// Sequence number of the source.
+    /// Sequence number.
     pub seq: Option<u32>,
-    /// What the acknowledgement will carry.
+    /// Id that the acknowledgement carries.
     pub post_id: Option<u32>,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
-    /// What identifies the item.
+    /// Key of the item.
     pub key: Option<Key<'a>>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// Number of this part, from 0.
+    /// Part number, from 0.
     pub part: Option<u16>,
-    /// Rights of the poster, of [`rights`].
+    /// Rights of the user, bits of [`rights`].
     pub rights: Option<u16>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

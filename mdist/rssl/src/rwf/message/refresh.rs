@@ -16,17 +16,17 @@ const PART: u16 = 0x1000;
 const REQ_KEY: u16 = 0x2000;
 
 flags! {
-    /// Of a [`Refresh`].
+    /// Flags of a [`Refresh`].
     RefreshFlags(u16) {
-        /// An answer to a request.
+        /// Answers a request.
         SOLICITED = 0x20,
         /// The last part.
         COMPLETE = 0x40,
-        /// What was known of the item is void.
+        /// Discard the cached image of the item.
         CLEAR_CACHE = 0x100,
-        /// Not to be cached.
+        /// Do not cache this image.
         DO_NOT_CACHE = 0x200,
-        /// The stream is for this consumer alone.
+        /// The stream is private.
         PRIVATE = 0x400,
         /// A qualified stream.
         QUALIFIED = 0x4000,
@@ -40,11 +40,11 @@ pub struct Refresh<'a> {
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: RefreshFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// Sequence number of the source.
+    /// Sequence number.
     pub seq: Option<u32>,
     /// State of stream and data.
     pub state: State<'a>,
@@ -54,17 +54,17 @@ pub struct Refresh<'a> {
     pub perm: Option<&'a [u8]>,
     /// Quality of the data.
     pub qos: Option<Qos>,
-    /// What identifies the item.
+    /// Key of the item.
     pub key: Option<Key<'a>>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// Whose post this message came from.
+    /// User whose post caused this message.
     pub post_user: Option<PostUser>,
-    /// Number of this part, from 0.
+    /// Part number, from 0.
     pub part: Option<u16>,
-    /// Key of the request, where the message's own differs.
+    /// Key of the request, if it differs from the key of the message.
     pub req_key: Option<Key<'a>>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

@@ -12,33 +12,33 @@ const WORST_QOS: u16 = 0x80;
 const EXT: u16 = 0x01;
 
 flags! {
-    /// Of a [`Request`].
+    /// Flags of a [`Request`].
     RequestFlags(u16) {
-        /// Updates are wanted after the image.
+        /// Updates follow the image.
         STREAMING = 0x4,
-        /// Updates are to carry the key.
+        /// Updates carry the key.
         KEY_IN_UPDATES = 0x8,
-        /// Updates are to say what was conflated.
+        /// Updates carry conflation information.
         CONFLATION_INFO = 0x10,
-        /// No new image is wanted.
+        /// No image is requested.
         NO_REFRESH = 0x20,
-        /// The stream is for this consumer alone.
+        /// The stream is private.
         PRIVATE = 0x100,
-        /// Updates may stop until the next request.
+        /// Updates pause until the next request.
         PAUSE = 0x200,
-        /// The payload says which fields are wanted.
+        /// The payload has a view.
         VIEW = 0x400,
-        /// The payload lists the items.
+        /// The payload lists the items of a batch.
         BATCH = 0x800,
         /// A qualified stream.
         QUALIFIED = 0x1000,
     }
 }
 
-/// Importance of a request among others.
+/// Priority of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Priority {
-    /// Class, the greater the more important.
+    /// Class; a greater class is more important.
     pub class: u8,
     /// Weight within the class.
     pub count: u16,
@@ -56,34 +56,34 @@ impl Priority {
 }
 
 impl Default for Priority {
-    /// What a request without a priority has.
+    /// The priority of a request without one.
     fn default() -> Self {
         Self { class: 1, count: 1 }
     }
 }
 
-/// Opens a stream, or changes or asks again what an open one sends.
+/// Opens a stream, or changes or reissues the request of an open one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request<'a> {
     /// Domain.
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: RequestFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// Importance among the requests; class 1, count 1 unless said.
+    /// Priority; class 1 and count 1 if absent.
     pub priority: Option<Priority>,
-    /// Quality wanted, or the best of a range.
+    /// Requested quality of service, or the best of a range.
     pub qos: Option<Qos>,
-    /// The worst of a range of qualities.
+    /// Worst quality of service of a range.
     pub worst_qos: Option<Qos>,
-    /// What is asked for.
+    /// Key of the item.
     pub key: Key<'a>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

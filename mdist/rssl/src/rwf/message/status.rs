@@ -15,11 +15,11 @@ const POST_USER: u16 = 0x100;
 const REQ_KEY: u16 = 0x200;
 
 flags! {
-    /// Of a [`Status`].
+    /// Flags of a [`Status`].
     StatusFlags(u16) {
-        /// What was known of the item is void.
+        /// Discard the cached image of the item.
         CLEAR_CACHE = 0x40,
-        /// The stream is for this consumer alone.
+        /// The stream is private.
         PRIVATE = 0x80,
         /// A qualified stream.
         QUALIFIED = 0x400,
@@ -33,7 +33,7 @@ pub struct Status<'a> {
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: StatusFlags,
     /// Type of the payload.
     pub container: DataType,
@@ -43,15 +43,15 @@ pub struct Status<'a> {
     pub group: Option<&'a [u8]>,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
-    /// What identifies the item.
+    /// Key of the item.
     pub key: Option<Key<'a>>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// Whose post this message came from.
+    /// User whose post caused this message.
     pub post_user: Option<PostUser>,
-    /// Key of the request, where the message's own differs.
+    /// Key of the request, if it differs from the key of the message.
     pub req_key: Option<Key<'a>>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

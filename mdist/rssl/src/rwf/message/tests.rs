@@ -56,7 +56,7 @@ const ALL: [&str; 11] = [
 ];
 
 #[test]
-fn vectors_come_back_byte_for_byte() {
+fn vectors_are_written_as_they_were_read() {
     for text in ALL {
         let bytes = hex(text);
         let message = Message::decode(&bytes).unwrap();
@@ -67,7 +67,7 @@ fn vectors_come_back_byte_for_byte() {
 }
 
 #[test]
-fn vectors_say_what_they_are() {
+fn vectors_decode_to_expected_messages() {
     let bytes = hex(ITEM_REQUEST_QOS);
     let request = Request {
         domain: Domain::MARKET_PRICE,
@@ -93,7 +93,7 @@ fn vectors_say_what_they_are() {
 }
 
 #[test]
-fn a_prefix_is_an_error_or_has_less_payload() {
+fn every_prefix_is_an_error_or_has_less_payload() {
     for text in ALL {
         let bytes = hex(text);
         let header = 2 + usize::from(bytes[1]);
@@ -107,7 +107,7 @@ fn a_prefix_is_an_error_or_has_less_payload() {
 }
 
 #[test]
-fn a_header_may_end_before_its_trailing_parts_or_go_on_behind_them() {
+fn headers_may_end_before_their_last_parts_or_have_unknown_bytes() {
     let refresh =
         Refresh { post_user: Some(PostUser { addr: 1, id: 2 }), part: Some(0), ..Refresh::default() };
     let mut bytes = to_vec(|w| refresh.encode(w)).unwrap();
@@ -123,7 +123,7 @@ fn a_header_may_end_before_its_trailing_parts_or_go_on_behind_them() {
 }
 
 #[test]
-fn a_stream_is_patched() {
+fn set_stream_replaces_the_stream_id() {
     let mut bytes = hex(UPDATE);
     set_stream(&mut bytes, -7).unwrap();
     assert_eq!(Update::decode(&bytes).unwrap().stream, -7);
@@ -131,9 +131,8 @@ fn a_stream_is_patched() {
     assert!(peek(&bytes[..7]).is_err() && peek(&[0; 8]).is_err());
 }
 
-/// Every combination of optional parts of every class.
 #[test]
-fn optional_parts_come_back() {
+fn every_combination_of_optional_parts_round_trips() {
     let key = Key { name_type: Some(1), ..Key::item(0x1234, b"A.B") };
     let long = [5u8; 300];
     for bits in 0u32..512 {

@@ -14,25 +14,25 @@ const EXT: u16 = 0x01;
 const POST_USER: u16 = 0x200;
 
 flags! {
-    /// Of an [`Update`].
+    /// Flags of an [`Update`].
     UpdateFlags(u16) {
-        /// Not to be applied to a cache.
+        /// Do not apply to a cache.
         DO_NOT_CACHE = 0x40,
-        /// Not to be merged with others.
+        /// Do not conflate.
         DO_NOT_CONFLATE = 0x80,
-        /// Not to ripple fields.
+        /// Do not ripple fields.
         DO_NOT_RIPPLE = 0x100,
         /// May be dropped.
         DISCARDABLE = 0x400,
     }
 }
 
-/// How much was merged into one update.
+/// Conflation information of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Conflation {
-    /// Updates merged, up to 32767.
+    /// Number of conflated updates, up to 32767.
     pub count: u16,
-    /// Milliseconds over which.
+    /// Conflation time in milliseconds.
     pub time_ms: u16,
 }
 
@@ -47,7 +47,7 @@ impl Conflation {
     }
 }
 
-/// Kinds of events. Spec: rssl.md §5.
+/// Update types. Spec: rssl.md §5.
 #[allow(missing_docs, reason = "the names say it")]
 pub mod update_kind {
     pub const UNSPECIFIED: u8 = 0;
@@ -63,7 +63,7 @@ pub mod update_kind {
     pub const MULTIPLE: u8 = 10;
     pub const VERIFY: u8 = 11;
 
-    /// The kind in words, if it is known.
+    /// The name of an update type, if it is known.
     #[must_use]
     pub const fn name(kind: u8) -> Option<&'static str> {
         Some(match kind {
@@ -84,32 +84,32 @@ pub mod update_kind {
     }
 }
 
-/// A change of the data of an item.
+/// Changes the data of an item.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Update<'a> {
     /// Domain.
     pub domain: Domain,
     /// Stream id.
     pub stream: i32,
-    /// Flags other than of parts' presence.
+    /// Flags, except those of optional parts.
     pub flags: UpdateFlags,
     /// Type of the payload.
     pub container: DataType,
-    /// What kind of event it tells of, one of [`update_kind`].
+    /// Update type, one of [`update_kind`].
     pub kind: u8,
-    /// Sequence number of the source.
+    /// Sequence number.
     pub seq: Option<u32>,
-    /// What was merged into it.
+    /// Conflation information.
     pub conflation: Option<Conflation>,
     /// Permission data.
     pub perm: Option<&'a [u8]>,
-    /// What identifies the item.
+    /// Key of the item.
     pub key: Option<Key<'a>>,
-    /// Extended header, as the parties agreed.
+    /// Extended header; its content is up to the applications.
     pub ext: Option<&'a [u8]>,
-    /// Whose post this message came from.
+    /// User whose post caused this message.
     pub post_user: Option<PostUser>,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

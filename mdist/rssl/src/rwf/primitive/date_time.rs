@@ -30,7 +30,7 @@ impl Date {
         }
     }
 
-    /// The form of the wire.
+    /// The form on the wire.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> Short {
@@ -68,7 +68,7 @@ impl Time {
     pub const BLANK: Self =
         Self { hour: 255, minute: 255, second: 255, millisecond: 65535, microsecond: 2047, nanosecond: 2047 };
 
-    /// Reads it from 2, 3, 5, 7 or 8 bytes; `None` is blank. Parts that are not there are 0.
+    /// Reads it from 2, 3, 5, 7 or 8 bytes; `None` is blank. Missing parts are 0.
     ///
     /// # Errors
     /// Another length.
@@ -81,7 +81,7 @@ impl Time {
             _ => return Err(Error::Malformed { what: "TIME", at: 0 }),
         };
         [time.hour, time.minute] = head;
-        // What is not on the wire is blank where hour and minute are.
+        // Missing parts of a blank time are blank.
         let whole_blank = head == [255, 255];
         match *tail {
             [] => {}
@@ -109,7 +109,7 @@ impl Time {
         Ok(Some(time))
     }
 
-    /// The shortest form that keeps what is not 0.
+    /// The shortest form without loss.
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> Short {
@@ -181,7 +181,7 @@ impl DateTime {
         }
     }
 
-    /// The shortest form that keeps what is not 0.
+    /// The shortest form without loss.
     #[must_use]
     pub fn to_bytes(self) -> Short {
         let mut all = [0; 12];
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_length_of_a_time_comes_back() {
+    fn times_of_every_length_round_trip() {
         let mut time = Time { hour: 14, minute: 5, ..Time::default() };
         let check = |time: Time, len: usize, text: &str| {
             let bytes = time.to_bytes();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks() {
+    fn blank_values_are_none_and_blank_parts_are_dashes() {
         assert_eq!((Date::decode(&[]), Date::decode(&[0; 4])), (Ok(None), Ok(None)));
         assert_eq!((Time::decode(&[]), Time::decode(&Time::BLANK.to_bytes())), (Ok(None), Ok(None)));
         assert_eq!(Time::decode(&[255, 255, 255]), Ok(None));

@@ -1,4 +1,4 @@
-//! ENUM: a number that a dictionary gives a meaning.
+//! ENUM: a number whose meaning is in a dictionary.
 
 use core::fmt;
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms() {
+    fn one_and_two_byte_forms_round_trip() {
         assert_eq!(Enum::decode(&[]), Ok(None));
         assert_eq!(Enum::decode(&[0, 9]), Ok(Some(Enum(9))));
         for value in [0, 255, 256, 65535] {

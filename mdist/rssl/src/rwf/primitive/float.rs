@@ -5,7 +5,7 @@ use crate::{Error, Result};
 /// Reads it; `None` is blank.
 ///
 /// # Errors
-/// Neither none nor four bytes.
+/// Neither 0 nor four bytes.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Result<Option<f32>> {
     match bytes.first_chunk::<4>() {
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_back() {
+    fn values_round_trip() {
         assert_eq!(decode(&1.5_f32.to_be_bytes()), Ok(Some(1.5)));
         assert_eq!(decode(&[]), Ok(None));
         assert!(decode(&[0; 3]).is_err() && decode(&[0; 9]).is_err());

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortest_forms_come_back() {
+    fn shortest_forms_round_trip() {
         for (value, bytes) in [
             (0, &[0][..]),
             (127, &[0x7F]),

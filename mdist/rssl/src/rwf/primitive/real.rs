@@ -5,7 +5,7 @@ use core::fmt;
 use super::{Short, int};
 use crate::{Error, Result};
 
-/// What a mantissa is multiplied by.
+/// Exponent hints: the factor of a mantissa.
 pub mod hint {
     /// 10^-14; each greater hint is ten times more.
     pub const EXPONENT_MIN: u8 = 0;
@@ -31,7 +31,7 @@ pub mod hint {
 
 const BLANK: u8 = 0x20;
 
-/// An exact number. Two that are equal in value may differ in mantissa and hint, and are then not `==`.
+/// An exact number. `==` compares mantissa and hint, not values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Real {
     /// Mantissa; 0 if the hint allows none.
@@ -41,7 +41,7 @@ pub struct Real {
 }
 
 impl Real {
-    /// From its parts.
+    /// A number of these parts.
     #[inline]
     #[must_use]
     pub const fn new(mantissa: i64, hint: u8) -> Self {
@@ -58,11 +58,11 @@ impl Real {
     /// Reads it; `None` is blank. Also reads the forms REAL_4RB and REAL_8RB of set-defined entries.
     ///
     /// # Errors
-    /// A hint that does not exist, a mantissa of none or more than eight bytes.
+    /// A hint that does not exist, a mantissa of 0 or more than eight bytes.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>> {
         let Some((&first, mantissa)) = bytes.split_first() else { return Ok(None) };
-        // The two top bits of the forms in sets say the mantissa's length, which the slice says too.
+        // In set forms the two top bits are the length of the mantissa, which the slice has already.
         let hint = first & 0x3F;
         if hint & BLANK == 0 && hint <= hint::FRACTION_256 {
             match int::decode(mantissa) {
@@ -152,13 +152,13 @@ impl Real {
     }
 }
 
-/// Digits only, and some.
+/// Whether there are digits and nothing else.
 fn number(text: &str) -> Option<i64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 impl fmt::Display for Real {
-    /// Decimals are exact (`39.90`); fractions are shown as such (`12 3/8`).
+    /// Exact: decimals as `39.90`, fractions as `12 3/8`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minus = if self.mantissa < 0 { "-" } else { "" };
         let m = self.mantissa.unsigned_abs();
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_of_the_wire() {
+    fn wire_forms_are_read() {
         assert_eq!(Real::decode(&[0x0C, 0x0F, 0x96]), Ok(Some(Real::with_decimals(3990, 2))));
         assert_eq!(&*Real::with_decimals(3990, 2).to_bytes(), [0x0C, 0x0F, 0x96]);
         assert_eq!((Real::decode(&[]), Real::decode(&[0x20])), (Ok(None), Ok(None)));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_exactly() {
+    fn decimals_and_fractions_are_shown_exactly() {
         for (real, text, value) in [
             (Real::with_decimals(3990, 2), "39.90", 39.9),
             (Real::with_decimals(-5, 3), "-0.005", -0.005),

@@ -1,4 +1,4 @@
-//! Small values as bytes, without a buffer of the caller's.
+//! Small values as bytes, without a caller's buffer.
 
 use core::ops::Deref;
 
@@ -22,7 +22,7 @@ impl Short {
         short
     }
 
-    /// One byte before what is there; at most 15 bytes are there.
+    /// Puts one byte in front of at most 15.
     #[inline]
     pub(super) fn after(mut self, first: u8) -> Self {
         self.bytes.copy_within(0..15, 1);

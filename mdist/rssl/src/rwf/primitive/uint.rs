@@ -16,7 +16,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<u64>> {
     }
 }
 
-/// The value of one to eight bytes, by loads of fixed size that overlap: no loop over so few bytes.
+/// The value of one to eight bytes, by overlapping loads of fixed size instead of a loop.
 #[inline]
 pub(super) fn load(bytes: &[u8]) -> Option<u64> {
     let n = bytes.len();
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortest_forms_come_back() {
+    fn shortest_forms_round_trip() {
         for (value, bytes) in [
             (0, &[0][..]),
             (255, &[0xFF]),

@@ -1,4 +1,4 @@
-//! A primitive of any type.
+//! A primitive value of any type.
 
 use core::fmt;
 
@@ -7,11 +7,11 @@ use crate::Result;
 use crate::rwf::array::Array;
 use crate::rwf::{DataType, Qos, State};
 
-/// A value whose type is known only when it is read.
+/// A value of a type that is known only at run time.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the variants are the types")]
 pub enum Value<'a> {
-    /// No value.
+    /// Blank.
     Blank,
     Int(i64),
     UInt(u64),
@@ -29,7 +29,7 @@ pub enum Value<'a> {
     Ascii(&'a [u8]),
     Utf8(&'a [u8]),
     Rmtes(&'a [u8]),
-    /// Bytes of a container, or of a type that is not known.
+    /// Bytes of a container, or of an unknown type.
     Other(DataType, &'a [u8]),
 }
 
@@ -37,7 +37,7 @@ impl<'a> Value<'a> {
     /// Reads a value of type `data_type`; forms of set definitions count as their plain type.
     ///
     /// # Errors
-    /// Bytes that are no such value.
+    /// Bytes that are not such a value.
     pub fn decode(data_type: DataType, bytes: &'a [u8]) -> Result<Self> {
         if bytes.is_empty() {
             return Ok(Self::Blank);

@@ -1,4 +1,4 @@
-//! Containers.
+//! Prints containers.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ const MAX_NAME: usize = 100;
 
 impl Printer<'_, '_> {
     pub(super) fn field_list(&mut self, depth: usize, data: &[u8], sets: &Sets<'_>) -> fmt::Result {
-        // The list borrows from both: the shorter of the two lifetimes is taken here.
+        // A copy, because the list borrows from data and definitions for the shorter of two lifetimes.
         let fields = sets.fields;
         let list = match FieldList::decode(data, fields.as_ref()) {
             Ok(list) => list,
@@ -60,7 +60,7 @@ impl Printer<'_, '_> {
         for element in list.entries() {
             match element {
                 Ok(e) => {
-                    // A name of a set's definition costs the sender nothing to repeat.
+                    // Names from a set definition can be repeated at no cost to the sender, so they are shortened.
                     let name = e.name.get(..MAX_NAME).unwrap_or(e.name);
                     let label = format_args!("{} {}", name.escape_ascii(), e.data_type);
                     if e.data_type.is_container() {
@@ -76,7 +76,7 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    /// What maps, vectors and series have before their entries.
+    /// The part of maps, vectors and series before their entries.
     fn head(
         &mut self,
         depth: usize,
@@ -162,7 +162,7 @@ impl Printer<'_, '_> {
         let sets = Sets::decode(series.container, series.sets);
         self.head(depth, series.container, series.summary, series.hint, &sets)?;
         if series.container == DataType::NO_DATA {
-            // They are no bytes each: a line for each would make a lot of little.
+            // Entries of no bytes: a small message could have 65535 lines.
             return self.line(depth, format_args!("{} entries", series.count));
         }
         for (number, entry) in series.entries().enumerate() {
@@ -195,7 +195,7 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    /// Content of an entry, which may have none.
+    /// Content of an entry, if it has any.
     fn content(&mut self, depth: usize, container: DataType, data: &[u8], sets: &Sets<'_>) -> fmt::Result {
         if data.is_empty() { Ok(()) } else { self.container(depth, container, data, sets) }
     }

@@ -1,4 +1,4 @@
-//! Headers of messages.
+//! Prints the headers of messages.
 
 use core::fmt;
 
@@ -24,7 +24,18 @@ impl Printer<'_, '_> {
         let head = message.head();
         let title = format_args!("{:?} {} stream {}", head.class, head.domain, head.stream);
         let inner = depth + 1;
-        match &message {
+        self.header(depth, &title, &message)?;
+        if message.payload().is_empty() {
+            return Ok(());
+        }
+        self.line(inner, format_args!("payload {}", message.container()))?;
+        self.container(inner + 1, message.container(), message.payload(), &Sets::default())
+    }
+
+    /// The parts of a header that `message` has; its first line begins with `title`.
+    fn header(&mut self, depth: usize, title: &fmt::Arguments<'_>, message: &Message<'_>) -> fmt::Result {
+        let inner = depth + 1;
+        match message {
             Message::Request(m) => {
                 self.line(depth, format_args!("{title} {}", m.flags))?;
                 if let Some(p) = m.priority {
@@ -72,6 +83,22 @@ impl Printer<'_, '_> {
                 self.bytes(inner, "extended header", m.ext)?;
                 self.post_user(inner, m.post_user)?;
             }
+            Message::Close(_) | Message::Ack(_) | Message::Generic(_) | Message::Post(_) => {
+                return self.other_header(depth, title, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Printer::header`], for the classes that do not carry the state or the data of an item.
+    fn other_header(
+        &mut self,
+        depth: usize,
+        title: &fmt::Arguments<'_>,
+        message: &Message<'_>,
+    ) -> fmt::Result {
+        let inner = depth + 1;
+        match message {
             Message::Close(m) => {
                 self.line(depth, format_args!("{title} {}", m.flags))?;
                 self.bytes(inner, "extended header", m.ext)?;
@@ -103,12 +130,9 @@ impl Printer<'_, '_> {
                 self.bytes(inner, "extended header", m.ext)?;
                 parts!(self, inner, m, part "part", rights "rights");
             }
+            Message::Request(_) | Message::Refresh(_) | Message::Status(_) | Message::Update(_) => {}
         }
-        if message.payload().is_empty() {
-            return Ok(());
-        }
-        self.line(inner, format_args!("payload {}", message.container()))?;
-        self.container(inner + 1, message.container(), message.payload(), &Sets::default())
+        Ok(())
     }
 
     fn bytes(&mut self, depth: usize, label: &str, bytes: Option<&[u8]>) -> fmt::Result {

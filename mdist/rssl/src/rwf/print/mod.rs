@@ -12,10 +12,10 @@ use super::{DataType, ElementSets, Enum, FieldSets, Value};
 use crate::Error;
 use crate::limits::MAX_DEPTH;
 
-/// What a dictionary says of a field.
+/// Name and type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldName<'a> {
-    /// Its name.
+    /// Name.
     pub name: &'a str,
     /// Type of its values.
     pub data_type: DataType,
@@ -23,10 +23,10 @@ pub struct FieldName<'a> {
 
 /// Names and types of fields, and meanings of enumerated values.
 pub trait Names {
-    /// The field `id`, if it is known.
+    /// The field `id`; `None` if it is unknown.
     fn field(&self, id: i16) -> Option<FieldName<'_>>;
 
-    /// What the value of the enumerated field `id` is shown as, as RMTES text; `None` if it is not known.
+    /// The display of a value of the enumerated field `id`, as RMTES text; `None` if it is unknown.
     fn enumeration(&self, id: i16, value: u16) -> Option<&[u8]>;
 }
 
@@ -44,7 +44,7 @@ impl Names for NoNames {
     }
 }
 
-/// Shows a message, one part a line. What cannot be read is shown as such, in its place.
+/// Shows a message, one part per line; a malformed part is shown as such in its place.
 #[derive(Clone, Copy)]
 pub struct Printed<'a> {
     message: &'a [u8],
@@ -71,7 +71,7 @@ impl fmt::Display for Printed<'_> {
     }
 }
 
-/// Sets that lists refer to: those of the container they are entries of.
+/// Set definitions of the enclosing container.
 #[derive(Default)]
 struct Sets<'a> {
     fields: Option<FieldSets<'a>>,
@@ -79,7 +79,7 @@ struct Sets<'a> {
 }
 
 impl<'a> Sets<'a> {
-    /// The definitions of a container of `container`s; malformed ones are as none.
+    /// The definitions of a container whose entries are `container`s; malformed ones are ignored.
     fn decode(container: DataType, definitions: Option<&'a [u8]>) -> Self {
         let definitions = definitions.unwrap_or_default();
         Self {
@@ -97,7 +97,7 @@ struct Printer<'p, 'f> {
 }
 
 impl Printer<'_, '_> {
-    /// One line, two blanks in for each level.
+    /// One line, indented by two blanks per level.
     fn line(&mut self, depth: usize, text: fmt::Arguments<'_>) -> fmt::Result {
         writeln!(self.out, "{:1$}{text}", "", depth * 2)
     }
@@ -106,7 +106,7 @@ impl Printer<'_, '_> {
         self.line(depth, format_args!("(malformed: {error})"))
     }
 
-    /// A value on the line of `label`, or a container on the lines below.
+    /// A value on the line of `label`, or a container on the lines after it.
     fn value(
         &mut self,
         depth: usize,

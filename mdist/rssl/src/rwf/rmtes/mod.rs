@@ -1,4 +1,4 @@
-//! RMTES: text of several character sets, with edits of cached text. Spec: rssl.md §3.2.
+//! RMTES: text in several character sets, with partial updates of cached text. Spec: rssl.md §3.2.
 //!
 //! A cache keeps the raw bytes and applies edits to them ([`apply`]); [`Text`] shows them.
 

@@ -1,4 +1,4 @@
-//! RMTES and UTF-8 as people read it.
+//! RMTES and UTF-8 as readable text.
 
 use core::fmt::{self, Write};
 
@@ -16,7 +16,7 @@ enum Set {
     Other,
 }
 
-/// The sets that are loaded, and which of them the lower and the upper half of the codes mean.
+/// The loaded sets, and which of them are selected for the lower and the upper half of the codes.
 struct Sets {
     g: [Set; 4],
     lower: usize,
@@ -33,8 +33,7 @@ impl Sets {
         }
     }
 
-    /// Applies the escape sequence that `rest` is what follows `ESC` of, and gives its length; `None` if it is not
-    /// known.
+    /// Applies the escape sequence whose bytes after `ESC` begin `rest`, and returns their number; `None` if it is unknown.
     fn escape(&mut self, rest: &[u8]) -> Option<usize> {
         match *rest {
             [b'n', ..] => self.lower = 2,
@@ -42,7 +41,7 @@ impl Sets {
             [b'~', ..] => self.upper = 1,
             [b'}', ..] => self.upper = 2,
             [b'|', ..] => self.upper = 3,
-            // Choice of control characters: no others are known.
+            // Selection of control characters: only one set is known.
             [b'!', b'@', ..] | [b'"', b'0', ..] => return Some(2),
             [which @ b'('..=b'+', set, ..] => {
                 *self.g.get_mut(usize::from(which - b'('))? = match (which, set) {
@@ -118,7 +117,7 @@ fn show(f: &mut fmt::Formatter<'_>, byte: u8, set: Set) -> fmt::Result {
     }
 }
 
-/// The second Latin set is ISO 8859-1 but for a few places, some of which are two characters (marks of brokers).
+/// The second Latin set: ISO 8859-1 except for some codes, a few of which are two characters (broker marks).
 fn latin(f: &mut fmt::Formatter<'_>, byte: u8) -> fmt::Result {
     f.write_str(match byte {
         0xA4 => "_r",
@@ -142,7 +141,7 @@ fn latin(f: &mut fmt::Formatter<'_>, byte: u8) -> fmt::Result {
     })
 }
 
-/// Shows UTF-8; what is none, and control characters, is shown as `\x` and two digits.
+/// Shows UTF-8; invalid bytes and control characters are shown as `\x` and two digits.
 #[derive(Clone, Copy)]
 pub(in crate::rwf) struct Utf8<'a>(pub(in crate::rwf) &'a [u8]);
 
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shown() {
+    fn character_sets_and_escapes_are_shown() {
         for (bytes, text) in [
             (&b"Plain \"text\""[..], "Plain \"text\""),
             (b"\xC4\xD6\xE9 \xA4\xAE", "\u{c4}\u{d6}\u{e9} _r\u{215d}"),
