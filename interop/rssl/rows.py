@@ -1,6 +1,6 @@
 """The rows: stock programs at one or both ends, our programs between them or at the other end.
 
-A row is a function of a `Stage`. With the chain `direct` it plays the stock pair alone, which proves the row itself.
+A row is a function of a `Stage`. With the chain `direct` it runs the stock programs alone, which tests the row itself.
 """
 
 import re
@@ -13,22 +13,22 @@ MBO, MBP, PRICE, LIST = "RSSL_DMT_MARKET_BY_ORDER", "RSSL_DMT_MARKET_BY_PRICE", 
 
 
 def row(name, chains=("p2ps", "lan"), direct=True, seconds=60):
-    """A row over these chains of ours; `direct`: the stock programs can also play it alone."""
+    """Registers a row for these chains; `direct`: it also runs with the stock programs alone."""
 
-    def keep(function):
+    def register(function):
         ROWS[name] = (function, chains, direct, seconds)
         return function
 
-    return keep
+    return register
 
 
-# What the C consumer prints.
+# Output of the C consumer.
 LOGGED_IN = r"^Received Login Response for Username"
 DIRECTORY = r'^Received serviceName: %s$' % SERVICE
 
 
 def blocks(text, item, domain):
-    """What was printed of an item: kind (`refresh`, `update`, `status`) and text, in order."""
+    """Kind (`refresh`, `update`, `other`) and text of everything printed for an item, in order."""
     found, head = [], re.compile(r"^(\S+)(?: \(PRIVATE STREAM\))?\nDOMAIN: (\S+)\n(State|UPDATE TYPE)?", re.M)
     marks = list(head.finditer(text))
     for mark, after in zip(marks, marks[1:] + [None]):
@@ -39,18 +39,18 @@ def blocks(text, item, domain):
 
 
 def steps(values, what):
-    """Values of a field that a stock provider raises by 0.01 with every update: none is lost, none doubled."""
+    """Checks values that a stock provider raises by 0.01 per update: none is lost or repeated."""
     cents = [round(float(v) * 100) for v in values]
     check(len(cents) >= 4, "%s: only %d values" % (what, len(cents)))
     odd = [(a, b) for a, b in zip(cents, cents[1:]) if b - a != 1]
-    check(not odd, "%s: values do not follow one another: %s" % (what, odd[:3]))
+    check(not odd, "%s: values are not consecutive: %s" % (what, odd[:3]))
 
 
 def price_is_complete(text, item):
-    """One image with all its fields, then updates without a gap."""
+    """Checks that one image with all its fields comes first, then updates without a gap."""
     shown = blocks(text, item, PRICE)
-    check([k for k, _ in shown[:1]] == ["refresh"], "%s: the first is no refresh: %s" % (item, [k for k, _ in shown][:3]))
-    check(all(k == "update" for k, _ in shown[1:]), "%s: more than updates follow: %s" % (item, [k for k, _ in shown]))
+    check([k for k, _ in shown[:1]] == ["refresh"], "%s: the first message is not a refresh: %s" % (item, [k for k, _ in shown][:3]))
+    check(all(k == "update" for k, _ in shown[1:]), "%s: other messages than updates follow: %s" % (item, [k for k, _ in shown]))
     check("State: Open/Ok" in shown[0][1], "%s: the image's state: %s" % (item, shown[0][1].splitlines()[2]))
     for field in ("RDNDISPLAY", "RDN_EXCHID", "DIVPAYDATE", "TRDPRC_1", "BID", "ASK", "ACVOL_1", "NETCHNG_1", "ASK_TIME"):
         check(re.search(r"^\s%s\s+\S" % field, shown[0][1], re.M), "%s: no %s in the image" % (item, field))
@@ -147,7 +147,7 @@ def private_stream(stage):
     price_is_complete(one.text(), "TRI.N")
     for item, domain in (("TRI.N", PRICE), ("A.V", MBO), ("B.V", MBP)):
         shown = blocks(one.text(), item, domain)
-        check(shown and shown[0][0] == "refresh" and "(PRIVATE STREAM)" in shown[0][1], "%s is on no private stream" % item)
+        check(shown and shown[0][0] == "refresh" and "(PRIVATE STREAM)" in shown[0][1], "%s is not on a private stream" % item)
 
 
 @row("snapshot")
@@ -162,13 +162,13 @@ def snapshot(stage):
 
 @row("view")
 def view(stage):
-    """Dynamic views: only what was asked for arrives. The stock provider itself offers none."""
+    """Dynamic views: only requested fields arrive. The stock provider itself does not support views."""
     one = consumer(stage, chain(stage), "-view", "-mp", "TRI.N").until(r"^UPDATE TYPE", 20, 4)
     one.end()
     refused = one.count("does not support Dynamic View")
     fields = set(re.findall(r"^\t([A-Z][A-Z_0-9]+)\s{2,}", one.text(), re.M))
     if stage.chain == "direct":
-        check(refused == 1 and len(fields) == 9, "the stock provider has views now")
+        check(refused == 1 and len(fields) == 9, "the stock provider supports views now: change this row")
         return
     check(refused == 0, "views are not offered")
     check(fields == {"BID", "ASK"}, "fields in the view: %s" % sorted(fields))
@@ -176,7 +176,7 @@ def view(stage):
 
 @row("post")
 def post(stage):
-    """Posts on the item's stream: each is acknowledged, and comes back as an update that names its publisher."""
+    """Posts on the item's stream: each is acknowledged, and returns as an update with its publisher."""
     one = consumer(stage, chain(stage), "-post", "-mp", "TRI.N").until(r"^Received AckMsg for stream", 40, 2)
     one.until(r"^Received UpdateMsg for stream \d+ from publisher", 15)
     one.end()
@@ -187,7 +187,7 @@ def post(stage):
 
 @row("off-stream-post")
 def off_stream_post(stage):
-    """Posts on the login stream reach the provider that has the service, whose answer comes back."""
+    """Posts on the login stream reach the provider of the service, whose answer is returned."""
     one = consumer(stage, chain(stage), "-offpost", "-mp", "TRI.N").until(r"^Received AckMsg for stream 1", 40, 1)
     one.end()
     check(one.count("ackId=1$") == 1, "another post is acknowledged")
@@ -206,7 +206,7 @@ def dictionary(stage):
 
 @row("unknown-service", direct=True)
 def unknown_service(stage):
-    """A consumer that asks for a service that is not there is told so by its own directory."""
+    """A consumer of an unknown service learns from the directory that it does not exist."""
     port = chain(stage)
     one = stage.stock("Consumer", "-h", "127.0.0.1", "-p", port, "-s", "NO_SUCH", "-runtime", 600, "-mp", "TRI.N")
     one.until(r"NO_SUCH.*not|not.*NO_SUCH|(?i:service not up|not found)", 20)
@@ -215,7 +215,7 @@ def unknown_service(stage):
 
 @row("restart", chains=("p2ps", "lan"), direct=False, seconds=90)
 def restart(stage):
-    """The provider is killed and started again: the item goes stale, then is recovered with a new image, on the same stream."""
+    """The provider is killed and restarted: the item becomes suspect, then recovers with a new image on the same stream."""
     upper, port = stage.ends()
     first = provider(stage, upper)
     stage.between([upper], port)

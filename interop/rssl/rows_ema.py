@@ -9,7 +9,7 @@ BID = r'fid="22" name="BID" dataType="Real" value="([^"]+)"'
 
 
 def ema(stage, number, until, times=1, seconds=30, files=()):
-    """A stock consumer over the chain, until it printed this; then its text. By default it downloads the dictionaries."""
+    """Runs a stock consumer over the chain until it prints `until`; returns its output. Without files it downloads dictionaries."""
     chain(stage, consumer=14002)
     one = stage.stock("ema-cons-" + number, files=files).until(until, seconds, times)
     one.end()
@@ -40,7 +40,7 @@ def priority(stage):
 def snapshot(stage):
     """102: a snapshot."""
     text = ema(stage, "102", r"^RefreshMsgEnd$", 1)
-    check("Non-streaming / Ok" in text and "UpdateMsg" not in text, "no snapshot")
+    check("Non-streaming / Ok" in text and "UpdateMsg" not in text, "not a snapshot")
 
 
 @row("ema-120")
@@ -96,7 +96,7 @@ def on_stream_post(stage):
 
 @row("ema-341")
 def off_stream_post(stage):
-    """341: posts on the login stream; the stock provider refuses them, because it has not the item."""
+    """341: posts on the login stream; the stock provider refuses them, because the item is not open there."""
     text = ema(stage, "341", r"^Received:\s+AckMsg", 1)
     check("Ack Id: 1" in text, "no answer to the post")
 
@@ -150,7 +150,7 @@ def generic(stage):
 
 
 def port_of_provider(port):
-    """Settings for EMA's providers without an argument for their port, with a service that has domain 200 too."""
+    """Configuration of EMA providers, whose port has no argument, with a service that has domain 200 too."""
 
     def named(tag, name, inside):
         return '<%s><Name value="%s"/>%s</%s>' % (tag, name, inside, tag)
@@ -181,7 +181,7 @@ def port_of_provider(port):
 
 @row("ema-publisher", chains=("lan",), direct=False)
 def publisher(stage):
-    """The non-interactive EMA publisher dials the source distributor; the C consumer reads its item."""
+    """The non-interactive EMA publisher connects to the source distributor; the C consumer reads its item."""
     port = stage.port()
     stage.between([], port, accept=14003)
     stage.stock("ema-niprov-100", files=FILES)

@@ -1,4 +1,4 @@
-"""Rows with our load tools at one end, with publishers that dial in, and with Java."""
+"""Rows with our load tools at one end, with publishers that connect to a distributor, and with Java."""
 
 import json
 import os
@@ -30,12 +30,12 @@ def our_source_at(stage, port, rate):
 
 
 def measured(stage, port, count, seconds, *more):
-    """Our load client's report: all items loaded, nothing lost, nothing cut."""
+    """Runs our load client; checks that all items are loaded and nothing is lost or disconnected; returns its report."""
     at = ["--host", "127.0.0.1", "--port", port, "--service", SERVICE, "--item-count", count, "--steady-state-time", seconds]
     one = stage.ours("rmdstestclient", *at, "--startup-time", 60, "--json", "--quiet", *more)
     code = one.wait(seconds + 90)
     lines = [line for line in one.text().splitlines() if line.startswith("{")]
-    check(code == 0 and lines, "it ended with %s: %s" % (code, one.text()[-400:]))
+    check(code == 0 and lines, "rmdstestclient exited with %s: %s" % (code, one.text()[-400:]))
     found = json.loads(lines[-1])
     counts = found["counts"]
     for wrong in ("lost", "suspect", "cuts"):
@@ -78,7 +78,7 @@ def perf_our_source(stage):
 
 @row("non-interactive", chains=("lan",), direct=False)
 def non_interactive(stage):
-    """The stock publisher dials the source distributor; stock consumers get images from its cache, then updates."""
+    """The stock publisher connects to the source distributor; stock consumers get images from its cache, then updates."""
     port, accept = stage.port(), stage.port()
     stage.between([], port, accept=accept)
     more = ["-s", SERVICE, "-mp", "TRI.N", "-mp", "IBM.N", "-mbo", "A.V", "-runtime", 600]
@@ -110,7 +110,7 @@ EMA = "com.refinitiv.ema.examples.training."
 
 
 def java_price_is_complete(text, item):
-    """The same as `price_is_complete`, of what the Java consumer prints."""
+    """As `price_is_complete`, for the output of the Java consumer."""
     parts = re.split(r"^(?=\S+ ?\nDOMAIN: )", text, flags=re.M)
     mine = [p for p in parts if re.match(r"%s ?\nDOMAIN: MARKET_PRICE" % re.escape(item), p)]
     check(mine and "State: Open/Ok" in mine[0] and not any("State:" in p for p in mine[1:]), item + ": not one image and updates")
@@ -159,7 +159,7 @@ def java_ema(stage):
 
 @row("java-ema-provider", direct=False)
 def java_ema_provider(stage):
-    """EMA Java's interactive provider with the C consumer, which cannot read its login reply when nothing is between."""
+    """EMA Java's interactive provider with the C consumer, which cannot read its login reply directly."""
     upper, port = stage.ends(provider=14002)
     source = stage.java("IProvider", EMA + "iprovider.series100.ex100_MP_Streaming.IProvider")
     stage.listening(upper, source, 40)
@@ -171,7 +171,7 @@ def java_ema_provider(stage):
 
 @row("java-publisher", chains=("lan",), direct=False)
 def java_publisher(stage):
-    """ETA Java's publisher dials the source distributor; the Java consumer reads its item."""
+    """ETA Java's publisher connects to the source distributor; the Java consumer reads its item."""
     port, accept = stage.port(), stage.port()
     stage.between([], port, accept=accept)
     stage.java("NIProvider", ETA + "niprovider.NIProvider", "-h", "127.0.0.1", "-p", accept, "-s", SERVICE, "-mp", "TRI", "-runtime", 600)

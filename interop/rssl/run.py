@@ -1,9 +1,9 @@
-"""Runs the vendor's own programs against ours.
+"""Runs the vendor's programs against ours.
 
     python3 interop/rssl/run.py --bin DIR [--only NAME[/CHAIN]]... [--chain CHAIN] [--build] [--json FILE] [--pcap] [--list]
 
-DIR holds the stock programs (README.md says which). One line a row and chain, then `rssl-stock: P passed, F failed`; the output of
-every program is in target/rssl-stock/ROW-CHAIN. Everything runs in a network namespace of its own, so no port can be taken.
+DIR has the stock programs listed in README.md. Prints one line per row and chain, then `rssl-stock: P passed, F failed`; the output of
+every program is in target/rssl-stock/ROW-CHAIN. Everything runs in a network namespace of its own, so all ports are free.
 """
 
 import argparse
@@ -25,20 +25,20 @@ from stage import CHAINS, ROOT, Failed, Missing, Stage
 OUT = os.path.join(ROOT, "target", "rssl-stock")
 
 
-def alone():
-    """Starts this program again in a network namespace of its own."""
+def enter_namespace():
+    """Restarts this program in a network namespace of its own."""
     if os.environ.get("RSSL_STOCK_ALONE") == "1":
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         return
     os.environ["RSSL_STOCK_ALONE"] = "1"
-    # Root's tcpdump wants to change its group, which a namespace of one user does not allow.
+    # tcpdump of root changes its group, which a user namespace does not allow.
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     command = ["unshare", *user, "--net", sys.executable, os.path.abspath(__file__), *sys.argv[1:]]
     os.execvp(command[0], command)
 
 
-def play(name, chain, binaries, pcap):
-    """Plays one row: its result, a text, and its figures."""
+def run_row(name, chain, binaries, pcap):
+    """Runs one row; returns its result, a reason, and its figures."""
     function, _, _, seconds = ROWS[name]
     folder = os.path.join(OUT, "%s-%s" % (name, chain))
     shutil.rmtree(folder, ignore_errors=True)
@@ -51,23 +51,23 @@ def play(name, chain, binaries, pcap):
         function(stage)
         broken = [p.name for p in stage.processes if p.text().count("panicked at")]
         return ("failed", "panic in " + ", ".join(broken), stage.figures) if broken else ("passed", "", stage.figures)
-    except Failed as why:
-        return "failed", str(why), stage.figures
-    except Missing as why:
-        return "skipped", str(why), stage.figures
+    except Failed as reason:
+        return "failed", str(reason), stage.figures
+    except Missing as reason:
+        return "skipped", str(reason), stage.figures
     finally:
         stage.close()
 
 
-def chosen(only, chain):
-    """Pairs of row and chain."""
+def selected(only, chain):
+    """Selected pairs of row and chain."""
     for name, (_, chains, direct, _) in ROWS.items():
-        for its in (("direct",) if direct else ()) + tuple(chains):
-            named = not only or name in only or "%s/%s" % (name, its) in only
-            # The stock pair alone is played only when asked for: it says nothing of our programs.
-            wanted = its == chain if chain else its != "direct" or "%s/%s" % (name, its) in only
+        for row_chain in (("direct",) if direct else ()) + tuple(chains):
+            named = not only or name in only or "%s/%s" % (name, row_chain) in only
+            # The direct chain runs on request only: it does not test our programs.
+            wanted = row_chain == chain if chain else row_chain != "direct" or "%s/%s" % (name, row_chain) in only
             if named and wanted:
-                yield name, its
+                yield name, row_chain
 
 
 def main():
@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--build", action="store_true", help="build our programs first")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
-    pairs = list(chosen(args.only, args.chain))
+    pairs = list(selected(args.only, args.chain))
     if args.list:
         for name in dict.fromkeys(name for name, _ in pairs):
             print("%-18s %-16s %s" % (name, " ".join(c for n, c in pairs if n == name), ROWS[name][0].__doc__.split("\n")[0]))
@@ -88,21 +88,21 @@ def main():
     if not args.bin or not os.path.isdir(args.bin):
         sys.exit("no folder of stock programs: --bin DIR or UTIPC_RTSDK_BIN (interop/rssl/README.md)")
     if not pairs:
-        sys.exit("no such row: %s (see --list)" % ", ".join(args.only))
+        sys.exit("unknown row: %s (see --list)" % ", ".join(args.only))
     if args.build and os.environ.get("RSSL_STOCK_ALONE") != "1":
         command = [os.environ.get("CARGO", "cargo"), "build", "--quiet", "--release", "-p", "mdist", "-p", "mdist-load", "-p", "utipc-tools"]
         subprocess.run(command, cwd=ROOT, check=True)
-    alone()
+    enter_namespace()
     results = []
     for name, chain in pairs:
         begin = time.monotonic()
-        result, why, figures = play(name, chain, os.path.abspath(args.bin), args.pcap)
+        result, reason, figures = run_row(name, chain, os.path.abspath(args.bin), args.pcap)
         took = time.monotonic() - begin
         shown = " ".join("%s=%s" % f for f in figures.items())
-        print("%-8s%-30s %5.1f s  %s%s" % (result, name + "/" + chain, took, shown, ("  " if shown else "") + why), flush=True)
+        print("%-8s%-30s %5.1f s  %s%s" % (result, name + "/" + chain, took, shown, ("  " if shown else "") + reason), flush=True)
         if result == "skipped":
-            print("skipped: %s/%s: %s" % (name, chain, why), file=sys.stderr)
-        results.append({"row": name, "chain": chain, "result": result, "why": why, "seconds": round(took, 1), "figures": figures})
+            print("skipped: %s/%s: %s" % (name, chain, reason), file=sys.stderr)
+        results.append({"row": name, "chain": chain, "result": result, "why": reason, "seconds": round(took, 1), "figures": figures})
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

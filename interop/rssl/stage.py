@@ -1,4 +1,4 @@
-"""What rows are played on: processes with their output, ports, and the chain of our programs between two stock ones."""
+"""The environment of a row: processes with their output, ports, and the chain of our programs between two stock ones."""
 
 import glob
 import os
@@ -17,11 +17,11 @@ CHAINS = ("direct", "p2ps", "lan")
 
 
 class Failed(Exception):
-    """A condition of a row that did not hold."""
+    """A condition of a row does not hold."""
 
 
 class Missing(Exception):
-    """A program that a row needs and that is not there."""
+    """A program that a row needs is missing."""
 
 
 def check(holds, what):
@@ -30,12 +30,12 @@ def check(holds, what):
 
 
 def target():
-    """Where cargo puts our programs."""
+    """The folder of our built programs."""
     return os.environ.get("CARGO_TARGET_DIR") or os.path.join(ROOT, "target")
 
 
 class Process:
-    """A program with its output so far. Ended by its own id, with what it started."""
+    """A running program and its output so far."""
 
     def __init__(self, name, command, folder, env=None):
         self.name, self.log = name, os.path.join(folder, name + ".log")
@@ -71,7 +71,7 @@ class Process:
         return len(re.findall(pattern, self.text(), re.M))
 
     def until(self, pattern, seconds=15, times=1):
-        """Waits until `pattern` was printed that often."""
+        """Waits until the output has `pattern` this many times."""
         end = time.monotonic() + seconds
         while self.count(pattern) < times:
             with self._changed:
@@ -85,11 +85,11 @@ class Process:
         return self
 
     def wait(self, seconds):
-        """Waits for its end and returns its code."""
+        """Waits until the process ends and returns its exit code."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Failed("%s still runs after %d s" % (self.name, seconds)) from None
+            raise Failed("%s is still running after %d s" % (self.name, seconds)) from None
         self._reader.join(5)
         return code
 
@@ -97,7 +97,7 @@ class Process:
         return self._process.poll() is None
 
     def end(self, with_signal=signal.SIGTERM):
-        """Ends it and what it started; killed if it does not obey in two seconds."""
+        """Ends the process group with a signal, and with SIGKILL if it is still running after two seconds."""
         for number in (with_signal, signal.SIGKILL):
             if self._process.poll() is None:
                 try:
@@ -115,7 +115,7 @@ class Process:
 
 
 class Stage:
-    """One row's processes, in a folder of their own, over one chain: stock programs directly, or ours between them."""
+    """The processes of one row in a folder of their own, over one chain: stock programs directly, or ours between them."""
 
     def __init__(self, binaries, chain, folder):
         self.binaries, self.chain, self.folder = binaries, chain, folder
@@ -126,8 +126,8 @@ class Stage:
         self._port += 1
         return self._port
 
-    def _room(self, name, files):
-        """The folder in which a program runs, with the vendor's files by link: they are only ever used from their place."""
+    def _folder(self, name, files):
+        """Creates the folder in which a program runs, with links to the vendor's files."""
         folder = os.path.join(self.folder, name)
         os.makedirs(folder, exist_ok=True)
         for file in files:
@@ -140,25 +140,25 @@ class Stage:
 
     def _start(self, name, command, files=(), env=None, config=None):
         name = "%s-%d" % (name, len(self.processes) + 1)
-        room = self._room(name, files)
+        folder = self._folder(name, files)
         if config:
-            with open(os.path.join(room, "EmaConfig.xml"), "w", encoding="utf-8") as file:
+            with open(os.path.join(folder, "EmaConfig.xml"), "w", encoding="utf-8") as file:
                 file.write(config)
-        process = Process(name, command, room, env)
+        process = Process(name, command, folder, env)
         self.processes.append(process)
         return process
 
     def stock(self, name, *arguments, files=FILES, ready=None, seconds=20, config=None):
-        """One of the vendor's programs; `ready` is what it prints once it can be used, `config` a file EmaConfig.xml for it."""
+        """Starts one of the vendor's programs. `ready`: output to wait for; `config`: content of its EmaConfig.xml."""
         path = os.path.join(self.binaries, name)
         if not os.access(path, os.X_OK):
             raise Missing("no program %s in %s" % (name, self.binaries))
-        # They write through C's buffers, which hold back whole pages when a pipe reads.
+        # C buffers output to a pipe in whole pages: make it write lines.
         process = self._start(name, ["stdbuf", "-oL", path, *map(str, arguments)], files, config=config)
         return process.until(ready, seconds) if ready else process
 
     def java(self, name, main, *arguments, files=FILES, ready=None, seconds=40):
-        """One of the vendor's Java programs, from the jars in `java` and `java/lib`."""
+        """Starts one of the vendor's Java programs, from the jars in `java` and `java/lib`."""
         jars = os.path.join(self.binaries, "java")
         if not glob.glob(os.path.join(jars, "*.jar")) or not shutil.which("java"):
             raise Missing("no java, or no jars in %s" % jars)
@@ -167,7 +167,7 @@ class Stage:
         return process.until(ready, seconds) if ready else process
 
     def ours(self, name, *arguments, ready=None, seconds=20):
-        """One of our programs, as it was built last."""
+        """Starts the newest build of one of our programs."""
         built = [os.path.join(target(), kind, name) for kind in ("release", "debug")]
         path = max((p for p in built if os.access(p, os.X_OK)), key=os.path.getmtime, default=None)
         if path is None:
@@ -177,9 +177,9 @@ class Stage:
         return process.until(ready, seconds) if ready else process
 
     def ends(self, consumer=None, provider=None):
-        """The ports where the provider listens and where consumers connect: the same one if nothing is between."""
+        """The ports where the provider listens and where consumers connect: the same in the direct chain."""
         if self.chain == "direct":
-            check(not (consumer and provider) or consumer == provider, "two different ports and nothing between")
+            check(not (consumer and provider) or consumer == provider, "the direct chain has one port, not two")
             port = consumer or provider or self.port()
             return port, port
         return provider or self.port(), consumer or self.port()
@@ -192,7 +192,7 @@ class Stage:
     def between(self, providers, port, cache=True, accept=None, apart=False):
         """Starts our programs between providers that listen on these ports and consumers that connect to `port`.
 
-        `accept` is a port for publishers that dial in. Nothing is started in the direct chain.
+        `accept` is a port for publishers that connect. Nothing is started in the direct chain.
         """
         if self.chain == "direct":
             return

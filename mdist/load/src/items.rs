@@ -92,8 +92,8 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The distribution of the vendor's performance consumer: `items` is the sum over all mounts, `common` the number of
-    /// items that all mounts share.
+    /// The distribution of the vendor's performance consumer: `items` is the sum over all mounts, `common` the number
+    /// of items that all mounts share.
     ///
     /// # Errors
     /// A mount would have fewer than `common` items.
@@ -112,8 +112,8 @@ impl Shares {
         Self { mounts: 1, common: 0, own: items }
     }
 
-    /// "Producer 50/50": half of the publisher's updates reach all mounts, half reach one mount. A publisher updates its
-    /// items in turn, so there are as many common items as own items of all mounts together.
+    /// "Producer 50/50": half of the publisher's updates reach all mounts, half reach one mount. A publisher updates
+    /// its items in turn, so there are as many common items as own items of all mounts together.
     #[must_use]
     pub fn half(mounts: usize, own_per_mount: usize) -> Self {
         Self { mounts, common: mounts * own_per_mount, own: mounts * own_per_mount }

@@ -44,8 +44,8 @@ impl Timer {
         self.begin(at, Duration::ZERO)
     }
 
-    /// Expires at `at`, and then every `period`; call [`Timer::clear`] in between. A timer that already expires at these
-    /// times is not set again: on virtual machines setting a timer costs more than sending a message.
+    /// Expires at `at`, and then every `period`; call [`Timer::clear`] in between. A timer that already expires at
+    /// these times is not set again: on virtual machines setting a timer costs more than sending a message.
     ///
     /// # Errors
     /// Those of `timerfd_settime`.

@@ -1,5 +1,5 @@
-//! The values that a publisher sends: a pure function of the item and of the number of its updates, so that a consumer can
-//! compute the publisher's state and compare.
+//! The values that a publisher sends: a pure function of the item and of the number of its updates, so that a consumer
+//! can compute the publisher's state and compare.
 
 use rssl::rwf::DataType;
 

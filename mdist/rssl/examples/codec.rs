@@ -1,4 +1,5 @@
-//! What it costs to write, read and pass on one update of 13 fields (74 bytes of field list), in nanoseconds.
+//! Measures the cost of writing, reading and forwarding one update of 13 fields (74 bytes of field list), in
+//! nanoseconds.
 //!
 //! `cargo run --release -p rssl --example codec`
 
@@ -42,7 +43,7 @@ fn write(buf: &mut [u8], stream: i32, bid: i64) -> Result<usize> {
     Ok(w.len())
 }
 
-/// Header, and every field looked at.
+/// Reads the header and every field.
 fn read(message: &[u8]) -> Result<usize> {
     let update = Update::decode(message)?;
     let list = FieldList::decode(update.payload, None)?;
@@ -54,7 +55,7 @@ fn read(message: &[u8]) -> Result<usize> {
     Ok(sum)
 }
 
-/// As [`read`], with the values of the two prices and a number.
+/// As [`read`], with the values of two prices and a number.
 fn read_values(message: &[u8]) -> Result<i64> {
     let update = Update::decode(message)?;
     let mut sum = 0;
@@ -99,7 +100,7 @@ fn main() -> Result<()> {
         black_box(read_values(black_box(message))?);
         Ok(())
     })?;
-    // As from a socket: one message after another, none of them written just before.
+    // As from a socket: one message after another, and none of them in the cache from writing.
     let mut messages = message.repeat(256);
     time("pass on: look at the head, give it another stream", |round| {
         let at = (round as usize & 255) * n;

@@ -1,7 +1,7 @@
 //! Limits of received sizes, each with its source.
 
-/// Bytes of a message that this crate builds, or assembles from fragments. The wire allows 4 GiB; a whole field dictionary
-/// in one part is below 2 MiB.
+/// Bytes of a message that this crate builds, or assembles from fragments. The wire allows 4 GiB; a whole field
+/// dictionary in one part is below 2 MiB.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// Levels of nested containers. Spec: rssl.md §4.8.

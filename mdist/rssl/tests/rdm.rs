@@ -1,5 +1,5 @@
-//! The administrative domains against the byte vectors of the wire's description, and against what stock programs
-//! said to each other (captures in the directory that `UTIPC_RSSL_VECTORS` names). Spec: rssl.md §13.2
+//! The administrative domains on the byte vectors of the wire reference, and on messages of stock programs (captures in
+//! the directory `UTIPC_RSSL_VECTORS`). Spec: rssl.md §13.2
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ const BATCH_REQUEST: &str =
     11 00 00 02 03 54 52 49 05 49 42 4d 2e 4e";
 
 #[test]
-fn the_vectors_are_understood() {
+fn vectors_decode_to_expected_values() {
     let bytes = message(LOGIN_REQUEST);
     let request = Request::decode(&bytes).unwrap();
     let asked = login::Request::decode(&request).unwrap();
@@ -87,9 +87,9 @@ fn the_vectors_are_understood() {
     assert_eq!(items::batch_names(request.payload).unwrap(), [&b"TRI"[..], b"IBM.N"]);
 }
 
-/// Checks what the modules make of one captured message, and names what it was.
+/// Decodes one captured message, and names its kind.
 fn understood(bytes: &[u8], dictionary: &Dictionary) -> Option<&'static str> {
-    let message = Message::decode(bytes).expect("a message");
+    let message = Message::decode(bytes).expect("not a message");
     let text = Printed::new(bytes, dictionary).to_string();
     assert!(!text.contains("malformed"), "{text}");
     match &message {
@@ -136,7 +136,7 @@ fn understood(bytes: &[u8], dictionary: &Dictionary) -> Option<&'static str> {
 }
 
 #[test]
-fn captured_messages_are_understood() {
+fn captured_messages_decode_and_round_trip() {
     let dictionary = Dictionary::small();
     for (name, connections) in pcap::captures() {
         for connection in connections {

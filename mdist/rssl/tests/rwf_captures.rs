@@ -1,5 +1,5 @@
-//! The codec against what stock programs said to each other: captures in the directory that `UTIPC_RSSL_VECTORS`
-//! names. Every message is read, written and read again.
+//! The codec on messages of stock programs, from captures in the directory `UTIPC_RSSL_VECTORS`. Every message is read,
+//! written and read again.
 
 use std::collections::BTreeMap;
 
@@ -19,22 +19,24 @@ mod common {
 #[derive(Default)]
 struct Count {
     all: usize,
-    /// Header written byte for byte as it came.
+    /// The header was written byte for byte as received.
     header: usize,
-    /// Payload too; others are equal, but the sender used sets, or other forms of lengths.
+    /// The payload too. Others are equal, but the sender used sets or other forms of lengths.
     payload: usize,
 }
 
 #[test]
-fn captured_messages_come_back() {
+fn captured_messages_round_trip() {
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     for (name, connections) in pcap::captures() {
         for connection in &connections {
             let mut server = Channel::server(ServerOptions::default());
-            let said = feed(&mut server, &connection.from_client, 1 << 16).expect("the client's bytes");
+            let from_client =
+                feed(&mut server, &connection.from_client, 1 << 16).expect("the client's bytes");
             let mut client = Channel::client(ClientOptions::default());
-            let answered = feed(&mut client, &connection.from_server, 1 << 16).expect("the server's bytes");
-            for mut message in said.messages.into_iter().chain(answered.messages) {
+            let from_server =
+                feed(&mut client, &connection.from_server, 1 << 16).expect("the server's bytes");
+            for mut message in from_client.messages.into_iter().chain(from_server.messages) {
                 let round = round_trip(&message).unwrap_or_else(|e| {
                     panic!("{name}, {}: {e}\n{}", connection.client, Printed::new(&message, &NoNames))
                 });

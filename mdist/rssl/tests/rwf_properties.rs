@@ -1,4 +1,4 @@
-//! What is written is read back equal, and no bytes make a reader panic: many cases from fixed seeds.
+//! Properties from fixed seeds: written values are read back equal, and no bytes make a reader panic.
 
 use common::random::Random;
 use common::tree::{Round, Tree, round_trip};
@@ -15,7 +15,7 @@ mod common {
     pub(crate) mod tree;
 }
 
-/// A container that fits the lengths of what holds it, as bytes.
+/// The bytes of a container that fits the length field of its parent.
 fn container(random: &mut Random) -> (DataType, Tree, Vec<u8>) {
     loop {
         let container = random.container();
@@ -29,7 +29,7 @@ fn container(random: &mut Random) -> (DataType, Tree, Vec<u8>) {
 }
 
 #[test]
-fn containers_are_read_as_they_were_written() {
+fn containers_round_trip() {
     let mut most = 0;
     for seed in 0..3000 {
         let (container, tree, bytes) = container(&mut Random::new(seed));
@@ -38,7 +38,7 @@ fn containers_are_read_as_they_were_written() {
         let refresh = Refresh { container, payload: &bytes, ..Refresh::default() };
         let message = to_vec(|w| refresh.encode(w)).unwrap();
         assert_eq!(round_trip(&message), Ok(Round { header: true, payload: true, saved: 0 }), "seed {seed}");
-        // Into a buffer that is one byte too small, and one that is not.
+        // A buffer that is one byte too small, and one that is large enough.
         let mut exact = vec![0; message.len()];
         assert_eq!(refresh.encode(&mut Writer::new(&mut exact)), Ok(()));
         let n = exact.len() - 1;
@@ -51,7 +51,7 @@ fn containers_are_read_as_they_were_written() {
 }
 
 #[test]
-fn values_of_sets_are_read_as_they_were_written() {
+fn set_values_round_trip() {
     let types: Vec<DataType> = (3..=19).filter(|id| ![7].contains(id)).chain(64..=84).map(DataType).collect();
     for seed in 0..2000 {
         let mut random = Random::new(seed);
@@ -65,7 +65,7 @@ fn values_of_sets_are_read_as_they_were_written() {
                     _ => 8,
                 };
                 match data_type.base() {
-                    // One bit less than fits, for the sign.
+                    // One bit less than the size, for the sign.
                     DataType::INT => rssl::rwf::int::to_bytes(random.signed() >> (64 - 8 * narrow)).to_vec(),
                     DataType::UINT => rssl::rwf::uint::to_bytes(random.next() >> (64 - 8 * narrow)).to_vec(),
                     DataType::REAL => {
@@ -112,7 +112,7 @@ fn values_of_sets_are_read_as_they_were_written() {
     }
 }
 
-/// Reads all that can be read of some bytes.
+/// Reads everything that can be read from some bytes.
 fn read_all(bytes: &[u8]) {
     let _ = peek(bytes);
     let _ = peek_payload(bytes);
@@ -145,7 +145,7 @@ fn broken_messages_are_errors_or_other_messages() {
 }
 
 #[test]
-fn bytes_without_sense_are_read_without_harm() {
+fn random_bytes_do_not_panic() {
     for seed in 0..3000 {
         let mut random = Random::new(seed);
         let mut bytes = random.bytes();

@@ -1,5 +1,5 @@
-//! The codec against the bytes that the Real-Time-SDK's own tests expect: messages, containers and whole scripts of a
-//! checkout that `UTIPC_RTSDK` names.
+//! The codec on the expected bytes of the Real-Time-SDK's own tests: messages, containers and scripts of the checkout
+//! `UTIPC_RTSDK`.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ fn bytes(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn messages_of_every_class() {
+fn messages_of_every_class_round_trip() {
     let Some(directory) = sdk(DATA) else { return };
     for name in [
         "001_requestMsg",
@@ -72,7 +72,7 @@ fn messages_of_every_class() {
 }
 
 #[test]
-fn containers() {
+fn containers_round_trip() {
     let Some(directory) = sdk(DATA) else { return };
     for (name, container) in [
         ("001_elementList_one_entry", DataType::ELEMENT_LIST),
@@ -122,12 +122,12 @@ fn malformed_headers_are_refused() {
 }
 
 #[test]
-fn scripts_of_providers() {
+fn provider_scripts_round_trip() {
     let Some(directory) = sdk("ValueAdd/src/test/resources/com/refinitiv/eta/valueadd/ReactorJunit") else {
         return;
     };
     let mut messages = 0;
-    for file in std::fs::read_dir(directory).expect("the scripts") {
+    for file in std::fs::read_dir(directory).expect("read the directory of scripts") {
         let path = file.unwrap().path();
         let mut client = Channel::client(ClientOptions::default());
         let seen =

@@ -1,4 +1,4 @@
-//! The tree's own messages: `vectors/messages.txt` has their bytes and how they are shown.
+//! The codec on the messages of `vectors/messages.txt`, which has their bytes and their text.
 
 use common::tree::round_trip;
 use rssl::dictionary::Dictionary;
@@ -14,7 +14,7 @@ struct Vector<'a> {
     shown: &'a str,
 }
 
-/// The vectors of the file: a name, lines of bytes, and a text from the first line on that is no bytes.
+/// The vectors of the file: a name, lines of bytes, and a text from the first line on that is not bytes.
 fn vectors(file: &str) -> Vec<Vector<'_>> {
     file.split("\n= ")
         .skip(1)
@@ -47,7 +47,7 @@ fn vectors_are_read_written_and_shown() {
 }
 
 #[test]
-fn a_prefix_is_an_error_or_a_shorter_message() {
+fn every_prefix_is_an_error_or_a_shorter_message() {
     let names = Dictionary::small();
     let mut prefixes = 0;
     for vector in vectors(FILE) {
@@ -60,7 +60,7 @@ fn a_prefix_is_an_error_or_a_shorter_message() {
                 Err(_) => assert!(n < header, "{}: {n}", vector.name),
             }
             let inside = round_trip(prefix);
-            // All that is cut inside of containers is an error; an empty payload is legal, also of a message inside.
+            // A cut inside a container is an error; an empty payload is legal, also in a nested message.
             let container = whole.container().name();
             let cut = n > header && !matches!(container, Some("XML" | "OPAQUE" | "MSG"));
             assert!(!cut || inside.is_err(), "{}: {n}", vector.name);

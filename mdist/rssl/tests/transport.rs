@@ -1,5 +1,5 @@
-//! The transport as its users see it: two channels that talk to each other, the byte vectors of the wire's
-//! description, and peers that break the rules. Spec: rssl.md §1, §13.2
+//! The transport through its public API: two connected channels, the byte vectors of the wire reference, and peers that
+//! break the protocol. Spec: rssl.md §1, §13.2
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn named(component: &str) -> ServerOptions {
 }
 
 #[test]
-fn the_handshake_is_the_vectors_bytes() {
+fn handshake_has_the_bytes_of_the_vectors() {
     let mut client = Channel::client(ClientOptions {
         host: "host1".to_owned(),
         ip: "127.0.0.1".to_owned(),
@@ -83,7 +83,7 @@ fn the_handshake_is_the_vectors_bytes() {
     let mut server = Channel::server(named("rrs-0.1"));
     let mut bytes = hex(CONNECT_REQUEST);
     let seen = feed(&mut server, &bytes, 1).unwrap();
-    // A server's key has numbers that a client can calculate with.
+    // A server's key has numbers that a client can compute with.
     let (mut ack, mut expected) = (output(&mut server), hex(CONNECT_ACK));
     assert!(ack[22..30].iter().chain(&ack[30..38]).any(|b| *b != 0), "{ack:x?}");
     ack[22..46].fill(0);
@@ -98,7 +98,7 @@ fn the_handshake_is_the_vectors_bytes() {
 }
 
 #[test]
-fn every_version_opens_and_is_answered_with_its_number() {
+fn every_version_opens_with_its_number() {
     for version in 10..=14 {
         let options = ClientOptions { version, host: "h".to_owned(), ..ClientOptions::default() };
         let mut client = Channel::client(options.clone());
@@ -126,7 +126,7 @@ fn every_version_opens_and_is_answered_with_its_number() {
 }
 
 #[test]
-fn a_server_with_real_key_parameters_gets_a_key() {
+fn servers_with_key_parameters_get_a_key() {
     // P = 23, G = 5, server key 8.
     let mut ack = hex(CONNECT_ACK);
     (ack[29], ack[37], ack[45]) = (23, 5, 8);
@@ -154,7 +154,7 @@ fn component_lengths_that_are_off_by_one_are_accepted() {
 }
 
 #[test]
-fn requests_with_a_line_end_open_and_others_that_do_not_add_up_are_refused() {
+fn requests_with_wrong_lengths_are_refused_except_for_a_line_end() {
     let mut request = hex(CONNECT_REQUEST);
     request.extend_from_slice(b"\r\n");
     request[1] += 2;
@@ -171,7 +171,7 @@ fn requests_with_a_line_end_open_and_others_that_do_not_add_up_are_refused() {
         let text = seen.refused.expect("refused");
         let nak = output(&mut server);
         assert_eq!(nak[2..4], [1, 2]);
-        // And the client can read why.
+        // The client can read the reason.
         let mut client = Channel::client(ClientOptions::default());
         output(&mut client);
         assert_eq!(feed(&mut client, &nak, 3).unwrap().refused, Some(text));
@@ -180,7 +180,7 @@ fn requests_with_a_line_end_open_and_others_that_do_not_add_up_are_refused() {
 }
 
 #[test]
-fn strangers_are_named() {
+fn other_protocols_and_versions_are_typed_errors() {
     let mut server = Channel::server(named("s"));
     assert_eq!(server.pull(b"GET / HTTP/1.1\r\n"), Err(Error::Http));
     let mut server = Channel::server(named("s"));
@@ -197,7 +197,7 @@ fn strangers_are_named() {
 }
 
 #[test]
-fn pings_packed_lists_and_plain_messages_come_out_in_order() {
+fn pings_packed_and_plain_messages_are_delivered_in_order() {
     let (mut client, _) = pair(ClientOptions::default(), named("s"));
     let mut wire = PING_FRAME.to_vec();
     wire.extend_from_slice(&hex(TWO_UPDATES));
@@ -214,13 +214,13 @@ fn pings_packed_lists_and_plain_messages_come_out_in_order() {
 }
 
 #[test]
-fn fragments_are_put_together_per_id() {
+fn fragments_are_assembled_by_id() {
     let (mut client, _) = pair(ClientOptions::default(), named("s"));
     let one = "00 0d 03 08 00 00 00 05 00 01 61 62 63";
     let two = "00 0d 03 0c 00 00 00 04 00 20 41 42 43";
     let end_two = "00 07 03 04 00 20 44";
     let end_one = "00 08 03 04 00 01 64 65";
-    // A whole message in between, a beginning repeated, and a fragment that belongs to nothing.
+    // A plain message in between, a repeated first fragment, and a fragment of an unknown message.
     let plain = "00 04 02 2a";
     let stray = "00 07 03 04 07 07 00";
     let wire = hex(&[one, one, two, plain, stray, end_two, PING, end_one].join(" "));
@@ -235,7 +235,7 @@ fn fragments_are_put_together_per_id() {
 const PING: &str = "00 03 02";
 
 #[test]
-fn what_is_too_long_is_skipped_or_refused() {
+fn messages_that_are_too_long_are_dropped_or_refused() {
     let options = ClientOptions { max_assembled: 100_000, ..ClientOptions::default() };
     let (mut client, mut server) = pair(options, named("s"));
     let mut wire = hex("00 0c 03 08 b2 d0 5e 00 00 01 01 02 00 08 03 04 00 01 01 02");
@@ -243,7 +243,7 @@ fn what_is_too_long_is_skipped_or_refused() {
     let seen = feed(&mut client, &wire, 1).unwrap();
     assert_eq!((seen.messages.len(), seen.pings), (0, 1));
     assert_eq!(client.counts().fragments_dropped, 2);
-    // Many beginnings, and more bytes than were announced.
+    // Many first fragments, and more bytes than announced.
     for id in 2..200 {
         let wire = [0, 12, 3, 8, 0, 0, 0xff, 0, 0, id, 1, 2];
         feed(&mut client, &wire, 100).unwrap();
@@ -364,7 +364,7 @@ fn frames(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 #[test]
-fn what_expands_without_end_is_refused() {
+fn expansion_beyond_a_frame_is_refused() {
     use std::io::Write;
     for kind in [Compression::Zlib, Compression::Lz4] {
         let client = ClientOptions { compression: vec![kind], ..ClientOptions::default() };
@@ -385,7 +385,7 @@ fn what_expands_without_end_is_refused() {
 }
 
 #[test]
-fn pings_are_due_after_a_third_and_silence_after_the_whole() {
+fn pings_are_due_after_a_third_of_the_timeout_and_silence_after_all_of_it() {
     let (mut client, _) = pair(
         ClientOptions { ping_timeout: 30, ..ClientOptions::default() },
         ServerOptions { ping_timeout: (20, 60), ..named("s") },

@@ -1,5 +1,5 @@
-//! The transport against what stock programs said to each other: captures in the directory that
-//! `UTIPC_RSSL_VECTORS` names, and the transport files of a checkout of the Real-Time-SDK that `UTIPC_RTSDK` names.
+//! The transport on connections of stock programs: captures in the directory `UTIPC_RSSL_VECTORS`, and the transport
+//! files of the Real-Time-SDK checkout `UTIPC_RTSDK`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,19 +19,26 @@ fn captured_connections_are_pulled_to_the_last_byte() {
             let from = connection.client;
             for step in [1, 1460, 1 << 20] {
                 let mut server = Channel::server(ServerOptions::default());
-                let said = feed(&mut server, &connection.from_client, step).expect("the client's bytes");
+                let from_client =
+                    feed(&mut server, &connection.from_client, step).expect("the client's bytes");
                 let mut client = Channel::client(ClientOptions::default());
-                let answered = feed(&mut client, &connection.from_server, step).expect("the server's bytes");
-                let (theirs, ours) = (said.opened.expect("opened"), answered.opened.expect("opened"));
+                let from_server =
+                    feed(&mut client, &connection.from_server, step).expect("the server's bytes");
+                let (theirs, ours) =
+                    (from_client.opened.expect("opened"), from_server.opened.expect("opened"));
                 assert_eq!((theirs.version, ours.version), (14, 14));
-                assert!(!theirs.ip.is_empty() && !said.messages.is_empty() && !answered.messages.is_empty());
+                assert!(
+                    !theirs.ip.is_empty()
+                        && !from_client.messages.is_empty()
+                        && !from_server.messages.is_empty()
+                );
                 if step == 1 {
                     println!(
                         "{name}: {from} '{}' sent {} messages, '{}' {}; max {}, ping {:?}",
                         theirs.component,
-                        said.messages.len(),
+                        from_client.messages.len(),
                         ours.component,
-                        answered.messages.len(),
+                        from_server.messages.len(),
                         ours.max_message,
                         ours.ping_timeout
                     );
@@ -117,7 +124,7 @@ fn blocks(path: &Path) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// What a client that offered zlib makes of a file.
+/// What a client that offered zlib pulls from a file.
 fn received(path: &Path, step: usize) -> Seen {
     let options = ClientOptions { compression: vec![Compression::Zlib], ..ClientOptions::default() };
     let mut client = Channel::client(options);
@@ -125,7 +132,7 @@ fn received(path: &Path, step: usize) -> Seen {
 }
 
 #[test]
-fn the_sdks_transport_files_give_the_same_messages() {
+fn sdk_transport_files_give_the_same_messages() {
     let Some(directory) = sdk().map(|sdk| sdk.join("SocketChannelJunit")) else { return };
     for (input, expected) in PAIRS {
         // The first block is the handshake; the others are messages, each after some frame header.
@@ -145,7 +152,7 @@ fn the_sdks_transport_files_give_the_same_messages() {
 }
 
 #[test]
-fn the_sdks_compressed_sequences_expand() {
+fn sdk_compressed_sequences_expand() {
     let Some(directory) = sdk().map(|sdk| sdk.join("SocketChannelJunit")) else { return };
     let text: Vec<u8> = (b'a'..=b'z').flat_map(|c| [c; 3]).collect();
     let count = |len: usize| (0..len).map(|n| n as u8).collect::<Vec<u8>>();
@@ -181,11 +188,11 @@ fn the_sdks_compressed_sequences_expand() {
 }
 
 #[test]
-fn the_sdks_handshakes_are_understood() {
+fn sdk_handshakes_open_or_are_refused() {
     let Some(directory) = sdk().map(|sdk| sdk.join("RipcHandshakeJunit")) else { return };
     let file = |name: &str| blocks(&directory.join(format!("{name}.txt"))).concat();
     let both = || vec![Compression::Zlib, Compression::Lz4];
-    // Not all of these files go on with the client's key, so what was agreed counts.
+    // Not all of these files continue with the client's key, so the agreed parameters are compared.
     let asked = |name: &str| {
         let mut server = Channel::server(ServerOptions { compression: both(), ..ServerOptions::default() });
         feed(&mut server, &file(name), 1).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -211,7 +218,7 @@ fn the_sdks_handshakes_are_understood() {
         let mut server = Channel::server(ServerOptions::default());
         assert!(matches!(server.pull(&file(name)), Ok((_, Pulled::Refused { .. }))), "{name}");
     }
-    let answered = |name: &str, version| {
+    let from_server = |name: &str, version| {
         let options = ClientOptions { version, compression: both(), ..ClientOptions::default() };
         let mut client = Channel::client(options);
         feed(&mut client, &file(name), 1)
@@ -223,11 +230,11 @@ fn the_sdks_handshakes_are_understood() {
         ("20_input_connectAck_Ripc14_all_split", 14, None),
         ("110_input_connectAck_Ripc14_Zlib_compression", 14, Some(Compression::Zlib)),
     ] {
-        let seen = answered(name, version).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let seen = from_server(name, version).unwrap_or_else(|e| panic!("{name}: {e}"));
         let opened = seen.opened.expect(name);
         assert_eq!((opened.version, opened.compression), (version, compression), "{name}");
     }
-    let refused = answered("50_input_connectNak_Ripc13", 13).unwrap().refused;
+    let refused = from_server("50_input_connectNak_Ripc13", 13).unwrap().refused;
     assert_eq!(refused.as_deref(), Some("Test Refused"));
-    assert!(answered("30_input_connectAck_with_wrong_ripcVersion", 14).is_err());
+    assert!(from_server("30_input_connectAck_with_wrong_ripcVersion", 14).is_err());
 }

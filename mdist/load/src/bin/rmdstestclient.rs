@@ -40,8 +40,8 @@ struct Options {
     /// Items of each mount that all mounts share
     #[arg(long, default_value_t = 0)]
     common_item_count: usize,
-    /// "Producer 50/50", instead of the two counts: each mount has N items of its own, and all mounts share as many items
-    /// as those are together
+    /// "Producer 50/50", instead of the two counts: each mount has N items of its own, and all mounts share as many
+    /// items as those are together
     #[arg(long, value_name = "N")]
     half: Option<usize>,
     /// Item list, a file of the vendor's tools; without it RDT0, RDT1 …
@@ -86,7 +86,8 @@ struct Options {
     /// Decode every field of every update
     #[arg(long)]
     decode: bool,
-    /// Keep every field, and compare with the publisher's values at the end; the publisher must run with --values running
+    /// Keep every field, and compare with the publisher's values at the end; the publisher must run with --values
+    /// running
     #[arg(long)]
     compare: bool,
     /// The publisher's last numbers of updates (its command items FILE), to compare with

@@ -1,5 +1,5 @@
-//! `sink_driven_src`: a publisher for load tests. It answers item requests as an interactive provider, or publishes to a
-//! distributor, and sends updates of 74 bytes at a rate.
+//! `sink_driven_src`: a publisher for load tests. It answers item requests as an interactive provider, or publishes to
+//! a distributor, and sends updates of 74 bytes at a rate.
 
 use std::io::Write as _;
 use std::net::SocketAddr;

@@ -40,9 +40,9 @@ impl Comparison {
 }
 
 impl Consumer {
-    /// Compares every field of every item stream with the values that the publisher's messages lead to, and the number of
-    /// its updates with `published` (by item name) if that is given. Call it while nothing is published and everything
-    /// has arrived.
+    /// Compares every field of every item stream with the values that the publisher's messages lead to, and the number
+    /// of its updates with `published` (by item name) if that is given. Call it while nothing is published and
+    /// everything has arrived.
     #[must_use]
     pub fn compare(&self, published: Option<&HashMap<String, u32>>) -> Comparison {
         let mut all = Comparison::default();

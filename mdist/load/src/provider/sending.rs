@@ -115,7 +115,8 @@ impl SessionState {
                 if let Some(old) = self.pace.take() {
                     self.counts.missed += old.missed();
                 }
-                // Stop at the end of a round: all items then have the same number of updates and totals can be compared.
+                // Stop at the end of a round: all items then have the same number of updates and totals can be
+                // compared.
                 let count = if rate == 0 { self.items.rest_of_round() } else { 0 };
                 self.left = (count > 0).then_some(Burst { count, scheduled: now });
                 self.stamps = StampSchedule::new(

@@ -1,7 +1,7 @@
 //! Symbol lists, and the streams that the server opens for them.
 
 use mdist::hub::{Batch, Kind};
-use rssl::rdm::items::Wishes;
+use rssl::rdm::items::RequestPayload;
 use rssl::rwf::{
     Close, DataState, DataType, Domain, Key, MapAction, MapWriter, Refresh, RefreshFlags, Request,
     RequestFlags, State, StreamState, Update,
@@ -12,7 +12,7 @@ use crate::support::*;
 
 fn list_request(data_streams: Option<u64>) -> Vec<u8> {
     let payload = data_streams
-        .map(|bits| to_vec(|w| Wishes { data_streams: Some(bits), ..Wishes::default() }.encode(w)).unwrap())
+        .map(|bits| to_vec(|w| RequestPayload { data_streams: Some(bits), ..RequestPayload::default() }.encode(w)).unwrap())
         .unwrap_or_default();
     let request = Request {
         domain: Domain::SYMBOL_LIST,

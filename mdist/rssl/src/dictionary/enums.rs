@@ -1,4 +1,4 @@
-//! What enumerated values stand for.
+//! Displays of enumerated values.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::Edition;
 pub struct EnumValue {
     /// The value in messages.
     pub value: u16,
-    /// What is shown for it: text, or bytes of a terminal's own characters.
+    /// Display: text, or bytes of a terminal's own characters.
     pub display: Vec<u8>,
     /// Explanation; may be empty.
     pub meaning: String,
@@ -18,7 +18,7 @@ pub struct EnumValue {
 /// Values that one or more fields share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnumTable {
-    /// Ids of these fields.
+    /// Ids of the fields.
     pub fields: Vec<i16>,
     /// The values, by number.
     pub values: Vec<EnumValue>,
@@ -27,7 +27,7 @@ pub struct EnumTable {
 /// All tables of a dictionary.
 #[derive(Clone, Debug, Default)]
 pub struct Enums {
-    /// Which edition.
+    /// Identity and versions.
     pub edition: Edition,
     tables: Vec<EnumTable>,
     by_field: HashMap<i16, u32>,
@@ -40,7 +40,7 @@ impl Enums {
         self.by_field.get(&field).and_then(|at| self.tables.get(*at as usize))
     }
 
-    /// What is shown for a field's value.
+    /// Display of a field's value.
     #[must_use]
     pub fn display(&self, field: i16, value: u16) -> Option<&[u8]> {
         let values = &self.table(field)?.values;
@@ -54,8 +54,8 @@ impl Enums {
         &self.tables
     }
 
-    /// Adds a table, or adds to the one of the same fields. The fields that it names use it from now on; of values with
-    /// one number the first stays.
+    /// Adds a table, or its values to the table of the same fields. Its fields use this table from now on; of values
+    /// with the same number the first is kept.
     pub fn insert(&mut self, table: EnumTable) {
         let EnumTable { fields, mut values } = table;
         let first = fields.first().and_then(|field| self.by_field.get(field)).copied();
@@ -63,19 +63,19 @@ impl Enums {
             first.and_then(|at| self.tables.get_mut(at as usize)).filter(|known| known.fields == fields);
         if let Some(known) = known {
             known.values.append(&mut values);
-            known.tidy();
+            known.sort();
             return;
         }
         let at = self.tables.len() as u32;
         self.by_field.extend(fields.iter().map(|&field| (field, at)));
         let mut table = EnumTable { fields, values };
-        table.tidy();
+        table.sort();
         self.tables.push(table);
     }
 }
 
 impl EnumTable {
-    fn tidy(&mut self) {
+    fn sort(&mut self) {
         self.values.sort_by_key(|v| v.value);
         self.values.dedup_by_key(|v| v.value);
     }

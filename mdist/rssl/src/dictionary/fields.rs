@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Edition;
 use crate::rwf::DataType;
 
-/// The older type of a field, from before RWF; some programs format by it. Spec: rssl.md §5.3
+/// The type of a field before RWF, which some programs use for formatting. Spec: rssl.md §5.3
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(i8)]
 pub enum FieldType {
@@ -37,7 +37,7 @@ pub enum FieldType {
 }
 
 impl FieldType {
-    /// All of them with their names in dictionary files.
+    /// All types with their names in dictionary files.
     pub(super) const NAMES: [(FieldType, &'static str); 13] = [
         (FieldType::None, "NONE"),
         (FieldType::TimeSeconds, "TIME_SECONDS"),
@@ -54,7 +54,7 @@ impl FieldType {
         (FieldType::Opaque, "OPAQUE"),
     ];
 
-    /// From its number on the wire; unknown numbers are `None`.
+    /// The type of a number on the wire; [`FieldType::None`] for unknown numbers.
     #[must_use]
     pub fn from_number(number: i64) -> Self {
         let found = Self::NAMES.iter().find(|(kind, _)| i64::from(*kind as i8) == number);
@@ -65,21 +65,21 @@ impl FieldType {
 /// One field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldDef {
-    /// Its id; never 0.
+    /// Id; never 0.
     pub id: i16,
-    /// Its name, such as `BID`.
+    /// Name, such as `BID`.
     pub name: String,
-    /// Its longer name ("DDE acronym").
+    /// Long name ("DDE acronym").
     pub long_name: String,
-    /// The field that takes the previous value when this one changes; 0 for none.
+    /// The field that gets the previous value when this one changes; 0 if there is none.
     pub ripples_to: i16,
-    /// Older type.
+    /// Type before RWF.
     pub field_type: FieldType,
     /// Longest value as text, in characters.
     pub length: u16,
-    /// Longest display of an enumerated value, in characters; 0 unless enumerated.
+    /// Longest display of an enumerated value, in characters; 0 for other types.
     pub enum_length: u8,
-    /// Type of its values.
+    /// Type of the values.
     pub data_type: DataType,
     /// Longest value, in bytes.
     pub data_length: u16,
@@ -88,9 +88,9 @@ pub struct FieldDef {
 /// The fields of a dictionary.
 #[derive(Clone, Debug)]
 pub struct Fields {
-    /// Which edition.
+    /// Identity and versions.
     pub edition: Edition,
-    /// Type by id (as unsigned): the hot path of decoders.
+    /// Type by id (as unsigned), for decoders.
     types: Box<[DataType]>,
     defs: BTreeMap<i16, FieldDef>,
     ids: HashMap<String, i16>,
@@ -128,19 +128,19 @@ impl Fields {
         self.defs.values()
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.defs.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.defs.is_empty()
     }
 
-    /// Adds a field; one with the same id is replaced and given back.
+    /// Adds a field; returns the field of the same id that it replaces.
     pub fn insert(&mut self, def: FieldDef) -> Option<FieldDef> {
         if let Some(place) = self.types.get_mut(usize::from(def.id.cast_unsigned())) {
             *place = def.data_type;
@@ -157,7 +157,7 @@ impl Fields {
         old
     }
 
-    /// Lets a field ripple to another, which a file may define later.
+    /// Sets the field that a field ripples to, which a file may define later.
     pub(super) fn ripple(&mut self, id: i16, to: i16) {
         if let Some(def) = self.defs.get_mut(&id) {
             def.ripples_to = to;

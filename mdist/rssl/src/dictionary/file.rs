@@ -3,13 +3,13 @@
 use super::{EnumTable, EnumValue, Enums, FieldDef, FieldType, Fields};
 use crate::rwf::DataType;
 
-/// A file that was not understood.
+/// Error in a dictionary file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct FileError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }
 
@@ -53,7 +53,7 @@ const DATA_TYPES: [(&str, DataType); 36] = [
     ("JSON", DataType::JSON),
 ];
 
-/// One line, taken apart from the left.
+/// One line, which is parsed from the left.
 struct Line<'a> {
     number: usize,
     left: &'a str,
@@ -83,14 +83,14 @@ impl<'a> Line<'a> {
     fn quoted(&mut self, mark: char, what: &str) -> Result<&'a str, FileError> {
         let inner = self.left.trim_start().strip_prefix(mark);
         let Some((text, rest)) = inner.and_then(|inner| inner.split_once(mark)) else {
-            return Err(self.error(format!("{what} must stand between two {mark}")));
+            return Err(self.error(format!("{what} must be between two {mark}")));
         };
         self.left = rest;
         Ok(text)
     }
 }
 
-/// Lines that hold something: comments and empty lines are left out, `tag` gets the tags.
+/// Lines without comments and empty lines; `tag` gets the tags.
 fn lines(text: &str, mut tag: impl FnMut(&str, &str)) -> Vec<Line<'_>> {
     let mut found = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -107,11 +107,11 @@ fn lines(text: &str, mut tag: impl FnMut(&str, &str)) -> Vec<Line<'_>> {
 }
 
 impl Fields {
-    /// Reads a field dictionary file; bytes that are no UTF-8 are replaced.
+    /// Reads a field dictionary file; bytes that are not UTF-8 are replaced.
     ///
     /// # Errors
-    /// The first line that is not understood: a column that is missing or out of range, an unknown type, an id that is
-    /// 0 or was there before, a field to ripple to that does not exist.
+    /// The first faulty line: a column that is missing or out of range, an unknown type, an id that is
+    /// 0 or defined twice, a field to ripple to that does not exist.
     pub fn parse(text: &[u8]) -> Result<Self, FileError> {
         let text = String::from_utf8_lossy(text);
         let mut fields = Fields::default();
@@ -157,7 +157,7 @@ impl Fields {
                 data_length,
             };
             if let Some(old) = fields.insert(def) {
-                return Err(line.error(format!("field {id} was there before, as {}", old.name)));
+                return Err(line.error(format!("field {id} is already defined, as {}", old.name)));
             }
         }
         for (line, id, to) in ripples {
@@ -184,10 +184,10 @@ fn enum_length(line: &mut Line<'_>) -> Result<u8, FileError> {
 }
 
 impl Enums {
-    /// Reads a file of enumerated types; bytes that are no UTF-8 are replaced.
+    /// Reads a file of enumerated types; bytes that are not UTF-8 are replaced.
     ///
     /// # Errors
-    /// The first line that is not understood: a value outside a table, a display without its marks, a number out of
+    /// The first faulty line: a value outside a table, a display without its marks, a number out of
     /// range.
     pub fn parse(text: &[u8]) -> Result<Self, FileError> {
         let text = String::from_utf8_lossy(text);
@@ -202,7 +202,7 @@ impl Enums {
         });
         let mut table = EnumTable::default();
         for mut line in lines {
-            // A field's name may begin with a digit, too.
+            // A field's name may begin with a digit.
             let first = line.left.split_whitespace().next().unwrap_or_default();
             if first.bytes().all(|c| c.is_ascii_digit()) {
                 if table.fields.is_empty() {
@@ -253,7 +253,7 @@ mod tests {
         TICK    \"UP (OR DOWN)\" -115 NULL ENUMERATED 2 ( 1 ) ENUM 1\n";
 
     #[test]
-    fn field_files_are_read() {
+    fn field_dictionary_files_are_parsed() {
         let fields = Fields::parse(FIELDS).unwrap();
         assert_eq!((fields.edition.id, fields.edition.version.as_str(), fields.len()), (7, "1.2.3", 3));
         let bid = fields.named("BID").unwrap();
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_wrong_are_named() {
+    fn errors_name_the_line() {
         let head = "A \"A\" 1 NULL PRICE 17 REAL 7\n";
         for (line, part) in [
             ("B B 2 NULL PRICE 17 REAL 7", "between two"),
             ("B \"B\" x NULL PRICE 17 REAL 7", "field id"),
             ("B \"B\" 40000 NULL PRICE 17 REAL 7", "field id"),
             ("B \"B\" 0 NULL PRICE 17 REAL 7", "id 0"),
-            ("B \"B\" 1 NULL PRICE 17 REAL 7", "was there before, as A"),
+            ("B \"B\" 1 NULL PRICE 17 REAL 7", "already defined, as A"),
             ("B \"B\" 2 C PRICE 17 REAL 7", "does not exist"),
             ("B \"B\" 2 NULL COST 17 REAL 7", "field type"),
             ("B \"B\" 2 NULL PRICE ( 3 REAL 7", "length"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn enum_files_are_read() {
+    fn enum_files_are_parsed_and_errors_name_the_line() {
         let text =
             b"!tag RT_Version 4.1\n!tag DT_Version 2.0\nA 4\n52W 9\n! VALUE\n  1 \"ASE\"  American (old)\n\
             0 \"   \" \n 7 #DEfe# arrow\nC 14\n 2 \"x\" \n";

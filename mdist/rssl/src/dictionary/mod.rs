@@ -1,5 +1,5 @@
-//! Dictionaries: what the fields of field lists are called, which types they have, and what their enumerated values
-//! stand for. Loaded from the standard text files, transferred over the wire, or the small one built in.
+//! Dictionaries: names and types of fields, and the displays of their enumerated values. Loaded from the standard text
+//! files, received over the wire, or built in.
 //!
 //! Spec: rssl.md §5.3
 
@@ -18,13 +18,13 @@ use crate::rwf::{FieldName, Names};
 
 /// Conventional name of the field dictionary.
 pub const FIELD_DICTIONARY: &str = "RWFFld";
-/// Conventional name of the enumerated types.
+/// Conventional name of the dictionary of enumerated types.
 pub const ENUM_DICTIONARY: &str = "RWFEnum";
 
-/// Which edition of a dictionary it is.
+/// Identity and versions of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edition {
-    /// Number that field lists refer to; 1 unless they say otherwise.
+    /// Dictionary id that field lists refer to; 1 is the default.
     pub id: i32,
     /// Version of the fields, or of the enumerated types as a whole ("major.minor.micro").
     pub version: String,
@@ -45,13 +45,13 @@ impl Default for Edition {
 pub struct Dictionary {
     /// The fields.
     pub fields: Fields,
-    /// What their enumerated values stand for.
+    /// Displays of their enumerated values.
     pub enums: Enums,
 }
 
 impl Dictionary {
-    /// The built-in dictionary: the fields that the load tools send and that the public examples ask for. Enough to
-    /// read what those tools send, not a replacement for a vendor's dictionary.
+    /// The built-in dictionary: the fields of the load tools and of the public examples. It is not a replacement for a
+    /// vendor's dictionary.
     #[must_use]
     pub fn small() -> Self {
         small::dictionary()

@@ -1,12 +1,12 @@
-//! The dictionary that is built in: field ids, names and types as stock programs know them, for what the load tools
-//! and public examples send. Texts are our own. Spec: rssl.md §5.4, §9
+//! The built-in dictionary: field ids, names and types of stock programs, for the messages of the load tools and of
+//! public examples. The texts are our own. Spec: rssl.md §5.4, §9
 
 use Kind::{Date, Enum, Minutes, Price, Received, Size, Text, Time, Uint};
 
 use super::{Dictionary, EnumTable, EnumValue, FieldDef, FieldType};
 use crate::rwf::DataType;
 
-/// Kinds of fields: an older type, its length as text, and a type.
+/// Kinds of fields: a type before RWF, its length as text, and a type.
 #[derive(Clone, Copy)]
 enum Kind {
     Uint,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_consistent() {
+    fn small_dictionary_is_consistent() {
         let Dictionary { fields, enums } = dictionary();
         assert_eq!(fields.len(), FIELDS.len(), "no id twice");
         for field in fields.iter() {

@@ -1,4 +1,4 @@
-//! Dictionaries as they go over the wire: series of element lists, in parts. Spec: rssl.md §5.3
+//! Dictionaries on the wire: series of element lists, in parts. Spec: rssl.md §5.3
 
 use super::{Edition, EnumTable, EnumValue, Enums, FieldDef, FieldType, Fields};
 use crate::rwf::sets::{write_element_sets, write_value};
@@ -8,27 +8,27 @@ use crate::rwf::{
 use crate::wire::{Writer, to_vec};
 use crate::{Error, Result};
 
-/// Only what the dictionary is.
+/// Identity and versions only.
 pub const VERBOSITY_INFO: u32 = 0;
-/// What is needed to read data.
+/// The information needed to decode data.
 pub const VERBOSITY_MINIMAL: u32 = 3;
-/// All but explanations.
+/// Everything except meanings.
 pub const VERBOSITY_NORMAL: u32 = 7;
-/// All.
+/// Everything.
 pub const VERBOSITY_VERBOSE: u32 = 15;
 
-/// `Type` of these dictionaries.
+/// `Type` of the dictionaries.
 const TYPE_FIELDS: i64 = 1;
 const TYPE_ENUMS: i64 = 2;
 
-/// Longest name or display that is kept, in bytes.
+/// Longest name or display, in bytes.
 const LONGEST_TEXT: usize = 1024;
-/// Bytes that an enum table's values may take in one row beside what names them: an entry of a series has at most
-/// 65,535. Stock readers refuse a second row for the same fields, so a table is only split where nothing else is possible.
+/// Bytes of an enum table's values in one row, without their field ids: an entry of a series has at most 65,535. Stock
+/// readers refuse a second row for the same fields, so a table is split only if it is longer.
 const ROW_ROOM: usize = 65_535 - 128;
-/// Tables that are taken: one for each field there can be.
-const MOST_TABLES: usize = 1 << 16;
-/// A count hint of 16,384 or more is written wrongly by stock encoders, and better not sent to their kin.
+/// Tables that are accepted: one for each possible field.
+const MAX_TABLES: usize = 1 << 16;
+/// Stock encoders write count hints from here on wrongly, so larger ones are not sent.
 const HINT_LIMIT: usize = 16_384;
 
 /// The columns of a row of a field dictionary, in their order.
@@ -43,7 +43,7 @@ const COLUMNS: [(&[u8], DataType); 9] = [
     (b"ENUMLENGTH", DataType::UINT_1),
     (b"LONGNAME", DataType::ASCII_STRING),
 ];
-/// How many of them a dictionary of less than normal verbosity has.
+/// Number of these columns below normal verbosity.
 const MINIMAL_COLUMNS: usize = 7;
 
 impl Fields {
@@ -59,10 +59,10 @@ impl Fields {
             rows =
                 self.iter().map(|def| to_vec(|w| write_row(w, def, columns))).collect::<Result<Vec<_>>>()?;
         }
-        cut(&rows, part, Some(columns), |w| summary(w, TYPE_FIELDS, &self.edition))
+        split(&rows, part, Some(columns), |w| summary(w, TYPE_FIELDS, &self.edition))
     }
 
-    /// Takes the payload of one refresh of a field dictionary. Fields with ids that are known are replaced.
+    /// Adds the payload of one refresh of a field dictionary. Fields with known ids are replaced.
     ///
     /// # Errors
     /// Another kind of dictionary; rows without a name or an id, or with values out of range.
@@ -85,7 +85,7 @@ impl Fields {
 }
 
 fn write_row(w: &mut Writer<'_>, def: &FieldDef, columns: &[(&[u8], DataType)]) -> Result<()> {
-    // Values of set 0, and nothing else.
+    // Values of set 0 only.
     w.u8(0x02)?;
     for (name, data_type) in columns {
         let number = match *name {
@@ -156,11 +156,11 @@ impl Enums {
                 }
             }
         }
-        cut(&rows, part, None, |w| summary(w, TYPE_ENUMS, &self.edition))
+        split(&rows, part, None, |w| summary(w, TYPE_ENUMS, &self.edition))
     }
 
-    /// Takes the payload of one refresh of a dictionary of enumerated types. A table for the same fields as one that
-    /// is known adds to it.
+    /// Adds the payload of one refresh of a dictionary of enumerated types. A table for the same fields as a known one
+    /// adds to that.
     ///
     /// # Errors
     /// Another kind of dictionary; tables without fields or values, or with values out of range.
@@ -170,8 +170,8 @@ impl Enums {
         let sets = series.element_sets()?;
         for row in series.entries() {
             let table = take_table(&ElementList::decode(row?, Some(&sets))?)?;
-            if self.tables().len() >= MOST_TABLES {
-                return Err(Error::TooLong { what: "enum tables", len: MOST_TABLES + 1, max: MOST_TABLES });
+            if self.tables().len() >= MAX_TABLES {
+                return Err(Error::TooLong { what: "enum tables", len: MAX_TABLES + 1, max: MAX_TABLES });
             }
             self.insert(table);
         }
@@ -179,7 +179,7 @@ impl Enums {
     }
 }
 
-/// How many values go into one row beside this many fields: at least one.
+/// Number of values in one row with this many fields; at least one.
 fn row_len(fields: usize, values: &[EnumValue], verbosity: u32) -> usize {
     let text = |len: usize| len + if len < 0xfe { 1 } else { 3 };
     let mut bytes = 2 * fields;
@@ -260,8 +260,8 @@ fn take_table(list: &ElementList<'_>) -> Result<EnumTable> {
     Ok(table)
 }
 
-/// Distributes rows over series of at most `part` bytes; the first has the summary.
-fn cut(
+/// Divides rows into series of at most `part` bytes; the first has the summary.
+fn split(
     rows: &[Vec<u8>],
     part: usize,
     columns: Option<&[(&[u8], DataType)]>,
@@ -290,7 +290,7 @@ fn cut(
         })?
         .len();
         let fits = left.iter().take(usize::from(u16::MAX)).take_while(|row| {
-            // Each with a length of three bytes.
+            // Each entry has a length of three bytes.
             size += row.len() + 3;
             size <= part
         });
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_come_back_from_parts_of_any_size() {
+    fn dictionaries_round_trip_in_parts_of_any_size() {
         let Dictionary { fields, enums } = Dictionary::small();
         for part in [0, 500, 2000, 1 << 20] {
             for verbosity in [VERBOSITY_NORMAL, VERBOSITY_VERBOSE] {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn less_verbose_dictionaries_have_less() {
+    fn lower_verbosity_leaves_columns_out() {
         let Dictionary { fields, enums } = Dictionary::small();
         let mut back = Fields::default();
         back.take_part(&fields.parts(VERBOSITY_MINIMAL, 1 << 20).unwrap()[0]).unwrap();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
+    fn malformed_payloads_are_refused() {
         let Dictionary { fields, enums } = Dictionary::small();
         let parts = fields.parts(VERBOSITY_NORMAL, 1 << 20).unwrap();
         assert!(Enums::default().take_part(&parts[0]).is_err());
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_longer_than_an_entry_is_continued() {
+    fn tables_longer_than_an_entry_take_several_rows() {
         let mut enums = Enums::default();
         let value = |value| EnumValue { value, display: vec![b'd'; 30], meaning: "m".repeat(30) };
         enums.insert(EnumTable { fields: vec![4], values: (0..5000).map(value).collect() });

@@ -1,4 +1,4 @@
-//! The source directory: which services there are, and what they can do. Spec: rssl.md §5.2
+//! The source directory: services, their capabilities and states. Spec: rssl.md §5.2
 
 use super::{elements, wrong};
 use crate::Result;
@@ -8,9 +8,9 @@ use crate::rwf::{
 };
 use crate::wire::Writer;
 
-/// Bits of a request's filter: which parts of services it wants.
+/// Bits of a request's filter: the requested parts of services.
 pub mod filter {
-    /// Name, abilities, dictionaries.
+    /// Name, capabilities, dictionaries.
     pub const INFO: u32 = 0x01;
     /// Up or down.
     pub const STATE: u32 = 0x02;
@@ -22,59 +22,59 @@ pub mod filter {
     pub const DATA: u32 = 0x10;
     /// Communication links.
     pub const LINK: u32 = 0x20;
-    /// All that this module reads and writes.
+    /// All parts that this module supports.
     pub const ALL: u32 = INFO | STATE | GROUP | LOAD | LINK;
 }
 
-/// Ids of these parts in messages.
+/// Ids of the parts in messages.
 const INFO: u8 = 1;
 const STATE: u8 = 2;
 const GROUP: u8 = 3;
 const LOAD: u8 = 4;
 const LINK: u8 = 6;
 
-/// What a message says about a service as a whole.
+/// The action of a message on a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Parts of it changed.
+    /// Parts of the service changed.
     Update,
-    /// It is there, with all that is told of it.
+    /// The service is added, or replaced, with the parts of this message.
     Add,
-    /// It is gone.
+    /// The service is removed.
     Delete,
 }
 
-/// One service. Parts that are not there were not told (or are not to be told).
+/// One service. Absent parts were not received, or are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Number by which keys name it, on this connection only.
+    /// Id in keys, valid on this connection only.
     pub id: u16,
-    /// What it is.
+    /// Description.
     pub info: Option<Info>,
-    /// Whether it works.
+    /// State.
     pub state: Option<ServiceState>,
-    /// What happened to groups of its items.
+    /// Change of an item group.
     pub groups: Vec<GroupStatus>,
-    /// What it can bear.
+    /// Limits.
     pub load: Option<Load>,
-    /// Its communication links; empty also if they were not told.
+    /// Communication links; also empty if they were not received.
     pub links: Vec<Link>,
 }
 
-/// What a service is.
+/// Description of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Name: its identity.
+    /// Name, which identifies it.
     pub name: String,
-    /// Who provides it.
+    /// Vendor.
     pub vendor: String,
     /// It comes from the original publisher.
     pub is_source: bool,
-    /// Numbers of the domains that it has.
+    /// Ids of its domains.
     pub capabilities: Vec<u8>,
-    /// Names of the dictionaries that can be asked for from it.
+    /// Names of the dictionaries that it provides.
     pub dictionaries_provided: Vec<String>,
-    /// Names of the dictionaries that its data need.
+    /// Names of the dictionaries that its data use.
     pub dictionaries_used: Vec<String>,
     /// Qualities of service that it offers.
     pub qos: Vec<Qos>,
@@ -82,9 +82,9 @@ pub struct Info {
     pub supports_qos_range: bool,
     /// Name of the symbol list with its items.
     pub item_list: String,
-    /// It takes requests for snapshots beyond its limits.
+    /// It accepts snapshot requests beyond its limits.
     pub supports_oob_snapshots: bool,
-    /// It takes messages about the state of consumers.
+    /// It accepts messages about the state of consumers.
     pub accepting_consumer_status: bool,
 }
 
@@ -106,14 +106,14 @@ impl Default for Info {
     }
 }
 
-/// Whether a service works.
+/// State of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceState {
-    /// Its source is reachable.
+    /// The source is reachable.
     pub up: bool,
-    /// It takes requests.
+    /// It accepts requests.
     pub accepting: bool,
-    /// A state for all of its items that were answered before.
+    /// State for all of its open items.
     pub status: Option<OwnedState>,
 }
 
@@ -123,25 +123,25 @@ impl Default for ServiceState {
     }
 }
 
-/// What happened to a group of items.
+/// Change of an item group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// The group's id.
+    /// Id of the group.
     pub group: Vec<u8>,
-    /// The group that its items belong to from now on.
+    /// New group of its items.
     pub merged_to: Option<Vec<u8>>,
-    /// A state for all of its items.
+    /// State for all of its items.
     pub status: Option<OwnedState>,
 }
 
-/// What a service can bear; absent: not limited, or not told.
+/// Limits of a service; absent: unlimited, or not received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Items that a client may have open.
+    /// Open items per client.
     pub open_limit: Option<u64>,
-    /// Requests that a client may have unanswered; 0: send none.
+    /// Unanswered requests per client; 0: send no requests.
     pub open_window: Option<u64>,
-    /// How busy it is, 0 least.
+    /// Load factor; 0 is the least.
     pub load_factor: Option<u64>,
 }
 
@@ -150,9 +150,9 @@ pub struct Load {
 pub struct Link {
     /// Its name.
     pub name: String,
-    /// It is gone.
+    /// The service is removed.
     pub gone: bool,
-    /// It only broadcasts.
+    /// It is a broadcast link.
     pub broadcast: bool,
     /// It is up.
     pub up: bool,
@@ -162,8 +162,7 @@ pub struct Link {
     pub text: String,
 }
 
-/// Reads the payload of a directory refresh or update: for each service the parts that it tells. Parts that this module
-/// does not know are skipped.
+/// Reads the payload of a directory refresh or update: the services with the parts present. Unknown parts are skipped.
 ///
 /// # Errors
 /// Content that is cut short or of another kind, a service id above 65535, an info without a name.
@@ -196,7 +195,7 @@ fn parts(bytes: &[u8], service: &mut Service) -> Result<()> {
         let entry = entry?;
         let clear = entry.action == FilterAction::Clear;
         match (entry.id, entry.container) {
-            // What clears limits sets none.
+            // Clearing limits sets none.
             (LOAD, _) if clear => service.load = Some(Load::default()),
             _ if clear => {}
             (INFO, DataType::ELEMENT_LIST) => service.info = Some(info(entry.data)?),
@@ -324,7 +323,7 @@ fn links(bytes: &[u8]) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// Writes the payload of a directory refresh: all services, as far as `filter` wants them.
+/// Writes the payload of a directory refresh: all services with the parts in `filter`.
 ///
 /// # Errors
 /// [`crate::Error::Full`], or texts that are too long.
@@ -332,7 +331,7 @@ pub fn encode_all(w: &mut Writer<'_>, filter: u32, services: &[Service]) -> Resu
     write(w, filter, services.iter().map(|service| (Action::Add, service)))
 }
 
-/// Writes the payload of a directory refresh or update: of each service the parts that it has and `filter` wants.
+/// Writes the payload of a directory refresh or update: the parts of each service that are present and in `filter`.
 ///
 /// # Errors
 /// As [`encode_all`].
@@ -424,7 +423,7 @@ fn write_info(w: &mut Writer<'_>, info: &Info) -> Result<()> {
     if !info.dictionaries_used.is_empty() {
         list.array_ascii("DictionariesUsed", &info.dictionaries_used)?;
     }
-    // Stock examples take the first without looking whether there is one.
+    // Stock examples use the first one without checking that there is one.
     let default = [Qos::REALTIME_TICK];
     list.array_qos("QoS", if info.qos.is_empty() { &default } else { &info.qos })?;
     list.uint("SupportsQoSRange", info.supports_qos_range.into())?;
@@ -452,7 +451,7 @@ fn write_links(w: &mut Writer<'_>, links: &[Link]) -> Result<()> {
     map.finish()
 }
 
-/// Name of the generic message by which a distributor tells a provider which of its services serve actively.
+/// Name of the generic message in which a distributor reports to a provider which of its services are active.
 pub const CONSUMER_STATUS: &[u8] = b"ConsumerStatus";
 
 /// Reads the payload of [`CONSUMER_STATUS`]: service ids and their mode (0 active without standby, 1 active with
@@ -530,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn services_come_back_as_far_as_they_are_wanted() {
+    fn services_round_trip_with_the_parts_in_the_filter() {
         let gone = Service { id: 7, ..Service::default() };
         let services = [(Action::Add, whole()), (Action::Update, whole()), (Action::Delete, gone)];
         let payload = to_vec(|w| encode(w, filter::ALL, &services)).unwrap();
@@ -544,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_an_error_and_not_a_panic() {
+    fn every_prefix_is_an_error() {
         let payload = to_vec(|w| encode_all(w, filter::ALL, &[whole()])).unwrap();
         for n in 1..payload.len() {
             assert!(decode(&payload[..n]).is_err(), "{n}");
@@ -552,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn consumer_status_comes_back() {
+    fn consumer_status_round_trips() {
         let payload = to_vec(|w| encode_consumer_status(w, &[(1, 2), (500, 0)])).unwrap();
         assert_eq!(consumer_status(&payload), Ok(vec![(1, 2), (500, 0)]));
     }

@@ -1,4 +1,4 @@
-//! What requests for items carry besides their key: batches, views, behaviours of symbol lists. Spec: rssl.md §5.4, §6
+//! Payloads of item requests: batches, views, behaviours of symbol lists. Spec: rssl.md §5.4, §6
 
 use super::{elements, wrong};
 use crate::Result;
@@ -15,12 +15,12 @@ const DATA_STREAMS: &[u8] = b":DataStreams";
 const VIEW_FIELDS: u64 = 1;
 const VIEW_ELEMENTS: u64 = 2;
 
-/// Which parts of an item a stream wants.
+/// The parts of an item that a stream requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
-    /// These fields.
+    /// Fields by id.
     Fields(Vec<i16>),
-    /// Elements of these names.
+    /// Elements by name.
     Names(Vec<Vec<u8>>),
 }
 
@@ -104,7 +104,7 @@ pub fn view(payload: &[u8]) -> Result<View> {
     }
 }
 
-/// Whether a symbol list is to open its items, too.
+/// Whether a symbol list opens its items too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SymbolListBehaviors {
     /// Bits: 1 streams, 2 snapshots.
@@ -132,7 +132,7 @@ impl SymbolListBehaviors {
         Ok(behaviors)
     }
 
-    /// Whether the items are to be opened: `Some(true)` as streams, `Some(false)` as snapshots.
+    /// Whether to open the items: `Some(true)` as streams, `Some(false)` as snapshots.
     #[must_use]
     pub const fn data_streams(&self) -> Option<bool> {
         match self.data_streams_bits {
@@ -143,9 +143,9 @@ impl SymbolListBehaviors {
     }
 }
 
-/// What the payload of one request says, in the one element list it can have.
+/// The payload of one request: an element list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes<'a> {
+pub struct RequestPayload<'a> {
     /// Names of a batch.
     pub names: Option<&'a [&'a [u8]]>,
     /// Streams of a batch reissue or batch close.
@@ -156,7 +156,7 @@ pub struct Wishes<'a> {
     pub data_streams: Option<u64>,
 }
 
-impl Wishes<'_> {
+impl RequestPayload<'_> {
     /// Writes the payload.
     ///
     /// # Errors
@@ -196,17 +196,17 @@ impl Wishes<'_> {
 /// Writes the payload of a batch request.
 ///
 /// # Errors
-/// As [`Wishes::encode`].
+/// As [`RequestPayload::encode`].
 pub fn encode_batch(w: &mut Writer<'_>, names: &[&[u8]]) -> Result<()> {
-    Wishes { names: Some(names), ..Wishes::default() }.encode(w)
+    RequestPayload { names: Some(names), ..RequestPayload::default() }.encode(w)
 }
 
 /// Writes the payload of a request with a view.
 ///
 /// # Errors
-/// As [`Wishes::encode`].
+/// As [`RequestPayload::encode`].
 pub fn encode_view(w: &mut Writer<'_>, view: &View) -> Result<()> {
-    Wishes { view: Some(view), ..Wishes::default() }.encode(w)
+    RequestPayload { view: Some(view), ..RequestPayload::default() }.encode(w)
 }
 
 #[cfg(test)]
@@ -215,16 +215,16 @@ mod tests {
     use crate::wire::to_vec;
 
     #[test]
-    fn wishes_come_back() {
+    fn request_payloads_round_trip() {
         let view_of_fields = View::Fields(vec![22, -25]);
         let names: [&[u8]; 2] = [b"TRI", b"IBM.N"];
-        let wishes = Wishes {
+        let request = RequestPayload {
             names: Some(&names),
             streams: Some(&[5, -6]),
             view: Some(&view_of_fields),
             data_streams: Some(2),
         };
-        let payload = to_vec(|w| wishes.encode(w)).unwrap();
+        let payload = to_vec(|w| request.encode(w)).unwrap();
         assert_eq!(batch_names(&payload).unwrap(), names);
         assert_eq!(stream_ids(&payload), Ok(Some(vec![5, -6])));
         assert_eq!(view(&payload), Ok(view_of_fields));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said() {
+    fn malformed_payloads_are_errors() {
         assert!(view(&to_vec(|w| encode_batch(w, &[b"A"])).unwrap()).is_err());
         let list = |name: &[u8]| {
             to_vec(|w| {

@@ -1,6 +1,6 @@
 //! The login domain. Spec: rssl.md §5.1
 //!
-//! Unknown elements are skipped and absent ones have the domain's defaults, as stock programs of many versions need.
+//! Unknown elements are skipped and absent ones have the defaults of the domain, for stock programs of all versions.
 
 use core::fmt;
 
@@ -15,47 +15,47 @@ use crate::wire::{Writer, to_vec};
 
 /// `Attributes::role` of a consumer.
 pub const CONSUMER: u64 = 0;
-/// `Attributes::role` of a provider that dials a distributor.
+/// `Attributes::role` of a provider that connects to a distributor.
 pub const PROVIDER: u64 = 1;
 
-/// What a client tells about itself, and a server repeats. Shown without passwords and tokens.
+/// Attributes of a client, which a server repeats. Debug output leaves passwords and tokens out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// Number of the application, as text.
+    /// Id of the application, a number as text.
     pub application_id: Option<&'a [u8]>,
-    /// Its name.
+    /// Name of the application.
     pub application_name: Option<&'a [u8]>,
-    /// Where its user sits: "address/net".
+    /// Position of the user: "address/net".
     pub position: Option<&'a [u8]>,
     /// Password.
     pub password: Option<&'a [u8]>,
-    /// Distinguishes applications of one name at one position.
+    /// Distinguishes applications with the same name and position.
     pub instance_id: Option<&'a [u8]>,
     /// [`CONSUMER`] or [`PROVIDER`].
     pub role: u64,
     /// The server recovers items of this client, instead of the client.
     pub single_open: bool,
-    /// The client wants items whose data are suspect.
+    /// The client accepts suspect data.
     pub allow_suspect: bool,
-    /// The client wants the permission profile.
+    /// The client requests the permission profile.
     pub permission_profile: bool,
-    /// The client wants permission expressions.
+    /// The client requests permission expressions.
     pub permission_expressions: bool,
-    /// A provider wants to download the dictionary from the distributor.
+    /// A provider can download the dictionary from the distributor.
     pub dictionary_download: bool,
-    /// The client wants the list of standby servers.
+    /// The client requests the list of standby servers.
     pub connection_config: bool,
     /// Authentication token.
     pub authentication_token: Option<&'a [u8]>,
-    /// More for the authentication.
+    /// Extended authentication data.
     pub authentication_extended: Option<&'a [u8]>,
     /// Token that authorizes the application.
     pub application_token: Option<&'a [u8]>,
     /// 2: the client answers round-trip probes.
     pub round_trip_latency: Option<u64>,
-    /// Bits of the update types that the client wants.
+    /// Bits of the update types to send.
     pub update_types: Option<u64>,
-    /// Bits of the update types that it does not want.
+    /// Bits of the update types to leave out.
     pub unwanted_update_types: Option<u64>,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Debug for Attributes<'_> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Takes one element; false if it is none of these.
+    /// Sets the attribute of one element; false if it is not an attribute.
     fn take(&mut self, name: &[u8], data: &'a [u8], number: Option<u64>) -> bool {
         let flag = |place: &mut bool| *place = number.map_or(*place, |n| n != 0);
         match name {
@@ -127,7 +127,7 @@ impl<'a> Attributes<'a> {
         true
     }
 
-    /// Writes what differs from the defaults, and the two flags that stock clients always send.
+    /// Writes the attributes that differ from the defaults, and the two flags that stock clients always send.
     fn write(&self, list: &mut ElementListWriter<'_, '_>) -> Result<()> {
         for (name, value) in [
             ("ApplicationId", self.application_id),
@@ -173,14 +173,14 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// What a client asks for.
+/// A login request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// User; one zero byte where a token is in the attributes instead.
+    /// User; one zero byte if a token is in the attributes instead.
     pub user: &'a [u8],
-    /// What the user's name is, one of [`name_type`].
+    /// Type of the user's name, one of [`name_type`].
     pub name_type: u8,
-    /// The rest.
+    /// Attributes.
     pub attributes: Attributes<'a>,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Request<'a> {
         Ok(Request { user: request.key.name.unwrap_or_default(), name_type, attributes })
     }
 
-    /// Writes the message that asks for a login.
+    /// Writes the request message.
     ///
     /// # Errors
     /// [`crate::Error::Full`], or a name above 255 bytes.
@@ -215,7 +215,7 @@ impl<'a> Request<'a> {
         self.encode_with(stream, RequestFlags::STREAMING, w)
     }
 
-    /// The same with other flags: a reissue that pauses, for instance.
+    /// Writes the request message with these flags, such as a reissue that pauses.
     ///
     /// # Errors
     /// As [`Request::encode`].
@@ -230,16 +230,16 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a server answers when it accepts.
+/// The refresh of a server that accepts a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The user, as asked.
+    /// User of the request.
     pub user: &'a [u8],
-    /// What the user's name is, one of [`name_type`].
+    /// Type of the user's name, one of [`name_type`].
     pub name_type: u8,
-    /// What the client told, with what holds of it.
+    /// The client's attributes, as accepted.
     pub attributes: Attributes<'a>,
-    /// Bits: 1 requests of many items, 2 their reissue, 4 closing many streams.
+    /// Bits: 1 batch requests, 2 batch reissues, 4 batch closes.
     pub support_batch: u64,
     /// Posts.
     pub support_post: bool,
@@ -255,7 +255,7 @@ pub struct Reply<'a> {
     pub support_standby: bool,
     /// State of the login.
     pub state: State<'a>,
-    /// It answers a request; stock clients do not take any other for the answer.
+    /// It answers a request; stock clients ignore other refreshes.
     pub solicited: bool,
 }
 
@@ -358,7 +358,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Writes the status that refuses or ends a login. `Closed`: do not try again; `ClosedRecover`: later.
+/// Writes the status that refuses or ends a login. `Closed`: do not retry; `ClosedRecover`: retry later.
 ///
 /// # Errors
 /// [`crate::Error::Full`].
@@ -375,10 +375,10 @@ fn list<'a>(key: &Key<'a>) -> Option<&'a [u8]> {
     key.attrib.filter(|attrib| attrib.container == DataType::ELEMENT_LIST).map(|attrib| attrib.data)
 }
 
-/// Name of the generic message by which a consumer tells whether it uses this connection or keeps it in reserve.
+/// Name of the generic message in which a consumer reports whether this connection is active or on standby.
 pub const CONNECTION_STATUS: &[u8] = b"ConsumerConnectionStatus";
 
-/// Reads the payload of [`CONNECTION_STATUS`]: 0 active, 1 standby; none if it does not say.
+/// Reads the payload of [`CONNECTION_STATUS`]: 0 active, 1 standby; `None` if absent.
 ///
 /// # Errors
 /// Content that is cut short.
@@ -427,7 +427,7 @@ mod tests {
     use crate::rwf::{Message, code};
 
     #[test]
-    fn a_request_comes_back() {
+    fn requests_round_trip() {
         let request = Request {
             user: b"user",
             attributes: Attributes {
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_has_no_secrets() {
         let attributes = Attributes {
             position: Some(b"here"),
             password: Some(b"secret"),
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_comes_back() {
+    fn replies_round_trip() {
         let reply = Reply {
             user: b"user",
             support_batch: 7,
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_standby_are_said() {
+    fn refusals_and_connection_status_round_trip() {
         let state = State::new(StreamState::Closed, DataState::Suspect, code::NOT_ENTITLED, b"no");
         let bytes = to_vec(|w| reject(1, state, w)).unwrap();
         assert!(matches!(Message::decode(&bytes), Ok(Message::Status(s)) if s.state == Some(state)));

@@ -4,19 +4,19 @@ use crate::Result;
 use crate::rwf::{Ack, DataType, Message, Post, PostFlags};
 use crate::wire::Writer;
 
-/// What a post brings.
+/// The content of a post.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Posted<'a> {
-    /// A whole message, to be applied with its flags.
+    /// A message, to apply with its flags.
     Message(Box<Message<'a>>),
-    /// A container, to be applied as an update.
+    /// A container, to apply as an update.
     Data(DataType, &'a [u8]),
 }
 
-/// Reads what a post brings.
+/// Reads the content of a post.
 ///
 /// # Errors
-/// A message inside that cannot be read, or is none that a post may bring.
+/// A message that cannot be read, or of a class that a post cannot have.
 pub fn posted<'a>(post: &Post<'a>) -> Result<Posted<'a>> {
     if post.container != DataType::MSG {
         return Ok(Posted::Data(post.container, post.payload));
@@ -29,8 +29,8 @@ pub fn posted<'a>(post: &Post<'a>) -> Result<Posted<'a>> {
     }
 }
 
-/// Writes the acknowledgement of a post, if it wants one (and has an id to be known by): a success, or a refusal with
-/// one of [`crate::rwf::nak`] and a text. True if one was written.
+/// Writes the acknowledgement of a post, if it requests one and has an id: success, or a refusal with one of
+/// [`crate::rwf::nak`] and a text. Returns whether one was written.
 ///
 /// # Errors
 /// [`crate::Error::Full`].

@@ -109,7 +109,8 @@ impl DataType {
         self.0 >= 64 && self.0 < 128
     }
 
-    /// The plain type of this type's values: old ids and forms of set definitions are resolved, all others are unchanged.
+    /// The plain type of this type's values: old ids and forms of set definitions are resolved, all others are
+    /// unchanged.
     #[must_use]
     pub const fn base(self) -> Self {
         match self.0 {

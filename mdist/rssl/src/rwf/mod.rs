@@ -35,7 +35,7 @@
 //! | File | Change |
 //! |---|---|
 //! | `mdist/rssl/src/rwf/data_type.rs` | its id, in `types!` |
-//! | `mdist/rssl/src/rwf/NAME.rs` | decoder, iterator and writer; `container.rs` is the base of those with counted entries |
+//! | `mdist/rssl/src/rwf/NAME.rs` | decoder, iterator and writer; `container.rs` is the base for counted entries |
 //! | `mdist/rssl/src/rwf/mod.rs` | the module and its public names |
 //! | `mdist/rssl/src/rwf/print/` | a method in `containers.rs`, a branch of `Printer::container_inner` in `mod.rs` |
 //! | `mdist/rssl/src/dictionary/file.rs` | its name in dictionary files, in `DATA_TYPES` |

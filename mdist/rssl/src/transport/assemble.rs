@@ -1,13 +1,13 @@
-//! Puts fragmented messages together again. Spec: rssl.md §1.6
+//! Assembles fragmented messages. Spec: rssl.md §1.6
 
 use super::frame::Part;
 
-/// Messages of one connection that may be under way in fragments at the same time.
+/// Messages of one connection that may be assembled at the same time.
 const ASSEMBLIES_MAX: usize = 32;
-/// Room that is kept for the next message instead of being given back.
-const KEPT_BYTES: usize = 256 << 10;
+/// Capacity of a buffer that is reused for the next message instead of freed, in bytes.
+const MAX_SPARE_BYTES: usize = 256 << 10;
 
-/// One message under way.
+/// One incomplete message.
 #[derive(Debug)]
 struct Assembly {
     id: u16,
@@ -15,16 +15,16 @@ struct Assembly {
     bytes: Vec<u8>,
 }
 
-/// All fragmented messages of one connection that are not complete. Memory grows with the bytes that arrive, never
-/// with the length that is announced.
+/// The incomplete messages of one connection. Memory grows with the received bytes, not with the announced length.
 #[derive(Debug)]
 pub(super) struct Assembler {
     open: Vec<Assembly>,
-    /// Limit of a message, and of all that is held.
+    /// Limit of one message and of all incomplete ones together, in bytes.
     limit: usize,
+    /// Bytes of all incomplete messages.
     held: usize,
     spare: Vec<u8>,
-    /// Messages given up: too long, too many at once, or without their beginning.
+    /// Messages dropped: too long, too many at once, or without their first fragment.
     pub(super) dropped: u64,
 }
 
@@ -33,14 +33,14 @@ impl Assembler {
         Assembler { open: Vec::new(), limit, held: 0, spare: Vec::new(), dropped: 0 }
     }
 
-    /// Takes a fragment; true if it completed a message, which is then in `done`. A fragment whose message is not
-    /// known (its beginning was too long to be kept, or never came) is skipped, as stock receivers do; so is a
-    /// message whose beginning is repeated.
+    /// Takes a fragment; true if it completed a message, which is then in `done`. A fragment of an unknown message (the
+    /// first one announced too much, or was not received) is skipped, as stock receivers do; a repeated first fragment
+    /// drops the message so far.
     pub(super) fn take(&mut self, part: Part, bytes: &[u8], done: &mut Vec<u8>) -> bool {
         let id = match part {
             Part::Whole => return false,
             Part::First { id, total } => {
-                self.forget(id);
+                self.discard(id);
                 if !self.begin(id, total as usize) {
                     self.dropped += 1;
                     return false;
@@ -55,7 +55,7 @@ impl Assembler {
         };
         let Some(assembly) = self.open.get_mut(at) else { return false };
         if assembly.bytes.len() + bytes.len() > assembly.total || self.held + bytes.len() > self.limit {
-            self.forget(id);
+            self.discard(id);
             return false;
         }
         assembly.bytes.extend_from_slice(bytes);
@@ -66,7 +66,7 @@ impl Assembler {
         let finished = self.open.swap_remove(at);
         self.held -= finished.bytes.len();
         let mut last = std::mem::replace(done, finished.bytes);
-        if last.capacity() <= KEPT_BYTES {
+        if last.capacity() <= MAX_SPARE_BYTES {
             last.clear();
             self.spare = last;
         }
@@ -81,8 +81,8 @@ impl Assembler {
         true
     }
 
-    /// Gives up what is under way with this id.
-    fn forget(&mut self, id: u16) {
+    /// Drops the incomplete message of this id.
+    fn discard(&mut self, id: u16) {
         if let Some(at) = self.open.iter().position(|a| a.id == id) {
             let gone = self.open.swap_remove(at);
             self.held -= gone.bytes.len();

@@ -1,4 +1,4 @@
-//! One connection, either role.
+//! One connection in either role.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use super::handshake::{self, Answer, ClientOptions, Opened, ServerOptions, Verdi
 use super::ping::Pings;
 use super::{Error, FRAME_HEADER, PING_FRAME, Packer, Result, Tick};
 
-/// Longest message that `Channel::write` takes, in bytes: the length of a fragmented message has 32 bits, and
-/// stock receivers keep it in signed ones.
+/// Longest message of `Channel::write`, in bytes: the length of a fragmented message has 32 bits, which stock receivers
+/// store in a signed integer.
 const MAX_WRITE: usize = i32::MAX as usize;
 
-/// What the bytes at the front of the input were.
+/// What was pulled from the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pulled<'x> {
-    /// The front of something: nothing was used up.
+    /// An incomplete frame or message: no bytes were used up.
     NeedMore,
-    /// The connection is open from here on. A client may have to send its key first: see `Channel::take_output`.
+    /// The connection is open. A client may have to send its key first: see `Channel::take_output`.
     Opened(&'x Opened),
-    /// One message, whole and expanded.
+    /// One complete, decompressed message.
     Message(&'x [u8]),
     /// The peer is alive.
     Ping,
-    /// Bytes were used up without giving anything: a step of the handshake (look at `Channel::take_output`) or a
-    /// piece of a message that is not complete.
+    /// Bytes were used up without a result: a step of the handshake (see `Channel::take_output`) or a part of an
+    /// incomplete message.
     Handshake,
-    /// The peer refused the connection (at a client), or was refused (at a server: send what
-    /// `Channel::take_output` gives, then close).
+    /// The peer refused the connection (at a client), or was refused (at a server: send the output of
+    /// `Channel::take_output`, then close).
     Refused {
         /// The reason.
         text: &'x str,
     },
 }
 
-/// What a channel had to skip.
+/// Counts of what a channel dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Fragments without a beginning, and messages that were too long to put together or were begun again.
+    /// Fragments without a first one, and messages that were too long to assemble or were started again.
     pub fragments_dropped: u64,
 }
 
@@ -51,7 +51,7 @@ enum Phase {
     /// The server waits for the client's key.
     Key,
     Open,
-    Over,
+    Closed,
 }
 
 enum Role {
@@ -60,21 +60,22 @@ enum Role {
 }
 
 /// One TCP connection as a state machine. The owner of the socket
-/// 1. gives received bytes to `pull` until it says `NeedMore`, keeping what was not used up;
-/// 2. sends what `take_output`, `write` and `ping` append, and says so with `sent`;
-/// 3. says with `received` that bytes came, and acts on `tick` when `deadline` has come.
+/// 1. calls `received` when bytes arrive, and pulls them through an [`InputBuffer`](super::InputBuffer);
+/// 2. sends the bytes that `take_output`, `write` and `ping` append, and calls `sent`;
+/// 3. acts on `tick` at `deadline`.
 ///
-/// After an error the connection is to be closed.
+/// Close the connection after an error.
 pub struct Channel {
-    /// Open, and nothing of a packed frame left to deliver: the next bytes are a frame header.
+    /// Open, and no packed frame is partly delivered: the next bytes are a frame header.
     at_frame: bool,
     phase: Phase,
     wide_ids: bool,
     /// Longest frame accepted.
     frame_limit: usize,
-    /// Payload bytes of a packed frame that are still at the front of the input.
+    /// Payload bytes of a packed frame that are not delivered yet, at the front of the input.
     list_left: usize,
-    /// The last expanded payload, and where the rest of a packed list in it begins.
+    /// The last expanded payload, and one more than the offset of the rest of a packed list in it; 0 without such a
+    /// list.
     expanded: Vec<u8>,
     expanded_at: usize,
     assembler: Assembler,
@@ -90,7 +91,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The client's side of a new connection; its request is in `take_output` at once.
+    /// The client's side of a new connection; `take_output` has its request at once.
     #[must_use]
     pub fn client(options: ClientOptions) -> Self {
         let request = handshake::connect_request(&options);
@@ -129,24 +130,24 @@ impl Channel {
         }
     }
 
-    /// What was agreed, once the connection is open.
+    /// The agreed parameters, once the connection is open.
     #[must_use]
     pub fn opened(&self) -> Option<&Opened> {
         self.opened.as_deref()
     }
 
-    /// What had to be skipped so far.
+    /// Counts of what was dropped so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts { fragments_dropped: self.assembler.dropped }
     }
 
-    /// Takes the next thing from received bytes: how many bytes of `input` it used up, and what it was. To be called
-    /// again with the rest until `NeedMore` (which uses up nothing); also with an empty rest, because one frame can
-    /// hold many messages.
+    /// Pulls the next thing from received bytes: the number of bytes of `input` used up, and what they were. Call again
+    /// with the rest until `NeedMore` (which uses up nothing), also with an empty rest, because one frame can hold many
+    /// messages. [`InputBuffer`](super::InputBuffer) does so.
     ///
     /// # Errors
-    /// The peer broke the protocol; the channel is unusable from then on.
+    /// The peer broke the protocol; the channel is unusable afterwards.
     #[inline]
     pub fn pull<'x>(&'x mut self, input: &'x [u8]) -> Result<(usize, Pulled<'x>)> {
         if self.at_frame
@@ -160,7 +161,7 @@ impl Channel {
                 });
             }
         }
-        // The next of a packed list, but for its end and what is wrong with it.
+        // The next entry of a packed list; its end and its errors are handled below.
         if self.list_left > 0
             && let [hi, lo, ref rest @ ..] = *input
         {
@@ -183,7 +184,7 @@ impl Channel {
             Phase::Open if self.list_left > 0 => self.list_entry(input),
             Phase::Open if self.expanded_at > 0 => self.expanded_entry(),
             Phase::Open => self.frame(input),
-            Phase::Over => Err(Error::NotOpen),
+            Phase::Closed => Err(Error::NotOpen),
             Phase::Request | Phase::Key | Phase::Answer => self.handshake(input),
         };
         match step {
@@ -191,7 +192,7 @@ impl Channel {
             Err(error) => {
                 self.at_frame = false;
                 self.list_left = 0;
-                self.phase = Phase::Over;
+                self.phase = Phase::Closed;
                 Err(error)
             }
         }
@@ -217,7 +218,7 @@ impl Channel {
         }
     }
 
-    /// The next entry of a packed list that lies in the input.
+    /// The next entry of a packed list in the input.
     fn list_entry(&mut self, input: &[u8]) -> Result<(usize, Found)> {
         let Some(len) = input.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len))) else {
             return Ok((0, Found::NeedMore));
@@ -252,7 +253,7 @@ impl Channel {
         Ok((0, Found::Expanded { from, to }))
     }
 
-    /// A frame that is not plain, or not whole.
+    /// A frame that is not plain, or incomplete.
     fn frame(&mut self, input: &[u8]) -> Result<(usize, Found)> {
         let [hi, lo, flags, ..] = *input else { return Ok((0, Found::NeedMore)) };
         let len = usize::from(u16::from_be_bytes([hi, lo]));
@@ -276,7 +277,7 @@ impl Channel {
         if flags & frame::PACKED == 0 {
             return Ok((len, Found::Input { from: FRAME_HEADER, to: len }));
         }
-        // The whole list is at hand, so its first entry can be delivered with the header.
+        // The whole list is in the input, so its first entry is delivered with the header.
         self.list_left = body.len();
         self.at_frame = false;
         match self.list_entry(body)? {
@@ -354,11 +355,11 @@ impl Channel {
 
     fn refuse(&mut self, text: String) -> Found {
         self.refusal = text;
-        self.phase = Phase::Over;
+        self.phase = Phase::Closed;
         Found::Refused
     }
 
-    /// From here on frames follow.
+    /// Applies the agreed parameters: frames follow.
     fn open(&mut self) -> Found {
         if let Some(opened) = &self.opened {
             self.wide_ids = opened.version >= 13;
@@ -375,7 +376,7 @@ impl Channel {
         Found::Opened
     }
 
-    /// Appends what the channel itself has to send: handshake messages.
+    /// Appends the messages of the handshake that the channel has to send.
     pub fn take_output(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.output);
     }
@@ -402,8 +403,8 @@ impl Channel {
         let mut left = message;
         while !left.is_empty() {
             let header = frame::fragment_header(matches!(part, Part::First { .. }), self.wide_ids);
-            let room = (max + FRAME_HEADER).saturating_sub(header).max(1).min(left.len());
-            let (piece, rest) = left.split_at(room);
+            let space = (max + FRAME_HEADER).saturating_sub(header).max(1).min(left.len());
+            let (piece, rest) = left.split_at(space);
             self.put(part, 0, piece, out)?;
             part = Part::Next { id };
             left = rest;
@@ -426,7 +427,7 @@ impl Channel {
         if self.compressor.is_none() || packer.count() < 2 {
             let start = out.len();
             packer.finish(out);
-            // A single message is a plain frame by now, which may be worth compressing on its own.
+            // A single message has become a plain frame; compress that.
             if self.compressor.is_some() && out.len() > start {
                 let message = out.split_off(start);
                 return self.put(Part::Whole, 0, message.get(FRAME_HEADER..).unwrap_or_default(), out);
@@ -449,11 +450,11 @@ impl Channel {
                 Part::First { .. } => frame::fragment_header(true, wide),
                 Part::Next { .. } => frame::fragment_header(false, wide),
             };
-            let room = (max + FRAME_HEADER).saturating_sub(header);
-            if packed.len() <= room {
+            let space = (max + FRAME_HEADER).saturating_sub(header);
+            if packed.len() <= space {
                 put_frame(out, part, flags | frame::COMPRESSED, packed, wide);
             } else {
-                let (first, rest) = packed.split_at(room);
+                let (first, rest) = packed.split_at(space);
                 put_frame(out, part, flags | frame::COMPRESSED | frame::COMPRESSED_MORE, first, wide);
                 put_frame(out, Part::Whole, frame::COMPRESSED, rest, wide);
             }
@@ -472,31 +473,31 @@ impl Channel {
         out.extend_from_slice(&PING_FRAME);
     }
 
-    /// Bytes were sent to the peer.
+    /// Notes that bytes were sent to the peer.
     #[inline]
     pub fn sent(&mut self, now: Duration) {
         self.pings.sent(now);
     }
 
-    /// Bytes were received from the peer.
+    /// Notes that bytes were received from the peer.
     #[inline]
     pub fn received(&mut self, now: Duration) {
         self.pings.received(now);
     }
 
-    /// What has to be done at this time. The first call starts the timers, if nothing was sent or received before.
+    /// The action that is due. The first call starts the timers, if nothing was sent or received before.
     pub fn tick(&mut self, now: Duration) -> Tick {
         self.pings.tick(now)
     }
 
-    /// When `tick` is due next; none before the timers have started.
+    /// When `tick` is due next; `None` before the timers have started.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         self.pings.deadline()
     }
 }
 
-/// What a step found, without borrowing it.
+/// What was found in the input, without borrowing it.
 enum Found {
     NeedMore,
     Ping,

@@ -31,7 +31,7 @@ impl Compression {
         }
     }
 
-    /// Payloads shorter than this stay as they are, in bytes.
+    /// Payloads shorter than this are not compressed, in bytes.
     const fn threshold(self) -> usize {
         match self {
             Compression::Zlib => 30,
@@ -57,7 +57,7 @@ impl Compressor {
         }
     }
 
-    /// The payload compressed; none if it is better sent as it is.
+    /// The compressed payload; `None` if it is better sent uncompressed.
     pub(super) fn compress(&mut self, payload: &[u8]) -> Result<Option<&[u8]>> {
         match self {
             Compressor::Zlib(..) if payload.len() < Compression::Zlib.threshold() => Ok(None),
@@ -70,7 +70,7 @@ impl Compressor {
                     let before = stream.total_in();
                     stream
                         .compress_vec(left, out, FlushCompress::Sync)
-                        .map_err(|_| Error::Compressed("zlib refused to compress"))?;
+                        .map_err(|_| Error::Compressed("zlib failed to compress"))?;
                     let taken = (stream.total_in() - before) as usize;
                     left = left.get(taken..).unwrap_or_default();
                     if left.is_empty() && out.len() < out.capacity() {
@@ -81,35 +81,35 @@ impl Compressor {
             Compressor::Lz4(out) => {
                 out.resize(lz4_flex::block::get_maximum_output_size(payload.len()), 0);
                 let len = lz4_flex::block::compress_into(payload, out)
-                    .map_err(|_| Error::Compressed("LZ4 refused to compress"))?;
+                    .map_err(|_| Error::Compressed("LZ4 failed to compress"))?;
                 Ok(out.get(..len).filter(|packed| packed.len() < payload.len()))
             }
         }
     }
 }
 
-/// The receiving direction. What a frame expands to is bounded by what a frame could have carried uncompressed.
+/// The receiving direction. A frame expands to at most the size of an uncompressed frame.
 pub(super) struct Expander {
     zlib: Option<Box<Decompress>>,
-    /// A payload whose remainder comes in the next compressed frame, and what the first frame said of it.
+    /// Part and flags of the first frame of a payload that continues in the next compressed frame.
     begun: Option<(Part, u8)>,
     held: Vec<u8>,
     limit: usize,
 }
 
 impl Expander {
-    /// `limit`: most bytes that one payload may expand to.
+    /// `limit`: bytes that one payload may expand to.
     pub(super) fn new(kind: Compression, limit: usize) -> Self {
         let zlib = (kind == Compression::Zlib).then(|| Box::new(Decompress::new(true)));
         Expander { zlib, begun: None, held: Vec::new(), limit }
     }
 
-    /// What the first frame of an overflowing payload said, if one is under way.
+    /// Part and flags of the first frame of an incomplete payload, if there is one.
     pub(super) fn begun(&self) -> Option<(Part, u8)> {
         self.begun
     }
 
-    /// Keeps a payload that is not complete.
+    /// Keeps a part of an incomplete payload.
     pub(super) fn hold(&mut self, part: Part, flags: u8, bytes: &[u8]) -> Result<()> {
         if self.held.len() + bytes.len() > 2 * self.limit {
             return Err(Error::Compressed("a payload overflows into more frames than it can need"));
@@ -119,7 +119,7 @@ impl Expander {
         Ok(())
     }
 
-    /// Expands a payload (what was held and `bytes`) into `out`, replacing what is there.
+    /// Expands a payload (the parts held and `bytes`) into `out`, replacing its content.
     pub(super) fn expand(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let begun = self.begun.take().is_some();
         let mut held = std::mem::take(&mut self.held);
@@ -134,9 +134,9 @@ impl Expander {
             Some(stream) => inflate(stream, input, out, self.limit),
             None => {
                 out.resize(self.limit, 0);
-                lz4_flex::block::decompress_into(input, out)
-                    .map(|len| out.truncate(len))
-                    .map_err(|_| Error::Compressed("it is no LZ4 block, or expands beyond a frame's size"))
+                lz4_flex::block::decompress_into(input, out).map(|len| out.truncate(len)).map_err(|_| {
+                    Error::Compressed("it is not an LZ4 block, or expands beyond a frame's size")
+                })
             }
         };
         held.clear();
@@ -146,7 +146,7 @@ impl Expander {
 }
 
 fn inflate(stream: &mut Decompress, input: &[u8], out: &mut Vec<u8>, limit: usize) -> Result<()> {
-    // One byte more than allowed: a full buffer then always means too much.
+    // One byte more than allowed, so that a full buffer always means too much.
     out.reserve_exact(limit + 1);
     let mut left = input;
     while !left.is_empty() {

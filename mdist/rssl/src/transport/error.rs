@@ -1,12 +1,12 @@
-//! What can be wrong with a peer's bytes, or with what is asked of a channel.
+//! Errors of the transport.
 
 /// Result of the transport's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A connection that met one of these is to be closed: the bytes that follow have no meaning.
+/// Close the connection after one of these: the following bytes have no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The first bytes are no connect request at all.
+    /// The first bytes are not a connect request.
     #[error("the peer does not speak RSSL (first bytes {0:02x?}); connect an RSSL program to this port")]
     NotRssl([u8; 4]),
     /// The peer speaks HTTP or WebSocket.
@@ -22,13 +22,13 @@ pub enum Error {
         /// The field that is wrong.
         what: &'static str,
     },
-    /// A connection protocol that is not spoken here.
+    /// An unsupported version of the connection protocol.
     #[error("connection version number {0:#x} is not one of RIPC 10 to 14")]
     Version(u32),
     /// A frame is longer than the negotiated size.
     #[error("a frame of {len} bytes exceeds the {max} agreed for this connection")]
     FrameTooLong {
-        /// Length that the frame's header tells.
+        /// Length in the frame's header.
         len: usize,
         /// Longest frame allowed.
         max: usize,
@@ -38,10 +38,10 @@ pub enum Error {
     Frame {
         /// The frame's flag byte.
         flags: u8,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
-    /// Compressed data that no compression was agreed for, or that cannot be expanded.
+    /// A compressed frame without agreed compression, or that cannot be expanded.
     #[error("compressed frame: {0}")]
     Compressed(&'static str),
     /// A message to send is empty or too long.
@@ -49,10 +49,10 @@ pub enum Error {
     MessageLength {
         /// Its length.
         len: usize,
-        /// The longest that can be sent.
+        /// Longest message that can be sent.
         max: usize,
     },
-    /// The channel is not open (yet), or failed before.
+    /// The channel is not open yet, or has failed.
     #[error("the connection is not open")]
     NotOpen,
 }

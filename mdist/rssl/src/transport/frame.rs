@@ -10,18 +10,18 @@ pub const PING_FRAME: [u8; FRAME_HEADER] = [0, 3, DATA];
 pub(super) const EXTENDED: u8 = 0x01;
 pub(super) const DATA: u8 = 0x02;
 pub(super) const COMPRESSED: u8 = 0x04;
-/// The compressed payload goes on in the next compressed frame.
+/// The compressed payload continues in the next compressed frame.
 pub(super) const COMPRESSED_MORE: u8 = 0x08;
 pub(super) const PACKED: u8 = 0x10;
 
 pub(super) const EXT_FRAGMENT: u8 = 0x04;
 pub(super) const EXT_FIRST_FRAGMENT: u8 = 0x08;
 
-/// What a receiver allows beyond the agreed payload: the longest header, and the slack that stock receivers give.
+/// Bytes that a receiver accepts beyond the agreed payload: the longest header, and the slack of stock receivers.
 pub(super) const HEADER_SLACK: usize = 17;
 
-/// Header of a plain frame around one message of `len` bytes. `len` must be at most 65,532: longer messages
-/// have to be fragmented (`Channel::write`), and a longer `len` is cut to that.
+/// Header of a plain frame around one message of `len` bytes. `len` must be at most 65,532, and a longer one
+/// is reduced to that: longer messages have to be fragmented (`Channel::write`).
 #[must_use]
 pub const fn frame_header(len: usize) -> [u8; FRAME_HEADER] {
     let whole = if len > 0xffff - FRAME_HEADER { 0xffff } else { len + FRAME_HEADER };
@@ -36,7 +36,7 @@ pub(super) enum Part {
     Next { id: u16 },
 }
 
-/// Splits what follows the flag byte of a frame into the extended header and the payload.
+/// Splits the bytes after the flags of a frame into the extended header and the payload.
 pub(super) fn extended(flags: u8, body: &[u8], wide_ids: bool) -> Result<(Part, &[u8])> {
     if flags & EXTENDED == 0 {
         return Ok((Part::Whole, body));

@@ -6,30 +6,30 @@ use super::{Compression, Error, MAX_ASSEMBLED, MAX_FRAGMENT, Result, VERSION_NEW
 
 /// Longest handshake message: its variable strings have one-byte lengths.
 const LONGEST: usize = 1024;
-/// What the RWF version of all stock programs is.
+/// RWF version of all stock programs.
 const RWF: (u8, u8) = (14, 1);
 const KEY_EXCHANGE: u8 = 0x08;
-/// Prime, generator and public key of a server. Nothing is encrypted, so any will do but zeros: the Java client
-/// divides by the prime.
+/// Prime, generator and public key of a server. Nothing is encrypted, so any numbers except zeros will do: the Java
+/// client divides by the prime.
 const SERVER_KEY: [u64; 3] = [(1 << 61) - 1, 37, 0x1a11_ac5d_ecce_275b];
 const FORCED: u8 = 0x80;
 const CONNECT_ACK: u8 = 0x01;
 const CONNECT_NAK: u8 = 0x02;
 const CLIENT_PINGS: u8 = 0x01;
 const SERVER_PINGS: u8 = 0x02;
-/// Below this a fragment would hardly carry more than its header.
+/// Below this a fragment carries little more than its header.
 const SMALLEST_FRAGMENT: u16 = 64;
-/// Above this a frame's length would not fit its 16 bits.
+/// Above this the length of a frame does not fit its 16 bits.
 const LARGEST_FRAGMENT: u16 = 65_518;
 
-/// How a client opens a connection.
+/// Options of a client's connection.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// Version to ask for, 10 to 14; a server that closes without an answer may want an older one.
+    /// Version to ask for, 10 to 14; a server that closes without an answer may need an older one.
     pub version: u8,
-    /// Name of this host, at most 255 bytes are sent.
+    /// Name of this host; at most 160 bytes are sent.
     pub host: String,
-    /// Address of this host as text.
+    /// Address of this host as text; at most 64 bytes are sent.
     pub ip: String,
     /// Name and version of this program, at most 253 bytes are sent.
     pub component: String,
@@ -59,26 +59,26 @@ impl Default for ClientOptions {
     }
 }
 
-/// How a server answers.
+/// Options of a server's connections.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Oldest and newest version accepted.
     pub versions: (u8, u8),
     /// Largest payload of a frame, in bytes; 64 to 65,518.
     pub max_fragment: u16,
-    /// Shortest and longest ping timeout, in seconds; the client's wish is moved into this range.
+    /// Shortest and longest ping timeout, in seconds; the client's proposal is clamped to this range.
     pub ping_timeout: (u8, u8),
-    /// Compression this server does, best first; none if empty.
+    /// Compression that this server supports, preferred first.
     pub compression: Vec<Compression>,
-    /// Tells the client to compress what it sends, too.
+    /// Makes the client compress as well.
     pub force_compression: bool,
-    /// Zlib's effort, 0 to 9.
+    /// Compression level of zlib, 0 to 9.
     pub zlib_level: u8,
     /// Name and version of this program, at most 253 bytes are sent.
     pub component: String,
     /// Longest message put together from fragments, in bytes.
     pub max_assembled: usize,
-    /// Every client is refused, and told why by this text: at most 253 bytes of it.
+    /// Refuses every client with this text, of which at most 253 bytes are sent.
     pub refuse: Option<String>,
 }
 
@@ -102,30 +102,30 @@ fn component() -> String {
     concat!("utipc-", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
-/// What both sides agreed on, and what the peer said of itself.
+/// The agreed parameters, and how the peer identified itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// Version of the connection protocol (RIPC), 10 to 14.
     pub version: u8,
     /// Largest payload of a frame, in bytes.
     pub max_message: u16,
-    /// A side that hears nothing for so long gives the other up.
+    /// Time without received bytes after which a side closes the connection.
     pub ping_timeout: Duration,
     /// Whether this side has to ping when it has nothing to send.
     pub we_ping: bool,
-    /// Whether the peer pings, so that its silence means something.
+    /// Whether the peer pings, so that its silence is an error.
     pub peer_pings: bool,
     /// Compression of received frames, and of sent ones if `compress_sent`.
     pub compression: Option<Compression>,
     /// Whether this side's frames are to be compressed.
     pub compress_sent: bool,
-    /// Zlib's effort for this side's frames, 0 to 9.
+    /// Compression level of zlib for this side's frames, 0 to 9.
     pub zlib_level: u8,
     /// Version of the message format that the peer announced: major, minor.
     pub rwf: (u8, u8),
-    /// The client's host name (at the server; else empty).
+    /// The client's host name; empty at a client.
     pub host: String,
-    /// The client's address as it told it (at the server; else empty).
+    /// The address that the client sent; empty at a client.
     pub ip: String,
     /// Name and version of the peer's program; empty below version 13.
     pub component: String,
@@ -182,7 +182,7 @@ fn put_text(out: &mut Vec<u8>, text: &str, max: usize) {
     out.extend_from_slice(bytes);
 }
 
-/// The component block: a length of what follows, then the text with its own length.
+/// The component block: its length, then the text with its own length.
 fn put_component(out: &mut Vec<u8>, text: &str) {
     out.push(text.len().min(253) as u8 + 1);
     put_text(out, text, 253);
@@ -195,7 +195,7 @@ fn patch_length(out: &mut [u8]) {
     }
 }
 
-/// The whole handshake message at the front of `input`; none if more bytes are needed.
+/// The complete handshake message at the front of `input`; `None` if more bytes are needed.
 pub(super) fn whole(input: &[u8]) -> Result<Option<&[u8]>> {
     if let Some(first) = input.first_chunk::<4>() {
         match first {
@@ -234,7 +234,7 @@ pub(super) fn connect_request(options: &ClientOptions) -> Vec<u8> {
         out.push(0);
     }
     out.extend_from_slice(&[RWF.0, RWF.1]);
-    // The header's size has one byte: both texts together must leave it room.
+    // The header's size has one byte, so both texts are limited.
     put_text(&mut out, &options.host, 160);
     put_text(&mut out, &options.ip, 64);
     let size = out.len() as u8;
@@ -254,7 +254,7 @@ pub(super) enum Answer {
     Refuse { text: String, nak: Vec<u8> },
 }
 
-/// Judges a connect request.
+/// Decides on a connect request.
 pub(super) fn answer(message: &[u8], options: &ServerOptions) -> Result<Answer> {
     let mut f = Fields { message: "connect request", left: message };
     f.u16("length")?;
@@ -286,7 +286,7 @@ pub(super) fn answer(message: &[u8], options: &ServerOptions) -> Result<Answer> 
     if version >= 13 {
         let block = usize::from(f.u8("component block")?);
         let expected = header_size + 1 + block;
-        // Proxies leave their line end behind.
+        // Some proxies append a line end.
         let tail = message.get(expected..);
         if !matches!(tail, Some(b"" | b"\r\n")) {
             return Ok(refuse("length does not match"));
@@ -355,7 +355,7 @@ fn refuse(text: &str) -> Answer {
     Answer::Refuse { text, nak }
 }
 
-/// What a client makes of the server's answer.
+/// The server's answer, as read by a client.
 pub(super) enum Verdict {
     Accepted { opened: Opened, key: Vec<u8> },
     Refused { text: String },
@@ -400,7 +400,7 @@ pub(super) fn verdict(message: &[u8], options: &ClientOptions) -> Result<Verdict
     }
     let mut peer = String::new();
     if version >= 13 && !f.left.is_empty() {
-        // The block's length is off by one in stock servers: only the text's own length counts.
+        // Stock servers send a block length that is off by one: use the text's own length.
         f.u8("component block")?;
         if !f.left.is_empty() {
             peer = f.text("component")?;
@@ -463,7 +463,7 @@ fn nak(message: &[u8]) -> Result<Verdict> {
     Ok(Verdict::Refused { text })
 }
 
-/// Checks the client's key message, whose number a server that sent zeros has no use for.
+/// Checks the form of the client's key message; its number is not used, because nothing is encrypted.
 pub(super) fn key(message: &[u8]) -> Result<()> {
     let mut f = Fields { message: "client key", left: message };
     f.u16("length")?;

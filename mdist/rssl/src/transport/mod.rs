@@ -22,11 +22,11 @@ pub use input::{InputBuffer, Received};
 pub use pack::Packer;
 pub use ping::Tick;
 
-/// The newest version of the connection protocol (RIPC) there is.
+/// Newest version of the connection protocol (RIPC).
 pub const VERSION_NEWEST: u8 = 14;
-/// The oldest version of the connection protocol (RIPC) still spoken by stock programs.
+/// Oldest version of the connection protocol (RIPC) that stock programs still use.
 pub const VERSION_OLDEST: u8 = 10;
-/// Largest payload of a frame that a server announces unless told otherwise, in bytes.
+/// Default of the largest payload of a frame that a server announces, in bytes.
 pub const MAX_FRAGMENT: u16 = 6144;
-/// Longest message that is put together from fragments unless told otherwise, in bytes.
+/// Default of the longest message that is assembled from fragments, in bytes.
 pub const MAX_ASSEMBLED: usize = crate::limits::MAX_MESSAGE;

@@ -2,25 +2,25 @@
 
 use super::frame::{DATA, FRAME_HEADER, PACKED};
 
-/// Collects messages for one packed frame: `push` until it refuses, then `finish` (or `Channel::write_packed`).
+/// Collects messages for one packed frame: `push` until it returns false, then `finish` (or `Channel::write_packed`).
 #[derive(Clone, Debug)]
 pub struct Packer {
-    /// A frame header's room, then the list.
+    /// Space for a frame header, then the list.
     frame: Vec<u8>,
     count: usize,
     limit: usize,
 }
 
 impl Packer {
-    /// A packer whose list takes at most `max_payload` bytes, 2 for each message included: the connection's
-    /// `Opened::max_message`, or less.
+    /// A packer for at most `max_payload` bytes, of which each message takes 2 more than its length. The limit is the
+    /// connection's `Opened::max_message`, or less.
     #[must_use]
     pub fn new(max_payload: u16) -> Self {
         let limit = usize::from(max_payload).min(0xffff - FRAME_HEADER) + FRAME_HEADER;
         Packer { frame: vec![0; FRAME_HEADER], count: 0, limit }
     }
 
-    /// Adds a message; false if it does not fit (any more), or is empty.
+    /// Adds a message; false if it does not fit or is empty.
     #[must_use]
     pub fn push(&mut self, message: &[u8]) -> bool {
         if message.is_empty() || self.frame.len() + 2 + message.len() > self.limit {
@@ -32,19 +32,19 @@ impl Packer {
         true
     }
 
-    /// Messages waiting.
+    /// Number of messages.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether nothing waits.
+    /// Whether there are no messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The list as it would be packed.
+    /// The payload of the packed frame.
     pub(super) fn list(&self) -> &[u8] {
         self.frame.get(FRAME_HEADER..).unwrap_or_default()
     }
@@ -54,8 +54,8 @@ impl Packer {
         self.count = 0;
     }
 
-    /// Appends the frame, uncompressed: a plain one for a single message, none for nothing. The packer is empty
-    /// afterwards.
+    /// Appends the frame, uncompressed, and empties the packer. A single message becomes a plain frame; without
+    /// messages nothing is appended.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         match self.count {
             0 => {}

@@ -1,15 +1,15 @@
-//! When to ping, and when to give a peer up. Spec: rssl.md §1.8
+//! The ping timers of a connection. Spec: rssl.md §1.8
 
 use std::time::Duration;
 
-/// What the time that has passed asks for.
+/// The action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// Nothing.
+    /// No action.
     None,
-    /// Nothing was sent for a third of the ping timeout: send `Channel::ping`.
+    /// No bytes were sent for a third of the ping timeout: send `Channel::ping`.
     SendPing,
-    /// Nothing was received for the whole ping timeout: close the connection.
+    /// No bytes were received for the whole ping timeout: close the connection.
     PeerSilent,
 }
 
@@ -28,7 +28,7 @@ impl Pings {
         Pings { timeout: seconds(timeout), sends: false, expects: true, sent: None, received: None }
     }
 
-    /// The handshake is over: what was agreed holds from here on.
+    /// Applies the agreed parameters.
     pub(super) fn agree(&mut self, timeout: u8, sends: bool, expects: bool) {
         self.timeout = seconds(timeout);
         self.sends = sends;
@@ -62,7 +62,7 @@ impl Pings {
     }
 }
 
-/// A timeout of 0 would cut every peer at once; the shortest is a second.
+/// The timeout, of at least a second: 0 would disconnect every peer at once.
 fn seconds(timeout: u8) -> Duration {
     Duration::from_secs(u64::from(timeout.max(1)))
 }

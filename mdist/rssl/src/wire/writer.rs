@@ -320,8 +320,8 @@ const fn too_long(len: usize, max: usize) -> Error {
     Error::TooLong { what: "field", len, max }
 }
 
-/// Returns the bytes that `f` writes to a buffer that grows up to [`MAX_MESSAGE`] bytes. If the buffer is too small, `f`
-/// is called again from the start.
+/// Returns the bytes that `f` writes to a buffer that grows up to [`MAX_MESSAGE`] bytes. If the buffer is too small,
+/// `f` is called again from the start.
 ///
 /// # Errors
 /// Those of `f`; [`Error::TooLong`] if it writes more than [`MAX_MESSAGE`] bytes.

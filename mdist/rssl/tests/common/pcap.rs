@@ -1,19 +1,19 @@
-//! Reads classic pcap files of TCP over Ethernet (loopback captures): what each side of each connection said.
+//! Reads classic pcap files of TCP over Ethernet (loopback captures): the bytes of each side of each connection.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// One connection, put together.
+/// One reassembled connection.
 pub(crate) struct Connection {
-    /// Who opened it (sent SYN without ACK).
+    /// Address that opened it (sent SYN without ACK).
     pub(crate) client: SocketAddrV4,
-    /// What the client sent.
+    /// Bytes of the client.
     pub(crate) from_client: Vec<u8>,
-    /// What the server sent.
+    /// Bytes of the server.
     pub(crate) from_server: Vec<u8>,
 }
 
-/// One direction: bytes in order, and segments that came before their turn.
+/// One direction: bytes in order, and segments that arrived early.
 #[derive(Default)]
 struct Direction {
     next: Option<u32>,
@@ -32,7 +32,7 @@ impl Direction {
             self.early.push((sequence, payload.to_vec()));
             return;
         }
-        // What was sent before is left out.
+        // Leave out bytes that were received before.
         let known = ahead.unsigned_abs() as usize;
         let Some(new) = payload.get(known..).filter(|new| !new.is_empty()) else { return };
         self.bytes.extend_from_slice(new);
@@ -93,15 +93,14 @@ pub(crate) fn connections(file: &[u8]) -> Vec<Connection> {
     opened.into_iter().map(connection).collect()
 }
 
-/// The captures in the directory that `UTIPC_RSSL_VECTORS` names, by file name; none (and a line that says so) if
-/// there is no such variable.
+/// The captures in the directory `UTIPC_RSSL_VECTORS`, by file name; without that variable none, and a line is printed.
 pub(crate) fn captures() -> Vec<(String, Vec<Connection>)> {
     let Some(directory) = std::env::var_os("UTIPC_RSSL_VECTORS") else {
         println!("skipped: UTIPC_RSSL_VECTORS names no directory of captures");
         return Vec::new();
     };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).expect("the directory of captures") {
+    for entry in std::fs::read_dir(directory).expect("read the directory of captures") {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ext| ext == "pcap") {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -1,8 +1,8 @@
-//! Gives bytes to a channel, and keeps what it made of them.
+//! Pulls everything from bytes through a channel.
 
 use rssl::transport::{Channel, Error, Opened, Pulled};
 
-/// What a channel made of some bytes.
+/// Everything that a channel pulled.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) messages: Vec<Vec<u8>>,
@@ -11,7 +11,7 @@ pub(crate) struct Seen {
     pub(crate) refused: Option<String>,
 }
 
-/// Pulls until more is needed, and drops what was used up from `input`.
+/// Pulls until more bytes are needed, and removes the used bytes from `input`.
 pub(crate) fn pull_all(channel: &mut Channel, input: &mut Vec<u8>, seen: &mut Seen) -> Result<(), Error> {
     let mut at = 0;
     loop {
@@ -36,7 +36,7 @@ pub(crate) fn pull_all(channel: &mut Channel, input: &mut Vec<u8>, seen: &mut Se
     }
 }
 
-/// Gives `bytes` in pieces of `step`; all have to be used up.
+/// Pulls `bytes` in pieces of `step`; all must be used up.
 pub(crate) fn feed(channel: &mut Channel, bytes: &[u8], step: usize) -> Result<Seen, Error> {
     let (mut seen, mut input) = (Seen::default(), Vec::new());
     for piece in bytes.chunks(step) {

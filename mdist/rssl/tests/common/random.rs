@@ -1,4 +1,4 @@
-//! A small deterministic generator, of numbers and of containers.
+//! A deterministic generator of numbers and containers.
 
 use rssl::rwf::{
     DataType, Enum, FieldListInfo, FilterAction, MapAction, Real, VectorAction, hint, int, uint,
@@ -6,7 +6,7 @@ use rssl::rwf::{
 
 use super::tree::{Head, Perm, Tree};
 
-/// Xorshift with a multiplication: repeatable, good enough to choose cases.
+/// Xorshift with a multiplication: repeatable, and sufficient to choose cases.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// Of any magnitude, small ones as likely as great ones.
+    /// A number of any magnitude, with equal probability.
     pub(crate) fn magnitude(&mut self) -> u64 {
         let shift = self.below(64);
         self.next() >> shift
@@ -41,7 +41,7 @@ impl Random {
         if self.one_in(2) { !value } else { value }
     }
 
-    /// Mostly short, at times beyond the short forms of lengths.
+    /// Mostly short bytes, at times beyond the short forms of lengths.
     pub(crate) fn bytes(&mut self) -> Vec<u8> {
         let most = [0, 3, 10, 130, 300][self.below(5)];
         let n = self.below(most + 1);
@@ -63,7 +63,7 @@ impl Random {
         }
     }
 
-    /// The bytes of a primitive, and its type.
+    /// A primitive: type and bytes.
     pub(crate) fn primitive(&mut self) -> (DataType, Vec<u8>) {
         if self.one_in(10) {
             return (DataType::UINT, Vec::new());
@@ -102,7 +102,7 @@ impl Random {
         Head { container, summary, hint: self.one_in(3).then(|| (self.magnitude() as u32) >> 2) }
     }
 
-    /// A container of type `container` with something in it.
+    /// A container of type `container` with content.
     pub(crate) fn tree(&mut self, container: DataType, depth: usize) -> Tree {
         if depth > 4 && container.0 > DataType::XML.0 {
             return Tree::Bytes(Vec::new());

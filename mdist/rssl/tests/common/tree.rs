@@ -11,7 +11,7 @@ use rssl::wire::{Writer, to_vec};
 /// Permission data.
 pub(crate) type Perm = Option<Vec<u8>>;
 
-/// What a container has before its entries.
+/// The part of a container before its entries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Head {
     pub(crate) container: DataType,
@@ -19,7 +19,7 @@ pub(crate) struct Head {
     pub(crate) hint: Option<u32>,
 }
 
-/// A container with all that is in it. Values of sets are as if they had come with their ids.
+/// A container with its content. Values of sets are like values with ids.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Tree {
     Bytes(Vec<u8>),
@@ -51,7 +51,7 @@ pub(crate) enum Tree {
         hint: Option<u8>,
         entries: Vec<(FilterAction, u8, DataType, Perm, Tree)>,
     },
-    /// A message whose payload was put in its form.
+    /// A message whose payload is a tree.
     Message(Vec<u8>),
 }
 
@@ -73,7 +73,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Deeper than what stock programs send, and shallow enough for the stack.
+/// Deeper than the messages of stock programs, and shallow enough for the stack.
 const DEPTH: usize = 20;
 
 impl Tree {
@@ -104,7 +104,7 @@ impl Tree {
 
     fn fields<'a>(bytes: &'a [u8], sets: Sets<'a>) -> Result<Self> {
         let list = FieldList::decode(bytes, sets.fields.as_ref())?;
-        // Copying gives REAL of sets the plain form.
+        // Copying converts REAL of sets to the plain form.
         let plain = to_vec(|w| {
             let mut out = FieldListWriter::new(w)?;
             list.entries().try_for_each(|field| out.copy(&field?))?;
@@ -265,18 +265,18 @@ pub(crate) fn with_payload<'a>(mut message: Message<'a>, payload: &'a [u8]) -> R
     to_vec(|w| message.encode(w))
 }
 
-/// How a message came back.
+/// Result of a round trip.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Round {
-    /// Its header is the same bytes.
+    /// The header has the same bytes.
     pub(crate) header: bool,
-    /// Its payload is the same bytes.
+    /// The payload has the same bytes.
     pub(crate) payload: bool,
     /// Bytes that the sender spent on longer forms of lengths in the header.
     pub(crate) saved: usize,
 }
 
-/// Reads a message and all that is in it, writes it with our writers, and reads that again: both are equal.
+/// Reads a message with its content, writes it with our writers, and reads it again: both are equal.
 pub(crate) fn round_trip(bytes: &[u8]) -> Result<Round> {
     let message = Message::decode(bytes)?;
     let again = to_vec(|w| message.encode(w))?;

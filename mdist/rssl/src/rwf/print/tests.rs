@@ -31,7 +31,7 @@ fn printed(message: &Message<'_>) -> String {
 }
 
 #[test]
-fn an_update() {
+fn update_is_printed_with_names() {
     let payload = to_vec(|w| {
         let mut list = FieldListWriter::new(w)?;
         list.real(22, Real::with_decimals(3991, 2))?;
@@ -84,7 +84,7 @@ fn an_update() {
 }
 
 #[test]
-fn a_directory_and_a_post_in_it() {
+fn directory_and_nested_post_are_printed() {
     let map = to_vec(|w| {
         let mut map = MapWriter::new(w, DataType::UINT, DataType::FILTER_LIST)?;
         map.hint(1)?;

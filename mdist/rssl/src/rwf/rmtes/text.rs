@@ -33,7 +33,8 @@ impl Sets {
         }
     }
 
-    /// Applies the escape sequence whose bytes after `ESC` begin `rest`, and returns their number; `None` if it is unknown.
+    /// Applies the escape sequence whose bytes after `ESC` begin `rest`, and returns their number; `None` if it is
+    /// unknown.
     fn escape(&mut self, rest: &[u8]) -> Option<usize> {
         match *rest {
             [b'n', ..] => self.lower = 2,
