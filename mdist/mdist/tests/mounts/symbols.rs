@@ -12,7 +12,10 @@ use crate::support::*;
 
 fn list_request(data_streams: Option<u64>) -> Vec<u8> {
     let payload = data_streams
-        .map(|bits| to_vec(|w| RequestPayload { data_streams: Some(bits), ..RequestPayload::default() }.encode(w)).unwrap())
+        .map(|bits| {
+            to_vec(|w| RequestPayload { data_streams: Some(bits), ..RequestPayload::default() }.encode(w))
+                .unwrap()
+        })
         .unwrap_or_default();
     let request = Request {
         domain: Domain::SYMBOL_LIST,
