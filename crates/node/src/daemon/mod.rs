@@ -32,7 +32,7 @@ mod sockets;
 mod table;
 mod token;
 
-pub use attachments::{Policy, Who};
+pub use attachments::{Policy, Users};
 pub use config::{DaemonConfig, DaemonError, Limits, Named};
 pub use counters::DaemonCounters;
 pub use handle::Daemon;

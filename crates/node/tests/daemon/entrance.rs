@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use utipc_attach::{Failure, Greeting, Refusal, Reply, Request};
 use utipc_core::addr::{Scope, ServiceRange};
 use utipc_core::socket::SocketKind;
-use utipc_node::daemon::{Limits, Policy, Who};
+use utipc_node::daemon::{Limits, Policy, Users};
 use utipc_os::fdpass::{Channel, Got, own_user};
 
 use crate::client::{Client, Host, LIMIT, shake_hands, shake_hands_on};
@@ -43,7 +43,7 @@ fn overlapping_versions_attach_and_others_get_a_version_refusal() {
 
 #[test]
 fn policy_decides_which_users_attach_bind_and_manage() {
-    let strangers = Who::Only { users: vec![4_000_000], groups: vec![] };
+    let strangers = Users::Only { users: vec![4_000_000], groups: vec![] };
     let host = Host::with(|config| {
         config.policy = Policy { bind: vec![(100..=199, strangers.clone())], ..Policy::default() };
     });

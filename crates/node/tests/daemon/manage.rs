@@ -91,7 +91,7 @@ fn sockets_are_listed_with_their_process_in_bounded_packets() {
 fn users_that_may_not_manage_may_list() {
     let host = Host::new();
     let mut client = host.client();
-    let own_user = Policy { manage: utipc_node::daemon::Who::nobody_else(), ..Policy::default() };
+    let own_user = Policy { manage: utipc_node::daemon::Users::root_and_own(), ..Policy::default() };
     host.daemon().change(own_user, utipc_node::daemon::Limits::default());
     assert_eq!(ask(&mut client, &Request::Net).refusal, None);
     // The test is the daemon's own user, who may.

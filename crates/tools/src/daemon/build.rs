@@ -172,7 +172,7 @@ mod tests {
         let config =
             configured("[policy]\nattach = [\"0\", \"*\"]\n[policy.bind]\n\"1000-1999\" = [\"root\"]\n")
                 .unwrap();
-        assert_eq!(config.policy.attach, utipc::daemon::Who::Anyone);
+        assert_eq!(config.policy.attach, utipc::daemon::Users::All);
         assert_eq!(config.policy.bind[0].0, 1000..=1999);
     }
 }

@@ -2,21 +2,21 @@
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::{Group, User, initgroups, setgid, setuid};
-use utipc::daemon::Who;
+use utipc::daemon::Users;
 
 /// The users of a list of names, numbers, `@group` and `*`.
-pub(crate) fn who(names: &[String]) -> Result<Who> {
+pub(crate) fn who(names: &[String]) -> Result<Users> {
     let (mut users, mut groups) = (Vec::new(), Vec::new());
     for name in names {
         if name == "*" {
-            return Ok(Who::Anyone);
+            return Ok(Users::All);
         }
         match name.strip_prefix('@') {
             Some(group) => groups.push(group_number(group)?),
             None => users.push(user_number(name)?),
         }
     }
-    Ok(Who::Only { users, groups })
+    Ok(Users::Only { users, groups })
 }
 
 fn user_number(name: &str) -> Result<u32> {

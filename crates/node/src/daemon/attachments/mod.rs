@@ -17,7 +17,7 @@ use utipc_os::reactor::{Interest, Reactor};
 use super::counters::EndReason;
 use super::token;
 
-pub use policy::{Policy, Who};
+pub use policy::{Policy, Users};
 
 pub(super) use admission::{Admission, Handshake};
 pub(super) use policy::Rules;

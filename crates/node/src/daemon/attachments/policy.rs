@@ -10,9 +10,9 @@ use crate::daemon::config::Limits;
 
 /// A set of users of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Users {
     /// All users.
-    Anyone,
+    All,
     /// These users, and those whose primary group is one of these. Root and the daemon's own user always belong to it.
     Only {
         /// User numbers.
@@ -22,16 +22,16 @@ pub enum Who {
     },
 }
 
-impl Who {
+impl Users {
     /// Root and the daemon's own user.
     #[must_use]
-    pub const fn nobody_else() -> Self {
+    pub const fn root_and_own() -> Self {
         Self::Only { users: Vec::new(), groups: Vec::new() }
     }
 
     fn includes(&self, peer: &Peer, own: u32) -> bool {
         match self {
-            Self::Anyone => true,
+            Self::All => true,
             Self::Only { users, groups } => {
                 peer.uid == 0 || peer.uid == own || users.contains(&peer.uid) || groups.contains(&peer.gid)
             }
@@ -44,16 +44,16 @@ impl Who {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Users that may attach: open sockets, send, receive.
-    pub attach: Who,
+    pub attach: Users,
     /// Users that may bind service types: the first rule with the type decides; all users may bind a type in no rule.
-    pub bind: Vec<(RangeInclusive<u32>, Who)>,
+    pub bind: Vec<(RangeInclusive<u32>, Users)>,
     /// Users that may change the node: links and bearers.
-    pub manage: Who,
+    pub manage: Users,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { attach: Who::Anyone, bind: Vec::new(), manage: Who::nobody_else() }
+        Self { attach: Users::All, bind: Vec::new(), manage: Users::root_and_own() }
     }
 }
 
@@ -120,14 +120,14 @@ mod tests {
     fn the_first_rule_with_the_type_decides() {
         let me = Peer { pid: 1, uid: 1000, gid: 100 };
         let range = |service| ServiceRange::new(service, 0, 0);
-        let only = |user| Who::Only { users: vec![user], groups: Vec::new() };
+        let only = |user| Users::Only { users: vec![user], groups: Vec::new() };
         let policy =
             Policy { bind: vec![(100..=199, only(7)), (150..=299, only(1000))], ..Policy::default() };
         assert!(policy.may_bind(&me, 0, range(99)));
         assert!(!policy.may_bind(&me, 0, range(150)));
         assert!(policy.may_bind(&me, 0, range(200)));
         assert!(!policy.may_manage(&me, 0) && policy.may_manage(&me, 1000));
-        let by_group = Policy { attach: Who::Only { users: Vec::new(), groups: vec![100] }, ..policy };
+        let by_group = Policy { attach: Users::Only { users: Vec::new(), groups: vec![100] }, ..policy };
         assert!(by_group.may_attach(&me, 0));
         assert!(!by_group.may_attach(&Peer { gid: 101, ..me }, 0));
         assert!(by_group.may_attach(&Peer { uid: 0, ..me }, 5));

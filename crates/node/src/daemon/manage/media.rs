@@ -11,7 +11,7 @@ use utipc_manage::{Entry, Errno, Media, Properties, Refusal};
 const UDP_MTU: u32 = 14_000;
 /// The smallest MTU of a UDP bearer, bytes: the largest headers before the smallest packet.
 const UDP_MIN_MTU: u32 = MIN_BEARER_MTU + 48;
-/// The largest.
+/// The largest MTU of a UDP bearer, bytes.
 const UDP_MAX_MTU: u32 = 65_535 - 28;
 
 /// A medium.
