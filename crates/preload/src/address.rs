@@ -1,4 +1,4 @@
-//! `struct sockaddr_tipc`, in both directions. Spec: tipc.md §8.1.
+//! Conversion of `struct sockaddr_tipc`. Spec: tipc.md §8.1.
 
 use std::mem::offset_of;
 
@@ -11,15 +11,15 @@ use crate::errno::Code;
 /// The address family.
 pub(crate) const AF_TIPC: c_int = 30;
 
-/// Types of address.
+/// Kinds of address.
 const SERVICE_RANGE: u8 = 1;
 const SERVICE_ADDR: u8 = 2;
 const SOCKET_ADDR: u8 = 3;
 
-/// Service types below it are the node's own.
+/// Service types below this are reserved for the node itself.
 pub(crate) const RESERVED_TYPES: u32 = 64;
 
-/// As the header `linux/tipc.h` has it: 16 bytes in host order.
+/// `struct sockaddr_tipc` of `linux/tipc.h`: 16 bytes in host byte order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SockaddrTipc {
@@ -31,13 +31,13 @@ pub(crate) struct SockaddrTipc {
 
 const _: () = assert!(size_of::<SockaddrTipc>() == 16 && offset_of!(SockaddrTipc, words) == 4);
 
-/// Most bytes that the kernel takes for an address of whatever family.
+/// The longest address of any family that the kernel accepts.
 const LONGEST: socklen_t = size_of::<libc::sockaddr_storage>() as socklen_t;
 
-/// Bytes of an address.
+/// Length of an address in bytes.
 pub(crate) const LEN: socklen_t = size_of::<SockaddrTipc>() as socklen_t;
 
-/// What a bind asks for.
+/// The operation that `bind` requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
     Bind(ServiceRange, Scope),
@@ -45,16 +45,16 @@ pub(crate) enum Binding {
     UnbindAll,
 }
 
-/// What a connect asks for.
+/// The operation that `connect` requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Connect {
     To(Destination),
-    /// No default destination any more (AF_UNSPEC).
-    Nowhere,
+    /// Clear the default destination (AF_UNSPEC).
+    Clear,
 }
 
 impl SockaddrTipc {
-    /// The address that a program gave; `None` if it has too few bytes.
+    /// The address that a program passes; `None` if its length is invalid.
     ///
     /// # Safety
     /// `len` bytes at `at` are readable.
@@ -62,8 +62,8 @@ impl SockaddrTipc {
         if at.is_null() || !(LEN..=LONGEST).contains(&len) {
             return None;
         }
-        // SAFETY: there are 16 bytes by the caller's promise and the check above, for which every bit pattern is a value; they
-        // need not be aligned.
+        // SAFETY: 16 bytes are readable by the caller's promise and the check above; every bit pattern is a value, and
+        // the read needs no alignment.
         Some(unsafe { at.cast::<Self>().read_unaligned() })
     }
 
@@ -73,7 +73,7 @@ impl SockaddrTipc {
         ServiceRange { service, lower, upper }
     }
 
-    /// A known type of address of the family, and a range that is one.
+    /// Whether family and kind are known and a range is in order.
     fn is_valid(&self) -> bool {
         c_int::from(self.family) == AF_TIPC
             && match self.kind {
@@ -103,20 +103,20 @@ impl From<PortId> for SockaddrTipc {
     }
 }
 
-/// Where to look for a service. ZeroMQ asks for zone 1, `<1.0.0>`, unless it is told otherwise; the clusters of today have no
-/// zones, so that one stands for everywhere. All other numbers are nodes: addresses that were made from an identity may end in
+/// The lookup domain of a service. ZeroMQ asks for zone 1, `<1.0.0>`, by default; today's clusters have no zones, so it
+/// stands for the whole cluster. Any other number is a node, because addresses derived from an identity may end in
 /// zeros.
-fn domain(asked: u32) -> NodeAddr {
+fn domain(requested: u32) -> NodeAddr {
     const ZONE_1: u32 = 0x0100_0000;
-    NodeAddr(if asked == ZONE_1 { 0 } else { asked })
+    NodeAddr(if requested == ZONE_1 { 0 } else { requested })
 }
 
-/// Why there is no address at `at`.
+/// The error for an address that cannot be read.
 fn unreadable(at: *const sockaddr) -> Code {
     if at.is_null() { libc::EFAULT } else { libc::EINVAL }
 }
 
-/// What a bind asks for.
+/// Decodes the address of a `bind`.
 ///
 /// # Safety
 /// `len` bytes at `at` are readable.
@@ -141,7 +141,7 @@ pub(crate) unsafe fn binding(at: *const sockaddr, len: socklen_t) -> Result<Bind
     Ok(if addr.scope < 0 { Binding::Unbind(range, scope) } else { Binding::Bind(range, scope) })
 }
 
-/// What a connect asks for.
+/// Decodes the address of a `connect`.
 ///
 /// # Safety
 /// `len` bytes at `at` are readable.
@@ -152,12 +152,12 @@ pub(crate) unsafe fn connect(at: *const sockaddr, len: socklen_t) -> Result<Conn
     // SAFETY: by the caller's promise.
     let addr = unsafe { SockaddrTipc::read(at, len) }.ok_or(libc::EFAULT)?;
     if c_int::from(addr.family) == libc::AF_UNSPEC {
-        return Ok(Connect::Nowhere);
+        return Ok(Connect::Clear);
     }
     if addr.is_valid() { Ok(Connect::To(addr.destination())) } else { Err(libc::EINVAL) }
 }
 
-/// Where a message goes; `None` if no address was given.
+/// The destination of a message; `None` if no address was given.
 ///
 /// # Safety
 /// `len` bytes at `at` are readable.
@@ -170,22 +170,22 @@ pub(crate) unsafe fn destination(at: *const sockaddr, len: socklen_t) -> Result<
     if addr.is_valid() { Ok(Some(addr.destination())) } else { Err(libc::EINVAL) }
 }
 
-/// Tells a program an address: as much of it as it has room for, and how long it is.
+/// Writes an address to the program's buffer, truncated to its length, and stores the full length.
 ///
 /// # Safety
 /// `at` and `len` are null or writable, `at` for `*len` bytes.
-pub(crate) unsafe fn give(addr: SockaddrTipc, at: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
+pub(crate) unsafe fn store(addr: SockaddrTipc, at: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
     if at.is_null() || len.is_null() {
         return Ok(());
     }
     // SAFETY: `len` is readable by the caller's promise.
-    let room = unsafe { len.read() };
-    if room > i32::MAX.cast_unsigned() {
+    let capacity = unsafe { len.read() };
+    if capacity > i32::MAX.cast_unsigned() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: at most `room` bytes are written, to where the caller promises as many; the address is plain bytes.
+    // SAFETY: at most `capacity` bytes are written, to where the caller promises as many; the address is plain bytes.
     unsafe {
-        std::ptr::copy_nonoverlapping((&raw const addr).cast::<u8>(), at.cast(), room.min(LEN) as usize);
+        std::ptr::copy_nonoverlapping((&raw const addr).cast::<u8>(), at.cast(), capacity.min(LEN) as usize);
         len.write(LEN);
     }
     Ok(())
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bindings_by_scope_and_type() {
+    fn bind_decodes_scope_and_type() {
         let range = ServiceRange { service: 100, lower: 1, upper: 9 };
         assert_eq!(bound(1, 2, [100, 1, 9]), Ok(Binding::Bind(range, Scope::Cluster)));
         assert_eq!(bound(1, 3, [100, 1, 9]), Ok(Binding::Bind(range, Scope::Node)));
@@ -216,19 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn zone_1_stands_for_the_cluster_and_a_node_for_itself() {
+    fn zone_1_means_the_cluster_and_a_node_itself() {
         assert_eq!(domain(0x0100_0000), NodeAddr::NONE);
         assert_eq!(domain(0x020a_0000), NodeAddr(0x020a_0000));
         assert_eq!(domain(0x0100_1001), NodeAddr(0x0100_1001));
     }
 
     #[test]
-    fn an_address_is_cut_to_the_room_and_tells_its_length() {
+    fn stored_address_is_truncated_with_its_full_length() {
         let addr = SockaddrTipc::from(PortId { port: 7, node: NodeAddr(9) });
         let mut room = [0xff_u8; 16];
         let mut len: socklen_t = 8;
         // SAFETY: 8 bytes of the 16 are offered.
-        unsafe { give(addr, room.as_mut_ptr().cast(), &raw mut len) }.unwrap();
+        unsafe { store(addr, room.as_mut_ptr().cast(), &raw mut len) }.unwrap();
         assert_eq!((len, &room[4..12]), (16, &[7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff][..]));
     }
 }

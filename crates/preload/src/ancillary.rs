@@ -1,24 +1,24 @@
-//! What comes beside the data: why a message came back, its data, the name that it was sent to. Spec: tipc.md §8.10. And
-//! descriptors that programs pass to each other by other sockets.
+//! Ancillary data: the reason why a message came back, its data, and the service that it was sent to (Spec: tipc.md
+//! §8.10); and descriptors that programs pass to each other over other sockets.
 
 use libc::{c_int, c_void, cmsghdr, msghdr};
 use utipc_core::socket::Received;
 
 use crate::{entry, table};
 
-/// Level of TIPC's own items.
+/// Level of TIPC's ancillary data and options.
 pub(crate) const SOL_TIPC: c_int = 271;
 
 const ERRINFO: c_int = 1;
 const RETDATA: c_int = 2;
 const DESTNAME: c_int = 3;
 
-/// Room for ancillary data, filled from its start.
+/// A buffer for ancillary data, filled from its start.
 struct Control {
     at: *mut u8,
-    room: usize,
+    capacity: usize,
     used: usize,
-    cut: bool,
+    truncated: bool,
 }
 
 fn aligned(len: usize) -> usize {
@@ -26,26 +26,26 @@ fn aligned(len: usize) -> usize {
 }
 
 impl Control {
-    /// Appends an item, as much of it as there is room for.
+    /// Appends an item, truncated to the free space.
     ///
     /// # Safety
-    /// `room` bytes at `at` are writable.
+    /// `capacity` bytes at `at` are writable.
     unsafe fn put(&mut self, kind: c_int, data: &[u8]) {
         let head = aligned(size_of::<cmsghdr>());
-        let left = self.room - self.used;
+        let left = self.capacity - self.used;
         if left < head {
-            self.cut = true;
+            self.truncated = true;
             return;
         }
         let fits = data.len().min(left - head);
-        self.cut |= fits < data.len();
-        // The header's fields differ between C libraries; written whole by name.
+        self.truncated |= fits < data.len();
+        // The fields of the header differ between C libraries: zero it and set fields by name.
         // SAFETY: all of `cmsghdr` is integers.
         let mut header: cmsghdr = unsafe { std::mem::zeroed() };
         header.cmsg_len = head + fits;
         header.cmsg_level = SOL_TIPC;
         header.cmsg_type = kind;
-        // SAFETY: header and data fit between `used` and `room`; the header need not be aligned for this write.
+        // SAFETY: header and data fit between `used` and `capacity`; the header need not be aligned for this write.
         unsafe {
             let place = self.at.add(self.used);
             place.cast::<cmsghdr>().write_unaligned(header);
@@ -59,18 +59,18 @@ fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Writes what belongs to `received` into the message's control buffer, and its length and MSG_CTRUNC into the message.
+/// Writes the ancillary data of `received` into the message's control buffer, and sets its length and MSG_CTRUNC.
 ///
 /// # Safety
 /// The control buffer of `message` is writable.
-pub(crate) unsafe fn give(message: &mut msghdr, received: &Received) {
-    // Who has no room at all has not asked, and does not miss anything.
-    if !is_wanted(message.msg_control, message.msg_controllen) {
+pub(crate) unsafe fn store(message: &mut msghdr, received: &Received) {
+    // Without a buffer, no ancillary data was requested, and none is reported as truncated.
+    if !is_requested(message.msg_control, message.msg_controllen) {
         message.msg_controllen = 0;
         return;
     }
-    let room = message.msg_controllen;
-    let mut control = Control { at: message.msg_control.cast(), room, used: 0, cut: false };
+    let capacity = message.msg_controllen;
+    let mut control = Control { at: message.msg_control.cast(), capacity, used: 0, truncated: false };
     // SAFETY: by the caller's promise.
     unsafe {
         if let Some(returned) = &received.returned {
@@ -89,12 +89,12 @@ pub(crate) unsafe fn give(message: &mut msghdr, received: &Received) {
         }
     }
     message.msg_controllen = control.used;
-    if control.cut {
+    if control.truncated {
         message.msg_flags |= libc::MSG_CTRUNC;
     }
 }
 
-/// The descriptors in a message's control buffer, by SCM_RIGHTS.
+/// The descriptors in a message's control buffer (SCM_RIGHTS).
 ///
 /// # Safety
 /// The control buffer of `message` is readable and was written by the kernel, or is what a program gives the kernel.
@@ -127,7 +127,7 @@ unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
     found
 }
 
-/// A program sends a message by another socket, which may pass TIPC sockets on.
+/// Called before a program sends a message over another socket, which may pass TIPC sockets.
 ///
 /// # Safety
 /// As for `sendmsg`.
@@ -142,7 +142,7 @@ pub(crate) unsafe fn before_passing(message: *const msghdr) {
     }
 }
 
-/// A program has received a message by another socket, which may have brought TIPC sockets.
+/// Called after a program received a message over another socket, which may contain TIPC sockets.
 ///
 /// # Safety
 /// `message` was filled by a `recvmsg` that succeeded.
@@ -153,8 +153,8 @@ pub(crate) unsafe fn after_receiving(message: *const msghdr) {
     unsafe { descriptors(message) }.into_iter().for_each(entry::receive);
 }
 
-/// A place that ancillary data was asked for: only then is the end of a connection told by it.
-pub(crate) fn is_wanted(control: *const c_void, len: usize) -> bool {
+/// Whether ancillary data was requested; only then does it report the end of a connection.
+pub(crate) fn is_requested(control: *const c_void, len: usize) -> bool {
     !control.is_null() && len > 0
 }
 
@@ -172,13 +172,13 @@ mod tests {
         message.msg_control = buffer.as_mut_ptr().cast();
         message.msg_controllen = room;
         // SAFETY: the buffer has 256 bytes.
-        unsafe { give(&mut message, received) };
+        unsafe { store(&mut message, received) };
         buffer.truncate(message.msg_controllen);
         (buffer, message.msg_flags)
     }
 
     #[test]
-    fn a_returned_message_tells_why_and_what() {
+    fn returned_message_has_reason_and_data() {
         let received = Received {
             returned: Some(Returned { code: ErrorCode::NoPort, data: vec![7; 5] }),
             destination: Some(ServiceRange { service: 100, lower: 1, upper: 1 }),

@@ -1,4 +1,4 @@
-//! A TIPC socket of the program: the library's socket, and what the kernel keeps in a file beside it.
+//! A TIPC socket of the program: the client library's socket, and the state that the kernel keeps in an open file.
 
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,36 +15,36 @@ use crate::errno::{Code, code};
 use crate::node::node;
 use crate::{real, stdio, table};
 
-/// One socket of this process, with however many numbers.
+/// One socket of this process, which may have several descriptor numbers.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Made at the first use, if the descriptor was inherited by an exec or received from another process.
+    /// Set at first use if the descriptor was inherited by exec or received from another process.
     socket: OnceLock<Socket>,
-    /// What tells copies of its descriptor from all others.
+    /// Inode of the descriptor, shared by its copies only.
     inode: u64,
-    /// The number by which the library finds the descriptor.
+    /// The number through which the library uses the descriptor.
     number: AtomicI32,
-    /// How many numbers the process has for it.
+    /// How many descriptor numbers the process has for it.
     pub(crate) names: AtomicUsize,
-    /// O_NONBLOCK, as this process has set it. With several processes the descriptor itself is asked.
+    /// O_NONBLOCK as set by this process. If several processes hold the socket, the descriptor's flag counts.
     nonblocking: AtomicBool,
-    /// SO_RCVTIMEO and SO_SNDTIMEO, microseconds; 0 is without limit.
+    /// SO_RCVTIMEO and SO_SNDTIMEO in microseconds; 0 is no limit.
     receive_limit: AtomicU64,
     send_limit: AtomicU64,
-    /// SO_SNDBUF, bytes: remembered for who asks; what a sender may have under way is decided elsewhere.
+    /// SO_SNDBUF in bytes, stored for getsockopt only: the send quota is decided elsewhere.
     send_buffer: AtomicU32,
-    /// SO_RCVBUF as it was set, bytes; 0 if it was not. The node may keep more.
+    /// SO_RCVBUF as set, in bytes; 0 if unset. The node may keep more.
     receive_buffer: AtomicU32,
-    /// The other end of a pair without a connection.
+    /// The peer in a connectionless socketpair.
     pub(crate) pair: OnceLock<PortId>,
 }
 
-/// SO_SNDBUF of a socket, and half the most that either buffer can be set to, bytes: Linux's own defaults.
+/// Default SO_SNDBUF, and half of the largest size that either buffer can be set to, in bytes, as in Linux.
 const BUFFER: u32 = 212_992;
-/// The least that SO_RCVBUF and half of SO_SNDBUF can be set to, bytes.
+/// The smallest SO_RCVBUF, and half of the smallest SO_SNDBUF, in bytes.
 const LEAST_BUFFER: u32 = 2304;
 
-/// The most that may be asked for, bytes.
+/// The largest size that can be requested, in bytes.
 fn most_buffer(force: bool) -> u32 {
     if force { u32::MAX / 4 } else { BUFFER }
 }
@@ -65,12 +65,12 @@ impl Entry {
         }
     }
 
-    /// A descriptor that has come from elsewhere.
+    /// The entry of a descriptor inherited or received from elsewhere.
     pub(crate) fn unclaimed(number: RawFd) -> Self {
         Self::with(number, OnceLock::new())
     }
 
-    /// The socket. Every call begins with this one.
+    /// The socket; claims it at first use. Every call begins with this.
     #[inline]
     pub(crate) fn socket(&self) -> Result<&Socket, Code> {
         match self.socket.get() {
@@ -82,7 +82,7 @@ impl Entry {
     #[cold]
     fn claim(&self) -> Result<&Socket, Code> {
         let number = self.number.load(Relaxed);
-        // SAFETY: the program's call names the descriptor, which is thus open; should the program close it meanwhile, the
+        // SAFETY: the program's call names the descriptor, which is open; if another thread closes it now, the
         // claim fails or finds no socket.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         let socket = node()?.claim(number, fd).map_err(|error| code(&error))?;
@@ -97,18 +97,18 @@ impl Entry {
         self.nonblocking.store(on, Relaxed);
     }
 
-    /// Whether calls may not wait.
+    /// Whether calls must not wait.
     #[inline]
     pub(crate) fn is_nonblocking(&self, socket: &Socket) -> bool {
         if socket.is_shared() {
-            // Another process may have changed it.
+            // Another process may have changed the flag.
             return flags(self.number.load(Relaxed)) & libc::O_NONBLOCK != 0;
         }
         self.nonblocking.load(Relaxed)
     }
 
-    /// SO_RCVTIMEO or SO_SNDTIMEO was set at the descriptor.
-    pub(crate) fn learn_limit(&self, option: c_int) {
+    /// Reads SO_RCVTIMEO or SO_SNDTIMEO again after it was set on the descriptor.
+    pub(crate) fn reload_limit(&self, option: c_int) {
         let limit = time_limit(self.number.load(Relaxed), option);
         let place = if option == libc::SO_RCVTIMEO { &self.receive_limit } else { &self.send_limit };
         place.store(limit, Relaxed);
@@ -118,7 +118,7 @@ impl Entry {
         self.send_buffer.load(Relaxed)
     }
 
-    /// Linux takes twice the bytes that are asked for, within limits; who may `force` it is held to the least only.
+    /// Sets SO_SNDBUF. Like Linux, doubles the requested size within limits; `force` waives the upper one.
     pub(crate) fn set_send_buffer(&self, bytes: u32, force: bool) {
         self.send_buffer.store(bytes.clamp(LEAST_BUFFER, most_buffer(force)) * 2, Relaxed);
     }
@@ -127,7 +127,7 @@ impl Entry {
         Some(self.receive_buffer.load(Relaxed)).filter(|bytes| *bytes > 0)
     }
 
-    /// The same for receiving.
+    /// Sets SO_RCVBUF, as [`Entry::set_send_buffer`].
     pub(crate) fn set_receive_buffer(&self, bytes: u32, force: bool) {
         self.receive_buffer.store((bytes.min(most_buffer(force)) * 2).max(LEAST_BUFFER), Relaxed);
     }
@@ -142,7 +142,7 @@ impl Entry {
         }
     }
 
-    /// How long a receive, or an accept, with these flags may wait.
+    /// How long a receive or accept with these flags may wait.
     #[inline]
     pub(crate) fn receive_wait(&self, socket: &Socket, flags: c_int) -> Wait {
         self.wait(socket, flags, &self.receive_limit)
@@ -154,21 +154,21 @@ impl Entry {
         self.wait(socket, flags, &self.send_limit)
     }
 
-    /// The program is about to poll the descriptor.
+    /// Called before the program polls the descriptor.
     pub(crate) fn begin_polling(&self) -> Result<(), Code> {
         self.socket()?.begin_polling().map_err(|error| code(&error))
     }
 
-    /// The program is about to pass the descriptor to another process.
+    /// Called before the program passes the descriptor to another process.
     pub(crate) fn before_passing(&self) {
-        // One that has come from elsewhere and was never used here has no data path to give back.
+        // An unclaimed socket has no data path to return.
         if let Some(socket) = self.socket.get().and_then(|socket| socket.live().ok()) {
-            // Without it the daemon does so when the other one claims it.
+            // If this fails, the daemon does it when the other process claims the socket.
             let _ = socket.before_passing();
         }
     }
 
-    /// One of its numbers is about to be closed.
+    /// Called before one of its descriptor numbers is closed; `last` if it has no other.
     fn renumber(self: &Arc<Self>, fd: RawFd, last: bool) {
         if self.number.load(Relaxed) != fd {
             return;
@@ -181,13 +181,13 @@ impl Entry {
     }
 }
 
-/// Opens a socket of the daemon's node: its descriptor.
+/// Opens a socket of the daemon's node; returns its descriptor.
 pub(crate) fn open(kind: SocketKind, flags: c_int) -> Result<RawFd, Code> {
     let (socket, near) = node()?.open_kept(kind).map_err(|error| code(&error))?;
     Ok(enter(socket, near, flags))
 }
 
-/// A socket that has come into being: its descriptor, with the flags SOCK_NONBLOCK and SOCK_CLOEXEC as asked for.
+/// Enters a new socket into the table; returns its descriptor, with SOCK_NONBLOCK and SOCK_CLOEXEC as requested.
 pub(crate) fn enter(socket: Socket, near: OwnedFd, flags: c_int) -> RawFd {
     let fd = near.into_raw_fd();
     if flags & libc::SOCK_CLOEXEC == 0 {
@@ -203,7 +203,7 @@ pub(crate) fn enter(socket: Socket, near: OwnedFd, flags: c_int) -> RawFd {
     }
     is_own_memory();
     drop(table::set(fd, entry));
-    stdio::is_tipc(fd);
+    stdio::became_tipc(fd);
     fd
 }
 
@@ -213,35 +213,34 @@ fn set_nonblocking(fd: RawFd) {
     unsafe { real::fcntl.get()(fd, libc::F_SETFL, flags as usize) };
 }
 
-/// A descriptor that this process has got from elsewhere, if it is a TIPC socket.
+/// Enters a descriptor that came from elsewhere into the table, if it is a TIPC socket.
 pub(crate) fn receive(fd: RawFd) {
-    // SAFETY: the program owns the descriptor and is in a call that has just given it to it.
+    // SAFETY: the program owns the descriptor and is in the call that has just returned it.
     let found = unsafe { BorrowedFd::borrow_raw(fd) };
     if table::get(fd).is_none() && utipc_client::may_be_claimed(found) {
         is_own_memory();
-        // It may be a copy of one that the process has: one socket, whatever its numbers.
+        // It may be a copy of a known descriptor; all numbers of a socket share one entry.
         let inode = inode(fd);
         let same = table::all().find(|(_, other)| other.inode == inode).map(|(_, other)| other);
         let entry = same.unwrap_or_else(|| Arc::new(Entry::unclaimed(fd)));
         drop(table::set(fd, entry));
-        stdio::is_tipc(fd);
+        stdio::became_tipc(fd);
     }
 }
 
-/// `fd` is about to be closed, or to become another file. What is returned is to be dropped when that has happened.
-#[must_use = "the socket ends with it, after the descriptor"]
+/// Removes `fd`, which is about to be closed or replaced. Drop the result after that.
+#[must_use = "dropping it closes the socket, which must happen after the descriptor is closed"]
 pub(crate) fn leave(fd: RawFd) -> Option<Arc<Entry>> {
     if table::get(fd).is_none() || !is_own_memory() {
         return None;
     }
     let (entry, last) = table::take(fd)?;
-    stdio::was_tipc(fd);
+    stdio::ceased_to_be_tipc(fd);
     entry.renumber(fd, last);
     Some(entry)
 }
 
-/// Whether this process has the table for itself: a child of `vfork` runs in its parent's memory, and what it closes is its
-/// own copy.
+/// Whether this process owns the table: a child of `vfork` runs in its parent's memory but closes its own descriptors.
 pub(crate) fn is_own_memory() -> bool {
     static OWNER: AtomicI32 = AtomicI32::new(0);
     static GENERATION: AtomicI32 = AtomicI32::new(-1);
@@ -254,21 +253,21 @@ pub(crate) fn is_own_memory() -> bool {
     OWNER.load(Relaxed) == pid
 }
 
-/// 0 for what is not open.
+/// The inode of a descriptor; 0 if it is not open.
 fn inode(fd: RawFd) -> u64 {
-    // SAFETY: for the length of the call; what is not open is an error.
+    // SAFETY: borrowed for this call only; a closed descriptor is an error.
     let fd = unsafe { BorrowedFd::borrow_raw(fd.max(0)) };
     utipc_os::packets::inode(fd).unwrap_or(0)
 }
 
-/// The flags of an open file.
+/// The status flags of an open file.
 fn flags(fd: RawFd) -> c_int {
     // SAFETY: no pointers.
     let flags = unsafe { real::fcntl.get()(fd, libc::F_GETFL, 0) };
     flags.max(0)
 }
 
-/// The time limit that a descriptor keeps, microseconds, 0 for none.
+/// The time limit set on a descriptor, in microseconds; 0 for none.
 fn time_limit(fd: RawFd, option: c_int) -> u64 {
     let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut len = size_of::<libc::timeval>() as libc::socklen_t;

@@ -1,4 +1,4 @@
-//! What a C program sees of an error: a number.
+//! Errors as a C program sees them: errno.
 
 use libc::c_int;
 use utipc_client::{Error, Failure};
@@ -6,12 +6,12 @@ use utipc_client::{Error, Failure};
 /// An errno.
 pub(crate) type Code = c_int;
 
-/// The number for an error, exactly the kernel's where the kernel has the error. Spec: tipc.md §8.
+/// The errno of an error, equal to the kernel's where the kernel has the error. Spec: tipc.md §8.
 pub(crate) fn code(error: &Error) -> Code {
     match error {
         Error::Failed(failure) => failed(failure),
         Error::Interrupted => libc::EINTR,
-        // The node, as the kernel's would be with its module, is gone.
+        // As if the kernel's module had been unloaded: the node is gone.
         Error::Died(_) | Error::Nonsense(_) => libc::ENETDOWN,
         Error::Absent(_) => libc::EAFNOSUPPORT,
         Error::Refused { .. } => libc::EACCES,
@@ -38,14 +38,14 @@ fn failed(failure: &Failure) -> Code {
     errno.number()
 }
 
-/// Sets `errno` and yields what a C function returns then.
+/// Sets `errno`; returns the error value of a C function.
 pub(crate) fn fail<T: From<i8>>(code: Code) -> T {
     // SAFETY: the C library's place for this thread's errno, which is always there.
     unsafe { *libc::__errno_location() = code };
     T::from(-1)
 }
 
-/// What a C function returns.
-pub(crate) fn answer<T: From<i8>>(result: Result<T, Code>) -> T {
+/// The return value of a C function; sets `errno` on failure.
+pub(crate) fn c_result<T: From<i8>>(result: Result<T, Code>) -> T {
     result.unwrap_or_else(fail)
 }

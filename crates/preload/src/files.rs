@@ -1,5 +1,5 @@
-//! What programs look for to know whether the system has TIPC: its module among the loaded ones, its protocol among those of
-//! the network. They get the kernel's file with a line for TIPC in it, if a daemon answers.
+//! Files by which programs detect TIPC in the system: the list of loaded modules and that of network protocols. If a
+//! daemon answers, programs get a copy of the kernel's file with a line for TIPC.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::node::node;
 use crate::real;
 
-/// The files, with the line of each, as Linux 6.1 has it.
+/// The files with the line added to each, as in Linux 6.1.
 const FILES: [(&[u8], &str); 2] = [
     (b"/proc/modules", "tipc 0 0 - Live 0x0000000000000000\n"),
     (
@@ -21,7 +21,7 @@ const FILES: [(&[u8], &str); 2] = [
     ),
 ];
 
-/// A copy of the file at `path` with TIPC in it, to be read; `None` if it is none of those files, or there is no daemon.
+/// A copy of the file at `path` with the line for TIPC; `None` for any other file, or without a daemon.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -39,7 +39,7 @@ pub(crate) unsafe fn with_tipc(path: *const c_char) -> Option<OwnedFd> {
 #[cold]
 fn copy(path: &CStr, line: &str) -> Option<OwnedFd> {
     node().ok()?;
-    // SAFETY: the path is a C string; what is opened is this function's.
+    // SAFETY: the path is a C string; the descriptor belongs to this function.
     let fd = unsafe { real::open.get()(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC, 0) };
     let mut text = String::new();
     if fd >= 0 {
@@ -48,7 +48,7 @@ fn copy(path: &CStr, line: &str) -> Option<OwnedFd> {
         file.read_to_string(&mut text).ok()?;
     }
     if text.lines().any(|other| other.split(' ').next() == line.split(' ').next()) {
-        // The kernel has it: its own file is as good.
+        // The kernel has TIPC itself: use its file.
         return None;
     }
     let mut copy = File::from(memfd_create("utipc-proc", MemfdFlags::CLOEXEC).ok()?);

@@ -1,19 +1,19 @@
-//! `libutipc_preload.so`: AF_TIPC sockets for programs that know nothing of utipc.
+//! `libutipc_preload.so`: AF_TIPC sockets for unmodified programs.
 //!
-//! Preloaded, it takes the place of the socket calls of the C library. A TIPC socket's descriptor is one end of a packet
-//! socket pair whose other end the daemon has (docs/spec/attach.md §5, §9), so poll loops, `dup`, fork, exec and passing it
-//! to another process are the kernel's own; what is read and written goes by the library `utipc-client`. A call on any
-//! other descriptor costs one look into a table.
+//! Preloaded, the library replaces the socket functions of the C library. A TIPC socket's descriptor is one end of a
+//! packet socket pair whose other end the daemon holds (docs/spec/attach.md §5, §9), so the kernel itself provides poll
+//! loops, `dup`, fork, exec and passing to other processes; data is sent and received through `utipc-client`. A call on
+//! any other descriptor costs one table lookup.
 //!
-//! | Question | File |
+//! | Topic | File |
 //! |---|---|
-//! | Is this descriptor a TIPC socket? | `table.rs`, `entry.rs` |
-//! | Where is the function that this one replaces? | `real.rs` |
-//! | What does an address, an error, ancillary data look like in C? | `address.rs`, `errno.rs`, `ancillary.rs` |
-//! | What does a call do? | `calls/` |
-//! | What do programs look for under /proc? | `files.rs` |
-//! | How do `printf` and `fgets` get to a socket? | `stdio.rs` |
-//! | Who answers the netlink family TIPCv2? | `netlink.rs` |
+//! | Which descriptors are TIPC sockets | `table.rs`, `entry.rs` |
+//! | The replaced functions of the C library | `real.rs` |
+//! | Addresses, errors and ancillary data in C | `address.rs`, `errno.rs`, `ancillary.rs` |
+//! | The calls | `calls/` |
+//! | Files under /proc that show TIPC | `files.rs` |
+//! | `printf` and `fgets` on a socket | `stdio.rs` |
+//! | The netlink family TIPCv2 | `netlink.rs` |
 
 mod address;
 mod ancillary;

@@ -1,9 +1,11 @@
-//! The kernel's generic-netlink family TIPCv2, answered by the daemon (decision 12); every other family stays the kernel's.
+//! The generic netlink family TIPCv2, answered by the daemon (docs/decisions/0012); all other families stay with the
+//! kernel.
 //!
-//! The program's netlink socket is the kernel's own. What it sends to TIPCv2, or asks about it, goes to the daemon. For every
-//! packet of the answer a harmless question with a sequence number of ours, a *token*, is put to the kernel through the
-//! same socket; what the kernel says to it is replaced, when the program receives it, by the packet. So poll loops, blocking,
-//! time limits, copies of the descriptor and its order among other answers are the kernel's.
+//! The program's netlink socket is the kernel's own. Messages for TIPCv2, and requests to resolve it, go to the daemon.
+//! For each packet of the reply the library sends the kernel a harmless request with a sequence number of its own, a
+//! *token*, over the same socket. When the program receives the kernel's reply to the token, the library replaces it by
+//! the packet. So the kernel itself provides poll loops, blocking, timeouts, copies of the descriptor, and the order
+//! among replies.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
@@ -19,38 +21,38 @@ use crate::errno::Code;
 use crate::node::node;
 use crate::real;
 
-/// The number that TIPCv2 has here: beyond all that the kernel gives to families.
+/// The number of TIPCv2 here, above all numbers that the kernel assigns.
 const FAMILY: u16 = 0x7c00;
 /// A family that every kernel has: the controller itself.
 const CONTROLLER: &str = "nlctrl";
-/// Most bytes of a packet with several messages: the smallest buffer that programs receive into is a page.
+/// Largest packet with several messages, in bytes: programs receive into buffers of at least a page.
 const PACKET: usize = 3584;
-/// Answers that wait for their program to read them, at most; older ones are forgotten.
-const MAX_WAITING: usize = 256;
-/// Sequence numbers of tokens begin here; programs begin with the time or with small numbers.
+/// Most replies that wait to be read; the oldest is dropped.
+const MAX_PENDING: usize = 256;
+/// First sequence number of tokens; programs start with the time or with small numbers.
 const FIRST_TOKEN: u32 = 0xf1c0_0000;
 
 const SOL_NETLINK: c_int = 270;
 const EXT_ACK: c_int = 11;
 
-/// The process has opened a socket of generic netlink: until then nothing here costs more than this look.
+/// Whether the process has opened a generic netlink socket; until then, this check is the only cost.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Packets that wait behind tokens.
+/// Packets of replies, by the token that announces them.
 #[derive(Default)]
-struct Waiting {
-    answers: HashMap<u32, VecDeque<Vec<u8>>>,
+struct Pending {
+    replies: HashMap<u32, VecDeque<Vec<u8>>>,
     order: VecDeque<u32>,
     next: u32,
 }
 
-static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
+static PENDING: LazyLock<Mutex<Pending>> = LazyLock::new(Mutex::default);
 
-fn waiting() -> MutexGuard<'static, Waiting> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+fn pending() -> MutexGuard<'static, Pending> {
+    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A socket is opened.
+/// Called when the program opens a socket.
 #[inline]
 pub(crate) fn opened(domain: c_int, protocol: c_int) {
     if domain == libc::AF_NETLINK && protocol == libc::NETLINK_GENERIC {
@@ -58,7 +60,7 @@ pub(crate) fn opened(domain: c_int, protocol: c_int) {
     }
 }
 
-/// The program has inherited a descriptor by an exec.
+/// Called for each descriptor inherited by exec.
 pub(crate) fn inherited(fd: c_int) {
     let (mut protocol, mut length): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
     // SAFETY: room for one number, which the length says.
@@ -71,58 +73,58 @@ pub(crate) fn inherited(fd: c_int) {
     }
 }
 
-/// Whether it is a netlink socket.
+/// Whether the descriptor is a netlink socket.
 pub(crate) fn is_netlink(fd: c_int) -> bool {
     port_of(fd).is_some()
 }
 
-/// Whether a call on a descriptor that is no TIPC socket may be about the family.
+/// Whether a call on a descriptor other than a TIPC socket may concern the family.
 #[inline]
 pub(crate) fn is_used() -> bool {
     USED.load(Relaxed)
 }
 
-/// The program sends `data`: what the call returns if it was for TIPC, `None` if it is the kernel's.
+/// Handles `data` that the program sends. Returns the result of the call if it was for TIPC, `None` if it is for the
+/// kernel.
 pub(crate) fn sent(fd: c_int, data: &[u8]) -> Option<Result<usize, Code>> {
     let header = Messages::new(data).next()?.header;
-    let asks_for_family = || {
-        let question = FamilyRequest::from_bytes(data);
-        question.is_some_and(|question| question.name.as_deref() == Some(family::NAME))
+    let resolves_family = || {
+        let request = FamilyRequest::from_bytes(data);
+        request.is_some_and(|request| request.name.as_deref() == Some(family::NAME))
     };
-    if header.family != FAMILY && !(header.family == kind::CONTROL && asks_for_family()) {
+    if header.family != FAMILY && !(header.family == kind::CONTROL && resolves_family()) {
         return None;
     }
     let port = port_of(fd)?;
-    let mut answer = if header.family == FAMILY {
-        match ask(data, port) {
-            Ok(answer) => answer,
+    let mut reply = if header.family == FAMILY {
+        match forward(data, port) {
+            Ok(reply) => reply,
             Err(code) => return Some(Err(code)),
         }
     } else {
-        // Without a daemon the kernel says what it has.
+        // Without a daemon, the kernel replies.
         node().ok()?;
         Family(FAMILY).to_bytes(&Header { port, ..header })
     };
-    if !wants_words(fd) {
-        answer = without_error_texts(&answer);
+    if !wants_error_texts(fd) {
+        reply = without_error_texts(&reply);
     }
-    Some(keep(fd, packets(&answer)).map(|()| data.len()))
+    Some(queue(fd, packets(&reply)).map(|()| data.len()))
 }
 
-/// The daemon's answer to a request of the socket with this number.
-fn ask(request: &[u8], port: u32) -> Result<Vec<u8>, Code> {
+/// The daemon's reply to a request from the netlink port `port`.
+fn forward(request: &[u8], port: u32) -> Result<Vec<u8>, Code> {
     let mut request = request.to_vec();
     if let Some(place) = request.get_mut(12..16) {
         place.copy_from_slice(&port.to_ne_bytes());
     }
-    let answer = node()?.manage(&request).map_err(|error| crate::errno::code(&error))?;
-    Ok(answer)
+    node()?.manage(&request).map_err(|error| crate::errno::code(&error))
 }
 
-/// Cuts an answer into packets, between its messages.
-fn packets(answer: &[u8]) -> VecDeque<Vec<u8>> {
+/// Splits a reply into packets, between messages.
+fn packets(reply: &[u8]) -> VecDeque<Vec<u8>> {
     let mut all: VecDeque<Vec<u8>> = VecDeque::new();
-    for message in Messages::new(answer) {
+    for message in Messages::new(reply) {
         let len = message.bytes.len().div_ceil(4) * 4;
         match all.back_mut().filter(|packet| packet.len() + len <= PACKET) {
             Some(packet) => packet.extend_from_slice(message.bytes),
@@ -135,35 +137,35 @@ fn packets(answer: &[u8]) -> VecDeque<Vec<u8>> {
     all
 }
 
-/// Keeps packets for the program, and has the kernel announce the first.
-fn keep(fd: c_int, packets: VecDeque<Vec<u8>>) -> Result<(), Code> {
+/// Queues packets for the program, and lets the kernel announce the first.
+fn queue(fd: c_int, packets: VecDeque<Vec<u8>>) -> Result<(), Code> {
     if packets.is_empty() {
         return Ok(());
     }
-    let mut waiting = waiting();
-    let token = FIRST_TOKEN | waiting.next & 0xffff;
-    waiting.next = waiting.next.wrapping_add(1);
-    if waiting.order.len() == MAX_WAITING
-        && let Some(old) = waiting.order.pop_front()
+    let mut pending = pending();
+    let token = FIRST_TOKEN | pending.next & 0xffff;
+    pending.next = pending.next.wrapping_add(1);
+    if pending.order.len() == MAX_PENDING
+        && let Some(old) = pending.order.pop_front()
     {
-        waiting.answers.remove(&old);
+        pending.replies.remove(&old);
     }
-    waiting.answers.insert(token, packets);
-    waiting.order.push_back(token);
-    drop(waiting);
+    pending.replies.insert(token, packets);
+    pending.order.push_back(token);
+    drop(pending);
     announce(fd, token)
 }
 
-/// Has the kernel say something with this sequence number.
+/// Makes the kernel send a reply with this sequence number.
 fn announce(fd: c_int, token: u32) -> Result<(), Code> {
-    let question = FamilyRequest::of(CONTROLLER, token);
-    // SAFETY: the buffer is ours; without an address it goes to the kernel.
-    let sent = unsafe { real::send.get()(fd, question.as_ptr().cast(), question.len(), libc::MSG_DONTWAIT) };
+    let request = FamilyRequest::of(CONTROLLER, token);
+    // SAFETY: the buffer is local; without an address the message goes to the kernel.
+    let sent = unsafe { real::send.get()(fd, request.as_ptr().cast(), request.len(), libc::MSG_DONTWAIT) };
     // SAFETY: the C library's place for this thread's errno.
     if sent < 0 { Err(unsafe { *libc::__errno_location() }) } else { Ok(()) }
 }
 
-/// A netlink socket's own number, given to it if it had none; `None` if it is no netlink socket.
+/// The port number of a netlink socket, assigned if it had none; `None` if it is not a netlink socket.
 fn port_of(fd: c_int) -> Option<u32> {
     let mut address = MaybeUninit::<sockaddr_nl>::zeroed();
     let mut length = size_of::<sockaddr_nl>() as socklen_t;
@@ -177,8 +179,8 @@ fn port_of(fd: c_int) -> Option<u32> {
     (c_int::from(address.nl_family) == libc::AF_NETLINK).then_some(address.nl_pid)
 }
 
-/// Whether the socket is to be told words with an error.
-fn wants_words(fd: c_int) -> bool {
+/// Whether the socket has requested error texts.
+fn wants_error_texts(fd: c_int) -> bool {
     let (mut on, mut length): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
     // SAFETY: room for one number, which the length says.
     let done =
@@ -186,33 +188,34 @@ fn wants_words(fd: c_int) -> bool {
     done == 0 && on != 0
 }
 
-/// What the socket would receive next, if that is a token of ours.
+/// The token that the socket would receive next, if its next message is one.
 fn next_token(fd: c_int, flags: c_int) -> Option<u32> {
-    if waiting().answers.is_empty() {
+    if pending().replies.is_empty() {
         return None;
     }
     let mut head = [0u8; 256];
     let flags = flags & (libc::MSG_DONTWAIT) | libc::MSG_PEEK;
-    // SAFETY: the buffer is ours.
+    // SAFETY: the buffer is local.
     let len = unsafe { real::recv.get()(fd, head.as_mut_ptr().cast(), head.len(), flags) };
     let message = Messages::new(head.get(..usize::try_from(len).ok()?)?).next()?;
     let token = message.header.sequence;
-    (message.header.family == kind::CONTROL && waiting().answers.contains_key(&token)).then_some(token)
+    (message.header.family == kind::CONTROL && pending().replies.contains_key(&token)).then_some(token)
 }
 
-/// Receives a packet of an answer into the buffers of `message`, as `recvmsg` does; `None` if the socket has something else.
+/// Receives a packet of a reply into the buffers of `message`, like `recvmsg`; `None` if the next message is not a
+/// token.
 ///
 /// # Safety
 /// The message is one for `recvmsg`.
 pub(crate) unsafe fn received(fd: c_int, message: &mut msghdr, flags: c_int) -> Option<Result<usize, Code>> {
     let token = next_token(fd, flags)?;
-    // What the kernel says goes here; who says it goes to the caller.
+    // The kernel's message is discarded; its sender address goes to the caller.
     let mut ignored = [0u8; 512];
     let mut part = iovec { iov_base: ignored.as_mut_ptr().cast::<c_void>(), iov_len: ignored.len() };
     let mut real_message = *message;
     real_message.msg_iov = &raw mut part;
     real_message.msg_iovlen = 1;
-    // SAFETY: the buffer is ours, the rest the caller's.
+    // SAFETY: the buffer is local, the rest is the caller's.
     let len = unsafe { real::recvmsg.get()(fd, &raw mut real_message, flags) };
     if len < 0 {
         // SAFETY: the C library's place for this thread's errno.
@@ -224,16 +227,16 @@ pub(crate) unsafe fn received(fd: c_int, message: &mut msghdr, flags: c_int) -> 
     let peeks = flags & libc::MSG_PEEK != 0;
     let packet = take(token, peeks);
     if !peeks
-        && waiting().answers.contains_key(&token)
+        && pending().replies.contains_key(&token)
         && let Err(code) = announce(fd, token)
     {
         return Some(Err(code));
     }
     // SAFETY: by the caller's promise.
-    let room = unsafe { crate::parts::list(message.msg_iov, message.msg_iovlen) };
-    let put = room.and_then(|parts| {
-        let room = crate::parts::total(parts)?;
-        let fits = packet.len().min(room);
+    let parts = unsafe { crate::parts::list(message.msg_iov, message.msg_iovlen) };
+    let done = parts.and_then(|parts| {
+        let capacity = crate::parts::total(parts)?;
+        let fits = packet.len().min(capacity);
         // SAFETY: by the caller's promise.
         unsafe { crate::parts::scatter(packet.get(..fits).unwrap_or_default(), parts) }?;
         if fits < packet.len() {
@@ -241,25 +244,25 @@ pub(crate) unsafe fn received(fd: c_int, message: &mut msghdr, flags: c_int) -> 
         }
         Ok(if flags & libc::MSG_TRUNC != 0 { packet.len() } else { fits })
     });
-    Some(put)
+    Some(done)
 }
 
-/// The first packet behind a token.
+/// Takes, or peeks at, the first packet of a token.
 fn take(token: u32, peeks: bool) -> Vec<u8> {
-    let mut waiting = waiting();
-    let Some(packets) = waiting.answers.get_mut(&token) else { return Vec::new() };
+    let mut pending = pending();
+    let Some(packets) = pending.replies.get_mut(&token) else { return Vec::new() };
     if peeks {
         return packets.front().cloned().unwrap_or_default();
     }
     let packet = packets.pop_front().unwrap_or_default();
     if packets.is_empty() {
-        waiting.answers.remove(&token);
-        waiting.order.retain(|known| *known != token);
+        pending.replies.remove(&token);
+        pending.order.retain(|known| *known != token);
     }
     packet
 }
 
-/// The same for a call with one buffer, and room for an address.
+/// As [`received`], for a call with one buffer and an address.
 ///
 /// # Safety
 /// As for `recvfrom`.
@@ -278,7 +281,7 @@ pub(crate) unsafe fn received_from(
     message.msg_iovlen = 1;
     if !addr.is_null() && !addr_len.is_null() {
         message.msg_name = addr.cast();
-        // SAFETY: the caller says how much room there is.
+        // SAFETY: the caller's length is readable.
         message.msg_namelen = unsafe { *addr_len };
     }
     // SAFETY: by the caller's promise.
@@ -296,22 +299,22 @@ mod tests {
     use utipc_manage::{Entry, Node, ReplyWriter, flag};
 
     #[test]
-    fn answers_are_cut_between_messages() {
+    fn replies_are_split_between_messages() {
         let request = Header { family: FAMILY, flags: flag::DUMP, sequence: 4, ..Header::default() };
-        let mut answer = ReplyWriter::new(request);
+        let mut reply = ReplyWriter::new(request);
         for address in 1..=500 {
-            answer.entry(&Entry::Node(Node { address, up: true, identity: None }));
+            reply.entry(&Entry::Node(Node { address, up: true, identity: None }));
         }
-        answer.done();
-        let packets = packets(answer.bytes());
+        reply.done();
+        let packets = packets(reply.bytes());
         assert!(packets.len() > 3 && packets.iter().all(|packet| packet.len() <= PACKET));
         let whole: usize = packets.iter().map(|packet| Messages::new(packet).count()).sum();
         assert_eq!(whole, 501);
-        assert_eq!(packets.iter().flatten().copied().collect::<Vec<u8>>(), answer.bytes());
+        assert_eq!(packets.iter().flatten().copied().collect::<Vec<u8>>(), reply.bytes());
     }
 
     #[test]
-    fn what_is_for_other_families_is_the_kernels() {
+    fn other_families_stay_with_the_kernel() {
         assert!(sent(-1, b"").is_none());
         assert!(sent(-1, &FamilyRequest::of("ethtool", 1)).is_none());
         // Not a netlink socket.

@@ -1,4 +1,4 @@
-//! The daemon's node, to which this process attaches when it opens or claims its first socket.
+//! The daemon's node; the process attaches to it when it opens or claims its first socket.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use crate::errno::{Code, code};
 
 static NODE: OnceLock<Node> = OnceLock::new();
 
-/// How calls wait: `UTIPC_SPIN` is `adaptive`, `busy` or `parked`.
+/// Whether waiting calls spin or sleep: `UTIPC_SPIN` is `adaptive`, `busy` or `parked`.
 fn spin() -> Spin {
     match std::env::var("UTIPC_SPIN").as_deref() {
         Ok("busy") => Spin::Busy,
@@ -17,7 +17,7 @@ fn spin() -> Spin {
     }
 }
 
-/// The node; without a daemon the error of a kernel without TIPC.
+/// The node. Without a daemon, the errno is that of a kernel without TIPC.
 pub(crate) fn node() -> Result<&'static Node, Code> {
     if let Some(node) = NODE.get() {
         return Ok(node);

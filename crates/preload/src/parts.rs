@@ -1,4 +1,4 @@
-//! Lists of buffers (`struct iovec`) as one.
+//! Lists of buffers (`struct iovec`).
 
 use std::slice;
 
@@ -6,10 +6,10 @@ use libc::{c_int, iovec};
 
 use crate::errno::Code;
 
-/// Most buffers of one call, as the kernel has it (UIO_MAXIOV).
+/// Most buffers in one call, as in the kernel (UIO_MAXIOV).
 const MAX_PARTS: usize = 1024;
 
-/// The buffers that a program gave.
+/// The buffers that a program passes.
 ///
 /// # Safety
 /// `count` entries at `parts` are readable, and live as long as the result is used.
@@ -27,7 +27,7 @@ pub(crate) unsafe fn list<'a>(parts: *const iovec, count: usize) -> Result<&'a [
     Ok(unsafe { slice::from_raw_parts(parts, count) })
 }
 
-/// The same for `readv` and `writev`, which count by an `int`.
+/// As [`list`], for `readv` and `writev`, whose count is an `int`.
 ///
 /// # Safety
 /// As [`list`].
@@ -37,16 +37,16 @@ pub(crate) unsafe fn counted<'a>(parts: *const iovec, count: c_int) -> Result<&'
     unsafe { list(parts, count) }
 }
 
-/// Bytes of all buffers together.
+/// Total length of all buffers in bytes.
 pub(crate) fn total(parts: &[iovec]) -> Result<usize, Code> {
     let sum = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
     sum.filter(|sum| isize::try_from(*sum).is_ok()).ok_or(libc::EINVAL)
 }
 
-/// A program's buffer to read from.
+/// A buffer of the program to read from.
 ///
 /// # Safety
-/// `len` bytes at `at` are readable, and nobody writes them while the result is used.
+/// `len` bytes at `at` are readable, and nothing writes them while the result is used.
 pub(crate) unsafe fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Code> {
     if len == 0 {
         return Ok(&[]);
@@ -58,11 +58,11 @@ pub(crate) unsafe fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Co
     Ok(unsafe { slice::from_raw_parts(at, len.min(isize::MAX.cast_unsigned())) })
 }
 
-/// A program's buffer to write to. Nothing reads it before it was written.
+/// A buffer of the program to write to; it is not read before it is written.
 ///
 /// # Safety
-/// `len` bytes at `at` are writable, and nobody uses them while the result is.
-pub(crate) unsafe fn room<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Code> {
+/// `len` bytes at `at` are writable, and nothing else uses them while the result is used.
+pub(crate) unsafe fn buffer<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Code> {
     if len == 0 {
         return Ok(&mut []);
     }
@@ -73,7 +73,7 @@ pub(crate) unsafe fn room<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], C
     Ok(unsafe { slice::from_raw_parts_mut(at, len.min(isize::MAX.cast_unsigned())) })
 }
 
-/// All buffers in one.
+/// Concatenates all buffers.
 ///
 /// # Safety
 /// All of them are readable.
@@ -86,16 +86,16 @@ pub(crate) unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, Code> {
     Ok(all)
 }
 
-/// What was received, over all buffers.
+/// Distributes data over all buffers.
 ///
 /// # Safety
 /// All of them are writable.
 pub(crate) unsafe fn scatter(mut data: &[u8], parts: &[iovec]) -> Result<(), Code> {
     for part in parts {
         // SAFETY: by the caller's promise.
-        let room = unsafe { room(part.iov_base.cast(), part.iov_len) }?;
-        let (now, rest) = data.split_at(data.len().min(room.len()));
-        room[..now.len()].copy_from_slice(now);
+        let buffer = unsafe { buffer(part.iov_base.cast(), part.iov_len) }?;
+        let (now, rest) = data.split_at(data.len().min(buffer.len()));
+        buffer[..now.len()].copy_from_slice(now);
         data = rest;
     }
     Ok(())
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gathered_can_be_scattered() {
+    fn gather_and_scatter_cross_buffers() {
         let (mut one, mut two) = ([1_u8, 2], [3_u8, 4, 5]);
         let parts = [
             iovec { iov_base: one.as_mut_ptr().cast(), iov_len: 2 },

@@ -1,4 +1,4 @@
-//! The functions of the C library (or of the next library that is preloaded) behind those that this one takes the place of.
+//! The functions of the C library (or of the next preloaded library) that this library replaces.
 
 use std::ffi::{CStr, c_void};
 use std::marker::PhantomData;
@@ -30,8 +30,8 @@ impl<F: Copy> Real<F> {
             at = self.find();
         }
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        // SAFETY: `F` is a function pointer by the promise of `new`, as large as a pointer, and `at` is the address of that
-        // function, which is never unloaded.
+        // SAFETY: `F` is a function pointer by the promise of `new`, as large as a pointer, and `at` is the address of
+        // that function, which is never unloaded.
         unsafe { std::mem::transmute_copy(&at) }
     }
 
@@ -40,7 +40,7 @@ impl<F: Copy> Real<F> {
         // SAFETY: the name is a C string; the call has no other requirements.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if at.is_null() {
-            // Only a C library without this function can have a program that calls it: it would have failed to start.
+            // A program that calls this function would not have started with a C library that lacks it.
             std::process::abort();
         }
         self.at.store(at, Relaxed);
@@ -48,19 +48,19 @@ impl<F: Copy> Real<F> {
     }
 }
 
-/// What a real function has returned, with the error that it has left.
+/// The result of a real function, with its errno on failure.
 pub(crate) fn done(result: ssize_t) -> Result<ssize_t, Code> {
     // SAFETY: the C library's place for this thread's errno.
     if result < 0 { Err(unsafe { *libc::__errno_location() }) } else { Ok(result) }
 }
 
-/// Declares the real functions and their signatures.
+/// Declares the real functions with their signatures.
 macro_rules! real {
     ($($name:ident: fn($($arg:ty),*) -> $result:ty;)*) => {
         $(
             #[expect(non_upper_case_globals, reason = "named as the functions that they stand for")]
-            // SAFETY: the signature is that of the C library's header, with the variable argument of `fcntl`, `ioctl` and
-            // `open` as one machine word, as they are passed in registers.
+            // SAFETY: the signature is that of the C library's header, with the variable argument of `fcntl`, `ioctl`
+            // and `open` as one machine word, as they are passed in registers.
             pub(crate) static $name: Real<unsafe extern "C" fn($($arg),*) -> $result> = unsafe {
                 Real::new(match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                     Ok(name) => name,

@@ -1,4 +1,4 @@
-//! The start of a program: TIPC sockets that it has inherited by an exec are known from the first call on.
+//! Program start: finds TIPC sockets inherited by exec.
 
 use std::os::fd::RawFd;
 
@@ -10,7 +10,7 @@ use crate::{entry, netlink};
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;
 
-/// Looks at all descriptors: three system calls for each, at the start of a program that has few.
+/// Checks all open descriptors: three system calls for each, at a time when there are few.
 #[cfg_attr(test, expect(dead_code, reason = "a test is not preloaded"))]
 extern "C" fn loaded() {
     let Ok(list) = std::fs::read_dir("/proc/self/fd") else { return };

@@ -1,8 +1,8 @@
-//! Streams of the C library (`FILE`) on TIPC sockets. The library reads and writes a stream's descriptor by itself, past the
-//! functions that this one replaces; so the stream is one with functions of its own (`fopencookie`).
+//! Streams of the C library (`FILE`) on TIPC sockets. The C library reads and writes a stream's descriptor directly,
+//! past the functions replaced here, so such streams have functions of their own (`fopencookie`).
 //!
-//! A program that was started with a TIPC socket as standard input or output, as inetd does it, or that puts one there, gets
-//! such streams as `stdin`, `stdout` and `stderr`.
+//! If a TIPC socket is, or becomes, standard input or output of the program, as with inetd, `stdin`, `stdout` and
+//! `stderr` become such streams.
 
 use std::ffi::{CStr, c_void};
 use std::os::fd::RawFd;
@@ -14,10 +14,10 @@ use libc::{FILE, c_char, c_int, off64_t, size_t, ssize_t};
 
 use crate::calls::{close, recv, send};
 
-/// Streams that are known at a time; `fileno` does not tell the descriptor of more.
+/// Most streams that are known at a time; `fileno` fails for any more.
 const MOST: usize = 64;
 
-/// Functions of a stream, as `fopencookie` takes them.
+/// The functions of a stream, as passed to `fopencookie`.
 #[repr(C)]
 struct Functions {
     read: extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
@@ -43,7 +43,7 @@ struct Known {
 static KNOWN: [Known; MOST] =
     [const { Known { stream: AtomicPtr::new(null_mut()), fd: AtomicI32::new(-1) } }; MOST];
 
-/// The standard streams that the program began with, while others stand in for them.
+/// The program's original standard streams while they are replaced.
 static ORIGINAL: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
 
 fn fd_of(cookie: *mut c_void) -> c_int {
@@ -56,23 +56,24 @@ extern "C" fn read(cookie: *mut c_void, data: *mut c_char, len: size_t) -> ssize
 }
 
 extern "C" fn write(cookie: *mut c_void, data: *const c_char, len: size_t) -> ssize_t {
-    // SAFETY: the C library's buffer. An error is told by 0 bytes.
+    // SAFETY: the C library's buffer. 0 bytes report an error.
     unsafe { send(fd_of(cookie), data.cast(), len, 0) }.max(0)
 }
 
-extern "C" fn end(cookie: *mut c_void) -> c_int {
+extern "C" fn close_descriptor(cookie: *mut c_void) -> c_int {
     // SAFETY: no pointers.
     unsafe { close(fd_of(cookie)) }
 }
 
-extern "C" fn keep(_: *mut c_void) -> c_int {
+extern "C" fn keep_descriptor(_: *mut c_void) -> c_int {
     0
 }
 
 fn stream(fd: RawFd, mode: &CStr, close: extern "C" fn(*mut c_void) -> c_int) -> *mut FILE {
     let functions = Functions { read, write, seek: None, close };
     let cookie = ptr::without_provenance_mut(fd.unsigned_abs() as usize);
-    // SAFETY: the functions take the number of a descriptor as their cookie, and are never unloaded; the mode is a C string.
+    // SAFETY: the functions take the number of a descriptor as their cookie, and are never unloaded; the mode is a C
+    // string.
     let stream = unsafe { fopencookie(cookie, mode.as_ptr(), functions) };
     if !stream.is_null() {
         let free =
@@ -84,24 +85,24 @@ fn stream(fd: RawFd, mode: &CStr, close: extern "C" fn(*mut c_void) -> c_int) ->
     stream
 }
 
-/// A stream on a TIPC socket, for `fdopen`; it owns the descriptor.
+/// Opens a stream on a TIPC socket for `fdopen`; the stream owns the descriptor.
 pub(crate) fn open(fd: RawFd, mode: &CStr) -> *mut FILE {
-    stream(fd, mode, end)
+    stream(fd, mode, close_descriptor)
 }
 
-/// The descriptor of a stream of this file; `None` if it is another one.
+/// The descriptor of a stream opened here; `None` for any other stream.
 pub(crate) fn descriptor(stream: *mut FILE) -> Option<RawFd> {
     let known = KNOWN.iter().find(|known| known.stream.load(Acquire) == stream && !stream.is_null())?;
     Some(known.fd.load(Acquire))
 }
 
-/// A stream is about to be closed; whether it is one of this file.
+/// Removes a stream that is about to be closed; returns whether it was opened here.
 pub(crate) fn forget(stream: *mut FILE) -> bool {
     let taken = |known: &Known| known.stream.compare_exchange(stream, null_mut(), AcqRel, Relaxed).is_ok();
     !stream.is_null() && KNOWN.iter().any(taken)
 }
 
-/// Where the C library keeps a standard stream, and how it is used.
+/// The C library's variable of a standard stream, and the stream's mode.
 fn standard(fd: RawFd) -> Option<(*mut *mut FILE, &'static CStr)> {
     Some(match fd {
         0 => (&raw mut stdin, c"r"),
@@ -111,16 +112,16 @@ fn standard(fd: RawFd) -> Option<(*mut *mut FILE, &'static CStr)> {
     })
 }
 
-/// The descriptor is a TIPC socket from now on.
-pub(crate) fn is_tipc(fd: RawFd) {
+/// Called when the descriptor has become a TIPC socket.
+pub(crate) fn became_tipc(fd: RawFd) {
     let Some((place, mode)) = standard(fd) else { return };
     let Some(original) = usize::try_from(fd).ok().and_then(|at| ORIGINAL.get(at)) else { return };
-    let own = stream(fd, mode, keep);
+    let own = stream(fd, mode, keep_descriptor);
     if own.is_null() {
         return;
     }
-    // SAFETY: the C library lets programs assign these variables. Another thread that prints at this moment has not said to
-    // which of the two.
+    // SAFETY: the C library lets programs assign these variables. A thread that prints at this moment may use either
+    // stream.
     unsafe {
         if original.load(Acquire).is_null() {
             original.store(place.read(), Release);
@@ -132,13 +133,13 @@ pub(crate) fn is_tipc(fd: RawFd) {
     }
 }
 
-/// The descriptor is a TIPC socket no more.
-pub(crate) fn was_tipc(fd: RawFd) {
+/// Called when the descriptor is no longer a TIPC socket.
+pub(crate) fn ceased_to_be_tipc(fd: RawFd) {
     let Some((place, _)) = standard(fd) else { return };
     let original = usize::try_from(fd).ok().and_then(|at| ORIGINAL.get(at));
     let Some(original) = original.map(|original| original.swap(null_mut(), AcqRel)) else { return };
     if !original.is_null() {
-        // SAFETY: as above. The stream that stood in stays, for whoever holds it.
+        // SAFETY: as above. The replacement stays valid for code that holds it.
         unsafe {
             forget(place.read());
             place.write(original);

@@ -1,7 +1,6 @@
-//! Which descriptors of this process are TIPC sockets.
+//! The table of descriptors that are TIPC sockets.
 //!
-//! A look takes no lock, so it is safe after a fork and as cheap as every call of every program, on whatever descriptor, has
-//! to have it.
+//! A lookup takes no lock, so it works after a fork, and is cheap enough to precede every call on any descriptor.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -14,52 +13,52 @@ use crate::entry::Entry;
 
 /// Descriptors in one part of the table.
 const PART: usize = 1024;
-/// Parts: as many descriptors as Linux lets a process have unless the system was told otherwise.
+/// Number of parts: enough for the default limit of open files in Linux.
 const PARTS: usize = 1024;
 
-/// What is behind a number.
-struct Place {
-    /// There is a socket: one load tells all other descriptors apart.
-    some: AtomicBool,
+/// The slot of a descriptor number.
+struct Slot {
+    /// Whether there is a socket: a single load for all other descriptors.
+    is_used: AtomicBool,
     entry: ArcSwapOption<Entry>,
 }
 
-type Part = Box<[Place]>;
+type Part = Box<[Slot]>;
 
-/// Made when a descriptor in their part is first a TIPC socket.
+/// Parts are allocated when the first of their descriptors becomes a TIPC socket.
 static TABLE: [OnceLock<Part>; PARTS] = [const { OnceLock::new() }; PARTS];
 
-/// TIPC sockets of this process, by their numbers.
+/// Number of descriptors that are TIPC sockets.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there are none: then no list of descriptors has to be looked through.
+/// Whether there are none, so that lists of descriptors need no search.
 #[inline]
 pub(crate) fn is_empty() -> bool {
     COUNT.load(Relaxed) == 0
 }
 
-fn place(fd: RawFd) -> Option<(usize, usize)> {
+fn position(fd: RawFd) -> Option<(usize, usize)> {
     let fd = usize::try_from(fd).ok()?;
     Some((fd / PART, fd % PART))
 }
 
-/// The socket behind a descriptor; `None` if it is something else.
+/// The socket of a descriptor; `None` if it is something else.
 #[inline]
 pub(crate) fn get(fd: RawFd) -> Option<Arc<Entry>> {
-    let (part, at) = place(fd)?;
-    let place = TABLE.get(part)?.get()?.get(at)?;
-    if place.some.load(Acquire) { place.entry.load_full() } else { None }
+    let (part, at) = position(fd)?;
+    let slot = TABLE.get(part)?.get()?.get(at)?;
+    if slot.is_used.load(Acquire) { slot.entry.load_full() } else { None }
 }
 
-/// From now on `fd` is this socket. What it was before is returned: a descriptor that was closed behind our back.
+/// Makes `fd` this socket. Returns its previous socket, whose descriptor was closed without notice.
 pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
-    let (part, at) = place(fd)?;
-    let empty = || Place { some: AtomicBool::new(false), entry: ArcSwapOption::const_empty() };
+    let (part, at) = position(fd)?;
+    let empty = || Slot { is_used: AtomicBool::new(false), entry: ArcSwapOption::const_empty() };
     let new = || (0..PART).map(|_| empty()).collect();
-    let place = TABLE.get(part)?.get_or_init(new).get(at)?;
+    let slot = TABLE.get(part)?.get_or_init(new).get(at)?;
     entry.names.fetch_add(1, AcqRel);
-    let before = place.entry.swap(Some(entry));
-    place.some.store(true, Release);
+    let before = slot.entry.swap(Some(entry));
+    slot.is_used.store(true, Release);
     COUNT.fetch_add(1, Relaxed);
     let before = before?;
     COUNT.fetch_sub(1, Relaxed);
@@ -67,18 +66,18 @@ pub(crate) fn set(fd: RawFd, entry: Arc<Entry>) -> Option<Arc<Entry>> {
     Some(before)
 }
 
-/// From now on `fd` is no TIPC socket: the one that it was, and whether that was its last number in this process.
+/// Makes `fd` no TIPC socket; returns its socket, and whether this was the socket's last number in the process.
 pub(crate) fn take(fd: RawFd) -> Option<(Arc<Entry>, bool)> {
-    let (part, at) = place(fd)?;
-    let place = TABLE.get(part)?.get()?.get(at)?;
-    place.some.store(false, Release);
-    let entry = place.entry.swap(None)?;
+    let (part, at) = position(fd)?;
+    let slot = TABLE.get(part)?.get()?.get(at)?;
+    slot.is_used.store(false, Release);
+    let entry = slot.entry.swap(None)?;
     COUNT.fetch_sub(1, Relaxed);
     let last = entry.names.fetch_sub(1, AcqRel) == 1;
     Some((entry, last))
 }
 
-/// Another number of the same socket.
+/// Another descriptor number of the same socket.
 pub(crate) fn other_number(entry: &Arc<Entry>) -> Option<RawFd> {
     all().find(|(_, other)| Arc::ptr_eq(entry, other)).map(|(fd, _)| fd)
 }
@@ -87,9 +86,9 @@ pub(crate) fn other_number(entry: &Arc<Entry>) -> Option<RawFd> {
 pub(crate) fn all() -> impl Iterator<Item = (RawFd, Arc<Entry>)> {
     TABLE.iter().enumerate().filter_map(|(part, slots)| Some((part, slots.get()?))).flat_map(
         |(part, slots)| {
-            slots.iter().enumerate().filter_map(move |(at, place)| {
+            slots.iter().enumerate().filter_map(move |(at, slot)| {
                 let fd = RawFd::try_from(part * PART + at).ok()?;
-                Some((fd, place.entry.load_full()?))
+                Some((fd, slot.entry.load_full()?))
             })
         },
     )
@@ -100,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_socket_may_have_several_numbers() {
+    fn socket_can_have_several_numbers() {
         // Numbers that no descriptor of this process has.
         let entry = Arc::new(Entry::unclaimed(700_001));
         assert!(get(700_001).is_none());

@@ -1,15 +1,15 @@
-//! Addresses as Python values: immutable, comparable, hashable, and they survive `pickle`.
+//! Addresses as Python values: immutable, comparable, hashable, picklable.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// A service address: a type of service, and an instance of it.
+/// A service address: a service type and an instance of it.
 #[pyclass(frozen, eq, ord, hash, module = "utipc", from_py_object)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServiceAddress(pub(crate) utipc::ServiceAddress);
 
-/// A service range: a type of service, and instances from `lower` to `upper`, both included.
+/// A service range: a service type and its instances from `lower` to `upper`, inclusive.
 #[pyclass(frozen, eq, ord, hash, module = "utipc", from_py_object)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServiceRange(pub(crate) utipc::ServiceRange);
@@ -30,7 +30,7 @@ impl ServiceAddress {
         Self(utipc::ServiceAddress::new(service, instance))
     }
 
-    /// Reads `{18888,17}`; the braces may be missing, and `:` may stand for the comma.
+    /// Parses `{18888,17}`; the braces are optional, and `:` may replace the comma.
     #[classmethod]
     fn parse(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
         match numbers(text).as_deref() {
@@ -39,7 +39,7 @@ impl ServiceAddress {
         }
     }
 
-    /// The type of service; 0 to 63 are reserved.
+    /// The service type; 0 to 63 are reserved.
     #[getter]
     fn service(&self) -> u32 {
         self.0.service
@@ -77,10 +77,10 @@ impl ServiceRange {
         if range.is_valid() {
             return Ok(Self(range));
         }
-        Err(PyValueError::new_err(format!("{range} has its ends in the wrong order (lower comes first)")))
+        Err(PyValueError::new_err(format!("{range} is inverted (give the lower instance first)")))
     }
 
-    /// Reads `{18888,0,99}`; the braces may be missing, and `:` may stand for the comma.
+    /// Parses `{18888,0,99}`; the braces are optional, and `:` may replace the comma.
     #[classmethod]
     fn parse(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
         match numbers(text).as_deref() {
@@ -89,7 +89,7 @@ impl ServiceRange {
         }
     }
 
-    /// The type of service; 0 to 63 are reserved.
+    /// The service type; 0 to 63 are reserved.
     #[getter]
     fn service(&self) -> u32 {
         self.0.service
@@ -135,7 +135,7 @@ impl PortId {
         Self(utipc::PortId { port, node: utipc::NodeAddr(node) })
     }
 
-    /// Reads `1001001:2704156721`, the node in hexadecimal.
+    /// Parses `1001001:2704156721`, the node in hexadecimal.
     #[classmethod]
     fn parse(_: &Bound<'_, PyType>, text: &str) -> PyResult<Self> {
         let read = || {
@@ -145,13 +145,13 @@ impl PortId {
         read().ok_or_else(|| unreadable(text, "the address of a socket", "1001001:2704156721"))
     }
 
-    /// The node it is on; TIPC shows it in hexadecimal: `f"{port.node:x}"`.
+    /// The node of the socket. TIPC shows it in hexadecimal: `f"{port.node:x}"`.
     #[getter]
     fn node(&self) -> u32 {
         self.0.node.0
     }
 
-    /// Its number on that node.
+    /// The port number on that node.
     #[getter]
     fn port(&self) -> u32 {
         self.0.port
@@ -170,7 +170,7 @@ impl PortId {
     }
 }
 
-/// The numbers of `{1,2,3}`, braces or not.
+/// The numbers of `{1,2,3}`, with or without braces.
 fn numbers(text: &str) -> Option<Vec<u32>> {
     let text = text.trim();
     let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
@@ -181,12 +181,12 @@ fn unreadable(text: &str, what: &str, like: &str) -> PyErr {
     PyValueError::new_err(format!("{text:?} is not {what} (write it as {like})"))
 }
 
-/// What a socket binds to and a subscriber follows.
+/// A service address or range, for bindings and subscriptions.
 #[derive(FromPyObject)]
 pub(crate) enum Bindable {
     /// One instance.
     Address(ServiceAddress),
-    /// Several.
+    /// A range of instances.
     Range(ServiceRange),
 }
 
@@ -199,26 +199,26 @@ impl From<Bindable> for utipc::ServiceRange {
     }
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(FromPyObject)]
 pub(crate) enum Target {
-    /// One of those bound there.
+    /// One of the sockets bound to the address.
     Address(ServiceAddress),
-    /// All of those bound there.
+    /// All sockets bound in the range.
     Range(ServiceRange),
     /// One socket.
     Port(PortId),
 }
 
 impl Target {
-    /// The destination; a service is looked for on `node` only, if one is given.
+    /// The destination; with `node`, a service is looked up on that node only.
     pub(crate) fn on(self, node: Option<u32>) -> PyResult<utipc::Destination> {
         match (self, node) {
             (Self::Address(address), node) => {
                 Ok(utipc::Destination::from(address.0).on(utipc::NodeAddr(node.unwrap_or(0))))
             }
             (_, Some(_)) => Err(PyTypeError::new_err(
-                "node= goes with a ServiceAddress only (a PortId names its node, and a ServiceRange means all of them)",
+                "node= is for a ServiceAddress only (a PortId has a node, and a ServiceRange addresses all nodes)",
             )),
             (Self::Range(range), None) => Ok(range.0.into()),
             (Self::Port(port), None) => Ok(port.0.into()),

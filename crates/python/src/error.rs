@@ -1,4 +1,4 @@
-//! Errors as exceptions.
+//! Conversion of errors to exceptions.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -8,7 +8,7 @@ const AGAIN: i32 = 11;
 const BAD_DESCRIPTOR: i32 = 9;
 const TIMED_OUT: i32 = 110;
 
-/// The exception for an error of the library: a subclass of `OSError`.
+/// The exception for an error of the library, a subclass of `OSError`.
 pub(crate) fn exception(py: Python<'_>, error: &utipc::Error) -> PyErr {
     let errno = match error {
         utipc::Error::WouldBlock { .. } => AGAIN,
@@ -18,7 +18,7 @@ pub(crate) fn exception(py: Python<'_>, error: &utipc::Error) -> PyErr {
     make(py, errno, &error.to_string())
 }
 
-/// The exception for a call on something that was closed.
+/// The exception for a call on a closed object.
 pub(crate) fn closed(py: Python<'_>, what: &str) -> PyErr {
     make(py, BAD_DESCRIPTOR, &format!("the {what} is closed (open another one)"))
 }

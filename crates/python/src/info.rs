@@ -1,51 +1,51 @@
-//! What a node knows about its neighbours and its services.
+//! Information that a node gives about its peers and services.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::address::{PortId, ServiceRange};
 
-/// A node that another one knows.
+/// A node that this node knows.
 #[pyclass(frozen, get_all, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// Its address.
     address: u32,
-    /// Its 128-bit identity: text, or hexadecimal.
+    /// Its 128-bit identity, as text or hexadecimal.
     identity: String,
-    /// Whether there is contact.
+    /// Whether it is reachable.
     up: bool,
 }
 
-/// A link to a neighbour.
+/// A link to a peer.
 #[pyclass(frozen, get_all, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Link {
     /// `<self>:<interface>-<peer>:<interface>`.
     name: String,
-    /// The neighbour.
+    /// The peer's node address.
     peer: u32,
-    /// It can carry traffic.
+    /// Whether it can carry traffic.
     up: bool,
-    /// It carries traffic: a second link of lower priority does not.
+    /// Whether it carries traffic; of several links to a peer, those of lower priority do not.
     active: bool,
-    /// Packet size, bytes.
+    /// Packet size in bytes.
     mtu: u16,
     /// Priority, 0 to 31.
     priority: u8,
-    /// Tolerance, milliseconds.
+    /// Tolerance in milliseconds.
     tolerance_ms: u32,
-    /// Current window, packets.
+    /// Current window in packets.
     window: u16,
     /// Counters by name.
     stats: Py<PyDict>,
 }
 
-/// Who is bound to what.
+/// An entry of the binding table.
 #[pyclass(frozen, get_all, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Binding {
-    /// What is bound.
+    /// The service range.
     range: ServiceRange,
     /// `"cluster"` or `"node"`.
     scope: &'static str,

@@ -1,11 +1,10 @@
-//! The native part of the Python package `utipc`: its classes are those of the crate [`utipc`], with Python's habits.
+//! The native part of the Python package `utipc`: the classes of the crate [`utipc`] with Python conventions.
 //!
-//! Every call that may wait lets other Python threads run, and waits in slices, between which signals (Ctrl-C) are
-//! handled and a socket that another thread has closed is noticed (`waiting`). Errors become the exceptions of
-//! `utipc._errors`.
+//! Each call that may wait releases the GIL and waits in slices; between slices it handles signals (Ctrl-C) and notices
+//! whether another thread has closed the socket (see `waiting`). Errors become exceptions of `utipc._errors`.
 
 mod address;
-mod data;
+mod buffer;
 mod error;
 mod info;
 mod listener;

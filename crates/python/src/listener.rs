@@ -1,11 +1,11 @@
-//! Sockets that accept connections.
+//! Listening sockets.
 
 use pyo3::prelude::*;
 
 use crate::address::PortId;
 use crate::socket::{Socket, Timeout};
 
-/// Accepts connections; see `Node.listen`. Iterate over it for one client after the other, until it is closed.
+/// Accepts connections; see `Node.listen`. Iterate over it to accept clients until it is closed.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Listener {
     socket: Py<Socket>,
@@ -19,14 +19,14 @@ impl Listener {
 
 #[pymethods]
 impl Listener {
-    /// Makes a socket that is bound already listen.
+    /// Makes a bound socket listen.
     #[new]
     fn from_socket(py: Python<'_>, socket: Py<Socket>) -> PyResult<Self> {
         socket.get().listen(py)?;
         Ok(Self { socket })
     }
 
-    /// Waits for a client: a socket with the connection to it.
+    /// Waits for a client; returns the connection's socket.
     #[pyo3(signature = (*, timeout = Timeout::Own))]
     fn accept(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Socket> {
         Ok(self.socket.get().accept(py, timeout)?.0)
@@ -38,29 +38,29 @@ impl Listener {
         self.socket.clone_ref(py)
     }
 
-    /// The address of its socket.
+    /// The address of the socket.
     #[getter]
     fn port(&self, py: Python<'_>) -> PyResult<PortId> {
         self.socket.get().port(py)
     }
 
-    /// How long `accept` waits, in seconds; `None`: for ever.
+    /// Sets how long `accept` waits, in seconds; `None`: no limit.
     #[pyo3(signature = (seconds))]
     fn settimeout(&self, seconds: Option<f64>) -> PyResult<()> {
         self.socket.get().settimeout(seconds)
     }
 
-    /// What `settimeout` has set.
+    /// The timeout set by `settimeout`.
     fn gettimeout(&self) -> Option<f64> {
         self.socket.get().gettimeout()
     }
 
-    /// A descriptor that is readable while a client waits; -1 once it is closed.
+    /// A descriptor that is readable while a client waits; -1 once closed.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.socket.get().fileno(py)
     }
 
-    /// Closes it; clients that wait are refused, connections stay.
+    /// Closes the listener: waiting clients are refused, connections stay open.
     fn close(&self, py: Python<'_>) {
         self.socket.get().close(py);
     }
@@ -77,7 +77,7 @@ impl Listener {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Socket>> {
         match self.accept(py, Timeout::Own) {
-            // Closed before or by another thread meanwhile: no more clients.
+            // The listener was closed, possibly by another thread: end the iteration.
             Err(_) if self.closed() => Ok(None),
             accepted => accepted.map(Some),
         }

@@ -1,4 +1,4 @@
-//! What was received.
+//! Received messages.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -9,16 +9,16 @@ use crate::address::{PortId, ServiceRange};
 #[pyclass(frozen, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// What was sent. On a connection, no data means its orderly end.
+    /// The payload. On a connection, empty data means that the peer has shut it down.
     #[pyo3(get)]
     data: Py<PyBytes>,
-    /// The socket that sent it: the place for an answer.
+    /// The sender's socket: the destination of a reply.
     #[pyo3(get)]
     source: PortId,
-    /// The services that the sender addressed (of one service address the ends are equal), if it addressed services.
+    /// The services that the sender addressed, if any; for a service address both ends are equal.
     #[pyo3(get)]
     destination: Option<ServiceRange>,
-    /// Set if this is an own message that could not be delivered.
+    /// Set if this is an undeliverable message of this socket.
     #[pyo3(get)]
     returned: Option<Py<Returned>>,
     /// `"low"`, `"medium"`, `"high"` or `"critical"`.
@@ -26,17 +26,17 @@ pub(crate) struct Message {
     importance: &'static str,
 }
 
-/// Why an own message came back.
+/// The reason why a message came back.
 #[pyclass(frozen, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Returned {
     /// TIPC's number for the reason.
     #[pyo3(get)]
     code: u8,
-    /// The reason in words.
+    /// The reason as text.
     #[pyo3(get)]
     reason: String,
-    /// The start of what was sent, at most 1024 bytes.
+    /// The start of the message's data, at most 1024 bytes.
     #[pyo3(get)]
     data: Py<PyBytes>,
 }
@@ -98,14 +98,14 @@ impl Returned {
     }
 }
 
-/// Names of importance, by number.
+/// Names of importance levels, by number.
 const IMPORTANCE: [&str; 4] = ["low", "medium", "high", "critical"];
 
 fn importance_name(importance: utipc::Importance) -> &'static str {
     IMPORTANCE[importance as usize]
 }
 
-/// The importance of this name.
+/// The importance with this name.
 pub(crate) fn importance(name: &str) -> Option<utipc::Importance> {
     let number = IMPORTANCE.iter().position(|known| *known == name)?;
     utipc::Importance::from_number(u32::try_from(number).ok()?)

@@ -18,26 +18,27 @@ use crate::socket::{Socket, kind_named, unknown};
 use crate::topology::Topology;
 use crate::waiting::{Limit, wait};
 
-/// A member of a TIPC cluster: where sockets come from.
+/// A member of a TIPC cluster; opens sockets.
 ///
-/// `Node()` attaches to this host's daemon (`utipcd`) if one runs, else it starts a node in this process that finds the
-/// other nodes of this user on this host. Arguments choose otherwise: see `docs/python.md`. Starting takes about a second
-/// unless an `address` is given or a daemon runs. The node leaves the cluster when it and the last of its sockets are closed.
+/// `Node()` attaches to this host's daemon (`utipcd`) if one runs, and otherwise starts a node in this process that
+/// finds the other nodes of this user on this host. See `docs/python.md` for the arguments. Starting takes about a
+/// second unless an `address` is given or a daemon runs. The node leaves the cluster when it and all its sockets are
+/// closed.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Node {
     open: Mutex<Option<utipc::Node>>,
 }
 
-/// One thing or several.
+/// A string or a list of strings.
 #[derive(FromPyObject)]
-enum Several {
+enum OneOrMore {
     One(String),
     Many(Vec<String>),
 }
 
-impl Several {
-    fn list(several: Option<Self>) -> Vec<String> {
-        match several {
+impl OneOrMore {
+    fn list(values: Option<Self>) -> Vec<String> {
+        match values {
             None => Vec::new(),
             Some(Self::One(one)) => vec![one],
             Some(Self::Many(many)) => many,
@@ -54,23 +55,23 @@ impl Node {
         self.lock().clone().ok_or_else(|| closed(py, "node"))
     }
 
-    /// A call while other threads may run.
-    fn ask<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&utipc::Node) -> T + Send) -> PyResult<T> {
+    /// Makes a call without the GIL.
+    fn query<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&utipc::Node) -> T + Send) -> PyResult<T> {
         let node = self.get(py)?;
         Ok(py.detach(|| {
-            let answer = call(&node);
+            let result = call(&node);
             drop(node);
-            answer
+            result
         }))
     }
 
-    /// The same for one that may be refused.
-    fn tell<T: Send>(
+    /// As `query`, for a call that may fail.
+    fn call<T: Send>(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&utipc::Node) -> utipc::Result<T> + Send,
     ) -> PyResult<T> {
-        self.ask(py, call)?.map_err(|error| exception(py, &error))
+        self.query(py, call)?.map_err(|error| exception(py, &error))
     }
 }
 
@@ -88,9 +89,9 @@ impl Node {
         engine: Option<&str>,
         daemon: Option<PathBuf>,
         instance: Option<&str>,
-        udp: Option<Several>,
-        udp_peers: Option<Several>,
-        ethernet: Option<Several>,
+        udp: Option<OneOrMore>,
+        udp_peers: Option<OneOrMore>,
+        ethernet: Option<OneOrMore>,
         same_host: bool,
         isolated: bool,
         address: Option<u32>,
@@ -111,7 +112,8 @@ impl Node {
         }
         builder = set(builder, daemon, Builder::daemon_at);
         builder = set(builder, instance, Builder::instance);
-        builder = bearers(builder, Several::list(udp), Several::list(udp_peers), Several::list(ethernet))?;
+        builder =
+            bearers(builder, OneOrMore::list(udp), OneOrMore::list(udp_peers), OneOrMore::list(ethernet))?;
         builder = if same_host { builder.same_host() } else { builder };
         builder = if isolated { builder.isolated() } else { builder };
         builder = set(builder, address.map(NodeAddr), Builder::address);
@@ -128,54 +130,54 @@ impl Node {
         Ok(Self { open: Mutex::new(Some(node)) })
     }
 
-    /// Its own address. TIPC shows it in hexadecimal: `f"{node.address:x}"`.
+    /// The node's own address. TIPC shows it in hexadecimal: `f"{node.address:x}"`.
     #[getter]
     fn address(&self, py: Python<'_>) -> PyResult<u32> {
-        self.ask(py, |node| node.address().0)
+        self.query(py, |node| node.address().0)
     }
 
-    /// A reliable datagram socket: messages to one socket arrive once and in order.
+    /// Opens a reliable datagram socket: messages to one socket arrive once and in order.
     fn rdm(&self, py: Python<'_>) -> PyResult<Socket> {
-        self.tell(py, utipc::Node::rdm).map(Socket::new)
+        self.call(py, utipc::Node::rdm).map(Socket::new)
     }
 
-    /// A datagram socket: as `rdm`, but its messages are dropped first when a queue is full.
+    /// Opens a datagram socket: as `rdm`, but a full queue may drop its messages first.
     fn dgram(&self, py: Python<'_>) -> PyResult<Socket> {
-        self.tell(py, utipc::Node::dgram).map(Socket::new)
+        self.call(py, utipc::Node::dgram).map(Socket::new)
     }
 
-    /// A socket for connections that carry messages.
+    /// Opens a socket for connections that carry messages.
     fn seqpacket(&self, py: Python<'_>) -> PyResult<Socket> {
-        self.tell(py, utipc::Node::seqpacket).map(Socket::new)
+        self.call(py, utipc::Node::seqpacket).map(Socket::new)
     }
 
-    /// A socket for connections that carry a stream of bytes.
+    /// Opens a socket for connections that carry a stream of bytes.
     fn stream(&self, py: Python<'_>) -> PyResult<Socket> {
-        self.tell(py, utipc::Node::stream).map(Socket::new)
+        self.call(py, utipc::Node::stream).map(Socket::new)
     }
 
-    /// A socket of the kind `"rdm"`, `"dgram"`, `"seqpacket"` or `"stream"`.
+    /// Opens a socket of the kind `"rdm"`, `"dgram"`, `"seqpacket"` or `"stream"`.
     fn socket(&self, py: Python<'_>, kind: &str) -> PyResult<Socket> {
         let kind = kind_named(kind)?;
-        self.tell(py, |node| node.socket(kind)).map(Socket::new)
+        self.call(py, |node| node.socket(kind)).map(Socket::new)
     }
 
-    /// A server's socket in one step: bound to `service` in the whole cluster, and listening.
+    /// Opens a server's socket in one step: listens and binds it to `service` in the whole cluster.
     #[pyo3(signature = (service, kind = "seqpacket"))]
     fn listen(&self, py: Python<'_>, service: Bindable, kind: &str) -> PyResult<Listener> {
         let kind = kind_named(kind)?;
-        let listener = self.tell(py, |node| node.listen(kind, service))?;
+        let listener = self.call(py, |node| node.listen(kind, service))?;
         Listener::new(py, listener)
     }
 
-    /// A client's connection in one step.
+    /// Opens a client's connection in one step.
     #[pyo3(signature = (to, kind = "seqpacket", *, node = None))]
     fn connect(&self, py: Python<'_>, to: Target, kind: &str, node: Option<u32>) -> PyResult<Socket> {
         let (kind, to) = (kind_named(kind)?, to.on(node)?);
-        let socket = self.tell(py, |node| node.socket(kind))?;
-        let mut asked = false;
+        let socket = self.call(py, |node| node.socket(kind))?;
+        let mut requested = false;
         let request = |slice| {
-            if std::mem::replace(&mut asked, true) {
+            if std::mem::replace(&mut requested, true) {
                 socket.within(slice).finish_connect()
             } else {
                 socket.within(slice).connect(to)
@@ -185,23 +187,23 @@ impl Node {
         Ok(Socket::new(socket))
     }
 
-    /// A subscriber to what this node sees of the cluster, or to what the node with the address `node` sees.
+    /// Subscribes to the cluster as this node sees it, or as the node with the address `node` sees it.
     #[pyo3(signature = (node = None))]
     fn topology(&self, py: Python<'_>, node: Option<u32>) -> PyResult<Topology> {
-        let topology = self.tell(py, |own| own.topology_of(node.map_or_else(|| own.address(), NodeAddr)))?;
+        let topology = self.call(py, |own| own.topology_of(node.map_or_else(|| own.address(), NodeAddr)))?;
         Topology::new(py, topology)
     }
 
-    /// Waits until a socket is bound in `service`, here or on another node, and says which.
+    /// Waits until a socket is bound in `service`, on any node, and returns its address.
     #[pyo3(signature = (service, timeout = None))]
     fn wait_for_service(&self, py: Python<'_>, service: Bindable, timeout: Option<f64>) -> PyResult<PortId> {
         let limit = Limit::from_seconds(timeout)?;
-        let mut topology = self.tell(py, |node| {
+        let mut topology = self.call(py, |node| {
             let mut topology = node.topology()?;
             topology.services(service)?;
             Ok(topology)
         })?;
-        let look = move |slice: Duration| {
+        let next_binding = move |slice: Duration| {
             topology
                 .events(slice)
                 .find_map(|event| match event {
@@ -210,27 +212,27 @@ impl Node {
                 })
                 .unwrap_or(Err(utipc::Error::TimedOut { call: "the wait for a service", reason: None }))
         };
-        wait(py, limit, look, || Ok(()))
+        wait(py, limit, next_binding, || Ok(()))
     }
 
-    /// The nodes that this node knows, without itself.
+    /// The other nodes that this node knows.
     fn peers(&self, py: Python<'_>) -> PyResult<Vec<Peer>> {
-        Ok(self.ask(py, utipc::Node::peers)?.into_iter().map(Peer::from).collect())
+        Ok(self.query(py, utipc::Node::peers)?.into_iter().map(Peer::from).collect())
     }
 
-    /// The links to them.
+    /// The links to the peers.
     fn links(&self, py: Python<'_>) -> PyResult<Vec<Link>> {
-        self.ask(py, utipc::Node::links)?.into_iter().map(|link| Link::new(py, link)).collect()
+        self.query(py, utipc::Node::links)?.into_iter().map(|link| Link::new(py, link)).collect()
     }
 
-    /// The binding table: every service of the cluster, and who is bound to it.
+    /// The binding table: every service range of the cluster with the socket bound to it.
     fn bindings(&self, py: Python<'_>) -> PyResult<Vec<Binding>> {
-        Ok(self.ask(py, utipc::Node::bindings)?.into_iter().map(Binding::from).collect())
+        Ok(self.query(py, utipc::Node::bindings)?.into_iter().map(Binding::from).collect())
     }
 
-    /// The socket that the next message to a service address would go to, if any; several take turns.
+    /// The socket that the next message to a service address would reach, if any. Several bound sockets take turns.
     fn lookup(&self, py: Python<'_>, service: ServiceAddress) -> PyResult<Option<PortId>> {
-        Ok(self.ask(py, |node| node.lookup(service.0))?.map(PortId))
+        Ok(self.query(py, |node| node.lookup(service.0))?.map(PortId))
     }
 
     /// Changes properties of the link with this name (see `links`).
@@ -248,14 +250,14 @@ impl Node {
             tolerance_ms.map(LinkProperty::ToleranceMs),
             window.map(LinkProperty::Window),
         ];
-        self.tell(py, |node| {
+        self.call(py, |node| {
             properties.into_iter().flatten().try_for_each(|property| node.set_link(name, property))
         })
     }
 
-    /// What the node has counted since it started.
+    /// The node's counters since it started.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counters = self.ask(py, utipc::Node::counters)?;
+        let counters = self.query(py, utipc::Node::counters)?;
         let dict = PyDict::new(py);
         dict.set_item("links_up", counters.links_up)?;
         dict.set_item("links_down", counters.links_down)?;
@@ -269,13 +271,13 @@ impl Node {
         Ok(dict)
     }
 
-    /// Gives this handle back. Sockets that are open stay open; the node leaves the cluster with the last of them.
+    /// Releases the node. Open sockets stay open; the node leaves the cluster with the last of them.
     fn close(&self, py: Python<'_>) {
         let node = self.lock().take();
         py.detach(|| drop(node));
     }
 
-    /// Whether it is closed.
+    /// Whether the node is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.lock().is_none()
@@ -301,7 +303,7 @@ impl Node {
     }
 }
 
-/// Gives the builder what was said.
+/// Applies a setting to the builder if it was given.
 fn set<T>(builder: Builder, value: Option<T>, put: impl FnOnce(Builder, T) -> Builder) -> Builder {
     match value {
         Some(value) => put(builder, value),
@@ -329,7 +331,7 @@ fn bearers(
         }
         (_, [_, ..]) => {
             return Err(PyValueError::new_err(
-                "udp_peers goes with one address of this host (udp=\"10.0.0.1\")",
+                "udp_peers requires exactly one address of this host (udp=\"10.0.0.1\")",
             ));
         }
         (all, []) => {
@@ -341,12 +343,12 @@ fn bearers(
     Ok(ethernet.iter().fold(builder, |builder, interface| builder.ethernet(interface)))
 }
 
-/// An address with a port, or without: the usual one.
+/// A socket address, or an IP address with the default port.
 fn peer(text: &str) -> PyResult<SocketAddr> {
     let bare = || text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0));
     text.parse().ok().or_else(bare).ok_or_else(|| {
         PyValueError::new_err(format!(
-            "udp_peers: {text:?} is not an address (write it as 10.0.0.2 or 10.0.0.2:6118)"
+            "udp_peers: {text:?} is not a valid address (write it as 10.0.0.2 or 10.0.0.2:6118)"
         ))
     })
 }
@@ -356,6 +358,6 @@ fn spin_named(name: &str) -> PyResult<Spin> {
         "busy" => Ok(Spin::Busy),
         "adaptive" => Ok(Spin::Adaptive),
         "parked" => Ok(Spin::Parked),
-        other => Err(unknown("way to wait", other, "busy, adaptive or parked")),
+        other => Err(unknown("spin mode", other, "busy, adaptive or parked")),
     }
 }

@@ -11,29 +11,29 @@ use pyo3::types::{PyBytes, PyDict};
 use utipc::{RecvOptions, Scope, SocketKind, State};
 
 use crate::address::{Bindable, PortId, Target};
-use crate::data::{Outgoing, Room};
+use crate::buffer::{Outgoing, WritableBuffer};
 use crate::error::{closed, exception};
 use crate::message::{Message, importance};
 use crate::waiting::{Limit, wait};
 
-/// A TIPC socket of any kind; see `Node.rdm` and its sisters.
+/// A TIPC socket of any kind; opened by `Node.rdm`, `dgram`, `seqpacket` or `stream`.
 ///
-/// Calls wait until the timeout that `settimeout` gives, for ever by default, and let other threads run meanwhile.
-/// Several threads may use one socket at once. Closing it, or leaving its `with` block, withdraws its bindings, breaks its
-/// connection, and returns unread messages to their senders.
+/// Calls wait up to the timeout set by `settimeout`, without limit by default, and release the GIL meanwhile. Several
+/// threads may use one socket. Closing it, or leaving its `with` block, withdraws its bindings, breaks its connection,
+/// and returns unread messages to their senders.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Socket {
     open: Mutex<Option<Arc<utipc::Socket>>>,
-    /// Nanoseconds; `u64::MAX` for none.
+    /// In nanoseconds; `u64::MAX` for none.
     timeout: AtomicU64,
 }
 
-/// A timeout of one call.
+/// The timeout of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timeout {
-    /// What the socket has.
+    /// The socket's own timeout.
     Own,
-    /// This instead.
+    /// An explicit timeout.
     Of(Limit),
 }
 
@@ -54,7 +54,7 @@ impl Socket {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The socket, for the time of a call.
+    /// The socket, for the duration of a call.
     fn get(&self, py: Python<'_>) -> PyResult<Arc<utipc::Socket>> {
         self.lock().clone().ok_or_else(|| closed(py, "socket"))
     }
@@ -67,7 +67,7 @@ impl Socket {
         }
     }
 
-    /// A call that waits at most so long.
+    /// Makes a call that waits up to `limit`.
     fn wait<T: Send>(
         &self,
         py: Python<'_>,
@@ -77,27 +77,27 @@ impl Socket {
         let socket = self.get(py)?;
         let gone = || if self.closed() { Err(closed(py, "socket")) } else { Ok(()) };
         let done = wait(py, limit, |slice| call(&socket, slice), gone);
-        // If another thread has closed it meanwhile, the last handle goes here.
+        // If another thread has closed the socket meanwhile, this is the last handle.
         py.detach(|| drop(socket));
         done
     }
 
-    /// A call that does not wait.
-    fn ask<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&utipc::Socket) -> T + Send) -> PyResult<T> {
+    /// Makes a call that does not wait.
+    fn query<T: Send>(&self, py: Python<'_>, call: impl FnOnce(&utipc::Socket) -> T + Send) -> PyResult<T> {
         let socket = self.get(py)?;
         Ok(py.detach(|| call(&socket)))
     }
 
-    /// The same for one that may be refused.
-    fn tell<T: Send>(
+    /// As `query`, for a call that may fail.
+    fn call<T: Send>(
         &self,
         py: Python<'_>,
         call: impl FnOnce(&utipc::Socket) -> utipc::Result<T> + Send,
     ) -> PyResult<T> {
-        self.ask(py, call)?.map_err(|error| exception(py, &error))
+        self.query(py, call)?.map_err(|error| exception(py, &error))
     }
 
-    /// Receives at most `len` bytes; with `fill` as many, unless the stream ends.
+    /// Receives at most `len` bytes; with `fill`, exactly `len` unless the stream ends.
     fn receive_bytes(
         &self,
         py: Python<'_>,
@@ -107,35 +107,35 @@ impl Socket {
         timeout: Timeout,
     ) -> PyResult<Vec<u8>> {
         let mut buffer = vec![0; len];
-        let mut have = 0;
-        let fill = fill && self.ask(py, |socket| socket.kind() == SocketKind::Stream)?;
+        let mut received = 0;
+        let fill = fill && self.query(py, |socket| socket.kind() == SocketKind::Stream)?;
         let options = RecvOptions { peek, ..RecvOptions::default() };
         self.wait(py, self.limit(timeout), |socket, slice| {
             loop {
-                let room = &mut buffer[have..];
-                match socket.within(slice).receive_with(room, options) {
+                let rest = &mut buffer[received..];
+                match socket.within(slice).receive_with(rest, options) {
                     Ok(part) => {
-                        have += part.len;
-                        if !fill || peek || part.len == 0 || have == len {
+                        received += part.len;
+                        if !fill || peek || part.len == 0 || received == len {
                             return Ok(());
                         }
                     }
-                    // What is there of a stream that broke is given out first; its error comes with the next call.
-                    Err(error) if have > 0 && !error.is_temporary() => return Ok(()),
+                    // Return the data received before a stream broke; the next call reports the error.
+                    Err(error) if received > 0 && !error.is_temporary() => return Ok(()),
                     Err(error) => return Err(error),
                 }
             }
         })
-        // What came in time is better than nothing; an interrupt stays one.
+        // On a timeout, return the data received so far; an interrupt stays an error.
         .or_else(|error| {
-            if have > 0 && error.is_instance_of::<PyOSError>(py) { Ok(()) } else { Err(error) }
+            if received > 0 && error.is_instance_of::<PyOSError>(py) { Ok(()) } else { Err(error) }
         })?;
-        buffer.truncate(have);
+        buffer.truncate(received);
         Ok(buffer)
     }
 
     pub(crate) fn describe(&self, py: Python<'_>) -> String {
-        match self.ask(py, |socket| (socket.kind(), socket.port(), socket.peer())) {
+        match self.query(py, |socket| (socket.kind(), socket.port(), socket.peer())) {
             Err(_) => "closed".to_owned(),
             Ok((kind, port, None)) => format!("{} {port}", kind_name(kind)),
             Ok((kind, port, Some(peer))) => format!("{} {port} connected to {peer}", kind_name(kind)),
@@ -148,25 +148,25 @@ impl Socket {
     /// `"rdm"`, `"dgram"`, `"seqpacket"` or `"stream"`.
     #[getter]
     fn kind(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.ask(py, |socket| kind_name(socket.kind()))
+        self.query(py, |socket| kind_name(socket.kind()))
     }
 
-    /// Its own address: what others see as the source of its messages.
+    /// The socket's address: receivers see it as the source of its messages.
     #[getter]
     pub(crate) fn port(&self, py: Python<'_>) -> PyResult<PortId> {
-        self.ask(py, |socket| PortId(socket.port()))
+        self.query(py, |socket| PortId(socket.port()))
     }
 
-    /// The other end of its connection.
+    /// The address of the connection's peer.
     #[getter]
     fn peer(&self, py: Python<'_>) -> PyResult<Option<PortId>> {
-        self.ask(py, |socket| socket.peer().map(PortId))
+        self.query(py, |socket| socket.peer().map(PortId))
     }
 
     /// `"open"`, `"listen"`, `"connecting"`, `"established"` or `"disconnecting"`.
     #[getter]
     fn state(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.ask(py, |socket| match socket.state() {
+        self.query(py, |socket| match socket.state() {
             State::Open => "open",
             State::Listen => "listen",
             State::Connecting => "connecting",
@@ -175,26 +175,27 @@ impl Socket {
         })
     }
 
-    /// Binds to a service address or range: from now on messages to it arrive here. `scope`: `"cluster"` or `"node"`.
+    /// Binds the socket to a service address or range: from now on it receives messages to that service. `scope`:
+    /// `"cluster"` or `"node"`.
     #[pyo3(signature = (service, *, scope = "cluster"))]
     fn bind(&self, py: Python<'_>, service: Bindable, scope: &str) -> PyResult<()> {
         let scope = scope_named(scope)?;
-        self.tell(py, |socket| socket.bind(service, scope))
+        self.call(py, |socket| socket.bind(service, scope))
     }
 
-    /// Withdraws one binding; all of them without an argument.
+    /// Withdraws one binding, or all of them without an argument.
     #[pyo3(signature = (service = None, *, scope = "cluster"))]
     fn unbind(&self, py: Python<'_>, service: Option<Bindable>, scope: &str) -> PyResult<()> {
         let scope = scope_named(scope)?;
-        self.tell(py, |socket| match service {
+        self.call(py, |socket| match service {
             Some(service) => socket.unbind(service, scope),
             None => socket.unbind_all(),
         })
     }
 
-    /// Sends a message: to one of those bound to a `ServiceAddress` (with `node`: only on that node), to all bound in a
-    /// `ServiceRange`, or to the socket with a `PortId`. On a connection-oriented socket it requests a connection whose first
-    /// message this is. The number of bytes taken.
+    /// Sends a message: to one socket bound to a `ServiceAddress` (with `node`: on that node), to all sockets bound in
+    /// a `ServiceRange`, or to the socket with a `PortId`. On a connection-oriented socket the call requests a
+    /// connection, and the data travels with the request. Returns the number of bytes sent.
     #[pyo3(signature = (data, to, *, node = None))]
     fn send_to(
         &self,
@@ -208,15 +209,15 @@ impl Socket {
         self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send_to(bytes, to))
     }
 
-    /// Sends on a connection, or to the default destination that `connect` has set. The number of bytes taken: all of a
-    /// message, perhaps less of a stream.
+    /// Sends on a connection, or to the default destination set by `connect`. Returns the number of bytes sent: all of
+    /// a message, possibly only a part on a stream.
     fn send(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let data = Outgoing::new(data)?;
         let bytes = data.get();
         self.wait(py, self.limit(Timeout::Own), |socket, slice| socket.within(slice).send(bytes))
     }
 
-    /// Sends all of the data of a stream; after an exception nobody knows how much was sent.
+    /// Sends all of the data on a stream. After an exception it is unknown how much was sent.
     fn sendall(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = Outgoing::new(data)?;
         let mut left = data.get();
@@ -231,15 +232,15 @@ impl Socket {
         })
     }
 
-    /// Receives a message, or of a stream what is there, with its origin.
+    /// Receives a message with its source; on a stream, whatever has arrived.
     #[pyo3(signature = (*, timeout = Timeout::Own))]
     fn receive(&self, py: Python<'_>, timeout: Timeout) -> PyResult<Message> {
         let incoming = self.wait(py, self.limit(timeout), |socket, slice| socket.within(slice).receive())?;
         Message::new(py, incoming)
     }
 
-    /// Receives at most `size` bytes. What does not fit of a message is lost, of a stream it stays. `peek`: it stays in any
-    /// case. `wait_all`: waits until a stream has given `size` bytes, or ends.
+    /// Receives at most `size` bytes. The rest of a longer message is lost, that of a stream stays. `peek`: leaves all
+    /// data in the socket. `wait_all`: waits until a stream has delivered `size` bytes or ends.
     #[pyo3(signature = (size, *, peek = false, wait_all = false, timeout = Timeout::Own))]
     fn recv<'py>(
         &self,
@@ -252,7 +253,7 @@ impl Socket {
         Ok(PyBytes::new(py, &self.receive_bytes(py, size, peek, wait_all, timeout)?))
     }
 
-    /// As `recv`, into memory of the caller's; the number of bytes.
+    /// As `recv`, into a buffer; returns the number of bytes.
     #[pyo3(signature = (buffer, *, peek = false, wait_all = false, timeout = Timeout::Own))]
     fn recv_into(
         &self,
@@ -262,18 +263,18 @@ impl Socket {
         wait_all: bool,
         timeout: Timeout,
     ) -> PyResult<usize> {
-        let room = Room::new(buffer)?;
-        let data = self.receive_bytes(py, room.len(), peek, wait_all, timeout)?;
-        room.fill(&data)?;
+        let target = WritableBuffer::new(buffer)?;
+        let data = self.receive_bytes(py, target.len(), peek, wait_all, timeout)?;
+        target.fill(&data)?;
         Ok(data.len())
     }
 
-    /// Makes this a server's socket; see `Listener`.
+    /// Makes the socket a listener; see `Listener`.
     pub(crate) fn listen(&self, py: Python<'_>) -> PyResult<()> {
-        self.tell(py, utipc::Socket::listen)
+        self.call(py, utipc::Socket::listen)
     }
 
-    /// Accepts a connection: a socket for it, and who asked.
+    /// Accepts a connection: returns its socket and the peer's address.
     #[pyo3(signature = (*, timeout = Timeout::Own))]
     pub(crate) fn accept(&self, py: Python<'_>, timeout: Timeout) -> PyResult<(Self, PortId)> {
         let limit = self.limit(timeout);
@@ -281,14 +282,14 @@ impl Socket {
         Ok((Self::new(socket), PortId(peer)))
     }
 
-    /// Connects to a server and waits for its answer. On a connectionless socket it sets the default destination of `send`.
-    /// Without time to wait it raises `WouldBlock`, and `finish_connect` says how it went.
+    /// Connects to a server and waits for its reply; on a connectionless socket sets the default destination of `send`.
+    /// With a timeout of 0 it raises `WouldBlock`, and `finish_connect` reports the result.
     #[pyo3(signature = (to, *, node = None, timeout = Timeout::Own))]
     fn connect(&self, py: Python<'_>, to: Target, node: Option<u32>, timeout: Timeout) -> PyResult<()> {
         let to = to.on(node)?;
-        let mut asked = false;
+        let mut requested = false;
         self.wait(py, self.limit(timeout), |socket, slice| {
-            if std::mem::replace(&mut asked, true) {
+            if std::mem::replace(&mut requested, true) {
                 socket.within(slice).finish_connect()
             } else {
                 socket.within(slice).connect(to)
@@ -296,23 +297,23 @@ impl Socket {
         })
     }
 
-    /// Waits for the answer to a request that `connect` has sent.
+    /// Waits for the reply to a request that `connect` sent.
     #[pyo3(signature = (*, timeout = Timeout::Own))]
     fn finish_connect(&self, py: Python<'_>, timeout: Timeout) -> PyResult<()> {
         self.wait(py, self.limit(timeout), |socket, slice| socket.within(slice).finish_connect())
     }
 
-    /// Forgets the default destination of a connectionless socket.
+    /// Clears the default destination of a connectionless socket.
     fn disconnect(&self, py: Python<'_>) -> PyResult<()> {
-        self.tell(py, utipc::Socket::disconnect)
+        self.call(py, utipc::Socket::disconnect)
     }
 
-    /// Ends the connection in good order: the peer reads what was sent, then the end.
+    /// Shuts the connection down in order: the peer reads everything that was sent, then the end.
     fn shutdown(&self, py: Python<'_>) -> PyResult<()> {
-        self.tell(py, utipc::Socket::shutdown)
+        self.call(py, utipc::Socket::shutdown)
     }
 
-    /// How long calls wait, in seconds; `None`: for ever, 0: not at all.
+    /// Sets how long calls wait, in seconds; `None`: no limit, 0: do not wait.
     pub(crate) fn settimeout(&self, seconds: Option<f64>) -> PyResult<()> {
         let ns = Limit::from_seconds(seconds)?
             .0
@@ -321,7 +322,7 @@ impl Socket {
         Ok(())
     }
 
-    /// What `settimeout` has set.
+    /// The timeout set by `settimeout`.
     pub(crate) fn gettimeout(&self) -> Option<f64> {
         self.limit(Timeout::Own).seconds()
     }
@@ -331,48 +332,48 @@ impl Socket {
         self.timeout.store(if blocking { u64::MAX } else { 0 }, Ordering::Relaxed);
     }
 
-    /// How long `connect` waits, in seconds: 8 by default, 65 at most.
+    /// Sets how long `connect` waits, in seconds: 8 by default, 65 at most.
     fn set_connect_timeout(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let limit = Limit::from_seconds(Some(seconds))?.0.unwrap_or(Duration::MAX);
-        self.tell(py, |socket| socket.set_connect_timeout(limit))
+        self.call(py, |socket| socket.set_connect_timeout(limit))
     }
 
-    /// Importance of the messages sent from now on: `"low"`, `"medium"`, `"high"` or `"critical"`.
+    /// Sets the importance of messages sent from now on: `"low"`, `"medium"`, `"high"` or `"critical"`.
     #[pyo3(name = "set_importance")]
     fn change_importance(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         let value =
             importance(name).ok_or_else(|| unknown("importance", name, "low, medium, high or critical"))?;
-        self.tell(py, |socket| socket.set_importance(value))
+        self.call(py, |socket| socket.set_importance(value))
     }
 
-    /// Whether own messages that cannot be delivered come back (`Message.returned`) instead of vanishing.
+    /// Makes undeliverable messages come back (`Message.returned`) instead of being dropped.
     fn set_returned(&self, py: Python<'_>, returned: bool) -> PyResult<()> {
-        self.tell(py, |socket| socket.set_returned(returned))
+        self.call(py, |socket| socket.set_returned(returned))
     }
 
-    /// On a stream: send each write at once.
+    /// On a stream: sends each write at once.
     fn set_nodelay(&self, py: Python<'_>, nodelay: bool) -> PyResult<()> {
-        self.tell(py, |socket| socket.set_nodelay(nodelay))
+        self.call(py, |socket| socket.set_nodelay(nodelay))
     }
 
-    /// How multicasts travel: `"broadcast"` or `"replicast"`. Without this the node chooses.
+    /// Sets how multicasts travel: `"broadcast"` or `"replicast"`. By default the node chooses.
     fn set_multicast_method(&self, py: Python<'_>, method: &str) -> PyResult<()> {
         let method = match method {
             "broadcast" => utipc::Method::Broadcast,
             "replicast" => utipc::Method::Replicast,
             other => return Err(unknown("multicast method", other, "broadcast or replicast")),
         };
-        self.tell(py, |socket| socket.set_multicast_method(method))
+        self.call(py, |socket| socket.set_multicast_method(method))
     }
 
-    /// Why a call on this socket would wait now, or waits now in another thread.
+    /// The reason why a call on this socket would wait now, or waits now in another thread.
     fn wait_reason(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        self.ask(py, |socket| socket.wait_reason().map(|reason| reason.to_string()))
+        self.query(py, |socket| socket.wait_reason().map(|reason| reason.to_string()))
     }
 
-    /// Counters since the socket was opened.
+    /// The counters since the socket was opened.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.ask(py, utipc::Socket::stats)?;
+        let stats = self.query(py, utipc::Socket::stats)?;
         let dict = PyDict::new(py);
         let all = [
             ("sent_messages", stats.sent_messages),
@@ -400,16 +401,16 @@ impl Socket {
         if self.closed() {
             return Ok(-1);
         }
-        self.tell(py, |socket| Ok(socket.descriptor()?.as_raw_fd()))
+        self.call(py, |socket| Ok(socket.descriptor()?.as_raw_fd()))
     }
 
-    /// Closes the socket. A call that waits in another thread ends with an error.
+    /// Closes the socket. Calls that wait in other threads end with an error.
     pub(crate) fn close(&self, py: Python<'_>) {
         let socket = self.lock().take();
         py.detach(|| drop(socket));
     }
 
-    /// Whether it is closed.
+    /// Whether the socket is closed.
     #[getter]
     pub(crate) fn closed(&self) -> bool {
         self.lock().is_none()
@@ -434,7 +435,7 @@ impl Socket {
     }
 }
 
-/// Names of kinds, as Python gives and gets them.
+/// Names of socket kinds.
 const KINDS: [(&str, SocketKind); 4] = [
     ("rdm", SocketKind::Rdm),
     ("dgram", SocketKind::Dgram),
@@ -446,7 +447,7 @@ fn kind_name(kind: SocketKind) -> &'static str {
     KINDS.iter().find(|(_, known)| *known == kind).map_or("", |(name, _)| name)
 }
 
-/// The kind of this name.
+/// The kind with this name.
 pub(crate) fn kind_named(name: &str) -> PyResult<SocketKind> {
     let found = KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     found.ok_or_else(|| unknown("kind of socket", name, "rdm, dgram, seqpacket or stream"))
@@ -460,7 +461,7 @@ fn scope_named(name: &str) -> PyResult<Scope> {
     }
 }
 
-/// A name that is not one of those there are.
+/// The exception for an unknown name.
 pub(crate) fn unknown(what: &str, name: &str, known: &str) -> PyErr {
-    PyValueError::new_err(format!("there is no {what} {name:?} (it is {known})"))
+    PyValueError::new_err(format!("unknown {what} {name:?} (use {known})"))
 }

@@ -1,4 +1,4 @@
-//! Subscriptions to what happens in the cluster.
+//! Subscriptions to the services, nodes and links of the cluster.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use crate::address::{Bindable, PortId, ServiceRange};
 use crate::error::{closed, exception};
 use crate::waiting::{Clock, Limit};
 
-/// A connection to the topology server of a node, which tells what that node sees.
+/// A connection to the topology server of a node, which reports services, nodes and links as that node sees them.
 ///
-/// Each subscription begins with what is there already; then follow the changes, in order. Iterate over it for one event
-/// after the other, until it is closed.
+/// Each subscription first yields an event for everything that is already there, then the changes in order. Iterate
+/// over it for events until it is closed.
 #[pyclass(frozen, weakref, module = "utipc")]
 pub(crate) struct Topology {
     open: Mutex<Option<Arc<Shared>>>,
@@ -23,35 +23,36 @@ pub(crate) struct Topology {
 
 struct Shared {
     topology: Mutex<Subscriber>,
-    /// Of its socket, which lives as long as this value.
+    /// The descriptor of its socket, which lives as long as this value.
     descriptor: RawFd,
 }
 
 struct Subscriber {
     topology: utipc::Topology,
-    /// Python's numbers of subscriptions: places in this list, from 1.
+    /// Subscriptions by their number in Python, which is the position in this list, counted from 1.
     ids: Vec<SubscriptionId>,
 }
 
-/// Something happened.
+/// One event of a subscription.
 #[pyclass(frozen, get_all, module = "utipc")]
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// What: `"service_up"`, `"service_down"`, `"node_up"`, `"node_down"`, `"link_up"`, `"link_down"` or `"expired"`.
+    /// The change: `"service_up"`, `"service_down"`, `"node_up"`, `"node_down"`, `"link_up"`, `"link_down"` or
+    /// `"expired"`.
     change: &'static str,
     /// The range that was bound or withdrawn.
     found: ServiceRange,
     /// The socket that bound it; for a link, `port.port` is the link's number.
     port: PortId,
-    /// The node that came or went, or to which the link is.
+    /// The node that came or went, or the peer of the link.
     node: Option<u32>,
-    /// Whose answer this is: what `services`, `nodes` and the like returned.
+    /// The subscription: the number returned by `services`, `nodes` and the like.
     subscription: usize,
 }
 
 #[pymethods]
 impl Event {
-    /// True if something came up.
+    /// True if something became available.
     #[getter]
     fn is_up(&self) -> bool {
         matches!(self.change, "service_up" | "node_up" | "link_up")
@@ -92,12 +93,12 @@ impl Shared {
         self.topology.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there may be an event, a signal has come, or the time is over.
+    /// Waits until there may be an event, a signal has arrived, or the time is over.
     fn sleep(&self, limit: Duration) {
         // SAFETY: the descriptor belongs to the socket in `self.topology`, which keeps it for life, and `self` lives.
         let descriptor = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
         let limit = Timespec::try_from(limit).ok();
-        // Whatever the reason to return is, the caller looks anew.
+        // The caller checks again, whatever the reason to return.
         let _ = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], limit.as_ref());
     }
 }
@@ -114,7 +115,7 @@ impl Topology {
     }
 
     fn get(&self, py: Python<'_>) -> PyResult<Arc<Shared>> {
-        self.lock().clone().ok_or_else(|| closed(py, "subscriber"))
+        self.lock().clone().ok_or_else(|| closed(py, "topology"))
     }
 
     fn add(
@@ -136,19 +137,19 @@ impl Topology {
         let shared = self.get(py)?;
         let clock = Clock::start(limit);
         loop {
-            let look = || {
+            let next = || {
                 let mut subscriber = shared.lock();
                 let event = subscriber.topology.next(Duration::ZERO)?;
                 Ok(event.map(|event| subscriber.event(event)))
             };
-            if let Some(event) = py.detach(look).map_err(|error| exception(py, &error))? {
+            if let Some(event) = py.detach(next).map_err(|error| exception(py, &error))? {
                 return Ok(Some(event));
             }
             let Some(slice) = clock.slice() else { return Ok(None) };
             py.detach(|| shared.sleep(slice));
             py.check_signals()?;
             if self.closed() {
-                return Err(closed(py, "subscriber"));
+                return Err(closed(py, "topology"));
             }
         }
     }
@@ -156,29 +157,29 @@ impl Topology {
 
 #[pymethods]
 impl Topology {
-    /// Follows every binding in a service range: with several sockets bound to one address, each is told. The number of the
-    /// subscription, as for all of them.
+    /// Reports every binding in a service range; several sockets bound to one address give one event each. Returns the
+    /// number of the subscription, like all subscriptions.
     fn services(&self, py: Python<'_>, service: Bindable) -> PyResult<usize> {
         self.add(py, |topology| topology.services(service))
     }
 
-    /// Follows whether a service is available at all: its first binding and the withdrawal of its last.
+    /// Reports whether a service is available at all: its first binding and the withdrawal of its last one.
     fn availability(&self, py: Python<'_>, service: Bindable) -> PyResult<usize> {
         self.add(py, |topology| topology.availability(service))
     }
 
-    /// Follows the nodes of the cluster, the own one included.
+    /// Reports the nodes of the cluster, including the node itself.
     fn nodes(&self, py: Python<'_>) -> PyResult<usize> {
         self.add(py, utipc::Topology::nodes)
     }
 
-    /// Follows the links of the node.
+    /// Reports the links of the node.
     fn links(&self, py: Python<'_>) -> PyResult<usize> {
         self.add(py, utipc::Topology::links)
     }
 
-    /// Follows a service range, each binding (`ports`) or its availability; with a `limit` in seconds it ends by an event
-    /// `"expired"`.
+    /// Subscribes to a service range: to each binding (`ports`) or to its availability. After `limit` seconds the
+    /// subscription ends with an event `"expired"`.
     #[pyo3(signature = (service, *, ports = true, limit = None))]
     fn subscribe(
         &self,
@@ -192,7 +193,7 @@ impl Topology {
         self.add(py, |topology| topology.subscribe(service, filter, limit))
     }
 
-    /// Ends a subscription. Events that are on their way may still come.
+    /// Cancels a subscription. Events already in flight may still arrive.
     fn cancel(&self, py: Python<'_>, subscription: usize) -> PyResult<()> {
         let shared = self.get(py)?;
         let cancel = || {
@@ -203,24 +204,24 @@ impl Topology {
         py.detach(cancel).map_err(|error| exception(py, &error))
     }
 
-    /// The next event; `None` if there is none within `timeout` seconds. Without a timeout it waits for ever.
+    /// The next event, or `None` if there is none within `timeout` seconds; without a timeout, no limit.
     #[pyo3(signature = (timeout = None))]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Event>> {
         self.wait(py, Limit::from_seconds(timeout)?)
     }
 
-    /// The address of the node whose view this is.
+    /// The address of the node whose topology server this is.
     #[getter]
     fn server(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.get(py)?.lock().topology.server().0)
     }
 
-    /// A descriptor that is readable while an event waits; -1 once it is closed.
+    /// A descriptor that is readable while an event waits; -1 once closed.
     fn fileno(&self) -> RawFd {
         self.lock().as_ref().map_or(-1, |shared| shared.descriptor)
     }
 
-    /// Closes it, and with it all subscriptions.
+    /// Closes the connection, which ends all subscriptions.
     fn close(&self, py: Python<'_>) {
         let shared = self.lock().take();
         py.detach(|| drop(shared));
@@ -238,7 +239,7 @@ impl Topology {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Event>> {
         match self.wait(py, Limit(None)) {
-            // Closed before or by another thread meanwhile: no more events.
+            // It was closed, possibly by another thread: end the iteration.
             Err(_) if self.closed() => Ok(None),
             event => event,
         }

@@ -1,7 +1,7 @@
-//! How calls wait.
+//! Waiting calls.
 //!
-//! A call of the library cannot be interrupted, so it is made again and again, a slice at a time. Between slices Python
-//! runs its signal handlers, which may raise `KeyboardInterrupt`.
+//! A call of the library cannot be interrupted, so it is repeated in slices. Between slices Python runs its signal
+//! handlers, which may raise `KeyboardInterrupt`.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,18 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 
-/// The longest that a signal or a close by another thread goes unnoticed.
+/// The longest time until a signal, or a close by another thread, is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How long a call may wait: `None` for ever, zero not at all.
+/// How long a call may wait: `None` without limit, zero not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) Option<Duration>);
 
 impl Limit {
-    /// What Python gives as seconds.
+    /// Converts a timeout in seconds.
     pub(crate) fn from_seconds(seconds: Option<f64>) -> PyResult<Self> {
         let Some(seconds) = seconds else { return Ok(Self(None)) };
-        // As long as nobody lives: what does not fit is for ever.
+        // A time that does not fit is as good as no limit.
         match Duration::try_from_secs_f64(seconds) {
             Ok(limit) => Ok(Self(Some(limit))),
             Err(_) if seconds > 0.0 => Ok(Self(None)),
@@ -34,10 +34,10 @@ impl Limit {
     }
 }
 
-/// Time that passes.
+/// The remaining time of a call.
 pub(crate) struct Clock {
     end: Option<Instant>,
-    /// The call may not wait.
+    /// The call must not wait.
     never: bool,
 }
 
@@ -55,7 +55,8 @@ impl Clock {
     }
 }
 
-/// Makes a call until it is done or its time is over, and lets other threads run meanwhile.
+/// Repeats a call until it is done or its time is over, and releases the GIL meanwhile. `gone` fails if the object was
+/// closed.
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     limit: Limit,

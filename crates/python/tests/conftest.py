@@ -1,7 +1,7 @@
-"""Nodes for tests: each test that wants one runs on every engine that this run has.
+"""Fixtures: a test that uses a node runs on each engine of this run.
 
-The daemon comes from the program that UTIPC_TEST_DAEMON names; without it those tests are skipped. With UTIPC_TEST_ENGINES=kernel the tests run on the
-kernel's own TIPC.
+The daemon comes from the program that UTIPC_TEST_DAEMON names; without it those tests are skipped. With
+UTIPC_TEST_ENGINES=kernel the tests run on the kernel's own TIPC.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Callable, Iterator
 import pytest
 import utipc
 
-#: Far beyond what anything takes on a loaded machine.
+#: Far longer than anything takes on a loaded machine.
 LIMIT = 30.0
 
 ENGINES = os.environ.get("UTIPC_TEST_ENGINES", "embedded,daemon").split(",")
@@ -27,13 +27,13 @@ Opener = Callable[[], utipc.Node]
 
 @pytest.fixture
 def service() -> utipc.ServiceAddress:
-    """A service type of the test's own."""
+    """A service address with a type that no other test uses."""
     return utipc.ServiceAddress(next(_NUMBERS), 17)
 
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test meets a node or a daemon of this user."""
+    """Separates the test from nodes and daemons of this user."""
     home = tmp_path / "run"
     home.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
@@ -41,8 +41,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def answers(socket: Path) -> bool:
-    """Whether a daemon takes programs in: its socket is there a moment before."""
+def is_ready(socket: Path) -> bool:
+    """Whether a daemon accepts programs, which is slightly later than its socket appears."""
     try:
         utipc.Node(daemon=socket).close()
     except utipc.Unreachable:
@@ -52,7 +52,7 @@ def answers(socket: Path) -> bool:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Path]:
-    """The socket of a daemon of the test's own."""
+    """The socket of a daemon that only this test uses."""
     program = os.environ.get("UTIPC_TEST_DAEMON")
     if not program:
         pytest.skip("no daemon (UTIPC_TEST_DAEMON names the program utipcd)")
@@ -60,7 +60,7 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
     running = subprocess.Popen([program, "--socket", str(socket)])
     try:
         end = time.monotonic() + LIMIT
-        while not answers(socket):
+        while not is_ready(socket):
             assert running.poll() is None, "the daemon has ended"
             assert time.monotonic() < end, "the daemon does not start"
             time.sleep(0.01)
@@ -72,13 +72,13 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
-    """What stands behind the node of this test."""
+    """The engine of this test's node."""
     return str(request.param)
 
 
 @pytest.fixture
 def opener(request: pytest.FixtureRequest, engine: str) -> Opener:
-    """Opens another handle on the node of this test."""
+    """Opens another handle on this test's node."""
     if engine == "daemon":
         socket = request.getfixturevalue("daemon")
         return lambda: utipc.Node(daemon=socket)

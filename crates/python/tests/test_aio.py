@@ -1,4 +1,4 @@
-"""utipc.aio."""
+"""Tests of utipc.aio."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_many_connections_in_one_thread(node: utipc.Node, service: utipc.Service
     run(main())
 
 
-def test_a_cancelled_receive_has_lost_nothing(node: utipc.Node) -> None:
+def test_cancelled_receive_loses_no_message(node: utipc.Node) -> None:
     async def main() -> None:
         one, other = aio.Socket(node.rdm()), aio.Socket(node.rdm())
         for number in range(30):
@@ -87,7 +87,7 @@ def test_several_tasks_share_a_socket(node: utipc.Node) -> None:
     run(main())
 
 
-def test_a_close_wakes_who_waits(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_close_wakes_waiting_tasks(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     async def main() -> None:
         socket = aio.Socket(node.rdm())
         topology = await aio.topology(node)
@@ -104,19 +104,19 @@ def test_a_close_wakes_who_waits(node: utipc.Node, service: utipc.ServiceAddress
     run(main())
 
 
-def test_refused_and_absent(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_refused_and_unbound(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     async def main() -> None:
         with pytest.raises(utipc.Unreachable):
             await aio.connect(node, service)
-        with node.seqpacket() as deaf:
-            deaf.bind(service)
+        with node.seqpacket() as bound:
+            bound.bind(service)
             with pytest.raises(utipc.Refused):
                 await aio.connect(node, service)
 
     run(main())
 
 
-def test_services_come_and_go(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_service_events(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     async def main() -> None:
         with await aio.topology(node) as topology:
             topology.topology.services(service)
@@ -131,7 +131,7 @@ def test_services_come_and_go(node: utipc.Node, service: utipc.ServiceAddress) -
     run(main())
 
 
-def test_a_writer_waits_for_its_reader(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_writer_waits_for_its_reader(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     data = bytes(4_000_000)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Connections: set-up three ways, streams, the end."""
+"""Connections: three ways to set one up, streams, shutdown and reset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS: list[Kind] = ["seqpacket", "stream"]
 
 
 def connected(node: utipc.Node, listener: utipc.Listener, to: utipc.ServiceAddress) -> tuple[utipc.Socket, utipc.Socket]:
-    """Client's end, server's end. The setup is complete when the server has accepted, so the client must not wait."""
+    """The client's end and the server's. The client must not wait, because the setup needs the server's accept."""
     client = node.socket(listener.socket.kind)
     try:
         client.connect(to, timeout=0)
@@ -43,9 +43,9 @@ def test_set_up_by_request(node: utipc.Node, service: utipc.ServiceAddress, kind
 
 def test_set_up_by_data(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.listen(service) as listener, node.seqpacket() as client:
-        client.send_to(b"first words", service)
+        client.send_to(b"first data", service)
         with listener.accept(timeout=LIMIT) as server:
-            assert server.recv(100, timeout=LIMIT) == b"first words"
+            assert server.recv(100, timeout=LIMIT) == b"first data"
             server.send(b"answer")
             assert client.recv(100, timeout=LIMIT) == b"answer"
 
@@ -61,7 +61,7 @@ def test_set_up_in_one_step(node: utipc.Node, service: utipc.ServiceAddress) -> 
             accepted[0].close()
 
 
-def test_a_service_that_nobody_has(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_connect_to_unbound_service(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with pytest.raises(utipc.Unreachable) as caught:
         node.connect(service)
     assert caught.value.errno == 113
@@ -69,15 +69,15 @@ def test_a_service_that_nobody_has(node: utipc.Node, service: utipc.ServiceAddre
     assert caught.value.remedy in str(caught.value)
 
 
-def test_a_refusal(node: utipc.Node, service: utipc.ServiceAddress) -> None:
-    with node.seqpacket() as deaf:
-        deaf.bind(service)
+def test_connect_to_socket_that_does_not_listen(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+    with node.seqpacket() as bound:
+        bound.bind(service)
         with pytest.raises(ConnectionRefusedError) as caught:
             node.connect(service)
         assert isinstance(caught.value, utipc.Refused)
 
 
-def test_a_stream_in_pieces(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_stream_in_pieces(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     data = bytes(range(256)) * 4000
     with node.listen(service, "stream") as listener:
 
@@ -95,12 +95,12 @@ def test_a_stream_in_pieces(node: utipc.Node, service: utipc.ServiceAddress) -> 
             memory = bytearray(len(data) - 1000)
             assert server.recv_into(memory, wait_all=True, timeout=LIMIT) == len(memory)
             assert memory == data[1000:]
-            # The end comes before the buffer is full.
+            # The stream ends before the buffer is full.
             assert server.recv(100, wait_all=True, timeout=LIMIT) == b""
         sender.join(LIMIT)
 
 
-def test_what_came_in_time_is_given_out(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_timeout_returns_data_received_so_far(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.listen(service, "stream") as listener:
         client, server = connected(node, listener, service)
         with client, server:
@@ -109,7 +109,7 @@ def test_what_came_in_time_is_given_out(node: utipc.Node, service: utipc.Service
             assert server.recv(10, wait_all=True, timeout=0.1) == b"abc"
 
 
-def test_a_listener_gives_one_client_after_the_other(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_listener_iterates_over_clients(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     listener = node.listen(service)
     seen: list[bytes] = []
 
@@ -127,14 +127,14 @@ def test_a_listener_gives_one_client_after_the_other(node: utipc.Node, service: 
             client.send(b"%d" % number)
             assert client.receive(timeout=LIMIT).data == b"ok"
             client.shutdown()
-    # A close in this thread ends the iteration in that one.
+    # A close in this thread ends the iteration in the other one.
     listener.close()
     server.join(LIMIT)
     assert not server.is_alive()
     assert seen == [b"0", b"1", b"2"]
 
 
-def test_a_connection_that_breaks(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_connection_reset(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.listen(service) as listener:
         client, server = connected(node, listener, service)
         client.send(b"not read")

@@ -11,7 +11,7 @@ import utipc
 from conftest import LIMIT, Opener
 
 
-def test_a_message_and_its_answer(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_request_and_reply(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.rdm() as server, node.rdm() as client:
         server.bind(service)
         assert client.send_to(b"Hello World", service) == 11
@@ -26,7 +26,7 @@ def test_a_message_and_its_answer(node: utipc.Node, service: utipc.ServiceAddres
         assert server.stats()["received_messages"] == 1
 
 
-def test_a_multicast_reaches_all(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_multicast_reaches_all(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     sockets = [node.rdm() for _ in range(3)]
     for instance, socket in enumerate(sockets):
         socket.bind(utipc.ServiceAddress(service.service, instance))
@@ -38,7 +38,7 @@ def test_a_multicast_reaches_all(node: utipc.Node, service: utipc.ServiceAddress
         socket.close()
 
 
-def test_whatever_is_bytes_can_be_sent(node: utipc.Node) -> None:
+def test_bytes_like_objects_can_be_sent(node: utipc.Node) -> None:
     with node.rdm() as one, node.rdm() as other:
         for data in (bytearray(b"abc"), memoryview(b"xabcx")[1:4], array.array("B", b"abc")):
             one.send_to(data, other.port)
@@ -47,7 +47,7 @@ def test_whatever_is_bytes_can_be_sent(node: utipc.Node) -> None:
             one.send_to("text", other.port)  # type: ignore[arg-type]
 
 
-def test_receiving_into_memory(node: utipc.Node) -> None:
+def test_recv_into_buffer(node: utipc.Node) -> None:
     with node.rdm() as one, node.rdm() as other:
         memory = bytearray(8)
         one.send_to(b"abcdef", other.port)
@@ -60,20 +60,20 @@ def test_receiving_into_memory(node: utipc.Node) -> None:
         assert other.recv(100, timeout=LIMIT) == b"not lost"
 
 
-def test_importance_and_what_comes_back(node: utipc.Node, engine: str) -> None:
+def test_importance_and_returned_messages(node: utipc.Node, engine: str) -> None:
     with node.rdm() as one, node.rdm() as other:
         one.set_importance("high")
         one.send_to(b"now", other.port)
         message = other.receive(timeout=LIMIT)
-        assert message.importance == ("low" if engine == "kernel" else "high")  # The kernel does not tell.
+        assert message.importance == ("low" if engine == "kernel" else "high")  # The kernel does not report it.
         gone = other.port
         other.close()
         one.set_returned(True)
-        one.send_to(b"anybody there?", gone)
+        one.send_to(b"undeliverable", gone)
         back = one.receive(timeout=LIMIT).returned
         assert back is not None
         assert (back.code, back.reason) == (2, "there is no such socket")
-        assert back.data == b"anybody there?"
+        assert back.data == b"undeliverable"
         assert "came back" not in repr(back) and "no such socket" in repr(back)
 
 
@@ -89,7 +89,7 @@ def test_bindings_are_listed_and_withdrawn(node: utipc.Node, service: utipc.Serv
         assert node.lookup(service) is None
         socket.unbind()
         assert not [b for b in node.bindings() if b.port == socket.port]
-        if engine != "kernel":  # Linux takes it without a word.
+        if engine != "kernel":  # Linux accepts this.
             with pytest.raises(utipc.Error):
                 socket.unbind(service)
 
@@ -115,7 +115,7 @@ def test_timeouts(node: utipc.Node) -> None:
                 socket.settimeout(wrong)
 
 
-def test_a_closed_socket_says_so(node: utipc.Node) -> None:
+def test_closed_socket_raises_closed(node: utipc.Node) -> None:
     socket = node.rdm()
     assert socket.fileno() >= 0
     assert f"{socket.port}" in repr(socket)
@@ -126,7 +126,7 @@ def test_a_closed_socket_says_so(node: utipc.Node) -> None:
         socket.receive()
 
 
-def test_another_node_has_other_sockets(opener: Opener, service: utipc.ServiceAddress) -> None:
+def test_messages_between_two_handles(opener: Opener, service: utipc.ServiceAddress) -> None:
     with opener().rdm() as server, opener().rdm() as client:
         server.bind(service)
         for _ in range(100):

@@ -17,7 +17,7 @@ from test_connections import connected
 
 
 def forked(work: Callable[[], object]) -> str:
-    """What `work` returns in a forked child, or the exception it ends with."""
+    """Returns the text of `work()` run in a forked child, or of the exception that it raised."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -28,13 +28,13 @@ def forked(work: Callable[[], object]) -> str:
         os.write(write, text.encode())
         os._exit(0)
     os.close(write)
-    with os.fdopen(read) as answer:
-        text = answer.read()
+    with os.fdopen(read) as result:
+        text = result.read()
     assert os.waitpid(child, 0) == (child, 0)
     return text
 
 
-def test_sockets_of_a_daemon_pass_to_a_child(daemon: Path, service: utipc.ServiceAddress) -> None:
+def test_child_inherits_sockets_of_a_daemon(daemon: Path, service: utipc.ServiceAddress) -> None:
     with utipc.Node(daemon=daemon) as node, node.rdm() as server, node.rdm() as client:
         server.bind(service)
         client.send_to(b"for the child", service)
@@ -48,7 +48,7 @@ def test_sockets_of_a_daemon_pass_to_a_child(daemon: Path, service: utipc.Servic
         assert client.receive(timeout=LIMIT).data == b"from the child"
 
 
-def test_an_accepted_connection_is_served_by_a_child(daemon: Path, service: utipc.ServiceAddress) -> None:
+def test_child_serves_an_accepted_connection(daemon: Path, service: utipc.ServiceAddress) -> None:
     with utipc.Node(daemon=daemon) as node, node.listen(service) as listener:
         client, connection = connected(node, listener, service)
 
@@ -63,20 +63,20 @@ def test_an_accepted_connection_is_served_by_a_child(daemon: Path, service: utip
         client.close()
 
 
-def test_an_embedded_node_stays_with_its_process() -> None:
+def test_embedded_node_stays_with_its_process() -> None:
     with utipc.Node(engine="embedded", isolated=True, address=1) as node, node.rdm() as socket:
         text = forked(lambda: socket.send_to(b"", socket.port))
         assert text.startswith("Error: [Errno 95]") and "start a node after the fork" in text
-        # A node of its own works there.
+        # The child can start a node of its own.
         own = forked(lambda: utipc.Node(engine="embedded", isolated=True, address=2).rdm().port.node)
         assert own == "2"
-        # And the parent's is untouched.
+        # The parent's node is unaffected.
         socket.send_to(b"still here", socket.port)
         assert socket.receive(timeout=LIMIT).data == b"still here"
 
 
-def answer(daemon: str, service: utipc.ServiceAddress) -> None:
-    """A worker of multiprocessing, which starts with nothing but its arguments."""
+def reply_once(daemon: str, service: utipc.ServiceAddress) -> None:
+    """A multiprocessing worker, which gets only its arguments."""
     with utipc.Node(daemon=daemon) as node, node.rdm() as socket:
         socket.bind(service)
         request = socket.receive(timeout=LIMIT)
@@ -84,9 +84,9 @@ def answer(daemon: str, service: utipc.ServiceAddress) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_of_multiprocessing(daemon: Path, service: utipc.ServiceAddress, method: str) -> None:
+def test_multiprocessing_workers(daemon: Path, service: utipc.ServiceAddress, method: str) -> None:
     multiprocessing.set_start_method(method, force=True)
-    worker = multiprocessing.Process(target=answer, args=(str(daemon), service))
+    worker = multiprocessing.Process(target=reply_once, args=(str(daemon), service))
     with utipc.Node(daemon=daemon) as node, node.rdm() as client:
         worker.start()
         node.wait_for_service(service, LIMIT)
@@ -96,8 +96,8 @@ def test_workers_of_multiprocessing(daemon: Path, service: utipc.ServiceAddress,
         assert worker.exitcode == 0
 
 
-def test_a_program_that_just_ends(tmp_path: Path) -> None:
-    """Nothing hangs and nothing is printed when the interpreter ends with nodes and waiting threads left."""
+def test_program_exits_with_open_sockets(tmp_path: Path) -> None:
+    """The interpreter exits silently although nodes are open and threads wait."""
     program = tmp_path / "leaves.py"
     program.write_text(
         "import threading, utipc\n"

@@ -1,4 +1,4 @@
-"""Subscriptions."""
+"""Topology subscriptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def expect(topology: utipc.Topology) -> utipc.Event:
     return event
 
 
-def test_services_come_and_go(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_service_events(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.topology() as topology:
         number = topology.services(utipc.ServiceRange(service.service, 0, 99))
         with node.rdm() as socket:
@@ -29,11 +29,11 @@ def test_services_come_and_go(node: utipc.Node, service: utipc.ServiceAddress) -
         topology.cancel(number)
 
 
-def test_availability_is_told_once(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_availability_is_reported_once(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.topology() as topology, node.rdm() as one, node.rdm() as other:
         topology.availability(service)
         one.bind(service)
-        # The server takes subscriptions in its own time: without this all might be over before.
+        # The server handles subscriptions asynchronously; without this wait, all might be over before.
         assert expect(topology).change == "service_up"
         other.bind(service)
         one.close()
@@ -41,14 +41,14 @@ def test_availability_is_told_once(node: utipc.Node, service: utipc.ServiceAddre
         assert expect(topology).change == "service_down"
 
 
-def test_a_subscription_with_a_limit(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_subscription_expires(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.topology() as topology:
         number = topology.subscribe(service, limit=0.05)
         event = expect(topology)
         assert (event.change, event.subscription, event.is_up) == ("expired", number, False)
 
 
-def test_the_own_node_is_there(node: utipc.Node) -> None:
+def test_own_node_is_reported(node: utipc.Node) -> None:
     with node.topology() as topology:
         assert topology.server == node.address
         topology.links()
@@ -59,7 +59,7 @@ def test_the_own_node_is_there(node: utipc.Node) -> None:
             assert (event.change, event.node) == ("node_up", node.address)
 
 
-def test_iterating_ends_with_a_close(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_close_ends_iteration(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     topology = node.topology()
     topology.services(service)
     changes: list[str] = []

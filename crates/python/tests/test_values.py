@@ -1,4 +1,4 @@
-"""Addresses, errors and arguments: what needs no engine."""
+"""Addresses, errors and arguments, independent of the engine."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def test_addresses_are_values() -> None:
     assert eval(repr(port), vars(utipc)) == port
 
 
-def test_addresses_are_read_from_text() -> None:
+def test_addresses_are_parsed() -> None:
     assert utipc.ServiceAddress.parse("{18888,17}") == utipc.ServiceAddress(18888, 17)
     assert utipc.ServiceAddress.parse(" 18888:17 ") == utipc.ServiceAddress(18888, 17)
     assert utipc.ServiceRange.parse("18888,0,99") == utipc.ServiceRange(18888, 0, 99)
     assert utipc.PortId.parse("1001001:77") == utipc.PortId(0x1001001, 77)
-    for text in ("", "{1,2", "1,2,3", "1,-2", "1,4294967296", "eins,zwei"):
+    for text in ("", "{1,2", "1,2,3", "1,-2", "1,4294967296", "one,two"):
         with pytest.raises(ValueError, match="write it as"):
             utipc.ServiceAddress.parse(text)
-    with pytest.raises(ValueError, match="wrong order"):
+    with pytest.raises(ValueError, match="inverted"):
         utipc.ServiceRange.parse("1,3,2")
     with pytest.raises(ValueError, match="write it as"):
         utipc.PortId.parse("77")
@@ -43,7 +43,7 @@ def test_addresses_are_read_from_text() -> None:
 @pytest.mark.parametrize(
     "value", [utipc.ServiceAddress(1, 2), utipc.ServiceRange(1, 2, 3), utipc.PortId(4, 5)], ids=str
 )
-def test_addresses_survive_pickle(value: object) -> None:
+def test_addresses_can_be_pickled(value: object) -> None:
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(value, protocol)) == value
 
@@ -69,7 +69,7 @@ def test_addresses_are_immutable() -> None:
         (22, utipc.Error, OSError),
     ],
 )
-def test_errors_are_what_python_knows(number: int, kind: type[utipc.Error], builtin: type[OSError]) -> None:
+def test_errors_derive_from_builtin_exceptions(number: int, kind: type[utipc.Error], builtin: type[OSError]) -> None:
     error = make(number, "cannot do it: a (bad) reason (do this (or that))")
     assert type(error) is kind and isinstance(error, builtin)
     assert error.errno == number
@@ -77,7 +77,7 @@ def test_errors_are_what_python_knows(number: int, kind: type[utipc.Error], buil
     assert str(error) == f"[Errno {number}] cannot do it: a (bad) reason (do this (or that))"
 
 
-def test_a_remedy_is_added_where_the_reason_has_none() -> None:
+def test_remedy_is_added_if_the_message_has_none() -> None:
     error = make(107, "cannot send: not connected")
     assert error.remedy == "connect first" and error.strerror == "cannot send: not connected (connect first)"
     assert make(22, "unbalanced)").remedy == ""

@@ -17,7 +17,7 @@ import utipc
 from conftest import LIMIT
 
 
-def test_other_threads_run_meanwhile(node: utipc.Node, service: utipc.ServiceAddress) -> None:
+def test_other_threads_run_while_a_call_waits(node: utipc.Node, service: utipc.ServiceAddress) -> None:
     with node.rdm() as server:
         server.bind(service)
         received: list[bytes] = []
@@ -46,7 +46,7 @@ BLOCKING: dict[str, Blocking] = {
 
 
 @pytest.mark.parametrize("call", BLOCKING)
-def test_an_interrupt_ends_a_call(node: utipc.Node, service: utipc.ServiceAddress, call: str) -> None:
+def test_interrupt_ends_a_call(node: utipc.Node, service: utipc.ServiceAddress, call: str) -> None:
     timer = threading.Timer(0.2, _thread.interrupt_main)
     timer.start()
     begin = time.monotonic()
@@ -56,7 +56,7 @@ def test_an_interrupt_ends_a_call(node: utipc.Node, service: utipc.ServiceAddres
     timer.join()
 
 
-def test_a_signal_handler_runs_and_the_call_goes_on(node: utipc.Node) -> None:
+def test_call_continues_after_a_signal_handler(node: utipc.Node) -> None:
     with node.rdm() as socket, node.rdm() as other:
 
         def handler(number: int, frame: Optional[FrameType]) -> None:
@@ -70,7 +70,7 @@ def test_a_signal_handler_runs_and_the_call_goes_on(node: utipc.Node) -> None:
             signal.signal(signal.SIGALRM, before)
 
 
-def test_a_close_ends_a_call_of_another_thread(node: utipc.Node) -> None:
+def test_close_ends_calls_of_other_threads(node: utipc.Node) -> None:
     socket = node.rdm()
     errors: list[BaseException] = []
 
@@ -106,7 +106,7 @@ def test_descriptors_in_poll_loops(node: utipc.Node) -> None:
             one.receive()
 
 
-def test_why_a_call_waits(node: utipc.Node, engine: str) -> None:
+def test_wait_reason(node: utipc.Node, engine: str) -> None:
     with node.rdm() as socket:
         with pytest.raises(utipc.WouldBlock):
             socket.receive(timeout=0)

@@ -1,4 +1,4 @@
-//! Functions that the C library has under a second name, which libraries beside it use.
+//! Functions that the C library exports under a second name, which other libraries use.
 
 use libc::{
     c_char, c_int, c_void, fd_set, mode_t, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval,
@@ -7,9 +7,9 @@ use libc::{
 use super::{description, files, poll, receive, replace, send, setup};
 
 replace! {
-    /// See `read`; so for all of them.
+    /// See `read`, as for all functions here.
     fn __read(fd: c_int, data: *mut c_void, len: size_t) -> ssize_t {
-        // SAFETY: as the caller's; so for all of them.
+        // SAFETY: as the caller's, as for all functions here.
         unsafe { receive::read(fd, data, len) }
     }
 

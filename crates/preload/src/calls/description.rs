@@ -1,4 +1,4 @@
-//! Descriptors: closing and copying them, their flags, `ioctl`.
+//! Descriptors: `close`, copies, flags, `ioctl`.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use utipc_os::hidden;
 
 use super::replace;
 use crate::entry::{self, Entry};
-use crate::errno::{Code, answer, code, fail};
+use crate::errno::{Code, c_result, code, fail};
 use crate::node::node;
 use crate::{real, stdio, table};
 
 /// `ioctl`s of TIPC sockets. Spec: tipc.md §8.9.
 const SIOCGETLINKNAME: c_ulong = 0x89E0;
 const SIOCGETNODEID: c_ulong = 0x89E1;
-/// Those of packet sockets that TIPC sockets do not know.
+/// An `ioctl` of packet sockets that TIPC sockets do not have.
 const SIOCATMARK: c_ulong = 0x8905;
 
-/// Longest name of a link, with its terminator, bytes.
+/// Longest name of a link in bytes, including its NUL.
 const LINK_NAME: usize = 68;
 
 /// `struct tipc_sioc_ln_req`.
@@ -38,21 +38,21 @@ struct NodeId {
     id: [u8; 16],
 }
 
-/// A copy of a descriptor has come into being.
+/// Enters a copied descriptor into the table.
 fn copied(entry: Option<Arc<Entry>>, new: c_int) -> c_int {
     if let Some(entry) = entry.filter(|_| new >= 0 && entry::is_own_memory()) {
         drop(table::set(new, entry));
-        stdio::is_tipc(new);
+        stdio::became_tipc(new);
     }
     new
 }
 
-/// As if the descriptor were not open.
+/// Fails as for a descriptor that is not open.
 fn not_open() -> c_int {
     fail(libc::EBADF)
 }
 
-/// The parts of a range of numbers between descriptors that the program does not know of.
+/// The parts of a range of numbers between descriptors that are hidden from the program.
 fn around_hidden(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uint)> {
     let mut parts = Vec::new();
     let mut from = first;
@@ -65,14 +65,14 @@ fn around_hidden(first: c_uint, last: c_uint) -> Vec<(c_uint, c_uint)> {
         }
         from = number + 1;
     }
-    // A range that makes no sense is the kernel's to complain about.
+    // The kernel reports an invalid range.
     if from <= last || from == first {
         parts.push((from, last));
     }
     parts
 }
 
-/// Copies onto a number that may be in use.
+/// Copies a descriptor onto a number that may be in use.
 fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
     if hidden::is_hidden(new) {
         return not_open();
@@ -86,7 +86,7 @@ fn copy_onto(old: RawFd, new: RawFd, copy: impl FnOnce() -> c_int) -> c_int {
     done
 }
 
-/// All TIPC sockets in a range of numbers are about to be closed.
+/// Removes all TIPC sockets in a range of numbers that is about to be closed.
 fn leave_range(first: u32, last: u32) -> Vec<Arc<Entry>> {
     let in_range = |fd: &RawFd| u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd));
     let numbers: Vec<RawFd> = table::all().map(|(fd, _)| fd).filter(in_range).collect();
@@ -106,7 +106,7 @@ fn link_name(request: &mut LinkName) -> Result<c_int, Code> {
     Ok(0)
 }
 
-/// The own node's identity. Its text can be read in two ways where it consists of hex digits; the address tells them apart.
+/// The own node's identity. A text of hex digits can be read in two ways; the node's address tells which.
 fn own_id(node: &Node) -> Result<[u8; 16], Code> {
     let entry = node.entry().map_err(|error| code(&error))?;
     let hex: Option<Vec<u8>> = (0..16)
@@ -134,7 +134,7 @@ fn node_id(request: &mut NodeId) -> Result<c_int, Code> {
 }
 
 /// # Safety
-/// `argument` is what the request wants.
+/// `argument` is valid for the request.
 unsafe fn control(fd: RawFd, entry: &Entry, request: c_ulong, argument: usize) -> Result<c_int, Code> {
     match request {
         SIOCGETLINKNAME | SIOCGETNODEID if argument == 0 => Err(libc::EFAULT),
@@ -203,7 +203,7 @@ replace! {
         done
     }
 
-    /// Closes all descriptors from one on.
+    /// Closes all descriptors from `first` on.
     fn closefrom(first: c_int) -> () {
         let first = first.max(0).cast_unsigned();
         let left = leave_range(first, u32::MAX);
@@ -243,24 +243,24 @@ replace! {
         copy
     }
 
-    /// Flags of a descriptor, and copies.
+    /// Reads or changes flags of a descriptor, or copies it.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         // SAFETY: as the caller's.
         file_control(fd, command, argument, || unsafe { real::fcntl.get()(fd, command, argument) })
     }
 
-    /// The same, as programs with large files call it.
+    /// `fcntl` with large-file support.
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
         // SAFETY: as the caller's.
         file_control(fd, command, argument, || unsafe { real::fcntl64.get()(fd, command, argument) })
     }
 
-    /// Everything else that can be asked of a descriptor.
+    /// Device requests.
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
             match table::get(fd) {
-                Some(entry) => answer(control(fd, &entry, request, argument)),
+                Some(entry) => c_result(control(fd, &entry, request, argument)),
                 None => real::ioctl.get()(fd, request, argument),
             }
         }
@@ -273,7 +273,7 @@ mod tests {
     use std::os::fd::{AsRawFd, OwnedFd};
 
     #[test]
-    fn ranges_leave_out_what_is_hidden() {
+    fn ranges_exclude_hidden_descriptors() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let fd = hidden::raise(OwnedFd::from(one));
         let _hiding = hidden::Hiding::of(&fd);

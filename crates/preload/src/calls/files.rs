@@ -1,4 +1,4 @@
-//! Opening files: two of them are not the kernel's alone, see `crate::files`.
+//! Opening files, two of which are modified (see `crate::files`).
 
 use std::ffi::CStr;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -9,8 +9,8 @@ use super::replace;
 use crate::files::with_tipc;
 use crate::{entry, real, stdio, table};
 
-/// The descriptor with the flag that the program asked for.
-fn given(fd: OwnedFd, flags: c_int) -> c_int {
+/// The descriptor's number, with close-on-exec as requested.
+fn with_flags(fd: OwnedFd, flags: c_int) -> c_int {
     let fd = fd.into_raw_fd();
     if flags & libc::O_CLOEXEC == 0 {
         // SAFETY: no pointers; the descriptor is open.
@@ -19,9 +19,9 @@ fn given(fd: OwnedFd, flags: c_int) -> c_int {
     fd
 }
 
-/// A stream of such a file, to be read; null if there is none.
+/// A stream that reads such a file; null on failure.
 fn stream(fd: OwnedFd) -> *mut FILE {
-    // SAFETY: the mode is a C string, and the stream owns the descriptor from now on.
+    // SAFETY: the mode is a C string, and the stream owns the descriptor afterwards.
     unsafe { real::fdopen.get()(fd.into_raw_fd(), c"r".as_ptr()) }
 }
 
@@ -29,49 +29,49 @@ replace! {
     /// Opens a file.
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::open.get()(path, flags, mode), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::open.get()(path, flags, mode), |fd| with_flags(fd, flags)) }
     }
 
-    /// The same, as programs with large files call it.
+    /// `open` with large-file support.
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::open64.get()(path, flags, mode), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::open64.get()(path, flags, mode), |fd| with_flags(fd, flags)) }
     }
 
-    /// Opens a file below a directory.
+    /// Opens a file relative to a directory.
     fn openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-        // SAFETY: as the caller's. The paths in question are absolute.
-        unsafe { with_tipc(path).map_or_else(|| real::openat.get()(at, path, flags, mode), |fd| given(fd, flags)) }
+        // SAFETY: as the caller's. The modified files are absolute paths.
+        unsafe { with_tipc(path).map_or_else(|| real::openat.get()(at, path, flags, mode), |fd| with_flags(fd, flags)) }
     }
 
-    /// The same, as programs with large files call it.
+    /// `openat` with large-file support.
     fn openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::openat64.get()(at, path, flags, mode), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::openat64.get()(at, path, flags, mode), |fd| with_flags(fd, flags)) }
     }
 
-    /// `open` of a program that was built with checks of its arguments.
+    /// `open` of a program compiled with argument checks (fortify).
     fn __open_2(path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::__open_2.get()(path, flags), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::__open_2.get()(path, flags), |fd| with_flags(fd, flags)) }
     }
 
-    /// `open64` of such a program.
+    /// `open64` of a program compiled with argument checks.
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::__open64_2.get()(path, flags), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::__open64_2.get()(path, flags), |fd| with_flags(fd, flags)) }
     }
 
-    /// `openat` of such a program.
+    /// `openat` of a program compiled with argument checks.
     fn __openat_2(at: c_int, path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::__openat_2.get()(at, path, flags), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::__openat_2.get()(at, path, flags), |fd| with_flags(fd, flags)) }
     }
 
-    /// `openat64` of such a program.
+    /// `openat64` of a program compiled with argument checks.
     fn __openat64_2(at: c_int, path: *const c_char, flags: c_int) -> c_int {
         // SAFETY: as the caller's.
-        unsafe { with_tipc(path).map_or_else(|| real::__openat64_2.get()(at, path, flags), |fd| given(fd, flags)) }
+        unsafe { with_tipc(path).map_or_else(|| real::__openat64_2.get()(at, path, flags), |fd| with_flags(fd, flags)) }
     }
 
     /// Opens a stream.
@@ -80,13 +80,13 @@ replace! {
         unsafe { with_tipc(path).map_or_else(|| real::fopen.get()(path, mode), stream) }
     }
 
-    /// The same, as programs with large files call it.
+    /// `fopen` with large-file support.
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
         // SAFETY: as the caller's.
         unsafe { with_tipc(path).map_or_else(|| real::fopen64.get()(path, mode), stream) }
     }
 
-    /// Makes a stream of a descriptor.
+    /// Opens a stream on a descriptor.
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
         // SAFETY: as the caller's.
         unsafe {
@@ -103,18 +103,18 @@ replace! {
         stdio::descriptor(file).unwrap_or_else(|| unsafe { real::fileno.get()(file) })
     }
 
-    /// The same without the stream's lock.
+    /// `fileno` without the stream's lock.
     fn fileno_unlocked(file: *mut FILE) -> c_int {
         // SAFETY: as the caller's.
         stdio::descriptor(file).unwrap_or_else(|| unsafe { real::fileno_unlocked.get()(file) })
     }
 
-    /// Closes a stream, and its descriptor behind the back of `close`.
+    /// Closes a stream and its descriptor, which the C library does without calling `close`.
     fn fclose(file: *mut FILE) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
             if stdio::forget(file) {
-                // It writes what is left, and then closes by `close`.
+                // It flushes, then closes the descriptor with the replaced `close`.
                 return real::fclose.get()(file);
             }
             let left = if file.is_null() { None } else { entry::leave(real::fileno.get()(file)) };

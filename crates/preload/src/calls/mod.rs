@@ -1,5 +1,5 @@
-//! The functions of the C library that this one takes the place of. Each looks whether it is about a TIPC socket, and calls
-//! the real one otherwise.
+//! The functions that replace those of the C library. Each checks whether the call concerns a TIPC socket, and calls
+//! the real function otherwise.
 
 mod aliases;
 mod description;
@@ -14,14 +14,14 @@ mod setup;
 use libc::{c_int, ssize_t};
 
 use crate::entry::Entry;
-use crate::errno::{Code, answer};
+use crate::errno::{Code, c_result};
 use crate::table;
 
 pub(crate) use description::close;
 pub(crate) use receive::recv;
 pub(crate) use send::{send, write};
 
-/// Declares functions that replace the C library's. Unit tests keep the C library's.
+/// Declares replacement functions. In unit tests they have other names, so the C library's stay in effect.
 macro_rules! replace {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty $body:block)*) => {
         $(
@@ -39,15 +39,16 @@ macro_rules! replace {
 }
 pub(crate) use replace;
 
-/// A call that names a place, which a socket does not have: `own` if it is about a TIPC socket and names none, else `other`.
-fn without_place(
+/// A call with a file position, which sockets do not have: `own` for a TIPC socket without a position, `other` for all
+/// else.
+fn without_position(
     fd: c_int,
-    no_place: bool,
+    no_position: bool,
     own: impl FnOnce(&Entry) -> Result<ssize_t, Code>,
     other: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    match table::get(fd).filter(|_| no_place) {
-        Some(entry) => answer(own(&entry)),
+    match table::get(fd).filter(|_| no_position) {
+        Some(entry) => c_result(own(&entry)),
         None => other(),
     }
 }

@@ -1,5 +1,5 @@
-//! Options of sockets: those of TIPC, and those of all sockets that mean something else for a TIPC socket than for the
-//! packet socket whose descriptor it has. Spec: tipc.md §8.9.
+//! Socket options: TIPC's own, and general ones that differ between a TIPC socket and the packet socket whose
+//! descriptor it has. Spec: tipc.md §8.9.
 
 use libc::{c_int, c_void, socklen_t};
 use utipc_core::addr::Scope;
@@ -9,10 +9,10 @@ use super::replace;
 use crate::address::{AF_TIPC, RESERVED_TYPES};
 use crate::ancillary::SOL_TIPC;
 use crate::entry::Entry;
-use crate::errno::{Code, answer, code};
+use crate::errno::{Code, c_result, code};
 use crate::{real, table};
 
-/// Bytes of the request to join a group: four words, type, instance, scope and flags.
+/// Length of a request to join a group, in bytes: type, instance, scope and flags as words.
 const GROUP_REQUEST: socklen_t = 16;
 
 fn type_number(kind: SocketKind) -> c_int {
@@ -24,8 +24,8 @@ fn type_number(kind: SocketKind) -> c_int {
     }
 }
 
-/// The value of an option that every socket has; `None` if the descriptor's own is right.
-fn general(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
+/// The value of a general option; `None` if the descriptor's own value is right.
+fn general_option(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
     let socket = entry.socket()?;
     let look = || socket.look().map_err(|error| code(&error));
     Ok(Some(match name {
@@ -46,14 +46,14 @@ fn general(entry: &Entry, name: c_int) -> Result<Option<u32>, Code> {
     }))
 }
 
-fn own(entry: &Entry, name: c_int) -> Result<u32, Code> {
+fn tipc_option(entry: &Entry, name: c_int) -> Result<u32, Code> {
     let option = u32::try_from(name).ok().and_then(SocketOption::from_number).ok_or(libc::EINVAL)?;
     entry.socket()?.option(option).map_err(|error| code(&error))
 }
 
-fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> Result<c_int, Code> {
+fn set_tipc_option(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> Result<c_int, Code> {
     let option = u32::try_from(name).ok().and_then(SocketOption::from_number);
-    let takes = match option {
+    let needed = match option {
         Some(
             SocketOption::Importance
             | SocketOption::SourceDroppable
@@ -64,12 +64,12 @@ fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> 
         Some(SocketOption::GroupJoin) => GROUP_REQUEST,
         _ => 0,
     };
-    if len < takes || takes == 0 && (len > 0 || !value.is_null()) {
+    if len < needed || needed == 0 && (len > 0 || !value.is_null()) {
         return Err(libc::EINVAL);
     }
-    let number = if takes == 0 {
+    let number = if needed == 0 {
         if option == Some(SocketOption::GroupLeave) {
-            // There is no group to leave.
+            // Groups are not implemented, so there is none to leave.
             return Err(libc::EINVAL);
         }
         OptionValue::None
@@ -93,14 +93,15 @@ fn set_own(entry: &Entry, name: c_int, value: *const c_void, len: socklen_t) -> 
     entry.socket()?.set_option(option, number).map(|()| 0).map_err(|error| code(&error))
 }
 
-/// Whether the process may exceed the limits of buffers: the kernel says so, of a buffer that the descriptor does not use.
+/// Whether the process may exceed the limits of buffers: tests with the kernel on a buffer that the descriptor does not
+/// use.
 fn may_force(fd: c_int, value: *const c_void, len: socklen_t) -> bool {
     // SAFETY: the caller's value has at least four bytes.
     unsafe { real::setsockopt.get()(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, len) == 0 }
 }
 
-/// Sets an option of all sockets; `None` if the descriptor's own is to be set.
-fn set_general(
+/// Sets a general option; `None` if the descriptor's own has to be set.
+fn set_general_option(
     fd: c_int,
     entry: &Entry,
     name: c_int,
@@ -114,7 +115,7 @@ fn set_general(
         | libc::SO_RCVBUFFORCE
         | libc::SO_SNDBUFFORCE => {}
         libc::SO_PEEK_OFF => return Err(libc::EOPNOTSUPP),
-        // Nothing of a TIPC socket passes filters, but what the descriptor says would.
+        // No filter applies to a TIPC socket's messages, but it would to bytes in the descriptor.
         libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF => return Ok(Some(0)),
         _ => return Ok(None),
     }
@@ -138,11 +139,11 @@ fn set_general(
         libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => entry.set_send_buffer(number, force),
         libc::SO_RCVLOWAT => {
             set(SocketOption::ReceiveLowWater, number)?;
-            // Who asks for it asks the descriptor.
+            // The descriptor stores it for getsockopt.
             return Ok(None);
         }
         _ => {
-            // Linux doubles a buffer's size, for its own bookkeeping.
+            // Like Linux, double the size to allow for overhead.
             set(SocketOption::ReceiveBuffer, number.saturating_mul(2))?;
             entry.set_receive_buffer(number, force);
         }
@@ -151,19 +152,19 @@ fn set_general(
 }
 
 /// # Safety
-/// The places are null or writable, as for `getsockopt`.
-unsafe fn tell(value: u32, at: *mut c_void, len: *mut socklen_t, whole: bool) -> Result<c_int, Code> {
+/// The pointers are null or writable, as for `getsockopt`.
+unsafe fn store_value(value: u32, at: *mut c_void, len: *mut socklen_t, whole: bool) -> Result<c_int, Code> {
     if len.is_null() || at.is_null() {
         return Err(libc::EFAULT);
     }
     // SAFETY: by the caller's promise.
-    let room = unsafe { len.read() };
-    if room > i32::MAX.cast_unsigned() || whole && room < 4 {
+    let capacity = unsafe { len.read() };
+    if capacity > i32::MAX.cast_unsigned() || whole && capacity < 4 {
         return Err(libc::EINVAL);
     }
     let bytes = value.to_ne_bytes();
-    let fits = room.min(4);
-    // SAFETY: at most `room` bytes are written.
+    let fits = capacity.min(4);
+    // SAFETY: at most `capacity` bytes are written.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast(), fits as usize);
         len.write(fits);
@@ -185,13 +186,13 @@ unsafe fn get(
     unsafe {
         match level {
             libc::SOL_SOCKET if name == libc::SO_PEERCRED => {
-                // Nobody's, as for all sockets whose peer the kernel does not know.
-                let nobody = [0, u32::MAX, u32::MAX].map(u32::to_ne_bytes).concat();
+                // No credentials, as for all sockets whose peer the kernel does not know.
+                let unknown = [0, u32::MAX, u32::MAX].map(u32::to_ne_bytes).concat();
                 if at.is_null() || len.is_null() {
                     return Err(libc::EFAULT);
                 }
                 let fits = len.read().min(12);
-                std::ptr::copy_nonoverlapping(nobody.as_ptr(), at.cast(), fits as usize);
+                std::ptr::copy_nonoverlapping(unknown.as_ptr(), at.cast(), fits as usize);
                 len.write(fits);
                 Ok(0)
             }
@@ -199,13 +200,13 @@ unsafe fn get(
                 Err(libc::ENODATA)
             }
             libc::SOL_SOCKET if name == libc::SO_PEEK_OFF => Err(libc::EOPNOTSUPP),
-            libc::SOL_SOCKET => match general(entry, name)? {
-                Some(value) => tell(value, at, len, false),
+            libc::SOL_SOCKET => match general_option(entry, name)? {
+                Some(value) => store_value(value, at, len, false),
                 None => Ok(real::getsockopt.get()(fd, level, name, at, len)),
             },
             SOL_TIPC => {
-                let value = own(entry, name)?;
-                tell(value, at, len, true)
+                let value = tipc_option(entry, name)?;
+                store_value(value, at, len, true)
             }
             libc::IPPROTO_TCP if entry.socket()?.socket_kind() == SocketKind::Stream => {
                 if !len.is_null() {
@@ -230,17 +231,17 @@ unsafe fn set(
 ) -> Result<c_int, Code> {
     match level {
         libc::SOL_SOCKET => {
-            if let Some(done) = set_general(fd, entry, name, value, len)? {
+            if let Some(done) = set_general_option(fd, entry, name, value, len)? {
                 return Ok(done);
             }
             // SAFETY: by the caller's promise.
             let done = unsafe { real::setsockopt.get()(fd, level, name, value, len) };
             if done == 0 && matches!(name, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
-                entry.learn_limit(name);
+                entry.reload_limit(name);
             }
             Ok(done)
         }
-        SOL_TIPC => set_own(entry, name, value, len),
+        SOL_TIPC => set_tipc_option(entry, name, value, len),
         libc::IPPROTO_TCP if entry.socket()?.socket_kind() == SocketKind::Stream => Ok(0),
         _ => Err(libc::ENOPROTOOPT),
     }
@@ -252,7 +253,7 @@ replace! {
         // SAFETY: as the caller's.
         unsafe {
             match table::get(fd) {
-                Some(entry) => answer(get(fd, &entry, level, name, at, len)),
+                Some(entry) => c_result(get(fd, &entry, level, name, at, len)),
                 None => real::getsockopt.get()(fd, level, name, at, len),
             }
         }
@@ -263,7 +264,7 @@ replace! {
         // SAFETY: as the caller's.
         unsafe {
             match table::get(fd) {
-                Some(entry) => answer(set(fd, &entry, level, name, value, len)),
+                Some(entry) => c_result(set(fd, &entry, level, name, value, len)),
                 None => real::setsockopt.get()(fd, level, name, value, len),
             }
         }

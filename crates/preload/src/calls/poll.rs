@@ -1,63 +1,62 @@
-//! Waiting for descriptors: the kernel does it. A TIPC socket only has to be told that somebody waits, so that the level of
-//! its descriptor is its readiness from then on. Spec: tipc.md §8.11.
+//! Polling, which the kernel does. A TIPC socket only has to know that it is polled, so that its descriptor shows its
+//! readiness from then on. Spec: tipc.md §8.11.
 
 use libc::{c_int, c_short, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 
 use super::replace;
 use crate::{real, table};
 
-/// Bits of one word of a set of descriptors.
+/// Bits in one word of a descriptor set.
 const WORD: usize = usize::BITS as usize;
 
-/// Whether the descriptor is a TIPC socket; then its level is kept from now on.
-fn is_kept(fd: c_int) -> bool {
+/// Whether the descriptor is a TIPC socket; if so, its descriptor shows its readiness from now on.
+fn begin_polling(fd: c_int) -> bool {
     let Some(entry) = table::get(fd) else { return false };
-    // One that cannot be polled is dead, and says so in the next call.
+    // A socket that cannot be polled is dead; the next call reports it.
     let _ = entry.begin_polling();
     true
 }
 
-/// Bits that the descriptors of TIPC sockets have, being of another family, and TIPC sockets never: who asks for everything
-/// would be told at once.
-const STRAY: c_short = libc::POLLWRNORM | libc::POLLWRBAND;
+/// Events that packet sockets report and TIPC sockets never do: a poll for all events would return at once.
+const PACKET_SOCKET_EVENTS: c_short = libc::POLLWRNORM | libc::POLLWRBAND;
 
-/// Waits by `wait`, the library's own call, for descriptors some of which may be TIPC sockets.
+/// Polls by calling `wait`, the C library's function, where some of the descriptors may be TIPC sockets.
 ///
 /// # Safety
-/// `count` entries at `fds` are readable and writable; `wait` takes any array of so many.
+/// `count` entries at `fds` are readable and writable; `wait` accepts any array of that length.
 unsafe fn wait_for(fds: *mut pollfd, count: nfds_t, wait: impl FnOnce(*mut pollfd) -> c_int) -> c_int {
     let entries = usize::try_from(count).unwrap_or(0);
-    let (mut some, mut stray) = (false, false);
+    let (mut any_tipc, mut copy_needed) = (false, false);
     if !table::is_empty() {
         for at in 0..entries {
             // SAFETY: by the caller's promise.
             let entry = unsafe { &*fds.add(at) };
-            let kept = is_kept(entry.fd);
-            some |= kept;
-            stray |= kept && entry.events & STRAY != 0;
+            let is_tipc = begin_polling(entry.fd);
+            any_tipc |= is_tipc;
+            copy_needed |= is_tipc && entry.events & PACKET_SOCKET_EVENTS != 0;
         }
     }
-    let found = if stray {
-        // What the program asks for is its own: it reads the same after the call.
+    let found = if copy_needed {
+        // The program's array keeps the requested events unchanged.
         // SAFETY: by the caller's promise.
-        let asked = unsafe { std::slice::from_raw_parts_mut(fds, entries) };
-        let mut copy = asked.to_vec();
+        let original = unsafe { std::slice::from_raw_parts_mut(fds, entries) };
+        let mut copy = original.to_vec();
         for entry in copy.iter_mut().filter(|entry| table::get(entry.fd).is_some()) {
-            entry.events &= !STRAY;
+            entry.events &= !PACKET_SOCKET_EVENTS;
         }
         let found = wait(copy.as_mut_ptr());
         if found >= 0 {
-            asked.iter_mut().zip(&copy).for_each(|(entry, copy)| entry.revents = copy.revents);
+            original.iter_mut().zip(&copy).for_each(|(entry, copy)| entry.revents = copy.revents);
         }
         found
     } else {
         wait(fds)
     };
     // SAFETY: as above.
-    if some && found > 0 { unsafe { correct(fds, count, found) } } else { found }
+    if any_tipc && found > 0 { unsafe { correct(fds, count, found) } } else { found }
 }
 
-/// A connection that is over is not writable, and ends in both directions at once.
+/// Corrects the events of ended connections, which are not writable and end in both directions at once.
 ///
 /// # Safety
 /// As for [`wait_for`].
@@ -74,7 +73,7 @@ unsafe fn correct(fds: *mut pollfd, count: nfds_t, found: c_int) -> c_int {
     found
 }
 
-/// The same for the sets of `select`.
+/// Begins polling for all TIPC sockets in the sets of `select`.
 ///
 /// # Safety
 /// The sets are null or readable for `count` bits.
@@ -92,7 +91,7 @@ unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) {
                 word &= word - 1;
                 let fd = at * WORD + bit;
                 if fd < count {
-                    is_kept(c_int::try_from(fd).unwrap_or(-1));
+                    begin_polling(c_int::try_from(fd).unwrap_or(-1));
                 }
             }
         }
@@ -100,7 +99,7 @@ unsafe fn prepare_sets(count: c_int, sets: [*mut fd_set; 3]) {
 }
 
 replace! {
-    /// Waits for descriptors.
+    /// Polls descriptors.
     fn poll(fds: *mut pollfd, count: nfds_t, limit: c_int) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
@@ -108,7 +107,7 @@ replace! {
         }
     }
 
-    /// Waits for descriptors, with a mask of signals.
+    /// Polls descriptors with a signal mask.
     fn ppoll(fds: *mut pollfd, count: nfds_t, limit: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
@@ -116,7 +115,7 @@ replace! {
         }
     }
 
-    /// `poll` of a program that was built with checks of its buffers' sizes.
+    /// `poll` of a program compiled with buffer checks (fortify).
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, limit: c_int, size: size_t) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
@@ -125,7 +124,7 @@ replace! {
         }
     }
 
-    /// `ppoll` of such a program.
+    /// `ppoll` of a program compiled with buffer checks.
     fn __ppoll_chk(
         fds: *mut pollfd,
         count: nfds_t,
@@ -140,7 +139,7 @@ replace! {
         }
     }
 
-    /// Waits for sets of descriptors.
+    /// Polls sets of descriptors.
     fn select(
         count: c_int,
         read: *mut fd_set,
@@ -155,7 +154,7 @@ replace! {
         }
     }
 
-    /// Waits for sets of descriptors, with a mask of signals.
+    /// Polls sets of descriptors with a signal mask.
     fn pselect(
         count: c_int,
         read: *mut fd_set,
@@ -171,17 +170,17 @@ replace! {
         }
     }
 
-    /// Adds a descriptor to a set that the kernel keeps.
+    /// Changes an epoll set.
     fn epoll_ctl(set: c_int, what: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
         // SAFETY: as the caller's; the copy lives as long as the call.
         unsafe {
-            if what == libc::EPOLL_CTL_DEL || !is_kept(fd) || event.is_null() {
+            if what == libc::EPOLL_CTL_DEL || !begin_polling(fd) || event.is_null() {
                 return real::epoll_ctl.get()(set, what, fd, event);
             }
-            // A connection of TIPC ends in both directions at once: nobody is told of half an end.
-            let mut asked = *event;
-            asked.events &= !(libc::EPOLLRDHUP | c_int::from(STRAY)).cast_unsigned();
-            real::epoll_ctl.get()(set, what, fd, &raw mut asked)
+            // A TIPC connection ends in both directions at once, so half-closes are not reported.
+            let mut requested = *event;
+            requested.events &= !(libc::EPOLLRDHUP | c_int::from(PACKET_SOCKET_EVENTS)).cast_unsigned();
+            real::epoll_ctl.get()(set, what, fd, &raw mut requested)
         }
     }
 }

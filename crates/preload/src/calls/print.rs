@@ -1,8 +1,8 @@
-//! Text that is formatted into a descriptor: `dprintf` and its kin, which the C library writes behind the back of `write`.
+//! Formatted output to a descriptor: `dprintf` and its variants, which the C library writes without calling `write`.
 //!
-//! A function with a variable number of arguments cannot be written in Rust. What is written here by hand is what a C compiler
-//! makes of its beginning: the list of its arguments (`va_list`) as the System V interface of x86-64 has it. Elsewhere
-//! `vdprintf` alone is replaced, which takes such a list.
+//! Rust cannot define functions with variable arguments. The assembly here is what a C compiler generates at the start
+//! of one: it builds the argument list (`va_list`) of the System V ABI for x86-64. On other processors only `vdprintf`
+//! is replaced, which takes such a list.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,21 +12,21 @@ use libc::{c_char, c_int};
 use super::{replace, write};
 use crate::{real, table};
 
-/// Writes a text that `format` makes, and gives its memory back.
+/// Writes the text that `format` allocates, and frees it.
 ///
 /// # Safety
-/// `format` yields the length of a text and, in its argument, memory of `malloc`; or less than 0.
+/// `format` returns the length of a text and stores memory of `malloc` in its argument, or returns less than 0.
 unsafe fn print(fd: c_int, format: impl FnOnce(*mut *mut c_char) -> c_int) -> c_int {
     let mut text = null_mut();
     let length = format(&raw mut text);
     let Ok(whole) = usize::try_from(length) else { return length };
     let mut done = 0;
-    // SAFETY: the text has that many bytes; it is given back once.
+    // SAFETY: the text has that many bytes; it is freed once.
     unsafe {
         while done < whole {
             match usize::try_from(write(fd, text.add(done).cast(), whole - done)) {
                 Ok(written) if written > 0 => done += written,
-                // What was written before is not told.
+                // The number of bytes written before an error is not reported.
                 _ => break,
             }
         }
@@ -36,7 +36,7 @@ unsafe fn print(fd: c_int, format: impl FnOnce(*mut *mut c_char) -> c_int) -> c_
 }
 
 replace! {
-    /// Formats into a descriptor.
+    /// Formats into a descriptor, with an argument list.
     fn vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
@@ -47,7 +47,7 @@ replace! {
         }
     }
 
-    /// The same of a program that was built with checks of its formats.
+    /// `vdprintf` of a program compiled with format checks (fortify).
     fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
@@ -59,8 +59,8 @@ replace! {
     }
 }
 
-/// The beginning of a function of which `$fixed` bytes of integer arguments have names: its list of arguments is on the
-/// stack, with what came in registers before it, and the function `$next` is called with the list in `$list`.
+/// The body of a variadic function whose named integer arguments take `$fixed` bytes: stores the register arguments and
+/// the argument list on the stack, and calls `$next` with the list in register `$list`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! with_list {
     ($next:path, $list:literal, $fixed:literal) => {
@@ -72,7 +72,7 @@ macro_rules! with_list {
             "mov [rsp + 24], rcx",
             "mov [rsp + 32], r8",
             "mov [rsp + 40], r9",
-            // Whether there are any numbers in the other registers.
+            // Vector registers are used if al is not 0.
             "test al, al",
             "je 2f",
             "movaps [rsp + 48], xmm0",
@@ -108,12 +108,12 @@ macro_rules! with_list {
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "tested_dprintf"))]
-// SAFETY: the body passes on what the caller has passed, as the interface has it.
+// SAFETY: the body passes on what the caller has passed, as the ABI requires.
 unsafe extern "C" fn dprintf() {
     with_list!(vdprintf, "rdx", "16")
 }
 
-/// The same of a program that was built with checks: `int __dprintf_chk(int fd, int flag, const char *format, ...)`.
+/// `dprintf` of a program compiled with format checks: `int __dprintf_chk(int fd, int flag, const char *format, ...)`.
 ///
 /// # Safety
 /// As for the C library's function of this name.
@@ -121,7 +121,7 @@ unsafe extern "C" fn dprintf() {
 #[unsafe(naked)]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, unsafe(export_name = "tested___dprintf_chk"))]
-// SAFETY: the body passes on what the caller has passed, as the interface has it.
+// SAFETY: the body passes on what the caller has passed, as the ABI requires.
 unsafe extern "C" fn __dprintf_chk() {
     with_list!(__vdprintf_chk, "rcx", "24")
 }

@@ -10,15 +10,15 @@ use libc::{
 use utipc_client::{Socket, Wait};
 use utipc_core::socket::{Received, RecvOptions, SocketKind, State};
 
-use super::{replace, without_place};
+use super::{replace, without_position};
 use crate::entry::Entry;
-use crate::errno::{Code, answer, code};
+use crate::errno::{Code, c_result, code};
 use crate::{address, ancillary, netlink, parts, real, table};
 
-/// Most bytes that one call of several buffers takes from a stream.
+/// Most bytes that one call with several buffers takes from a stream.
 const STREAM_MOST: usize = 1 << 20;
 
-/// Not a flag of a call that programs make: recvmsg without a control buffer differs from one with it.
+/// The options of a receive. `control` is not a flag of the call: it says whether recvmsg has a control buffer.
 fn options(flags: c_int, control: bool) -> RecvOptions {
     RecvOptions {
         peek: flags & libc::MSG_PEEK != 0,
@@ -28,21 +28,21 @@ fn options(flags: c_int, control: bool) -> RecvOptions {
     }
 }
 
-/// What a receive says of which nothing will ever come: only one that may wait is told so. Spec: tipc.md §8.3.
-fn never(socket: &Socket, wait: Wait, why: Code) -> Code {
+/// The errno of a receive that can never succeed; only a call that may wait gets it. Spec: tipc.md §8.3.
+fn never_errno(socket: &Socket, wait: Wait, why: Code) -> Code {
     if why != libc::ENOTCONN || !socket.socket_kind().is_connection_oriented() {
         return why;
     }
     match (socket.look().map(|view| view.state), wait) {
         (Ok(State::Listen | State::Disconnecting), Wait::Never) => libc::EAGAIN,
-        // A listener is no connection that is over: there is nothing until the time is.
-        (Ok(State::Listen), Wait::AtMost(limit)) => nothing_for(limit),
+        // A listener is not an ended connection: the call waits for its whole timeout.
+        (Ok(State::Listen), Wait::AtMost(limit)) => sleep(limit),
         _ => why,
     }
 }
 
-/// Waits for nothing but a signal.
-fn nothing_for(limit: Duration) -> Code {
+/// Sleeps until the timeout or a signal.
+fn sleep(limit: Duration) -> Code {
     let limit = timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos().into(),
@@ -57,31 +57,31 @@ fn nothing_for(limit: Duration) -> Code {
 fn receive_bytes(
     entry: &Entry,
     socket: &Socket,
-    room: &mut [u8],
+    buffer: &mut [u8],
     flags: c_int,
     control: bool,
 ) -> Result<Received, Code> {
     loop {
         let wait = entry.receive_wait(socket, flags);
-        let received = socket.receive(room, options(flags, control), wait);
-        let received = received.map_err(|error| never(socket, wait, code(&error)))?;
+        let received = socket.receive(buffer, options(flags, control), wait);
+        let received = received.map_err(|error| never_errno(socket, wait, code(&error)))?;
         let received = received.ok_or(libc::EAGAIN)?;
-        // Messages without data and without an error are passed over, as Linux does; a peek would find the same again.
+        // Skip empty messages without an error, as Linux does; a peek would find the same message again.
         let empty = received.len == 0 && received.returned.is_none() && received.source.port != 0;
         if !empty || socket.socket_kind().is_connection_oriented() {
             return Ok(received);
         }
         if flags & libc::MSG_PEEK != 0 {
-            socket.receive(room, RecvOptions::default(), wait).map_err(|error| code(&error))?;
+            socket.receive(buffer, RecvOptions::default(), wait).map_err(|error| code(&error))?;
         }
     }
 }
 
-/// The address of a message's sender.
+/// Stores the address of a message's sender.
 ///
 /// # Safety
 /// `addr` and `len` are null or writable, `addr` for `*len` bytes.
-unsafe fn tell_source(received: &Received, addr: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
+unsafe fn store_source(received: &Received, addr: *mut sockaddr, len: *mut socklen_t) -> Result<(), Code> {
     if received.source.port == 0 {
         // The end of a connection has no sender.
         if !len.is_null() && !addr.is_null() {
@@ -91,11 +91,11 @@ unsafe fn tell_source(received: &Received, addr: *mut sockaddr, len: *mut sockle
         return Ok(());
     }
     // SAFETY: by the caller's promise.
-    unsafe { address::give(received.source.into(), addr, len) }
+    unsafe { address::store(received.source.into(), addr, len) }
 }
 
 /// # Safety
-/// `len` bytes at `data` are writable, as is what `addr` and `addr_len` say.
+/// `len` bytes at `data` are writable, as are the places of `addr` and `addr_len`.
 unsafe fn receive_one(
     entry: &Entry,
     data: *mut c_void,
@@ -106,11 +106,11 @@ unsafe fn receive_one(
 ) -> Result<ssize_t, Code> {
     let socket = entry.socket()?;
     // SAFETY: by the caller's promise.
-    let room = unsafe { parts::room(data.cast(), len) }?;
-    let received = receive_bytes(entry, socket, room, flags, false)?;
+    let buffer = unsafe { parts::buffer(data.cast(), len) }?;
+    let received = receive_bytes(entry, socket, buffer, flags, false)?;
     if !addr.is_null() {
         // SAFETY: by the caller's promise.
-        unsafe { tell_source(&received, addr, addr_len) }?;
+        unsafe { store_source(&received, addr, addr_len) }?;
     }
     Ok(received.len.cast_signed())
 }
@@ -128,8 +128,8 @@ unsafe fn receive_parts(
     let socket = entry.socket()?;
     if let [part] = parts {
         // SAFETY: by the caller's promise.
-        let room = unsafe { parts::room(part.iov_base.cast(), part.iov_len) }?;
-        return receive_bytes(entry, socket, room, flags, control);
+        let buffer = unsafe { parts::buffer(part.iov_base.cast(), part.iov_len) }?;
+        return receive_bytes(entry, socket, buffer, flags, control);
     }
     let most = if socket.socket_kind() == SocketKind::Stream {
         STREAM_MOST
@@ -149,7 +149,7 @@ unsafe fn receive_parts(
 unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> Result<ssize_t, Code> {
     // SAFETY: by the caller's promise.
     let Some(message) = (unsafe { message.as_mut() }) else { return Err(libc::EFAULT) };
-    let control = ancillary::is_wanted(message.msg_control, message.msg_controllen);
+    let control = ancillary::is_requested(message.msg_control, message.msg_controllen);
     // SAFETY: by the caller's promise.
     unsafe {
         let parts = parts::list(message.msg_iov, message.msg_iovlen)?;
@@ -158,7 +158,7 @@ unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> 
         if message.msg_name.is_null() {
             message.msg_namelen = 0;
         } else {
-            tell_source(&received, message.msg_name.cast(), &raw mut message.msg_namelen)?;
+            store_source(&received, message.msg_name.cast(), &raw mut message.msg_namelen)?;
         }
         if received.truncated {
             message.msg_flags |= libc::MSG_TRUNC;
@@ -166,12 +166,12 @@ unsafe fn receive_message(entry: &Entry, message: *mut msghdr, flags: c_int) -> 
         if received.end_of_record {
             message.msg_flags |= libc::MSG_EOR;
         }
-        ancillary::give(message, &received);
+        ancillary::store(message, &received);
         Ok(received.len.cast_signed())
     }
 }
 
-/// Receives into several buffers for `readv`, with the flags of `preadv2`.
+/// Receives into several buffers for `readv`, and for `preadv2` with its flags.
 ///
 /// # Safety
 /// The buffers are those of a call.
@@ -195,7 +195,7 @@ unsafe fn receive_flagged(
     }
 }
 
-/// Receives several messages by `one`, as `recvmmsg` does.
+/// Receives several messages with `one`, like `recvmmsg`.
 ///
 /// # Safety
 /// There are `count` messages.
@@ -222,7 +222,7 @@ unsafe fn receive_several(
         let more = if received > 0 && flags & libc::MSG_WAITFORONE != 0 { libc::MSG_DONTWAIT } else { 0 };
         // SAFETY: by the caller's promise.
         let message = unsafe { messages.add(at) };
-        // SAFETY: as above; a place alone.
+        // SAFETY: as above; only an address is computed.
         let header = unsafe { &raw mut (*message).msg_hdr };
         match one(header, flags & !libc::MSG_WAITFORONE | more) {
             // SAFETY: as above.
@@ -231,7 +231,7 @@ unsafe fn receive_several(
             Err(why) => return Err(why),
         }
         received += 1;
-        // As the kernel does: it looks at the clock after each message.
+        // Like the kernel, check the time after each message.
         if limit.is_some_and(|limit| start.elapsed() >= limit) {
             break;
         }
@@ -244,13 +244,13 @@ replace! {
     fn recv(fd: c_int, data: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffer.
-            return answer(unsafe { receive_one(&entry, data, len, flags, null_mut(), null_mut()) });
+            return c_result(unsafe { receive_one(&entry, data, len, flags, null_mut(), null_mut()) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffer, and room for an address.
             && let Some(done) = unsafe { netlink::received_from(fd, data, len, flags, null_mut(), null_mut()) }
         {
-            return answer(done.map(usize::cast_signed));
+            return c_result(done.map(usize::cast_signed));
         }
         // SAFETY: as the caller's.
         unsafe { real::recv.get()(fd, data, len, flags) }
@@ -267,13 +267,13 @@ replace! {
     ) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffer, and room for an address.
-            return answer(unsafe { receive_one(&entry, data, len, flags, addr, addr_len) });
+            return c_result(unsafe { receive_one(&entry, data, len, flags, addr, addr_len) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffer, and room for an address.
             && let Some(done) = unsafe { netlink::received_from(fd, data, len, flags, addr, addr_len) }
         {
-            return answer(done.map(usize::cast_signed));
+            return c_result(done.map(usize::cast_signed));
         }
         // SAFETY: as the caller's.
         unsafe { real::recvfrom.get()(fd, data, len, flags, addr, addr_len) }
@@ -281,16 +281,16 @@ replace! {
 
     /// Receives into several buffers, with the sender's address and ancillary data.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        // SAFETY: as the caller's; of another socket's message what the kernel has written is looked at.
+        // SAFETY: as the caller's; of another socket's message, only data written by the kernel is read.
         unsafe {
             if let Some(entry) = table::get(fd) {
-                return answer(receive_message(&entry, message, flags));
+                return c_result(receive_message(&entry, message, flags));
             }
             if netlink::is_used()
                 && let Some(message) = message.as_mut()
                 && let Some(done) = netlink::received(fd, message, flags)
             {
-                return answer(done.map(usize::cast_signed));
+                return c_result(done.map(usize::cast_signed));
             }
             let len = real::recvmsg.get()(fd, message, flags);
             if len >= 0 && !(*message).msg_control.is_null() && (*message).msg_controllen > 0 {
@@ -300,17 +300,17 @@ replace! {
         }
     }
 
-    /// Receives several messages; waits for the first one only, or with a time limit, or for all.
+    /// Receives several messages; waits for the first only, until a time limit, or for all.
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, limit: *mut timespec) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
             if let Some(entry) = table::get(fd) {
                 let one = |message: *mut msghdr, flags| receive_message(&entry, message, flags);
-                return answer(receive_several(messages, count, flags, limit.as_ref(), one));
+                return c_result(receive_several(messages, count, flags, limit.as_ref(), one));
             }
             if netlink::is_used() && netlink::is_netlink(fd) {
                 let one = |message: *mut msghdr, flags| real::done(recvmsg(fd, message, flags));
-                return answer(receive_several(messages, count, flags, limit.as_ref(), one));
+                return c_result(receive_several(messages, count, flags, limit.as_ref(), one));
             }
             let received = real::recvmmsg.get()(fd, messages, count, flags, limit);
             for at in 0..usize::try_from(received).unwrap_or(0) {
@@ -327,13 +327,13 @@ replace! {
                 return 0;
             }
             // SAFETY: the caller's buffer.
-            return answer(unsafe { receive_one(&entry, data, len, 0, null_mut(), null_mut()) });
+            return c_result(unsafe { receive_one(&entry, data, len, 0, null_mut(), null_mut()) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffer, and room for an address.
             && let Some(done) = unsafe { netlink::received_from(fd, data, len, 0, null_mut(), null_mut()) }
         {
-            return answer(done.map(usize::cast_signed));
+            return c_result(done.map(usize::cast_signed));
         }
         // SAFETY: as the caller's.
         unsafe { real::read.get()(fd, data, len) }
@@ -343,7 +343,7 @@ replace! {
     fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffers.
-            return answer(unsafe { receive_flagged(&entry, list, count, 0) });
+            return c_result(unsafe { receive_flagged(&entry, list, count, 0) });
         }
         if netlink::is_used() {
             // SAFETY: the caller's buffers; zeros are an empty message.
@@ -354,34 +354,34 @@ replace! {
                 netlink::received(fd, &mut message, 0)
             };
             if let Some(done) = done {
-                return answer(done.map(usize::cast_signed));
+                return c_result(done.map(usize::cast_signed));
             }
         }
         // SAFETY: as the caller's.
         unsafe { real::readv.get()(fd, list, count) }
     }
 
-    /// `readv` from a place, which a socket does not have, or with flags.
+    /// `readv` with flags, or at a position, which a socket does not have.
     fn preadv2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
             let own = |entry: &Entry| receive_flagged(entry, list, count, flags);
-            without_place(fd, at == -1, own, || real::preadv2.get()(fd, list, count, at, flags))
+            without_position(fd, at == -1, own, || real::preadv2.get()(fd, list, count, at, flags))
         }
     }
 
-    /// The same, as programs with large files call it.
+    /// `preadv2` with large-file support.
     fn preadv64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
             let own = |entry: &Entry| receive_flagged(entry, list, count, flags);
-            without_place(fd, at == -1, own, || real::preadv64v2.get()(fd, list, count, at, flags))
+            without_position(fd, at == -1, own, || real::preadv64v2.get()(fd, list, count, at, flags))
         }
     }
 
-    /// `read` of a program that was built with checks of its buffers' sizes; so for the next ones.
+    /// `read` of a program compiled with buffer checks (fortify).
     fn __read_chk(fd: c_int, data: *mut c_void, len: size_t, size: size_t) -> ssize_t {
-        // SAFETY: as the caller's. What does not fit is the real function's to complain about.
+        // SAFETY: as the caller's. The real function reports an overflow.
         unsafe {
             if len <= size && (table::get(fd).is_some() || netlink::is_used()) {
                 return read(fd, data, len);
@@ -390,7 +390,7 @@ replace! {
         }
     }
 
-    /// See above.
+    /// `recv` of a program compiled with buffer checks.
     fn __recv_chk(fd: c_int, data: *mut c_void, len: size_t, size: size_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
@@ -401,7 +401,7 @@ replace! {
         }
     }
 
-    /// See above.
+    /// `recvfrom` of a program compiled with buffer checks.
     fn __recvfrom_chk(
         fd: c_int,
         data: *mut c_void,

@@ -9,12 +9,13 @@ use utipc_client::Socket;
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Destination, SocketKind, State};
 
-use super::{replace, without_place};
+use super::{replace, without_position};
 use crate::entry::Entry;
-use crate::errno::{Code, answer, code, fail};
+use crate::errno::{Code, c_result, code, fail};
 use crate::{address, ancillary, netlink, parts, real, table};
 
-/// How much of a file one read of `sendfile` takes for a stream, and for a socket with messages (a page each, as Linux does).
+/// Bytes of a file that `sendfile` reads at a time: for a stream, and for a socket with messages (one page each, as in
+/// Linux).
 const STREAM_STEP: usize = 64 * 1024;
 const MESSAGE_STEP: usize = 4096;
 
@@ -22,12 +23,12 @@ fn is_in(socket: &Socket, state: State) -> bool {
     socket.look().is_ok_and(|view| view.state == state)
 }
 
-/// A listener has no connection that could be broken.
+/// Maps EPIPE to ENOTCONN for a listener, which has no connection that could break.
 fn broken(socket: &Socket, why: Code) -> Code {
     if why == libc::EPIPE && is_in(socket, State::Listen) { libc::ENOTCONN } else { why }
 }
 
-/// Sends one message, or all of a stream's bytes unless a time limit or a signal ends it.
+/// Sends one message, or all bytes of a stream unless a time limit or a signal intervenes.
 fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int) -> Result<usize, Code> {
     let socket = entry.socket()?;
     let wait = entry.send_wait(socket, flags);
@@ -36,7 +37,7 @@ fn send_bytes(entry: &Entry, data: &[u8], to: Option<Destination>, flags: c_int)
         return sent.ok_or(libc::EAGAIN);
     }
     if to.is_some() && data.len() > MAX_USER_DATA && is_in(socket, State::Open) {
-        // It would go with the request for the connection, which is one message.
+        // The bytes would travel with the connection request, which is a single message.
         return Err(libc::EMSGSIZE);
     }
     let mut sent = 0;
@@ -76,10 +77,10 @@ unsafe fn send_one(
     signed(send_bytes(entry, data, to, flags))
 }
 
-/// What becomes of `len` bytes for another socket if they are for the family TIPCv2.
+/// Handles `len` bytes sent over another socket, if they are for the family TIPCv2.
 ///
 /// # Safety
-/// They are readable.
+/// `len` bytes at `data` are readable.
 #[cold]
 unsafe fn sent_netlink(fd: c_int, data: *const c_void, len: size_t) -> Option<Result<ssize_t, Code>> {
     // SAFETY: by the caller's promise.
@@ -113,14 +114,14 @@ unsafe fn send_message(entry: &Entry, message: *const msghdr, flags: c_int) -> R
     // SAFETY: by the caller's promise.
     unsafe {
         let parts = parts::list(message.msg_iov, message.msg_iovlen)?;
-        // No address is as good as an empty one.
+        // A null address equals an empty one.
         let name = if message.msg_namelen == 0 { std::ptr::null() } else { message.msg_name.cast() };
         let to = address::destination(name, message.msg_namelen)?;
         send_parts(entry, parts, to, flags)
     }
 }
 
-/// Reads a file and sends it.
+/// Reads a file and sends its contents.
 fn send_file(
     entry: &Entry,
     mut read: impl FnMut(&mut [u8]) -> Result<usize, Code>,
@@ -149,7 +150,7 @@ fn send_file(
     }
 }
 
-/// `sendfile` to a TIPC socket; the position in the file moves by what was sent.
+/// `sendfile` to a TIPC socket; advances the file position by the bytes sent.
 ///
 /// # Safety
 /// `offset` is null or points to a position.
@@ -180,7 +181,7 @@ unsafe fn send_from(entry: &Entry, file: c_int, offset: *mut off64_t, count: usi
     Ok(sent.cast_signed())
 }
 
-/// Sends from several buffers for `writev`, with the flags of `pwritev2`.
+/// Sends from several buffers for `writev`, and for `pwritev2` with its flags.
 ///
 /// # Safety
 /// The buffers are those of a call.
@@ -198,7 +199,7 @@ unsafe fn send_flagged(
     unsafe { send_parts(entry, parts::counted(list, count)?, None, flags) }
 }
 
-/// Sends several messages by `one`, as `sendmmsg` does.
+/// Sends several messages with `one`, like `sendmmsg`.
 ///
 /// # Safety
 /// There are `count` messages.
@@ -211,7 +212,7 @@ unsafe fn send_several(
     for at in 0..count as usize {
         // SAFETY: by the caller's promise.
         let message = unsafe { messages.add(at) };
-        // SAFETY: as above; a place alone.
+        // SAFETY: as above; only an address is computed.
         match one(unsafe { &raw const (*message).msg_hdr }) {
             // SAFETY: as above.
             Ok(len) => unsafe { (*message).msg_len = len as c_uint },
@@ -228,13 +229,13 @@ replace! {
     fn send(fd: c_int, data: *const c_void, len: size_t, flags: c_int) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffer.
-            return answer(unsafe { send_one(&entry, data, len, flags, std::ptr::null(), 0) });
+            return c_result(unsafe { send_one(&entry, data, len, flags, std::ptr::null(), 0) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffer.
             && let Some(done) = unsafe { sent_netlink(fd, data, len) }
         {
-            return answer(done);
+            return c_result(done);
         }
         // SAFETY: as the caller's.
         unsafe { real::send.get()(fd, data, len, flags) }
@@ -251,13 +252,13 @@ replace! {
     ) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffer and address.
-            return answer(unsafe { send_one(&entry, data, len, flags, addr, addr_len) });
+            return c_result(unsafe { send_one(&entry, data, len, flags, addr, addr_len) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffer.
             && let Some(done) = unsafe { sent_netlink(fd, data, len) }
         {
-            return answer(done);
+            return c_result(done);
         }
         // SAFETY: as the caller's.
         unsafe { real::sendto.get()(fd, data, len, flags, addr, addr_len) }
@@ -265,10 +266,10 @@ replace! {
 
     /// Sends from several buffers.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-        // SAFETY: as the caller's; the message is looked at only as the kernel will.
+        // SAFETY: as the caller's; the message is only read, as the kernel does.
         unsafe {
             if let Some(entry) = table::get(fd) {
-                return answer(send_message(&entry, message, flags));
+                return c_result(send_message(&entry, message, flags));
             }
             if netlink::is_used()
                 && let Some(message) = message.as_ref()
@@ -276,7 +277,7 @@ replace! {
                 && let Ok(data) = parts::gather(list)
                 && let Some(done) = netlink::sent(fd, &data)
             {
-                return answer(signed(done));
+                return c_result(signed(done));
             }
             if !message.is_null() && !(*message).msg_control.is_null() {
                 ancillary::before_passing(message);
@@ -290,10 +291,10 @@ replace! {
         // SAFETY: as the caller's.
         unsafe {
             if let Some(entry) = table::get(fd) {
-                return answer(send_several(messages, count, |message| send_message(&entry, message, flags)));
+                return c_result(send_several(messages, count, |message| send_message(&entry, message, flags)));
             }
             if netlink::is_used() && netlink::is_netlink(fd) {
-                return answer(send_several(messages, count, |message| real::done(sendmsg(fd, message, flags))));
+                return c_result(send_several(messages, count, |message| real::done(sendmsg(fd, message, flags))));
             }
             for at in 0..count as usize {
                 let message = &raw const (*messages.add(at)).msg_hdr;
@@ -309,13 +310,13 @@ replace! {
     fn write(fd: c_int, data: *const c_void, len: size_t) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffer.
-            return answer(unsafe { send_one(&entry, data, len, 0, std::ptr::null(), 0) });
+            return c_result(unsafe { send_one(&entry, data, len, 0, std::ptr::null(), 0) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffer.
             && let Some(done) = unsafe { sent_netlink(fd, data, len) }
         {
-            return answer(done);
+            return c_result(done);
         }
         // SAFETY: as the caller's.
         unsafe { real::write.get()(fd, data, len) }
@@ -325,39 +326,39 @@ replace! {
     fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's buffers.
-            return answer(unsafe { send_flagged(&entry, list, count, 0) });
+            return c_result(unsafe { send_flagged(&entry, list, count, 0) });
         }
         if netlink::is_used()
             // SAFETY: the caller's buffers.
             && let Ok(data) = unsafe { parts::counted(list, count).and_then(|list| parts::gather(list)) }
             && let Some(done) = netlink::sent(fd, &data)
         {
-            return answer(signed(done));
+            return c_result(signed(done));
         }
         // SAFETY: as the caller's.
         unsafe { real::writev.get()(fd, list, count) }
     }
 
-    /// `writev` to a place, which a socket does not have, or with flags.
+    /// `writev` with flags, or at a position, which a socket does not have.
     fn pwritev2(fd: c_int, list: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
             let own = |entry: &Entry| send_flagged(entry, list, count, flags);
-            without_place(fd, at == -1, own, || real::pwritev2.get()(fd, list, count, at, flags))
+            without_position(fd, at == -1, own, || real::pwritev2.get()(fd, list, count, at, flags))
         }
     }
 
-    /// The same, as programs with large files call it.
+    /// `pwritev2` with large-file support.
     fn pwritev64v2(fd: c_int, list: *const iovec, count: c_int, at: off64_t, flags: c_int) -> ssize_t {
         // SAFETY: as the caller's.
         unsafe {
             let own = |entry: &Entry| send_flagged(entry, list, count, flags);
-            without_place(fd, at == -1, own, || real::pwritev64v2.get()(fd, list, count, at, flags))
+            without_position(fd, at == -1, own, || real::pwritev64v2.get()(fd, list, count, at, flags))
         }
     }
 
-    /// Moves bytes between a pipe and something else. Of a TIPC socket the descriptor holds none: as with files that cannot do
-    /// it, the program has to read and write.
+    /// Moves bytes between a pipe and another file. Refused for TIPC sockets, whose descriptors hold no data: programs
+    /// fall back to read and write.
     fn splice(
         from: c_int,
         from_at: *mut off64_t,
@@ -376,8 +377,8 @@ replace! {
     /// Sends from a file.
     fn sendfile(fd: c_int, file: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
         if let Some(entry) = table::get(fd) {
-            // SAFETY: the caller's position; both types have 64 bits on the systems that this library is for.
-            return answer(unsafe { send_from(&entry, file, offset.cast(), count) });
+            // SAFETY: the caller's position; both types have 64 bits on supported systems.
+            return c_result(unsafe { send_from(&entry, file, offset.cast(), count) });
         }
         if table::get(file).is_some() {
             return fail(libc::EINVAL);
@@ -386,11 +387,11 @@ replace! {
         unsafe { real::sendfile.get()(fd, file, offset, count) }
     }
 
-    /// Sends from a file.
+    /// `sendfile` with large-file support.
     fn sendfile64(fd: c_int, file: c_int, offset: *mut off64_t, count: size_t) -> ssize_t {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's position.
-            return answer(unsafe { send_from(&entry, file, offset, count) });
+            return c_result(unsafe { send_from(&entry, file, offset, count) });
         }
         if table::get(file).is_some() {
             return fail(libc::EINVAL);

@@ -1,4 +1,4 @@
-//! Opening, naming, connecting and ending sockets.
+//! Opening, binding, connecting and shutting down sockets.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use utipc_core::socket::{Destination, SocketKind, State};
 use super::replace;
 use crate::address::{self, AF_TIPC, Binding, Connect};
 use crate::entry::{self, Entry};
-use crate::errno::{Code, answer, code};
+use crate::errno::{Code, c_result, code};
 use crate::node::node;
 use crate::{netlink, real, table};
 
-/// Types that the kernel may know are below it; TIPC knows four of them.
-const TYPES: c_int = 11;
+/// Socket types known to the kernel are below this; TIPC has four of them.
+const TYPE_LIMIT: c_int = 11;
 
-/// Longer than any connection takes to be set up.
+/// Longer than any connection setup takes.
 const LONG: Duration = Duration::from_secs(1 << 20);
 
-/// The flags that come with a socket's type.
+/// Flags that can be combined with a socket's type.
 const FLAGS: c_int = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
 
-/// What the arguments of `socket` ask for. Spec: tipc.md §8.1.
-fn kind(of: c_int, protocol: c_int) -> Result<SocketKind, Code> {
-    let of = of & !FLAGS;
-    if !(0..TYPES).contains(&of) {
+/// Decodes the arguments of `socket`. Spec: tipc.md §8.1.
+fn socket_kind(kind: c_int, protocol: c_int) -> Result<SocketKind, Code> {
+    let kind = kind & !FLAGS;
+    if !(0..TYPE_LIMIT).contains(&kind) {
         return Err(libc::EINVAL);
     }
     if protocol != 0 {
         return Err(libc::EPROTONOSUPPORT);
     }
-    match of {
+    match kind {
         libc::SOCK_STREAM => Ok(SocketKind::Stream),
         libc::SOCK_SEQPACKET => Ok(SocketKind::SeqPacket),
         libc::SOCK_RDM => Ok(SocketKind::Rdm),
@@ -41,7 +41,7 @@ fn kind(of: c_int, protocol: c_int) -> Result<SocketKind, Code> {
     }
 }
 
-/// Two sockets that are connected to each other.
+/// Two connected sockets.
 fn pair(kind: SocketKind) -> Result<(Socket, Socket), utipc_client::Error> {
     let node = node().map_err(|_| utipc_client::Error::Absent(Vec::new()))?;
     let (one, other) = (node.open(kind)?, node.open(kind)?);
@@ -59,16 +59,16 @@ fn pair(kind: SocketKind) -> Result<(Socket, Socket), utipc_client::Error> {
     Ok((one, other))
 }
 
-fn socket_pair(of: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
-    let (one, other) = pair(kind(of, protocol)?).map_err(|error| code(&error))?;
+fn socket_pair(kind: c_int, protocol: c_int) -> Result<[c_int; 2], Code> {
+    let (one, other) = pair(socket_kind(kind, protocol)?).map_err(|error| code(&error))?;
     let near = one.keep().map_err(|error| code(&error))?;
     let far = other.keep().map_err(|error| code(&error))?;
     let peers = [other.port(), one.port()];
-    let pair = [entry::enter(one, near, of & FLAGS), entry::enter(other, far, of & FLAGS)];
+    let pair = [entry::enter(one, near, kind & FLAGS), entry::enter(other, far, kind & FLAGS)];
     let node = node()?.address();
     for (fd, port) in pair.into_iter().zip(peers) {
         if let Some(entry) = table::get(fd) {
-            // Of a connection the node itself knows it.
+            // Connection-oriented sockets get their peer from the node.
             let _ = entry.pair.set(PortId { port, node });
         }
     }
@@ -89,7 +89,7 @@ fn bind_to(entry: &Entry, what: Binding) -> Result<c_int, Code> {
     let done = match what {
         Binding::Bind(range, scope) => socket.bind(range, scope),
         Binding::Unbind(range, scope) => match socket.unbind(Some((range, scope))) {
-            // Nothing is missing where nothing is bound at all. Spec: tipc.md §1.3.
+            // Unbinding succeeds if the socket has no binding at all. Spec: tipc.md §1.3.
             Err(error) if code(&error) == libc::EINVAL && !is_bound(socket.port())? => Ok(()),
             done => done,
         },
@@ -104,15 +104,15 @@ fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
     let to = match to {
         Connect::To(Destination::Range(_)) if connects => return Err(libc::EINVAL),
         Connect::To(to) => Some(to),
-        Connect::Nowhere if connects => return Err(libc::EINVAL),
-        Connect::Nowhere => None,
+        Connect::Clear if connects => return Err(libc::EINVAL),
+        Connect::Clear => None,
     };
     let waits = !entry.is_nonblocking(socket);
     if connects {
         match socket.look().map_err(|error| code(&error))?.state {
             State::Open => {}
-            // A second call waits for what the first one has begun.
-            State::Connecting if waits => return connected(socket),
+            // A second blocking call waits for the connection that the first one requested.
+            State::Connecting if waits => return wait_connected(socket),
             State::Connecting => return Err(libc::EALREADY),
             State::Established => return Err(libc::EISCONN),
             State::Listen | State::Disconnecting => return Err(libc::EINVAL),
@@ -121,13 +121,13 @@ fn connect_to(entry: &Entry, to: Connect) -> Result<c_int, Code> {
     socket.connect(to).map_err(|error| code(&error))?;
     match (connects, waits) {
         (false, _) => Ok(0),
-        (true, true) => connected(socket),
+        (true, true) => wait_connected(socket),
         (true, false) => Err(libc::EINPROGRESS),
     }
 }
 
-fn connected(socket: &Socket) -> Result<c_int, Code> {
-    // The endpoint's own time limit ends it, or any signal, as it ends every call with a time limit.
+fn wait_connected(socket: &Socket) -> Result<c_int, Code> {
+    // The endpoint's connect timeout ends the wait, or any signal, because the call has a time limit.
     socket.wait_connected(Wait::AtMost(LONG)).map(|_| 0).map_err(|error| code(&error))
 }
 
@@ -172,23 +172,23 @@ fn shut(entry: &Entry, how: c_int) -> Result<c_int, Code> {
 
 replace! {
     /// Opens a socket.
-    fn socket(domain: c_int, of: c_int, protocol: c_int) -> c_int {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         if domain == AF_TIPC {
-            let opened = kind(of, protocol).and_then(|kind| entry::open(kind, of & FLAGS));
-            // Without a daemon the kernel may have what is asked for.
+            let opened = socket_kind(kind, protocol).and_then(|parsed| entry::open(parsed, kind & FLAGS));
+            // Without a daemon, try the kernel's own TIPC.
             if opened != Err(libc::EAFNOSUPPORT) {
-                return answer(opened);
+                return c_result(opened);
             }
         }
         netlink::opened(domain, protocol);
         // SAFETY: as the caller's.
-        unsafe { real::socket.get()(domain, of, protocol) }
+        unsafe { real::socket.get()(domain, kind, protocol) }
     }
 
-    /// Two sockets that are connected.
-    fn socketpair(domain: c_int, of: c_int, protocol: c_int, fds: *mut c_int) -> c_int {
+    /// Opens two connected sockets.
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, fds: *mut c_int) -> c_int {
         if domain == AF_TIPC {
-            return answer(socket_pair(of, protocol).map(|[one, other]| {
+            return c_result(socket_pair(kind, protocol).map(|[one, other]| {
                 // SAFETY: the caller has room for two.
                 unsafe {
                     fds.write(one);
@@ -198,31 +198,31 @@ replace! {
             }));
         }
         // SAFETY: as the caller's.
-        unsafe { real::socketpair.get()(domain, of, protocol, fds) }
+        unsafe { real::socketpair.get()(domain, kind, protocol, fds) }
     }
 
-    /// Binds, or withdraws with a negative scope or no address.
+    /// Binds; with a negative scope or no address, unbinds.
     fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's address has that many bytes.
             let what = unsafe { address::binding(addr, len) };
-            return answer(what.and_then(|what| bind_to(&entry, what)));
+            return c_result(what.and_then(|what| bind_to(&entry, what)));
         }
         // SAFETY: as the caller's.
         unsafe { real::bind.get()(fd, addr, len) }
     }
 
-    /// Makes it a listener; the backlog is ignored.
+    /// Makes the socket a listener; the backlog is ignored.
     fn listen(fd: c_int, backlog: c_int) -> c_int {
         if let Some(entry) = table::get(fd) {
             let listen = |socket: &Socket| socket.listen().map(|()| 0).map_err(|error| code(&error));
-            return answer(entry.socket().and_then(listen));
+            return c_result(entry.socket().and_then(listen));
         }
         // SAFETY: as the caller's.
         unsafe { real::listen.get()(fd, backlog) }
     }
 
-    /// The next connection.
+    /// Accepts a connection.
     fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         // SAFETY: as the caller's.
         unsafe {
@@ -230,12 +230,12 @@ replace! {
         }
     }
 
-    /// The next connection, with flags for the new descriptor.
+    /// Accepts a connection, with flags for the new descriptor.
     fn accept4(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
         if let Some(entry) = table::get(fd) {
-            return answer(accept_at(&entry, flags).map(|(new, peer)| {
-                // SAFETY: the caller's room for an address. A length that makes no sense leaves it as it is.
-                let _ = unsafe { address::give(peer.into(), addr, len) };
+            return c_result(accept_at(&entry, flags).map(|(new, peer)| {
+                // SAFETY: the caller's room for an address. An invalid length leaves it unchanged.
+                let _ = unsafe { address::store(peer.into(), addr, len) };
                 new
             }));
         }
@@ -248,38 +248,38 @@ replace! {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's address has that many bytes.
             let to = unsafe { address::connect(addr, len) };
-            return answer(to.and_then(|to| connect_to(&entry, to)));
+            return c_result(to.and_then(|to| connect_to(&entry, to)));
         }
         // SAFETY: as the caller's.
         unsafe { real::connect.get()(fd, addr, len) }
     }
 
-    /// Ends the connection, in both directions only.
+    /// Shuts a connection down, always in both directions.
     fn shutdown(fd: c_int, how: c_int) -> c_int {
         if let Some(entry) = table::get(fd) {
-            return answer(shut(&entry, how));
+            return c_result(shut(&entry, how));
         }
         // SAFETY: as the caller's.
         unsafe { real::shutdown.get()(fd, how) }
     }
 
-    /// The port identity, whatever it is bound to.
+    /// The socket's own address, independent of its bindings.
     fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's room for an address.
-            let give = |name: PortId| unsafe { address::give(name.into(), addr, len) };
-            return answer(own_name(&entry).and_then(give).map(|()| 0));
+            let store = |name: PortId| unsafe { address::store(name.into(), addr, len) };
+            return c_result(own_name(&entry).and_then(store).map(|()| 0));
         }
         // SAFETY: as the caller's.
         unsafe { real::getsockname.get()(fd, addr, len) }
     }
 
-    /// The other end of the connection.
+    /// The address of the connection's peer.
     fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
         if let Some(entry) = table::get(fd) {
             // SAFETY: the caller's room for an address.
-            let give = |name: PortId| unsafe { address::give(name.into(), addr, len) };
-            return answer(peer_name(&entry).and_then(give).map(|()| 0));
+            let store = |name: PortId| unsafe { address::store(name.into(), addr, len) };
+            return c_result(peer_name(&entry).and_then(store).map(|()| 0));
         }
         // SAFETY: as the caller's.
         unsafe { real::getpeername.get()(fd, addr, len) }

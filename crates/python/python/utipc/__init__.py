@@ -10,8 +10,8 @@
 >>> server.receive().data
 b'Hello World'
 
-`Node` is where sockets come from, `Socket` has all kinds of them, `Listener` accepts connections and `Topology` tells which services, nodes and links
-there are. `utipc.aio` has the same for asyncio.
+`Node` opens sockets, `Socket` is a socket of any kind, `Listener` accepts connections, and `Topology` reports services,
+nodes and links. `utipc.aio` has the same for asyncio.
 """
 
 from ._errors import (

@@ -1,4 +1,4 @@
-"""Exceptions: each is an `OSError` with the number that an AF_TIPC program would see, and says what to do."""
+"""Exceptions: each is an `OSError` with the errno that an AF_TIPC program would see, and names the remedy."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Optional
 
 
 class Error(OSError):
-    """A call of utipc failed: `errno`, and in `strerror` what failed, why, and the remedy."""
+    """A call of utipc failed: `errno`; `strerror` names what failed, why, and the remedy."""
 
-    #: What to do about it; empty if the reason says all.
+    #: The remedy; empty if the reason is enough.
     remedy: str = ""
 
 
 class WouldBlock(Error, BlockingIOError):
-    """The call would have to wait and may not: wait until `fileno()` is ready."""
+    """The call would have to wait, but must not: wait until `fileno()` is ready."""
 
 
 class Timeout(Error, TimeoutError):
-    """The call has waited as long as it may, or nobody answered."""
+    """The call ran out of time, or the server did not answer."""
 
 
 class Refused(Error, ConnectionRefusedError):
@@ -30,7 +30,7 @@ class ConnectionLost(Error, ConnectionResetError):
 
 
 class Broken(Error, BrokenPipeError):
-    """The connection is shut down already."""
+    """The connection is already shut down."""
 
 
 class NotAllowed(Error, PermissionError):
@@ -38,11 +38,11 @@ class NotAllowed(Error, PermissionError):
 
 
 class Unreachable(Error):
-    """Nobody is bound there, or the node cannot be reached."""
+    """No socket is bound there, or the node is unreachable."""
 
 
 class Closed(Error):
-    """The object was closed, perhaps by another thread."""
+    """The object was closed, possibly by another thread."""
 
 
 _CLASSES: dict[int, type[Error]] = {
@@ -58,7 +58,7 @@ _CLASSES: dict[int, type[Error]] = {
     numbers.EBADF: Closed,
 }
 
-#: What to do where the reason itself does not say it.
+#: Remedies for reasons that do not name one.
 _REMEDIES: dict[int, str] = {
     numbers.EHOSTUNREACH: "start the server, or wait for it with Node.wait_for_service",
     numbers.ECONNREFUSED: "let the server listen before it binds, as Node.listen does",
@@ -68,13 +68,13 @@ _REMEDIES: dict[int, str] = {
     numbers.ENOTCONN: "connect first",
     numbers.EISCONN: "use another socket",
     numbers.EDESTADDRREQ: "use send_to, or connect first",
-    numbers.ETIMEDOUT: "see whether the server accepts",
+    numbers.ETIMEDOUT: "check whether the server accepts connections",
     numbers.EACCES: "use a service type of 64 or above",
 }
 
 
 def _remedy_in(text: str) -> Optional[str]:
-    """What stands in the parentheses at the end of a message."""
+    """The text in parentheses at the end of a message."""
     if not text.endswith(")"):
         return None
     depth = 0
@@ -86,7 +86,7 @@ def _remedy_in(text: str) -> Optional[str]:
 
 
 def make(number: int, text: str) -> Error:
-    """The exception for an error of the native part."""
+    """Makes the exception for an error of the native part."""
     remedy = _remedy_in(text)
     if remedy is None and number in _REMEDIES:
         remedy = _REMEDIES[number]

@@ -1,4 +1,4 @@
-"""Names of types, for annotations."""
+"""Type names for annotations."""
 
 from typing import Literal, Union
 
@@ -6,15 +6,15 @@ from ._utipc import PortId, ServiceAddress, ServiceRange
 
 #: Kinds of sockets.
 Kind = Literal["rdm", "dgram", "seqpacket", "stream"]
-#: How far a binding is known.
+#: Scopes of a binding.
 Scope = Literal["cluster", "node"]
 #: Importance of a message.
 Importance = Literal["low", "medium", "high", "critical"]
-#: What stands behind a node.
+#: Engines of a node.
 Engine = Literal["auto", "embedded", "daemon", "kernel"]
-#: What may happen.
+#: Changes that an event reports.
 Change = Literal["service_up", "service_down", "node_up", "node_down", "link_up", "link_down", "expired"]
-#: What a socket binds to and a subscriber follows.
+#: Services to bind or to subscribe to.
 Services = Union[ServiceAddress, ServiceRange]
-#: Where a message goes.
+#: Destinations of a message.
 Destination = Union[ServiceAddress, ServiceRange, PortId]

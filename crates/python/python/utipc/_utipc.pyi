@@ -24,7 +24,7 @@ __all__ = [
 
 @final
 class ServiceAddress:
-    """A service address: a type of service, and an instance of it."""
+    """A service address: a service type and an instance of it."""
 
     __match_args__: Tuple[str, str]
     def __new__(cls, service: int, instance: int) -> Self: ...
@@ -43,7 +43,7 @@ class ServiceAddress:
 
 @final
 class ServiceRange:
-    """A service range: a type of service, and instances from `lower` to `upper`, both included."""
+    """A service range: a service type and its instances from `lower` to `upper`, inclusive."""
 
     __match_args__: Tuple[str, str, str]
     def __new__(cls, service: int, lower: int = 0, upper: int = 0xFFFFFFFF) -> Self: ...
@@ -84,7 +84,7 @@ class PortId:
 
 @final
 class Returned:
-    """Why an own message came back."""
+    """The reason why a message came back."""
 
     @property
     def code(self) -> int: ...
@@ -110,7 +110,7 @@ class Message:
 
 @final
 class Peer:
-    """A node that another one knows."""
+    """A node that this node knows."""
 
     @property
     def address(self) -> int: ...
@@ -121,7 +121,7 @@ class Peer:
 
 @final
 class Link:
-    """A link to a neighbour."""
+    """A link to a peer."""
 
     @property
     def name(self) -> str: ...
@@ -144,7 +144,7 @@ class Link:
 
 @final
 class Binding:
-    """Who is bound to what."""
+    """An entry of the binding table."""
 
     @property
     def range(self) -> ServiceRange: ...
@@ -155,7 +155,7 @@ class Binding:
 
 @final
 class Event:
-    """Something happened."""
+    """One event of a subscription."""
 
     @property
     def change(self) -> Change: ...
@@ -246,7 +246,7 @@ class Socket:
 
 @final
 class Listener:
-    """Accepts connections; iterate over it for one client after the other."""
+    """Accepts connections; iterate over it to accept clients until it is closed."""
 
     def __new__(cls, socket: Socket) -> Self: ...
     def accept(self, *, timeout: Optional[float] = ...) -> Socket: ...
@@ -272,7 +272,7 @@ class Listener:
 
 @final
 class Topology:
-    """What a node sees of the cluster; iterate over it for one event after the other."""
+    """Subscriptions to what a node sees of the cluster; iterate over it for events."""
 
     def services(self, service: Services) -> int: ...
     def availability(self, service: Services) -> int: ...
@@ -301,7 +301,7 @@ class Topology:
 
 @final
 class Node:
-    """A member of a TIPC cluster: where sockets come from."""
+    """A member of a TIPC cluster; opens sockets."""
 
     def __new__(
         cls,

@@ -13,14 +13,15 @@
 ...         server = asyncio.create_task(serve(listener))
 ...         with await aio.connect(node, echo) as connection:
 ...             await connection.send(b"hello")
-...             answer = await connection.receive()
+...             reply = await connection.receive()
 ...     await server
-...     return answer.data
+...     return reply.data
 >>> asyncio.run(main())
 b'hello'
 
-Sockets are watched by the event loop through their descriptors (`loop.add_reader`, `loop.add_writer`); no thread is used. Several tasks may use one
-object at once. A task that is cancelled while it waits has done nothing: no message, connection or event is lost; only `sendall` may have sent a part.
+The event loop watches the descriptors of sockets (`loop.add_reader`, `loop.add_writer`); no thread is used. Several
+tasks may use one object. A task that is cancelled while it waits has had no effect: no message, connection or event is
+lost; only `sendall` may have sent a part.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ T = TypeVar("T")
 class _Watch:
     """The tasks that wait for one descriptor.
 
-    The loop knows one callback for each direction of a descriptor; here any number of tasks share it.
+    An event loop takes one callback for each direction of a descriptor; this class shares it among any number of tasks.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -68,9 +69,9 @@ class _Watch:
             await future
         finally:
             for direction in directions:
-                self._leave(direction, future)
+                self._remove(direction, future)
 
-    def _leave(self, direction: str, future: asyncio.Future[None]) -> None:
+    def _remove(self, direction: str, future: asyncio.Future[None]) -> None:
         waiting = self._waiting[direction]
         if future in waiting:
             waiting.remove(future)
@@ -91,14 +92,14 @@ class _Watch:
             remove(self._descriptor)
 
     def close(self) -> None:
-        """Wakes all; they find their object closed."""
+        """Wakes all tasks, which then find their object closed."""
         for direction, waiting in self._waiting.items():
             if waiting:
                 self._wake(direction)
 
 
 class _Closing:
-    """What a `with` closes."""
+    """An object that a `with` block closes."""
 
     def close(self) -> None:
         raise NotImplementedError
@@ -116,9 +117,9 @@ class _Closing:
 
 
 class _Series(_Closing, Generic[T]):
-    """What an `async for` goes through until it is closed."""
+    """An object that `async for` iterates over until it is closed."""
 
-    async def _following(self) -> T:
+    async def _next_item(self) -> T:
         raise NotImplementedError
 
     def __aiter__(self) -> Self:
@@ -126,33 +127,33 @@ class _Series(_Closing, Generic[T]):
 
     async def __anext__(self) -> T:
         try:
-            return await self._following()
+            return await self._next_item()
         except Closed:
             raise StopAsyncIteration from None
 
 
 class Socket(_Closing):
-    """A `utipc.Socket` whose calls let the task wait instead of the thread."""
+    """A `utipc.Socket` whose calls suspend the task instead of blocking the thread."""
 
     def __init__(self, socket: utipc.Socket) -> None:
-        """Takes a socket over, which becomes non-blocking."""
+        """Wraps a socket and makes it non-blocking."""
         socket.setblocking(False)
         self._socket = socket
         self._watch = _Watch(socket.fileno())
 
     @property
     def socket(self) -> utipc.Socket:
-        """The socket itself, for addresses, bindings, options and counters."""
+        """The underlying socket, for addresses, bindings, options and counters."""
         return self._socket
 
     @property
     def port(self) -> utipc.PortId:
-        """Its own address."""
+        """The socket's address."""
         return self._socket.port
 
     @property
     def peer(self) -> Optional[utipc.PortId]:
-        """The other end of its connection."""
+        """The address of the connection's peer."""
         return self._socket.peer
 
     async def _until(self, direction: Literal["reader", "writer"], call: Callable[[], T]) -> T:
@@ -171,7 +172,7 @@ class Socket(_Closing):
         return await self._until("writer", lambda: self._socket.send(data))
 
     async def sendall(self, data: Buffer) -> None:
-        """Sends all of the data of a stream."""
+        """Sends all of the data on a stream."""
         left = memoryview(data).cast("B")
         while True:
             left = left[await self.send(left) :]
@@ -196,13 +197,13 @@ class Socket(_Closing):
         return Socket(socket), peer
 
     async def connect(self, to: Destination, *, node: Optional[int] = None) -> None:
-        """See `utipc.Socket.connect`. Cancelled while it waits, the socket is of no further use: close it."""
+        """See `utipc.Socket.connect`. After a cancelled call the socket is useless: close it."""
         try:
             return self._socket.connect(to, node=node)
         except WouldBlock:
             pass
         while True:
-            # A refusal makes it readable, the answer writable.
+            # A refusal makes the socket readable, acceptance makes it writable.
             await self._watch.ready("reader", "writer")
             try:
                 return self._socket.finish_connect()
@@ -219,7 +220,7 @@ class Socket(_Closing):
 
     def close(self) -> None:
         """Closes the socket; tasks that wait for it get `utipc.Closed`."""
-        # The loop forgets the descriptor before it is closed; who is woken runs after that.
+        # The loop forgets the descriptor before it is closed; tasks that are woken run after that.
         self._watch.close()
         self._socket.close()
 
@@ -231,24 +232,24 @@ class Listener(_Series[Socket]):
     """A `utipc.Listener` for tasks: `async for connection in listener`, until it is closed."""
 
     def __init__(self, listener: utipc.Listener) -> None:
-        """Takes a listener over."""
+        """Wraps a listener."""
         self._socket = Socket(listener.socket)
 
     async def accept(self) -> Socket:
-        """Waits for a client."""
+        """Waits for a client; returns its connection."""
         connection, _ = await self._socket.accept()
         return connection
 
     @property
     def socket(self) -> Socket:
-        """Its socket, for options and further bindings."""
+        """The underlying socket, for options and further bindings."""
         return self._socket
 
     def close(self) -> None:
-        """Closes it; clients that wait are refused, connections stay."""
+        """Closes the listener: waiting clients are refused, connections stay open."""
         self._socket.close()
 
-    async def _following(self) -> Socket:
+    async def _next_item(self) -> Socket:
         return await self.accept()
 
 
@@ -256,14 +257,14 @@ class Topology(_Series[utipc.Event]):
     """A `utipc.Topology` for tasks: `async for event in topology`, until it is closed."""
 
     def __init__(self, topology: utipc.Topology) -> None:
-        """Takes a subscriber over."""
+        """Wraps a topology connection."""
         self._topology = topology
         self._watch = _Watch(topology.fileno())
 
     @property
     def topology(self) -> utipc.Topology:
         """The subscriber itself, for subscriptions."""
-        return self._topology
+        """The underlying topology connection, for subscriptions."""
 
     async def next(self) -> utipc.Event:
         """The next event."""
@@ -274,16 +275,16 @@ class Topology(_Series[utipc.Event]):
             await self._watch.ready("reader")
 
     def close(self) -> None:
-        """Closes it, and with it all subscriptions."""
+        """Closes the connection, which ends all subscriptions."""
         self._watch.close()
         self._topology.close()
 
-    async def _following(self) -> utipc.Event:
+    async def _next_item(self) -> utipc.Event:
         return await self.next()
 
 
 async def start(**options: Any) -> utipc.Node:
-    """`utipc.Node(...)` in another thread: it takes about a second."""
+    """Starts a `utipc.Node(...)` in another thread, because that takes about a second."""
     return await asyncio.to_thread(lambda: utipc.Node(**options))
 
 
@@ -301,7 +302,7 @@ async def connect(
     *,
     on: Optional[int] = None,
 ) -> Socket:
-    """A connection in one step; `on`: look for the service on that node only."""
+    """Opens a connection in one step; `on`: look the service up on that node only."""
     socket = Socket(node.socket(kind))
     try:
         await socket.connect(to, node=on)
@@ -312,12 +313,12 @@ async def connect(
 
 
 async def topology(node: utipc.Node, server: Optional[int] = None) -> Topology:
-    """See `utipc.Node.topology`; another node is asked in another thread, because that may take a while."""
+    """See `utipc.Node.topology`; connects in another thread, because that may take a while."""
     return Topology(await asyncio.to_thread(node.topology, server))
 
 
 async def wait_for_service(node: utipc.Node, service: Services) -> utipc.PortId:
-    """Waits until a socket is bound in `service`, and says which. For a timeout: `asyncio.wait_for`."""
+    """Waits until a socket is bound in `service`; returns its address. For a timeout, use `asyncio.wait_for`."""
     with await topology(node) as watcher:
         watcher.topology.services(service)
         while True:

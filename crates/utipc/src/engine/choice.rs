@@ -98,7 +98,7 @@ impl Choice {
             (Engine::Kernel, None) => Node::kernel().map(Some),
             (Engine::Daemon | Engine::Kernel, Some(what)) => {
                 let why = format!(
-                    "the program sets {what}, but the {engine} has a configuration of its own (configure the \
+                    "the program sets {what}, but the {engine} has its own configuration (configure the \
                      {engine}, or choose the embedded engine)"
                 );
                 Err(Error::Engine { engine, why })

@@ -1,16 +1,16 @@
-//! Bytes that Python gives to send, and memory that it gives to receive into.
+//! Data that Python sends, and buffers that it receives into.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
-/// Data to be sent. `bytes` never change and are sent from where they are; others (`bytearray`, `memoryview`, arrays) are
-/// copied, because another thread may change them meanwhile.
+/// Data to send. `bytes` are immutable and are sent in place; other types (`bytearray`, `memoryview`, arrays) are
+/// copied, because another thread may change them during the call.
 pub(crate) struct Outgoing<'py>(Bound<'py, PyBytes>);
 
 impl<'py> Outgoing<'py> {
     /// # Errors
-    /// `TypeError` if it is not bytes-like.
+    /// `TypeError` if the data is not bytes-like.
     pub(crate) fn new(data: &Bound<'py, PyAny>) -> PyResult<Self> {
         if let Ok(bytes) = data.cast::<PyBytes>() {
             return Ok(Self(bytes.clone()));
@@ -24,15 +24,15 @@ impl<'py> Outgoing<'py> {
     }
 }
 
-/// Memory to receive into: anything writable with the buffer protocol.
-pub(crate) struct Room<'py> {
+/// A buffer to receive into: any writable object with the buffer protocol.
+pub(crate) struct WritableBuffer<'py> {
     view: Bound<'py, PyAny>,
     len: usize,
 }
 
-impl<'py> Room<'py> {
+impl<'py> WritableBuffer<'py> {
     /// # Errors
-    /// `TypeError` if it cannot be written, `BufferError` if it is not in one piece.
+    /// `TypeError` if it is read-only, `BufferError` if it is not contiguous.
     pub(crate) fn new(buffer: &Bound<'py, PyAny>) -> PyResult<Self> {
         let view = PyMemoryView::from(buffer)?;
         if view.getattr("readonly")?.extract()? {
@@ -49,7 +49,7 @@ impl<'py> Room<'py> {
         self.len
     }
 
-    /// Puts what was received at its start.
+    /// Writes `data` to the start of the buffer.
     pub(crate) fn fill(&self, data: &[u8]) -> PyResult<()> {
         let py = self.view.py();
         let part = pyo3::types::PySlice::new(py, 0, data.len().cast_signed(), 1);
