@@ -17,7 +17,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* Sends back what comes, until the other side has had enough. */
+/* Echoes data until the client closes the connection. */
 static void *echo_one(void *connection)
 {
 	int sd = (int)(intptr_t)connection;
@@ -49,8 +49,8 @@ static void *serve(void *listener)
 	return NULL;
 }
 
-/* The answer to what was sent, as text. A socket that does not block may have to be asked more than once. */
-static const char *answer(int sd)
+/* Receives the reply as text. A non-blocking socket may need several tries. */
+static const char *reply(int sd)
 {
 	static char buffer[100];
 	struct pollfd set = { .fd = sd, .events = POLLIN };
@@ -64,12 +64,12 @@ static const char *answer(int sd)
 	return buffer;
 }
 
-/* The first word on a connection, and what comes back. */
+/* Sends a word; returns the reply. */
 static const char *talk(int sd, const char *word, size_t size)
 {
 	if (tipc_send(sd, word, size) < 0)
 		die("send");
-	return answer(sd);
+	return reply(sd);
 }
 
 static struct tipc_addr peer(int sd)
@@ -77,11 +77,11 @@ static struct tipc_addr peer(int sd)
 	struct tipc_addr addr = { 0 };
 
 	if (utipc_peeraddr(sd, &addr) < 0)
-		die("ask for the peer");
+		die("get the peer's address");
 	return addr;
 }
 
-/* 1. As with TCP: connect, wait until the server has answered, then talk. */
+/* 1. As with TCP: connect, wait until the server has accepted, then talk. */
 static void by_request(void)
 {
 	struct tipc_addr server;
@@ -95,18 +95,18 @@ static void by_request(void)
 	tipc_close(sd);
 }
 
-/* 2. By data: the first message is the connection request. It saves a round trip. */
+/* 2. By data: the first message is the connection request, which saves a round trip. */
 static void by_data(void)
 {
 	int sd = tipc_socket(SOCK_STREAM);
 
 	if (sd < 0 || tipc_sendto(sd, "second", 6, &echo) < 0)
 		die("connect by data");
-	printf("2. by data: answer \"%s\"\n", answer(sd));
+	printf("2. by data: answer \"%s\"\n", reply(sd));
 	tipc_close(sd);
 }
 
-/* 3. Without waiting: the request goes out, and a poll loop can do other things until the answer is there. */
+/* 3. Without waiting: the request is sent, and a poll loop can do other things until the reply arrives. */
 static void without_waiting(void)
 {
 	struct tipc_addr server;
@@ -115,7 +115,7 @@ static void without_waiting(void)
 	int sd = tipc_socket(SOCK_STREAM | SOCK_NONBLOCK);
 
 	if (sd < 0 || (tipc_connect(sd, &echo) < 0 && errno != EINPROGRESS))
-		die("ask for a connection");
+		die("request a connection");
 	printf("3. without waiting: something else is done meanwhile\n");
 	set.fd = sd;
 	set.events = POLLOUT;
@@ -132,10 +132,10 @@ static void without_waiting(void)
 int main(void)
 {
 	pthread_t thread;
-	/* Both ends in one program, so that one can show it; two hosts would do the same. */
+	/* Both ends are in one program for demonstration; they could as well be on two hosts. */
 	int server = tipc_socket(SOCK_STREAM);
 
-	/* In this order, so that nobody who sees the name is refused. */
+	/* Listen before binding, so that no client is refused. */
 	if (server < 0 || tipc_listen(server, 10) < 0 || tipc_bind(server, ECHO_TYPE, ECHO_INSTANCE, ECHO_INSTANCE, 0) < 0)
 		die("serve");
 	if (pthread_create(&thread, NULL, serve, (void *)(intptr_t)server) != 0)

@@ -1,4 +1,4 @@
-/* A client that knows a service address and nothing else. See hello_server.c. */
+/* A client that knows only a service address. See hello_server.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <utipc.h>
@@ -17,7 +17,7 @@ static void die(const char *what)
 int main(void)
 {
 	struct tipc_addr server;
-	char answer[100];
+	char reply[100];
 	int size;
 	int sd = tipc_socket(SOCK_RDM);
 
@@ -31,10 +31,10 @@ int main(void)
 	utipc_sock_timeout(sd, 10000, -1);
 	if (tipc_sendto(sd, "Hello World!!!", 14, &hello) < 0)
 		die("send");
-	size = tipc_recvfrom(sd, answer, sizeof(answer), &server, NULL, NULL);
+	size = tipc_recvfrom(sd, reply, sizeof(reply), &server, NULL, NULL);
 	if (size < 0)
 		die("receive");
-	printf("client: \"%.*s\" from %x:%u\n", size, answer, server.node, server.instance);
+	printf("client: \"%.*s\" from %x:%u\n", size, reply, server.node, server.instance);
 	tipc_close(sd);
 	return 0;
 }

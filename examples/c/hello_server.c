@@ -16,15 +16,15 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* To another node an answer goes by a link: stay until the client has gone, so that it arrives. */
-static void wait_for_end_of(uint32_t node)
+/* The reply to another node travels over a link: stay until that node has left, so that the reply arrives. */
+static void wait_until_down(uint32_t node)
 {
 	uint32_t neighbour;
 	bool up;
 	int sd = tipc_neigh_subscr(0);
 
 	if (sd < 0 || utipc_sock_timeout(sd, 10000, -1) < 0)
-		die("follow the nodes");
+		die("subscribe to nodes");
 	while (tipc_neigh_evt(sd, &neighbour, &up) == 0)
 		if (neighbour == node && !up)
 			break;
@@ -48,10 +48,10 @@ int main(void)
 		die("receive");
 	printf("server: \"%.*s\" from %x:%u\n", size, request, client.node, client.instance);
 	if (tipc_sendto(sd, "Uh ?", 4, &client) < 0)
-		die("answer");
+		die("reply");
 
 	if (client.node != tipc_own_node())
-		wait_for_end_of(client.node);
+		wait_until_down(client.node);
 	printf("server: done\n");
 	tipc_close(sd);
 	return 0;

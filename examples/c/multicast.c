@@ -1,4 +1,4 @@
-/* One message to all who are bound in a range of instances. */
+/* One message to all sockets bound in a range of instances. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void forecast(int sd, const char *text, uint32_t upper)
 		die("send");
 }
 
-/* A message, and the range that it was sent to. */
+/* Receives a message, and the range that it was sent to. */
 static const char *next(int sd, struct tipc_addr *range)
 {
 	static char text[100];
@@ -51,7 +51,7 @@ int main(void)
 
 	for (i = 0; i < 3; i++)
 		stations[i] = station(instances[i], instances[i]);
-	/* One socket may have many bindings, also of whole ranges. */
+	/* A socket may have many bindings, also of whole ranges. */
 	archive = station(0, ~0u);
 
 	sender = tipc_socket(SOCK_RDM);

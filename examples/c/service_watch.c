@@ -1,7 +1,7 @@
 /*
- * Who is bound to a service, as this node sees it or as another one does.
+ * Watches the bindings of a service, as this node or another one sees them.
  *
- * service_watch [NODE], with a node's address in hexadecimal.
+ * Usage: service_watch [NODE], with a node address in hexadecimal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void die(const char *what)
 	exit(1);
 }
 
-/* A program that has just started does not know its neighbours yet. */
+/* A program that has just started does not know its peers yet. */
 static void wait_for_node(uint32_t wanted)
 {
 	uint32_t node;
@@ -24,7 +24,7 @@ static void wait_for_node(uint32_t wanted)
 	int sd = tipc_neigh_subscr(0);
 
 	if (sd < 0)
-		die("follow the nodes");
+		die("subscribe to nodes");
 	utipc_sock_timeout(sd, 10000, -1);
 	while (tipc_neigh_evt(sd, &node, &up) == 0)
 		if (up && node == wanted)
@@ -44,10 +44,10 @@ int main(int argc, char **argv)
 		die("start the node");
 	if (server != own)
 		wait_for_node(server);
-	/* Another node's topology server is reached as the own one is. */
+	/* Another node's topology server is reached like the own one. */
 	topology = tipc_topsrv_conn(server);
 	if (topology < 0)
-		die("reach the topology server");
+		die("connect to the topology server");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("watching {%d,0,99} as node %x sees it\n", WATCHED, server);
 	if (tipc_srv_subscr(topology, WATCHED, 0, 99, true, 10000) < 0)
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 			break;
 		printf("service {%u,%u} is %s at %x:%u\n", service.type, service.instance, up ? "up" : "down", port.node,
 		       port.instance);
-		/* Closing it withdraws its bindings. */
+		/* Closing the socket withdraws its bindings. */
 		if (up && socket >= 0) {
 			tipc_close(socket);
 			socket = -1;

@@ -1,7 +1,7 @@
 /*
- * Prints nodes and links of the cluster as they come and go.
+ * Prints events of nodes and links in the cluster.
  *
- * topology_watch [SECONDS], and start or stop other examples meanwhile.
+ * Usage: topology_watch [SECONDS]; start or stop other examples meanwhile.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -44,12 +44,12 @@ int main(int argc, char **argv)
 		poll(set, 2, (int)left);
 		if (set[0].revents) {
 			if (tipc_neigh_evt(set[0].fd, &node, &up) < 0)
-				die("follow the nodes");
+				die("receive a node event");
 			printf("node %x is %s\n", node, up ? "up" : "down");
 		}
 		if (set[1].revents) {
 			if (tipc_link_evt(set[1].fd, &node, &up, NULL, NULL) < 0)
-				die("follow the links");
+				die("receive a link event");
 			printf("link to node %x is %s\n", node, up ? "up" : "down");
 		}
 	}

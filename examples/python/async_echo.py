@@ -19,7 +19,7 @@ async def serve(listener: aio.Listener) -> None:
     with listener:
         tasks = [asyncio.create_task(echo(await listener.accept())) for _ in range(CLIENTS)]
         await asyncio.gather(*tasks)
-    # The listener is closed here, and the service goes.
+    # The listener is closed here, which withdraws the service.
 
 
 async def main() -> None:
@@ -33,8 +33,8 @@ async def main() -> None:
         for client in range(CLIENTS):
             with await aio.connect(node, ECHO, "stream") as connection:
                 await connection.sendall(b"client %d" % client)
-                answer = await asyncio.wait_for(connection.receive(), timeout=5)
-                print(answer.data.decode(), flush=True)
+                reply = await asyncio.wait_for(connection.receive(), timeout=5)
+                print(reply.data.decode(), flush=True)
                 connection.shutdown()
         await server
         assert (await topology.next()).change == "service_down"

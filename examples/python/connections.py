@@ -9,7 +9,7 @@ ECHO = utipc.ServiceAddress(4711, 1)
 
 def echo(connection: utipc.Socket) -> None:
     with connection:
-        # No data is the end of the connection.
+        # Empty data is the end of the connection.
         while data := connection.receive().data:
             connection.sendall(data)
 
@@ -20,25 +20,25 @@ def serve(listener: utipc.Listener) -> None:
 
 
 def main() -> None:
-    # Both ends on one node, so that one program can show it; two nodes would do the same.
+    # Both ends are on one node for demonstration; they could as well be on two nodes.
     with utipc.Node() as node, node.listen(ECHO, "stream") as listener:
         threading.Thread(target=serve, args=(listener,)).start()
 
-        # 1. As with TCP: connect, wait until the server has answered, then talk.
+        # 1. As with TCP: connect, wait until the server has accepted, then talk.
         with node.connect(ECHO, "stream") as connection:
             connection.send(b"first")
-            answer = connection.receive().data.decode()
-            print(f'1. by request: connected to {connection.peer}, answer "{answer}"', flush=True)
+            reply = connection.receive().data.decode()
+            print(f'1. by request: connected to {connection.peer}, answer "{reply}"', flush=True)
             connection.shutdown()
 
-        # 2. By data: the first message is the connection request. It saves a round trip.
+        # 2. By data: the first message is the connection request, which saves a round trip.
         with node.stream() as connection:
             connection.send_to(b"second", ECHO)
-            answer = connection.receive().data.decode()
-            print(f'2. by data: answer "{answer}"', flush=True)
+            reply = connection.receive().data.decode()
+            print(f'2. by data: answer "{reply}"', flush=True)
             connection.shutdown()
 
-        # 3. Without waiting: the request goes out, and a poll loop can do other things until the answer is there.
+        # 3. Without waiting: the request is sent, and a poll loop can do other things until the reply arrives.
         with node.stream() as connection:
             try:
                 connection.connect(ECHO, timeout=0)
@@ -47,8 +47,8 @@ def main() -> None:
             print("3. without waiting: something else is done meanwhile", flush=True)
             connection.finish_connect()
             connection.send(b"third")
-            answer = connection.receive().data.decode()
-            print(f'3. without waiting: connected to {connection.peer}, answer "{answer}"', flush=True)
+            reply = connection.receive().data.decode()
+            print(f'3. without waiting: connected to {connection.peer}, answer "{reply}"', flush=True)
             connection.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""A client that knows a service address and nothing else. See hello_server.py."""
+"""A client that knows only a service address. See hello_server.py."""
 
 import utipc
 
@@ -9,5 +9,5 @@ with utipc.Node() as node, node.rdm() as socket:
     node.wait_for_service(HELLO, timeout=30)
 
     socket.send_to(b"Hello World!!!", HELLO)
-    answer = socket.receive(timeout=10)
-    print(f'client: "{answer.data.decode()}" from {answer.source}')
+    reply = socket.receive(timeout=10)
+    print(f'client: "{reply.data.decode()}" from {reply.source}')

@@ -15,7 +15,7 @@ with utipc.Node() as node, node.rdm() as socket:
     print(f'server: "{request.data.decode()}" from {request.source}', flush=True)
     socket.send_to(b"Uh ?", request.source)
 
-    # The answer is on its way. To another node it goes by a link: stay until the client has gone, so that it arrives.
+    # The reply to another node travels over a link: stay until that node has left, so that the reply arrives.
     if request.source.node != node.address:
         with node.topology() as topology:
             topology.nodes()

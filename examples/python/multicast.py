@@ -1,4 +1,4 @@
-"""One message to all who are bound in a range of instances."""
+"""One message to all sockets bound in a range of instances."""
 
 import utipc
 
@@ -9,7 +9,7 @@ with utipc.Node() as node:
     for instance in (10, 20, 30):
         stations[instance] = node.rdm()
         stations[instance].bind(utipc.ServiceAddress(WEATHER, instance))
-    # One socket may have many bindings, also of whole ranges.
+    # A socket may have many bindings, also of whole ranges.
     archive = node.rdm()
     archive.bind(utipc.ServiceRange(WEATHER))
 

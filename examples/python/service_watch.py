@@ -1,4 +1,4 @@
-"""Who is bound to a service, as this node sees it or as another one does: service_watch.py [NODE], in hexadecimal."""
+"""Watches the bindings of a service, as this node or another one sees them: service_watch.py [NODE], in hexadecimal."""
 
 import sys
 
@@ -9,7 +9,7 @@ OWN = utipc.ServiceAddress(2222, 5)
 
 
 def wait_for_node(node: utipc.Node, wanted: int) -> None:
-    """A program that has just started does not know its neighbours yet."""
+    """Waits for a node: a program that has just started does not know its peers yet."""
     with node.topology() as topology:
         topology.nodes()
         while (event := topology.next(timeout=10)) is not None:
@@ -22,7 +22,7 @@ def main() -> None:
         server = int(sys.argv[1], 16) if len(sys.argv) > 1 else node.address
         if server != node.address:
             wait_for_node(node, server)
-        # Another node's topology server is reached as the own one is.
+        # Another node's topology server is reached like the own one.
         with node.topology(server) as topology, node.rdm() as socket:
             print(f"watching {WATCHED} as node {server:x} sees it", flush=True)
             topology.services(WATCHED)
@@ -33,7 +33,7 @@ def main() -> None:
                 print(f"service {service} is {'up' if event.is_up else 'down'} at {event.port}", flush=True)
                 if not event.is_up:
                     break
-                # Closing it withdraws its bindings.
+                # Closing the socket withdraws its bindings.
                 socket.close()
     print("done")
 

@@ -1,4 +1,4 @@
-"""Prints nodes and links of the cluster as they come and go: topology_watch.py [SECONDS]."""
+"""Prints events of nodes and links in the cluster: topology_watch.py [SECONDS]."""
 
 import sys
 import time

@@ -34,17 +34,17 @@ async fn main() -> std::io::Result<()> {
                 }
             });
         }
-        // The listener closes here, and the service goes.
+        // The listener closes here, which withdraws the service.
         utipc::Result::Ok(())
     });
 
     for client in 0..CLIENTS {
         let mut connection = Connection::open(node.stream()?, ECHO).await?;
-        let words = format!("client {client}");
-        connection.write_all(words.as_bytes()).await?;
-        let mut answer = vec![0; words.len()];
-        timeout(Duration::from_secs(5), connection.read_exact(&mut answer)).await??;
-        println!("{}", String::from_utf8_lossy(&answer));
+        let text = format!("client {client}");
+        connection.write_all(text.as_bytes()).await?;
+        let mut reply = vec![0; text.len()];
+        timeout(Duration::from_secs(5), connection.read_exact(&mut reply)).await??;
+        println!("{}", String::from_utf8_lossy(&reply));
     }
     server.await??;
     assert_eq!(topology.next().await?.change, Change::ServiceDown);

@@ -11,7 +11,7 @@ use utipc::{Connection, Error, Node, ServiceAddress, SocketKind, State};
 const ECHO: ServiceAddress = ServiceAddress::new(4711, 1);
 
 fn main() -> utipc::Result<()> {
-    // Both ends on one node, so that one program can show it; two nodes would do the same.
+    // Both ends are on one node for demonstration; they could as well be on two nodes.
     let node = Node::start()?;
     let listener = node.listen(SocketKind::Stream, ECHO)?;
     let server = thread::spawn(move || -> utipc::Result<()> {
@@ -22,16 +22,16 @@ fn main() -> utipc::Result<()> {
         Ok(())
     });
 
-    // 1. As with TCP: connect, wait until the server has answered, then talk.
+    // 1. As with TCP: connect, wait until the server has accepted, then talk.
     let connection = node.connect(SocketKind::Stream, ECHO)?;
     let peer = connection.peer().expect("it is connected");
     println!("1. by request: connected to {peer}, answer {:?}", talk(&connection, Some(b"first"))?);
 
-    // 2. By data: the first message is the connection request. It saves a round trip.
+    // 2. By data: the first message is the connection request, which saves a round trip.
     let connection = Connection::open_with(node.stream()?, ECHO, b"second")?;
     println!("2. by data: answer {:?}", talk(&connection, None)?);
 
-    // 3. Without waiting: the request goes out, and a poll loop can do other things until the answer is there.
+    // 3. Without waiting: the request is sent, and a poll loop can do other things until the reply arrives.
     let socket = node.stream()?;
     socket.set_nonblocking(true);
     match socket.connect(ECHO) {
@@ -61,9 +61,9 @@ fn echo(mut connection: Connection) -> std::io::Result<()> {
     }
 }
 
-fn talk(connection: &Connection, words: Option<&[u8]>) -> utipc::Result<String> {
-    if let Some(words) = words {
-        connection.send(words)?;
+fn talk(connection: &Connection, data: Option<&[u8]>) -> utipc::Result<String> {
+    if let Some(data) = data {
+        connection.send(data)?;
     }
     Ok(String::from_utf8_lossy(&connection.receive()?.data).into_owned())
 }

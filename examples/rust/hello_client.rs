@@ -1,4 +1,4 @@
-//! A client that knows a service address and nothing else. See `hello_server`.
+//! A client that knows only a service address. See `hello_server`.
 //!
 //! `cargo run -p utipc --example hello_client`
 
@@ -16,7 +16,7 @@ fn main() -> utipc::Result<()> {
     let socket = node.rdm()?;
     socket.set_receive_timeout(Some(Duration::from_secs(10)));
     socket.send_to(b"Hello World!!!", HELLO)?;
-    let answer = socket.receive()?;
-    println!("client: \"{}\" from {}", String::from_utf8_lossy(&answer.data), answer.source);
+    let reply = socket.receive()?;
+    println!("client: \"{}\" from {}", String::from_utf8_lossy(&reply.data), reply.source);
     Ok(())
 }

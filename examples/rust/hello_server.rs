@@ -17,7 +17,7 @@ fn main() -> utipc::Result<()> {
     println!("server: \"{}\" from {}", String::from_utf8_lossy(&request.data), request.source);
     socket.send_to(b"Uh ?", request.source)?;
 
-    // The answer is on its way. To another node it goes by a link: stay until the client has gone, so that it arrives.
+    // The reply to another node travels over a link: stay until that node has left, so that the reply arrives.
     if request.source.node == node.address() {
         println!("server: done");
         return Ok(());

@@ -1,4 +1,4 @@
-//! One message to all who are bound in a range of instances.
+//! One message to all sockets bound in a range of instances.
 //!
 //! `cargo run -p utipc --example multicast`
 
@@ -14,7 +14,7 @@ fn main() -> utipc::Result<()> {
         socket.bind(ServiceAddress::new(WEATHER, instance), Scope::Cluster)?;
         stations.push((instance, socket));
     }
-    // One socket may have many bindings, also of whole ranges.
+    // A socket may have many bindings, also of whole ranges.
     let archive = node.rdm()?;
     archive.bind(ServiceRange::new(WEATHER, 0, u32::MAX), Scope::Cluster)?;
 

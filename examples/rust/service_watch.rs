@@ -1,4 +1,4 @@
-//! Who is bound to a service, as this node sees it or as another one does.
+//! Watches the bindings of a service, as this node or another one sees them.
 //!
 //! `cargo run -p utipc --example service_watch [NODE]`, with a node's address in hexadecimal.
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if server != node.address() {
         wait_for_node(&node, server)?;
     }
-    // Another node's topology server is reached as the own one is.
+    // Another node's topology server is reached like the own one.
     let mut topology = node.topology_of(server)?;
     println!("watching {WATCHED} as node {server} sees it");
     topology.services(WATCHED)?;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if !event.is_up() {
             break;
         }
-        // Closing it withdraws its bindings.
+        // Closing the socket withdraws its bindings.
         socket = None;
     }
     drop(socket);
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A program that has just started does not know its neighbours yet.
+/// Waits for a node: a program that has just started does not know its peers yet.
 fn wait_for_node(node: &Node, wanted: NodeAddr) -> utipc::Result<()> {
     let mut topology = node.topology()?;
     topology.nodes()?;

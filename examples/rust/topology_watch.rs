@@ -1,6 +1,6 @@
-//! Prints nodes and links of the cluster as they come and go.
+//! Prints events of nodes and links in the cluster.
 //!
-//! `cargo run -p utipc --example topology_watch [SECONDS]`, and start or stop other examples meanwhile.
+//! `cargo run -p utipc --example topology_watch [SECONDS]`; start or stop other examples meanwhile.
 
 use std::time::Duration;
 
