@@ -1,6 +1,6 @@
 #!/bin/sh
-# In the lab's machine (`cargo xtask lab run -t 900 interop/bench.sh`): the kernel's TIPC and SCTP beside utipc and TCP, in one
-# run. The processor is emulated, so the ratios count and the times do not. Build first: cargo build --release
+# Compares the kernel's TIPC and SCTP with utipc and TCP, in one run in the lab's machine:
+# `cargo xtask lab run -t 900 interop/bench.sh`. The processor is emulated, so only ratios are meaningful. Build first: cargo build --release
 bench=$(dirname "$0")/../target/release/utipc
 [ -x "$bench" ] || { echo "$bench is missing (run: cargo build --release)"; exit 1; }
 parties=utipc,tcp,uds,kernel-tipc,sctp

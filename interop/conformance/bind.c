@@ -1,9 +1,9 @@
-/* Binding and unbinding: names, ranges, scopes, and how a name is looked up. */
+/* Binding and unbinding: service addresses, ranges, scopes, lookup. */
 #include "check.h"
 
 static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_RDM, SOCK_DGRAM};
 
-/* Whether a message to `to` finds somebody. */
+/* Whether `to` is bound: a message to it is delivered. */
 static bool found(Address to)
 {
 	int fd = a_socket(SOCK_RDM);
@@ -131,7 +131,7 @@ static void scopes(void)
 		Address name = scoped(service(a_type(), 1), all[i]);
 		int fd = bound(SOCK_RDM, name);
 		IS(found(name));
-		/* What is not node scope is cluster scope. */
+		/* Any scope but node scope is cluster scope. */
 		Address gone = scoped(name, all[i] == TIPC_NODE_SCOPE ? -TIPC_NODE_SCOPE : -TIPC_CLUSTER_SCOPE);
 		OK(bind(fd, ADDR(gone), sizeof gone));
 		IS(!found(name));
@@ -156,7 +156,7 @@ static void unbind_what_is_not_bound(void)
 	Address name = service(a_type(), 9);
 	int fd = a_socket(SOCK_RDM);
 	Address gone = scoped(name, -TIPC_CLUSTER_SCOPE);
-	OK(bind(fd, ADDR(gone), sizeof gone)); /* nothing is missing where nothing is bound */
+	OK(bind(fd, ADDR(gone), sizeof gone)); /* unbinding succeeds if nothing is bound at all */
 	OK(bind(fd, ADDR(name), sizeof name));
 	gone = scoped(name, -TIPC_NODE_SCOPE);
 	ERR(bind(fd, ADDR(gone), sizeof gone), EINVAL);
@@ -168,7 +168,7 @@ static void unbind_what_is_not_bound(void)
 	gone = scoped(range(name.addr.name.name.type, 9, 10), -TIPC_CLUSTER_SCOPE);
 	ERR(bind(fd, ADDR(gone), sizeof gone), EINVAL);
 	IS(found(name));
-	/* A service address is the range of that one instance. */
+	/* A service address equals the range of that one instance. */
 	gone = scoped(range(name.addr.name.name.type, 9, 9), -TIPC_CLUSTER_SCOPE);
 	OK(bind(fd, ADDR(gone), sizeof gone));
 	IS(!found(name));
@@ -212,7 +212,7 @@ static void in_all_states(void)
 	IS(found(address));
 }
 
-/* How many of `count` messages to `to` each of the two sockets gets. */
+/* Counts how many of `count` messages to `to` each of the two sockets gets. */
 static void share(int one, int other, Address to, int count, int got[2])
 {
 	int from = a_socket(SOCK_RDM), fds[] = {one, other};
@@ -246,7 +246,7 @@ static void overlapping_ranges(void)
 	EQ(got[0], 6);
 	share(low, high, service(type, 12), 6, got);
 	EQ(got[1], 6);
-	/* The same from the other end: the order of binding decides nothing. */
+	/* The same in reverse order: the order of binding has no influence. */
 	type = a_type();
 	high = bound(SOCK_RDM, range(type, 5, 15)), low = bound(SOCK_RDM, range(type, 0, 10));
 	share(low, high, service(type, 7), 6, got);
@@ -266,7 +266,7 @@ static void domains(void)
 
 static void type_of_socket_is_no_matter(void)
 {
-	/* Names say nothing of the kind of socket. */
+	/* Bindings are independent of the kind of socket. */
 	Address name = service(a_type(), 1);
 	int stream = bound(SOCK_STREAM, name), rdm = bound(SOCK_RDM, name);
 	int got[2], from = a_socket(SOCK_RDM);
@@ -289,7 +289,7 @@ static void reuse(void)
 	OK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on));
 	EQ(get_socket_option(fd, SO_REUSEADDR), 1);
 	OK(bind(fd, ADDR(name), sizeof name));
-	bound(SOCK_SEQPACKET, name); /* without it as well: a name can be bound any number of times */
+	bound(SOCK_SEQPACKET, name); /* works without it too: a service can be bound any number of times */
 }
 
 const struct test_case bind_cases[] = {
@@ -302,14 +302,14 @@ const struct test_case bind_cases[] = {
 	{"bind/same-name-twice", "1.2", twice, false},
 	{"bind/scopes", "1.3", scopes, false},
 	{"bind/negative-scope-unbinds", "1.3", unbind, false},
-	{"bind/unbind-what-is-not-bound", "1.3", unbind_what_is_not_bound, false},
+	{"bind/unbind-unbound", "1.3", unbind_what_is_not_bound, false},
 	{"bind/unbind-another-sockets", "1.3", unbind_another_sockets, false},
 	{"bind/length-zero-unbinds-all", "1.3", unbind_all, false},
 	{"bind/in-all-states", "8.2", in_all_states, false},
 	{"bind/round-robin", "1.4", round_robin, false},
 	{"bind/first-matching-range", "1.4", overlapping_ranges, false},
 	{"bind/lookup-domain", "1.4", domains, false},
-	{"bind/one-space-for-all-types", "1.4", type_of_socket_is_no_matter, false},
+	{"bind/shared-by-all-socket-types", "1.4", type_of_socket_is_no_matter, false},
 	{"bind/reuse-address", "8.9", reuse, false},
 	{NULL, NULL, NULL, false},
 };

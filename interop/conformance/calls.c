@@ -1,4 +1,4 @@
-/* Every other call that reads or writes: vectors, many messages, files, empty writes. */
+/* Other calls that read or write: vectors, several messages, files, empty writes. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static void vectors(void)
 	SAME(one, "abcde", 5);
 	SAME(two, "fgh", 3);
 	EQ(writev(ends.client, out, 0), 0);
-	volatile int negative = -1, many = 1025; /* the compiler knows better */
+	volatile int negative = -1, many = 1025; /* volatile: the compiler would reject constants */
 	ERR(writev(ends.client, out, negative), EINVAL);
 	ERR(writev(ends.client, out, many), EINVAL);
 	ERR(readv(ends.server, in, negative), EINVAL);
@@ -76,7 +76,7 @@ static void messages_in_parts(void)
 
 static void control_data_is_ignored(void)
 {
-	/* Nothing can be sent along: not even a wrong header is an error. */
+	/* Control data of a send is ignored: even an invalid header is not an error. */
 	Address name = service(a_type(), 1);
 	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
 	union {
@@ -109,7 +109,7 @@ static void many_sent(void)
 		EQ(heads[i].msg_len, 6 - i);
 		EQ(receive(to, 0)->length, 6 - i);
 	}
-	/* The first that fails ends it; a failure of the very first is the call's. */
+	/* The first failure ends the call; a failure of the first message is the call's error. */
 	heads[2].msg_hdr.msg_name = &nobody;
 	EQ(sendmmsg(from, heads, 6, 0), 2);
 	ERR(sendmmsg(from, heads + 2, 1, 0), EHOSTUNREACH);
@@ -212,7 +212,7 @@ static void descriptor_lines(void)
 	EQ(dprintf(ends.client, "%s-%d", "number", 7), 8);
 	EQ(recv(ends.server, data, 8, MSG_WAITALL), 8);
 	SAME(data, "number-7", 8);
-	/* More than what goes in registers, of both kinds. */
+	/* More arguments than fit in registers, of both kinds. */
 	int length = dprintf(ends.client, "%d %d %s %c %ld %d %x|%.1f %g %g %g %g %g %g %g %g %Lg", 1, 2, "three", '4', 5L, 6, 7, 0.5, 1.0, 2.0, 3.0,
 			     4.0, 5.0, 6.0, 7.0, 8.25, 9.5L);
 	EQ(length, 44);
@@ -242,14 +242,14 @@ static void places_and_flags(void)
 	ERR(pwritev(ends.server, parts, 2, 0), ESPIPE);
 	ERR(preadv2(ends.server, room, 2, 7, 0), ESPIPE);
 	ERR(lseek(ends.server, 0, SEEK_CUR), ESPIPE);
-	/* Without a place they are readv and writev. */
+	/* Without a position they equal readv and writev. */
 	EQ(pwritev2(ends.client, parts, 2, -1, 0), 6);
 	EQ(preadv2(ends.server, room, 2, -1, 0), 6);
 	SAME(data, "onetwo", 6);
 	ERR(preadv2(ends.server, room, 2, -1, 1 << 20), EOPNOTSUPP);
 }
 
-/* What the C library's headers make of calls when a program is built with -D_FORTIFY_SOURCE, and its second names for them. */
+/* The variants of calls that the C library's headers use with -D_FORTIFY_SOURCE, and its aliases. */
 long __recv_chk(int, void *, size_t, size_t, int), __read_chk(int, void *, size_t, size_t);
 long __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
 int __poll_chk(struct pollfd *, nfds_t, int, size_t), __dprintf_chk(int, int, const char *, ...);
@@ -301,14 +301,14 @@ static void node_identity(void)
 	struct tipc_sioc_nodeid_req request = {.peer = 0x01234567};
 	int fd = a_socket(SOCK_RDM);
 	ERR(ioctl(fd, SIOCGETNODEID, NULL), EFAULT);
-	/* A node that has no address yet knows of no other, and says yes to all. */
+	/* A node that has no address yet knows no other node and accepts all. */
 	if (own_address(fd).addr.id.node == 0)
 		return;
 	ERR(ioctl(fd, SIOCGETNODEID, &request), EADDRNOTAVAIL);
 	request.peer = own_address(fd).addr.id.node;
 	OK(ioctl(fd, SIOCGETNODEID, &request));
 	IS(request.node_id[0] != 0);
-	request.peer = 0; /* which stands for one's own node elsewhere */
+	request.peer = 0; /* elsewhere this is the own node */
 	ERR(ioctl(fd, SIOCGETNODEID, &request), EADDRNOTAVAIL);
 }
 

@@ -1,4 +1,4 @@
-/* Checks, addresses, sockets, waiting. */
+/* Checks, addresses, sockets, polling. */
 #include "check.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Test cases, their checks, and the few words that most of them need. */
+/* Test cases, checks, and helpers that most cases use. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -15,16 +15,16 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* What carries AF_TIPC here. Cases ask only where docs/spec/sockets.md says that the two differ. */
+/* The AF_TIPC implementation under test. Only cases for which docs/spec/sockets.md lists a difference ask for it. */
 enum engine { KERNEL, UTIPC };
 extern enum engine engine;
 
-/* Kernel and utipc behave differently on purpose, in the way that `ROW` of docs/spec/sockets.md says. */
+/* Kernel and utipc differ intentionally, as row `ROW` of docs/spec/sockets.md describes. */
 #define DIFFERS(ROW, ON_KERNEL, ON_UTIPC) (engine == KERNEL ? (ON_KERNEL) : (ON_UTIPC))
 
 struct test_case {
-	const char *name; /* TOPIC/WHAT */
-	const char *rule; /* section of tipc.md, or what else says so */
+	const char *name; /* TOPIC/CASE */
+	const char *rule; /* section of tipc.md, or another source of the rule */
 	void (*run)(void);
 	bool remote; /* needs a second node: --peer */
 };
@@ -44,7 +44,7 @@ void check_bytes(const char *file, int line, const void *got, const void *expect
 #define SAME(GOT, EXPECTED, LENGTH) check_bytes(__FILE__, __LINE__, GOT, EXPECTED, LENGTH)
 #define COUNT(ARRAY) (sizeof(ARRAY) / sizeof((ARRAY)[0]))
 
-/* Addresses. `a_type` is a service type of this case alone. */
+/* Addresses. `a_type` returns a service type that no other case uses. */
 typedef struct sockaddr_tipc Address;
 #define ADDR(A) ((struct sockaddr *)&(A))
 uint32_t a_type(void);
@@ -55,7 +55,7 @@ Address scoped(Address address, int scope);
 Address own_address(int fd);
 Address peer_address(int fd);
 
-/* Sockets. All of these end the case if they cannot do it. */
+/* Sockets. All of these end the case on failure. */
 int a_socket(int type); /* SOCK_..., with its flags */
 int bound(int type, Address address);
 int listener(int type, Address *address); /* bound to a new type, instance 1 */
@@ -72,13 +72,13 @@ int get_socket_option(int fd, int option); /* of SOL_SOCKET */
 long sent_to(int fd, const void *data, size_t length, Address to);
 
 /* Waiting. */
-int events_of(int fd, int asked, int ms); /* what poll() reports */
-void arrives(int fd); /* something to read within 5 s */
-bool quiet(int fd); /* nothing to read for 150 ms */
+int events_of(int fd, int asked, int ms); /* result of poll() */
+void arrives(int fd); /* readable within 5 s */
+bool quiet(int fd); /* not readable for 150 ms */
 long long now_ms(void);
 void nap(int ms);
 
-/* One message with everything that comes with it. */
+/* One message with its address and ancillary data. */
 struct message {
 	long length; /* or -1 with errno */
 	int flags;
@@ -91,22 +91,22 @@ struct message {
 	uint32_t name[3];
 	uint8_t data[70000];
 };
-const struct message *receive(int fd, int flags); /* valid until the next one */
+const struct message *receive(int fd, int flags); /* valid until the next call */
 
-/* Data that can be told apart by position. */
+/* Data in which each position is recognizable. */
 void fill(uint8_t *data, size_t length, unsigned seed);
 bool filled(const uint8_t *data, size_t length, unsigned seed);
 
-/* Processes: `child` runs `run(argument)` in a fork, `reap` demands that it ended well. */
+/* Processes: `child` runs `run(argument)` in a forked process, `reap` checks that it succeeded. */
 pid_t child(void (*run)(int), int argument);
 void reap(pid_t pid);
-/* This program again with an inherited descriptor: `helper_main` does `what` there. */
+/* Runs this program again with an inherited descriptor; `helper_main` performs `what` there. */
 pid_t helper(const char *what, int fd);
 int helper_main(const char *what, int fd);
 
-extern uint32_t peer_type; /* service type at which the other node's helper is found */
-extern const char *lose_command, *restore_command; /* how the other node is lost and found */
-int serve(uint32_t type); /* is that helper */
+extern uint32_t peer_type; /* service type of the helper on the other node */
+extern const char *lose_command, *restore_command; /* take the link to the other node down and up */
+int serve(uint32_t type); /* runs that helper */
 
 extern const struct test_case socket_cases[], bind_cases[], connect_cases[], connecting_cases[], teardown_cases[], flow_cases[],
 	message_cases[], receive_cases[], call_cases[], option_cases[], poll_cases[], epoll_cases[], process_cases[], thread_cases[],

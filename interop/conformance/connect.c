@@ -1,4 +1,4 @@
-/* Connections: the ways to set them up, what is refused, what the two ends then are. */
+/* Connections: ways to set them up, errors, and the state of both ends afterwards. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -106,7 +106,7 @@ static void unknown_name(void)
 		ERR(connect(fd, ADDR(nobody), sizeof nobody), EHOSTUNREACH);
 		IS(now_ms() - began < 2000);
 		ERR(getpeername(fd, ADDR(address), &(socklen_t){sizeof address}), ENOTCONN);
-		/* Nothing has happened: the same socket can try again. */
+		/* Nothing has changed: the same socket can try again. */
 		struct acceptor a;
 		start(&a, listener(types[i], &address), 0);
 		OK(connect(fd, ADDR(address), sizeof address));
@@ -122,7 +122,7 @@ static void unknown_port(void)
 		Address nobody = own_address(gone);
 		close(gone);
 		ERR(connect(fd, ADDR(nobody), sizeof nobody), ECONNREFUSED);
-		/* This one is spent. */
+		/* This socket cannot connect any more. */
 		ERR(connect(fd, ADDR(nobody), sizeof nobody), EINVAL);
 		EQ(get_socket_option(fd, SO_ERROR), 0);
 		EQ(events_of(fd, POLLIN | POLLOUT, 0), POLLIN | POLLHUP);
@@ -158,11 +158,11 @@ static void timed_out(void)
 	int listening = listener(SOCK_STREAM, &address), fd = a_socket(SOCK_STREAM);
 	set_option(fd, TIPC_CONN_TIMEOUT, 200);
 	ERR(connect(fd, ADDR(address), sizeof address), ETIMEDOUT);
-	/* The kernel goes on connecting, utipc is done with it (row 8.2). */
+	/* The kernel continues to connect; utipc has given up (row 8.2). */
 	set_option(fd, TIPC_CONN_TIMEOUT, 5000);
 	start(&a, listening, 0);
 	if (engine == KERNEL)
-		/* EISCONN: accepted before we asked again. */
+		/* EISCONN: accepted before the second call. */
 		IS(connect(fd, ADDR(address), sizeof address) == 0 || errno == EISCONN);
 	else
 		ERR(connect(fd, ADDR(address), sizeof address), EINVAL);
@@ -217,7 +217,7 @@ static void refused_states(void)
 	ERR(connect(ends.server, ADDR(address), sizeof address), EISCONN);
 	shutdown(ends.client, SHUT_RDWR);
 	ERR(connect(ends.client, ADDR(address), sizeof address), EINVAL);
-	/* Bound sockets wait for others; unbound again they may connect. */
+	/* Bound sockets cannot connect; after unbinding they can. */
 	int fd = bound(SOCK_STREAM, name);
 	ERR(connect(fd, ADDR(address), sizeof address), EOPNOTSUPP);
 	ERR(sent_to(fd, "x", 1, address), EOPNOTSUPP);
@@ -270,7 +270,7 @@ static void default_peer(void)
 		EQ(text[0], 'b');
 		EQ(recv(two, text, sizeof text, 0), 1);
 		EQ(text[0], 'c');
-		/* Anybody may still write to it. */
+		/* Any socket may still send to it. */
 		EQ(sent_to(two, "d", 1, own_address(fd)), 1);
 		EQ(recv(fd, text, sizeof text, 0), 1);
 		OK(connect(fd, ADDR(other), sizeof other));
@@ -283,7 +283,7 @@ static void default_peer(void)
 
 static void default_peer_is_asked_late(void)
 {
-	/* Only kept: looked up anew for each message, and all members of a range get it. */
+	/* Only stored: each message is looked up again, and all members of a range get it. */
 	Address name = service(a_type(), 1), whole = range(a_type(), 1, 9);
 	int fd = a_socket(SOCK_RDM);
 	char byte;
@@ -301,7 +301,7 @@ static void default_peer_is_asked_late(void)
 
 static void across_types(void)
 {
-	/* The kind of the listening socket is not compared: the accepted one has its kind. */
+	/* The kind of the listening socket is not compared; the accepted socket has the listener's kind. */
 	Address address;
 	struct acceptor a;
 	int fd = a_socket(SOCK_STREAM);
@@ -331,7 +331,7 @@ static void client_gives_up(void)
 	arrives(listening);
 	close(fd);
 	nap(50);
-	/* The request is still there; the connection that it makes ends at once. */
+	/* The request is still pending; its connection ends at once. */
 	int accepted = (int)OK(accept(listening, NULL, NULL));
 	IS(events_of(accepted, POLLIN, 5000) & POLLHUP);
 	ERR(getpeername(accepted, ADDR(a), &(socklen_t){sizeof a}), ENOTCONN);
@@ -347,7 +347,7 @@ static void many_wait(void)
 		clients[i] = a_socket(SOCK_SEQPACKET | SOCK_NONBLOCK);
 		ERR(connect(clients[i], ADDR(address), sizeof address), EINPROGRESS);
 	}
-	/* More than listen() asked for, and in the order in which they came. */
+	/* More than the backlog of listen(), and in order of arrival. */
 	for (size_t i = 0; i < COUNT(clients); i++) {
 		Address from, own = own_address(clients[i]);
 		int fd = (int)OK(accept(listening, ADDR(from), &(socklen_t){sizeof from}));
@@ -444,7 +444,7 @@ const struct test_case connect_cases[] = {
 	{"connect/refused-states", "8.2", refused_states, false},
 	{"connect/without-connection", "8.2", without_connection, false},
 	{"connect/default-peer", "8.1", default_peer, false},
-	{"connect/default-peer-looked-up-late", "8.1", default_peer_is_asked_late, false},
+	{"connect/default-peer-looked-up-per-message", "8.1", default_peer_is_asked_late, false},
 	{"connect/across-types", "8.2", across_types, false},
 	{"connect/listener-closes", "8.3", listener_closes, false},
 	{"connect/client-gives-up", "8.2", client_gives_up, false},

@@ -1,4 +1,4 @@
-/* Connections that are not waited for, and those that the first message sets up. */
+/* Non-blocking connects, and connections set up by their first message. */
 #include "check.h"
 
 #include <pthread.h>
@@ -71,7 +71,7 @@ static void unknown_name(void)
 
 static void then_wait(void)
 {
-	/* Begun without waiting, then waited for by a second, blocking call. */
+	/* Requested without waiting, then awaited by a second, blocking call. */
 	Address address;
 	int listening = listener(SOCK_STREAM, &address), fd = a_socket(SOCK_STREAM | SOCK_NONBLOCK);
 	ERR(connect(fd, ADDR(address), sizeof address), EINPROGRESS);
@@ -147,7 +147,7 @@ static void implied_without_waiting(void)
 
 static void implied_and_answered(void)
 {
-	/* The answer can be there before the client looks. */
+	/* The reply may arrive before the client checks. */
 	Address address;
 	int listening = listener(SOCK_SEQPACKET, &address), fd = a_socket(SOCK_SEQPACKET | SOCK_NONBLOCK);
 	EQ(sent_to(fd, "ask", 3, address), 3);
@@ -202,7 +202,7 @@ static void implied_refused(void)
 		bad.family = AF_INET;
 		ERR(sent_to(fd, "x", 1, bad), EINVAL);
 		ERR(sendto(fd, "x", 1, 0, ADDR(nobody), sizeof nobody - 1), EINVAL);
-		/* Somebody who does not listen: the message is gone, the socket too. */
+		/* The destination does not listen: the message is lost, and the socket is unusable. */
 		bound(types[i], address);
 		blocking(fd, false);
 		EQ(sent_to(fd, "x", 1, address), 1);
@@ -213,7 +213,7 @@ static void implied_refused(void)
 
 static void implied_returned(void)
 {
-	/* What was in the refused request comes back. */
+	/* The data of the refused request comes back. */
 	Address address = service(a_type(), 1);
 	bound(SOCK_SEQPACKET, address);
 	int fd = a_socket(SOCK_SEQPACKET | SOCK_NONBLOCK);
@@ -243,7 +243,7 @@ static void address_is_ignored_later(void)
 const struct test_case connecting_cases[] = {
 	{"non-blocking/in-progress", "8.2", in_progress, false},
 	{"non-blocking/refused", "8.2", refused, false},
-	{"non-blocking/refusal-is-told-once", "8.2", refusal_is_told_once, false},
+	{"non-blocking/refusal-is-reported-once", "8.2", refusal_is_told_once, false},
 	{"non-blocking/unknown-name-at-once", "8.2", unknown_name, false},
 	{"non-blocking/then-blocking", "8.2", then_wait, false},
 	{"implied/first-message-connects", "8.2", implied, false},

@@ -1,4 +1,4 @@
-/* epoll: level, edge, one-shot, and what happens to registrations. */
+/* epoll: level, edge, one-shot, and the life of registrations. */
 #include "check.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ static void modify(int epoll, int fd, uint32_t events)
 	OK(epoll_ctl(epoll, EPOLL_CTL_MOD, fd, &event));
 }
 
-/* The events of `fd`, the only descriptor that may have any; 0 if it has none within `ms`. */
+/* The events of `fd`, the only descriptor that may have any; 0 if there are none within `ms`. */
 static unsigned next(int epoll, int fd, int ms)
 {
 	struct epoll_event events[4];
@@ -66,7 +66,8 @@ static void edge(void)
 		char text[10];
 		add(epoll, fd, EPOLLIN | EPOLLET);
 		for (int round = 0; round < 3; round++) {
-			/* Each message is an edge: on the kernel read or not, on utipc if all before it was read (row 8.11). */
+			/* Each message is an edge: on the kernel always, on utipc if all before it were read (row
+			 * 8.11). */
 			if (both[i].to.family)
 				EQ(sent_to(both[i].writer, "x", 1, both[i].to), 1);
 			else
@@ -95,7 +96,7 @@ static void edge_of_what_is_there(void)
 	EQ(next(epoll, to, 5000), EPOLLIN);
 	EQ(next(epoll, to, 50), 0);
 	modify(epoll, to, EPOLLIN | EPOLLET);
-	EQ(next(epoll, to, 5000), EPOLLIN); /* asking anew looks anew */
+	EQ(next(epoll, to, 5000), EPOLLIN); /* EPOLL_CTL_MOD checks again */
 	EQ(next(epoll, to, 50), 0);
 }
 
@@ -125,7 +126,7 @@ static void edge_of_the_end(void)
 	add(epoll, ends.server, EPOLLIN | EPOLLRDHUP | EPOLLET);
 	EQ(next(epoll, ends.server, 0), 0);
 	close(ends.client);
-	int end = EPOLLIN | EPOLLHUP; /* TIPC knows no half of an end */
+	int end = EPOLLIN | EPOLLHUP; /* TIPC has no half-close */
 	EQ(next(epoll, ends.server, 5000), end);
 	int again = (int)next(epoll, ends.server, 100); /* a state change and a message: at most one more */
 	IS(again == 0 || again == end);
@@ -142,7 +143,7 @@ static void edge_of_a_connection(void)
 	EQ(next(epoll, fd, 0), 0);
 	OK(accept(listening, NULL, NULL));
 	EQ(next(epoll, fd, 5000), EPOLLOUT);
-	/* And a registration from before connect() hears of it too. */
+	/* A registration from before connect() is notified too. */
 	fd = a_socket(SOCK_STREAM | SOCK_NONBLOCK), epoll = instance();
 	add(epoll, fd, asked);
 	EQ(next(epoll, fd, 0), EPOLLOUT);
@@ -213,7 +214,7 @@ static void registrations(void)
 	OK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
 	ERR(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event), EEXIST);
 	ERR(epoll_ctl(epoll, 77, fd, &event), EINVAL);
-	/* A copy of the descriptor is another registration of the same socket. */
+	/* A copy of the descriptor is a second registration of the same socket. */
 	int copy = dup(fd);
 	OK(epoll_ctl(epoll, EPOLL_CTL_ADD, copy, &event));
 	close(copy);
@@ -278,7 +279,7 @@ static void mixed_with_others(void)
 const struct test_case epoll_cases[] = {
 	{"epoll/level", "epoll(7)", level, false},
 	{"epoll/edge", "epoll(7)", edge, false},
-	{"epoll/edge-of-what-is-there", "epoll(7)", edge_of_what_is_there, false},
+	{"epoll/edge-of-pending-data", "epoll(7)", edge_of_what_is_there, false},
 	{"epoll/edge-of-writing", "8.11", edge_of_writing, false},
 	{"epoll/edge-of-the-end", "8.11", edge_of_the_end, false},
 	{"epoll/edge-of-a-connection", "8.11", edge_of_a_connection, false},

@@ -1,4 +1,4 @@
-/* Windows, waiting writers, sizes, and full receive queues. */
+/* Windows, blocked writers, sizes, and full receive queues. */
 #include "check.h"
 
 #include <pthread.h>
@@ -6,7 +6,7 @@
 static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_RDM, SOCK_DGRAM};
 static uint8_t data[70000];
 
-/* Writes without waiting until it would; the bytes that went. */
+/* Writes without waiting until the call would block; returns the number of bytes. */
 static size_t stuff(int fd, size_t each)
 {
 	size_t sent = 0;
@@ -18,7 +18,7 @@ static size_t stuff(int fd, size_t each)
 			return sent;
 		}
 		sent += (size_t)n;
-		IS(sent < 64u << 20); /* a bound there must be */
+		IS(sent < 64u << 20); /* there must be a limit */
 	}
 }
 
@@ -46,11 +46,11 @@ static void unread_data_stops_the_writer(void)
 
 static void initial_window(void)
 {
-	/* 128 blocks and one message over: the empty first message of an accepted socket counts, too. */
+	/* 128 blocks and one message more: the empty first message of an accepted socket counts too. */
 	struct pair ends = connected(SOCK_SEQPACKET);
 	size_t messages = stuff(ends.client, 1);
 	if (engine == UTIPC) {
-		/* On one host the ring between the two is the limit (row 8.5). */
+		/* On one host the limit is the ring between the two (row 8.5). */
 		IS(messages >= 129 && messages < 100000);
 		return;
 	}
@@ -122,7 +122,7 @@ static void one_large_write(void)
 
 static void small_writes(void)
 {
-	/* Collecting small writes must neither lose nor hold back any of them. */
+	/* Gathering small writes must neither lose nor delay them. */
 	for (int nodelay = 0; nodelay < 2; nodelay++) {
 		struct pair ends = connected(SOCK_STREAM);
 		set_option(ends.client, TIPC_NODELAY, (uint32_t)nodelay);
@@ -194,7 +194,7 @@ static void empty_messages(void)
 	ERR(recv(to, data, sizeof data, MSG_DONTWAIT), EAGAIN);
 }
 
-/* Messages of `size` bytes that a socket keeps which is not read. */
+/* Number of messages of `size` bytes that an unread socket keeps. */
 static int kept(int importance, int buffer, size_t size, int count)
 {
 	Address name = service(a_type(), 1);
@@ -216,14 +216,14 @@ static void queue_limit_by_importance(void)
 {
 	int low = kept(TIPC_LOW_IMPORTANCE, 0, 60000, 300), high = kept(TIPC_HIGH_IMPORTANCE, 0, 60000, 300);
 	IS(low >= 10 && low < 100);
-	/* On one host the ring counts as well, whatever the importance (row 8.7). */
+	/* On one host the ring counts as well, independent of importance (row 8.7). */
 	IS(high >= DIFFERS("8.7", 3 * low, low) && high <= 5 * low);
 }
 
 static void queue_limit_by_buffer(void)
 {
 	if (engine == UTIPC) {
-		/* Never less than 512 KiB (row 8.7). */
+		/* At least 512 KiB (row 8.7). */
 		int least = kept(TIPC_LOW_IMPORTANCE, 20000, 1000, 5000);
 		IS(least >= 100 && least < 5000);
 		return;

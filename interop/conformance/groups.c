@@ -1,4 +1,4 @@
-/* What is answered about communication groups before one is joined. */
+/* Errors of communication groups before one is joined. */
 #include "check.h"
 
 static void leave_without_group(void)

@@ -1,4 +1,4 @@
-/* Runs the cases, each in a process of its own: one line a case, a summary, exit code 1 if any failed. */
+/* Runs each case in a process of its own; prints one line for each and a summary. Exit code 1 if any failed. */
 #include "check.h"
 
 #include <getopt.h>
@@ -17,9 +17,9 @@ static const struct test_case *const topics[] = {
 
 static const char usage[] =
 	"usage: conformance --engine kernel|utipc [-t SECONDS] [-x NAME]... [--peer TYPE [--lose COMMAND --restore COMMAND]] [NAME...]\n"
-	"       conformance -l             names the cases and their rules\n"
-	"       conformance --serve TYPE   the other node's part: cases find it by this service type\n"
-	"NAME is a case or a topic; -x leaves one out. Cases that need another node run only with --peer.\n";
+	"       conformance -l             lists the cases and their rules\n"
+	"       conformance --serve TYPE   runs the helper of the other node at this service type\n"
+	"NAME is a case or a topic; -x excludes one. Cases that need another node run only with --peer.\n";
 
 static bool names(const char *name, const char *pattern)
 {
@@ -35,7 +35,8 @@ static bool listed(const char *name, char *const *patterns, int count)
 	return false;
 }
 
-/* Runs one case; whether it passed. What it says about its failure comes over a pipe, so that a hang costs that case only. */
+/* Runs one case; returns whether it passed. Its failure report comes through a pipe, so a hang affects only that
+ * case. */
 static bool run(const struct test_case *test, int seconds)
 {
 	int said[2];
@@ -73,7 +74,7 @@ static bool run(const struct test_case *test, int seconds)
 		length += (size_t)n;
 	}
 	close(said[0]);
-	/* The case's own processes too; an empty group is no error. */
+	/* Kill the processes of the case as well; an empty group is not an error. */
 	if (late)
 		kill(-pid, SIGKILL);
 	int status = 0;
@@ -84,7 +85,7 @@ static bool run(const struct test_case *test, int seconds)
 	if (passed) {
 		printf("ok %s\n", test->name);
 	} else if (late) {
-		printf("FAILED %s: no end within %d s%s%s\n", test->name, seconds, length ? "; " : "", length ? text : "");
+		printf("FAILED %s: did not end within %d s%s%s\n", test->name, seconds, length ? "; " : "", length ? text : "");
 	} else if (length == 0) {
 		printf("FAILED %s: ended by %s %d\n", test->name, WIFSIGNALED(status) ? "signal" : "exit code",
 		       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
@@ -152,7 +153,7 @@ int main(int argc, char **argv)
 				continue;
 			if (listed(test->name, without, excluded)) {
 				if (!list)
-					printf("skipped: %s: left out by -x\n", test->name);
+					printf("skipped: %s: excluded by -x\n", test->name);
 				continue;
 			}
 			if (list)

@@ -1,4 +1,4 @@
-/* Messages without a connection: addresses, multicast, what is returned. */
+/* Connectionless messages: addresses, multicast, returned messages. */
 #include "check.h"
 
 static const int types[] = {SOCK_RDM, SOCK_DGRAM};
@@ -45,7 +45,7 @@ static void across_types(void)
 
 static void to_a_connection_socket(void)
 {
-	/* Refused without a word, or returned if that was asked for. */
+	/* Dropped silently, or returned on request. */
 	Address address;
 	int listening = listener(SOCK_STREAM, &address), from = a_socket(SOCK_RDM);
 	EQ(sent_to(from, "x", 1, address), 1);
@@ -81,7 +81,7 @@ static void nobody(void)
 		SAME(m->returned_data, "lost", 4);
 		IS(!m->has_name);
 		SAME(&m->from, &dead, sizeof dead);
-		/* Nothing in it, nothing with it. */
+		/* No data and no ancillary data. */
 		EQ(sent_to(fd, "", 0, dead), 0);
 		m = receive(fd, 0);
 		EQ(m->error[0], TIPC_ERR_NO_PORT);
@@ -113,7 +113,7 @@ static void refused(void)
 		ERR(sent_to(fd, "x", 1, a), EINVAL);
 		a = range(name.addr.name.name.type, 2, 1);
 		ERR(sent_to(fd, "x", 1, a), EINVAL);
-		/* Reserved types may be written to. */
+		/* Sending to reserved types is allowed. */
 		a = service(63, 4711);
 		ERR(sent_to(fd, "x", 1, a), EHOSTUNREACH);
 	}
@@ -150,7 +150,7 @@ static void multicast_once_each(void)
 	EQ(sent_to(from, "once", 4, range(type, 0, 100)), 4);
 	EQ(receive(fd, 0)->length, 4);
 	IS(quiet(fd));
-	/* The sender is no exception. */
+	/* The sender is included. */
 	EQ(sent_to(fd, "own", 3, range(type, 0, 100)), 3);
 	EQ(receive(fd, 0)->length, 3);
 	IS(quiet(fd));
@@ -254,7 +254,7 @@ const struct test_case message_cases[] = {
 	{"message/by-name-and-port", "8.10", by_name_and_port, false},
 	{"message/across-types", "8.1", across_types, false},
 	{"message/to-a-connection-socket", "8.4", to_a_connection_socket, false},
-	{"message/nobody-there", "2.5, 8.8", nobody, false},
+	{"message/unbound-destination", "2.5, 8.8", nobody, false},
 	{"message/refused", "8.1", refused, false},
 	{"message/order", "8.1", order, false},
 	{"message/returned-without-control-buffer", "8.10", returned_without_control_buffer, false},

@@ -191,7 +191,7 @@ static void buffers(void)
 			OK(set_raw(fd, SOL_SOCKET, SO_SNDBUFFORCE, &value, sizeof value));
 			EQ(get_socket_option(fd, SO_SNDBUF), 600000);
 		} else {
-			EQ(errno, EPERM); /* not with CAP_NET_ADMIN */
+			EQ(errno, EPERM); /* except with CAP_NET_ADMIN */
 			ERR(set_raw(fd, SOL_SOCKET, SO_SNDBUFFORCE, &value, sizeof value), EPERM);
 		}
 		ERR(set_raw(fd, SOL_SOCKET, SO_PEEK_OFF, &value, sizeof value), EOPNOTSUPP);
@@ -218,7 +218,7 @@ static void queue_depth(void)
 	EQ(recv(to, text, sizeof text, 0), sizeof text);
 	EQ(get_option(to, TIPC_SOCK_RECVQ_DEPTH), 0);
 	EQ(get_option(to, TIPC_SOCK_RECVQ_USED), 0);
-	/* Large ones, so that rings change under way. */
+	/* Large messages, so that rings grow meanwhile. */
 	static char large[20000];
 	for (uint32_t i = 1; i <= 10; i++) {
 		EQ(sent_to(from, large, i * 2000, name), i * 2000);
@@ -260,7 +260,7 @@ static void timeouts(void)
 
 static void ordinary_options(void)
 {
-	/* Those of every socket, which servers set without looking. */
+	/* General socket options that servers set routinely. */
 	static const int flags[] = {SO_REUSEADDR, SO_KEEPALIVE, SO_BROADCAST, SO_OOBINLINE, SO_DONTROUTE, SO_TIMESTAMP};
 	for (size_t i = 0; i < COUNT(types); i++) {
 		int fd = a_socket(types[i]), on = 1, off = 0;
@@ -309,7 +309,7 @@ const struct test_case option_cases[] = {
 	{"option/buffers", "8.7", buffers, false},
 	{"option/queue-depth", "8.9", queue_depth, false},
 	{"option/timeouts", "socket(7)", timeouts, false},
-	{"option/of-every-socket", "socket(7)", ordinary_options, false},
-	{"option/what-it-is-cannot-be-set", "socket(7)", what_it_is_cannot_be_set, false},
+	{"option/general", "socket(7)", ordinary_options, false},
+	{"option/read-only-properties", "socket(7)", what_it_is_cannot_be_set, false},
 	{NULL, NULL, NULL, false},
 };

@@ -1,4 +1,4 @@
-/* poll, ppoll, select, pselect: what is reported in each state. */
+/* poll, ppoll, select, pselect: the events reported in each state. */
 #include "check.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* Some programs ask for everything but what they do not want. */
+/* Some programs request all events except a few. */
 #define ALL (POLLIN | POLLPRI | POLLOUT | POLLRDHUP | POLLRDNORM | POLLRDBAND | POLLWRNORM | POLLWRBAND)
 #define READABLE (POLLIN | POLLRDNORM)
 static const int types[] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_RDM, SOCK_DGRAM};
@@ -18,7 +18,7 @@ static void open_sockets(void)
 		int fd = a_socket(types[i]);
 		EQ(events_of(fd, ALL, 0), POLLOUT);
 		EQ(events_of(fd, 0, 0), 0);
-		/* TIPC leaves out the other words for it. */
+		/* TIPC does not report the synonyms. */
 		EQ(events_of(fd, POLLWRNORM | POLLWRBAND, 0), 0);
 		EQ(events_of(fd, POLLIN, 50), 0);
 	}
@@ -133,7 +133,7 @@ static void woken_by_the_end(void)
 	struct pair ends = connected(SOCK_SEQPACKET);
 	pthread_t thread;
 	EQ(pthread_create(&thread, NULL, close_later, &ends.client), 0);
-	EQ(events_of(ends.server, 0, 5000), POLLHUP); /* even if nothing is asked for */
+	EQ(events_of(ends.server, 0, 5000), POLLHUP); /* even if no events are requested */
 	pthread_join(thread, NULL);
 }
 
@@ -157,7 +157,7 @@ static void woken_by_the_connection(void)
 
 static void no_false_alarm(void)
 {
-	/* Who polls and then reads may wait for ever if there is nothing. */
+	/* A program that polls and then blocks in a read could hang if nothing is there. */
 	for (size_t i = 0; i < COUNT(types); i++) {
 		Address name = service(a_type(), 1);
 		int to, from;
@@ -180,7 +180,7 @@ static void no_false_alarm(void)
 	}
 }
 
-/* A client that polls; 0 if its socket was readable only when there was something to read. */
+/* A polling client; returns 0 if its socket was readable only when there was something to read. */
 static int polling_client(Address address, int type)
 {
 	int fd = socket(AF_TIPC, type, 0);
@@ -196,7 +196,7 @@ static int polling_client(Address address, int type)
 
 static void no_false_alarm_when_the_server_forks(void)
 {
-	/* The parent accepts, a child serves: that is nothing for the client to read. */
+	/* The parent accepts and a child serves; neither makes the client readable. */
 	for (size_t i = 0; i < 2; i++) {
 		Address address;
 		int fd = listener(types[i], &address), status;
@@ -283,7 +283,7 @@ static void selecting(void)
 	FD_SET(to, &in);
 	EQ(select(100, &in, NULL, NULL, &left), 1);
 	IS(left.tv_sec >= 3);
-	/* The end makes a socket readable, and so ready for select. */
+	/* The end of a connection makes a socket readable, and so ready for select. */
 	close(ends.client);
 	FD_ZERO(&in);
 	FD_SET(ends.server, &in);

@@ -27,7 +27,7 @@ static void duplicates(void)
 		EQ(send(copies[i], "x", 1, 0), 1);
 		EQ(recv(ends.server, &byte, 1, 0), 1);
 	}
-	/* The last one ends the connection. */
+	/* Closing the last copy ends the connection. */
 	close(ends.client);
 	for (int i = 0; i < 4; i++)
 		close(copies[i]);
@@ -42,7 +42,7 @@ static void flags_of_duplicates(void)
 {
 	int fd = a_socket(SOCK_RDM), copy = dup(fd);
 	char byte;
-	blocking(copy, false); /* of the socket, not of the descriptor */
+	blocking(copy, false); /* a flag of the socket, not of the descriptor */
 	IS(OK(fcntl(fd, F_GETFL)) & O_NONBLOCK);
 	ERR(recv(fd, &byte, 1, 0), EAGAIN);
 	OK(fcntl(copy, F_SETFD, FD_CLOEXEC));
@@ -56,7 +56,7 @@ static void flags_of_duplicates(void)
 
 static void duplicate_over(void)
 {
-	/* dup2 over a socket closes it, whatever comes in its place. */
+	/* dup2 onto a socket closes the socket. */
 	struct pair ends = connected(SOCK_STREAM);
 	char byte;
 	int pipes[2];
@@ -65,7 +65,7 @@ static void duplicate_over(void)
 	ERR(recv(ends.server, &byte, 1, 0), ECONNRESET);
 	EQ(write(pipes[1], "x", 1), 1);
 	EQ(read(ends.client, &byte, 1), 1);
-	/* And a socket may come in the place of something else. */
+	/* A socket may also replace another file. */
 	ends = connected(SOCK_STREAM);
 	EQ(dup2(ends.client, pipes[0]), pipes[0]);
 	close(ends.client);
@@ -76,7 +76,7 @@ static void duplicate_over(void)
 
 static void standard_streams(void)
 {
-	/* As inetd does: the connection is standard input and output. */
+	/* As with inetd: the connection is standard input and output. */
 	struct pair ends = connected(SOCK_STREAM);
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -137,7 +137,7 @@ static void inherited_and_shared(void)
 	reap(pid);
 	Address after = own_address(fd);
 	SAME(&before, &after, sizeof after);
-	EQ(sent_to(from, "two", 3, name), 3); /* the name did not go with the child */
+	EQ(sent_to(from, "two", 3, name), 3); /* the binding outlives the child */
 	EQ(receive(fd, 0)->length, 3);
 }
 
@@ -152,7 +152,7 @@ static void use_a_lot(int fd)
 
 static void connection_changes_hands(void)
 {
-	/* Parent, child, parent: the connection stays the same one, data in it included. */
+	/* Parent, child, parent: the connection stays the same, including data in it. */
 	struct pair ends = connected(SOCK_SEQPACKET);
 	char text[8];
 	for (int i = 0; i < 100; i++) {
@@ -183,7 +183,7 @@ static void serve_connections(int listening)
 
 static void workers(void)
 {
-	/* Listener in the parent, workers in the children. */
+	/* The parent listens, its children accept. */
 	Address address;
 	int listening = listener(SOCK_STREAM, &address);
 	pid_t pids[3];
@@ -200,7 +200,7 @@ static void workers(void)
 	}
 	for (size_t i = 0; i < COUNT(pids); i++)
 		reap(pids[i]);
-	/* With the last worker its name is gone. */
+	/* Its binding ends with the last worker. */
 	ERR(connect(a_socket(SOCK_STREAM), ADDR(address), sizeof address), EHOSTUNREACH);
 }
 
@@ -216,7 +216,7 @@ static void connect_and_ask(int type)
 
 static void forking_server(void)
 {
-	/* A child for each accepted connection. */
+	/* One child for each accepted connection. */
 	Address address;
 	int listening = listener(SOCK_STREAM, &address);
 	pid_t clients[4], servers[4];
@@ -240,7 +240,7 @@ static void grandchild(int fd)
 		echo_in_child(fd);
 		_exit(0);
 	}
-	/* The middle one goes first, as in a daemon's start. */
+	/* The intermediate process exits first, as when a daemon starts. */
 	_exit(0);
 }
 
@@ -285,7 +285,7 @@ static void executed(void)
 	for (size_t i = 0; i < COUNT(types); i++) {
 		struct pair ends = connected(types[i]);
 		char text[8];
-		EQ(send(ends.client, "before", 6, 0), 6); /* there before the other program is */
+		EQ(send(ends.client, "before", 6, 0), 6); /* sent before the other program starts */
 		arrives(ends.server);
 		OK(fcntl(ends.client, F_SETFD, FD_CLOEXEC));
 		pid_t pid = helper("echo", ends.server);
@@ -335,7 +335,7 @@ static void closed_on_exec(void)
 	pid_t pid = helper("closed", ends.client);
 	close(ends.client);
 	char byte;
-	ERR(recv(ends.server, &byte, 1, 0), ECONNRESET); /* as soon as the other program has begun */
+	ERR(recv(ends.server, &byte, 1, 0), ECONNRESET); /* once the other program has started */
 	reap(pid);
 }
 
@@ -465,7 +465,7 @@ const struct test_case process_cases[] = {
 	{"exec/options", "execve(2)", executed_options, false},
 	{"exec/closed", "execve(2)", closed_on_exec, false},
 	{"exec/spawned", "posix_spawn(3)", spawned, false},
-	{"exec/other-programs-do-no-harm", "system(3)", other_programs_do_no_harm, false},
+	{"exec/unrelated-programs", "system(3)", other_programs_do_no_harm, false},
 	{"pass/to-another", "unix(7) SCM_RIGHTS", passed_to_another, false},
 	{"pass/to-oneself", "unix(7) SCM_RIGHTS", passed_to_oneself, false},
 	{NULL, NULL, NULL, false},

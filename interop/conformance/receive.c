@@ -1,4 +1,4 @@
-/* Receiving: flags, room, timeouts. */
+/* Receiving: flags, buffer sizes, timeouts. */
 #include "check.h"
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ static void peek_stream(void)
 	EQ(recv(ends.server, data, 10, MSG_PEEK), 2);
 	SAME(data, "ef", 2);
 	EQ(send(ends.client, "gh", 2, 0), 2);
-	/* Of the kernel's stream the first message only; utipc may show more (row 8.10). */
+	/* The kernel returns only the first message of a stream; utipc may return more (row 8.10). */
 	long n = recv(ends.server, data, 10, MSG_PEEK);
 	IS(n == 2 || n == DIFFERS("8.10", 2, 4));
 	EQ(recv(ends.server, data, 4, MSG_WAITALL), 4);
@@ -74,7 +74,7 @@ static void truncated(void)
 
 static void truncation_asked_for(void)
 {
-	/* Unlike UDP's, the flag as an argument does not ask for the real length. */
+	/* Unlike with UDP, the flag as an argument does not return the full length. */
 	Address name = service(a_type(), 1);
 	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
 	EQ(sent_to(from, "too long", 8, name), 8);
@@ -86,7 +86,7 @@ static void truncation_asked_for(void)
 
 static void in_parts(void)
 {
-	/* With MSG_EOR the rest stays. */
+	/* With MSG_EOR the rest stays in the queue. */
 	Address name = service(a_type(), 1);
 	struct pair ends = connected(SOCK_SEQPACKET);
 	int readers[] = {bound(SOCK_RDM, name), ends.server};
@@ -239,7 +239,7 @@ static void several_messages_in_one_read(void)
 
 static void other_flags(void)
 {
-	/* Flags that mean nothing here are no errors. */
+	/* Flags without meaning here are not errors. */
 	Address name = service(a_type(), 1);
 	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
 	static const int sending[] = {MSG_NOSIGNAL, MSG_DONTWAIT, MSG_EOR, MSG_DONTROUTE, MSG_MORE, MSG_CONFIRM};
@@ -260,9 +260,9 @@ const struct test_case receive_cases[] = {
 	{"receive/peek", "8.10", peek, false},
 	{"receive/peek-stream", "8.10", peek_stream, false},
 	{"receive/truncated", "8.10", truncated, false},
-	{"receive/truncation-asked-for", "8.10", truncation_asked_for, false},
+	{"receive/truncation-flag", "8.10", truncation_asked_for, false},
 	{"receive/in-parts", "8.10", in_parts, false},
-	{"receive/no-room", "8.10", no_room, false},
+	{"receive/empty-buffer", "8.10", no_room, false},
 	{"receive/do-not-wait", "8.10", do_not_wait, false},
 	{"receive/timeout", "8.9 SO_RCVTIMEO", timeout, false},
 	{"receive/wait-for-all", "8.6", wait_for_all, false},

@@ -1,11 +1,11 @@
-/* Cases with a second node, where `conformance --serve TYPE` runs. */
+/* Cases with a second node, on which `conformance --serve TYPE` runs. */
 #include "topology.h"
 
 #include <linux/tipc.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 
-/* The other node's address, once its helper is seen from here. */
+/* The other node's address, once its helper is visible here. */
 static uint32_t other_node(void)
 {
 	int fd = topology_connection(0);
@@ -17,7 +17,7 @@ static uint32_t other_node(void)
 	return e.port.node;
 }
 
-/* The helper's answer to a command. */
+/* The helper's reply to a command. */
 static const char *ask(const char *command)
 {
 	static char answer[100];
@@ -144,7 +144,7 @@ static void lookup_domain(void)
 
 static void looked_up_over_there(void)
 {
-	/* With a domain the other node looks the name up: what fails comes back. */
+	/* With a lookup domain the other node does the lookup; on failure the message comes back. */
 	Address nobody = service(a_type(), 1);
 	int fd = a_socket(SOCK_RDM);
 	nobody.addr.name.domain = other_node();
@@ -194,7 +194,7 @@ static void bindings(void)
 		EQ(e.port.ref, ref);
 		EQ(e.port.node, node);
 	}
-	/* Node scope stays on its node, where the remote server tells of it. */
+	/* A binding with node scope stays on its node, where the topology server reports it. */
 	snprintf(text, sizeof text, "bind %u 30 30 %d", type, TIPC_NODE_SCOPE);
 	SAME(ask(text), "ok", 3);
 	EQ(event_from(there).found_lower, 30);
@@ -204,7 +204,7 @@ static void bindings(void)
 	EQ(event_from(here).event, TIPC_WITHDRAWN);
 	EQ(event_from(there).event, TIPC_WITHDRAWN);
 	EQ(event_from(there).event, TIPC_WITHDRAWN);
-	/* And what is bound here is seen there. */
+	/* A binding on this node is visible on the other one. */
 	int own = bound(SOCK_RDM, service(type, 50));
 	expect_event(there, TIPC_PUBLISHED, 50, 50, own);
 }
@@ -218,7 +218,7 @@ static void multicast(void)
 	SAME(ask(text), "ok", 3);
 	subscribe(here, subscription(type, 10, 10, 5000, TIPC_SUB_PORTS, ""));
 	EQ(event_from(here).event, TIPC_PUBLISHED);
-	/* The helper does not read there, but its service is found, and the local member gets its copy. */
+	/* The helper does not read there, but its service is found, and the local member gets a copy. */
 	EQ(sent_to(fd, "all", 3, range(type, 0, 100)), 3);
 	EQ(receive(member, 0)->length, 3);
 	EQ(sent_to(fd, "all", 3, range(type, 15, 15)), 3);
@@ -283,7 +283,7 @@ static void data_before_the_end(void)
 		got++;
 	}
 	EQ(errno, ECONNRESET);
-	/* On a busy link the kernel's end can overtake the last ones (row 8.3). */
+	/* On a busy link the kernel's end of connection can overtake the last messages (row 8.3). */
 	IS(got <= 20 && got >= 1);
 }
 
@@ -326,7 +326,7 @@ const struct test_case remote_cases[] = {
 	{"remote/without-waiting", "8.2", without_waiting, true},
 	{"remote/from-the-other-node", "8.2", from_the_other_node, true},
 	{"remote/lookup-domain", "1.4", lookup_domain, true},
-	{"remote/looked-up-over-there", "2.6", looked_up_over_there, true},
+	{"remote/lookup-on-other-node", "2.6", looked_up_over_there, true},
 	{"remote/dead-port", "2.5", dead_port, true},
 	{"remote/bindings", "10.1, 1.3", bindings, true},
 	{"remote/multicast", "7.7", multicast, true},

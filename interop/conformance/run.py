@@ -1,7 +1,8 @@
-"""Runs the cases in the lab's machine, on two nodes: cargo xtask lab run -t 400 interop/conformance/run.py PROGRAM [OPTION...]
+"""Runs the conformance cases on two nodes in the lab's machine:
+cargo xtask lab run -t 400 interop/conformance/run.py PROGRAM [OPTION...]
 
-Namespace a is a kernel node with the helper. In namespace b the cases run: on another kernel node, or, with --under UTIPC (the
-path of that program), under the shim. Other options and names are the program's.
+Namespace a is a kernel node with the helper. In namespace b the cases run: on another kernel node, or, with --under
+UTIPC (the path of that program), under the shim. Other options and names are the program's.
 """
 
 import os

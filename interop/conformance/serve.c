@@ -1,8 +1,8 @@
-/* The other node's part of the cases with two nodes. Instances of its service type:
- *   1 RDM   commands; each is answered, by "ok" or with what was asked for
+/* The helper on the other node, for cases with two nodes. Instances of its service type:
+ *   1 RDM   commands; each gets a reply, "ok" or the requested value
  *   2 RDM   returns every message to its sender
- *   3 STREAM, 4 SEQPACKET   return what comes, a process for each connection
- *   5 SEQPACKET   the first message says how the connection ends */
+ *   3 STREAM, 4 SEQPACKET   echo, with a process for each connection
+ *   5 SEQPACKET   the first message says how to end the connection */
 #include "check.h"
 
 #include <signal.h>
@@ -26,7 +26,7 @@ static void end(int fd)
 		shutdown(fd, SHUT_RDWR);
 		recv(fd, &byte, 1, 0);
 	} else if (strcmp(how, "unread") == 0) {
-		/* What the other end sends stays unread. */
+		/* The data of the peer stays unread. */
 		events_of(fd, POLLIN, 5000);
 	} else if (strcmp(how, "wait") == 0) {
 		send(fd, "waiting", 7, 0);

@@ -1,4 +1,4 @@
-/* Signals that come while a call waits. */
+/* Signals that arrive while a call waits. */
 #include "check.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static void catch(int number)
 	caught++;
 }
 
-/* SIGALRM after `ms`, then every `ms`: one alone could come before the call waits. */
+/* SIGALRM after `ms` and then every `ms`, because a single one could arrive before the call waits. */
 static void alarm_after(int ms, bool restart)
 {
 	struct sigaction action = {.sa_handler = catch, .sa_flags = restart ? SA_RESTART : 0};
@@ -131,7 +131,8 @@ static void accept_is_restarted(void)
 
 static void connect_is_interrupted(void)
 {
-	/* Connecting has its own time limit, so the kernel never restarts it; the connection goes on in the background. */
+	/* connect() has its own time limit, so the kernel never restarts it; the connection continues in the
+	 * background. */
 	for (int restart = 0; restart < 2; restart++) {
 		Address address;
 		int listening = listener(SOCK_STREAM, &address), fd = a_socket(SOCK_STREAM);
@@ -189,7 +190,7 @@ static void waiting_for_events(void)
 
 static void signals_let_in_while_waiting(void)
 {
-	/* ppoll and pselect: blocked until the wait, and for it alone. */
+	/* ppoll and pselect: the signal is unblocked only during the wait. */
 	int fd = a_socket(SOCK_RDM);
 	sigset_t block, before;
 	sigemptyset(&block);
@@ -223,6 +224,6 @@ const struct test_case signal_cases[] = {
 	{"signal/send-is-interrupted", "EINTR", send_is_interrupted, false},
 	{"signal/part-of-a-write", "EINTR", part_of_a_write, false},
 	{"signal/waiting-for-events", "signal(7)", waiting_for_events, false},
-	{"signal/let-in-while-waiting", "ppoll(2), pselect(2)", signals_let_in_while_waiting, false},
+	{"signal/unblocked-while-waiting", "ppoll(2), pselect(2)", signals_let_in_while_waiting, false},
 	{NULL, NULL, NULL, false},
 };

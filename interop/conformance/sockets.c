@@ -1,4 +1,4 @@
-/* Making sockets, what they are, and their own and their peer's address. */
+/* Opening sockets, their properties, and their own and peer addresses. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -290,7 +290,7 @@ const struct test_case socket_cases[] = {
 	{"socket/closed-descriptor", "EBADF", closed, false},
 	{"socket/name-before-bind", "8.1", name_before_bind, false},
 	{"socket/name-stays-after-bind", "8.1", name_stays, false},
-	{"socket/name-in-less-room", "getsockname(2)", name_in_less_room, false},
+	{"socket/name-truncated", "getsockname(2)", name_in_less_room, false},
 	{"socket/peer-name", "8.2", peer_name, false},
 	{"socket/peer-name-while-connecting", "8.2", peer_name_while_connecting, false},
 	{"socket/peer-name-after-the-end", "8.3", peer_name_after_the_end, false},

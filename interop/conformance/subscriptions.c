@@ -1,4 +1,4 @@
-/* Subscriptions themselves: byte order, time, cancelling, what is refused. */
+/* Properties of subscriptions: byte order, expiry, cancelling, errors. */
 #include "topology.h"
 
 static void other_byte_order(void)
@@ -21,10 +21,10 @@ static void other_byte_order(void)
 	e = event_from(fd);
 	EQ(e.event, TIPC_SUBSCR_TIMEOUT);
 	EQ(e.s.seq.lower, 20);
-	/* The kernel turns these two once too often (row 10.1). */
+	/* The kernel swaps these two once too often (row 10.1). */
 	EQ(e.found_lower, DIFFERS("10.1", 0x14000000, 20));
 	EQ(e.found_upper, DIFFERS("10.1", 0x15000000, 21));
-	/* The order is each subscription's own. */
+	/* Each subscription has its own byte order. */
 	turned = false;
 	to = bound(SOCK_RDM, service(type, 30));
 	subscribe(fd, subscription(type, 30, 30, NEVER, TIPC_SUB_PORTS, ""));
@@ -33,7 +33,8 @@ static void other_byte_order(void)
 
 static void filter_zero(void)
 {
-	/* No event asked for in either order: taken as turned round, and so a subscription that never says anything. */
+	/* The filter requests no event in either byte order: it is read as swapped, and the subscription never
+	 * reports anything. */
 	uint32_t type = a_type();
 	int fd = topology_connection(0);
 	subscribe(fd, subscription(type, 0, 10, NEVER, 0, ""));
@@ -57,7 +58,7 @@ static void times_out(void)
 	EQ(e.port.node, 0);
 	EQ(e.s.timeout, 300);
 	SAME(e.s.usr_handle, "waits", 6);
-	/* Then it is gone, the connection is not. */
+	/* The subscription has ended, the connection has not. */
 	bound(SOCK_RDM, service(type, 2));
 	IS(quiet(fd));
 	subscribe(fd, subscription(type, 0, 10, 0, TIPC_SUB_PORTS, ""));
@@ -90,7 +91,7 @@ static void cancelled(void)
 	two.usr_handle[0] = 'O';
 	subscribe(fd, one);
 	subscribe(fd, two);
-	/* Something else in it: another subscription, of which there is none. */
+	/* With different contents it names another subscription, which does not exist. */
 	struct tipc_subscr cancel = one;
 	cancel.filter |= TIPC_SUB_CANCEL;
 	cancel.seq.upper = 9;
@@ -102,7 +103,7 @@ static void cancelled(void)
 	struct tipc_event e = event_from(fd);
 	EQ(e.s.usr_handle[0], 'O');
 	IS(quiet(fd));
-	subscribe(fd, cancel); /* again: nothing happens */
+	subscribe(fd, cancel); /* cancelling twice has no effect */
 	cancel.usr_handle[0] = 'O';
 	subscribe(fd, cancel);
 	IS(quiet(fd));
@@ -119,7 +120,7 @@ static void cancelled_in_the_other_byte_order(void)
 	subscribe(fd, one);
 	cancel.filter |= TIPC_SUB_CANCEL;
 	subscribe(fd, cancel);
-	/* The kernel's server is a thread of its own: it has done so by then. */
+	/* The kernel's server is a thread of its own; it has processed the request by then. */
 	IS(quiet(fd));
 	OK(bound(SOCK_RDM, service(type, 5)));
 	IS(quiet(fd));
@@ -151,7 +152,7 @@ static void refused_length(void)
 			expect_end(fd);
 			continue;
 		}
-		/* What is longer is cut. */
+		/* Longer messages are truncated. */
 		expect_event(fd, TIPC_SUBSCR_TIMEOUT, 1, 2, 0);
 		IS(quiet(fd));
 	}
@@ -172,7 +173,7 @@ static void the_rest_goes_with_the_connection(void)
 
 static void in_the_request(void)
 {
-	/* The first subscription may come with the request for the connection. */
+	/* The first subscription may travel with the connection request. */
 	uint32_t type = a_type();
 	int to = bound(SOCK_RDM, service(type, 5)), fd = a_socket(SOCK_SEQPACKET);
 	struct tipc_subscr s = subscription(type, 0, 10, NEVER, TIPC_SUB_PORTS, "");
@@ -182,7 +183,7 @@ static void in_the_request(void)
 
 static void as_a_stream(void)
 {
-	/* Not what is documented, but what some programs do. */
+	/* Undocumented, but used by some programs. */
 	uint32_t type = a_type();
 	Address server = service(TIPC_TOP_SRV, TIPC_TOP_SRV);
 	int to = bound(SOCK_RDM, service(type, 5)), fd = a_socket(SOCK_STREAM);
@@ -208,7 +209,7 @@ static void without_waiting(void)
 
 static void many_events_wait(void)
 {
-	/* A subscriber that does not read loses nothing. */
+	/* A subscriber that does not read loses no event. */
 	uint32_t type = a_type();
 	int fd = topology_connection(0), to = a_socket(SOCK_RDM);
 	subscribe(fd, subscription(type, 0, 10000, NEVER, TIPC_SUB_PORTS, ""));

@@ -1,4 +1,4 @@
-/* The end of connections and sockets, as both ends see it. */
+/* The end of connections and sockets, as seen from both ends. */
 #include "check.h"
 
 #include <pthread.h>
@@ -59,7 +59,7 @@ static void orderly_end(void)
 		arrives(ends.server);
 		EQ(events_of(ends.server, POLLIN | POLLOUT | POLLRDHUP, 0), POLLIN | POLLHUP);
 		EQ(recv(ends.server, &byte, 1, 0), 0);
-		/* Once read, the kernel has nothing more to say (row 8.3: utipc says it again). */
+		/* After it was read, the kernel reports nothing more (row 8.3: utipc repeats it). */
 		set_timeout(ends.server, SO_RCVTIMEO, 100);
 		if (engine == KERNEL)
 			ERR(recv(ends.server, &byte, 1, 0), EAGAIN);
@@ -79,7 +79,7 @@ static void close_is_a_reset(void)
 		close(ends.client);
 		EQ(recv(ends.server, &byte, 1, 0), 1);
 		ERR(recv(ends.server, &byte, 1, 0), ECONNRESET);
-		ERR(read(ends.server, &byte, 1), ECONNRESET); /* again and again */
+		ERR(read(ends.server, &byte, 1), ECONNRESET); /* repeatedly */
 		ERR(send(ends.server, &byte, 1, MSG_NOSIGNAL), EPIPE);
 		EQ(get_socket_option(ends.server, SO_ERROR), 0);
 	}
@@ -133,7 +133,7 @@ static void unread_comes_back(void)
 			EQ(m->length, 0);
 			IS(m->has_error);
 			EQ(m->error[0], orderly ? TIPC_CONN_SHUTDOWN : TIPC_ERR_NO_PORT);
-			/* On one host utipc tells of the end alone (row 8.3). */
+			/* On one host utipc reports only the end (row 8.3). */
 			if (engine == UTIPC && m->error[1] == 0) {
 				IS(!m->has_returned);
 				continue;
@@ -186,7 +186,7 @@ static void partly_read_is_not_returned(void)
 	close(ends.server);
 	const struct message *m = receive(ends.client, 0);
 	if (engine == UTIPC) {
-		/* On one host: nothing, or what the node itself has (row 8.3). */
+		/* On one host: nothing, or the messages that the node itself holds (row 8.3). */
 		EQ(m->error[0], TIPC_ERR_NO_PORT);
 		return;
 	}
@@ -249,7 +249,7 @@ static void killed_holder(void)
 	struct pair ends = connected(SOCK_STREAM);
 	pid_t pid = child(die_connected, 0);
 	char byte;
-	close(ends.client); /* the child is the only one left */
+	close(ends.client); /* only the child holds it now */
 	ERR(recv(ends.server, &byte, 1, 0), ECONNRESET);
 	(void)pid;
 }
@@ -336,7 +336,7 @@ static void connectionless_queue_is_returned(void)
 
 static void connectionless_shutdown(void)
 {
-	/* It says that there is no connection, and yet empties the queue and ends waiting. */
+	/* It returns ENOTCONN, but still empties the queue and ends waiting calls. */
 	Address name = service(a_type(), 1);
 	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
 	char byte;
@@ -345,7 +345,7 @@ static void connectionless_shutdown(void)
 	arrives(to);
 	ERR(shutdown(to, SHUT_RDWR), ENOTCONN);
 	if (engine == UTIPC) {
-		/* An error changes nothing (row 8.3). */
+		/* The failed call has no effect (row 8.3). */
 		EQ(recv(to, &byte, 1, 0), 1);
 		EQ(events_of(to, POLLIN | POLLOUT, 0), POLLOUT);
 		return;
@@ -371,7 +371,7 @@ const struct test_case teardown_cases[] = {
 	{"end/unread-comes-back-unasked", "8.3", unread_comes_back_unasked, false},
 	{"end/returned-in-part", "2.5", returned_in_part, false},
 	{"end/partly-read-is-not-returned", "8.3", partly_read_is_not_returned, false},
-	{"end/all-is-delivered-before", "8.3", all_is_delivered_before_the_end, false},
+	{"end/sent-data-is-delivered-first", "8.3", all_is_delivered_before_the_end, false},
 	{"end/no-broken-pipe-signal", "8.3", broken_pipe_signal, false},
 	{"end/killed-holder", "8.3", killed_holder, false},
 	{"end/waiting-reader-is-woken", "8.3", reader_is_woken, false},

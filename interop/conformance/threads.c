@@ -9,7 +9,7 @@
 struct work {
 	int fd, id;
 	Address to;
-	unsigned char *seen; /* EACH bytes a sender */
+	unsigned char *seen; /* EACH bytes for each sender */
 	pthread_mutex_t *lock;
 	int left;
 };
@@ -44,7 +44,7 @@ static void many_senders(void)
 			uint32_t words[2];
 			EQ(recv(both[k].to, words, sizeof words, 0), sizeof words);
 			IS(words[0] < THREADS);
-			EQ(words[1], next[words[0]]); /* what one thread sends keeps its order */
+			EQ(words[1], next[words[0]]); /* messages of one thread keep their order */
 			next[words[0]]++;
 		}
 		for (int i = 0; i < THREADS; i++)

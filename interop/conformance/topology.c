@@ -94,7 +94,7 @@ static void every_field(void)
 	subscribe(fd, asked);
 	struct tipc_event e = event_from(fd);
 	EQ(e.event, TIPC_PUBLISHED);
-	EQ(e.found_lower, 10); /* as bound, not as asked */
+	EQ(e.found_lower, 10); /* as bound, not as requested */
 	EQ(e.found_upper, 20);
 	Address own = own_address(to);
 	EQ(e.port.ref, own.addr.id.ref);
@@ -154,7 +154,7 @@ static void first_and_last_binding(void)
 
 static void initial_bindings(void)
 {
-	/* In the order in which they were made. */
+	/* In the order of binding. */
 	uint32_t type = a_type();
 	int sockets[5], fd = topology_connection(0);
 	static const uint32_t lower[] = {50, 10, 10, 30, 0}, upper[] = {50, 20, 20, 30, 100};
@@ -199,7 +199,7 @@ static void scopes(void)
 	expect_event(all, TIPC_PUBLISHED, 2, 2, node);
 	IS(quiet(cluster_only));
 	IS(quiet(node_only));
-	/* And of what is there already. */
+	/* This includes existing bindings. */
 	int again = topology_connection(0);
 	subscribe(again, subscription(type, 0, 10, NEVER, TIPC_SUB_PORTS | NODE_ONLY, ""));
 	expect_event(again, TIPC_PUBLISHED, 2, 2, node);
@@ -257,7 +257,7 @@ static void every_way_of_going(void)
 	OK(listen(listening, 1));
 	struct pair ends = connected_to(SOCK_STREAM, listening, address);
 	close(ends.client);
-	IS(quiet(fd)); /* connections bind nothing */
+	IS(quiet(fd)); /* connections have no bindings */
 	close(listening);
 	EQ(event_from(fd).event, TIPC_WITHDRAWN);
 }
@@ -272,6 +272,6 @@ const struct test_case topology_cases[] = {
 	{"topology/scopes", "10.1", scopes, false},
 	{"topology/own-node", "10.2", own_node, false},
 	{"topology/the-server-itself", "10.2", the_server_itself, false},
-	{"topology/every-way-of-going", "10.2", every_way_of_going, false},
+	{"topology/causes-of-withdrawal", "10.2", every_way_of_going, false},
 	{NULL, NULL, NULL, false},
 };

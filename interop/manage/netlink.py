@@ -1,4 +1,4 @@
-"""A program that speaks generic netlink by itself, under `utipc run`: the family TIPCv2 is the daemon's, all others are the kernel's.
+"""Speaks generic netlink under `utipc run`: the daemon answers the family TIPCv2, the kernel all others.
 
     utipc run --private -- python3 interop/manage/netlink.py
 """
@@ -32,7 +32,7 @@ def message(family, flags, sequence, command, body=b""):
 
 
 def messages(data):
-    """Family, sequence number, port and the rest of each."""
+    """Yields family, sequence number, port and the rest of each message."""
     while len(data) >= 16:
         length, family, _, sequence, port = struct.unpack("=IHHII", data[:16])
         assert length >= 16
@@ -49,11 +49,11 @@ sock.settimeout(30)
 sock.bind((0, 0))
 own = sock.getsockname()[0]
 
-# Another family is the kernel's affair.
+# Another family stays with the kernel.
 sock.send(message(CONTROL, REQUEST, 5, 3, attribute(2, b"nlctrl\0")))
 assert heads(sock.recv(8192)) == [(CONTROL, 5)]
 
-# The family; a poll loop sees the answer, and a peek leaves it.
+# The family; a poll loop sees the reply, and a peek leaves it in the queue.
 sock.sendto(message(CONTROL, REQUEST | ACK, 6, 3, attribute(2, b"TIPCv2\0")), (0, 0))
 poll = select.epoll()
 poll.register(sock, select.EPOLLIN)
@@ -67,7 +67,7 @@ assert len(data) == length and flags == 0 and sender == (0, 0)
 assert port == own and end[:2] == (ERROR, 6) and end[3][:4] == b"\0\0\0\0"
 family = struct.unpack("=H", attributes(body[4:])[1])[0]
 
-# Three answers wait, the kernel's own in the middle; each comes whole, in its turn.
+# Three replies wait, the kernel's own in the middle; each arrives complete and in order.
 sock.send(message(family, REQUEST | DUMP, 7, NAME_TABLE_GET))
 sock.send(message(CONTROL, REQUEST, 8, 3, attribute(2, b"nlctrl\0")))
 sock.send(message(family, REQUEST | DUMP, 9, MEDIA_GET))
@@ -76,7 +76,7 @@ assert names[-1] == (DONE, 7) and set(names[:-1]) == {(family, 7)}
 assert kernel == [(CONTROL, 8)]
 assert media == [(family, 9), (family, 9), (DONE, 9)]
 
-# Who has not asked for words with an error gets none; who has gets them.
+# A socket gets error texts only if it has requested them.
 unknown = attribute(4 | 0x8000, attribute(1, b"no-such-link\0"))
 sock.send(message(family, REQUEST | ACK, 10, LINK_GET, unknown))
 (kind, sequence, _, body), = messages(sock.recv(8192))
@@ -86,7 +86,7 @@ sock.send(message(family, REQUEST | ACK, 11, LINK_GET, unknown))
 (_, _, _, body), = messages(sock.recv(8192))
 assert b"no-such-link" in attributes(body[20:])[1]
 
-# A copy of the descriptor is the same socket, and nothing is left over.
+# A copy of the descriptor is the same socket, and no reply is left over.
 copy = sock.dup()
 copy.send(message(family, REQUEST | DUMP, 12, MEDIA_GET))
 assert heads(sock.recv(8192))[-1] == (DONE, 12)

@@ -1,9 +1,9 @@
-"""Shows the same state of kernel nodes by iproute2's `tipc` and, if it is given, by `utipc` on the kernel engine.
+"""Shows the same state of kernel nodes by iproute2's `tipc` and, if given, by `utipc` on the kernel engine.
 
     cargo xtask lab run -o DIR interop/manage/record.py [/path/to/utipc]
 
-Writes what `tipc` prints to $OUT/kernel/NAME.txt for every case of cases.txt, and what utipc prints beside it to
-$OUT/utipc/NAME.txt. Of a case that changes something utipc makes the change when there is one, so that both are tried.
+Writes the output of `tipc` to $OUT/kernel/NAME.txt for each case of cases.txt, and that of utipc to
+$OUT/utipc/NAME.txt. A case that changes something is run with utipc if it is given, so that both programs are tested.
 """
 
 import os
@@ -28,7 +28,7 @@ def run(program, args):
 
 
 class Stage:
-    """Two kernel nodes; the thread stands in b's namespace when it asks."""
+    """Two kernel nodes; the thread is in b's namespace when it queries."""
 
     def __init__(self):
         self.net = net.Network()
@@ -38,7 +38,7 @@ class Stage:
             out, err, code = run(["tipc"], words.split())
             assert code == 0, err + out
         peer.enter(self.net.b)
-        self.kept = []
+        self.open_sockets = []
 
     def links(self):
         lines = run(["tipc"], ["link", "list"])[0].splitlines()
@@ -65,12 +65,12 @@ class Stage:
         net.until("the peer's service is known", 30, lambda: "3000" in names())
         connected.setblocking(False)
         connected.connect_ex((S.TIPC_ADDR_NAME, 3000, 1, 0, 2))     # it is connected when the server accepts
-        self.kept += [server, rdm, listener, connected, server.accept()[0]]
+        self.open_sockets += [server, rdm, listener, connected, server.accept()[0]]
         net.until("the connection is there", 30, lambda: "connected" in run(["tipc"], ["socket", "list"])[0])
 
     def peer_off(self):
-        for kept in self.kept:
-            kept.close()
+        for open_socket in self.open_sockets:
+            open_socket.close()
         peer.enter(self.net.a)
         run(["tipc"], "bearer disable media udp name U".split())
         peer.enter(self.net.b)

@@ -1,4 +1,4 @@
-"""What a row works with: two linked nodes, checks that count, and waiting."""
+"""The environment of a row: two linked nodes, counted checks, and waiting."""
 
 import contextlib
 import itertools
@@ -8,21 +8,21 @@ import time
 from net import Network, until
 from peer import Peer, Refused
 
-# A node is gone when nothing was heard for the tolerance (1.5 s by default) and probes went unanswered; the rest of
-# the bound is what an emulated, busy CPU may add.
+# A node is lost when nothing was received for the tolerance (1.5 s by default) and probes went unanswered; the rest of
+# the limit allows for an emulated, busy CPU.
 GONE_S = 6.0
-# A link must be up this soon after its bearer was enabled, the trial second of a self-chosen address included.
+# A link must be up this soon after its bearer was enabled, including the trial second of a self-chosen address.
 UP_S = 3.0
 
 _types = itertools.count(10000, 10)
 
 
 class Failed(AssertionError):
-    """A check of a row did not hold."""
+    """A check of a row failed."""
 
 
 class Cluster:
-    """Node a is always the kernel's; node b is the program under test, or a second kernel node to prove the rows."""
+    """Two nodes: node a is the kernel's; node b is the program under test, or a second kernel node."""
 
     def __init__(self, media, program, log, prefix=""):
         self.media, self.program, self.log, self.prefix = media, program, log, prefix
@@ -52,7 +52,7 @@ class Cluster:
         return dict(more, media="udp", device="w", local=form % number)
 
     def up(self, a=None, b=None):
-        """Starts both nodes and links them; seconds from the second bearer's enabling until both see each other."""
+        """Starts and links both nodes; returns the seconds from enabling the second bearer until both see each other."""
         self.a.call("start", **(a or {"address": "1.1.1"}))
         self.a.call("watch")
         self.a.call("enable", **self.bearer(1))
@@ -70,14 +70,14 @@ class Cluster:
         return time.monotonic() - began
 
     def kill_b(self):
-        """Node b vanishes without a word."""
+        """Node b fails silently."""
         self.b.kill()
         if self.b.is_kernel:
-            # Its node lives in the namespace, not in the process: silence it, and take the namespace away.
+            # A kernel node lives in the namespace, not in the process: silence it, then delete the namespace.
             self.net.fault("loss 100%")
 
     def rejoin_b(self):
-        """Node b comes back with the same address."""
+        """Node b returns with the same address."""
         if self.b.is_kernel:
             self.net.replace_b()
             self.net.fault(None)
@@ -85,7 +85,7 @@ class Cluster:
         return self.join(self.b_was)
 
     def restart_a(self):
-        """A new process for node a's sockets; the node itself is the kernel's and has not changed."""
+        """Restarts the process with node a's sockets; the node itself is the kernel's and stays."""
         self.a.kill()
         self.a = Peer("a", self.net.a)
         self.a.call("watch")
@@ -93,7 +93,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def second(self):
-        """A cluster of its own on UDP, beside this one, for as long as the row needs it."""
+        """A second cluster on UDP, for as long as the row needs it."""
         other = Cluster("udp", self.program, self.log, self.prefix + "2")
         try:
             yield other
@@ -120,7 +120,7 @@ class Cluster:
         self.notes.append(text)
 
     def no_reset(self, what="the link stayed up"):
-        """Neither end has seen the other go."""
+        """Checks that neither end has lost the other."""
         for peer in (self.a, self.b):
             counts = peer.call("counts")
             self.equal((counts["ups"], counts["downs"]), (1, 0), "%s: %s, ups and downs %s" % (peer.name, what, counts["log"]))
@@ -140,7 +140,7 @@ class Cluster:
         return s
 
     def await_name(self, peer, type, instance, event="published", seconds=10.0):
-        """Until `peer` knows (or no longer knows) a binding."""
+        """Waits until `peer` knows (or no longer knows) a binding."""
         if event == "withdrawn":
             until("%s forgets {%d,%d}" % (peer.name, type, instance), seconds,
                   lambda: not any(n[0] == type and n[1] <= instance <= n[2] for n in peer.call("names")["names"]))
@@ -151,7 +151,7 @@ class Cluster:
         peer.call("close", s=s)
 
     def connection(self, client, server, kind, timeout_ms=20000):
-        """A connected pair of sockets: (client's, server's, listener's)."""
+        """A connected pair of sockets: (the client's, the server's, the listener's)."""
         type = self.new_type()
         l = self.sock(server, kind, (type, 1))["s"]
         server.call("listen", s=l)
@@ -162,13 +162,13 @@ class Cluster:
         return c, accepting.result()["s"], l
 
     def broken(self, peer, s, what, seconds=GONE_S):
-        """The connection of `s` must end with an error or end of file, and soon."""
+        """Checks that the connection of `s` ends soon, with an error or end of file."""
         began = time.monotonic()
         try:
             got = peer.call("recv", s=s, timeout_ms=int(seconds * 1000), wait_s=seconds + 10)
             self.check(got["length"] == 0, "%s: %s: data instead of an end: %s" % (peer.name, what, got))
         except Refused as error:
-            self.check(error.code != "EAGAIN", "%s: %s: no end within %.1f s" % (peer.name, what, seconds))
+            self.check(error.code != "EAGAIN", "%s: %s: did not end within %.1f s" % (peer.name, what, seconds))
         return time.monotonic() - began
 
 

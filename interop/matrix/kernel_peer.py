@@ -1,7 +1,7 @@
 """One end of the matrix: a node that is the Linux kernel's TIPC in one network namespace.
 
-It speaks the line protocol of README.md: one JSON object a line in, one out. `utipc-interop` speaks the same, so a row
-of the matrix does not know which of them it talks to. Every request runs in a thread of its own.
+It speaks the line protocol of README.md: one JSON object per line in each direction. `utipc-interop` speaks the same,
+so rows of the matrix work with either. Each request runs in a thread of its own.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
-    """A refusal that the row may expect: its text is an errno name."""
+    """An error that the row may expect; its text is an errno name."""
 
 
 def tool(*args):
@@ -42,7 +42,7 @@ def tool(*args):
 
 
 class Endpoint:
-    """A socket under two Python objects, so that reading and writing have their own timeouts."""
+    """A socket as two Python objects, so that reading and writing have timeouts of their own."""
 
     def __init__(self, sock):
         self.rx = sock
@@ -61,7 +61,7 @@ class Peer:
         self.watched = {"ups": 0, "downs": 0}
         self.log = []
 
-    # -- the node
+    # -- node
 
     def op_start(self, address=None, identity=None, cluster=None):
         if cluster:
@@ -93,18 +93,18 @@ class Peer:
                                 for r in rows if r["type"] > 2 and r["scope"] != "node")}
 
     def op_links(self):
-        """Of each link: packets out of order and doubled that came, packets that were sent again."""
+        """For each link: packets received out of order, packets received twice, packets retransmitted."""
         links = [l for l in json.loads(tool("-j", "link", "stat", "show")) if l["link"] != "broadcast-link"]
         return {"links": [{"name": l["link"], "mtu": l["mtu"], "window": l["window"], "deferred": l["rx states"]["defs"],
                            "duplicates": l["rx states"]["dups"], "retransmitted": l["tx states"]["retrans"]}
                           for l in links if "rx states" in l]}
 
     def op_memory(self):
-        return {"rss_kib": None}                         # the kernel's buffers belong to no process
+        return {"rss_kib": None}                         # the kernel's buffers do not belong to a process
 
     def op_watch(self):
-        """Counts nodes that come and go from here on; `counts` tells."""
-        own = self.op_address()["address"]               # 0 while the node still tries its address out
+        """Starts counting nodes that come and go; `counts` returns the result."""
+        own = self.op_address()["address"]               # 0 during the node's address trial
         server = self.topology(0)
         server.sendall(struct.pack("=5I8s", 0, 0, FOREVER, FOREVER, TOP_PORTS, b"watch---"))
 
@@ -125,7 +125,7 @@ class Peer:
         return dict(self.watched, log=self.log[-20:])
 
     def op_wait_up(self, timeout_ms):
-        """Waits until one other node is up in the watch that `watch` began."""
+        """Waits until another node is up, as seen since `watch`."""
         deadline = time.monotonic() + timeout_ms / 1000
         while self.watched["ups"] <= self.watched["downs"]:
             if time.monotonic() > deadline:
@@ -177,7 +177,7 @@ class Peer:
         return {}
 
     def address(self, to):
-        """sockaddr_tipc; by hand, since Python's tuples leave the lookup domain out."""
+        """A sockaddr_tipc, packed by hand because Python's tuples have no lookup domain."""
         if "name" in to:
             kind, instance, node = (to["name"] + [0])[:3]
             return struct.pack("=HBb3I", S.AF_TIPC, 2, 0, kind, instance, node)
@@ -187,7 +187,7 @@ class Peer:
         return struct.pack("=HBb3I", S.AF_TIPC, 3, 0, ref, node, 0)
 
     def send_one(self, sock, data, to, deadline):
-        """One message, whole; waits while congested, up to the deadline."""
+        """Sends one message; waits during congestion, until the deadline."""
         address = self.address(to) if to else None
         while True:
             r = libc.sendto(sock.fileno(), data, len(data), S.MSG_DONTWAIT, address, 16 if address else 0)
@@ -197,7 +197,7 @@ class Peer:
             left = deadline - time.monotonic()
             if code != errno.EAGAIN or left <= 0:
                 raise Failed(errno.errorcode[code])
-            # A connectionless socket is always writable: its congestion shows in the send alone.
+            # A connectionless socket is always writable: only the send shows congestion.
             wait = select.poll()
             wait.register(sock, select.POLLOUT)
             wait.poll(min(left, 0.5) * 1000)
@@ -209,7 +209,7 @@ class Peer:
         return {"adler": pattern.checksum(data)}
 
     def op_send_many(self, s, count, length, to=None, first=0, gap_us=0, timeout_ms=60000):
-        """Messages first .. first+count-1, each with its number inside. Tells how far it came, and why no further."""
+        """Sends messages first .. first+count-1, each with its number inside. Returns the number sent and any error."""
         deadline = time.monotonic() + timeout_ms / 1000
         sent = 0
         for number in range(first, first + count):
@@ -240,7 +240,7 @@ class Peer:
         return reply
 
     def op_recv_many(self, s, count, length, first=0, timeout_ms=60000, idle_ms=5000):
-        """Reads until `count` messages came, or nothing for `idle_ms`. Tells what was lost, doubled, reordered, changed."""
+        """Receives until `count` messages arrived, or none for `idle_ms`. Returns the numbers of faulty messages."""
         deadline = time.monotonic() + timeout_ms / 1000
         expected, got, late, broken, error = first, 0, 0, 0, None
         missing = set()
@@ -294,7 +294,7 @@ class Peer:
         return {"peer": [ref, node]}
 
     def op_write(self, s, length, at=0, seed=0, chunk=65536, timeout_ms=60000):
-        """Writes pattern bytes at .. length to a stream. Tells how far it came, and why no further."""
+        """Writes pattern bytes at .. length to a stream. Returns how many were written and the error, if any."""
         sock = self.sockets[s].tx
         deadline = time.monotonic() + timeout_ms / 1000
         adler, error = 1, None
@@ -315,7 +315,7 @@ class Peer:
         return {"length": at, "adler": adler, "error": error}
 
     def op_read(self, s, length, seed=0, chunk=65536, pause_us=0, timeout_ms=60000):
-        """Reads `length` pattern bytes of a stream. Tells how many came and whether each was the right one."""
+        """Reads `length` pattern bytes from a stream. Returns the number read and the position of a wrong one."""
         sock = self.sockets[s].rx
         deadline = time.monotonic() + timeout_ms / 1000
         at, adler, error, wrong_at = 0, 1, None, None
@@ -352,7 +352,7 @@ class Peer:
     # -- topology
 
     def topology(self, node):
-        """A connection to the topology server of `node` (0: our own)."""
+        """Connects to the topology server of `node` (0: the own one)."""
         sock = S.socket(S.AF_TIPC, S.SOCK_SEQPACKET)
         if libc.connect(sock.fileno(), self.address({"name": [1, 1, node]}), 16) < 0:
             raise Failed(errno.errorcode[ctypes.get_errno()])
@@ -388,7 +388,7 @@ class Peer:
                 reply = {"id": number, "error": str(error)}
             except OSError as error:
                 reply = {"id": number, "error": name_of(error)}
-            except Exception as error:                    # a mistake in the row or here: the driver must see it
+            except Exception as error:                    # a bug in the row or here: report it to the driver
                 reply = {"id": number, "error": "%s: %s" % (type(error).__name__, error)}
             with out:
                 replies.write(json.dumps(reply) + "\n")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs the interop matrix in the lab's guest: matrix.py --peer PROGRAM|kernel [--list] [ROW[/MEDIA] ...]
 
-Results go to $OUT: results.json, junit.xml, the recordings of failed rows (and with --keep of all) as pcap.
+Writes to $OUT: results.json, junit.xml, the recordings of failed rows (with --keep, of all rows) as pcap.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from rows import ROWS    # noqa: E402
 
 
 class OverTime(BaseException):
-    """A row took longer than it may."""
+    """A row exceeded its time limit."""
 
 
 def over_time(*_):
@@ -37,11 +37,11 @@ class Runner:
     def __init__(self, options, peer):
         self.options = options
         self.program = None if peer == "kernel" else peer
-        # Recordings of two kernel nodes, beside those of the program under test, carry a mark.
+        # Recordings of two kernel nodes are marked, to tell them from those of the program under test.
         self.mark = ".kernel" if peer != options.peer else ""
         self.out = folder(options.out)
         self.scratch = folder("/run/interop")
-        self.shared = {}                                  # media: linked cluster that served rows so far
+        self.shared = {}                                  # by media: the linked cluster shared by rows
         self.results = []
         self.log = open(os.path.join(self.out, "peer.log"), "wb")
 
@@ -62,7 +62,7 @@ class Runner:
         name = "%s/%s%s" % (row.name, media, self.mark)
         began, failure, c, pcap = time.monotonic(), None, None, None
         for other in [m for m in self.shared if m != media or row.fresh]:
-            self.shared.pop(other).remove()               # one cluster at a time: their namespaces have the same names
+            self.shared.pop(other).remove()               # one cluster at a time: they use the same namespace names
         signal.setitimer(signal.ITIMER_REAL, row.seconds)
         try:
             c = self.cluster(row, media)
@@ -100,7 +100,7 @@ class Runner:
             c.remove()
 
     def state(self, name, c):
-        """What the kernel's end looks like after a failure."""
+        """Writes the state of the kernel's node after a failure."""
         with open(os.path.join(self.out, name.replace("/", "-") + ".txt"), "w") as file:
             for command in (["tipc", "node", "list"], ["tipc", "link", "stat", "show"], ["tipc", "nametable", "show"],
                             ["ip", "-s", "link", "show", "w"], ["tipc", "socket", "list"]):
@@ -109,7 +109,7 @@ class Runner:
             file.write("# kernel log\n" + subprocess.run(["dmesg"], capture_output=True, text=True, check=False).stdout[-6000:])
 
     def finish(self):
-        """Takes the last nodes down; the results."""
+        """Stops the last nodes; returns the results."""
         for c in self.shared.values():
             c.remove()
         return self.results
@@ -133,7 +133,7 @@ def report(options, results):
 
 
 def where():
-    """The deepest line of a row in the current exception."""
+    """Location of the innermost frame in a row, for the current exception."""
     frames = traceback.extract_tb(sys.exc_info()[2])
     mine = [f for f in frames if os.path.basename(f.filename).startswith("rows_")]
     return "%s:%d" % (os.path.basename(mine[-1].filename), mine[-1].lineno) if mine else "before the row"

@@ -1,7 +1,7 @@
 """Two nodes on an emulated network: namespace a, a switch in namespace m, namespace b.
 
-Both ends keep their own veth whole while faults happen at the switch, per packet: b's segmentation offload is undone
-before the switch, so that 5 % loss loses 5 % of the packets and not of the 64 KiB batches.
+Both ends keep their veth unchanged, because faults happen at the switch, per packet: b's segmentation offload is undone
+before the switch, so 5 % loss loses 5 % of the packets, not of the 64 KiB batches.
 """
 
 import json
@@ -17,15 +17,16 @@ def sh(*args):
 
 
 def batch(tool, namespace, lines):
-    """Many commands of ip or tc in one process: starting one takes long on an emulated CPU."""
+    """Runs many commands of ip or tc in one process, because starting processes is slow on an emulated CPU."""
     done = subprocess.run([tool] + (["-n", namespace] if namespace else []) + ["-batch", "-"],
                           input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("%s -batch in %s: %s" % (tool, namespace, (done.stderr or done.stdout).strip()))
 
 
-# Two kernel nodes in one kernel recognise each other by word 13 of the discovery message and then pass payload from
-# socket to socket. Clearing the word at ingress keeps all traffic on the wire. A user-space node is never recognised.
+# Two kernel nodes in one kernel recognize each other by word 13 of the discovery message and then pass data directly
+# from socket to socket. Clearing the word at ingress keeps all traffic on the wire. A user-space node is never
+# recognized.
 ESTRANGE = [
     "qdisc add dev w clsact",
     "filter add dev w ingress pref 1 protocol 0x88ca u32 match u8 0x5a 0xfe at 0 action pedit munge offset 52 u32 set 0",
@@ -62,13 +63,13 @@ class Network:
         batch("tc", end, ESTRANGE)
 
     def replace_b(self):
-        """A fresh namespace b on the same port, with the same address: a machine that was restarted."""
+        """Replaces namespace b, with the same port and address, like a rebooted host."""
         batch("ip", self.m, ["link del p2"])
         batch("ip", None, ["netns del " + self.b, "netns add " + self.b])
         self.plug(self.b, 2)
 
     def fault(self, spec):
-        """netem's words for what happens to every packet, each way; None: nothing."""
+        """Applies netem options to every packet, in both directions; None removes them."""
         for port in ("p1", "p2"):
             if spec:
                 batch("tc", self.m, ["qdisc replace dev %s root netem limit 20000 %s" % (port, spec)])
@@ -76,24 +77,24 @@ class Network:
                 subprocess.run(["tc", "-n", self.m, "qdisc", "del", "dev", port, "root"], capture_output=True, check=False)
 
     def dropped(self):
-        """Packets that the faults now in place have lost."""
+        """Number of packets that the current faults have dropped."""
         return sum(q["drops"] for port in ("p1", "p2")
                    for q in json.loads(sh("tc", "-n", self.m, "-s", "-j", "qdisc", "show", "dev", port))
                    if q["kind"] == "netem")
 
     def carried(self):
-        """Bytes that have passed the switch, both ways."""
+        """Number of bytes that passed the switch, in both directions."""
         return sum(json.loads(sh("ip", "-n", self.m, "-s", "-j", "link", "show", "dev", port))[0]["stats64"]["rx"]["bytes"]
                    for port in ("p1", "p2"))
 
     def fragments_from_b(self):
-        """IP fragments that node b's system has made."""
+        """Number of IP fragments that node b's system has created."""
         lines = sh("ip", "netns", "exec", self.b, "cat", "/proc/net/snmp").splitlines()
         names, values = [l.split() for l in lines if l.startswith("Ip:")]
         return int(values[names.index("FragCreates")])
 
     def tap(self, path, snap=0):
-        """Records what passes a's end until `untap`."""
+        """Records the traffic at a's end until `untap`."""
         process = subprocess.Popen(["ip", "netns", "exec", self.a, "tcpdump", "-Z", "root", "--immediate-mode", "-U", "-s", str(snap),
                                     "-B", "16384", "-i", "w", "-w", path], stderr=subprocess.PIPE)
         self.taps.append(process)
@@ -121,7 +122,7 @@ class Network:
 
 
 def until(what, seconds, condition, every=0.05):
-    """Waits for `condition()`; its last value. Raises AssertionError that says `what` was awaited."""
+    """Waits for `condition()`; returns its last value. Raises AssertionError naming `what` was awaited."""
     end = time.monotonic() + seconds
     while True:
         value = condition()

@@ -1,4 +1,4 @@
-"""The bytes that both kinds of peer send: byte i is (7*i + i/256 + seed) mod 256, so any shift or mix-up shows."""
+"""The bytes that both kinds of peer send: byte i is (7*i + i/256 + seed) mod 256, which reveals any shift or mix-up."""
 
 import zlib
 
@@ -8,7 +8,7 @@ _blocks = {}
 
 
 def block(seed):
-    """One whole period, twice, so that any window of up to one period is a plain slice."""
+    """One whole period, twice, so that any range of up to one period is a plain slice."""
     seed &= 255
     if seed not in _blocks:
         shift = bytes((b + seed) & 255 for b in range(256))
@@ -30,11 +30,11 @@ def piece(seed, at, length):
 
 
 def numbered(number, length):
-    """A message that carries its own number: 4 bytes, big-endian, then the pattern seeded by the number."""
+    """A message with its own number: 4 bytes, big-endian, then the pattern seeded by the number."""
     head = number.to_bytes(4, "big")
     return (head + piece(number, 0, length - 4)) if length > 4 else head[4 - length:]
 
 
 def checksum(data, start=1):
-    """Adler-32, cheap enough for an emulated CPU."""
+    """Adler-32, fast enough for an emulated CPU."""
     return zlib.adler32(data, start)

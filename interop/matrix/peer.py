@@ -1,4 +1,4 @@
-"""The driver's side of the line protocol: a peer process in a network namespace, and requests to it."""
+"""The driver's end of the line protocol: a peer process in a network namespace, and requests to it."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Refused(Exception):
-    """The peer answered with an error; `code` is the errno name."""
+    """The peer replied with an error; `code` is the errno name."""
 
     def __init__(self, where, code):
         super().__init__("%s: %s" % (where, code))
@@ -24,11 +24,11 @@ class Refused(Exception):
 
 
 class Silent(Exception):
-    """The peer did not answer in time, or is gone."""
+    """The peer did not reply in time, or is gone."""
 
 
 def enter(namespace):
-    """Moves this thread (in a fresh child: the process) into a network namespace."""
+    """Moves this thread (in a new child: the process) into a network namespace."""
     with open("/run/netns/" + namespace) as file:
         if libc.setns(file.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "setns " + namespace)
@@ -41,11 +41,11 @@ class Pending:
         self.reply = None
 
     def result(self, seconds=30.0):
-        """The answer; Refused if it is an error, Silent if none comes."""
+        """Returns the reply; raises Refused if it is an error, Silent if there is none."""
         end = time.monotonic() + seconds
         while not self.done.wait(min(0.2, max(0.0, end - time.monotonic()))):
             if time.monotonic() >= end:
-                raise Silent("%s: %s: no answer in %.0f s" % (self.peer.name, self.what, seconds))
+                raise Silent("%s: %s: no reply within %.0f s" % (self.peer.name, self.what, seconds))
         if self.reply is None:
             raise Silent("%s: %s: the peer process is gone" % (self.peer.name, self.what))
         if "error" in self.reply:
@@ -58,7 +58,7 @@ class Peer:
 
     def __init__(self, name, namespace, program=None, log=None):
         self.name, self.namespace, self.program = name, namespace, program
-        # The node is the kernel's, be it asked by Python or by the library.
+        # The node is the kernel's, whether Python or the library uses it.
         self.is_kernel = program is None or os.environ.get("UTIPC_ENGINE") == "kernel"
         self.pending, self.lock, self.number = {}, threading.Lock(), 0
         to_child, from_child = os.pipe(), os.pipe()
@@ -78,7 +78,7 @@ class Peer:
         pid = os.fork()
         if pid:
             return pid
-        try:                                              # the child never returns into the driver's code
+        try:                                              # the child never returns to the driver's code
             enter(self.namespace)
             for fd in range(3, 256):
                 if fd not in (to_child[0], from_child[1]):
@@ -109,7 +109,7 @@ class Peer:
             pending.done.set()
 
     def begin(self, op, **args):
-        """Starts an operation; `.result()` has its answer."""
+        """Starts an operation; `.result()` returns its reply."""
         pending = Pending(self, "%s %s" % (op, args))
         with self.lock:
             if self.pending is None:
@@ -128,7 +128,7 @@ class Peer:
         return self.begin(op, **args).result(wait_s)
 
     def refused(self, op, wait_s=30.0, **args):
-        """The errno name with which the operation fails, None if it succeeds."""
+        """The errno name with which the operation fails; None if it succeeds."""
         try:
             self.call(op, wait_s, **args)
         except Refused as error:
@@ -139,7 +139,7 @@ class Peer:
         os.kill(self.pid, number)
 
     def kill(self):
-        """Ends the process at once and waits for it."""
+        """Kills the process and waits for it."""
         try:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)

@@ -1,4 +1,4 @@
-"""The demo and the benchmark on the kernel's engine. They make namespaces of their own and have no other end."""
+"""Demo and benchmark on the kernel engine. They make namespaces of their own and run without a peer."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import time
 
 FEW = ["--json", "--rounds", "1", "--messages", "40"]
 KINDS = ["--kind", "rdm,seqpacket,stream"]
-# Words of `utipc bench`, and how many lines about the kernel's TIPC they give.
+# Arguments of `utipc bench`, and the number of lines about the kernel's TIPC that they print.
 BENCH = [
     (["latency", "--transport", "utipc,tcp"] + KINDS, 3),
     (["throughput", "--size", "65536", "--transport", "utipc"] + KINDS, 3),
@@ -17,12 +17,12 @@ BENCH = [
     (["sizes", "--size", "1416,1417", "--transport", "utipc"], 2),
     (["latency", "--scope", "inter", "--transport", "kernel-tipc"], 1),
 ]
-# What a kernel's node does not have: its row or command, and a word of the reason.
+# Features that a kernel node lacks: arguments, and a part of the error message.
 REFUSED = [(["targets"], "the targets are utipc's own"), (["sizes", "--transport", "utipc"], "no link to itself")]
 
 
 def called(program, words, seconds):
-    """Exit code and output of a program on the kernel's engine."""
+    """Runs a program on the kernel engine; returns exit code and output."""
     began = time.monotonic()
     done = subprocess.run([program] + words, capture_output=True, text=True, check=False, timeout=seconds,
                           stdin=subprocess.DEVNULL, env=dict(os.environ, UTIPC_ENGINE="kernel"))
@@ -73,7 +73,7 @@ PROGRAMS = {"demo": demo, "bench": bench}
 
 
 def run(name, program):
-    """The result of one, as rows of the matrix have it."""
+    """The result of one program, in the form of the matrix's rows."""
     began, failure, checks, notes = time.monotonic(), None, 0, []
     try:
         checks, notes = PROGRAMS[name](program)

@@ -1,4 +1,4 @@
-"""The list of rows: what each needs and how long it may take."""
+"""The list of rows, with their requirements and time limits."""
 
 BOTH_MEDIA = ("eth", "udp")
 ALL_MEDIA = ("eth", "udp", "udp-remote", "udp6")
@@ -15,8 +15,8 @@ class Row:
 def row(media=BOTH_MEDIA, fresh=False, seconds=60, snap=0, utipc_only=False):
     """Declares a row.
 
-    fresh    starts with two namespaces and no node; else with two linked nodes that may have served other rows
-    seconds  the most it may take
+    fresh    starts with two namespaces and no node; otherwise with two linked nodes that may have served other rows
+    seconds  time limit
     snap     bytes of each packet that are recorded (0: all, None: no recording)
     """
     def declare(run):

@@ -1,4 +1,4 @@
-"""Rows about connections: set-up, streams, flow control, ends."""
+"""Rows about connections: setup, streams, flow control, ends."""
 
 import time
 
@@ -7,15 +7,16 @@ from net import until
 from rows import row
 
 MIB = 1 << 20
-# What a writer may have outstanding at a reader that does not read: the receive buffer, the link's queues, and room.
+# What a writer may have in flight to a reader that does not read: the receive buffer, the link's queues, and some
+# slack.
 STALL_BYTES = 6 * MIB
-# What a node's process may grow by meanwhile.
+# Permitted growth of a node's process meanwhile.
 STALL_RSS_KIB = 24 * 1024
 
 
 @row(seconds=90)
 def seqpacket_setup(c):
-    """connect/accept each way, messages each way, shutdown seen by the other end."""
+    """connect/accept in each direction, messages in each direction, shutdown seen by the peer."""
     for client, server in c.both:
         x, y, l = c.connection(client, server, "seqpacket")
         for a, s, b, r in ((client, x, server, y), (server, y, client, x)):
@@ -40,7 +41,7 @@ def seqpacket_setup(c):
 
 @row(seconds=60)
 def stream_setup(c):
-    """connect/accept each way; bytes have no borders; end of stream."""
+    """connect/accept in each direction; bytes have no boundaries; end of stream."""
     for client, server in c.both:
         x, y, l = c.connection(client, server, "stream")
         for piece in ("abc", "def"):
@@ -62,7 +63,7 @@ def stream_setup(c):
 
 @row(seconds=60)
 def implied_setup(c):
-    """The first message makes the connection, SEQPACKET and STREAM, each way."""
+    """The first message sets up the connection, SEQPACKET and STREAM, in each direction."""
     for client, server in c.both:
         for kind in ("seqpacket", "stream"):
             t = c.new_type()
@@ -71,9 +72,9 @@ def implied_setup(c):
             c.await_name(client, t, 1)
             x = client.call("socket", kind=kind)["s"]
             accepting = server.begin("accept", s=l)
-            client.call("send", s=x, length=0, text="first words", to={"name": [t, 1]})
+            client.call("send", s=x, length=0, text="first data", to={"name": [t, 1]})
             y = accepting.result()["s"]
-            c.equal(bytes.fromhex(server.call("recv", s=y)["head"]), b"first words", "%s by data to %s" % (kind, server.name))
+            c.equal(bytes.fromhex(server.call("recv", s=y)["head"]), b"first data", "%s by data to %s" % (kind, server.name))
             server.call("send", s=y, length=0, text="answer")
             c.equal(bytes.fromhex(client.call("recv", s=x)["head"]), b"answer", "answer")
             client.call("send", s=x, length=0, text="more")
@@ -85,13 +86,13 @@ def implied_setup(c):
 
 @row(seconds=60)
 def connect_refused(c):
-    """To a name that nobody has, to a socket that does not listen, to a listener that goes away."""
+    """To an unbound service, to a socket that does not listen, to a listener that closes."""
     for client, server in c.both:
         x = client.call("socket", kind="seqpacket")["s"]
         t = c.new_type()
         code = client.refused("connect", s=x, to={"name": [t, 1]}, timeout_ms=3000)
-        c.check(code in ("EHOSTUNREACH", "ECONNREFUSED"), "%s connects to no such name: %s" % (client.name, code))
-        deaf = c.sock(server, "seqpacket", (t, 2))["s"]
+        c.check(code in ("EHOSTUNREACH", "ECONNREFUSED"), "%s connects to an unbound service: %s" % (client.name, code))
+        bound = c.sock(server, "seqpacket", (t, 2))["s"]
         c.await_name(client, t, 2)
         x2 = client.call("socket", kind="seqpacket")["s"]
         c.equal(client.refused("connect", s=x2, to={"name": [t, 2]}, timeout_ms=3000), "ECONNREFUSED", "not listening")
@@ -114,7 +115,7 @@ def connect_refused(c):
 
 @row(seconds=240, snap=None)
 def stream_100_mb(c):
-    """100 MB each way through a STREAM, every byte compared, without a reset."""
+    """100 MB in each direction through a STREAM, every byte compared, without a reset."""
     total = 100 * 1000 * 1000
     carried, fragments = c.net.carried(), c.net.fragments_from_b()
     for client, server in c.both:
@@ -130,9 +131,9 @@ def stream_100_mb(c):
         c.note("%s to %s %.1f MB/s" % (client.name, server.name, total / took / 1e6))
         close_all(client, x)
         close_all(server, y, l)
-    c.check(c.net.carried() - carried >= 2 * total, "all of it went over the wire")
+    c.check(c.net.carried() - carried >= 2 * total, "all data crossed the wire")
     if not c.b.is_kernel:
-        c.equal(c.net.fragments_from_b() - fragments, 0, "packets of ours that IP had to cut")
+        c.equal(c.net.fragments_from_b() - fragments, 0, "packets that IP had to fragment")
     c.no_reset()
 
 
@@ -151,8 +152,8 @@ def slow_reader(c):
             c.check(grown <= STALL_RSS_KIB, "the reader's process grew by %d KiB, at most %d" % (grown, STALL_RSS_KIB))
         writing = client.begin("write", s=x, length=total, at=stalled["length"], seed=4, timeout_ms=60000)
         read = server.call("read", 70, s=y, length=total, seed=4, chunk=32768, pause_us=3000, timeout_ms=60000)
-        c.equal((read["length"], read["wrong_at"], read["error"]), (total, None, None), "every byte in the end")
-        c.equal(writing.result()["length"], total, "the writer went on")
+        c.equal((read["length"], read["wrong_at"], read["error"]), (total, None, None), "every byte eventually")
+        c.equal(writing.result()["length"], total, "the writer continued")
         c.note("%s stalled after %d KiB" % (client.name, stalled["length"] // 1024))
         close_all(client, x)
         close_all(server, y, l)
@@ -170,14 +171,14 @@ def slow_seqpacket_reader(c):
         more = client.begin("send_many", s=x, count=3000 - sent["sent"], first=sent["sent"], length=4000, timeout_ms=40000)
         got = server.call("recv_many", 50, s=y, count=3000, length=4000, timeout_ms=40000)
         c.equal((got["got"], got["missing"], got["late"], got["broken"]), (3000, 0, 0, 0), "every message")
-        c.equal(more.result()["error"], None, "the sender went on")
+        c.equal(more.result()["error"], None, "the sender continued")
         close_all(client, x)
         close_all(server, y, l)
 
 
 @row(seconds=60, fresh=True)
 def kernel_process_killed(c):
-    """The process behind the kernel's sockets is killed: connections break, names vanish, the link stays."""
+    """The process with the kernel's sockets is killed: connections break, bindings vanish, the link stays up."""
     c.up()
     x, y, _ = c.connection(c.b, c.a, "seqpacket")
     x2, y2, _ = c.connection(c.a, c.b, "seqpacket")
@@ -197,7 +198,7 @@ def kernel_process_killed(c):
 
 @row(seconds=90, fresh=True)
 def node_killed(c):
-    """Node b vanishes without a word: the kernel's connections break and b's names go within the tolerance; b rejoins."""
+    """Node b fails silently: the kernel's connections break and b's bindings vanish within the tolerance; b rejoins."""
     c.up()
     x, y, _ = c.connection(c.a, c.b, "seqpacket")
     x2, y2, _ = c.connection(c.b, c.a, "stream")

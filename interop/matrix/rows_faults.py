@@ -1,4 +1,4 @@
-"""Rows about networks and machines that misbehave."""
+"""Rows about faulty networks and hosts."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from rows import row
 
 
 def exchange(c, count=1500, length=700):
-    """Connected messages both ways, named messages both ways and a broadcast each way, all at once; nothing may be lost."""
+    """Connected messages, messages to a service and a broadcast, in both directions at once; nothing may be lost."""
     jobs = []
     for sender, other in c.both:
         x, y, l = c.connection(sender, other, "seqpacket")
@@ -44,7 +44,7 @@ def exchange(c, count=1500, length=700):
 
 
 def under(c, spec, shows):
-    """The exchange under netem's `spec`; the counter that `shows` the fault must have moved."""
+    """The exchange under netem's `spec`; the counter that `shows` the fault must have increased."""
     before = counters(c)
     c.net.fault(spec)
     try:
@@ -87,7 +87,7 @@ def duplication(c):
 
 @row(seconds=180, snap=128, fresh=True)
 def loss_20_percent(c):
-    """Resets are allowed and counted; 10 MB of SEQPACKET each way completes, or both ends report the break."""
+    """Resets are allowed and counted; 10 MB of SEQPACKET in each direction complete, or both ends report the break."""
     c.up()
     for sender, other in c.both:
         x, y, l = c.connection(sender, other, "seqpacket")
@@ -113,7 +113,7 @@ def loss_20_percent(c):
 
 @row(seconds=90, fresh=True)
 def cut_off(c):
-    """Nothing passes any more: at both ends connections break and names vanish within the tolerance; then all heals."""
+    """Nothing passes: at both ends connections break and bindings vanish within the tolerance; then all recovers."""
     c.up()
     pairs, types = [], []
     for client, server in c.both:
@@ -170,7 +170,7 @@ def stopped_for_5_s(c):
 
 
 def chatter(c, seconds, both_media):
-    """Light traffic of every kind on all clusters until the time is over; no link may reset."""
+    """Light traffic of every kind on all clusters for a given time; no link may reset."""
     lines = []
     for k in both_media:
         for client, server in k.both:
@@ -196,7 +196,7 @@ def chatter(c, seconds, both_media):
 
 @row(media=("both",), fresh=True, seconds=240, snap=128)
 def soak_3_minutes(c):
-    """3 real minutes on both media at once without a reset."""
+    """3 minutes of real time on both media at once without a reset."""
     with c.second() as other:
         c.up()
         other.up()

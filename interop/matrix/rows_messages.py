@@ -1,4 +1,4 @@
-"""Rows about discovery, names and single messages."""
+"""Rows about discovery, bindings and single messages."""
 
 import time
 
@@ -35,13 +35,13 @@ def discovery_legacy(c):
 
 @row(fresh=True, seconds=40)
 def discovery_mixed(c):
-    """The kernel has a classic address, the other an identity."""
+    """The kernel has a legacy address, the other an identity."""
     discovered(c, c.up(b={"identity": "beta"}))
 
 
 @row(fresh=True, media=("eth",), seconds=60)
 def discovery_address_clash(c):
-    """Two identities that hash to one address: the one that comes later takes another."""
+    """Two identities hash to one address: the later node takes another one."""
     c.a.call("start", identity="ABCDEFGHEFGHABCD".encode().hex())
     c.a.call("watch")
     c.a.call("enable", **c.bearer(1))
@@ -54,7 +54,7 @@ def discovery_address_clash(c):
 
 @row(fresh=True, media=("eth",), seconds=40)
 def other_cluster_ignored(c):
-    """Another cluster id on the same wire is another world."""
+    """A node with another cluster id on the same wire is ignored."""
     c.a.call("start", address="1.1.1")
     c.b.call("start", address="1.1.2", cluster=9999)
     for peer, number in ((c.a, 1), (c.b, 2)):
@@ -62,7 +62,7 @@ def other_cluster_ignored(c):
         peer.call("enable", **c.bearer(number))
     time.sleep(3)
     for peer in (c.a, c.b):
-        c.equal(peer.call("counts")["ups"], 0, "%s sees nobody" % peer.name)
+        c.equal(peer.call("counts")["ups"], 0, "%s sees no node" % peer.name)
 
 
 @row(seconds=120)
@@ -94,7 +94,7 @@ def bindings_1000(c):
 
 @row(fresh=True, seconds=60)
 def bindings_before_link(c):
-    """Names that exist before the link reach the other side in bulk."""
+    """Bindings that exist before the link are transferred in bulk."""
     c.net.fault("loss 100%")
     for peer, number, address in ((c.a, 1, "1.1.1"), (c.b, 2, "1.1.2")):
         peer.call("start", address=address)
@@ -104,7 +104,7 @@ def bindings_before_link(c):
         peer.call("bind_many", s=s, type=t, count=200)
         peer.call("bind", s=s, type=t + 1, lower=10, upper=99)
         peer.call("bind", s=s, type=t + 2, lower=1, upper=1, scope="node")
-    c.equal([len(p.call("names")["names"]) for p in (c.a, c.b)], [201, 201], "each knows its own")
+    c.equal([len(p.call("names")["names"]) for p in (c.a, c.b)], [201, 201], "each knows its own bindings")
     c.net.fault(None)
     for peer in (c.a, c.b):
         peer.call("wait_up", timeout_ms=20000)
@@ -119,7 +119,7 @@ def bindings_before_link(c):
 
 @row(seconds=60)
 def rdm_unicast(c):
-    """By name there, by port back; the receiver learns the name that was used."""
+    """To a service address, and back to the port; the receiver learns the service address that was used."""
     for client, server in c.both:
         t = c.new_type()
         s = c.sock(server, "rdm", (t, 10, 20))
@@ -130,15 +130,15 @@ def rdm_unicast(c):
         c.equal(bytes.fromhex(got["head"]), b"hello", "by name to %s" % server.name)
         c.equal(got["from"], q["port"], "the sender's port")
         c.equal(got["name"], [t, 15, 15], "the name that was used")
-        server.call("send", s=s["s"], length=0, text="answer", to={"port": got["from"]})
+        server.call("send", s=s["s"], length=0, text="reply", to={"port": got["from"]})
         back = client.call("recv", s=q["s"])
-        c.equal(bytes.fromhex(back["head"]), b"answer", "by port to %s" % client.name)
-        c.equal(back["from"], s["port"], "the answerer's port")
+        c.equal(bytes.fromhex(back["head"]), b"reply", "by port to %s" % client.name)
+        c.equal(back["from"], s["port"], "the replier's port")
         for importance in range(4):
             client.call("option", s=q["s"], name="importance", value=importance)
             client.call("send", s=q["s"], length=100, seed=importance, to={"name": [t, 10]})
             c.equal(server.call("recv", s=s["s"])["length"], 100, "importance %d" % importance)
-        # With the lookup domain of the server's node, and to a node that has no such name.
+        # With the lookup domain of the server's node, and to an unbound service.
         node = server.call("address")["address"]
         client.call("send", s=q["s"], length=7, to={"name": [t, 11, node]})
         c.equal(server.call("recv", s=s["s"])["length"], 7, "with a lookup domain")
@@ -153,7 +153,7 @@ def rdm_unicast(c):
 
 @row(seconds=60)
 def rdm_anycast_round_robin(c):
-    """Three sockets on one name take turns."""
+    """Three sockets bound to one service take turns."""
     for client, server in c.both:
         t = c.new_type()
         socks = [c.sock(server, "rdm", (t, 1))["s"] for _ in range(3)]
@@ -204,7 +204,7 @@ def rdm_multicast(c):
 
 @row(media=ALL_MEDIA, seconds=90)
 def message_sizes(c):
-    """1 to 66,000 bytes, connectionless and connected, each way."""
+    """1 to 66,000 bytes, connectionless and connected, in each direction."""
     for client, server in c.both:
         t = c.new_type()
         s = c.sock(server, "rdm", (t, 1))["s"]
@@ -228,7 +228,7 @@ def message_sizes(c):
 
 @row(seconds=60)
 def returned_message(c):
-    """A message for a closed port comes back with its error code and data."""
+    """A message to a closed port comes back with its error code and data."""
     for client, server in c.both:
         gone = c.sock(server, "rdm")
         q = c.sock(client, "rdm", droppable=0)["s"]
@@ -237,7 +237,7 @@ def returned_message(c):
             client.call("send", s=q, length=length, seed=5, to={"port": gone["port"]})
             got = client.call("recv", s=q)
             c.equal((got["length"], got["error"]), (0, NO_PORT), "%s: an empty message with the error" % client.name)
-            c.equal(got["returned"] and got["returned"]["length"], kept, "bytes of the %d that come back" % length)
+            c.equal(got["returned"] and got["returned"]["length"], kept, "bytes of %d that come back" % length)
             c.equal(got["from"], gone["port"], "from the port that was addressed")
         c.equal(client.refused("send", s=q, length=1, to={"port": [5, 0x1001009]}), "EHOSTUNREACH", "no such node")
         client.call("option", s=q, name="droppable", value=1)
@@ -267,7 +267,7 @@ def remote_topology(c):
         c.equal((got["event"], got["lower"], got["port"]), ("withdrawn", 3, first["port"]), "first down")
         close_all(client, ports, service)
         timed = client.call("subscribe", type=t + 1, lower=0, upper=9, timeout_ms=500, node=node)["s"]
-        c.equal(client.call("event", s=timed)["event"], "timeout", "an awaited name that never comes")
+        c.equal(client.call("event", s=timed)["event"], "timeout", "a service that is never bound")
         nodes = client.call("subscribe", type=0, lower=0, upper=0xFFFFFFFF, node=node)["s"]
         seen = {client.call("event", s=nodes)["lower"] for _ in range(2)}
         c.equal(seen, {p.call("address")["address"] for p in (c.a, c.b)}, "the nodes that %s sees" % server.name)
@@ -277,12 +277,12 @@ def remote_topology(c):
 
 @row(seconds=60)
 def names_vanish_with_their_socket(c):
-    """A closed socket's names go at both ends, and its subscribers hear of it."""
+    """A closed socket's bindings vanish at both ends, and subscribers are notified."""
     for client, server in c.both:
         t = c.new_type()
         s = c.sock(server, "rdm", (t, 1))["s"]
         watch = client.call("subscribe", type=t, lower=0, upper=9)["s"]
-        c.equal(client.call("event", s=watch)["event"], "published", "%s hears of it" % client.name)
+        c.equal(client.call("event", s=watch)["event"], "published", "%s is notified" % client.name)
         server.call("close", s=s)
-        c.equal(client.call("event", s=watch, timeout_ms=int(GONE_S * 1000))["event"], "withdrawn", "and of its end")
+        c.equal(client.call("event", s=watch, timeout_ms=int(GONE_S * 1000))["event"], "withdrawn", "and of its withdrawal")
         close_all(client, watch)

@@ -1,7 +1,7 @@
 """Python's own AF_TIPC sockets between two nodes: all four types, select, poll, epoll, asyncio, socketserver, topology.
 
-    python3 across.py --serve TYPE              on one node: the other ends; says `serving`, ends when a client says so
-    python3 across.py --peer TYPE [NAME...]     on the other one: the tests, one line each and a summary
+    python3 across.py --serve TYPE              on one node: the servers; prints `serving`, ends when a client requests
+    it python3 across.py --peer TYPE [NAME...]     on the other node: the tests, one line each and a summary
 """
 
 import asyncio
@@ -21,10 +21,10 @@ import echo
 
 # Instances of the service type, one for each kind of server.
 CONTROL, DATAGRAM, RELIABLE, STREAM, PACKET, SELECT, POLL, EPOLL, ASYNC, FORKING = range(1, 11)
-MEMBERS = 100  # instances from here on are bound and unbound during the tests
+MEMBERS = 100  # the tests bind and unbind instances from here on
 SELECTORS = {SELECT: selectors.SelectSelector, POLL: selectors.PollSelector, EPOLL: selectors.EpollSelector}
 SIZES = (1, 1000, 1500, 14000, 66000)
-LIMIT = 30  # seconds, for one wait
+LIMIT = 30  # seconds for a single wait
 
 
 def name(instance):
@@ -49,10 +49,10 @@ def bound(kind, instance):
     return fd
 
 
-# ---- the other ends ----
+# ---- servers ----
 
 def until_closed(fd):
-    """What comes, until the client closes: TIPC reports that as a reset, and a shutdown as an end."""
+    """Yields received data until the client closes: TIPC reports a close as a reset, and a shutdown as an end."""
     while True:
         try:
             data = fd.recv(70000)
@@ -97,7 +97,7 @@ def title_lines(ready):
 
 
 def reverse_lines(listening):
-    """socketserver with a process for each connection."""
+    """A socketserver with a process for each connection."""
     class Handler(socketserver.StreamRequestHandler):
         def handle(self):
             with contextlib.suppress(ConnectionResetError):
@@ -113,7 +113,7 @@ def reverse_lines(listening):
 
 
 def serve():
-    """A thread for each server, and a process for the one that forks. Control comes last: then all others are there."""
+    """Runs a thread for each server and a process for the forking one. Control starts last, when all others are ready."""
     listens = threading.Event()
     parts = [(echo_messages, (bound(socket.SOCK_DGRAM, DATAGRAM),)), (echo_messages, (bound(socket.SOCK_RDM, RELIABLE),)),
              (echo_connections, (bound(socket.SOCK_STREAM, STREAM),)), (echo_connections, (bound(socket.SOCK_SEQPACKET, PACKET),)),
@@ -147,13 +147,13 @@ def serve():
         if command == "quit":
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            os._exit(0)  # threads wait for ever
+            os._exit(0)  # threads never end
 
 
-# ---- the tests ----
+# ---- tests ----
 
 def subscription(lower, upper):
-    """A connection to the topology server that tells of this type's bindings."""
+    """Connects to the topology server and subscribes to this type's bindings."""
     fd = tipc(socket.SOCK_SEQPACKET)
     fd.connect((socket.TIPC_ADDR_NAME, socket.TIPC_TOP_SRV, socket.TIPC_TOP_SRV, 0))
     fd.send(struct.pack("=5I8s", TYPE, lower, upper, 0xFFFFFFFF, socket.TIPC_SUB_PORTS, b"handle"))
@@ -161,7 +161,7 @@ def subscription(lower, upper):
 
 
 def event(fd):
-    """(event, lower, upper, node)"""
+    """Returns (event, lower, upper, node)."""
     fields = struct.unpack("=10I8s", fd.recv(100))
     return fields[0], fields[1], fields[2], fields[4]
 
@@ -173,7 +173,7 @@ def ask(words):
 
 
 def elsewhere(fd, address):
-    """A port's address, of another node than ours."""
+    """The address of a port on another node."""
     assert address[0] == socket.TIPC_ADDR_ID, address
     assert address[1] != fd.getsockname()[1], address
 
@@ -198,7 +198,7 @@ def connectionless(kind, instance):
         assert (data, ancillary, flags) == (b"connected", [], 0), (data, ancillary, flags)
         try:
             fd.sendto(b"nobody", name(MEMBERS + 50))
-            raise AssertionError("sent to nobody")
+            raise AssertionError("sent to an unbound service")
         except OSError as error:
             assert error.errno == 113, error
 
@@ -269,7 +269,7 @@ def forking_server():
 
 
 def many(instance, clients=8, rounds=3):
-    """The server has this selector and no threads, and so have we; connections without waiting."""
+    """Uses the same single-threaded selector server as the other node; connections are non-blocking."""
     with SELECTORS[instance]() as selector:
         asked = {}
         for k in range(clients):
@@ -315,7 +315,7 @@ def with_epoll():
 
 
 def waits():
-    """Each way to wait, with each type of socket: nothing, then readable, then nothing again."""
+    """Each way to poll, with each type of socket: nothing, then readable, then nothing again."""
     def by_select(fd, seconds):
         return bool(select.select([fd], [], [], seconds)[0])
 
@@ -349,7 +349,7 @@ def waits():
 
 
 def with_asyncio():
-    """Many connections and sockets without a connection in one loop."""
+    """Many connections and connectionless sockets in one loop."""
     async def main():
         loop = asyncio.get_running_loop()
 
@@ -384,7 +384,7 @@ def asyncio_streams():
 
 
 def topology():
-    """Bindings of the other node come and go."""
+    """Bindings of the other node appear and disappear."""
     with subscription(MEMBERS, MEMBERS + 50) as fd:
         assert ask(b"bind %d %d" % (MEMBERS, MEMBERS + 10)) == b"ok"
         what, lower, upper, node = event(fd)
@@ -395,7 +395,7 @@ def topology():
 
 
 def multicast():
-    """To a range of which both nodes have a member."""
+    """Multicasts to a range with members on both nodes."""
     with tipc(socket.SOCK_RDM) as fd, tipc(socket.SOCK_RDM) as here, subscription(MEMBERS, MEMBERS + 50) as events:
         assert ask(b"bind %d %d" % (MEMBERS + 20, MEMBERS + 20)) == b"ok"
         assert event(events)[:2] == (socket.TIPC_PUBLISHED, MEMBERS + 20)
@@ -420,7 +420,7 @@ def peer(names):
         try:
             test()
             print("ok %s, %.1f s" % (test.__name__, time.monotonic() - began), flush=True)
-        except Exception as error:  # each test tells its own failure
+        except Exception as error:  # report each test's failure
             failed += 1
             import traceback
             traceback.print_exc()

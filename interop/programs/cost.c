@@ -1,10 +1,10 @@
-/* What the shim costs and brings: an ordinary program's ping-pong and stream over TIPC beside the same over TCP.
+/* The cost of the shim: ping-pong and stream of an ordinary program over TIPC, compared with TCP.
  *
  *     cost [-s BYTES] [-t MILLISECONDS] [-r ROUNDS] [--demand RATIO]
  *
- * Three measurements, each with TIPC and TCP in turn, ROUNDS times; the medians, their spread and the ratio are printed:
- * `wait`: ping-pong with calls that wait; `busy`: with receives that are tried again at once; `stream`: messages one way.
- * With --demand, exit code 1 unless busy and stream are RATIO times better than TCP. */
+ * Three measurements, with TIPC and TCP in turn, ROUNDS times; prints medians, spread and ratio: `wait`: ping-pong with
+ * blocking calls; `busy`: with receives that are retried at once; `stream`: messages in one direction. With --demand,
+ * exit code 1 unless busy and stream are RATIO times better than TCP. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -83,7 +83,7 @@ static void answer(int fd, int flags)
 	free(data);
 }
 
-/* Reads message by message until the end, and tells how many there were. */
+/* Reads messages until the end; returns their number. */
 static void count_messages(int fd, int told)
 {
 	char *data = malloc(size);
@@ -96,7 +96,7 @@ static void count_messages(int fd, int told)
 
 enum kind { WAIT, BUSY, STREAM };
 
-/* Round trips or messages a second. */
+/* Round trips or messages per second. */
 static double measure(int family, enum kind kind)
 {
 	struct sockaddr_storage address;
@@ -130,7 +130,7 @@ static double measure(int family, enum kind kind)
 		}
 	} while (now() < end);
 	if (kind == STREAM) {
-		/* Orderly, and measured until the last byte has arrived. */
+		/* An orderly end, measured until the last byte has arrived. */
 		uint64_t count;
 		must(shutdown(fd, family == AF_INET ? SHUT_WR : SHUT_RDWR) == 0, "shutdown");
 		must(read(told[0], &count, sizeof count) == sizeof count, "hear");

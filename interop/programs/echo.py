@@ -1,10 +1,10 @@
-"""A server of echoes that waits by one selector, for the tests on one node and between two."""
+"""An echo server with a single selector, for the tests on one node and between two."""
 
 import selectors
 
 
 def selected(listening, selector, ended=lambda: False, wait=None):
-    """Sends back what comes on each connection, until `ended`, which is looked at every `wait` seconds."""
+    """Echoes data on each connection until `ended`, which is checked every `wait` seconds."""
     selector.register(listening, selectors.EVENT_READ)
     while not ended():
         for key, _ in selector.select(wait):

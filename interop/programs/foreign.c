@@ -1,7 +1,8 @@
-/* What a call on a descriptor of another family costs: nanoseconds, or with -i instructions in user space, for each call.
+/* The cost of a call on a descriptor that is not TIPC's: nanoseconds, or with -i instructions in user space, for each
+ * call.
  *
- * Run it with and without the shim in turn; the difference is the shim's price. Instructions are counted by single steps, so the
- * numbers are exact and need no counters of the processor. */
+ * Run it with and without the shim in turn; the difference is the cost of the shim. Instructions are counted by single
+ * steps, so the numbers are exact and need no hardware counters. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -114,7 +115,7 @@ static double nanoseconds(void (*run)(void))
 	return best;
 }
 
-/* Steps of a child that makes `count` calls. */
+/* Single steps of a child that makes `count` calls. */
 static long steps(void (*run)(void), int count)
 {
 	pid_t pid = fork();

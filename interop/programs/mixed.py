@@ -1,4 +1,4 @@
-"""The programs between a kernel node and a node of utipc, in the lab's machine: each way round."""
+"""The programs between a kernel node and a utipc node, in the lab's machine, in both directions."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ socket = "/run/mixed.sock"
 media = "ethernet"
 name = "w"
 """
-# Service types, a hundred for each run of a program.
+# Service types; each run of a program gets a hundred.
 FIRST_TYPE = 30_000
 
 
@@ -43,20 +43,20 @@ class Nodes:
 
 
 def started(command, environment):
-    # A group of its own: what a failed program leaves behind is killed with it.
+    # A process group of its own, which is killed if the program fails.
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", stdin=subprocess.DEVNULL,
                             env={**os.environ, **(environment or {})}, start_new_session=True)
 
 
 def ended(process, limit):
-    """(output, what is wrong with its end)"""
+    """Returns (output, how its end was wrong)."""
     why = ""
     try:
         output, _ = process.communicate(timeout=limit)
         if process.returncode:
             why = "exit code %d" % process.returncode
     except subprocess.TimeoutExpired:
-        why = "no end within %d s" % limit
+        why = "did not end within %d s" % limit
         killed(process)
         output, _ = process.communicate()
     return output, why
@@ -70,7 +70,7 @@ def killed(process):
 
 
 def between(nodes, runs, name, command, limit, options=(), environment=None):
-    """Runs COMMAND --serve TYPE on one node, COMMAND --peer TYPE on the other, and then the other way round."""
+    """Runs COMMAND --serve TYPE on one node and COMMAND --peer TYPE on the other, in both directions."""
     for ends, serving, asking in (("server on the kernel", nodes.kernel, nodes.shim), ("server under the shim", nodes.shim, nodes.kernel)):
         began = time.monotonic()
         nodes.types += 100

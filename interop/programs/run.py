@@ -1,11 +1,12 @@
 """Runs programs that were not written for utipc: under the shim (by default), or on the kernel in the lab's machine.
 
     python3 interop/programs/run.py [--utipc PATH] [--count MESSAGES] [--cost RATIO]     under `utipc run --private`
-    cargo xtask lab run -t 400 interop/programs/run.py --kernel [--count MESSAGES]       on the kernel's AF_TIPC
-    cargo xtask programs --mixed [--count MESSAGES]                                      between a kernel node and one of utipc
+    cargo xtask lab run -t 400 interop/programs/run.py --kernel [--count MESSAGES]       on the kernel's AF_TIPC cargo
+    xtask programs --mixed [--count MESSAGES]                                      between a kernel node and one of
+    utipc
 
-C programs are built into target/programs, pyzmq's wheel is installed there and Debian's python3-zmq unpacked there; what cannot be
-had is reported as `skipped: WHAT: WHY`. One line a program, then `programs: P passed, F failed`.
+Builds C programs, installs pyzmq's wheel and unpacks Debian's python3-zmq in target/programs; anything unavailable is
+reported as `skipped: NAME: REASON`. Prints one line for each program, then `programs: P passed, F failed`.
 """
 
 import argparse
@@ -22,7 +23,7 @@ ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 MADE = os.path.join(ROOT, "target", "programs")
 DEBS = ["libzmq5", "libnorm1", "libpgm-5.3-0", "libsodium23", "python3-zmq"]
 SERVERS = {"fork": 20, "threads": 50, "select": 200, "epoll": 1000}  # connections
-# The machine's own: a version manager's python has no Debian packages.
+# The system's python: a version manager's has no Debian packages.
 PYTHON = "/usr/bin/python3"
 
 
@@ -31,7 +32,7 @@ def quietly(*command, **how):
 
 
 def built(name):
-    """A C program, or None with the reason said."""
+    """Builds a C program; returns its path, or None after printing the reason."""
     out, source = os.path.join(MADE, "bin", name), os.path.join(HERE, name + ".c")
     if os.path.exists(out) and os.path.getmtime(out) >= os.path.getmtime(source):
         return out
@@ -43,7 +44,7 @@ def built(name):
 
 
 def wheel():
-    """A python with pyzmq's wheel, or why there is none."""
+    """A python with pyzmq's wheel, or the reason why there is none."""
     python = os.path.join(MADE, "venv", "bin", "python")
     if quietly(python, "-c", "import zmq; assert zmq.has('tipc')").returncode == 0 if os.path.exists(python) else False:
         return python, None
@@ -55,7 +56,7 @@ def wheel():
 
 
 def debian():
-    """The environment of Debian's python3-zmq, or why there is none."""
+    """The environment of Debian's python3-zmq, or the reason why there is none."""
     folder = os.path.join(MADE, "debian")
     if not glob.glob(os.path.join(folder, "usr/lib/python3/dist-packages/zmq/__init__.py")):
         cache = os.path.join(MADE, "debs")
@@ -73,7 +74,7 @@ def debian():
 
 
 def cpython():
-    """A python that has its own test suite along."""
+    """A python that includes its own test suite."""
     for python in (os.path.join(MADE, "venv", "bin", "python"), "python3", PYTHON):
         if quietly(python, "-c", "import test.test_socket").returncode == 0:
             return python
@@ -86,12 +87,12 @@ class Runs:
 
     def run(self, name, command, limit, environment=None):
         began = time.monotonic()
-        # The shim's program gets the environment too.
+        # The environment is inherited by the program under the shim.
         try:
             done = quietly(*self.under, *command, env={**os.environ, **(environment or {})}, timeout=limit, stdin=subprocess.DEVNULL)
             output, why = done.stdout, "exit code %d" % done.returncode if done.returncode else ""
         except subprocess.TimeoutExpired as late:
-            output, why = (late.stdout or b"").decode(errors="replace"), "no end within %d s" % limit
+            output, why = (late.stdout or b"").decode(errors="replace"), "did not end within %d s" % limit
         took = time.monotonic() - began
         if why:
             self.failed += 1
@@ -107,14 +108,15 @@ class Runs:
 
 
 def foreign(runs, library):
-    """The price of the shim for other descriptors: at most 50 ns a call. Alternating runs, the best of each; and instructions."""
+    """Checks the shim's cost on other descriptors: at most 50 ns a call (best of alternating runs); and instructions."""
     program = built("foreign")
     preloaded = {**os.environ, "LD_PRELOAD": library}
 
     def figures(environment, *args):
         lines = quietly(program, *args, env=environment).stdout.split("\n")
         return {line.split()[0]: float(line.split()[1]) for line in lines if line}
-    # A core has a fast and a slow pace, and stays at one for seconds: with few rounds one side may see the slow one only.
+    # A core alternates between a fast and a slow state for seconds; with few rounds, one side may only see the slow
+    # one.
     rounds = [(figures(os.environ), figures(preloaded)) for _ in range(21)]
     counted = figures(os.environ, "-i"), figures(preloaded, "-i")
     worst = 0.0
@@ -185,15 +187,15 @@ def on_two_nodes(args, runs, servers, interpreters):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--kernel", action="store_true", help="on the kernel's AF_TIPC, without the shim")
-    parser.add_argument("--mixed", action="store_true", help="in the lab's machine: between a kernel node and one of utipc, each way round")
+    parser.add_argument("--mixed", action="store_true", help="in the lab's machine: between a kernel node and a utipc node, in both directions")
     parser.add_argument("--utipc", default=os.path.join(ROOT, "target", "debug", "utipc"))
-    parser.add_argument("--count", type=int, default=100_000, help="messages of each pattern of ZeroMQ")
-    parser.add_argument("--pattern", action="append", help="only this pattern of ZeroMQ (req_rep, router_dealer, ...); may be said several times")
-    parser.add_argument("--cost", type=float, help="demand that TIPC be so many times better than TCP (give the machine's quiet)")
-    parser.add_argument("--part", type=int, default=1, help="with --mixed: the servers get only the PART-th part of their connections")
-    parser.add_argument("--limit", type=int, default=120, help="with --mixed: seconds for one program one way round")
-    parser.add_argument("--only", help="with --mixed: only programs in whose name this is")
-    parser.add_argument("--verbose", action="store_true", help="with --mixed: what the clients print")
+    parser.add_argument("--count", type=int, default=100_000, help="messages in each ZeroMQ pattern")
+    parser.add_argument("--pattern", action="append", help="only this ZeroMQ pattern (req_rep, router_dealer, ...); may be repeated")
+    parser.add_argument("--cost", type=float, help="fail unless TIPC is this many times better than TCP (on a quiet machine)")
+    parser.add_argument("--part", type=int, default=1, help="with --mixed: divide the servers' connections by PART")
+    parser.add_argument("--limit", type=int, default=120, help="with --mixed: seconds for one program in one direction")
+    parser.add_argument("--only", help="with --mixed: only programs whose name contains this")
+    parser.add_argument("--verbose", action="store_true", help="with --mixed: show the clients' output")
     parser.add_argument("--prepare", action="store_true", help="only build and fetch")
     args = parser.parse_args()
     runs = Runs([] if args.kernel else [args.utipc, "run", "--private", "--"], args.verbose)

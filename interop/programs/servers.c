@@ -1,6 +1,6 @@
-/* Servers as they are written: servers fork|threads|select|epoll [CONNECTIONS]. The program is its own client; it prints
- * `ok KIND CONNECTIONS` or what went wrong. `epoll` is edge-triggered, with all connections open at once.
- * With two nodes: servers --serve TYPE KIND [CONNECTIONS] on one of them, servers --peer TYPE KIND [CONNECTIONS] on the other. */
+/* Typical servers: servers fork|threads|select|epoll [CONNECTIONS]. The program is its own client; it prints `ok KIND
+ * CONNECTIONS` or the failure. `epoll` is edge-triggered, with all connections open at the same time. With two nodes:
+ * servers --serve TYPE KIND [CONNECTIONS] on one of them, servers --peer TYPE KIND [CONNECTIONS] on the other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tipc.h>
@@ -31,7 +31,7 @@ static void must(int holds, const char *what)
 	}
 }
 
-/* Returns what comes until the client closes, which TIPC reports as a reset. */
+/* Echoes until the client closes, which TIPC reports as a reset. */
 static void echo(int fd)
 {
 	char data[LENGTH];
@@ -163,7 +163,7 @@ static void ask(struct client *c, int id)
 	must(write(c->fd, text, sizeof text) == sizeof text, "write of the client");
 }
 
-/* All connections at once; each asks ROUNDS times. */
+/* Opens all connections at once; each sends ROUNDS requests. */
 static void ask_all(int connections)
 {
 	struct client *clients = calloc((size_t)connections, sizeof *clients);
@@ -194,7 +194,7 @@ static void ask_all(int connections)
 				continue;
 			must(n > 0, "read of the client");
 			snprintf(expected, sizeof expected, "connection %d round %d", id, c->rounds);
-			must(memcmp(text, expected + c->got, (size_t)n) == 0, "the right answer");
+			must(memcmp(text, expected + c->got, (size_t)n) == 0, "the right reply");
 			c->got += (size_t)n;
 			if (c->got < LENGTH)
 				continue;
@@ -211,7 +211,7 @@ static void ask_all(int connections)
 	free(clients);
 }
 
-/* Until somebody serves the address. */
+/* Waits until the address is bound. */
 static void wait_for_server(void)
 {
 	struct sockaddr_tipc server = {.family = AF_TIPC, .addrtype = TIPC_SERVICE_ADDR};

@@ -1,4 +1,6 @@
-"""Python's own AF_TIPC sockets: all four types, select, poll, epoll, asyncio, socketserver. Prints one line a test and a summary.
+"""Python's own AF_TIPC sockets: all four types, select, poll, epoll, asyncio, socketserver.
+
+Prints a line per test and a summary.
 
     python3 standard.py [NAME...]
 """
@@ -62,7 +64,7 @@ def connectionless(kind):
         assert len(server.recv(70000)) == 66000
         try:
             client.sendto(b"nobody", name(at, 99))
-            raise AssertionError("sent to nobody")
+            raise AssertionError("sent to an unbound service")
         except OSError as error:
             assert error.errno == 113, error
         data, ancillary, flags, _ = (client.sendto(b"named", name(at, 150)), server.recvmsg(100, 1024))[1]
@@ -179,7 +181,7 @@ def pair():
 
 
 def topology():
-    """Subscribes to the kind of service that it then binds, in both byte orders."""
+    """Subscribes to a service and then binds it, in both byte orders."""
     import struct
     for order in "<>":
         kind = a_type()
@@ -196,7 +198,7 @@ def topology():
 
 
 def echo_loop(selector_class, clients=20, rounds=5):
-    """A server with one selector and no threads, many clients in one thread."""
+    """A single-threaded selector server with many clients in one thread."""
     server, address = listener()
     done = threading.Event()
 
@@ -355,7 +357,7 @@ def forked():
 
 
 def processes():
-    """multiprocessing hands sockets over by SCM_RIGHTS."""
+    """multiprocessing passes sockets by SCM_RIGHTS."""
     import multiprocessing
     server, address = listener()
     context = multiprocessing.get_context("spawn")
@@ -397,7 +399,7 @@ def main():
         try:
             test()
             print("ok", test.__name__, flush=True)
-        except Exception as error:  # each test tells its own failure
+        except Exception as error:  # report each test's failure
             failed += 1
             import traceback
             traceback.print_exc()

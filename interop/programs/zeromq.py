@@ -1,4 +1,4 @@
-"""ZeroMQ over tipc://: every pattern between two processes, and a server that comes back. Prints one line a test and a summary.
+"""ZeroMQ over tipc://: every pattern between two processes, and a restarted server. Prints a line per test and a summary.
 
     python3 zeromq.py [--count MESSAGES] [NAME...]                  both ends on this node
     python3 zeromq.py --serve TYPE [--count MESSAGES] [NAME...]     the ends that bind, at service types from TYPE on
@@ -15,13 +15,13 @@ import zmq
 
 COUNT = 100_000
 LIMIT_MS = 60_000  # for one message
-WINDOW = 100  # questions on their way
+WINDOW = 100  # requests in flight
 DEALERS = 4
 RESTARTS = 3
 
 
 def endpoint(kind):
-    """(for bind, for connect). Without `@0.0.0` libzmq asks for the domain 1.0.0 of nodes that had addresses <Z.C.N>."""
+    """Returns (address to bind, address to connect). Without `@0.0.0` libzmq uses the lookup domain <1.0.0>."""
     return "tipc://{%d,0,0}" % kind, "tipc://{%d,0}@0.0.0" % kind
 
 
@@ -32,7 +32,7 @@ def child(run, *args):
         try:
             run(*args)
             os._exit(0)
-        except BaseException as error:  # the exit code tells the parent, this line the reader
+        except BaseException as error:  # the exit code is for the parent, this line for the reader
             print("child: %r" % error, flush=True)
             os._exit(1)
     return pid
@@ -43,14 +43,14 @@ def ended(pid):
 
 
 class End:
-    """A context with one socket, gone when all has been sent."""
+    """A context with one socket, terminated after everything is sent."""
 
     def __init__(self, kind, identity=None):
         self.context = zmq.Context()
         self.fd = self.context.socket(kind)
         for option in (zmq.RCVTIMEO, zmq.SNDTIMEO):
             self.fd.setsockopt(option, LIMIT_MS)
-        # A subscriber's end would wait to tell a publisher that may have ended before it.
+        # Otherwise a subscriber would wait to notify a publisher that may have ended already.
         self.fd.setsockopt(zmq.LINGER, 0 if kind == zmq.SUB else LIMIT_MS)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
             self.fd.setsockopt(option, 0)
@@ -62,7 +62,7 @@ class End:
         return self
 
     def connected(self, where):
-        """libzmq does not retry a name that nobody has bound yet: ask until somebody has."""
+        """libzmq does not retry an unbound service, so this repeats the request until the service is bound."""
         end = time.monotonic() + LIMIT_MS / 1000
         while True:
             try:
@@ -85,7 +85,7 @@ def body(i):
     return b"%08d" % i + b"." * (i % 50)
 
 
-# ---- the patterns: the end that binds, and the ends that connect ----
+# ---- patterns: the end that binds, and the ends that connect ----
 
 def reply(where):
     with End(zmq.REP).bound(where) as fd:
@@ -95,7 +95,7 @@ def reply(where):
 
 
 def request(where):
-    """Each waits for the one before: COUNT messages, half of them questions."""
+    """Strict request and reply: COUNT messages, half of them requests."""
     with End(zmq.REQ).connected(where) as fd:
         for i in range(COUNT // 2):
             fd.send(body(i))
@@ -116,14 +116,14 @@ def push(where):
 
 
 def publish(where):
-    """Waits until both have subscribed."""
+    """Waits until both subscribers are connected."""
     with End(zmq.XPUB).bound(where) as fd:
         wanted = {fd.recv(), fd.recv()}
         assert wanted == {b"\x01a", b"\x01b"}, wanted
         for i in range(COUNT):
             fd.send(b"a" + body(i))
             fd.send(b"b" + body(i))
-            fd.send(b"c nobody wants this")
+            fd.send(b"c without subscriber")
 
 
 def subscribe(where, prefix):
@@ -170,7 +170,7 @@ def pong(where):
 
 
 def pull_large(where):
-    """Messages larger than any of TIPC's."""
+    """Messages larger than any TIPC message."""
     with End(zmq.PULL).bound(where) as fd:
         for i in range(10):
             assert fd.recv() == bytes([i]) * (1 << 20)
@@ -183,7 +183,7 @@ def push_large(where):
 
 
 def mortal(where):
-    """Echoes until it is told to end, or to be killed."""
+    """Echoes until a message ends or kills it."""
     with End(zmq.ROUTER).bound(where) as fd:
         while True:
             who, what = fd.recv_multipart()
@@ -195,7 +195,7 @@ def mortal(where):
 
 
 def restarted(where):
-    """A server that is started again whenever it has been killed."""
+    """Restarts the server each time it is killed."""
     for life in range(RESTARTS + 1):
         pid = child(mortal, where)
         status = os.waitpid(pid, 0)[1]
@@ -203,12 +203,12 @@ def restarted(where):
 
 
 def persist(where):
-    """The server is killed and started again; the client notices nothing but the wait. COUNT messages, half of them questions."""
+    """The server is killed and restarted; the client only sees a delay. COUNT messages, half of them requests."""
     with End(zmq.DEALER).connected(where) as fd:
         asked = 0
         each = COUNT // 2 // (RESTARTS + 1)
         for life in range(RESTARTS + 1):
-            # Asks until an answer to this very question comes: those before it died with the server.
+            # Repeats a request until its own reply comes; earlier replies died with the server.
             fd.setsockopt(zmq.RCVTIMEO, 200)
             end = time.monotonic() + 30
             while True:
@@ -219,7 +219,7 @@ def persist(where):
                         pass
                     break
                 except zmq.Again:
-                    assert time.monotonic() < end, "no answer within 30 s of a restart"
+                    assert time.monotonic() < end, "no reply within 30 s of a restart"
             fd.setsockopt(zmq.RCVTIMEO, LIMIT_MS)
             for first, last in windows(each):
                 for i in range(first, last):
@@ -269,7 +269,7 @@ def main():
         try:
             run(pattern, kind + number, both or args.serve is not None, both or args.peer is not None)
             print("ok %s, %.1f s" % (pattern, time.monotonic() - began), flush=True)
-        except Exception as error:  # each pattern tells its own failure
+        except Exception as error:  # report each pattern's failure
             failed += 1
             import traceback
             traceback.print_exc()
