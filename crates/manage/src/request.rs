@@ -293,62 +293,112 @@ impl Request {
     }
 
     fn read(header: &Header, all: Nest<'_>) -> Result<Self, Refusal> {
-        let nest = |kind| all.nest(kind).ok_or(Errno::INVALID);
-        let name =
-            |kind, most| -> Result<String, Refusal> { Ok(nest(kind)?.text(1, most)?.ok_or(Errno::INVALID)?) };
-        let bearer_name = || name(top::BEARER, longest::BEARER);
-        let link_name = || name(top::LINK, longest::LINK);
-        let media_name = || name(top::MEDIA, longest::MEDIA);
+        match header.command {
+            command::BEARER_DISABLE
+            | command::BEARER_ENABLE
+            | command::BEARER_GET
+            | command::BEARER_SET
+            | command::BEARER_ADD
+            | command::UDP_GET_REMOTEIP => Self::read_bearer(header, all),
+            command::LINK_GET | command::LINK_SET | command::LINK_RESET_STATS | command::LINK_HISTORY => {
+                Self::read_link(header, all)
+            }
+            command::MEDIA_GET | command::MEDIA_SET => Self::read_media(header, all),
+            command::MON_SET | command::MON_GET | command::MON_PEER_GET => Self::read_monitor(header, all),
+            _ => Self::read_node(header, all),
+        }
+    }
+
+    fn read_bearer(header: &Header, all: Nest<'_>) -> Result<Self, Refusal> {
         let dump = header.is_dump();
+        let nest = || nest(all, top::BEARER);
+        let name = || name(all, top::BEARER, longest::BEARER);
         Ok(match header.command {
-            command::BEARER_DISABLE if !dump => Self::BearerDisable { name: bearer_name()? },
+            command::BEARER_DISABLE if !dump => Self::BearerDisable { name: name()? },
             command::BEARER_ENABLE if !dump => {
-                let nest = nest(top::BEARER)?;
+                let nest = nest()?;
                 Self::BearerEnable {
-                    name: bearer_name()?,
+                    name: name()?,
                     domain: nest.u32(bearer::DOMAIN)?.unwrap_or(0),
                     priority: Properties::read_within(nest, bearer::PROP)?.priority,
                     udp: nest.nest(bearer::UDP_OPTS).map(Udp::read).transpose()?.flatten(),
                 }
             }
             command::BEARER_GET if dump => Self::Bearers,
-            command::BEARER_GET => Self::BearerGet { name: bearer_name()? },
-            command::BEARER_SET if !dump => Self::BearerSet {
-                name: bearer_name()?,
-                properties: Properties::read_within(nest(top::BEARER)?, bearer::PROP)?,
-            },
+            command::BEARER_GET => Self::BearerGet { name: name()? },
+            command::BEARER_SET if !dump => {
+                Self::BearerSet { name: name()?, properties: Properties::read_within(nest()?, bearer::PROP)? }
+            }
             command::BEARER_ADD if !dump => {
-                let options = nest(top::BEARER)?.nest(bearer::UDP_OPTS);
+                let options = nest()?.nest(bearer::UDP_OPTS);
                 let remote = |o: Nest<'_>| o.address(udp::REMOTE)?.ok_or(Errno::INVALID);
-                Self::BearerAdd { name: bearer_name()?, remote: options.map(remote).transpose()? }
+                Self::BearerAdd { name: name()?, remote: options.map(remote).transpose()? }
             }
-            command::UDP_GET_REMOTEIP if dump => Self::Remotes { name: bearer_name()? },
-            command::SOCK_GET if dump => Self::Sockets,
-            command::PUBL_GET if dump => {
-                Self::Bindings { port: nest(top::SOCK)?.u32(socket::REF)?.ok_or(Errno::INVALID)? }
-            }
+            command::UDP_GET_REMOTEIP if dump => Self::Remotes { name: name()? },
+            _ => return Err(Errno::NOT_SUPPORTED.into()),
+        })
+    }
+
+    fn read_link(header: &Header, all: Nest<'_>) -> Result<Self, Refusal> {
+        let dump = header.is_dump();
+        let name = || name(all, top::LINK, longest::LINK);
+        Ok(match header.command {
             command::LINK_GET if dump => match all.nest(top::LINK) {
                 None => Self::Links { broadcast: false },
                 Some(nest) if nest.flag(link::BROADCAST) => Self::Links { broadcast: true },
                 Some(_) => return Err(Errno::INVALID.into()),
             },
-            command::LINK_GET => Self::LinkGet { name: link_name()? },
+            command::LINK_GET => Self::LinkGet { name: name()? },
             command::LINK_SET if !dump => Self::LinkSet {
-                name: link_name()?,
-                properties: Properties::read_within(nest(top::LINK)?, link::PROP)?,
+                name: name()?,
+                properties: Properties::read_within(nest(all, top::LINK)?, link::PROP)?,
             },
-            command::LINK_RESET_STATS if !dump => Self::LinkReset { name: link_name()? },
+            command::LINK_RESET_STATS if !dump => Self::LinkReset { name: name()? },
             command::LINK_HISTORY if dump && header.version >= EXTENDED => Self::LinkHistory,
+            _ => return Err(Errno::NOT_SUPPORTED.into()),
+        })
+    }
+
+    fn read_media(header: &Header, all: Nest<'_>) -> Result<Self, Refusal> {
+        let dump = header.is_dump();
+        let name = || name(all, top::MEDIA, longest::MEDIA);
+        Ok(match header.command {
             command::MEDIA_GET if dump => Self::Media,
-            command::MEDIA_GET => Self::MediaGet { name: media_name()? },
+            command::MEDIA_GET => Self::MediaGet { name: name()? },
             command::MEDIA_SET if !dump => Self::MediaSet {
-                name: media_name()?,
-                properties: Properties::read_within(nest(top::MEDIA)?, media::PROP)?,
+                name: name()?,
+                properties: Properties::read_within(nest(all, top::MEDIA)?, media::PROP)?,
             },
+            _ => return Err(Errno::NOT_SUPPORTED.into()),
+        })
+    }
+
+    fn read_monitor(header: &Header, all: Nest<'_>) -> Result<Self, Refusal> {
+        let dump = header.is_dump();
+        let nest = || nest(all, top::MON);
+        Ok(match header.command {
+            command::MON_SET if !dump => Self::MonitorSet { threshold: nest()?.u32(monitor::THRESHOLD)? },
+            command::MON_GET if dump => Self::Monitors,
+            command::MON_GET => Self::MonitorGet,
+            command::MON_PEER_GET if dump => {
+                Self::MonitorPeers { bearer: nest()?.u32(monitor::REF)?.ok_or(Errno::INVALID)? }
+            }
+            _ => return Err(Errno::NOT_SUPPORTED.into()),
+        })
+    }
+
+    /// Decodes all other requests: about sockets, nodes, the own node, the binding table and keys.
+    fn read_node(header: &Header, all: Nest<'_>) -> Result<Self, Refusal> {
+        let dump = header.is_dump();
+        Ok(match header.command {
+            command::SOCK_GET if dump => Self::Sockets,
+            command::PUBL_GET if dump => {
+                Self::Bindings { port: nest(all, top::SOCK)?.u32(socket::REF)?.ok_or(Errno::INVALID)? }
+            }
             command::NODE_GET if dump => Self::Nodes,
             command::NET_GET if dump => Self::Net,
             command::NET_SET if !dump => {
-                let nest = nest(top::NET)?;
+                let nest = nest(all, top::NET)?;
                 Self::NetSet {
                     id: nest.u32(net::ID)?,
                     address: nest.u32(net::ADDR)?,
@@ -356,24 +406,26 @@ impl Request {
                 }
             }
             command::NAME_TABLE_GET if dump => Self::Names,
-            command::MON_SET if !dump => {
-                Self::MonitorSet { threshold: nest(top::MON)?.u32(monitor::THRESHOLD)? }
-            }
-            command::MON_GET if dump => Self::Monitors,
-            command::MON_GET => Self::MonitorGet,
-            command::MON_PEER_GET if dump => {
-                Self::MonitorPeers { bearer: nest(top::MON)?.u32(monitor::REF)?.ok_or(Errno::INVALID)? }
-            }
             command::PEER_REMOVE if !dump => {
-                let nest = nest(top::NET)?;
+                let nest = nest(all, top::NET)?;
                 Self::PeerRemove { address: nest.u32(net::ADDR)?, identity: read_identity(nest)? }
             }
-            command::KEY_SET if !dump => nest(top::NODE).map(|_| Self::KeySet)?,
+            command::KEY_SET if !dump => nest(all, top::NODE).map(|_| Self::KeySet)?,
             command::KEY_FLUSH if !dump => Self::KeyFlush,
             command::ADDR_LEGACY_GET if !dump => Self::LegacyAddress,
             _ => return Err(Errno::NOT_SUPPORTED.into()),
         })
     }
+}
+
+/// The top-level nest of this type, which the request must have.
+fn nest(all: Nest<'_>, kind: u16) -> Result<Nest<'_>, Errno> {
+    all.nest(kind).ok_or(Errno::INVALID)
+}
+
+/// The name in a top-level nest, of at most `most` bytes.
+fn name(all: Nest<'_>, kind: u16, most: usize) -> Result<String, Refusal> {
+    Ok(nest(all, kind)?.text(1, most)?.ok_or(Errno::INVALID)?)
 }
 
 /// Writes an identity as two numbers in its byte order.

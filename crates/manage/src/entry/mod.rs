@@ -1,19 +1,22 @@
 //! Entries: the values of which replies consist.
 
+mod links;
+mod monitors;
+mod sockets;
+
 use std::net::SocketAddr;
 
 use crate::attribute::{Nest, Writer};
 use crate::errno::Errno;
-use crate::family::{
-    bearer, command, connection, counter, link, longest, media, monitor, monitor_peer, net, node, property,
-    publication, socket, stats, top, udp,
-};
+use crate::family::{bearer, command, longest, media, monitor, net, node, property, publication, top, udp};
 use crate::request::{read_identity, write_identity};
+
+pub use links::{Down, Link, Stats};
+pub use monitors::{Domain, Monitor, MonitorPeer};
+pub use sockets::{Connection, Process, Socket};
 
 /// Longest text in utipc's own attributes, in bytes.
 const MAX_TEXT: usize = 256;
-/// Largest number of members of a domain of the neighbour monitor.
-const MAX_MEMBERS: usize = 64;
 
 /// Properties of a bearer, a link or a medium; in a request, those to change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,47 +100,6 @@ pub struct Bearer {
     pub udp: Option<Udp>,
 }
 
-/// The peer of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
-    /// Node address.
-    pub node: u32,
-    /// Port number.
-    pub port: u32,
-    /// Service type and instance by which the connection was set up.
-    pub service: Option<(u32, u32)>,
-}
-
-/// The process of a socket and the socket's traffic. A utipc extension.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
-    /// Process ID; 0 for the node's own sockets.
-    pub pid: u32,
-    /// User ID.
-    pub uid: u32,
-    /// Name of the program.
-    pub program: String,
-    /// Messages sent, bytes sent, messages received, bytes received, messages returned, messages refused.
-    pub counters: [u64; 6],
-}
-
-/// A socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Socket {
-    /// Port number.
-    pub port: u32,
-    /// Node address.
-    pub node: u32,
-    /// The peer, if the socket is connected.
-    pub connection: Option<Connection>,
-    /// Whether it is unconnected and has bindings.
-    pub bound: bool,
-    /// Socket type as in `socket()`: 1 stream, 2 datagram, 4 reliable datagram, 5 sequenced packets.
-    pub kind: Option<u32>,
-    /// The process that owns the socket.
-    pub process: Option<Process>,
-}
-
 /// A binding, of a socket or in the binding table; a socket's has neither scope nor port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Publication {
@@ -155,67 +117,6 @@ pub struct Publication {
     pub port: u32,
     /// Distinguishes the bindings of a socket.
     pub key: u32,
-}
-
-/// The last failure of a link. A utipc extension.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Down {
-    /// The reason as text.
-    pub reason: String,
-    /// The time, in milliseconds since 1970.
-    pub time: u64,
-}
-
-/// Counters of a link, numbered as in the kernel; absent ones are `None`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stats([Option<u32>; stats::COUNT as usize]);
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self([None; stats::COUNT as usize])
-    }
-}
-
-impl Stats {
-    /// The value of a counter; 0 if it is absent.
-    #[must_use]
-    pub fn get(&self, which: u16) -> u32 {
-        self.0.get(usize::from(which).wrapping_sub(1)).copied().flatten().unwrap_or(0)
-    }
-
-    /// Sets a counter; counters are 32 bits wide and wrap.
-    pub fn set(&mut self, which: u16, value: u64) {
-        if let Some(place) = self.0.get_mut(usize::from(which).wrapping_sub(1)) {
-            *place = Some(value as u32);
-        }
-    }
-}
-
-/// A link, or one side of the broadcast link.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
-    /// Its name.
-    pub name: String,
-    /// The cluster mask of the own address, which the kernel puts here.
-    pub destination: u32,
-    /// Packet size in bytes.
-    pub mtu: u32,
-    /// Whether it is the broadcast link.
-    pub broadcast: bool,
-    /// Whether it can carry traffic.
-    pub up: bool,
-    /// Whether it carries traffic.
-    pub active: bool,
-    /// Properties. The window is the one in use, of the broadcast link the largest.
-    pub properties: Properties,
-    /// Counters.
-    pub stats: Stats,
-    /// Packets received.
-    pub received: u32,
-    /// Packets sent.
-    pub sent: u32,
-    /// The last time it went down. A utipc extension.
-    pub down: Option<Down>,
 }
 
 /// A medium.
@@ -247,49 +148,6 @@ pub struct Net {
     pub identity: [u8; 16],
     /// Address. A utipc extension, sent only if the request has version [`EXTENDED`](crate::family::EXTENDED).
     pub address: Option<u32>,
-}
-
-/// The neighbour monitor of a bearer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Monitor {
-    /// Index of the bearer.
-    pub bearer: u32,
-    /// Name of the bearer.
-    pub name: String,
-    /// Whether it is active: each node supervises only some of the others.
-    pub active: bool,
-    /// Number of nodes, including the own one.
-    pub nodes: u32,
-    /// Number of changes to the list of nodes.
-    pub generation: u32,
-}
-
-/// The nodes that a node in the monitor supervises.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Domain {
-    /// Number of changes to the domain.
-    pub generation: u32,
-    /// Bit i: member i is up.
-    pub up: u64,
-    /// The members, at most 64.
-    pub members: Vec<u32>,
-}
-
-/// A node in the monitor.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MonitorPeer {
-    /// Its address.
-    pub address: u32,
-    /// Number of leading members of its domain that agree with the own list.
-    pub applied: u32,
-    /// Whether it is up.
-    pub up: bool,
-    /// Whether it is the head of a domain.
-    pub head: bool,
-    /// Whether it is in the own domain.
-    pub local: bool,
-    /// The domain that it has announced.
-    pub domain: Option<Domain>,
 }
 
 /// The value of one message of a reply.
@@ -458,74 +316,8 @@ impl Entry {
     }
 }
 
-fn required(nest: Nest<'_>, kind: u16) -> Result<u32, Errno> {
+pub(super) fn required(nest: Nest<'_>, kind: u16) -> Result<u32, Errno> {
     nest.u32(kind)?.ok_or(Errno::INVALID)
-}
-
-impl Socket {
-    fn write(&self, out: &mut Writer<'_>, extended: bool) {
-        out.u32(socket::REF, self.port);
-        out.u32(socket::ADDR, self.node);
-        if let Some(c) = &self.connection {
-            out.nest(socket::CON, |out| {
-                out.u32(connection::NODE, c.node);
-                out.u32(connection::SOCK, c.port);
-                if let Some((service, instance)) = c.service {
-                    out.flag(connection::FLAG, true);
-                    out.u32(connection::TYPE, service);
-                    out.u32(connection::INST, instance);
-                }
-            });
-        }
-        out.flag(socket::HAS_PUBL, self.bound);
-        if !extended {
-            return;
-        }
-        out.optional_u32(socket::TYPE, self.kind);
-        if let Some(process) = &self.process {
-            out.u32(socket::UID, process.uid);
-            out.u32(socket::PID, process.pid);
-            out.text(socket::PROGRAM, &process.program);
-            out.nest(socket::COUNTERS, |out| {
-                for (which, value) in (counter::SENT..).zip(process.counters) {
-                    out.u64(which, value);
-                }
-            });
-        }
-    }
-
-    fn read(nest: Nest<'_>) -> Result<Self, Errno> {
-        let connected = |c: Nest<'_>| -> Result<Connection, Errno> {
-            let named = c.flag(connection::FLAG);
-            let service = (c.u32(connection::TYPE)?.unwrap_or(0), c.u32(connection::INST)?.unwrap_or(0));
-            Ok(Connection {
-                node: required(c, connection::NODE)?,
-                port: required(c, connection::SOCK)?,
-                service: named.then_some(service),
-            })
-        };
-        let process = match nest.u32(socket::PID)? {
-            None => None,
-            Some(pid) => {
-                let nested = nest.nest(socket::COUNTERS).unwrap_or_default();
-                let mut counters = [0; 6];
-                for (which, value) in (counter::SENT..).zip(&mut counters) {
-                    *value = nested.u64(which)?.unwrap_or(0);
-                }
-                let uid = nest.u32(socket::UID)?.unwrap_or(0);
-                let program = nest.text(socket::PROGRAM, MAX_TEXT)?.unwrap_or_default();
-                Some(Process { pid, uid, program, counters })
-            }
-        };
-        Ok(Self {
-            port: required(nest, socket::REF)?,
-            node: nest.u32(socket::ADDR)?.unwrap_or(0),
-            connection: nest.nest(socket::CON).map(connected).transpose()?,
-            bound: nest.flag(socket::HAS_PUBL),
-            kind: nest.u32(socket::TYPE)?,
-            process,
-        })
-    }
 }
 
 impl Publication {
@@ -539,96 +331,6 @@ impl Publication {
             node: number(publication::NODE)?,
             port: number(publication::REF)?,
             key: number(publication::KEY)?,
-        })
-    }
-}
-
-impl Link {
-    fn write(&self, out: &mut Writer<'_>, extended: bool) {
-        out.text(link::NAME, &self.name);
-        if !self.broadcast {
-            out.u32(link::DEST, self.destination);
-            out.u32(link::MTU, self.mtu);
-        }
-        out.flag(link::BROADCAST, self.broadcast);
-        out.u32(link::RX, self.received);
-        out.u32(link::TX, self.sent);
-        out.flag(link::UP, self.up);
-        out.flag(link::ACTIVE, self.active);
-        self.properties.write(out, link::PROP);
-        out.nest(link::STATS, |out| {
-            for (which, value) in (1..).zip(self.stats.0) {
-                out.optional_u32(which, value);
-            }
-        });
-        if let Some(down) = self.down.as_ref().filter(|_| extended) {
-            out.text(link::DOWN_REASON, &down.reason);
-            out.u64(link::DOWN_TIME, down.time);
-        }
-    }
-
-    fn read(nest: Nest<'_>) -> Result<Self, Errno> {
-        let mut counters = Stats::default();
-        let nested = nest.nest(link::STATS).unwrap_or_default();
-        for (which, place) in (1..).zip(&mut counters.0) {
-            *place = nested.u32(which)?;
-        }
-        let number = |kind| nest.u32(kind).map(Option::unwrap_or_default);
-        let down = match (nest.text(link::DOWN_REASON, MAX_TEXT)?, nest.u64(link::DOWN_TIME)?) {
-            (Some(reason), Some(time)) => Some(Down { reason, time }),
-            _ => None,
-        };
-        Ok(Self {
-            name: nest.text(link::NAME, longest::LINK)?.ok_or(Errno::INVALID)?,
-            destination: number(link::DEST)?,
-            mtu: number(link::MTU)?,
-            broadcast: nest.flag(link::BROADCAST),
-            up: nest.flag(link::UP),
-            active: nest.flag(link::ACTIVE),
-            properties: Properties::read_within(nest, link::PROP)?,
-            stats: counters,
-            received: number(link::RX)?,
-            sent: number(link::TX)?,
-            down,
-        })
-    }
-}
-
-impl MonitorPeer {
-    fn write(&self, out: &mut Writer<'_>) {
-        out.u32(monitor_peer::ADDR, self.address);
-        out.u32(monitor_peer::APPLIED, self.applied);
-        out.flag(monitor_peer::UP, self.up);
-        out.flag(monitor_peer::LOCAL, self.local);
-        out.flag(monitor_peer::HEAD, self.head);
-        if let Some(domain) = &self.domain {
-            out.u32(monitor_peer::DOMGEN, domain.generation);
-            out.u64(monitor_peer::UPMAP, domain.up);
-            let members: Vec<u8> = domain.members.iter().flat_map(|m| m.to_ne_bytes()).collect();
-            out.bytes(monitor_peer::MEMBERS, &members);
-        }
-    }
-
-    fn read(nest: Nest<'_>) -> Result<Self, Errno> {
-        let domain = match nest.u32(monitor_peer::DOMGEN)? {
-            None => None,
-            Some(generation) => {
-                let members = nest.value(monitor_peer::MEMBERS).unwrap_or_default();
-                let (members, _) = members.as_chunks::<4>();
-                if members.len() > MAX_MEMBERS {
-                    return Err(Errno::INVALID);
-                }
-                let members = members.iter().map(|m| u32::from_ne_bytes(*m)).collect();
-                Some(Domain { generation, up: nest.u64(monitor_peer::UPMAP)?.unwrap_or(0), members })
-            }
-        };
-        Ok(Self {
-            address: required(nest, monitor_peer::ADDR)?,
-            applied: nest.u32(monitor_peer::APPLIED)?.unwrap_or(0),
-            up: nest.flag(monitor_peer::UP),
-            head: nest.flag(monitor_peer::HEAD),
-            local: nest.flag(monitor_peer::LOCAL),
-            domain,
         })
     }
 }
