@@ -8,7 +8,8 @@ use utipc_core::socket::{Destination, OptionValue, RecvOptions, SocketKind, Sock
 use crate::lanes::{LaneEnd, LaneId, PairId};
 
 /// One command. Each names a socket of the attachment by its port number; any other gets [`crate::Failure::NoSocket`].
-/// New ones are added at the end: the order is the encoding.
+/// Postcard encodes variants by their position, here and in every enum that a request contains (such as `SocketOption`):
+/// add new ones at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the calls of `core::socket` take")]

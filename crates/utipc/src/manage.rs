@@ -2,9 +2,10 @@
 //! `utipc-manage` encodes and decodes them.
 
 use utipc_client::Place;
-use utipc_manage::{Family, FamilyRequest, Header, Messages, Request, flag, kind};
-use utipc_os::af_tipc::{self, Address, KernelSocket, Netlink};
+use utipc_manage::{Header, Request};
+use utipc_os::af_tipc::{self, Address, KernelSocket};
 
+use crate::engine::TipcNetlink;
 use crate::{Engine, Error, NodeAddr, NodeId, Result};
 
 /// A connection to the daemon or the kernel for management requests.
@@ -14,7 +15,7 @@ pub struct Management(Target);
 #[derive(Debug)]
 enum Target {
     Daemon(utipc_client::Node),
-    Kernel { netlink: Netlink, family: u16 },
+    Kernel(TipcNetlink),
 }
 
 impl Management {
@@ -47,14 +48,7 @@ impl Management {
     }
 
     fn kernel() -> Result<Self> {
-        let open = || -> std::io::Result<Self> {
-            let netlink = Netlink::open()?;
-            netlink.send(&FamilyRequest::own(1))?;
-            let family = Family::from_bytes(&netlink.receive()?);
-            let Family(family) = family.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
-            Ok(Self(Target::Kernel { netlink, family }))
-        };
-        open().map_err(|cause| {
+        TipcNetlink::open().map(|netlink| Self(Target::Kernel(netlink))).map_err(|cause| {
             let why = format!("the kernel has no TIPC: {cause} (load its module: `modprobe tipc`)");
             Error::Engine { engine: Engine::Kernel, why }
         })
@@ -63,7 +57,7 @@ impl Management {
     /// Whether requests go to the kernel, which lacks utipc's own attributes and commands.
     #[must_use]
     pub const fn is_kernel(&self) -> bool {
-        matches!(self.0, Target::Kernel { .. })
+        matches!(self.0, Target::Kernel(_))
     }
 
     /// Sends a request and returns all messages of the reply. A refusal is part of the reply.
@@ -78,26 +72,10 @@ impl Management {
                 let header = Header { family: u16::MAX, sequence: 1, version, ..Header::default() };
                 node.manage(&request.to_bytes(&header)).map_err(Error::Daemon)
             }
-            Target::Kernel { netlink, family } => {
-                let header = Header { family: *family, sequence: 1, ..Header::default() };
-                let message = request.to_bytes(&header);
-                let exchange = || -> std::io::Result<Vec<u8>> {
-                    netlink.send(&message)?;
-                    let mut all = Vec::new();
-                    loop {
-                        let packet = netlink.receive()?;
-                        let ended = Messages::new(&packet).any(|message| is_end(&message.header));
-                        all.extend_from_slice(&packet);
-                        if ended || packet.is_empty() {
-                            return Ok(all);
-                        }
-                    }
-                };
-                exchange().map_err(|cause| {
-                    let why = format!("the kernel does not answer: {cause} (try again)");
-                    Error::Engine { engine: Engine::Kernel, why }
-                })
-            }
+            Target::Kernel(netlink) => netlink.exchange(request).map_err(|cause| {
+                let why = format!("the kernel does not answer: {cause} (try again)");
+                Error::Engine { engine: Engine::Kernel, why }
+            }),
         }
     }
 
@@ -117,9 +95,4 @@ impl Management {
             _ => NodeAddr::NONE,
         }
     }
-}
-
-/// Whether this message ends the reply: the end of a list, an error or an acknowledgement.
-const fn is_end(header: &Header) -> bool {
-    header.family == kind::DONE || header.family == kind::ERROR && header.flags & flag::MULTI == 0
 }

@@ -5,7 +5,6 @@ mod identity;
 mod message;
 mod netlink;
 mod socket;
-mod table;
 
 pub use address::Address;
 pub use identity::{link_name, node_identity};
@@ -13,7 +12,6 @@ pub use message::{Message, Origin, Receive};
 pub use netlink::Netlink;
 pub use rustix::event::PollFlags;
 pub use socket::{KernelOption, KernelSocket, Kind};
-pub use table::{KernelBinding, KernelLink, KernelProperty, bindings, links, set_link};
 
 /// Whether a socket of family AF_TIPC can be opened.
 pub fn is_available() -> bool {

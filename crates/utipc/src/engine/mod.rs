@@ -15,6 +15,7 @@ pub(crate) use utipc_os::Wait;
 
 pub(crate) use choice::Choice;
 pub use choice::Engine;
+pub(crate) use kernel::TipcNetlink;
 
 use crate::{
     Binding, Counters, Destination, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Received,

@@ -2,6 +2,7 @@
 
 mod connect_setup;
 mod errors;
+mod netlink;
 mod node;
 mod socket;
 mod transfer;
@@ -10,6 +11,7 @@ use utipc_os::af_tipc::Address;
 
 use crate::{Destination, NodeAddr, PortId, ServiceRange};
 
+pub(crate) use netlink::TipcNetlink;
 pub(crate) use node::Node;
 pub(crate) use socket::Socket;
 

@@ -7,9 +7,10 @@ use utipc_core::PropertyError;
 use utipc_core::addr::{NodeId, Scope};
 use utipc_core::link::LinkStats;
 use utipc_core::node::state::State as ContactState;
-use utipc_os::af_tipc::{self, KernelLink, KernelProperty};
+use utipc_manage::{Entry, Link, Properties, Publication, Request, Stats};
+use utipc_os::af_tipc;
 
-use super::Socket;
+use super::{Socket, TipcNetlink};
 use crate::{
     Binding, Engine, Error, LinkInfo, LinkProperty, NodeAddr, PeerInfo, PortId, Result, ServiceAddress,
     ServiceRange, SocketKind,
@@ -60,20 +61,21 @@ impl Node {
     }
 
     pub(crate) fn links(&self) -> Vec<LinkInfo> {
-        af_tipc::links().unwrap_or_default().into_iter().map(link).collect()
+        let entries = query(&Request::Links { broadcast: false }).unwrap_or_default();
+        let link = |entry| match entry {
+            Entry::Link(link) if !link.broadcast => Some(link_info(link)),
+            _ => None,
+        };
+        entries.into_iter().filter_map(link).collect()
     }
 
     pub(crate) fn bindings(&self) -> Vec<Binding> {
-        let binding = |entry: af_tipc::KernelBinding| {
-            let [service, lower, upper] = entry.range;
-            Binding {
-                range: ServiceRange { service, lower, upper },
-                scope: u8::try_from(entry.scope).ok().and_then(Scope::from_number).unwrap_or_default(),
-                port: PortId { port: entry.port, node: NodeAddr(entry.node) },
-                key: entry.key,
-            }
+        let entries = query(&Request::Names).unwrap_or_default();
+        let binding = |entry| match entry {
+            Entry::Name(publication) => Some(binding(&publication)),
+            _ => None,
         };
-        af_tipc::bindings().unwrap_or_default().into_iter().map(binding).collect()
+        entries.into_iter().filter_map(binding).collect()
     }
 
     /// One of the bound sockets; only the kernel knows whose turn it is.
@@ -95,13 +97,20 @@ impl Node {
         if !self.links().iter().any(|link| link.name == name) {
             return Err(Error::NoSuchLink(name.to_owned()));
         }
-        let (property, value) = match property {
-            LinkProperty::Priority(value) => (KernelProperty::Priority, value.into()),
-            LinkProperty::ToleranceMs(value) => (KernelProperty::Tolerance, value),
-            LinkProperty::Window(value) => (KernelProperty::Window, value.into()),
-        };
-        af_tipc::set_link(name, property, value).map_err(|error| refused(name, error))
+        let mut properties = Properties::default();
+        match property {
+            LinkProperty::Priority(value) => properties.priority = Some(value.into()),
+            LinkProperty::ToleranceMs(value) => properties.tolerance = Some(value),
+            LinkProperty::Window(value) => properties.window = Some(value.into()),
+        }
+        let request = Request::LinkSet { name: name.to_owned(), properties };
+        query(&request).map(drop).map_err(|error| refused(name, error))
     }
+}
+
+/// Sends a management request to the kernel; returns the entries of the reply.
+fn query(request: &Request) -> io::Result<Vec<Entry>> {
+    TipcNetlink::open()?.entries(request)
 }
 
 fn refused(name: &str, error: io::Error) -> Error {
@@ -116,26 +125,37 @@ fn absent() -> Error {
     Error::Engine { engine: Engine::Kernel, why: why.to_owned() }
 }
 
-fn link(link: KernelLink) -> LinkInfo {
-    let [priority, tolerance_ms, window] = link.properties;
+fn binding(publication: &Publication) -> Binding {
+    let Publication { service, lower, upper, scope, node, port, key } = *publication;
+    Binding {
+        range: ServiceRange { service, lower, upper },
+        scope: u8::try_from(scope).ok().and_then(Scope::from_number).unwrap_or_default(),
+        port: PortId { port, node: NodeAddr(node) },
+        key,
+    }
+}
+
+fn link_info(link: Link) -> LinkInfo {
+    let Properties { priority, tolerance, window, .. } = link.properties;
     let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
     LinkInfo {
-        peer: NodeAddr(link.peer),
+        peer: NodeAddr(link.destination),
         bearer: 0,
         up: link.up,
         active: link.active,
         mtu: short(link.mtu),
-        priority: u8::try_from(priority).unwrap_or(u8::MAX),
-        tolerance_ms,
-        window: short(window),
-        stats: stats(&link.counters),
+        priority: u8::try_from(priority.unwrap_or_default()).unwrap_or(u8::MAX),
+        tolerance_ms: tolerance.unwrap_or_default(),
+        window: short(window.unwrap_or_default()),
+        stats: stats(&link.stats),
         name: link.name,
     }
 }
 
 /// Names the kernel's counters, which come in the order of its enumeration.
-fn stats(counters: &[u64; 32]) -> LinkStats {
-    let [rx_packets, rx_fragments, rx_fragmented, rx_bundles, rx_bundled, rest @ ..] = *counters;
+fn stats(stats: &Stats) -> LinkStats {
+    let counters: [u64; 32] = std::array::from_fn(|index| stats.get(index as u16 + 1).into());
+    let [rx_packets, rx_fragments, rx_fragmented, rx_bundles, rx_bundled, rest @ ..] = counters;
     let [tx_packets, tx_fragments, tx_fragmented, tx_bundles, tx_bundled, rest @ ..] = rest;
     let [_, profile_samples, profile_octets, rest @ ..] = rest;
     let [p0, p1, p2, p3, p4, p5, p6, rest @ ..] = rest;
@@ -178,9 +198,9 @@ mod tests {
 
     #[test]
     fn kernel_counters_map_to_link_stats() {
-        let mut counters = [0; 32];
-        for (number, counter) in (1..).zip(&mut counters) {
-            *counter = number;
+        let mut counters = Stats::default();
+        for number in 1..=32 {
+            counters.set(number, number.into());
         }
         let stats = stats(&counters);
         // As TIPC_NLA_STATS_* in linux/tipc_netlink.h.
