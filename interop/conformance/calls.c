@@ -95,7 +95,7 @@ static void control_data_is_ignored(void)
 
 static void many_sent(void)
 {
-	Address name = service(a_type(), 1), nobody = service(a_type(), 1);
+	Address name = service(a_type(), 1), unbound = service(a_type(), 1);
 	int to = bound(SOCK_RDM, name), from = a_socket(SOCK_RDM);
 	struct mmsghdr heads[6];
 	struct iovec parts[6];
@@ -110,7 +110,7 @@ static void many_sent(void)
 		EQ(receive(to, 0)->length, 6 - i);
 	}
 	/* The first failure ends the call; a failure of the first message is the call's error. */
-	heads[2].msg_hdr.msg_name = &nobody;
+	heads[2].msg_hdr.msg_name = &unbound;
 	EQ(sendmmsg(from, heads, 6, 0), 2);
 	ERR(sendmmsg(from, heads + 2, 1, 0), EHOSTUNREACH);
 	EQ(sendmmsg(from, heads, 0, 0), 0);

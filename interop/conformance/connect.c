@@ -100,10 +100,10 @@ static void waits_for_accept(void)
 static void unknown_name(void)
 {
 	for (size_t i = 0; i < 2; i++) {
-		Address nobody = service(a_type(), 1), address;
+		Address unbound = service(a_type(), 1), address;
 		int fd = a_socket(types[i]);
 		long long began = now_ms();
-		ERR(connect(fd, ADDR(nobody), sizeof nobody), EHOSTUNREACH);
+		ERR(connect(fd, ADDR(unbound), sizeof unbound), EHOSTUNREACH);
 		IS(now_ms() - began < 2000);
 		ERR(getpeername(fd, ADDR(address), &(socklen_t){sizeof address}), ENOTCONN);
 		/* Nothing has changed: the same socket can try again. */
@@ -119,11 +119,11 @@ static void unknown_port(void)
 {
 	for (size_t i = 0; i < 2; i++) {
 		int gone = a_socket(types[i]), fd = a_socket(types[i]);
-		Address nobody = own_address(gone);
+		Address unbound = own_address(gone);
 		close(gone);
-		ERR(connect(fd, ADDR(nobody), sizeof nobody), ECONNREFUSED);
+		ERR(connect(fd, ADDR(unbound), sizeof unbound), ECONNREFUSED);
 		/* This socket cannot connect any more. */
-		ERR(connect(fd, ADDR(nobody), sizeof nobody), EINVAL);
+		ERR(connect(fd, ADDR(unbound), sizeof unbound), EINVAL);
 		EQ(get_socket_option(fd, SO_ERROR), 0);
 		EQ(events_of(fd, POLLIN | POLLOUT, 0), POLLIN | POLLHUP);
 	}

@@ -193,15 +193,15 @@ static void implied_largest(void)
 static void implied_refused(void)
 {
 	for (size_t i = 0; i < COUNT(types); i++) {
-		Address nobody = service(a_type(), 1), address = service(a_type(), 1), bad = nobody;
+		Address unbound = service(a_type(), 1), address = service(a_type(), 1), bad = unbound;
 		int fd = a_socket(types[i]);
-		ERR(sent_to(fd, "x", 1, nobody), EHOSTUNREACH);
+		ERR(sent_to(fd, "x", 1, unbound), EHOSTUNREACH);
 		bad.addrtype = 9;
 		ERR(sent_to(fd, "x", 1, bad), EINVAL);
-		bad = nobody;
+		bad = unbound;
 		bad.family = AF_INET;
 		ERR(sent_to(fd, "x", 1, bad), EINVAL);
-		ERR(sendto(fd, "x", 1, 0, ADDR(nobody), sizeof nobody - 1), EINVAL);
+		ERR(sendto(fd, "x", 1, 0, ADDR(unbound), sizeof unbound - 1), EINVAL);
 		/* The destination does not listen: the message is lost, and the socket is unusable. */
 		bound(types[i], address);
 		blocking(fd, false);
@@ -233,9 +233,9 @@ static void implied_returned(void)
 static void address_is_ignored_later(void)
 {
 	for (size_t i = 0; i < COUNT(types); i++) {
-		Address nobody = service(a_type(), 1);
+		Address unbound = service(a_type(), 1);
 		struct pair ends = connected(types[i]);
-		EQ(sent_to(ends.client, "x", 1, nobody), 1);
+		EQ(sent_to(ends.client, "x", 1, unbound), 1);
 		EQ(receive(ends.server, 0)->length, 1);
 	}
 }

@@ -59,7 +59,7 @@ static void to_a_connection_socket(void)
 	(void)listening;
 }
 
-static void nobody(void)
+static void unbound_destination(void)
 {
 	for (size_t i = 0; i < COUNT(types); i++) {
 		int fd = a_socket(types[i]), gone = a_socket(types[i]);
@@ -254,7 +254,7 @@ const struct test_case message_cases[] = {
 	{"message/by-name-and-port", "8.10", by_name_and_port, false},
 	{"message/across-types", "8.1", across_types, false},
 	{"message/to-a-connection-socket", "8.4", to_a_connection_socket, false},
-	{"message/unbound-destination", "2.5, 8.8", nobody, false},
+	{"message/unbound-destination", "2.5, 8.8", unbound_destination, false},
 	{"message/refused", "8.1", refused, false},
 	{"message/order", "8.1", order, false},
 	{"message/returned-without-control-buffer", "8.10", returned_without_control_buffer, false},

@@ -145,18 +145,18 @@ static void lookup_domain(void)
 static void looked_up_over_there(void)
 {
 	/* With a lookup domain the other node does the lookup; on failure the message comes back. */
-	Address nobody = service(a_type(), 1);
+	Address unbound = service(a_type(), 1);
 	int fd = a_socket(SOCK_RDM);
-	nobody.addr.name.domain = other_node();
+	unbound.addr.name.domain = other_node();
 	set_option(fd, TIPC_DEST_DROPPABLE, 0);
-	EQ(sent_to(fd, "lost", 4, nobody), 4);
+	EQ(sent_to(fd, "lost", 4, unbound), 4);
 	const struct message *m = receive(fd, 0);
 	EQ(m->error[0], TIPC_ERR_NO_NAME);
 	EQ(m->returned, 4);
 	IS(m->has_name);
 	int connecting = a_socket(SOCK_STREAM);
 	set_option(connecting, TIPC_CONN_TIMEOUT, 3000);
-	ERR(connect(connecting, ADDR(nobody), sizeof nobody), ECONNREFUSED);
+	ERR(connect(connecting, ADDR(unbound), sizeof unbound), ECONNREFUSED);
 }
 
 static void dead_port(void)

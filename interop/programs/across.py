@@ -197,7 +197,7 @@ def connectionless(kind, instance):
         data, ancillary, flags, _ = fd.recvmsg(100, 1024)
         assert (data, ancillary, flags) == (b"connected", [], 0), (data, ancillary, flags)
         try:
-            fd.sendto(b"nobody", name(MEMBERS + 50))
+            fd.sendto(b"unbound", name(MEMBERS + 50))
             raise AssertionError("sent to an unbound service")
         except OSError as error:
             assert error.errno == 113, error

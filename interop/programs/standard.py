@@ -63,7 +63,7 @@ def connectionless(kind):
         client.sendto(b"x" * 66000, seq(at, 0, 1000))
         assert len(server.recv(70000)) == 66000
         try:
-            client.sendto(b"nobody", name(at, 99))
+            client.sendto(b"unbound", name(at, 99))
             raise AssertionError("sent to an unbound service")
         except OSError as error:
             assert error.errno == 113, error
