@@ -222,7 +222,7 @@ class Stage:
 
     @staticmethod
     def listening(port, process, seconds=20):
-        """Waits until somebody listens on a port."""
+        """Waits until a socket listens on `port`."""
         end, wanted = time.monotonic() + seconds, ":%04X" % port
         while True:
             for table in ("/proc/net/tcp", "/proc/net/tcp6"):

@@ -15,7 +15,7 @@ pub struct Control {
     end: Option<Instant>,
 }
 
-/// What to do next.
+/// A command, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A line: its first word, and its rest.

@@ -34,7 +34,7 @@ counts! {
     statuses,
     /// Bytes read.
     bytes,
-    /// Of the updates, those with a stamp.
+    /// Updates with a stamp.
     stamps,
     /// Gaps in the sequence of an item's updates.
     gaps,

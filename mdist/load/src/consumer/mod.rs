@@ -31,7 +31,7 @@ enum OutgoingKind {
     Generic = 1,
 }
 
-/// What one thread publishes about its mounts.
+/// The last report of one thread about its mounts.
 #[derive(Default)]
 struct Report {
     snapshot: Snapshot,

@@ -22,7 +22,7 @@ const ENUMS: i32 = 4;
 /// Info, state and groups: the filter of the vendor's performance consumer.
 const FILTER: u32 = 7;
 
-/// What a mount is waiting for.
+/// Stages of a mount from connecting to requesting items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Connection,

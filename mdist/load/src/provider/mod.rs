@@ -173,7 +173,7 @@ struct Shared {
     reported: std::sync::Condvar,
 }
 
-/// What the thread publishes about itself.
+/// The last report of the publisher's thread.
 #[derive(Default)]
 struct Report {
     counts: Counts,

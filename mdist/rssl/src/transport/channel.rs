@@ -13,7 +13,7 @@ use super::{Error, FRAME_HEADER, PING_FRAME, Packer, Result, Tick};
 /// store in a signed integer.
 const MAX_WRITE: usize = i32::MAX as usize;
 
-/// What was pulled from the front of the input.
+/// One thing pulled from the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pulled<'x> {
     /// An incomplete frame or message: no bytes were used up.
@@ -497,7 +497,7 @@ impl Channel {
     }
 }
 
-/// What was found in the input, without borrowing it.
+/// Location of the next [`Pulled`], without borrowing the input.
 enum Found {
     NeedMore,
     Ping,
