@@ -1,5 +1,5 @@
-//! The attachment's bell: a word in memory that the daemon shares with this process alone. The daemon rings it when
-//! something has changed that no reply has told; threads of this process ring it for each other.
+//! The attachment's doorbell: a word in memory that the daemon shares with this process only. The daemon rings it for
+//! notices that no reply has carried; threads of this process ring it for each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -20,7 +20,7 @@ pub(crate) struct Bell {
     page: Segment,
 }
 
-/// While it lives, ringing wakes this thread.
+/// While it lives, ringing the bell wakes this thread.
 pub(crate) struct Sleeper<'a> {
     bell: &'a Bell,
     seen: u32,
@@ -31,13 +31,13 @@ impl Bell {
         Ok(Self { page: Segment::open(fd, Access::ReadWrite, PAGE)? })
     }
 
-    /// How often it was rung, modulo 2^32.
+    /// Number of rings, modulo 2^32.
     #[inline]
     pub(crate) fn seq(&self) -> u32 {
         self.page.load32(SEQ, Acquire)
     }
 
-    /// Announces that this thread is going to sleep. Look once more at what the bell announces before it does.
+    /// Announces that this thread is going to sleep. Check once more for what the bell announces before it does.
     pub(crate) fn enter(&self) -> Sleeper<'_> {
         let seen = self.seq();
         self.page.add32(SLEEPERS, 1);
@@ -45,7 +45,7 @@ impl Bell {
         Sleeper { bell: self, seen }
     }
 
-    /// Wakes the other threads of this process: how often it was rung before.
+    /// Wakes the other threads of this process; returns the number of rings before.
     pub(crate) fn ring(&self) -> u32 {
         let before = self.page.add32(SEQ, 1);
         self.page.fence(Fence::Ring);
@@ -57,7 +57,7 @@ impl Bell {
 }
 
 impl Sleeper<'_> {
-    /// Sleeps until the bell or one of `others` is rung (at once if it has been), at most `limit`.
+    /// Sleeps until the bell or one of `others` is rung, at most `limit`; not at all if one was rung already.
     pub(crate) fn sleep(&self, others: &[(&Parked<'_>, u32)], limit: Option<Duration>) -> Result<Woken> {
         let word = Watched { segment: &self.bell.page, at: SEQ, seen: self.seen };
         wait_with(word, others, limit)

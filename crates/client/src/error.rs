@@ -10,21 +10,21 @@ use utipc_os::OsError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody answers at any of the places.
+    /// No daemon answers at any of the paths.
     #[error("no daemon answers at {} (start one with `utipcd`, or name its socket in UTIPC_SOCKET)", paths(.0))]
     Absent(Vec<PathBuf>),
-    /// The daemon does not take this process in.
-    #[error("the daemon at {} refuses this process: {}", path.display(), refusal(why))]
+    /// The daemon refuses to attach this process.
+    #[error("the daemon at {} refuses this process: {}", path.display(), refusal(cause))]
     Refused {
-        /// Its socket.
+        /// The daemon's socket.
         path: PathBuf,
         /// Why.
-        why: Refusal,
+        cause: Refusal,
     },
-    /// The daemon ends the connection before it has said a word.
+    /// The daemon closes the connection during the handshake.
     #[error(
-        "the daemon at {} hangs up on this process without a word (too many processes attach at once, or it is out of \
-         descriptors or about to end: try again, or look into its log)",
+        "the daemon at {} closes the connection during the handshake (too many processes attach at once, or it is out of \
+         descriptors or shutting down: try again, or see its log)",
         .0.display()
     )]
     HungUp(PathBuf),
@@ -35,16 +35,16 @@ pub enum Error {
         .0.display()
     )]
     NotShared(PathBuf),
-    /// The daemon has ended, and with it every socket that this process had of it.
+    /// The daemon has ended, and with it all sockets of this attachment.
     #[error("the daemon at {} has ended (close this socket; a new one attaches to the next daemon there)", .0.display())]
     Died(PathBuf),
-    /// What answers is not the daemon that it says it is.
-    #[error("{} is not a utipc daemon of this version (see what listens there)", .0.display())]
+    /// The process that answers is not a utipc daemon, or breaks the protocol.
+    #[error("{} is not a utipc daemon of this version (check which program listens there)", .0.display())]
     Nonsense(PathBuf),
     /// A signal was handled while the call waited.
     #[error("interrupted by a signal")]
     Interrupted,
-    /// The command was not done.
+    /// The daemon has refused the command.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The system refused.
@@ -53,7 +53,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if nobody answers: whoever can do without a daemon may.
+    /// Whether no daemon answers, so that the caller may go on without one.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent(_))
@@ -64,16 +64,16 @@ fn paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
 }
 
-fn refusal(why: &Refusal) -> String {
-    match why {
+fn refusal(cause: &Refusal) -> String {
+    match cause {
         Refusal::Version { release } => format!(
-            "it is of release {release}, which does not understand release {} (bring the older one up to date)",
+            "it is of release {release}, which does not understand release {} (update the older one)",
             env!("CARGO_PKG_VERSION")
         ),
         Refusal::NotAllowed { uid } => {
             format!("its policy does not allow user {uid} (see `policy` in its configuration)")
         }
-        Refusal::TooMany => "it serves as many processes as it may (raise its limit, or end some)".to_owned(),
+        Refusal::TooMany => "it serves as many processes as its limit allows (raise `limits.processes` in its configuration, or end some)".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -1,62 +1,61 @@
-//! What happens to sockets at a fork. DESIGN L1, decision 8.
+//! What happens to sockets at a fork. Decision 8, docs/spec/attach.md §7.
 //!
-//! Before it the forking thread tells each daemon, which makes all sockets of this process hosted and hands out a
-//! descriptor, the *heritage*. The child never touches what the parent had (its connection, its lanes, its locks): with
-//! the first call on something inherited it attaches for itself and claims the sockets by the heritage. The parent closes
-//! its copy, so the daemon sees when nobody can claim any more.
+//! Before it, the forking thread tells each daemon, which makes all sockets of this process hosted and hands out a
+//! descriptor, the *inheritance*. The child never uses what the parent had (its connection, its lanes, its locks): with the
+//! first call on something inherited it attaches for itself and claims the sockets by the inheritance. The parent closes its
+//! copy, so the daemon sees when no process can claim any more.
 //!
-//! One lock is held over the fork. Whatever the child reads of its parent's is changed under it alone.
+//! One lock is held over the fork. Everything that the child reads of its parent's changes only under this lock.
 
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
+use std::collections::HashSet;
+use std::io::IoSlice;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use utipc_attach::{Reply, Request};
+use utipc_os::fdpass::Channel;
 use utipc_os::fork::{self, Hooks};
-use utipc_os::hidden::{Hiding, raise};
+use utipc_os::lock;
 
 use crate::Error;
-use crate::attachment::{Attachment, lock};
+use crate::attachment::Attachment;
+use crate::data_path::leave_lanes;
+use crate::inheritance::Inheritance;
 
-/// The attachments of this process and of its ancestors, as far as something of them is left.
+/// How often sockets that are opened meanwhile may delay a fork.
+const SHARE_ATTEMPTS: usize = 100;
+
+/// The attachments of this process and of its ancestors that are still in use.
 static ATTACHMENTS: Mutex<Vec<Weak<Attachment>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// From before a fork until after it.
-    static HELD: RefCell<Option<Known<'static>>> = const { RefCell::new(None) };
+    /// The lock, from before a fork until after it.
+    static HELD: RefCell<Option<Attachments<'static>>> = const { RefCell::new(None) };
 }
 
-/// All attachments, while nobody forks.
-pub(crate) struct Known<'a>(MutexGuard<'a, Vec<Weak<Attachment>>>);
+/// All attachments. No thread forks while it lives.
+pub(crate) struct Attachments<'a>(MutexGuard<'a, Vec<Weak<Attachment>>>);
 
-/// What a fork has left, until it is claimed.
-#[derive(Debug)]
-pub(crate) struct Heritage {
-    pub(crate) number: u32,
-    /// Before the descriptor, which it hides.
-    pub(crate) hiding: Hiding,
-    pub(crate) descriptor: OwnedFd,
+/// Locks forks out.
+pub(crate) fn attachments() -> Attachments<'static> {
+    Attachments(lock(&ATTACHMENTS))
 }
 
-impl Heritage {
-    pub(crate) fn new(number: u32, descriptor: OwnedFd) -> Self {
-        let descriptor = raise(descriptor);
-        Self { number, hiding: Hiding::of(&descriptor), descriptor }
-    }
-}
-
-/// From now on forks are heeded.
-pub(crate) fn heed() -> Result<(), Error> {
+/// Attaches this process to the daemon at `path`; `None` if no daemon listens there.
+pub(crate) fn attach(path: &Path) -> Result<Option<Arc<Attachment>>, Error> {
     fork::set_hooks(Hooks { before, parent, child })?;
-    Ok(())
+    // Forks are not locked out meanwhile: none may have to wait for a daemon's reply.
+    let opened = Attachment::open(path)?;
+    if let Some(attachment) = &opened {
+        attachments().add(attachment);
+    }
+    Ok(opened)
 }
 
-/// Nobody forks while the result lives.
-pub(crate) fn known() -> Known<'static> {
-    Known(lock(&ATTACHMENTS))
-}
-
-impl Known<'_> {
-    pub(crate) fn add(&mut self, attachment: &Arc<Attachment>) {
+impl Attachments<'_> {
+    fn add(&mut self, attachment: &Arc<Attachment>) {
         self.0.retain(|other| other.strong_count() > 0);
         self.0.push(Arc::downgrade(attachment));
     }
@@ -68,23 +67,23 @@ impl Known<'_> {
 }
 
 fn before() {
-    let known = known();
-    for attachment in known.0.iter().filter_map(Weak::upgrade) {
+    let attachments = attachments();
+    for attachment in attachments.0.iter().filter_map(Weak::upgrade) {
         if attachment.is_own() && !attachment.is_over() {
-            // Without a heritage the child gets an error that says so.
+            // Without an inheritance the child's calls fail with an error that says so.
             let _ = attachment.share();
         }
     }
-    // Where a thread's own memory is gone already, nothing is held.
-    let _ = HELD.try_with(|held| held.replace(Some(known)));
+    // If this thread's locals are destroyed already, nothing is held.
+    let _ = HELD.try_with(|held| held.replace(Some(attachments)));
 }
 
 fn parent() {
-    let known = HELD.try_with(|held| held.take()).ok().flatten();
-    if let Some(known) = &known {
-        for attachment in known.0.iter().filter_map(Weak::upgrade) {
+    let attachments = HELD.try_with(|held| held.take()).ok().flatten();
+    if let Some(attachments) = &attachments {
+        for attachment in attachments.0.iter().filter_map(Weak::upgrade) {
             if attachment.is_own() {
-                attachment.forget_heritage();
+                lock(&attachment.inheritance).take();
             }
         }
     }
@@ -93,4 +92,81 @@ fn parent() {
 /// Does nothing but release the lock.
 fn child() {
     let _ = HELD.try_with(|held| held.take());
+}
+
+impl Attachment {
+    /// Before a fork: makes all sockets hosted and fetches the inheritance.
+    fn share(&self) -> Result<(), Error> {
+        if !self.shares() {
+            return Ok(());
+        }
+        let mut sockets = self.sockets();
+        for _ in 0..SHARE_ATTEMPTS {
+            if sockets.is_empty() {
+                return Ok(());
+            }
+            // No thread sends or receives until the daemon has done it.
+            let mut halves: Vec<_> =
+                sockets.iter().map(|socket| (lock(&socket.receiver), lock(&socket.sender))).collect();
+            for (socket, (receiver, _)) in sockets.iter().zip(&mut halves) {
+                if let Some(partly) = receiver.begun() {
+                    self.command(&Request::MakeHosted { port: socket.port, partly: Some(partly) }, &[])?;
+                }
+            }
+            let mut wire = self.lock_wire();
+            self.forget_lanes();
+            let now = self.sockets();
+            let shared: HashSet<_> = sockets.iter().map(Arc::as_ptr).collect();
+            if !now.iter().all(|socket| shared.contains(&Arc::as_ptr(socket))) {
+                // Others were opened meanwhile, and may have lanes.
+                drop((wire, halves));
+                sockets = now;
+                continue;
+            }
+            let (inheritance, more) =
+                self.round_trip(&mut wire, &Request::Fork, &[], &[], |reply, extra| match reply {
+                    Reply::Number(number) => {
+                        extra.fds.pop().map(|descriptor| Inheritance::new(number, descriptor))
+                    }
+                    _ => None,
+                })?;
+            let inheritance = inheritance?;
+            for (socket, (receiver, sender)) in sockets.iter().zip(&mut halves) {
+                if !socket.hosted.swap(true, Relaxed) {
+                    socket.has_other_holders.store(true, Relaxed);
+                }
+                leave_lanes(socket, receiver, sender);
+            }
+            drop((wire, halves));
+            *lock(&self.inheritance) = Some(inheritance);
+            // Threads that sleep on a lane have to wait for the node from now on.
+            self.ring();
+            return if more { self.command(&Request::Notices, &[]) } else { Ok(()) };
+        }
+        Err(Error::NotShared(self.path().to_owned()))
+    }
+
+    /// In a forked child: attaches it, once, and claims its inheritance.
+    pub(crate) fn claim(self: &Arc<Self>, attachments: &mut Attachments<'_>) -> Result<Arc<Self>, Error> {
+        if self.is_own() {
+            return Ok(Arc::clone(self));
+        }
+        if let Some(own) = self.in_child.get() {
+            return own.claim(attachments);
+        }
+        if self.is_over() {
+            return Err(self.died());
+        }
+        let own = Self::open(self.path())?.ok_or_else(|| self.died())?;
+        attachments.add(&own);
+        if let Some(Inheritance { number, descriptor, hiding }) = lock(&self.inheritance).take() {
+            drop(hiding);
+            let nonce = utipc_os::random::seed()?;
+            let channel = Channel::from_fd(descriptor);
+            channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true)?;
+            let request = Request::Inherit { heritage: number, nonce };
+            own.call(&request, &[], |reply, _| matches!(reply, Reply::Number(_)).then_some(()))?;
+        }
+        Ok(Arc::clone(self.in_child.get_or_init(|| own)))
+    }
 }

@@ -1,37 +1,45 @@
 //! Sockets of a process that is attached to a utipc daemon.
 //!
-//! The daemon keeps every endpoint; a call here is a command to it, or, where two sockets of this host talk, a record in
-//! a lane that both processes map (decision 8). A [`Node`] is the daemon's node as this process sees it, a [`Socket`] one
-//! of its endpoints.
+//! The daemon keeps every endpoint. A call here is a command to it or, between two sockets of this host, a record in a
+//! lane that both processes map (decisions 8 and 16). A [`Node`] is the daemon's node as this process has it, a [`Socket`]
+//! one of its endpoints.
 //!
 //! | Question | File |
 //! |---|---|
 //! | Where is the daemon, and what if there is none? | `place.rs`, `node.rs` |
-//! | What does a round trip look like, and who notices that the daemon died? | `attachment.rs` |
-//! | By which way does a message leave, and where does the next one come from? | `sending.rs`, `receiving.rs`, `lanes/` |
-//! | Who is bound to what? | `names.rs` |
-//! | What does a call that waits do? | `waiting.rs` |
-//! | Where do notices go? | `shared.rs` |
-//! | What becomes of the memory of lanes that are not used? | `idle.rs` |
-//! | What does a forked child have? | `fork.rs` |
+//! | How does a process attach? | `handshake.rs` |
+//! | What does a round trip look like, and how is the daemon's death noticed? | `attachment.rs` |
+//! | Which path does a message take, and where does the next one come from? | `sending.rs`, `receiving.rs` |
+//! | Which lanes does a socket have, and when does it lose them? | `data_path.rs`, the crate `utipc-lanes` |
+//! | Which sockets are bound to a service? | `names.rs`, `lookup.rs` |
+//! | What does a call do while it waits? | `waiting.rs` |
+//! | When is a descriptor readable? | `polling.rs`, `descriptor.rs` |
+//! | Where do notices go? | `notices.rs`, `residents.rs`, `state.rs` |
+//! | When does an idle lane give memory back? | `idle.rs` |
+//! | What does a forked child have? | `fork.rs`, `inheritance.rs` |
 //! | What if the program owns the descriptor: passes it on, execs? | `passing.rs` |
 
 mod attachment;
 mod bell;
+mod data_path;
 mod descriptor;
 mod error;
 mod fork;
+mod handshake;
 mod idle;
-mod lanes;
+mod inheritance;
+mod lookup;
 mod names;
 mod node;
+mod notices;
 mod passing;
 mod place;
+mod polling;
 mod receiving;
 mod residents;
 mod sending;
-mod shared;
 mod socket;
+mod state;
 mod waiting;
 
 pub use error::Error;

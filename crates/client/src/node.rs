@@ -8,13 +8,13 @@ use utipc_core::addr::{Binding, NodeAddr, PortId, ServiceAddr};
 use utipc_core::socket::SocketKind;
 use utipc_core::{LinkInfo, LinkProperty, PeerInfo};
 use utipc_os::spin::Mode;
-use utipc_os::{Left, fork};
+use utipc_os::{Left, fork, lock};
 
-use crate::attachment::{Attachment, lock};
-use crate::fork::known;
+use crate::attachment::Attachment;
+use crate::fork::attachments;
 use crate::{Error, Place, Socket, Wait};
 
-/// Pauses between looks for the next daemon after one has died: a service manager starts it within about that time.
+/// Pauses between tries to find the next daemon after one has died: a service manager starts it in about that time.
 const BACK_OFF: [Duration; 7] = {
     let ms = Duration::from_millis;
     [ms(5), ms(10), ms(25), ms(50), ms(100), ms(250), ms(500)]
@@ -24,16 +24,16 @@ const BACK_OFF: [Duration; 7] = {
 #[derive(Clone, Debug)]
 pub struct Node {
     place: Arc<Place>,
-    /// The attachment that this handle was made with: while it lives, lookups take no lock.
+    /// The attachment that this handle was made with. While it lives, lookups take no lock.
     first: Arc<Attachment>,
-    /// Replaced when the daemon has died and somebody opens a socket.
+    /// The current attachment; replaced when a socket is opened after the daemon has died.
     attachment: Arc<Mutex<Arc<Attachment>>>,
-    /// How the calls of its sockets wait.
+    /// How calls of its sockets wait.
     mode: Mode,
     /// The process that made it, see [`fork::generation`].
     generation: u32,
-    /// In a forked child: the same for the child. Set while nobody forks only.
-    heir: Arc<OnceLock<Box<Node>>>,
+    /// In a forked child: the node as the child has it. Set only while forks are locked out.
+    inherited: Arc<OnceLock<Box<Node>>>,
 }
 
 impl Node {
@@ -49,44 +49,43 @@ impl Node {
     fn with(place: Arc<Place>, attachment: Arc<Attachment>, mode: Mode) -> Self {
         let first = Arc::clone(&attachment);
         let attachment = Arc::new(Mutex::new(attachment));
-        Self { place, first, attachment, mode, generation: fork::generation(), heir: Arc::default() }
+        Self { place, first, attachment, mode, generation: fork::generation(), inherited: Arc::default() }
     }
 
-    /// The node as this process sees it: itself, unless the process is a child that has inherited it by a fork. No lock of
-    /// the parent is taken then: a thread that is not in the child may have it.
+    /// The node as this process has it: itself, except in a forked child. There it takes no lock of the parent, which may be
+    /// held by a thread that the child does not have.
     fn live(&self) -> Result<&Self, Error> {
         if self.generation == fork::generation() {
             return Ok(self);
         }
-        if let Some(heir) = self.heir.get() {
-            return heir.live();
+        if let Some(inherited) = self.inherited.get() {
+            return inherited.live();
         }
-        let mut known = known();
-        let inherited = known.inherited();
-        let same =
-            inherited.iter().rev().find(|old| self.place.paths().iter().any(|path| path == old.path()));
-        let attachment = match same.map(|old| old.claim(&mut known)) {
+        let mut locked = attachments();
+        let olds = locked.inherited();
+        let same = olds.iter().rev().find(|old| self.place.paths().iter().any(|path| path == old.path()));
+        let attachment = match same.map(|old| old.claim(&mut locked)) {
             Some(Ok(attachment)) => attachment,
             // The parent's daemon has died: there may be a next one.
             Some(Err(_)) | None => {
-                drop(known);
+                drop(locked);
                 let attachment = find(&self.place)?;
-                known = crate::fork::known();
+                locked = attachments();
                 attachment
             }
         };
-        let heir = || Box::new(Self::with(Arc::clone(&self.place), attachment, self.mode));
-        let heir = self.heir.get_or_init(heir);
-        drop(known);
-        Ok(heir)
+        let inherited = || Box::new(Self::with(Arc::clone(&self.place), attachment, self.mode));
+        let inherited = self.inherited.get_or_init(inherited);
+        drop(locked);
+        Ok(inherited)
     }
 
-    /// How the calls of its sockets wait.
+    /// How calls of its sockets wait.
     pub(crate) fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The attachment that is there, dead or alive.
+    /// The current attachment, whether or not its daemon lives.
     fn current(&self) -> Result<Arc<Attachment>, Error> {
         Ok(Arc::clone(&lock(&self.live()?.attachment)))
     }
@@ -119,7 +118,7 @@ impl Node {
     pub fn open(&self, kind: SocketKind) -> Result<Socket, Error> {
         loop {
             let attachment = self.living()?;
-            if attachment.has_chores() {
+            if attachment.has_tasks() {
                 // The daemon's death shows in what follows.
                 let _ = attachment.fetch_news();
             }
@@ -128,14 +127,14 @@ impl Node {
                 _ => None,
             });
             match opened {
-                // It has died in this very moment: there may be a next one.
+                // The daemon has just died: there may be a next one.
                 Err(Error::Died(_)) => {}
                 opened => return opened.map(|port| Socket::new(attachment, port, kind, false, self.mode)),
             }
         }
     }
 
-    /// Address of the node, as it was told last.
+    /// Address of the node as last reported.
     #[must_use]
     pub fn address(&self) -> NodeAddr {
         self.current().map_or(NodeAddr::NONE, |attachment| attachment.address())
@@ -152,7 +151,7 @@ impl Node {
             let sleeper = attachment.bell().enter();
             let entry = entry(&attachment)?;
             if entry.settled {
-                attachment.know_address(entry.address);
+                attachment.set_address(entry.address);
                 return Ok(Some(entry.address));
             }
             match end.left() {
@@ -162,15 +161,15 @@ impl Node {
         }
     }
 
-    /// The nodes that it knows, without itself.
+    /// The other nodes that it knows.
     ///
     /// # Errors
-    /// [`Error::Died`]; so for all questions.
+    /// [`Error::Died`], as for all queries.
     pub fn peers(&self) -> Result<Vec<PeerInfo>, Error> {
         self.list(|skip| Request::Peers { skip })
     }
 
-    /// The links to them.
+    /// The links to other nodes.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -178,7 +177,7 @@ impl Node {
         self.list(|skip| Request::Links { skip })
     }
 
-    /// What the node has counted, as printed JSON.
+    /// The counters of the node, as JSON.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -211,7 +210,7 @@ impl Node {
         }
     }
 
-    /// Where the next message to a service address would go.
+    /// The socket that the next message to a service address would go to.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -230,11 +229,11 @@ impl Node {
         self.current()?.command(&Request::SetLink { name: name.to_owned(), property }, &[])
     }
 
-    /// Asks the family TIPCv2 of the node: one netlink message, answered by the messages of all parts of the answer. What
-    /// is refused is refused in them.
+    /// Sends one netlink message of the family TIPCv2 to the node; returns the messages of all parts of the answer, which say
+    /// what was refused.
     ///
     /// # Errors
-    /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is no message.
+    /// As [`Node::peers`]; [`crate::Failure::State`] if `request` is not a message.
     pub fn manage(&self, request: &[u8]) -> Result<Vec<u8>, Error> {
         let attachment = self.current()?;
         let (mut all, mut from) = (Vec::new(), 0);
@@ -253,7 +252,7 @@ impl Node {
         }
     }
 
-    /// The node itself.
+    /// The node: address, identity and bearers.
     ///
     /// # Errors
     /// As [`Node::peers`].
@@ -261,7 +260,7 @@ impl Node {
         self.current().and_then(|attachment| entry(&attachment))
     }
 
-    /// Everything of a list that comes in pages, as printed JSON.
+    /// Fetches all pages of a list that comes as JSON.
     fn list<T: serde::de::DeserializeOwned>(&self, ask: impl Fn(u32) -> Request) -> Result<Vec<T>, Error> {
         let attachment = self.current()?;
         let mut all = Vec::new();
@@ -289,7 +288,7 @@ fn entry(attachment: &Attachment) -> Result<NodeEntry, Error> {
 /// The first daemon that answers.
 fn find(place: &Place) -> Result<Arc<Attachment>, Error> {
     for path in place.paths() {
-        if let Some(attachment) = Attachment::open(path)? {
+        if let Some(attachment) = crate::fork::attach(path)? {
             return Ok(attachment);
         }
     }

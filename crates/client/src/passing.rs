@@ -1,5 +1,5 @@
-//! Sockets that a program holds by a descriptor of its own: it may give it other numbers, pass it to other processes, keep
-//! it over an exec. Such a socket lives until the last copy is closed. DESIGN L1, docs/spec/attach.md §9.
+//! Sockets that a program holds by a descriptor of its own, which it may duplicate, pass to other processes or keep over an
+//! exec. Such a socket lives until the last copy is closed. Decision 13, docs/spec/attach.md §9.
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,18 +15,18 @@ use crate::{Error, Node, Socket};
 /// The version from which on a daemon knows such sockets.
 const PASSES: u16 = 3;
 
-/// Whether a descriptor of unknown origin is that of a socket which [`Node::claim`] may take.
+/// Whether a descriptor of unknown origin may stand for a socket that [`Node::claim`] takes.
 #[must_use]
 pub fn may_be_claimed(fd: impl AsFd) -> bool {
     packets::is_marked(fd)
 }
 
 impl Node {
-    /// The socket that a descriptor from another process, or from before an exec, stands for; its descriptor is `number` from
-    /// now on.
+    /// Claims the socket that a descriptor from another process, or from before an exec, stands for. `number` is the number
+    /// of its descriptor from now on.
     ///
     /// # Errors
-    /// [`Failure::NoSocket`] if it stands for none (any more).
+    /// [`Failure::NoSocket`] if it stands for no socket, or not any more.
     pub fn claim(&self, number: RawFd, fd: impl AsFd) -> Result<Socket, Error> {
         let attachment = self.living()?;
         let inode = packets::inode(&fd)?;
@@ -45,11 +45,11 @@ impl Node {
             _ => None,
         })?;
         let socket = Socket::new(attachment, port, kind, true, self.mode());
-        socket.shared.hosted.store(true, Relaxed);
-        socket.shared.shared.store(true, Relaxed);
+        socket.state.hosted.store(true, Relaxed);
+        socket.state.has_other_holders.store(true, Relaxed);
         socket.renumber(Some(number));
-        // If nobody else has it, its data path is this process's.
-        socket.attachment.unshare(&socket.shared)?;
+        // If this process is the sole holder, it gets the data path.
+        socket.attachment.unshare(&socket.state)?;
         Ok(socket)
     }
 
@@ -71,8 +71,8 @@ impl Attachment {
 }
 
 impl Socket {
-    /// The descriptor that stands for this socket, for the program to own: the socket lives until the last copy of it is
-    /// closed, in whatever process, and this value is dropped. The caller says by [`Socket::renumber`] which number it has.
+    /// The descriptor that stands for this socket, for the program to own. The socket lives until the last copy of it is
+    /// closed, in any process, and this value is dropped. The caller sets its number by [`Socket::renumber`].
     ///
     /// # Errors
     /// [`Failure::Limit`]; [`Failure::State`] if the daemon is of an older release.
@@ -83,11 +83,11 @@ impl Socket {
         self.fetch_near(&Request::Keep { port: self.port() })
     }
 
-    /// The number that the program's descriptor has from now on. With `None` the program is about to close its last one; it is
-    /// not used any more when this returns.
+    /// Sets the number of the program's descriptor. `None`: the program is about to close its last copy, which is not used any
+    /// more when this returns.
     pub fn renumber(&self, number: Option<RawFd>) {
-        if let Some(heir) = self.heir.get() {
-            return heir.renumber(number);
+        if let Some(inherited) = self.inherited.get() {
+            return inherited.renumber(number);
         }
         match (self.descriptor.get(), number) {
             (Some(descriptor), number) => descriptor.renumber(number, self.attachment.is_own()),
@@ -96,7 +96,7 @@ impl Socket {
         }
     }
 
-    /// The program is about to poll its descriptor: from now on its level is the readiness of the socket.
+    /// Call it before the program polls its descriptor: from now on its level is the readiness of the socket.
     ///
     /// # Errors
     /// [`Error::Died`].
@@ -109,32 +109,33 @@ impl Socket {
             return Ok(());
         }
         self.keep_level(receiver, descriptor)?;
-        self.was_filled()
+        self.note_full_node()
     }
 
-    /// The descriptor is about to be passed to another process, which may use it at any time: its data path goes by the
-    /// daemon until this process is the only one again.
+    /// Call it before the descriptor is passed to another process, which may use it at any time: all messages go by the
+    /// daemon until this process is the sole holder again.
     ///
     /// # Errors
     /// [`Error::Died`].
     pub fn before_passing(&self) -> Result<(), Error> {
-        self.attachment.host_while_shared(&self.shared)
+        self.attachment.host_while_shared(&self.state)
     }
 
-    /// Whether a signal that is handled while a call waits ends it, with [`Error::Interrupted`], if its handler wants that.
+    /// Sets whether a signal whose handler was installed without `SA_RESTART` ends a call that waits, with
+    /// [`Error::Interrupted`].
     pub fn set_interruptible(&self, interruptible: bool) {
-        self.shared.interruptible.store(interruptible, Relaxed);
+        self.state.interruptible.store(interruptible, Relaxed);
     }
 
-    /// Whether other processes may hold it too.
+    /// Whether other processes may hold the socket too.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.shared.shared.load(Relaxed)
+        self.state.has_other_holders.load(Relaxed)
     }
 
     /// Kind.
     #[must_use]
     pub fn socket_kind(&self) -> SocketKind {
-        self.shared.kind
+        self.state.kind
     }
 }

@@ -1,20 +1,19 @@
-//! Receiving: from lanes, and by commands what the node has.
+//! Receiving: from lanes, and by commands from the node.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use utipc_attach::{Failure, LaneEnd, LaneId, Reply, Request};
 use utipc_core::limits::MAX_USER_DATA;
 use utipc_core::socket::{Received, RecvError, RecvOptions, SocketKind};
+use utipc_lanes::{InboundLane, Next, ReceiveCall, Receiver, Sink};
+use utipc_os::lock;
 
-use crate::attachment::lock;
-use crate::lanes::inbound::{InLane, Sink};
-use crate::lanes::receive::{Call, Next, Receiver};
-use crate::shared::{Half, Letter};
 use crate::socket::{Socket, unless_blocked};
+use crate::state::{Event, Half};
 use crate::{Error, Wait};
 
 impl Socket {
-    /// Receives into `buffer`; `None` if nothing comes within `wait`.
+    /// Receives into `buffer`; `None` if nothing arrives within `wait`.
     ///
     /// # Errors
     /// [`Failure::Receive`].
@@ -29,22 +28,22 @@ impl Socket {
         }
         let goal = self.goal(buffer.len(), options);
         if goal <= 1 {
-            return self.one(Call::new(Sink::Slice(buffer), options), wait);
+            return self.one(ReceiveCall::new(Sink::Slice(buffer), options), wait);
         }
         let received = self.collect(buffer, goal, options, wait)?;
-        self.settle(received.is_some())?;
+        self.sync_readability(received.is_some())?;
         Ok(received)
     }
 
-    /// Receives what one attempt yields.
+    /// Receives the result of one successful attempt.
     #[inline]
-    fn one(&self, mut call: Call<'_>, wait: Wait) -> Result<Option<Received>, Error> {
+    fn one(&self, mut call: ReceiveCall<'_>, wait: Wait) -> Result<Option<Received>, Error> {
         let done = self.block(Half::Receive, wait, 0, || self.try_receive(&mut call))?;
-        self.settle(done.is_some())?;
+        self.sync_readability(done.is_some())?;
         Ok(done.map(|()| call.received))
     }
 
-    /// Receives at least `goal` bytes, or what comes within `wait`.
+    /// Receives at least `goal` bytes of a stream, or fewer if no more arrive within `wait`.
     fn collect(
         &self,
         buffer: &mut [u8],
@@ -52,13 +51,12 @@ impl Socket {
         options: RecvOptions,
         wait: Wait,
     ) -> Result<Option<Received>, Error> {
-        // A stream may have to collect more than one look yields.
         let mut collected: Option<Received> = None;
         let received = self.block(Half::Receive, wait, 0, || {
             loop {
                 let done = collected.as_ref().map_or(0, |part| part.len);
                 let room = buffer.get_mut(done..).unwrap_or_default();
-                let mut call = Call::new(Sink::Slice(room), options);
+                let mut call = ReceiveCall::new(Sink::Slice(room), options);
                 match self.try_receive(&mut call) {
                     Ok(Some(())) => {}
                     Ok(None) => return Ok(None),
@@ -75,33 +73,33 @@ impl Socket {
                 }
             }
         });
-        // What was collected in time is better than nothing.
+        // Bytes that arrived in time are a result even if there are too few.
         received.map(|received| received.or(collected))
     }
 
-    /// Receives one message (of a stream: what is there) into memory that is made as large as needed.
+    /// Receives one message (of a stream: the bytes that are there) into `data`, which is resized.
     ///
     /// # Errors
     /// [`Failure::Receive`].
     pub fn receive_whole(&self, data: &mut Vec<u8>, wait: Wait) -> Result<Option<Received>, Error> {
-        self.one(Call::new(Sink::Whole(data), RecvOptions::default()), wait)
+        self.one(ReceiveCall::new(Sink::Whole(data), RecvOptions::default()), wait)
     }
 
-    /// What waits in lanes, where the node cannot see it: messages, and their bytes with their headers.
+    /// Messages that wait in lanes, where the node cannot count them, and their bytes with their headers.
     pub(crate) fn waiting(&self) -> Result<(u32, u64), Error> {
         if self.attachment.has_news() {
             self.attachment.fetch_news()?;
         }
-        let mut receiver = lock(&self.shared.receiver);
-        self.read_letters_to_receiver(&mut receiver)?;
+        let mut receiver = lock(&self.state.receiver);
+        self.process_receiver_events(&mut receiver)?;
         let waiting = receiver.waiting();
-        let tell = receiver.take_tell();
+        let to_wake = receiver.take_lanes_to_wake();
         drop(receiver);
-        self.tell(tell)?;
+        self.wake_peers(to_wake)?;
         Ok(waiting)
     }
 
-    /// Bytes that a blocking receive collects.
+    /// The least number of bytes for which a blocking receive returns.
     fn goal(&self, buffer: usize, options: RecvOptions) -> usize {
         match self.kind() {
             SocketKind::Stream if options.wait_all => buffer,
@@ -110,37 +108,37 @@ impl Socket {
         }
     }
 
-    /// `None`: there is nothing.
-    fn try_receive(&self, call: &mut Call<'_>) -> Result<Option<()>, Error> {
-        let mut receiver = lock(&self.shared.receiver);
+    /// One attempt; `None` if there is nothing.
+    fn try_receive(&self, call: &mut ReceiveCall<'_>) -> Result<Option<()>, Error> {
+        let mut receiver = lock(&self.state.receiver);
         let done = self.receive_on(&mut receiver, call);
-        let tell = receiver.take_tell();
+        let to_wake = receiver.take_lanes_to_wake();
         drop(receiver);
-        if !tell.is_empty() {
-            self.tell(tell)?;
+        if !to_wake.is_empty() {
+            self.wake_peers(to_wake)?;
         }
         done
     }
 
-    fn receive_on(&self, receiver: &mut Receiver, call: &mut Call<'_>) -> Result<Option<()>, Error> {
+    fn receive_on(&self, receiver: &mut Receiver, call: &mut ReceiveCall<'_>) -> Result<Option<()>, Error> {
         loop {
-            if self.shared.to_receiver.has_some() {
-                self.read_letters_to_receiver(receiver)?;
+            if self.state.receiver_events.has_some() {
+                self.process_receiver_events(receiver)?;
             }
-            match receiver.next(self.own(), call, &self.shared.ready) {
+            match receiver.next(self.own(), call, &self.state.ready) {
                 Next::Got => return Ok(Some(())),
                 Next::Nothing => return Ok(None),
                 Next::AskNode => match unless_blocked(self.receive_by_node(&mut call.sink, call.options))? {
                     Some(received) => {
                         let rest = call.options.keep_remainder && !received.end_of_record;
                         receiver.node_served(call.options.peek || rest);
-                        self.came_far(receiver, &received)?;
+                        self.note_source(receiver, &received)?;
                         call.received = received;
                         return Ok(Some(()));
                     }
                     None => receiver.node_is_empty(),
                 },
-                Next::Ended(lane) => self.leave(receiver, lane)?,
+                Next::Ended(lane) => self.leave_lane(receiver, lane)?,
                 Next::Corrupt(lane) => {
                     drop(receiver.remove(lane));
                     receiver.node_is_ready();
@@ -150,29 +148,29 @@ impl Socket {
         }
     }
 
-    /// A lane is over: what comes next is at the node.
-    pub(crate) fn leave(&self, receiver: &mut Receiver, lane: LaneId) -> Result<(), Error> {
+    /// Leaves a lane that is over; later messages are at the node.
+    pub(crate) fn leave_lane(&self, receiver: &mut Receiver, lane: LaneId) -> Result<(), Error> {
         drop(receiver.remove(lane));
         receiver.node_is_ready();
         self.attachment.lane_done(lane, LaneEnd::Reader)
     }
 
-    /// A message was fetched from the node: those of other nodes come by a lane the next time.
-    fn came_far(&self, receiver: &mut Receiver, received: &Received) -> Result<(), Error> {
+    /// Notes where a message came from that the node had, and asks for a node lane after some of other nodes.
+    fn note_source(&self, receiver: &mut Receiver, received: &Received) -> Result<(), Error> {
         let far = received.returned.is_none() && !self.is_here(received.source.node);
         if far
             && !self.kind().is_connection_oriented()
-            && !self.shared.hosted.load(Relaxed)
-            && receiver.wants_node_lane()
+            && !self.state.hosted.load(Relaxed)
+            && receiver.note_far_command()
         {
             self.ask_for_lane(0)?;
         }
         Ok(())
     }
 
-    /// One command.
+    /// Receives by one command.
     fn receive_by_node(&self, sink: &mut Sink<'_>, options: RecvOptions) -> Result<Received, Error> {
-        let room = u32::try_from(sink.size(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
+        let room = u32::try_from(sink.capacity(MAX_USER_DATA).min(MAX_USER_DATA)).unwrap_or(u32::MAX);
         let request = Request::Receive { port: self.port(), room, options };
         self.attachment.call(&request, &[], |reply, extra| match (reply, sink) {
             (Reply::Received(mut received), Sink::Slice(buffer)) => {
@@ -191,36 +189,37 @@ impl Socket {
     }
 
     #[cold]
-    pub(crate) fn read_letters_to_receiver(&self, receiver: &mut Receiver) -> Result<(), Error> {
-        for returned in self.shared.take_returned() {
+    pub(crate) fn process_receiver_events(&self, receiver: &mut Receiver) -> Result<(), Error> {
+        for returned in self.state.take_returned() {
             receiver.give_back(returned);
         }
-        for letter in self.shared.to_receiver.take() {
-            match letter {
-                Letter::Ready => receiver.node_is_ready(),
-                // It came too late: the daemon reads it.
-                Letter::Lane { .. } if self.shared.hosted.load(Relaxed) => {}
-                Letter::Lane { other, node, lane } => {
+        for event in self.state.receiver_events.take() {
+            match event {
+                Event::Ready => receiver.node_is_ready(),
+                // The socket is hosted by now: the daemon reads the lane.
+                Event::LaneOpened { .. } if self.state.hosted.load(Relaxed) => {}
+                Event::LaneOpened { peer, node, lane } => {
                     let pair = self.attachment.pair(lane, LaneEnd::Reader)?;
-                    match InLane::new(lane, pair, other, node) {
-                        Ok(new) => receiver.add(new, &self.shared.ready),
+                    match InboundLane::new(lane, pair, peer, node) {
+                        Ok(new) => receiver.add(new, &self.state.ready),
                         Err(_) => self.report(lane)?,
                     }
                     if self.kind().is_connection_oriented() {
-                        self.learn_service(receiver)?;
+                        self.set_service(receiver)?;
                     }
                 }
-                // The reader finds the end by itself.
-                Letter::Over(_) => {}
+                // The reader finds the end in the lane.
+                Event::LaneOver(_) => {}
             }
         }
         Ok(())
     }
 
-    fn learn_service(&self, receiver: &mut Receiver) -> Result<(), Error> {
-        let known = *lock(&self.shared.service);
+    /// Sets the service by which the connection was set up, which is that of the request on an accepted socket.
+    fn set_service(&self, receiver: &mut Receiver) -> Result<(), Error> {
+        let known = *lock(&self.state.service);
         let service = match known {
-            None if self.shared.accepted => self.look()?.service.map(Into::into),
+            None if self.state.accepted => self.look()?.service.map(Into::into),
             known => known,
         };
         receiver.set_service(service);

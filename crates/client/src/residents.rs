@@ -1,55 +1,55 @@
-//! The sockets of an attachment, to whom notices go.
+//! The sockets of an attachment, which notices go to.
 //!
-//! A socket is told of its lanes from the moment the daemon has made it: the reply that says so carries the first notice, and
-//! another thread's reply may carry the next before the one that asked has entered the socket. Till then they are kept.
+//! A socket gets notices from the moment the daemon has made it: the reply that announces it carries the first, and
+//! another thread's reply may carry the next before the caller has entered the socket. Until then they are kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use utipc_attach::Notice;
 
-use crate::shared::Shared;
+use crate::state::SocketState;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Residents {
-    sockets: HashMap<u32, Weak<Shared>>,
-    /// What came for those that have not entered yet, oldest first.
+    sockets: HashMap<u32, Weak<SocketState>>,
+    /// Notices for sockets that have not entered yet, oldest first.
     expected: HashMap<u32, Vec<Notice>>,
 }
 
 impl Residents {
-    /// The daemon has made a socket, which will enter.
+    /// Expects a socket that the daemon has made.
     pub(crate) fn expect(&mut self, port: u32) {
         self.expected.entry(port).or_default();
     }
 
-    /// From now on notices about the socket go to it; what came before comes back, oldest first.
-    pub(crate) fn enter(&mut self, socket: &Arc<Shared>) -> Vec<Notice> {
+    /// Enters a socket; returns the notices kept for it, oldest first.
+    pub(crate) fn enter(&mut self, socket: &Arc<SocketState>) -> Vec<Notice> {
         self.sockets.insert(socket.port, Arc::downgrade(socket));
         self.expected.remove(&socket.port).unwrap_or_default()
     }
 
-    /// The socket is closed.
+    /// Removes a closed socket.
     pub(crate) fn leave(&mut self, port: u32) {
         self.sockets.remove(&port);
     }
 
-    pub(crate) fn get(&self, port: u32) -> Option<Arc<Shared>> {
+    pub(crate) fn get(&self, port: u32) -> Option<Arc<SocketState>> {
         self.sockets.get(&port).and_then(Weak::upgrade)
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Shared>> {
+    pub(crate) fn all(&self) -> Vec<Arc<SocketState>> {
         self.sockets.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Keeps a notice for a socket that has not entered yet; false if none of that port is to come.
+    /// Keeps a notice for an expected socket; false if no socket with this port is expected.
     pub(crate) fn keep(&mut self, port: u32, notice: Notice) -> bool {
         let kept = self.expected.get_mut(&port).map(|notices| notices.push(notice));
         kept.is_some()
     }
 
-    /// Lanes of sockets that have not entered yet are no more.
+    /// Drops notices about new lanes of expected sockets, because these lanes have ended.
     pub(crate) fn forget_lanes(&mut self) {
         for notices in self.expected.values_mut() {
             notices.retain(|notice| !matches!(notice, Notice::Lane { .. } | Notice::NodeLane { .. }));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     fn enter(residents: &mut Residents) -> Vec<Notice> {
-        residents.enter(&Arc::new(Shared::new(PORT, SocketKind::SeqPacket, true, Mode::Adaptive)))
+        residents.enter(&Arc::new(SocketState::new(PORT, SocketKind::SeqPacket, true, Mode::Adaptive)))
     }
 
     #[test]
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_a_socket_that_is_not_to_come() {
+    fn nothing_is_kept_for_an_unexpected_socket() {
         let mut residents = Residents::default();
         assert!(!residents.keep(PORT, begins()));
         assert_eq!(enter(&mut residents), []);
     }
 
     #[test]
-    fn a_fork_leaves_the_ends_of_lanes_to_be_answered() {
+    fn fork_keeps_ends_of_lanes_to_be_answered() {
         let mut residents = Residents::default();
         residents.expect(PORT);
         assert!(residents.keep(PORT, begins()) && residents.keep(PORT, ends()));

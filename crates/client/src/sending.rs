@@ -1,4 +1,7 @@
-//! Sending: by lanes where there are some, else by commands.
+//! Sending: by lanes where there are some, otherwise by commands.
+//!
+//! A lane says by a [`LaneError`] why it has not taken a message. If a larger ring helps, the daemon is asked for one and
+//! the send is tried again; otherwise the message waits, comes back or goes by the node.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,20 +12,19 @@ use utipc_core::names::Lookup;
 use utipc_core::socket::{Destination, Received, Returned, SendError, SocketKind, SocketOption};
 use utipc_core::stack::Stack;
 use utipc_core::wire::ErrorCode;
+use utipc_lanes::{Address, Growth, LaneError, OutboundLane, Route};
+use utipc_os::lock;
 
-use crate::attachment::lock;
-use crate::lanes::head::Address;
-use crate::lanes::outbound::{Growth, OutLane};
-use crate::lanes::send::{Sender, Step};
-use crate::shared::{Half, Letter};
 use crate::socket::{Socket, unless_blocked};
+use crate::state::{Event, Half, SendHalf};
 use crate::{Error, Wait};
 
-/// Lanes to one receiver, each over when the message gets there, before the message is given up as to one that is gone.
+/// How many lanes to one receiver may end while the same message is on its way, before it is dropped like one to a socket
+/// that is gone.
 const COPY_ATTEMPTS: u32 = 8;
 
 impl Socket {
-    /// Sends `data`; the bytes taken, or `None` if none could be within `wait`.
+    /// Sends `data`. Returns the number of bytes taken, or `None` if none could be within `wait`.
     ///
     /// # Errors
     /// [`Failure::Send`].
@@ -32,261 +34,280 @@ impl Socket {
         }
         let sent = self.block(Half::Send, wait, data.len(), || self.try_send(data, to))?;
         if sent.is_none() {
-            self.was_blocked(data.len())?;
+            self.note_full_lane(data.len())?;
         }
         Ok(sent)
     }
 
     fn try_send(&self, data: &[u8], to: Option<Destination>) -> Result<Option<usize>, Error> {
-        let mut sender = lock(&self.shared.sender);
-        let sent = self.send_on(&mut sender, data, to);
-        let tell = sender.take_tell();
-        drop(sender);
-        self.tell(tell)?;
-        if self.shared.to_receiver.has_some() {
-            // The answer came with a lane to read: who polls is not told of what is in it before it is armed.
-            self.settle(true)?;
+        let mut half = lock(&self.state.sender);
+        let sent = self.send_on(&mut half, data, to);
+        let to_wake = half.lanes.take_lanes_to_wake();
+        drop(half);
+        self.wake_peers(to_wake)?;
+        if self.state.receiver_events.has_some() {
+            // The reply brought a lane to read. Unless it is armed, nothing makes the descriptor readable for it.
+            self.sync_readability(true)?;
         }
         sent
     }
 
     fn send_on(
         &self,
-        sender: &mut Sender,
+        half: &mut SendHalf,
         data: &[u8],
         to: Option<Destination>,
     ) -> Result<Option<usize>, Error> {
         let by_node = Request::Send { port: self.port(), to };
         if self.kind().is_connection_oriented() {
-            return self.send_connected(sender, data, to, &by_node);
+            return self.send_connected(half, data, to, &by_node);
         }
-        match to.or(sender.default_to) {
+        match to.or(half.default_to) {
             Some(Destination::Port(port)) if self.is_here(port.node) => {
-                self.send_one(sender, port.port, Address::Direct, data, &by_node)
+                self.send_local(half, port.port, Address::Direct, data, &by_node)
             }
-            Some(Destination::Port(port)) => self.send_far(sender, port, Address::Direct, data, &by_node),
-            Some(Destination::Service { addr, domain }) if self.may_look() => {
-                self.send_anycast(sender, addr, domain, data, &by_node)
+            Some(Destination::Port(port)) => self.send_far(half, port, Address::Direct, data, &by_node),
+            Some(Destination::Service { addr, domain }) if self.may_look_up() => {
+                self.send_anycast(half, addr, domain, data, &by_node)
             }
-            Some(Destination::Range(range)) if range.is_valid() && self.may_look() => {
-                self.send_multicast(sender, range, data, &by_node)
+            Some(Destination::Range(range)) if range.is_valid() && self.may_look_up() => {
+                self.send_multicast(half, range, data, &by_node)
             }
-            _ => self.send_by_node(sender, data, &by_node),
+            _ => self.send_by_node(half, data, &by_node),
         }
     }
 
+    /// Whether `node` is the own node.
     pub(crate) fn is_here(&self, node: NodeAddr) -> bool {
         node.is_none() || node == self.attachment.address()
     }
 
-    /// A socket whose messages all go by the node leaves it to the node whose turn it is, too.
-    fn may_look(&self) -> bool {
-        !self.shared.hosted.load(Relaxed)
+    /// Whether this process chooses the receiver of an anycast. All messages of a hosted socket go by the node, which
+    /// chooses too.
+    fn may_look_up(&self) -> bool {
+        !self.state.hosted.load(Relaxed)
     }
 
     fn send_connected(
         &self,
-        sender: &mut Sender,
+        half: &mut SendHalf,
         data: &[u8],
         to: Option<Destination>,
         by_node: &Request,
     ) -> Result<Option<usize>, Error> {
         loop {
-            if self.shared.to_sender.has_some() {
-                self.read_letters_to_sender(sender)?;
+            self.process_sender_events(half)?;
+            let error = match half.lanes.send_connected(self.own(), self.state.options(), data) {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(error) => error,
+            };
+            if self.resolves(half, Route::Sole, error)? {
+                continue;
             }
-            match sender.step_connected(self.own(), self.shared.style(), data) {
-                Step::Sent(bytes) => return Ok(Some(bytes)),
-                Step::Blocked | Step::Overload => return Ok(None),
-                Step::Grow(growth) => {
-                    if !self.grow(sender, growth)? {
-                        sender.block();
-                        return Ok(None);
-                    }
-                }
-                Step::Corrupt(lane) => self.report_written(sender, lane)?,
-                Step::Node => {
-                    let sent = self.send_by_node(sender, data, by_node);
-                    if matches!(sent, Ok(Some(_))) {
-                        self.connects_to(to);
-                    }
-                    return sent;
-                }
+            if !error.is_over() {
+                half.lanes.wait_for_room();
+                return Ok(None);
             }
+            let sent = self.send_by_node(half, data, by_node);
+            if matches!(sent, Ok(Some(_))) {
+                self.connects_to(to);
+            }
+            return sent;
         }
     }
 
-    /// To one local socket: by its lane, else by the command, and by a lane the next time.
-    fn send_one(
+    /// Sends to a local socket: by its lane; else by a command, and asks for a lane.
+    fn send_local(
         &self,
-        sender: &mut Sender,
-        other: u32,
+        half: &mut SendHalf,
+        to: u32,
         address: Address,
         data: &[u8],
         by_node: &Request,
     ) -> Result<Option<usize>, Error> {
-        if self.send_by_lane(sender, other, address, data)? {
+        if self.send_by_lane(half, to, address, data)? {
             return Ok(Some(data.len()));
         }
-        let sent = self.send_by_node(sender, data, by_node)?;
-        if sent.is_some() && sender.wants_lane(other) {
-            self.ask_for_lane(other)?;
+        let sent = self.send_by_node(half, data, by_node)?;
+        if sent.is_some() && half.lanes.note_command_to(to) {
+            self.ask_for_lane(to)?;
         }
         Ok(sent)
     }
 
-    /// To a socket of another node: by the lane to the own one, else by the command, and by a lane the next time.
+    /// Sends to a socket of another node: by the node lane; else by a command, and asks for a lane.
     fn send_far(
         &self,
-        sender: &mut Sender,
+        half: &mut SendHalf,
         to: PortId,
         address: Address,
         data: &[u8],
         by_node: &Request,
     ) -> Result<Option<usize>, Error> {
         loop {
-            if self.shared.to_sender.has_some() {
-                self.read_letters_to_sender(sender)?;
-            }
-            if !sender.has_node_lane() {
+            self.process_sender_events(half)?;
+            if !half.lanes.has_sole_lane() {
                 break;
             }
-            let level = Stack::level(self.port(), self.shared.style().importance);
+            let level = Stack::level(self.port(), self.state.options().importance);
             if self.attachment.is_congested(to.node, level)? {
                 if self.is_polled() {
-                    // The node holds the next one back, and knows when the descriptor is writable again.
+                    // The node holds the message back, and makes the descriptor writable again.
                     break;
                 }
-                sender.wait_for(to.node, level);
+                half.lanes.wait_for_link(to.node, level);
                 return Ok(None);
             }
-            match sender.step_far(self.own(), self.shared.style(), to, address, data) {
-                Step::Sent(bytes) => return Ok(Some(bytes)),
-                Step::Blocked | Step::Overload => return Ok(None),
-                Step::Grow(growth) => drop(self.grow(sender, growth)?),
-                Step::Corrupt(lane) => self.report_written(sender, lane)?,
-                Step::Node => break,
+            let error = match half.lanes.send_far(self.own(), self.state.options(), to, address, data) {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(error) => error,
+            };
+            if self.resolves(half, Route::Sole, error)? {
+                continue;
             }
+            if error.is_over() {
+                break;
+            }
+            half.lanes.wait_for_room();
+            return Ok(None);
         }
-        let sent = self.send_by_node(sender, data, by_node)?;
-        if sent.is_some() && self.may_look() && sender.wants_node_lane() {
+        let sent = self.send_by_node(half, data, by_node)?;
+        if sent.is_some() && self.may_look_up() && half.lanes.note_far_command() {
             // From the reply on, messages to other nodes go by the lane.
             self.ask_for_lane(0)?;
         }
         Ok(sent)
     }
 
-    /// To one of those that are bound to a service.
+    /// Sends to one of the sockets bound to a service.
     fn send_anycast(
         &self,
-        sender: &mut Sender,
+        half: &mut SendHalf,
         addr: ServiceAddr,
         domain: NodeAddr,
         data: &[u8],
         by_node: &Request,
     ) -> Result<Option<usize>, Error> {
-        let Some(found) = self.attachment.find_again(&mut sender.alone, addr, domain)? else {
-            return self.send_by_node(sender, data, by_node);
+        let Some(found) = self.attachment.find_again(&mut half.sole, addr, domain)? else {
+            return self.send_by_node(half, data, by_node);
         };
         let Some(Lookup { port, node, scope }) = found else {
             return Err(Failure::Send(SendError::HostUnreachable).into());
         };
         let found = PortId { port, node };
         let to = Destination::Service { addr, domain };
-        // Its turn is taken: the node does not look again.
+        // The receiver is chosen: the node must not choose again.
         let by_node = Request::SendFound { port: self.port(), to, found };
         if port != 0 && self.is_here(node) {
-            self.send_one(sender, port, Address::Named(addr, scope), data, &by_node)
+            self.send_local(half, port, Address::Named(addr, scope), data, &by_node)
         } else if node.is_none() {
-            self.send_by_node(sender, data, &by_node)
+            self.send_by_node(half, data, &by_node)
         } else {
-            self.send_far(sender, found, Address::Named(addr, scope), data, &by_node)
+            self.send_far(half, found, Address::Named(addr, scope), data, &by_node)
         }
     }
 
-    /// To all that are bound to a range. One command serves all those to whom no lane leads, and says to whom it does.
+    /// Sends to all sockets bound to a range. One command serves all receivers without a lane; its reply names those that
+    /// have one.
     fn send_multicast(
         &self,
-        sender: &mut Sender,
+        half: &mut SendHalf,
         range: ServiceRange,
         data: &[u8],
         by_node: &Request,
     ) -> Result<Option<usize>, Error> {
-        let Some(group) = self.attachment.group(range, sender.group.take())? else {
-            return self.send_by_node(sender, data, by_node);
+        let Some(group) = self.attachment.group(range, half.group.take())? else {
+            return self.send_by_node(half, data, by_node);
         };
-        if self.shared.to_sender.has_some() {
-            self.read_letters_to_sender(sender)?;
-        }
-        let sent = if group.remote || group.ports.is_empty() || !sender.reaches_all(&group.ports) {
-            let sent = self.send_by_node(sender, data, by_node);
+        self.process_sender_events(half)?;
+        let sent = if group.remote || group.ports.is_empty() || !half.lanes.reaches_all(&group.ports) {
+            let sent = self.send_by_node(half, data, by_node);
             if matches!(sent, Ok(Some(_))) {
-                for other in &group.ports {
-                    if sender.wants_lane(*other) {
-                        self.ask_for_lane(*other)?;
+                for port in &group.ports {
+                    if half.lanes.note_command_to(*port) {
+                        self.ask_for_lane(*port)?;
                     }
                 }
             }
             sent
         } else {
             let to = Destination::Range(range);
-            let before = (sender.messages, sender.bytes);
-            for other in &group.ports {
-                self.send_copy(sender, *other, data, to)?;
+            let before = (half.lanes.messages, half.lanes.bytes);
+            for port in &group.ports {
+                self.send_copy(half, *port, data, to)?;
             }
-            // It is one message, whoever gets it.
-            (sender.messages, sender.bytes) = (before.0 + 1, before.1 + data.len() as u64);
+            // All copies count as one message.
+            (half.lanes.messages, half.lanes.bytes) = (before.0 + 1, before.1 + data.len() as u64);
             Ok(Some(data.len()))
         };
-        sender.group = Some(group);
+        half.group = Some(group);
         sent
     }
 
-    /// Whether the message has gone by a lane, or has come back from there.
+    /// Sends to a local socket by its lane. Returns false if there is none; true also if the message came back because the
+    /// receiver takes no more.
     #[inline]
     fn send_by_lane(
         &self,
-        sender: &mut Sender,
-        other: u32,
+        half: &mut SendHalf,
+        to: u32,
         address: Address,
         data: &[u8],
     ) -> Result<bool, Error> {
         loop {
-            if self.shared.to_sender.has_some() {
-                self.read_letters_to_sender(sender)?;
+            self.process_sender_events(half)?;
+            let error = match half.lanes.send_to(self.own(), self.state.options(), to, address, data) {
+                Ok(_) => return Ok(true),
+                Err(error) => error,
+            };
+            if self.resolves(half, Route::Socket(to), error)? {
+                continue;
             }
-            match sender.step_to(self.own(), self.shared.style(), other, address, data) {
-                Step::Sent(_) => return Ok(true),
-                Step::Grow(growth) => drop(self.grow(sender, growth)?),
-                Step::Corrupt(lane) => self.report_written(sender, lane)?,
-                Step::Overload => {
-                    self.overloaded(other, address, data);
-                    return Ok(true);
-                }
-                Step::Blocked | Step::Node => return Ok(false),
+            if error.is_over() {
+                return Ok(false);
             }
+            half.lanes.overloads += 1;
+            self.return_overload(to, address, data);
+            return Ok(true);
         }
     }
 
-    /// Asks for a larger ring; whether the lane has one now.
-    fn grow(&self, sender: &mut Sender, growth: Growth) -> Result<bool, Error> {
-        let importance = self.shared.style().importance as u8;
+    /// Does what it takes for another attempt after `error` on a lane: asks the daemon for a larger ring, or leaves a
+    /// corrupt lane. Returns whether to try again.
+    #[cold]
+    fn resolves(&self, half: &mut SendHalf, route: Route, error: LaneError) -> Result<bool, Error> {
+        if matches!(error, LaneError::Corrupt(_)) {
+            if let Some(lane) = half.lanes.remove_route(route) {
+                self.report(lane.id)?;
+            }
+            return Ok(true);
+        }
+        match half.lanes.wants_ring(route, error) {
+            // During the round trip of a refusal the reader may have made room.
+            Some(growth) => Ok(self.grow(half, growth)? || !growth.is_needed),
+            None => Ok(false),
+        }
+    }
+
+    /// Asks for a larger ring; returns whether the lane has it now.
+    fn grow(&self, half: &mut SendHalf, growth: Growth) -> Result<bool, Error> {
+        let importance = self.state.options().importance as u8;
         let request = Request::Grow { lane: growth.lane, log2: growth.log2(), importance };
         match self.command(&request) {
             Ok(()) => {
-                self.attachment.watch_rings();
-                Ok(sender.granted(growth, true))
+                self.attachment.shrink_idle_rings();
+                Ok(half.lanes.grow(growth, true))
             }
-            Err(Error::Failed(_)) => Ok(sender.granted(growth, false)),
+            Err(Error::Failed(_)) => Ok(half.lanes.grow(growth, false)),
             Err(error) => Err(error),
         }
     }
 
-    /// The receiver takes no more: its sender gets the message back, unless it does not want it.
+    /// Returns a message to this socket because its receiver takes no more, unless the socket's options say to drop it.
     #[cold]
-    fn overloaded(&self, other: u32, address: Address, data: &[u8]) {
-        if !self.shared.style().dest_droppable {
-            let port = PortId { port: other, node: self.attachment.address() };
+    fn return_overload(&self, to: u32, address: Address, data: &[u8]) {
+        if !self.state.options().dest_droppable {
+            let port = PortId { port: to, node: self.attachment.address() };
             let data = data.get(..MAX_RETURNED_DATA).unwrap_or(data).to_vec();
             let returned = Some(Returned { code: ErrorCode::Overload, data });
             let destination = match address {
@@ -294,85 +315,79 @@ impl Socket {
                 Address::Multicast(range) => Some(range),
                 Address::Connection | Address::Direct => None,
             };
-            self.shared.give_back(Received { source: port, returned, destination, ..Received::default() });
+            self.state.give_back(Received { source: port, returned, destination, ..Received::default() });
             self.attachment.ring();
         }
     }
 
-    fn report_written(&self, sender: &mut Sender, lane: LaneId) -> Result<(), Error> {
-        drop(sender.remove(lane));
-        self.report(lane)
-    }
-
+    /// Reports a corrupt lane to the daemon.
     pub(crate) fn report(&self, lane: LaneId) -> Result<(), Error> {
-        match self.command(&Request::Report { lane }) {
-            Err(Error::Failed(_)) => Ok(()),
-            result => result,
-        }
+        self.command_that_may_fail(&Request::Report { lane })
     }
 
-    /// One command; what it leaves to lanes goes there.
+    /// Sends by one command, then by lanes to the receivers that the node leaves to them.
     fn send_by_node(
         &self,
-        sender: &mut Sender,
+        half: &mut SendHalf,
         data: &[u8],
         request: &Request,
     ) -> Result<Option<usize>, Error> {
-        let Some((bytes, lanes, part)) = self.give_to_node(data, request)? else {
-            self.was_filled()?;
+        let Some(taken) = self.give_to_node(data, request)? else {
+            self.note_full_node()?;
             return Ok(None);
         };
         if self.kind().is_connection_oriented() {
-            return Ok(Some((bytes as usize).min(part)));
+            return Ok(Some((taken.bytes as usize).min(taken.given)));
         }
         let to = match request {
             Request::SendFound { to, .. } => Some(*to),
-            Request::Send { to, .. } => to.or(sender.default_to),
+            Request::Send { to, .. } => to.or(half.default_to),
             _ => None,
         };
-        // The node has counted a message that has other receivers too.
-        let counted = (bytes > 0).then_some((sender.messages, sender.bytes));
-        for other in lanes {
+        // A message that has other receivers too is counted by the node.
+        let counted = (taken.bytes > 0).then_some((half.lanes.messages, half.lanes.bytes));
+        for port in taken.lanes {
             let Some(to) = to else { break };
-            self.send_copy(sender, other, data, to)?;
+            self.send_copy(half, port, data, to)?;
         }
-        (sender.messages, sender.bytes) = counted.unwrap_or((sender.messages, sender.bytes));
+        (half.lanes.messages, half.lanes.bytes) = counted.unwrap_or((half.lanes.messages, half.lanes.bytes));
         Ok(Some(data.len()))
     }
 
-    /// What the node has taken, the sockets that it leaves to lanes, and what it was given; `None` if it takes nothing now.
-    fn give_to_node(&self, data: &[u8], request: &Request) -> Result<Option<(u32, Vec<u32>, usize)>, Error> {
-        // What one command of a stream carries; the rest is for the next call.
+    /// Gives a message to the node; `None` if it takes nothing now.
+    fn give_to_node(&self, data: &[u8], request: &Request) -> Result<Option<TakenByNode>, Error> {
+        // One command of a stream carries this part; the next call sends the rest.
         let part = data.get(..MAX_USER_DATA).unwrap_or(data);
         unless_blocked(self.attachment.call(request, part, |reply, _| match reply {
-            Reply::Sent { bytes, lanes } => Some((bytes, lanes, part.len())),
+            Reply::Sent { bytes, lanes } => Some(TakenByNode { bytes, lanes, given: part.len() }),
             _ => None,
         }))
     }
 
-    /// A message, or the copy of one, for a local socket to which a lane leads. If the lane is over by now, the node takes
-    /// it to that socket, wherever it reads now.
-    fn send_copy(&self, sender: &mut Sender, other: u32, data: &[u8], to: Destination) -> Result<(), Error> {
+    /// Sends a message, or one copy of a multicast, to a local socket that has a lane. If the lane is over by now, the
+    /// node delivers it.
+    fn send_copy(&self, half: &mut SendHalf, port: u32, data: &[u8], to: Destination) -> Result<(), Error> {
         let address = match to {
             Destination::Service { addr, domain } => {
-                Address::Named(addr, if domain.is_none() { Scope::Cluster } else { Scope::Node }.number())
+                let scope = if domain.is_none() { Scope::Cluster } else { Scope::Node };
+                Address::Named(addr, scope.number())
             }
             Destination::Range(range) => Address::Multicast(range),
             Destination::Port(_) => Address::Direct,
         };
         for _ in 0..COPY_ATTEMPTS {
-            if self.send_by_lane(sender, other, address, data)? {
+            if self.send_by_lane(half, port, address, data)? {
                 return Ok(());
             }
-            let found = PortId { port: other, node: self.attachment.address() };
+            let found = PortId { port, node: self.attachment.address() };
             let request = match to {
                 Destination::Port(_) => Request::Send { port: self.port(), to: Some(to) },
                 to => Request::SendFound { port: self.port(), to, found },
             };
             match self.give_to_node(data, &request) {
-                // There is another lane.
-                Ok(Some((_, lanes, _))) if lanes.contains(&other) => {}
-                // It is gone, or has taken it.
+                // There is a new lane to it.
+                Ok(Some(taken)) if taken.lanes.contains(&port) => {}
+                // The node has taken the message, or the socket is gone.
                 Ok(_) | Err(Error::Failed(_)) => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -380,49 +395,61 @@ impl Socket {
         Ok(())
     }
 
-    /// From the reply on, messages to `other` go by the lane, if it takes one.
-    pub(crate) fn ask_for_lane(&self, other: u32) -> Result<(), Error> {
-        match self.command(&Request::WantLane { port: self.port(), to: other }) {
-            Err(Error::Failed(_)) => Ok(()),
-            result => result,
-        }
+    /// Asks for a lane to the socket `to` (0: to the node); if it gets one, messages go by it from the reply on.
+    pub(crate) fn ask_for_lane(&self, to: u32) -> Result<(), Error> {
+        self.command_that_may_fail(&Request::WantLane { port: self.port(), to })
+    }
+
+    #[inline]
+    fn process_sender_events(&self, half: &mut SendHalf) -> Result<(), Error> {
+        if self.state.sender_events.has_some() { self.process_events(half) } else { Ok(()) }
     }
 
     #[cold]
-    fn read_letters_to_sender(&self, sender: &mut Sender) -> Result<(), Error> {
-        for letter in self.shared.to_sender.take() {
-            match letter {
-                Letter::Lane { other, lane, .. } => {
+    fn process_events(&self, half: &mut SendHalf) -> Result<(), Error> {
+        for event in self.state.sender_events.take() {
+            match event {
+                Event::LaneOpened { peer, lane, .. } => {
                     let pair = self.attachment.pair(lane, LaneEnd::Writer)?;
-                    match OutLane::new(lane, pair, other) {
-                        Ok(new) => sender.add(new, self.kind()),
+                    match OutboundLane::new(lane, pair, peer) {
+                        Ok(new) => half.lanes.add(new, self.kind()),
                         Err(_) => self.report(lane)?,
                     }
-                    if self.shared.accepted {
-                        self.learn_importance()?;
+                    if self.state.accepted {
+                        self.fetch_importance()?;
                     }
                 }
-                Letter::Over(lane) => {
-                    let gone = sender.remove(lane);
+                Event::LaneOver(lane) => {
+                    let gone = half.lanes.remove(lane);
                     self.attachment.lane_done(lane, LaneEnd::Writer)?;
                     match gone {
-                        Some(gone) => gone.writer.retire(),
-                        // It was given back before.
+                        Some(gone) => gone.retire(),
+                        // The socket has left it before.
                         None => self.attachment.retire(lane),
                     }
                 }
-                Letter::Ready => {}
+                Event::Ready => {}
             }
         }
         Ok(())
     }
 
-    /// The importance of an accepted socket is that of the request.
-    fn learn_importance(&self) -> Result<(), Error> {
-        let mut style = self.shared.style();
+    /// Takes over the importance of an accepted socket: that of the connection request.
+    fn fetch_importance(&self) -> Result<(), Error> {
+        let mut options = self.state.options();
         let number = self.option(SocketOption::Importance)?;
-        style.importance = Importance::from_number(number).unwrap_or(style.importance);
-        self.shared.set_style(style);
+        options.importance = Importance::from_number(number).unwrap_or(options.importance);
+        self.state.set_options(options);
         Ok(())
     }
+}
+
+/// What the node has taken of a message.
+struct TakenByNode {
+    /// Bytes taken.
+    bytes: u32,
+    /// Local receivers that it leaves to lanes.
+    lanes: Vec<u32>,
+    /// Bytes that it was given.
+    given: usize,
 }

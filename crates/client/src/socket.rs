@@ -1,9 +1,8 @@
-//! A socket of the daemon's node: what there is to do with it beside sending and receiving.
+//! A socket of the daemon's node: every call but sending, receiving and polling.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use utipc_attach::{Failure, LaneId, Reply, Request, SocketView};
 use utipc_core::addr::{PortId, Scope, ServiceRange};
@@ -12,32 +11,29 @@ use utipc_core::socket::{
     AcceptError, ConnectError, Destination, EndpointStats, OptionValue, RecvError, SendError, SocketKind,
     SocketOption, State, WaitReason,
 };
-use utipc_os::Left;
+use utipc_lanes::OwnSocket;
 use utipc_os::spin::{Mode, Spin};
+use utipc_os::{Left, lock};
 
-use crate::attachment::{Attachment, lock};
+use crate::attachment::Attachment;
 use crate::descriptor::Descriptor;
-use crate::fork::known;
-use crate::lanes::receive::{Own, Receiver};
-use crate::shared::{Half, Letter, Shared};
+use crate::fork;
+use crate::state::{Event, Half, SocketState};
 use crate::{Error, Wait};
 
 /// One socket of the daemon's node; closed when dropped.
 #[derive(Debug)]
 pub struct Socket {
     pub(crate) attachment: Arc<Attachment>,
-    pub(crate) shared: Arc<Shared>,
-    /// [`SocketOption::ReceiveLowWater`]: how much a blocking receive of a stream collects.
+    pub(crate) state: Arc<SocketState>,
+    /// [`SocketOption::ReceiveLowWater`]: the least number of bytes for which a blocking receive of a stream returns.
     pub(crate) low_water: AtomicU32,
     pub(crate) descriptor: OnceLock<Descriptor>,
-    /// In a forked child: the same socket as the child holds it. Set while nobody forks only.
-    pub(crate) heir: OnceLock<Box<Socket>>,
+    /// In a forked child: the same socket as the child holds it. Set only while forks are locked out.
+    pub(crate) inherited: OnceLock<Box<Socket>>,
 }
 
-/// Times that a descriptor's state is looked at again because something has happened meanwhile.
-const SETTLE_MAX: u32 = 4;
-
-/// What a would-block is among the failures of a command.
+/// Whether the failure of a command means that the call has to wait.
 fn would_block(failure: &Failure) -> bool {
     matches!(
         failure,
@@ -47,7 +43,7 @@ fn would_block(failure: &Failure) -> bool {
     )
 }
 
-/// `None` if the call has to wait.
+/// Turns the failures that mean "the call has to wait" into `None`.
 pub(crate) fn unless_blocked<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Err(Error::Failed(failure)) if would_block(&failure) => Ok(None),
@@ -63,60 +59,60 @@ impl Socket {
         accepted: bool,
         mode: Mode,
     ) -> Self {
-        let shared = Arc::new(Shared::new(port, kind, accepted, mode));
-        attachment.enter(&shared);
+        let state = Arc::new(SocketState::new(port, kind, accepted, mode));
+        attachment.enter(&state);
         Self {
             attachment,
-            shared,
+            state,
             low_water: AtomicU32::new(1),
             descriptor: OnceLock::new(),
-            heir: OnceLock::new(),
+            inherited: OnceLock::new(),
         }
     }
 
-    /// The socket as this process holds it: itself, unless the process is a child that has inherited it by a fork. Every
-    /// call on a socket begins with this one.
+    /// The socket as this process holds it: itself, except in a forked child that has inherited it. Every call on a socket
+    /// begins with this one.
     ///
     /// # Errors
     /// [`Error::Died`], [`Error::NotShared`].
     #[inline]
     pub fn live(&self) -> Result<&Self, Error> {
-        if self.attachment.is_own() { Ok(self) } else { self.inherited(true) }
+        if self.attachment.is_own() { Ok(self) } else { self.in_child(true) }
     }
 
-    /// `used`: it is more than let go of.
+    /// The socket in a forked child, claimed at the first call. `used`: it is used, not only closed.
     #[cold]
-    fn inherited(&self, used: bool) -> Result<&Self, Error> {
-        if let Some(heir) = self.heir.get() {
-            return heir.live();
+    fn in_child(&self, used: bool) -> Result<&Self, Error> {
+        if let Some(inherited) = self.inherited.get() {
+            return inherited.live();
         }
-        let mut known = known();
-        let attachment = self.attachment.claim(&mut known)?;
-        let heir = self.heir.get_or_init(|| {
-            let shared = Arc::new(self.shared.inherited());
-            attachment.enter(&shared);
+        let mut attachments = fork::attachments();
+        let attachment = self.attachment.claim(&mut attachments)?;
+        let inherited = self.inherited.get_or_init(|| {
+            let state = Arc::new(self.state.inherited());
+            attachment.enter(&state);
             let descriptor = OnceLock::new();
             if let Some(copy) = self.descriptor.get().and_then(Descriptor::inherited) {
                 if copy.is_polled() {
-                    shared.shared.store(false, Relaxed);
+                    state.has_other_holders.store(false, Relaxed);
                 }
                 drop(descriptor.set(copy));
             }
             let low_water = AtomicU32::new(self.low_water.load(Relaxed));
-            Box::new(Self { attachment, shared, low_water, descriptor, heir: OnceLock::new() })
+            Box::new(Self { attachment, state, low_water, descriptor, inherited: OnceLock::new() })
         });
-        drop(known);
-        match heir.look() {
+        drop(attachments);
+        match inherited.look() {
             Err(Error::Failed(Failure::NoSocket(_))) => {
                 Err(Error::NotShared(self.attachment.path().to_owned()))
             }
             Err(error) => Err(error),
             Ok(_) => {
                 if used {
-                    // The parent may have let go of it before, and nobody was there to be told.
-                    heir.attachment.unshare(&heir.shared)?;
+                    // The parent may have closed it before, when this process could not be notified.
+                    inherited.attachment.unshare(&inherited.state)?;
                 }
-                Ok(heir)
+                Ok(inherited)
             }
         }
     }
@@ -124,25 +120,25 @@ impl Socket {
     /// Port number.
     #[must_use]
     pub fn port(&self) -> u32 {
-        self.shared.port
+        self.state.port
     }
 
-    pub(crate) fn own(&self) -> Own {
-        Own { node: self.attachment.address(), port: self.port(), kind: self.kind() }
+    pub(crate) fn own(&self) -> OwnSocket {
+        OwnSocket { node: self.attachment.address(), port: self.port(), kind: self.kind() }
     }
 
     pub(crate) fn kind(&self) -> SocketKind {
-        self.shared.kind
+        self.state.kind
     }
 
-    /// How its calls wait from now on.
+    /// Sets how calls wait from now on.
     pub fn set_spin(&self, mode: Mode) {
-        for spin in [&self.shared.receive_spin, &self.shared.send_spin] {
+        for spin in [&self.state.receive_spin, &self.state.send_spin] {
             *lock(spin) = Spin::new(mode);
         }
     }
 
-    /// State, peer, readiness, counters, as the node sees them.
+    /// State, peer, readiness and counters as the node has them.
     ///
     /// # Errors
     /// [`Error::Died`]; so for all calls.
@@ -153,20 +149,19 @@ impl Socket {
         })
     }
 
-    /// Counters, with what went by lanes.
+    /// Counters, including messages that went by lanes.
     ///
     /// # Errors
     /// As [`Socket::look`].
     pub fn stats(&self) -> Result<EndpointStats, Error> {
         let mut stats = self.look()?.stats;
-        let sender = lock(&self.shared.sender);
+        let sender = &lock(&self.state.sender).lanes;
         stats.sent_messages += sender.messages;
         stats.sent_bytes += sender.bytes;
         stats.window_waits += sender.window_waits;
         stats.link_waits += sender.link_waits;
         stats.overloads += sender.overloads;
-        drop(sender);
-        let receiver = lock(&self.shared.receiver);
+        let receiver = lock(&self.state.receiver);
         stats.received_messages += receiver.messages;
         stats.received_bytes += receiver.bytes;
         Ok(stats)
@@ -177,13 +172,13 @@ impl Socket {
     /// # Errors
     /// As [`Socket::look`].
     pub fn wait_reason(&self) -> Result<Option<WaitReason>, Error> {
-        if self.shared.waits(Half::Send) {
-            let reason = lock(&self.shared.sender).wait_reason(self.attachment.address());
+        if self.state.waits(Half::Send) {
+            let reason = lock(&self.state.sender).lanes.wait_reason(self.attachment.address());
             if reason.is_some() {
                 return Ok(reason);
             }
         }
-        if self.shared.waits(Half::Receive) && lock(&self.shared.receiver).has_lanes() {
+        if self.state.waits(Half::Receive) && lock(&self.state.receiver).has_lanes() {
             return Ok(Some(WaitReason::NothingReceived));
         }
         Ok(self.look()?.wait)
@@ -197,7 +192,7 @@ impl Socket {
         self.command(&Request::Bind { port: self.port(), range, scope })
     }
 
-    /// Withdraws one binding, or all.
+    /// Withdraws one binding; `None`: all.
     ///
     /// # Errors
     /// [`Failure::Bind`].
@@ -213,7 +208,7 @@ impl Socket {
         self.command(&Request::Listen { port: self.port() })
     }
 
-    /// The next connection request: a socket for it, and who asked; `None` if there is none within `wait`.
+    /// Accepts the next connection request: a socket for it, and the peer; `None` if there is none within `wait`.
     ///
     /// # Errors
     /// [`Failure::Accept`].
@@ -224,10 +219,10 @@ impl Socket {
                 Reply::Accepted { port, peer } => Some((port, peer)),
                 _ => None,
             });
-            self.was_read()?;
+            self.note_read()?;
             unless_blocked(accepted)
         })?;
-        let mode = lock(&self.shared.receive_spin).mode();
+        let mode = lock(&self.state.receive_spin).mode();
         let socket = |port| Self::new(Arc::clone(&self.attachment), port, self.kind(), true, mode);
         Ok(accepted.map(|(port, peer)| (socket(port), peer)))
     }
@@ -242,36 +237,36 @@ impl Socket {
             if begun.is_ok() {
                 self.connects_to(to);
             }
-            self.was_filled()?;
+            self.note_full_node()?;
         } else if begun.is_ok() {
-            lock(&self.shared.sender).default_to = to;
+            lock(&self.state.sender).default_to = to;
         }
         begun
     }
 
-    /// A connection was requested.
+    /// Notes that a connection to `to` was requested.
     pub(crate) fn connects_to(&self, to: Option<Destination>) {
         if let Some(Destination::Service { addr, .. }) = to {
-            *lock(&self.shared.service) = Some(addr.into());
+            *lock(&self.state.service) = Some(addr.into());
         }
     }
 
     /// Waits until the connection is set up; `None` if it is not within `wait`.
     ///
     /// # Errors
-    /// [`Failure::Connect`] if it never will be.
+    /// [`Failure::Connect`] if the connection has failed.
     pub fn wait_connected(&self, wait: Wait) -> Result<Option<()>, Error> {
         self.poll(wait, || match self.look()?.state {
             State::Connecting => Ok(None),
             State::Established => Ok(Some(())),
             _ => {
-                let why = self.take_error()?.unwrap_or(ConnectError::Refused);
-                Err(Error::Failed(Failure::Connect(why)))
+                let cause = self.take_error()?.unwrap_or(ConnectError::Refused);
+                Err(Error::Failed(Failure::Connect(cause)))
             }
         })
     }
 
-    /// The error that ended the connection, once.
+    /// Takes the error that ended the connection; later calls return `None`.
     ///
     /// # Errors
     /// As [`Socket::look`].
@@ -282,22 +277,20 @@ impl Socket {
         })
     }
 
-    /// Ends the connection in good order.
+    /// Shuts the connection down.
     ///
     /// # Errors
     /// [`Failure::Call`].
     pub fn shutdown(&self) -> Result<(), Error> {
-        // The daemon ends the lanes; what was not read is lost.
+        // The daemon ends the lanes; unread messages are lost.
         self.command(&Request::Shutdown { port: self.port() })?;
-        let mut receiver = lock(&self.shared.receiver);
-        // Nor is a lane opened that nobody has looked at yet: its reader would wait for an end that does not come.
-        drop(self.shared.to_receiver.take());
-        for lane in receiver.ids() {
-            drop(receiver.remove(lane));
-        }
+        let mut receiver = lock(&self.state.receiver);
+        // A lane that was announced must not be opened now: its reader would wait for an end that never comes.
+        drop(self.state.receiver_events.take());
+        receiver.remove_all();
         receiver.node_is_ready();
         drop(receiver);
-        // A thread that waits for the peer waits in vain.
+        // Wake threads that wait for the peer.
         self.attachment.ring();
         Ok(())
     }
@@ -308,16 +301,16 @@ impl Socket {
     /// [`Failure::Option`].
     pub fn set_option(&self, option: SocketOption, value: OptionValue) -> Result<(), Error> {
         self.command(&Request::SetOption { port: self.port(), option, value })?;
-        let mut style = self.shared.style();
-        style.set(option, value);
-        self.shared.set_style(style);
+        let mut options = self.state.options();
+        options.set(option, value);
+        self.state.set_options(options);
         if let (SocketOption::ReceiveLowWater, OptionValue::Number(bytes)) = (option, value) {
             self.low_water.store(bytes.max(1), Relaxed);
         }
         Ok(())
     }
 
-    /// Reads an option. What counts messages that wait counts those in lanes too.
+    /// Reads an option. Counts of waiting messages include those in lanes.
     ///
     /// # Errors
     /// [`Failure::Option`].
@@ -341,208 +334,24 @@ impl Socket {
         })
     }
 
-    /// A descriptor whose level is the readiness of the socket; made at the first call. The socket keeps its lanes.
-    ///
-    /// # Errors
-    /// [`Error::System`] if no descriptor is free, or the program has the descriptor already.
-    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        if self.descriptor.get().is_none() {
-            let receiver = self.receiver_to_poll()?;
-            if self.descriptor.get().is_none() {
-                let near = self.fetch_near(&Request::Descriptor { port: self.port() })?;
-                let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
-                self.keep_level(receiver, descriptor)?;
-            }
-        }
-        self.descriptor.get().and_then(Descriptor::as_owned).ok_or(Error::Failed(Failure::State))
+    /// Asks the daemon to wake the processes at the other end of `lanes`, which wait by a descriptor.
+    pub(crate) fn wake_peers(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
+        lanes.into_iter().try_for_each(|lane| self.command_that_may_fail(&Request::Wake { lane }))
     }
 
-    pub(crate) fn fetch_near(&self, request: &Request) -> Result<OwnedFd, Error> {
-        self.attachment.call(request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))
-    }
-
-    pub(crate) fn receiver_to_poll(&self) -> Result<MutexGuard<'_, Receiver>, Error> {
-        if !self.attachment.settles {
-            self.attachment.host(&self.shared)?;
-        }
-        Ok(lock(&self.shared.receiver))
-    }
-
-    pub(crate) fn keep_level(
-        &self,
-        mut receiver: MutexGuard<'_, Receiver>,
-        descriptor: &Descriptor,
-    ) -> Result<(), Error> {
-        receiver.tell_daemon();
-        descriptor.set_polled();
-        // The daemon knows nothing of what is in lanes already.
-        self.settle_on(&mut receiver, true)?;
-        let tell = receiver.take_tell();
-        drop(receiver);
-        self.tell(tell)
-    }
-
-    /// After a receive that has got something or not: the descriptor is readable if and only if there is more, and becomes
-    /// so anew for who was told that there is nothing.
-    #[inline]
-    pub(crate) fn settle(&self, got: bool) -> Result<(), Error> {
-        match self.polled() {
-            Some(descriptor) => {
-                let mut receiver = lock(&self.shared.receiver);
-                if !got && descriptor.drain_to_end() {
-                    self.look_for_daemon()?;
-                }
-                self.settle_on(&mut receiver, !got)?;
-                let tell = receiver.take_tell();
-                drop(receiver);
-                self.tell(tell)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// `drained`: the descriptor may lack the byte that it should have.
-    #[cold]
-    fn settle_on(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
-        let Some(descriptor) = self.polled() else { return Ok(()) };
-        let Shared { to_receiver, ready, .. } = &*self.shared;
-        // Whoever adds a byte has done before what the looks after its removal find.
-        for _ in 0..SETTLE_MAX {
-            loop {
-                if to_receiver.has_some() {
-                    self.read_letters_to_receiver(receiver)?;
-                }
-                // Who is told of an end as of something to read may read for ever.
-                let Some(lane) = receiver.lane_at_end() else { break };
-                self.leave(receiver, lane)?;
-            }
-            if receiver.has_something_here(ready) {
-                if drained {
-                    self.ask_settled(true)?;
-                }
-                return Ok(());
-            }
-            if receiver.node_counts(self.kind()) {
-                if self.settle_node(receiver, descriptor)? {
-                    return Ok(());
-                }
-                drained = true;
-                continue;
-            }
-            descriptor.drain();
-            drained = true;
-            let more = receiver.arm_all(self.kind(), ready);
-            // Others who hold the socket too are told by the same byte.
-            let unsure = self.shared.hosted.load(Relaxed) || !self.attachment.settles;
-            if more || unsure || self.attachment.has_news() {
-                // The answer brings what there is to know.
-                if self.ask_settled(more)? {
-                    receiver.node_is_ready();
-                }
-            }
-            if more || !to_receiver.has_some() && !receiver.node_counts(self.kind()) {
-                return Ok(());
-            }
-        }
-        // Things change faster than they can be settled: readable too often is better than too seldom.
-        self.ask_settled(true).map(drop)
-    }
-
-    /// The daemon has let go of its end of the descriptor. If it has died a call has to say so now: who waits for edges
-    /// gets no other one, and the thread that watches the connection may not have seen it yet.
-    #[cold]
-    fn look_for_daemon(&self) -> Result<(), Error> {
-        match self.ask_settled(true) {
-            // It lives and has its reasons.
-            Ok(_) | Err(Error::Failed(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the node has something; then the descriptor is readable.
-    fn settle_node(&self, receiver: &mut Receiver, descriptor: &Descriptor) -> Result<bool, Error> {
-        descriptor.drain();
-        let more = self.ask_settled(false)?;
-        if !more {
-            receiver.node_is_empty();
-        }
-        Ok(more)
-    }
-
-    /// The byte is gone: whether the node has something to receive. Then it is there again, as it is if there is `more`.
-    fn ask_settled(&self, more: bool) -> Result<bool, Error> {
-        if !self.attachment.settles {
-            // Whether there is more shows when it is asked for.
-            return self.command(&Request::Rearm { port: self.port() }).map(|()| true);
-        }
-        let request = Request::Settle { port: self.port(), more };
-        self.attachment.call(&request, &[], |reply, _| match reply {
-            Reply::Number(number) => Some(number != 0),
-            _ => None,
-        })
-    }
-
-    /// Somebody may wait for its descriptor.
-    pub(crate) fn is_polled(&self) -> bool {
-        self.polled().is_some()
-    }
-
-    /// The descriptor, if its level is kept.
-    #[inline]
-    fn polled(&self) -> Option<&Descriptor> {
-        self.descriptor.get().filter(|descriptor| descriptor.is_polled())
-    }
-
-    /// A send would block: the descriptor becomes unwritable until there is room in the lane that it waits for.
-    #[cold]
-    pub(crate) fn was_blocked(&self, bytes: usize) -> Result<(), Error> {
-        let Some(descriptor) = self.polled() else { return Ok(()) };
-        let mut sender = lock(&self.shared.sender);
-        if sender.awaited_pair().is_none() {
-            return Ok(());
-        }
-        if descriptor.plug() {
-            self.look_for_daemon()?;
-        }
-        if sender.want_room_told(bytes) {
-            self.command(&Request::Rearm { port: self.port() })?;
-        }
-        Ok(())
-    }
-
-    /// Something was taken, or there was nothing: the descriptor is readable only if there is more.
-    pub(crate) fn was_read(&self) -> Result<(), Error> {
-        match self.polled() {
-            Some(descriptor) if descriptor.drain() => self.command(&Request::Rearm { port: self.port() }),
-            _ => Ok(()),
-        }
-    }
-
-    /// A send would block: the descriptor is writable only if that has changed already.
-    pub(crate) fn was_filled(&self) -> Result<(), Error> {
-        match self.polled() {
-            Some(descriptor) => {
-                descriptor.plug();
-                self.command(&Request::Rearm { port: self.port() })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Lets the daemon wake processes that wait for a descriptor.
-    pub(crate) fn tell(&self, lanes: Vec<LaneId>) -> Result<(), Error> {
-        lanes.into_iter().try_for_each(|lane| match self.command(&Request::Wake { lane }) {
-            // It is gone meanwhile.
+    /// A command about something that may have ended meanwhile.
+    pub(crate) fn command_that_may_fail(&self, request: &Request) -> Result<(), Error> {
+        match self.command(request) {
             Err(Error::Failed(_)) => Ok(()),
             result => result,
-        })
+        }
     }
 
     pub(crate) fn command(&self, request: &Request) -> Result<(), Error> {
         self.attachment.command(request, &[])
     }
 
-    /// Tries until `attempt`, a command, yields something, and again whenever the bell was rung.
+    /// Repeats `attempt`, a command, whenever the bell rings, until it yields something or `wait` is over.
     fn poll<T>(
         &self,
         wait: Wait,
@@ -556,7 +365,7 @@ impl Socket {
             }
             match end.get_or_insert_with(|| wait.start()).left() {
                 Left::Nothing => return Ok(None),
-                Left::Time(limit) => self.heed_signal(sleeper.sleep(&[], limit)?)?,
+                Left::Time(limit) => self.check_interrupted(sleeper.sleep(&[], limit)?)?,
             }
         }
     }
@@ -565,30 +374,22 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if !self.attachment.is_own() {
-            // What the child has of it, if anything, is claimed, and let go with `heir`; the parent's is left alone.
-            let _ = self.inherited(false);
+            // Claim the child's socket, which is closed with `inherited`; leave the parent's alone.
+            let _ = self.in_child(false);
             return;
         }
-        let written = lock(&self.shared.sender).take_all();
-        for lane in written {
-            // Its memory is free when the reader has read to the end.
-            lane.pair.keep(lane.id.slot, lane.writer);
-        }
-        let mut receiver = lock(&self.shared.receiver);
-        for lane in receiver.ids() {
-            drop(receiver.remove(lane));
-        }
-        drop(receiver);
-        // From now on the attachment answers the ends of lanes; what was told before is answered by it too.
+        lock(&self.state.sender).lanes.leave_all();
+        lock(&self.state.receiver).remove_all();
+        // From now on the attachment answers the ends of lanes, also those that were reported to this socket before.
         self.attachment.leave(self.port());
-        for letter in self.shared.to_sender.take() {
-            if let Letter::Over(lane) = letter {
-                self.attachment.lane_is_over(lane);
+        for event in self.state.sender_events.take() {
+            if let Event::LaneOver(lane) = event {
+                self.attachment.answer_lane_end(lane);
             }
         }
-        // A daemon that is gone has closed it already.
+        // If the daemon is gone, the socket is closed already.
         let _ = self.command(&Request::Close { port: self.port() });
-        if self.attachment.has_chores() {
+        if self.attachment.has_tasks() {
             let _ = self.attachment.fetch_news();
         }
     }

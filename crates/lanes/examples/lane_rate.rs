@@ -54,7 +54,7 @@ impl Party {
         loop {
             let awake = !self.arena.doorbell(self.me.other()).is_parked();
             let reader = &mut self.reader;
-            let found = self.spin.look(awake, || match reader.peek() {
+            let found = self.spin.spin(awake, || match reader.peek() {
                 Ok(Peek::Record(record)) => Some(Ok(record)),
                 Ok(Peek::Empty) => None,
                 Ok(Peek::Ended) => Some(Err("ended".into())),

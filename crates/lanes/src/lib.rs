@@ -11,6 +11,10 @@
 //! | Which rings are free? | `alloc.rs` |
 //! | How does a sleeper wake up? | `doorbell.rs` |
 //! | How is a record written, read, recovered? | `lane/` |
+//! | What does a message in a lane look like, and what is checked? | `message.rs` |
+//! | Which arenas does a process have, and which socket reads which lane? | `pair.rs` |
+//! | By which lane does a message leave? | `sender.rs` |
+//! | Which message does a receive get? | `receiver/`, `inbound.rs` |
 //!
 //! The mapped memory itself, with everything `unsafe`, is `utipc_os::shm`.
 //! Decision: [16](../../../docs/decisions/0016-one-crate-for-lanes.md).
@@ -19,10 +23,44 @@ mod alloc;
 mod arena;
 mod bits;
 mod doorbell;
+mod inbound;
 mod lane;
 mod layout;
+mod message;
+mod pair;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::socket::SocketKind;
 
 pub use arena::{Arena, Incoming, Outgoing};
 pub use doorbell::{BELLS_MAX, Doorbell, Parked, Wakeup, wait, wait_with};
+pub use inbound::{InboundLane, ReceiveCall, Sink};
 pub use lane::{Corrupt, Kind, LaneError, MARK_WORDS, Peek, RECORD_MAX, Reader, Record, Recovered, Writer};
 pub use layout::{MAX_SLOTS, Shape, Side};
+pub use message::{Address, HEADER_MAX, SendOptions};
+pub use pair::{Pair, ReadyLanes};
+pub use receiver::{Next, Receiver};
+pub use sender::{Growth, Idle, OutboundLane, Route, Sender};
+
+/// The socket that sends or receives.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnSocket {
+    /// Address of the node.
+    pub node: NodeAddr,
+    /// Port number.
+    pub port: u32,
+    /// Kind.
+    pub kind: SocketKind,
+}
+
+impl OwnSocket {
+    /// Its socket address.
+    #[must_use]
+    pub fn id(&self) -> PortId {
+        PortId { port: self.port, node: self.node }
+    }
+}

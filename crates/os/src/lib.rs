@@ -16,6 +16,7 @@ pub mod hangup;
 pub mod hidden;
 pub mod inotify;
 pub mod interface;
+mod lock;
 pub mod mmsg;
 pub mod netns;
 pub mod offload;
@@ -34,4 +35,5 @@ pub mod udp;
 mod wait;
 
 pub use error::{OsError, Result};
+pub use lock::lock;
 pub use wait::{Deadline, Left, Wait};

@@ -44,7 +44,7 @@ pub use media::{MEDIA_INFO_LEN, MediaAddr};
 pub use monitor::{DomainRecord, MAX_DOMAIN_MEMBERS};
 pub use names::{NAME_ITEM_LEN, NameItem, NameUpdate};
 pub(crate) use packet::BareHeader;
-pub use packet::{Message, Packet, View};
+pub use packet::{DataHeader, Message, Packet, View};
 pub use returned::reverse;
 pub(crate) use topology::encode_event;
 pub use topology::{

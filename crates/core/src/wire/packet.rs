@@ -174,6 +174,36 @@ impl BareHeader {
     }
 }
 
+/// A payload header by itself, 24 to 44 bytes; the data behind it lies elsewhere.
+pub type DataHeader = Packet<[u8; MULTICAST_HEADER]>;
+
+impl DataHeader {
+    /// The header, as long as `kind` needs it, of a message with `data` bytes: version 2, all else zero.
+    ///
+    /// `kind` is a connection's message, a direct one, an anycast or a multicast; `data` has at most [`MAX_USER_DATA`] bytes.
+    #[inline]
+    #[must_use]
+    pub fn of_data(importance: Importance, kind: MessageType, data: usize) -> Self {
+        let header = match kind {
+            MessageType::Conn => SHORT_HEADER,
+            MessageType::Direct => BASIC_HEADER,
+            MessageType::Named => NAMED_HEADER,
+            _ => MULTICAST_HEADER,
+        };
+        let mut packet = Self([0; MULTICAST_HEADER]);
+        packet.start(User::from(importance as u8), kind.into(), header);
+        packet.set_bits(0, 0, 17, (header + data) as u32);
+        packet
+    }
+
+    /// The bytes of the header.
+    #[inline]
+    #[must_use]
+    pub fn header(&self) -> &[u8] {
+        self.0.get(..self.header_size()).unwrap_or(&self.0)
+    }
+}
+
 macro_rules! fields {
     ($($(#[$doc:meta])* $get:ident $set:ident: $word:literal [$low:literal; $width:literal] as $ty:ty;)*) => {
         impl<B: AsRef<[u8]>> Packet<B> {

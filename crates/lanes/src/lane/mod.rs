@@ -77,8 +77,20 @@ pub enum LaneError {
     Frozen,
     /// END was written: nothing can follow.
     Ended,
+    /// No lane leads to the receiver: send by the node.
+    NoLane,
+    /// The peer of the connection has not read enough yet.
+    WindowFull,
     /// The reader's side holds nonsense.
     Corrupt(Corrupt),
+}
+
+impl LaneError {
+    /// Whether no lane takes the message, now or later: send by the node.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::NoLane | Self::Gone { .. } | Self::Frozen | Self::Ended | Self::TooLarge)
+    }
 }
 
 impl fmt::Display for LaneError {
@@ -95,6 +107,10 @@ impl fmt::Display for LaneError {
             }
             LaneError::Frozen => f.write_str("the lane is frozen or not open (send by the node)"),
             LaneError::Ended => f.write_str("the lane was ended (open another)"),
+            LaneError::NoLane => f.write_str("no lane leads to the receiver (send by the node)"),
+            LaneError::WindowFull => {
+                f.write_str("the connection's window is full (wait for the peer to read)")
+            }
             LaneError::Corrupt(corrupt) => corrupt.fmt(f),
         }
     }

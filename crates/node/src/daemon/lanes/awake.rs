@@ -99,7 +99,7 @@ impl Lanes {
                 found => Some(found),
             }
         };
-        let found = if bulk { look() } else { awake.spin.look(false, look) };
+        let found = if bulk { look() } else { awake.spin.spin(false, look) };
         if let Some(found) = found {
             return found;
         }

@@ -1,0 +1,137 @@
+//! The data path of a socket: its lanes, which the daemon lends to the sole holder of the socket.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use utipc_attach::{LaneEnd, LaneId, Reply, Request};
+use utipc_lanes::{Pair, Receiver};
+use utipc_os::lock;
+
+use crate::attachment::Attachment;
+use crate::error::Error;
+use crate::notices::Task;
+use crate::state::{SendHalf, SocketState};
+
+impl Attachment {
+    /// Does the tasks that notices have left, and fetches further notices. The caller holds no half of a socket.
+    #[cold]
+    pub(crate) fn fetch_news(&self) -> Result<(), Error> {
+        // Each task is a command, whose reply may bring more of them.
+        for task in self.take_tasks() {
+            match task {
+                Task::AnswerLaneEnd(lane) => {
+                    self.lane_done(lane, LaneEnd::Writer)?;
+                    self.retire(lane);
+                }
+                Task::Share(port) => {
+                    if let Some(socket) = self.socket(port) {
+                        self.host_while_shared(&socket)?;
+                    }
+                }
+                Task::Unshare(port) => {
+                    if let Some(socket) = self.socket(port) {
+                        self.unshare(&socket)?;
+                    }
+                }
+                Task::DropPair(pair) => lock(&self.pairs).retain(|(id, _), _| *id != pair),
+            }
+        }
+        self.command(&Request::Notices, &[])
+    }
+
+    /// Gives the data path of a socket back: from now on all of its messages go by the node.
+    pub(crate) fn host(&self, socket: &SocketState) -> Result<(), Error> {
+        self.give_back(socket, false)
+    }
+
+    /// [`Attachment::host`] until this process is the socket's sole holder.
+    pub(crate) fn host_while_shared(&self, socket: &SocketState) -> Result<(), Error> {
+        self.give_back(socket, true)
+    }
+
+    fn give_back(&self, socket: &SocketState, has_other_holders: bool) -> Result<(), Error> {
+        let mut receiver = lock(&socket.receiver);
+        let mut sender = lock(&socket.sender);
+        socket.hosted.store(true, Relaxed);
+        socket.has_other_holders.store(has_other_holders, Relaxed);
+        let request = Request::MakeHosted { port: socket.port, partly: receiver.begun() };
+        let done = self.command(&request, &[]);
+        leave_lanes(socket, &mut receiver, &mut sender);
+        drop((receiver, sender));
+        self.ring();
+        done
+    }
+
+    /// Takes the data path of a socket back that was hosted only because other processes held it too.
+    pub(crate) fn unshare(&self, socket: &SocketState) -> Result<(), Error> {
+        let mut receiver = lock(&socket.receiver);
+        let mut sender = lock(&socket.sender);
+        let had_other_holders = socket.has_other_holders.swap(false, Relaxed);
+        // A socket that was opened while the process forked is not marked as hosted.
+        if !had_other_holders && socket.hosted.load(Relaxed) {
+            return Ok(());
+        }
+        socket.hosted.store(false, Relaxed);
+        sender.lanes.forget_refusals();
+        receiver.forget_refusals();
+        match self.command(&Request::Lend { port: socket.port }, &[]) {
+            Err(Error::Failed(_)) => {
+                // After another fork it has other holders again.
+                socket.hosted.store(true, Relaxed);
+                socket.has_other_holders.store(true, Relaxed);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// The arena of a lane, seen from the side of its `end`; fetched from the daemon if it is new.
+    pub(crate) fn pair(&self, lane: LaneId, end: LaneEnd) -> Result<Arc<Pair>, Error> {
+        let writer = u8::from(lane.writer != 0);
+        let side = if end == LaneEnd::Writer { writer } else { 1 - writer };
+        let mut pairs = lock(&self.pairs);
+        if let Some(pair) = pairs.get(&(lane.pair, side)) {
+            return Ok(Arc::clone(pair));
+        }
+        let pair = match pairs.get(&(lane.pair, 1 - side)) {
+            Some(pair) => pair.other_side(),
+            None => {
+                let request = Request::FetchPair { pair: lane.pair };
+                let (arena, waker) = self.call(&request, &[], |reply, extra| {
+                    let mut fds = extra.fds.drain(..).filter(|_| reply == Reply::Done);
+                    Some((fds.next()?, fds.next()))
+                })?;
+                Pair::open(lane.pair, side, &arena, waker)?
+            }
+        };
+        let pair = Arc::new(pair);
+        pairs.insert((lane.pair, side), Arc::clone(&pair));
+        Ok(pair)
+    }
+
+    /// Tells the daemon that this end does not use a lane any more.
+    pub(crate) fn lane_done(&self, lane: LaneId, end: LaneEnd) -> Result<(), Error> {
+        match self.command(&Request::LaneDone { lane, end }, &[]) {
+            // The daemon has closed it already.
+            Err(Error::Failed(_)) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Frees the memory of a closed lane that a socket of this process has written.
+    pub(crate) fn retire(&self, lane: LaneId) {
+        let pair = lock(&self.pairs).get(&(lane.pair, lane.writer)).cloned();
+        if let Some(pair) = pair {
+            pair.retire(lane.slot);
+        }
+    }
+}
+
+/// Leaves all lanes of a socket that is hosted from now on to the daemon.
+pub(crate) fn leave_lanes(socket: &SocketState, receiver: &mut Receiver, sender: &mut SendHalf) {
+    receiver.remove_all();
+    // So are lanes that it was to read and has not opened yet.
+    socket.receiver_events.forget_lanes();
+    receiver.node_is_ready();
+    sender.lanes.leave_all();
+}

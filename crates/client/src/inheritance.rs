@@ -1,0 +1,22 @@
+//! What a fork leaves to the child until it is claimed.
+
+use std::os::fd::OwnedFd;
+
+use utipc_os::hidden::{Hiding, raise};
+
+/// The descriptor by which a forked child claims the sockets of its parent.
+#[derive(Debug)]
+pub(crate) struct Inheritance {
+    /// Its number at the daemon.
+    pub(crate) number: u32,
+    /// Dropped before the descriptor, which it hides.
+    pub(crate) hiding: Hiding,
+    pub(crate) descriptor: OwnedFd,
+}
+
+impl Inheritance {
+    pub(crate) fn new(number: u32, descriptor: OwnedFd) -> Self {
+        let descriptor = raise(descriptor);
+        Self { number, hiding: Hiding::of(&descriptor), descriptor }
+    }
+}

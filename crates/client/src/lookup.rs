@@ -1,0 +1,173 @@
+//! Looking something up: in the daemon's binding table, else by a command.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+use utipc_attach::{Reply, Request};
+use utipc_core::addr::{NodeAddr, PortId, ServiceAddr, ServiceRange};
+use utipc_core::names::replica::{View, ViewError};
+use utipc_core::names::{Lookup, ScopeRule};
+use utipc_os::replica::Replica;
+
+use crate::Error;
+use crate::attachment::Attachment;
+use crate::names::{Group, Mapped, SoleBinding, Table};
+
+/// Most moves of the table to a larger segment that one lookup follows.
+const MOVES_MAX: u32 = 8;
+
+impl Attachment {
+    /// Chooses the next receiver of an anycast; `None` if the daemon has to be asked.
+    ///
+    /// # Errors
+    /// The daemon is gone or broken.
+    #[inline]
+    pub(crate) fn find(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<Option<Lookup>>, Error> {
+        self.query(|view| view.lookup(to, domain))
+    }
+
+    /// [`Attachment::find`] for a sender that repeatedly uses one service; `known` is the result of an earlier lookup.
+    ///
+    /// # Errors
+    /// The daemon is gone or broken.
+    #[inline]
+    pub(crate) fn find_again(
+        &self,
+        known: &mut Option<SoleBinding>,
+        to: ServiceAddr,
+        domain: NodeAddr,
+    ) -> Result<Option<Option<Lookup>>, Error> {
+        self.query(|view| {
+            let (version, own) = (view.version()?, view.own_node());
+            if let Some(sole) = known
+                && (sole.to, sole.domain, sole.version, sole.own) == (to, domain, version, own)
+            {
+                return Ok(Some(sole.found));
+            }
+            let found = view.lookup_cacheable(to, domain)?;
+            *known = found.filter(|(_, is_sole)| *is_sole).map(|(found, _)| SoleBinding {
+                to,
+                domain,
+                version,
+                own,
+                found,
+            });
+            Ok(found.map(|(found, _)| found))
+        })
+    }
+
+    /// The receivers of a multicast to `range`; `None` if the daemon has to be asked. `known` are those of an earlier
+    /// multicast.
+    ///
+    /// # Errors
+    /// The daemon is gone or broken.
+    pub(crate) fn group(
+        &self,
+        range: ServiceRange,
+        mut known: Option<Group>,
+    ) -> Result<Option<Group>, Error> {
+        self.query(|view| {
+            let version = view.version()?;
+            if let Some(group) = known.take_if(|known| known.range == range && known.version == version) {
+                return Ok(group);
+            }
+            let mut ports = known.take().map_or_else(Vec::new, |known| known.ports);
+            view.local_ports(range, ScopeRule::Any, &mut ports)?;
+            Ok(Group { range, version, ports, remote: view.has_remote(range)? })
+        })
+    }
+
+    /// Whether messages of a [level](utipc_core::stack::Stack::level) to a node have to wait for its link.
+    ///
+    /// # Errors
+    /// The daemon is gone or broken.
+    #[inline]
+    pub(crate) fn is_congested(&self, node: NodeAddr, level: u8) -> Result<bool, Error> {
+        match self.names.current() {
+            Some(table) if !table.replica.is_congested(node.0, level) => Ok(false),
+            _ => self.is_congested_now(node, level),
+        }
+    }
+
+    #[cold]
+    fn is_congested_now(&self, node: NodeAddr, level: u8) -> Result<bool, Error> {
+        // An old segment keeps the last state that was written to it: move to the current one first.
+        self.query(|view| view.version().map(drop))?;
+        Ok(self.names.current().is_some_and(|table| table.replica.is_congested(node.0, level)))
+    }
+
+    /// Asks the mapped table; `None` if the daemon has to be asked.
+    #[inline]
+    fn query<T>(
+        &self,
+        mut ask: impl FnMut(View<'_, Mapped>) -> Result<T, ViewError>,
+    ) -> Result<Option<T>, Error> {
+        // The table of a daemon that was killed stays as it was.
+        if self.is_over() {
+            return Err(self.died());
+        }
+        for _ in 0..MOVES_MAX {
+            let place = self.names.place();
+            let Some(table) = place.get() else {
+                if self.fetch_table(place)? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            match ask(table.view()) {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(ViewError::Superseded) if self.fetch_table(&table.next)? => {}
+                Err(ViewError::Superseded | ViewError::Contended) => return Ok(None),
+                Err(ViewError::Gone) => return Err(self.lost()),
+                // The daemon is broken, and so is everything else that it says.
+                Err(_) => return Err(self.broken()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Maps the daemon's current segment into `place`; false if there is none.
+    #[cold]
+    fn fetch_table(&self, place: &OnceLock<Box<Table>>) -> Result<bool, Error> {
+        let _fetching = self.names.lock_fetching();
+        if place.get().is_some() {
+            return Ok(true);
+        }
+        if self.names.refused.load(Relaxed) {
+            return Ok(false);
+        }
+        let fetched = self.call(&Request::FetchTable, &[], |reply, extra| {
+            let fds = std::mem::take(extra.fds);
+            (reply == Reply::Done).then_some(fds)
+        });
+        let replica = match fetched {
+            Ok(fds) => match fds.as_slice() {
+                [table, cursors] => Replica::map(table, cursors).ok(),
+                _ => None,
+            },
+            Err(Error::Failed(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let Some(replica) = replica else {
+            self.names.refused.store(true, Relaxed);
+            return Ok(false);
+        };
+        Ok(place.set(Box::new(Table { replica, next: OnceLock::new() })).is_ok())
+    }
+
+    /// The socket that the next anycast to `to` would go to.
+    pub(crate) fn lookup(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+        match self.find(to, domain)? {
+            Some(found) => Ok(found.map(|found| PortId { port: found.port, node: found.node })),
+            None => self.look_up_by_command(to, domain),
+        }
+    }
+
+    #[cold]
+    fn look_up_by_command(&self, to: ServiceAddr, domain: NodeAddr) -> Result<Option<PortId>, Error> {
+        self.call(&Request::Lookup { to, domain }, &[], |reply, _| match reply {
+            Reply::Found(port) => Some(port),
+            _ => None,
+        })
+    }
+}

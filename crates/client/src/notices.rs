@@ -1,0 +1,122 @@
+//! What becomes of the daemon's notices: events of sockets, and tasks of the attachment.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+
+use utipc_attach::{LaneEnd, LaneId, Notice, PairId, Reply};
+use utipc_core::addr::NodeAddr;
+use utipc_os::lock;
+
+use crate::residents::Residents;
+use crate::state::SocketState;
+
+/// Something that a notice asks for and that has to be done without the connection's lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task {
+    /// Answer the end of a lane that a closed socket has written.
+    AnswerLaneEnd(LaneId),
+    /// Unmap an arena that is not used any more.
+    DropPair(PairId),
+    /// Give the data path of a socket back: another process holds it too.
+    Share(u32),
+    /// Take the data path of a socket back: this process is its sole holder again.
+    Unshare(u32),
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    residents: Mutex<Residents>,
+    tasks: Mutex<Vec<Task>>,
+    /// Address of the node.
+    address: AtomicU32,
+}
+
+impl Notices {
+    pub(crate) fn address(&self) -> NodeAddr {
+        NodeAddr(self.address.load(Relaxed))
+    }
+
+    pub(crate) fn set_address(&self, node: NodeAddr) {
+        self.address.store(node.0, Relaxed);
+    }
+
+    /// Processes the notices that came with `reply`; returns false if they leave tasks to be done.
+    pub(crate) fn process(&self, notices: &[Notice], reply: &Reply) -> bool {
+        if let Reply::Accepted { port, .. } | Reply::Claimed { port } = *reply {
+            lock(&self.residents).expect(port);
+        }
+        let mut tasks = Vec::new();
+        for notice in notices {
+            match *notice {
+                Notice::Address(node) => self.set_address(node),
+                Notice::PairOver(pair) => tasks.push(Task::DropPair(pair)),
+                Notice::Share { port } => tasks.push(Task::Share(port)),
+                Notice::SoleHolder { port } => tasks.push(Task::Unshare(port)),
+                Notice::Readiness { port } | Notice::Lane { port, .. } | Notice::NodeLane { port, .. } => {
+                    let _ = self.deliver(port, *notice);
+                }
+                // The socket is closed, but the daemon waits for an answer.
+                Notice::LaneOver { port, lane, end, .. }
+                    if !self.deliver(port, *notice) && end == LaneEnd::Writer =>
+                {
+                    tasks.push(Task::AnswerLaneEnd(lane));
+                }
+                // Delivered by the guard above, or of a later version.
+                _ => {}
+            }
+        }
+        let done = tasks.is_empty();
+        lock(&self.tasks).extend(tasks);
+        done
+    }
+
+    /// Queues a notice for its socket, or keeps it for one that is expected; false if there is no such socket.
+    fn deliver(&self, port: u32, notice: Notice) -> bool {
+        let mut residents = lock(&self.residents);
+        let Some(socket) = residents.get(port) else { return residents.keep(port, notice) };
+        drop(residents);
+        socket.queue_event(notice);
+        true
+    }
+
+    pub(crate) fn add_task(&self, task: Task) {
+        lock(&self.tasks).push(task);
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        !lock(&self.tasks).is_empty()
+    }
+
+    pub(crate) fn take_tasks(&self) -> Vec<Task> {
+        std::mem::take(&mut *lock(&self.tasks))
+    }
+
+    /// Directs notices about a new socket to `socket`.
+    pub(crate) fn enter(&self, socket: &Arc<SocketState>) {
+        // Locked until the notices kept for the socket are queued, so that no later one gets before them.
+        let mut residents = lock(&self.residents);
+        for notice in residents.enter(socket) {
+            socket.queue_event(notice);
+        }
+    }
+
+    /// Removes a socket that is closed.
+    pub(crate) fn leave(&self, port: u32) {
+        lock(&self.residents).leave(port);
+    }
+
+    pub(crate) fn socket(&self, port: u32) -> Option<Arc<SocketState>> {
+        lock(&self.residents).get(port)
+    }
+
+    pub(crate) fn sockets(&self) -> Vec<Arc<SocketState>> {
+        lock(&self.residents).all()
+    }
+
+    /// Before a fork: drops notices about lanes of expected sockets, which end with the fork.
+    pub(crate) fn forget_lanes(&self) {
+        lock(&self.residents).forget_lanes();
+    }
+}

@@ -1,0 +1,214 @@
+//! The descriptor of a socket: when it is readable and writable.
+//!
+//! See `descriptor.rs` for how a level is made, and docs/spec/attach.md §5 for who adds and removes what.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+
+use utipc_attach::{Failure, Reply, Request};
+use utipc_lanes::Receiver;
+use utipc_os::lock;
+
+use crate::Error;
+use crate::descriptor::Descriptor;
+use crate::socket::Socket;
+use crate::state::SocketState;
+
+/// Times that the level of a descriptor is checked again because something has changed meanwhile.
+const SYNC_MAX: u32 = 4;
+
+impl Socket {
+    /// A descriptor to poll, whose level is the readiness of the socket; made at the first call. The socket keeps its lanes.
+    ///
+    /// # Errors
+    /// [`Error::System`] if no descriptor is free, or the program has the descriptor already.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        if self.descriptor.get().is_none() {
+            let receiver = self.receiver_to_poll()?;
+            if self.descriptor.get().is_none() {
+                let near = self.fetch_near(&Request::Descriptor { port: self.port() })?;
+                let descriptor = self.descriptor.get_or_init(|| Descriptor::new(near));
+                self.keep_level(receiver, descriptor)?;
+            }
+        }
+        self.descriptor.get().and_then(Descriptor::as_owned).ok_or(Error::Failed(Failure::State))
+    }
+
+    /// Fetches this process's end of a descriptor.
+    pub(crate) fn fetch_near(&self, request: &Request) -> Result<OwnedFd, Error> {
+        self.attachment.call(request, &[], |reply, extra| extra.fds.pop().filter(|_| reply == Reply::Done))
+    }
+
+    /// The receiver, locked, of a socket that is about to be polled.
+    pub(crate) fn receiver_to_poll(&self) -> Result<MutexGuard<'_, Receiver>, Error> {
+        if !self.attachment.keeps_level {
+            self.attachment.host(&self.state)?;
+        }
+        Ok(lock(&self.state.receiver))
+    }
+
+    /// Makes the descriptor's level the readiness of the socket from now on.
+    pub(crate) fn keep_level(
+        &self,
+        mut receiver: MutexGuard<'_, Receiver>,
+        descriptor: &Descriptor,
+    ) -> Result<(), Error> {
+        receiver.tell_daemon();
+        descriptor.set_polled();
+        // The daemon cannot see messages that are in lanes already.
+        self.sync_level(&mut receiver, true)?;
+        let to_wake = receiver.take_lanes_to_wake();
+        drop(receiver);
+        self.wake_peers(to_wake)
+    }
+
+    /// After a receive that `got` something or not: makes the descriptor readable if and only if there is more. A caller that
+    /// found nothing gets a new edge with the next message.
+    #[inline]
+    pub(crate) fn sync_readability(&self, got: bool) -> Result<(), Error> {
+        match self.polled() {
+            Some(descriptor) => {
+                let mut receiver = lock(&self.state.receiver);
+                if !got && descriptor.drain_to_end() {
+                    self.check_daemon()?;
+                }
+                self.sync_level(&mut receiver, !got)?;
+                let to_wake = receiver.take_lanes_to_wake();
+                drop(receiver);
+                self.wake_peers(to_wake)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the descriptor's level match the receiver. `drained`: the byte that makes it readable may be missing.
+    #[cold]
+    fn sync_level(&self, receiver: &mut Receiver, mut drained: bool) -> Result<(), Error> {
+        let Some(descriptor) = self.polled() else { return Ok(()) };
+        let SocketState { receiver_events, ready, .. } = &*self.state;
+        // The daemon adds a byte after the change that it announces: the checks after the byte's removal find that change.
+        for _ in 0..SYNC_MAX {
+            loop {
+                if receiver_events.has_some() {
+                    self.process_receiver_events(receiver)?;
+                }
+                // A lane's end is nothing to read: it must not make the descriptor readable.
+                let Some(lane) = receiver.lane_at_end() else { break };
+                self.leave_lane(receiver, lane)?;
+            }
+            if receiver.has_something_here(ready) {
+                if drained {
+                    self.report_drained(true)?;
+                }
+                return Ok(());
+            }
+            if receiver.node_counts(self.kind()) {
+                if self.sync_with_node(receiver, descriptor)? {
+                    return Ok(());
+                }
+                drained = true;
+                continue;
+            }
+            descriptor.drain();
+            drained = true;
+            let more = receiver.arm_all(self.kind(), ready);
+            // Other holders of the socket poll the same byte.
+            let unsure = self.state.hosted.load(Relaxed) || !self.attachment.keeps_level;
+            if more || unsure || self.attachment.has_news() {
+                // The reply says whether the node has something.
+                if self.report_drained(more)? {
+                    receiver.node_is_ready();
+                }
+            }
+            if more || !receiver_events.has_some() && !receiver.node_counts(self.kind()) {
+                return Ok(());
+            }
+        }
+        // It changes faster than it can be checked: readable too often is better than too seldom.
+        self.report_drained(true).map(drop)
+    }
+
+    /// Checks whether the daemon has died, after it has closed its end of the descriptor. The call has to fail now: a
+    /// program that polls for edges gets no other one, and the watching thread may not have noticed yet.
+    #[cold]
+    fn check_daemon(&self) -> Result<(), Error> {
+        match self.report_drained(true) {
+            // It lives, and has closed its end on purpose.
+            Ok(_) | Err(Error::Failed(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks whether the node has something; if so, the descriptor is readable.
+    fn sync_with_node(&self, receiver: &mut Receiver, descriptor: &Descriptor) -> Result<bool, Error> {
+        descriptor.drain();
+        let more = self.report_drained(false)?;
+        if !more {
+            receiver.node_is_empty();
+        }
+        Ok(more)
+    }
+
+    /// Reports that the byte was read; returns whether the node has something to receive. In that case, or if there is
+    /// `more` here, the daemon adds the byte again.
+    fn report_drained(&self, more: bool) -> Result<bool, Error> {
+        if !self.attachment.keeps_level {
+            // The next receive finds out.
+            return self.command(&Request::Rearm { port: self.port() }).map(|()| true);
+        }
+        let request = Request::Settle { port: self.port(), more };
+        self.attachment.call(&request, &[], |reply, _| match reply {
+            Reply::Number(number) => Some(number != 0),
+            _ => None,
+        })
+    }
+
+    /// Whether the program may wait by the descriptor.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polled().is_some()
+    }
+
+    /// The descriptor, if it is polled.
+    #[inline]
+    fn polled(&self) -> Option<&Descriptor> {
+        self.descriptor.get().filter(|descriptor| descriptor.is_polled())
+    }
+
+    /// After a send that would block on a lane: makes the descriptor unwritable until there is room.
+    #[cold]
+    pub(crate) fn note_full_lane(&self, bytes: usize) -> Result<(), Error> {
+        let Some(descriptor) = self.polled() else { return Ok(()) };
+        let sender = &mut lock(&self.state.sender).lanes;
+        if sender.awaited_pair().is_none() {
+            return Ok(());
+        }
+        if descriptor.plug() {
+            self.check_daemon()?;
+        }
+        if sender.want_room_told(bytes) {
+            self.command(&Request::Rearm { port: self.port() })?;
+        }
+        Ok(())
+    }
+
+    /// After an accept: makes the descriptor readable only if there is more.
+    pub(crate) fn note_read(&self) -> Result<(), Error> {
+        match self.polled() {
+            Some(descriptor) if descriptor.drain() => self.command(&Request::Rearm { port: self.port() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// After a send that would block at the node, or the start of a connection: makes the descriptor unwritable until the
+    /// node takes more.
+    pub(crate) fn note_full_node(&self) -> Result<(), Error> {
+        match self.polled() {
+            Some(descriptor) => {
+                descriptor.plug();
+                self.command(&Request::Rearm { port: self.port() })
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The state of a socket that its threads share: its two halves, and events about its lanes.
+//!
+//! Notices come with the next reply, in whatever thread waits for it. That thread only queues events for the sockets
+//! concerned; the next thread that holds a half of a socket processes them. So no lock is waited for while the connection
+//! to the daemon is locked.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
+use std::sync::{Arc, Mutex};
+
+use utipc_attach::{LaneEnd, LaneId, Notice};
+use utipc_core::addr::{Importance, NodeAddr, ServiceRange};
+use utipc_core::socket::{Destination, Received, SocketKind};
+use utipc_lanes::{ReadyLanes, Receiver, SendOptions, Sender};
+use utipc_os::lock;
+use utipc_os::spin::{Mode, Spin};
+
+use crate::names::{Group, SoleBinding};
+
+/// Most messages of the own socket that wait to come back.
+const RETURNED_MAX: usize = 1024;
+
+/// Something that has happened to one half of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The node has something for it.
+    Ready,
+    /// There is a lane to or from the socket `peer`, which is on another node if that is given.
+    LaneOpened { peer: u32, node: Option<NodeAddr>, lane: LaneId },
+    /// The other end of the lane is gone.
+    LaneOver(LaneId),
+}
+
+/// Events of one half of a socket, oldest first. The queue is bounded: the daemon bounds the number of lanes, and `Ready`
+/// is queued once.
+#[derive(Debug, Default)]
+pub(crate) struct EventQueue {
+    events: Mutex<Vec<Event>>,
+    some: AtomicBool,
+}
+
+impl EventQueue {
+    pub(crate) fn put(&self, event: Event) {
+        let mut events = lock(&self.events);
+        let again = matches!(event, Event::Ready) && events.iter().any(|e| matches!(e, Event::Ready));
+        if !again {
+            events.push(event);
+        }
+        self.some.store(true, Release);
+    }
+
+    /// Drops events about new lanes, which exist no more.
+    pub(crate) fn forget_lanes(&self) {
+        lock(&self.events).retain(|event| !matches!(event, Event::LaneOpened { .. }));
+    }
+
+    /// Makes [`EventQueue::has_some`] true for something beside events.
+    fn announce(&self) {
+        self.some.store(true, Release);
+    }
+
+    #[inline]
+    pub(crate) fn has_some(&self) -> bool {
+        self.some.load(Acquire)
+    }
+
+    pub(crate) fn take(&self) -> Vec<Event> {
+        let mut events = lock(&self.events);
+        self.some.store(false, Release);
+        core::mem::take(&mut *events)
+    }
+}
+
+/// Half of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Receive = 1,
+    Send = 2,
+}
+
+/// The sending half of a socket.
+#[derive(Debug, Default)]
+pub(crate) struct SendHalf {
+    pub(crate) lanes: Sender,
+    /// The receivers of the last multicast.
+    pub(crate) group: Option<Group>,
+    /// The receiver of the last anycast, if there was no choice.
+    pub(crate) sole: Option<SoleBinding>,
+    /// Where messages without a destination go.
+    pub(crate) default_to: Option<Destination>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct SocketState {
+    pub(crate) port: u32,
+    pub(crate) kind: SocketKind,
+    pub(crate) receiver: Mutex<Receiver>,
+    pub(crate) sender: Mutex<SendHalf>,
+    pub(crate) receiver_events: EventQueue,
+    pub(crate) sender_events: EventQueue,
+    pub(crate) ready: Arc<ReadyLanes>,
+    /// How threads wait; one at a time spins.
+    pub(crate) receive_spin: Mutex<Spin>,
+    pub(crate) send_spin: Mutex<Spin>,
+    /// [`SendOptions`], packed.
+    options: AtomicU32,
+    /// The half whose last call had to wait, or 0.
+    waited: AtomicU8,
+    /// Messages of this socket that came back without leaving this process, for the receiver.
+    returned: Mutex<Vec<Received>>,
+    /// The service by which this process has connected it.
+    pub(crate) service: Mutex<Option<ServiceRange>>,
+    /// It has no lanes: all of its messages go by the node.
+    pub(crate) hosted: AtomicBool,
+    /// It is hosted only as long as other processes hold it too.
+    pub(crate) has_other_holders: AtomicBool,
+    /// A signal ends a call that waits.
+    pub(crate) interruptible: AtomicBool,
+    /// It was made for a connection request: the node knows its importance and service.
+    pub(crate) accepted: bool,
+}
+
+impl SocketState {
+    pub(crate) fn new(port: u32, kind: SocketKind, accepted: bool, mode: Mode) -> Self {
+        let state = Self {
+            port,
+            kind,
+            receiver: Mutex::default(),
+            sender: Mutex::default(),
+            receiver_events: EventQueue::default(),
+            sender_events: EventQueue::default(),
+            ready: Arc::default(),
+            receive_spin: Mutex::new(Spin::new(mode)),
+            send_spin: Mutex::new(Spin::new(mode)),
+            options: AtomicU32::new(0),
+            waited: AtomicU8::new(0),
+            returned: Mutex::default(),
+            service: Mutex::default(),
+            hosted: AtomicBool::new(false),
+            has_other_holders: AtomicBool::new(false),
+            interruptible: AtomicBool::new(false),
+            accepted,
+        };
+        state.set_options(SendOptions::new(kind));
+        state
+    }
+
+    /// The state of the same socket in a forked child. It takes over only what no lock of the parent guards.
+    pub(crate) fn inherited(&self) -> Self {
+        // The lock may be held by a thread that waited in the parent.
+        let mode = self.receive_spin.try_lock().map_or(Mode::Adaptive, |spin| spin.mode());
+        let child = Self::new(self.port, self.kind, true, mode);
+        child.set_options(self.options());
+        child.interruptible.store(self.interruptible.load(Relaxed), Relaxed);
+        child.hosted.store(true, Relaxed);
+        let has_other_holders = !self.hosted.load(Relaxed) || self.has_other_holders.load(Relaxed);
+        child.has_other_holders.store(has_other_holders, Relaxed);
+        child
+    }
+
+    /// Queues the event that a notice is about for the half concerned.
+    pub(crate) fn queue_event(&self, notice: Notice) {
+        let of = |end| if end == LaneEnd::Reader { &self.receiver_events } else { &self.sender_events };
+        match notice {
+            Notice::Readiness { .. } => self.receiver_events.put(Event::Ready),
+            Notice::Lane { other, lane, end, .. } => {
+                of(end).put(Event::LaneOpened { peer: other, node: None, lane });
+            }
+            Notice::NodeLane { peer, lane, end, .. } => {
+                of(end).put(Event::LaneOpened { peer: peer.port, node: Some(peer.node), lane });
+            }
+            Notice::LaneOver { lane, end, .. } => of(end).put(Event::LaneOver(lane)),
+            _ => {}
+        }
+    }
+
+    /// Queues a returned message, up to a bound.
+    pub(crate) fn give_back(&self, message: Received) {
+        let mut waiting = lock(&self.returned);
+        if waiting.len() < RETURNED_MAX {
+            waiting.push(message);
+        }
+        drop(waiting);
+        self.receiver_events.announce();
+    }
+
+    pub(crate) fn take_returned(&self) -> Vec<Received> {
+        core::mem::take(&mut *lock(&self.returned))
+    }
+
+    pub(crate) fn options(&self) -> SendOptions {
+        let bits = self.options.load(Relaxed);
+        SendOptions {
+            importance: Importance::from_number(bits & 3).unwrap_or(Importance::Low),
+            source_droppable: bits & 4 != 0,
+            dest_droppable: bits & 8 != 0,
+        }
+    }
+
+    pub(crate) fn set_options(&self, options: SendOptions) {
+        let bits = options.importance as u32
+            | u32::from(options.source_droppable) << 2
+            | u32::from(options.dest_droppable) << 3;
+        self.options.store(bits, Relaxed);
+    }
+
+    /// Notes that a call on this half has to wait, or that it has not.
+    pub(crate) fn set_waits(&self, half: Half, waits: bool) {
+        let now = self.waited.load(Relaxed);
+        if waits {
+            self.waited.store(half as u8, Relaxed);
+        } else if now == half as u8 {
+            self.waited.store(0, Relaxed);
+        }
+    }
+
+    pub(crate) fn waits(&self, half: Half) -> bool {
+        self.waited.load(Relaxed) == half as u8
+    }
+}

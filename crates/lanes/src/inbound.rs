@@ -1,0 +1,195 @@
+//! The reading end of one lane of a socket.
+
+use std::sync::Arc;
+
+use utipc_attach::LaneId;
+use utipc_core::addr::{NodeAddr, PortId};
+use utipc_core::socket::{Received, RecvOptions};
+use utipc_core::wire::blocks;
+
+use crate::message::{Checked, Expected, HEADER_MAX, check};
+use crate::{Corrupt, Kind, Pair, Peek, Reader, Record, Wakeup};
+
+/// Where received data goes.
+#[derive(Debug)]
+pub enum Sink<'a> {
+    /// Memory of the caller.
+    Slice(&'a mut [u8]),
+    /// Memory that is resized to the message.
+    Whole(&'a mut Vec<u8>),
+}
+
+impl Sink<'_> {
+    /// Space for `wanted` bytes, or less.
+    #[inline]
+    pub(crate) fn space(&mut self, wanted: usize) -> &mut [u8] {
+        match self {
+            Self::Slice(buffer) => buffer,
+            Self::Whole(data) => {
+                data.clear();
+                data.resize(wanted, 0);
+                data
+            }
+        }
+    }
+
+    /// The most bytes that fit; `most` if the memory grows.
+    #[must_use]
+    pub fn capacity(&self, most: usize) -> usize {
+        match self {
+            Self::Slice(buffer) => buffer.len(),
+            Self::Whole(_) => most,
+        }
+    }
+}
+
+/// One call of receive.
+#[derive(Debug)]
+pub struct ReceiveCall<'a> {
+    /// Where data goes.
+    pub sink: Sink<'a>,
+    /// The caller's options.
+    pub options: RecvOptions,
+    /// The result. It is filled in place: moving it from function to function would cost more than everything else that a
+    /// message needs.
+    pub received: Received,
+}
+
+impl<'a> ReceiveCall<'a> {
+    /// A call without a result yet.
+    #[must_use]
+    pub fn new(sink: Sink<'a>, options: RecvOptions) -> Self {
+        Self { sink, options, received: Received::default() }
+    }
+}
+
+/// The next thing in a lane.
+pub(crate) enum Found {
+    Message(Record, Checked),
+    Nothing,
+    /// The lane is over and read to its end.
+    Ended,
+}
+
+/// A lane that a socket reads.
+#[derive(Debug)]
+pub struct InboundLane {
+    pub(crate) id: LaneId,
+    pub(crate) pair: Arc<Pair>,
+    /// The socket that writes, or whose messages the daemon writes; 0 for messages of any socket of other nodes.
+    pub(crate) peer: u32,
+    /// The node of `peer`; `None` for the own node.
+    pub(crate) peer_node: Option<NodeAddr>,
+    /// It is in the receiver's list of lanes to check.
+    pub(crate) listed: bool,
+    pub(crate) reader: Reader,
+}
+
+impl InboundLane {
+    /// The reading end of lane `id` from the socket `peer`, which is on another node if `peer_node` is given.
+    ///
+    /// # Errors
+    /// The lane does not exist.
+    pub fn new(id: LaneId, pair: Arc<Pair>, peer: u32, peer_node: Option<NodeAddr>) -> Result<Self, Corrupt> {
+        let reader = pair.inc.reader(u32::from(id.slot))?;
+        Ok(Self { id, pair, peer, peer_node, listed: false, reader })
+    }
+
+    /// Whether it carries messages of any socket of other nodes.
+    pub(crate) fn is_from_any(&self) -> bool {
+        self.peer == 0
+    }
+
+    /// The socket at the other end, seen from a socket of `own`.
+    pub(crate) fn peer_of(&self, own: NodeAddr) -> PortId {
+        PortId { port: self.peer, node: self.peer_node.unwrap_or(own) }
+    }
+
+    /// Finds the next message with data and checks its header.
+    ///
+    /// # Errors
+    /// What is wrong with the lane.
+    #[inline]
+    pub(crate) fn find(&mut self, expected: &Expected) -> Result<Found, &'static str> {
+        loop {
+            let record = match self.reader.peek().map_err(|corrupt| corrupt.what)? {
+                Peek::Record(record) => record,
+                Peek::Empty => return Ok(Found::Nothing),
+                Peek::Ended => return Ok(Found::Ended),
+            };
+            if record.kind() != Kind::Data {
+                self.reader.consume(record, 0);
+                continue;
+            }
+            let mut copy = [0; HEADER_MAX];
+            let len = self.reader.read_header(&record, &mut copy);
+            let checked = check(&copy[..len], record.len(), expected)?;
+            if checked.data > 0 {
+                return Ok(Found::Message(record, checked));
+            }
+            // A message without data is never delivered. Spec: tipc.md §8.3.
+            self.reader.consume(record, 0);
+        }
+    }
+
+    /// Skips markers; returns whether the lane is over and read to its end.
+    pub(crate) fn skip_to_end(&mut self) -> bool {
+        loop {
+            match self.reader.peek() {
+                Ok(Peek::Record(record)) if record.kind() != Kind::Data => self.reader.consume(record, 0),
+                Ok(Peek::Ended) => return true,
+                // The next receive reports a corrupt lane.
+                Ok(Peek::Record(_) | Peek::Empty) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Copies data from `offset` on; returns the number of bytes.
+    #[inline]
+    pub(crate) fn copy(&self, record: &Record, checked: &Checked, offset: usize, into: &mut [u8]) -> usize {
+        self.reader.copy_payload(record, checked.header + offset, into)
+    }
+
+    /// The wake-up that the writer is owed.
+    #[inline]
+    pub(crate) fn take_wakeup(&mut self) -> Wakeup {
+        let wakeup = self.reader.take_wakeup();
+        self.pair.wake_daemon(wakeup)
+    }
+
+    /// Takes a message that was read out of the lane; returns the wake-up that the writer is owed.
+    #[inline]
+    pub(crate) fn consume(&mut self, record: Record) -> Wakeup {
+        self.reader.consume(record, blocks(record.len()));
+        self.take_wakeup()
+    }
+
+    /// Receives one message, or a part of it, from `offset` on; not for SOCK_STREAM. Returns the offset at which the
+    /// message goes on (`None`: it is consumed) and the wake-up that the writer is owed.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        (record, checked): (Record, &Checked),
+        offset: usize,
+        call: &mut ReceiveCall<'_>,
+    ) -> (Option<usize>, Wakeup) {
+        let ReceiveCall { sink, options, received } = call;
+        let unread = checked.data.saturating_sub(offset);
+        let space = sink.space(unread);
+        let len = self.copy(&record, checked, offset, space);
+        let whole = len >= unread;
+        received.len = len;
+        received.source = checked.origin;
+        received.destination = checked.destination;
+        received.truncated = !whole && !options.keep_remainder;
+        received.end_of_record = whole && options.keep_remainder;
+        received.importance = checked.importance;
+        if options.peek {
+            return (Some(offset), Wakeup::Quiet);
+        }
+        if !whole && options.keep_remainder {
+            return (Some(offset + len), Wakeup::Quiet);
+        }
+        (None, self.consume(record))
+    }
+}

@@ -1,0 +1,284 @@
+//! Headers of messages in lanes: those of messages between two sockets of one node. Spec: tipc.md §2.
+//!
+//! A received header is a claim of another process: it is copied out first and checked before any of it is used.
+
+use utipc_core::addr::{Importance, NodeAddr, PortId, Scope, ServiceAddr, ServiceRange};
+use utipc_core::socket::{OptionValue, SocketKind, SocketOption};
+use utipc_core::wire::{
+    BASIC_HEADER, DataHeader, ErrorCode, MULTICAST_HEADER, MessageType, NAMED_HEADER, SHORT_HEADER, View,
+};
+
+/// The largest header in a lane, bytes.
+pub const HEADER_MAX: usize = 60;
+
+/// The options of a socket that appear in the headers of its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendOptions {
+    /// Importance.
+    pub importance: Importance,
+    /// A message may be dropped at the sender.
+    pub source_droppable: bool,
+    /// The receiver may drop a message instead of returning it.
+    pub dest_droppable: bool,
+}
+
+impl SendOptions {
+    /// The defaults of a kind. Spec: tipc.md §8.1.
+    #[must_use]
+    pub fn new(kind: SocketKind) -> Self {
+        Self {
+            importance: Importance::Low,
+            source_droppable: kind == SocketKind::Dgram,
+            dest_droppable: !kind.is_connection_oriented(),
+        }
+    }
+
+    /// Applies an option that the node has accepted.
+    pub fn set(&mut self, option: SocketOption, value: OptionValue) {
+        let OptionValue::Number(n) = value else { return };
+        match option {
+            SocketOption::Importance => {
+                self.importance = Importance::from_number(n).unwrap_or(self.importance);
+            }
+            SocketOption::SourceDroppable => self.source_droppable = n != 0,
+            SocketOption::DestDroppable => self.dest_droppable = n != 0,
+            _ => {}
+        }
+    }
+}
+
+/// How a message is addressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// On a connection.
+    Connection,
+    /// To a socket.
+    Direct,
+    /// Anycast to a service address; the [number](Scope::number) of the lookup's scope.
+    Named(ServiceAddr, u8),
+    /// Multicast to a service range.
+    Multicast(ServiceRange),
+}
+
+/// The header of a message with `data` bytes from the socket `own` to the socket `to`.
+#[inline]
+pub(crate) fn header(
+    options: SendOptions,
+    own: PortId,
+    to: PortId,
+    address: Address,
+    data: usize,
+) -> DataHeader {
+    let kind = match address {
+        Address::Connection => MessageType::Conn,
+        Address::Direct => MessageType::Direct,
+        Address::Named(..) => MessageType::Named,
+        Address::Multicast(_) => MessageType::Mcast,
+    };
+    let mut header = DataHeader::of_data(options.importance, kind, data);
+    header.set_dest_droppable(options.dest_droppable);
+    // In a multicast the bit means "sent by replicast".
+    header.set_src_droppable(options.source_droppable && kind != MessageType::Mcast);
+    header.set_prev_node(own.node);
+    header.set_origin_port(own.port);
+    header.set_dest_port(to.port);
+    header.set_origin_node(own.node);
+    header.set_dest_node(to.node);
+    match address {
+        Address::Named(service, scope) => {
+            header.set_lookup_scope(scope);
+            header.set_name_type(service.service);
+            header.set_name_instance(service.instance);
+        }
+        Address::Multicast(range) => {
+            header.set_lookup_scope(Scope::Cluster.number());
+            header.set_name_type(range.service);
+            header.set_name_lower(range.lower);
+            header.set_name_upper(range.upper);
+        }
+        Address::Connection | Address::Direct => {}
+    }
+    header
+}
+
+/// What the header of a message in a lane has to say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// The node of the socket that reads.
+    pub(crate) node: NodeAddr,
+    /// The socket that reads.
+    pub(crate) port: u32,
+    /// The socket that writes the lane; `None` for a node lane, which carries messages of any socket of other nodes.
+    pub(crate) from: Option<PortId>,
+    /// Kind of the socket that reads.
+    pub(crate) kind: SocketKind,
+}
+
+/// The content of a header that has passed the check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    /// Bytes of the header.
+    pub(crate) header: usize,
+    /// Bytes of data behind it.
+    pub(crate) data: usize,
+    pub(crate) importance: Importance,
+    /// The socket that sent it.
+    pub(crate) origin: PortId,
+    /// The service that the sender addressed.
+    pub(crate) destination: Option<ServiceRange>,
+}
+
+/// Checks the copy of a header; `total` is the size of header and data, bytes.
+///
+/// # Errors
+/// What is wrong: the lane's writer is broken or malicious.
+#[inline]
+pub(crate) fn check(copy: &[u8], total: usize, expected: &Expected) -> Result<Checked, &'static str> {
+    let view = View::parse_header(copy, total).map_err(|_| "a message without a proper header")?;
+    if !view.is_data() {
+        return Err("a message that is no payload");
+    }
+    let kind = view.message_type();
+    let (need, destination) = match kind {
+        MessageType::Conn => (SHORT_HEADER, None),
+        MessageType::Direct => (BASIC_HEADER, None),
+        MessageType::Named => (NAMED_HEADER, Some(ServiceRange::from(view.service()))),
+        MessageType::Mcast => (MULTICAST_HEADER, Some(view.service_range())),
+        _ => return Err("a message of a type that lanes do not carry"),
+    };
+    let header = view.header_size();
+    let from_node = expected.from.is_none();
+    // In a multicast from another node the bit means that the sender changes its method.
+    if header < need || view.error_code() != ErrorCode::Ok || view.syn() && !from_node {
+        return Err("a message that only the node may send");
+    }
+    if (kind == MessageType::Conn) != expected.kind.is_connection_oriented() {
+        return Err("a message for another kind of socket");
+    }
+    if expected.from.is_some_and(|from| view.origin() != from) {
+        return Err("a message in the name of another socket");
+    }
+    // A broadcast names no node.
+    let elsewhere = !from_node && view.dest_node().is_some_and(|node| node != expected.node);
+    if view.dest_port() != expected.port || elsewhere {
+        return Err("a message for another socket");
+    }
+    let (importance, origin) = (view.importance(), view.origin());
+    Ok(Checked { header, data: total - header, importance, origin, destination })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use utipc_core::wire::{Message, User};
+
+    const NODE: NodeAddr = NodeAddr(0x0100_1001);
+    const OWN: PortId = PortId { port: 17, node: NODE };
+    const SERVICE: ServiceAddr = ServiceAddr { service: 1000, instance: 7 };
+
+    fn expected(kind: SocketKind) -> Expected {
+        Expected { node: NODE, port: 99, from: Some(OWN), kind }
+    }
+
+    fn addresses() -> [(Address, SocketKind); 4] {
+        let range = ServiceRange::new(1000, 1, 9);
+        [
+            (Address::Connection, SocketKind::SeqPacket),
+            (Address::Direct, SocketKind::Rdm),
+            (Address::Named(SERVICE, 3), SocketKind::Rdm),
+            (Address::Multicast(range), SocketKind::Dgram),
+        ]
+    }
+
+    fn new_header(options: SendOptions, address: Address) -> DataHeader {
+        header(options, OWN, PortId { port: 99, node: NODE }, address, 5)
+    }
+
+    #[test]
+    fn headers_equal_those_that_the_core_builds() {
+        for (address, kind) in addresses() {
+            let options = SendOptions { importance: Importance::High, ..SendOptions::new(kind) };
+            let built = new_header(options, address);
+            let (message_type, size) = match address {
+                Address::Connection => (MessageType::Conn, SHORT_HEADER),
+                Address::Direct => (MessageType::Direct, BASIC_HEADER),
+                Address::Named(..) => (MessageType::Named, NAMED_HEADER),
+                Address::Multicast(_) => (MessageType::Mcast, MULTICAST_HEADER),
+            };
+            let mut message = Message::build(User::High, message_type.into(), size, b"12345");
+            message.set_dest_droppable(options.dest_droppable);
+            message.set_prev_node(NODE);
+            message.set_origin_node(NODE);
+            message.set_dest_node(NODE);
+            message.set_origin_port(17);
+            message.set_dest_port(99);
+            match address {
+                Address::Named(service, scope) => {
+                    message.set_lookup_scope(scope);
+                    message.set_name_type(service.service);
+                    message.set_name_instance(service.instance);
+                }
+                Address::Multicast(range) => {
+                    message.set_lookup_scope(Scope::Cluster.number());
+                    message.set_name_type(range.service);
+                    message.set_name_lower(range.lower);
+                    message.set_name_upper(range.upper);
+                }
+                Address::Connection | Address::Direct => {}
+            }
+            assert_eq!(built.header(), &message.bytes()[..size], "{address:?}");
+            let checked = check(built.header(), size + 5, &expected(kind)).unwrap();
+            assert_eq!((checked.header, checked.data, checked.importance), (size, 5, Importance::High));
+        }
+    }
+
+    #[test]
+    fn every_false_field_is_found() {
+        for (address, kind) in addresses() {
+            let good = new_header(SendOptions::new(kind), address);
+            let total = good.header().len() + 5;
+            let flip = |n: usize, bits: u32| {
+                let mut header = good;
+                header.set_word(n, good.word(n) ^ bits);
+                check(&header.bytes()[..good.header().len()], total, &expected(kind))
+            };
+            assert!(flip(0, 0).is_ok());
+            // Version, user, size of the header, size, type, error code, request, nodes and ports.
+            let false_fields = [
+                (0, 1 << 29),
+                (0, 8 << 25),
+                (0, 4 << 21),
+                (0, 1),
+                (0, 1 << 17),
+                (1, 4 << 29),
+                (1, 1 << 25),
+                (4, 1),
+                (5, 1),
+            ];
+            for (n, bits) in false_fields {
+                assert!(flip(n, bits).is_err(), "{address:?}: word {n} ^ {bits:#x}");
+            }
+            let node = if address == Address::Connection { 3 } else { 6 };
+            assert!(flip(node, 1).is_err());
+            assert!(address == Address::Connection || flip(7, 1).is_err());
+            for short in 0..24 {
+                assert!(check(&good.header()[..short], total, &expected(kind)).is_err());
+            }
+            assert!(check(good.header(), total + 1, &expected(kind)).is_err());
+            let other = if kind == SocketKind::SeqPacket { SocketKind::Rdm } else { SocketKind::Stream };
+            assert!(check(good.header(), total, &expected(other)).is_err());
+        }
+    }
+
+    #[test]
+    fn options_change_the_header() {
+        let mut options = SendOptions::new(SocketKind::Rdm);
+        assert!(options.dest_droppable && !options.source_droppable);
+        options.set(SocketOption::DestDroppable, OptionValue::Number(0));
+        options.set(SocketOption::SourceDroppable, OptionValue::Number(1));
+        options.set(SocketOption::Importance, OptionValue::Number(3));
+        let expected =
+            SendOptions { importance: Importance::Critical, source_droppable: true, dest_droppable: false };
+        assert_eq!(options, expected);
+    }
+}

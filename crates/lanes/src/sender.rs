@@ -1,0 +1,480 @@
+//! The sending half of a socket: its lanes.
+//!
+//! A message goes to the [`Writer`] of the lane to its receiver; a [`LaneError`] says why it did not. Whether a larger
+//! ring helps is answered by [`Sender::wants_ring`]; everything else goes by the node.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use utipc_attach::LaneId;
+use utipc_core::addr::{Importance, NodeAddr, PortId};
+use utipc_core::limits::MAX_USER_DATA;
+use utipc_core::socket::{SocketKind, WaitReason};
+use utipc_core::wire::blocks;
+
+use crate::message::{Address, HEADER_MAX, SendOptions, header};
+use crate::{Corrupt, LaneError, OwnSocket, Pair, Wakeup, Writer};
+
+/// Unread blocks that a connection may have: a quarter of the receive buffer of 2 MiB. Spec: tipc.md §8.5.
+const WINDOW: u32 = 512;
+/// Most sockets without a lane that are remembered as asked for one.
+const ASKED_MAX: usize = 1024;
+/// Connectionless messages to other nodes that go by commands before a node lane is asked for.
+const COMMANDS_BEFORE_LANE: u32 = 2;
+/// log2 of the ring sizes, by class.
+const SHIFTS: [u8; 4] = [12, 15, 18, 20];
+/// The class of the largest ring.
+const LARGEST: u8 = 3;
+/// After a larger ring was refused, messages that find the lane full before it is asked for again.
+const PATIENCE: u32 = 256;
+
+/// A larger ring for a lane, for which the daemon has to grant memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// The lane.
+    pub lane: LaneId,
+    /// The ring's class.
+    class: u8,
+    /// The message does not fit the present ring even if that is empty.
+    pub is_needed: bool,
+}
+
+impl Growth {
+    /// log2 of the ring's size.
+    #[must_use]
+    pub fn log2(&self) -> u8 {
+        SHIFTS[usize::from(self.class.min(LARGEST))]
+    }
+}
+
+/// Whether the memory of a lane's large ring can go back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// The lane has the ring that every lane has.
+    Small,
+    /// The lane is in use, or its reader has not left the large ring yet.
+    Busy,
+    /// The memory goes back as soon as the reader, which has this wake-up, looks.
+    Shrunk(Wakeup),
+}
+
+/// A lane that a socket writes.
+#[derive(Debug)]
+pub struct OutboundLane {
+    /// The lane.
+    pub id: LaneId,
+    pub(crate) pair: Arc<Pair>,
+    /// The socket that reads; 0 for the node.
+    peer: u32,
+    pub(crate) writer: Writer,
+    patience: u32,
+    /// The writer's position at the last [`OutboundLane::shrink_if_idle`].
+    seen: u64,
+}
+
+impl OutboundLane {
+    /// The writing end of lane `id` to the socket `peer`.
+    ///
+    /// # Errors
+    /// The lane does not exist.
+    pub fn new(id: LaneId, pair: Arc<Pair>, peer: u32) -> Result<Self, Corrupt> {
+        let writer = pair.out.writer(u32::from(id.slot))?;
+        Ok(Self { id, pair, peer, writer, patience: 0, seen: 0 })
+    }
+
+    /// Sends one message.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        options: SendOptions,
+        own: PortId,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+    ) -> Result<Wakeup, LaneError> {
+        let header = header(options, own, to, address, data.len());
+        let header = header.header();
+        let wakeup = self.writer.send(header, &[data], blocks(header.len() + data.len()))?;
+        Ok(self.pair.wake_daemon(wakeup))
+    }
+
+    /// The larger ring to ask for after `error`; `None` if no ring helps, or one was refused a short time ago.
+    #[cold]
+    pub(crate) fn wants_ring(&mut self, error: LaneError) -> Option<Growth> {
+        let growth = |class, is_needed| Some(Growth { lane: self.id, class, is_needed });
+        match error {
+            LaneError::Full => match self.writer.class() {
+                Some(class) if class < LARGEST && self.patience == 0 => growth(class + 1, false),
+                _ => {
+                    self.patience = self.patience.saturating_sub(1);
+                    None
+                }
+            },
+            LaneError::NeedsRing(class) => growth(class, true),
+            // Of `NoRing`: every ring is in use, or the reader is far behind; room comes with time.
+            _ => None,
+        }
+    }
+
+    /// Moves to the ring that the daemon has granted; returns whether the lane has it now.
+    pub(crate) fn grow(&mut self, growth: Growth, granted: bool) -> bool {
+        let grown = granted && self.writer.grow(growth.class).is_ok();
+        if !grown {
+            self.patience = PATIENCE;
+        }
+        grown
+    }
+
+    /// Gives a large ring back if nothing was sent since the last call and everything was read.
+    pub fn shrink_if_idle(&mut self) -> Idle {
+        let (sent, large) = self.writer.extent();
+        if !large {
+            return Idle::Small;
+        }
+        if std::mem::replace(&mut self.seen, sent) != sent {
+            return Idle::Busy;
+        }
+        match self.writer.shrink_if_idle() {
+            Ok(Some(wakeup)) => {
+                self.seen = self.writer.extent().0;
+                Idle::Shrunk(self.pair.wake_daemon(wakeup))
+            }
+            Ok(None) if self.writer.extent().1 => Idle::Busy,
+            Ok(None) => Idle::Small,
+            // The lane is over or corrupt, which the next message finds.
+            Err(_) => Idle::Small,
+        }
+    }
+
+    /// Blocks sent that the reader has not given back.
+    #[inline]
+    fn outstanding(&self) -> u32 {
+        u32::try_from(self.writer.outstanding_cost()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Spreads port numbers. The daemon chooses them, so no peer can make them collide.
+#[derive(Debug, Default)]
+struct PortHasher(u64);
+
+impl Hasher for PortHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        let product = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Which lane of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The lane to a local socket without a connection.
+    Socket(u32),
+    /// The lane of the connection, or, without a connection, the one to the node.
+    Sole,
+}
+
+/// The lanes that a socket writes, and its counters.
+#[derive(Debug, Default)]
+pub struct Sender {
+    /// Lanes to local sockets without a connection, by port.
+    lanes: HashMap<u32, OutboundLane, BuildHasherDefault<PortHasher>>,
+    /// The lane of a connection; without a connection the lane to the node, for other nodes.
+    sole: Option<OutboundLane>,
+    /// Messages that went to other nodes by commands.
+    commands: u32,
+    /// Sockets that a lane was asked for.
+    asked: HashSet<u32>,
+    /// Lanes whose reader's process waits for a descriptor, which the daemon has to make readable.
+    to_wake: Vec<LaneId>,
+    /// The socket at the end of the lane that a call waits for.
+    blocked: Option<u32>,
+    /// Node and level of the full link queue that a call waits for.
+    congested: Option<(NodeAddr, u8)>,
+    /// Messages sent by lanes to local sockets.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Times that a call had to wait for a lane.
+    pub window_waits: u64,
+    /// Times that a call had to wait for a link.
+    pub link_waits: u64,
+    /// Messages that came back because the receiver takes no more.
+    pub overloads: u64,
+}
+
+impl Sender {
+    /// Adds a lane.
+    pub fn add(&mut self, lane: OutboundLane, kind: SocketKind) {
+        self.asked.remove(&lane.peer);
+        if kind.is_connection_oriented() || lane.pair.is_to_daemon() {
+            self.sole = Some(lane);
+        } else {
+            self.lanes.insert(lane.peer, lane);
+        }
+    }
+
+    /// Takes a lane out; `None` if it is not there.
+    pub fn remove(&mut self, id: LaneId) -> Option<OutboundLane> {
+        if self.sole.as_ref().is_some_and(|lane| lane.id == id) {
+            return self.sole.take();
+        }
+        let peer = self.lanes.values().find(|lane| lane.id == id)?.peer;
+        self.lanes.remove(&peer)
+    }
+
+    /// Whether there is any lane.
+    #[must_use]
+    pub fn has_lanes(&self) -> bool {
+        self.sole.is_some() || !self.lanes.is_empty()
+    }
+
+    /// Whether there is the lane of a connection, or to the node.
+    #[must_use]
+    pub fn has_sole_lane(&self) -> bool {
+        self.sole.is_some()
+    }
+
+    /// Whether there is a lane to each of these sockets.
+    #[must_use]
+    pub fn reaches_all(&self, ports: &[u32]) -> bool {
+        ports.iter().all(|port| self.lanes.contains_key(port))
+    }
+
+    /// Notes that a message to a local socket went by the node; returns whether to ask for a lane: once.
+    pub fn note_command_to(&mut self, to: u32) -> bool {
+        if self.lanes.contains_key(&to) {
+            return false;
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.clear();
+        }
+        self.asked.insert(to)
+    }
+
+    /// Notes that a message to another node went by a command; returns whether to ask for a node lane.
+    pub fn note_far_command(&mut self) -> bool {
+        self.commands += 1;
+        self.commands >= COMMANDS_BEFORE_LANE && self.sole.is_none() && self.note_command_to(0)
+    }
+
+    /// Lets sockets that took no lane be asked again.
+    pub fn forget_refusals(&mut self) {
+        self.asked.clear();
+    }
+
+    /// Sends a connectionless message to the local socket `to`.
+    ///
+    /// # Errors
+    /// [`LaneError::NoLane`]; for the rest see [`Writer::send`]. Nothing was sent.
+    pub fn send_to(
+        &mut self,
+        own: OwnSocket,
+        options: SendOptions,
+        to: u32,
+        address: Address,
+        data: &[u8],
+    ) -> Result<usize, LaneError> {
+        self.blocked = None;
+        let lane = self.lanes.get_mut(&to).ok_or(LaneError::NoLane)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let peer = PortId { port: to, node: own.node };
+        let wakeup = lane.send(options, own.id(), peer, address, data)?;
+        if wakeup == Wakeup::TellDaemon {
+            self.to_wake.push(lane.id);
+        }
+        self.messages += 1;
+        self.bytes += data.len() as u64;
+        Ok(data.len())
+    }
+
+    /// Sends a connectionless message to a socket of another node. The node counts it.
+    ///
+    /// # Errors
+    /// As [`Sender::send_to`].
+    pub fn send_far(
+        &mut self,
+        own: OwnSocket,
+        options: SendOptions,
+        to: PortId,
+        address: Address,
+        data: &[u8],
+    ) -> Result<usize, LaneError> {
+        (self.blocked, self.congested) = (None, None);
+        let lane = self.sole.as_mut().ok_or(LaneError::NoLane)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let wakeup = lane.send(options, own.id(), to, address, data)?;
+        if wakeup == Wakeup::TellDaemon {
+            self.to_wake.push(lane.id);
+        }
+        Ok(data.len())
+    }
+
+    /// Sends `data`, or the first part of it, on a connection; returns the bytes sent.
+    ///
+    /// # Errors
+    /// [`LaneError::NoLane`]; [`LaneError::WindowFull`]; for the rest see [`Writer::send`]. Nothing was sent.
+    pub fn send_connected(
+        &mut self,
+        own: OwnSocket,
+        options: SendOptions,
+        data: &[u8],
+    ) -> Result<usize, LaneError> {
+        self.blocked = None;
+        let lane = self.sole.as_mut().ok_or(LaneError::NoLane)?;
+        let to = PortId { port: lane.peer, node: own.node };
+        let mut sent = 0;
+        while sent < data.len() {
+            if lane.outstanding() > WINDOW {
+                lane.writer.refresh()?;
+                if lane.outstanding() > WINDOW {
+                    return if sent > 0 { Ok(sent) } else { Err(LaneError::WindowFull) };
+                }
+            }
+            let chunk = &data[sent..data.len().min(sent + MAX_USER_DATA)];
+            match lane.send(options, own.id(), to, Address::Connection, chunk) {
+                Ok(Wakeup::TellDaemon) => self.to_wake.push(lane.id),
+                Ok(Wakeup::Quiet | Wakeup::Woken) => {}
+                Err(error) if sent == 0 => return Err(error),
+                // The next call finds the error again.
+                Err(_) => break,
+            }
+            // The node counts what goes by it.
+            if !lane.pair.is_to_daemon() {
+                self.messages += 1;
+                self.bytes += chunk.len() as u64;
+            }
+            sent += chunk.len();
+        }
+        Ok(sent)
+    }
+
+    /// The larger ring to ask the daemon for after `error` on a lane; `None` if no ring helps, or one was refused a short
+    /// time ago.
+    pub fn wants_ring(&mut self, route: Route, error: LaneError) -> Option<Growth> {
+        self.lane(route)?.wants_ring(error)
+    }
+
+    /// Moves a lane to the ring that the daemon has granted or, if `granted` is false, refused; returns whether the lane
+    /// has it now.
+    pub fn grow(&mut self, growth: Growth, granted: bool) -> bool {
+        self.lanes_mut().find(|lane| lane.id == growth.lane).is_some_and(|lane| lane.grow(growth, granted))
+    }
+
+    /// Takes out the lane of a route.
+    pub fn remove_route(&mut self, route: Route) -> Option<OutboundLane> {
+        match route {
+            Route::Socket(port) => self.lanes.remove(&port),
+            Route::Sole => self.sole.take(),
+        }
+    }
+
+    fn lane(&mut self, route: Route) -> Option<&mut OutboundLane> {
+        match route {
+            Route::Socket(port) => self.lanes.get_mut(&port),
+            Route::Sole => self.sole.as_mut(),
+        }
+    }
+
+    /// Notes that the call waits for room in the sole lane.
+    pub fn wait_for_room(&mut self) {
+        self.blocked = self.sole.as_ref().map(|lane| lane.peer);
+        self.window_waits += 1;
+    }
+
+    /// Notes that the call waits until the link queue to a node takes messages of this level.
+    pub fn wait_for_link(&mut self, node: NodeAddr, level: u8) {
+        self.blocked = self.sole.as_ref().map(|lane| lane.peer);
+        self.congested = Some((node, level));
+        self.link_waits += 1;
+    }
+
+    /// Node and level of the full link queue that the call waits for.
+    #[must_use]
+    pub fn congested(&self) -> Option<(NodeAddr, u8)> {
+        self.congested.filter(|_| self.blocked.is_some())
+    }
+
+    /// The lane that a call waits for.
+    fn awaited(&mut self) -> Option<&mut OutboundLane> {
+        let peer = self.blocked?;
+        self.sole.as_mut().filter(|lane| lane.peer == peer)
+    }
+
+    /// The arena of the lane that a call waits for.
+    pub fn awaited_pair(&mut self) -> Option<Arc<Pair>> {
+        self.awaited().map(|lane| Arc::clone(&lane.pair))
+    }
+
+    /// Before sleeping: asks the reader to wake this process. Returns true if a send may succeed already.
+    pub fn want_room(&mut self, bytes: usize) -> bool {
+        let Some(lane) = self.awaited() else { return true };
+        if lane.writer.want_room().is_err() {
+            return true;
+        }
+        let size = bytes.min(MAX_USER_DATA) + HEADER_MAX;
+        let has_window = lane.peer != 0;
+        (!has_window || lane.outstanding() <= WINDOW) && lane.writer.has_room(size).unwrap_or(true)
+    }
+
+    /// [`Sender::want_room`] for a call that waits by the socket's descriptor: the daemon is told of room too.
+    pub fn want_room_told(&mut self, bytes: usize) -> bool {
+        if let Some(lane) = self.awaited() {
+            lane.writer.tell_daemon(true);
+        }
+        self.want_room(bytes)
+    }
+
+    /// Why the last send would block, if it still would. `None` also for what only the node knows.
+    pub fn wait_reason(&mut self, node: NodeAddr) -> Option<WaitReason> {
+        if let Some((node, level)) = self.congested() {
+            let importance = Importance::from_number(u32::from(level & 3)).unwrap_or(Importance::Low);
+            return Some(WaitReason::LinkCongested { node, importance });
+        }
+        let lane = self.awaited().filter(|lane| !lane.pair.is_to_daemon())?;
+        let _ = lane.writer.refresh();
+        let peer = PortId { port: lane.peer, node };
+        Some(WaitReason::PeerWindow { peer, unacked: lane.outstanding(), window: WINDOW })
+    }
+
+    /// All lanes.
+    pub fn lanes_mut(&mut self) -> impl Iterator<Item = &mut OutboundLane> {
+        self.sole.iter_mut().chain(self.lanes.values_mut())
+    }
+
+    /// Leaves all lanes to their arenas, which keep each until it is closed: its memory is free when the reader has read
+    /// to the end.
+    pub fn leave_all(&mut self) {
+        for lane in self.sole.take().into_iter().chain(self.lanes.drain().map(|(_, lane)| lane)) {
+            lane.pair.keep(lane.id.slot, lane.writer);
+        }
+    }
+
+    /// Takes out the lanes whose reader the daemon has to wake.
+    pub fn take_lanes_to_wake(&mut self) -> Vec<LaneId> {
+        std::mem::take(&mut self.to_wake)
+    }
+}
+
+impl OutboundLane {
+    /// Gives the rings of a lane back that is closed.
+    pub fn retire(self) {
+        self.writer.retire();
+    }
+}
