@@ -7,21 +7,21 @@ use thiserror::Error;
 /// Longest packet on an attachment, bytes: the largest message with its envelope.
 pub const MAX_PACKET: usize = 66_000 + 4096;
 
-/// Bytes that are no message of the agreed version.
+/// Bytes that are not a message of the agreed version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a message of this protocol version (library and daemon differ, or the sender is broken)")]
 pub struct BadMessage;
 
 /// Appends `message`, then `payload`, to `out`.
 pub fn encode<T: Serialize>(message: &T, payload: &[u8], out: &mut Vec<u8>) {
-    // Writing to a vector fails for values without a length only, of which there are none here.
+    // Writing to a vector fails only for sequences of unknown length, which no message has.
     if let Ok(bytes) = postcard::to_extend(message, core::mem::take(out)) {
         *out = bytes;
     }
     out.extend_from_slice(payload);
 }
 
-/// The message at the start of `packet`, and the payload behind it.
+/// Decodes the message at the start of `packet`; returns it and the payload behind it.
 ///
 /// # Errors
 /// [`BadMessage`].

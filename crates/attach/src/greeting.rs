@@ -1,17 +1,17 @@
-//! How a process and a daemon meet, and which version they speak.
+//! The handshake of a process and its daemon, which agrees on a version.
 
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::NodeAddr;
 
-/// The version that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
-/// [`crate::Request::SendFound`]), takes lanes itself ([`crate::Notice::NodeLane`]), lets sockets pass to forked children
-/// ([`crate::Request::Fork`]) and leaves sockets that are polled their lanes ([`crate::Request::Settle`]).
-/// 3: programs own the descriptors of sockets and pass them on ([`crate::Request::Keep`], [`crate::Request::Claim`]).
+/// The newest version of the protocol that this code speaks. 2: the daemon shares its binding table ([`crate::Request::FetchTable`],
+/// [`crate::Request::SendFound`]), has lanes itself ([`crate::Notice::NodeLane`]), lets forked children inherit sockets
+/// ([`crate::Request::Fork`]) and leaves polled sockets their lanes ([`crate::Request::Settle`]).
+/// 3: programs own the descriptors of sockets and may pass them on ([`crate::Request::Keep`], [`crate::Request::Claim`]).
 pub const NEWEST: u16 = 3;
-/// The oldest version that it also understands.
+/// The oldest version that this code speaks.
 pub const OLDEST: u16 = 1;
 
-/// First words of both sides; a foreign program is told apart by them.
+/// The first bytes of both sides, which distinguish them from foreign programs.
 const MAGIC: [u8; 6] = *b"utipc\0";
 
 /// The first packet in either direction; its layout never changes: `MAGIC`, then newest and oldest version as
@@ -20,17 +20,17 @@ const MAGIC: [u8; 6] = *b"utipc\0";
 pub struct Greeting {
     /// Newest version that the sender speaks.
     pub newest: u16,
-    /// Oldest.
+    /// Oldest version that the sender speaks.
     pub oldest: u16,
 }
 
 impl Greeting {
-    /// What this code says of itself.
+    /// The greeting of this code.
     pub const OWN: Self = Self { newest: NEWEST, oldest: OLDEST };
-    /// Bytes of it.
+    /// Its size, bytes.
     pub const LEN: usize = 10;
 
-    /// As bytes.
+    /// Encodes it.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -40,7 +40,7 @@ impl Greeting {
         bytes
     }
 
-    /// From the start of a packet, with the rest of it; `None` if the other side is no utipc.
+    /// Decodes the start of a packet; returns the greeting and the rest of the packet. `None` if the peer is not utipc.
     #[must_use]
     pub fn from_bytes(packet: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = packet.split_first_chunk::<{ Self::LEN }>()?;
@@ -49,25 +49,25 @@ impl Greeting {
     }
 }
 
-/// The version that both sides speak: the newest common one.
+/// The newest version that both sides speak; `None` if there is none.
 #[must_use]
 pub fn agree(own: Greeting, other: Greeting) -> Option<u16> {
     let newest = own.newest.min(other.newest);
     (newest >= own.oldest && newest >= other.oldest).then_some(newest)
 }
 
-/// What a process says after its greeting.
+/// The message of a process after its greeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Name of the program, for operators; at most 64 bytes count.
     pub program: String,
-    /// It can move data by lanes: its sockets are direct from the start. Else they are hosted until it asks
+    /// It can use lanes: its sockets are direct from the start. Otherwise they are hosted until it asks for the data path
     /// ([`crate::Request::Lend`]).
     pub takes_lanes: bool,
 }
 
-/// The daemon takes the process in. With it comes a descriptor: the segment with the attachment's bell. Others may follow
-/// it in later versions; the binding table is fetched by who needs it ([`crate::Request::FetchTable`]).
+/// The daemon has attached the process. A descriptor comes with it: the segment with the attachment's bell. Later versions
+/// may add others. A process fetches the binding table when it needs it ([`crate::Request::FetchTable`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The agreed version.
@@ -80,7 +80,7 @@ pub struct Welcome {
     pub release: String,
 }
 
-/// The daemon does not take the process in.
+/// Why the daemon refuses to attach the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -94,7 +94,7 @@ pub enum Refusal {
         /// The user's number.
         uid: u32,
     },
-    /// As many processes as there may be.
+    /// The limit of attached processes is reached.
     TooMany,
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_common_version_is_spoken() {
+    fn newest_common_version_is_agreed() {
         let of = |newest, oldest| Greeting { newest, oldest };
         assert_eq!(agree(of(3, 2), of(2, 1)), Some(2));
         assert_eq!(agree(of(2, 1), of(3, 2)), Some(2));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_told_from_anything_else() {
+    fn only_a_greeting_is_decoded() {
         let bytes = Greeting::OWN.to_bytes();
         assert_eq!(Greeting::from_bytes(&bytes), Some((Greeting::OWN, &[][..])));
         assert_eq!(Greeting::from_bytes(&bytes[..9]), None);

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A pair of attachments that shares an arena; numbered per daemon, never used again. A process whose own sockets talk to
-/// each other is a pair by itself: it has both sides.
+/// A pair of attachments that share an arena; numbered per daemon, never reused. A process whose sockets talk to each
+/// other is a pair by itself and has both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PairId(pub u32);
 
@@ -12,9 +12,9 @@ pub struct PairId(pub u32);
 pub struct LaneId {
     /// The pair.
     pub pair: PairId,
-    /// Side of the arena that writes, 0 or 1; the other one reads.
+    /// Side of the arena that writes: 0 or 1. The other side reads.
     pub writer: u8,
-    /// Slot among the lanes of this direction.
+    /// Slot of the lane in its direction.
     pub slot: u16,
 }
 

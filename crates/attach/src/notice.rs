@@ -1,5 +1,5 @@
-//! What the daemon tells without being asked. Notices ride on replies, so that their order to each other and to the
-//! replies is plain; the attachment's bell rings when some wait that no reply has carried yet.
+//! Changes that the daemon reports unasked. Notices travel with replies, so that their order to each other and to the
+//! replies is defined; the attachment's bell rings when notices wait for a reply.
 
 use serde::{Deserialize, Serialize};
 use utipc_core::addr::{NodeAddr, PortId};
@@ -7,23 +7,23 @@ use utipc_core::addr::{NodeAddr, PortId};
 use crate::lanes::{LaneEnd, LaneId, PairId};
 use crate::reply::Reply;
 
-/// Every packet from the daemon after the welcome; the payload of the reply follows it. Notices are heeded first, in
-/// order, then the reply.
+/// Every packet from the daemon after the welcome; the payload of the reply follows it. Process the notices in their order,
+/// then the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// What has changed meanwhile.
+    /// Changes since the last reply.
     pub notices: Vec<Notice>,
-    /// There are more: ask again ([`crate::Request::Notices`]).
+    /// More notices wait: ask for them ([`crate::Request::Notices`]).
     pub more: bool,
-    /// The answer.
+    /// The reply to the request.
     pub reply: Reply,
 }
 
-/// Something has changed. New ones are added at the end.
+/// A change. New variants are added at the end: the order is the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Notice {
-    /// What a socket can do without blocking has changed: look again.
+    /// The readiness of a socket has changed: try again.
     Readiness {
         /// The socket.
         port: u32,
@@ -31,19 +31,19 @@ pub enum Notice {
     /// The node has its address.
     Address(NodeAddr),
     /// There is a lane between a socket of this attachment and another local socket. A writer uses it for every message
-    /// to that socket from now on; a reader gets the notice when it may read: what came another way has been received.
+    /// to that socket from now on. A reader gets the notice when it has received everything that came through the node.
     Lane {
         /// Own socket.
         port: u32,
         /// The other socket's port number.
         other: u32,
-        /// The lane; its pair's arena is fetched by [`crate::Request::FetchPair`] if it is new.
+        /// The lane. Fetch the arena of its pair by [`crate::Request::FetchPair`] if it is new.
         lane: LaneId,
         /// Which end.
         end: LaneEnd,
     },
-    /// The other end of a lane is done with it (closed, dead or hosted). A writer goes by the node from now on; a reader
-    /// reads to the end. Then [`crate::Request::LaneDone`].
+    /// The other end of a lane does not use it any more (closed, dead or hosted). A writer sends by the node from now on; a
+    /// reader reads to the end. Then send [`crate::Request::LaneDone`].
     LaneOver {
         /// Own socket.
         port: u32,
@@ -51,25 +51,25 @@ pub enum Notice {
         lane: LaneId,
         /// Which end this attachment has.
         end: LaneEnd,
-        /// The other socket is gone: messages to it come back.
+        /// The other socket is gone: messages to it are returned.
         gone: bool,
     },
-    /// A pair has no lanes any more, or nobody at the other side: unmap its arena.
+    /// A pair has no lanes any more, or its peer is gone: unmap its arena.
     PairOver(PairId),
     /// Another process holds the socket too: give its data path back ([`crate::Request::MakeHosted`]).
     Share {
         /// The socket.
         port: u32,
     },
-    /// There is a lane between a connected socket of this attachment and the daemon, which is the other side of the
-    /// pair. From now on all data of the connection in this direction goes by it. Without a connection: all messages for
-    /// single sockets of other nodes, or all of such sockets.
+    /// There is a node lane between a socket of this attachment and the daemon, which is the other side of the pair. From now
+    /// on it carries all data of the connection in this direction; without a connection, all messages to, or from, sockets
+    /// of other nodes, except multicasts that are sent.
     NodeLane {
         /// Own socket.
         port: u32,
         /// The other end of the connection; port 0 without one.
         peer: PortId,
-        /// The lane. With a pair's arena comes the descriptor by which the daemon is told (an eventfd).
+        /// The lane. The arena of its pair comes with an eventfd that wakes the daemon.
         lane: LaneId,
         /// Which end this attachment has.
         end: LaneEnd,

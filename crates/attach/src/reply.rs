@@ -1,4 +1,4 @@
-//! What the daemon answers.
+//! Replies of the daemon.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -9,14 +9,14 @@ use utipc_core::socket::{
 
 use crate::types::{BindingPage, NodeEntry, SocketView};
 
-/// The answer to a [`crate::Request`]. New ones are added at the end.
+/// The reply to a [`crate::Request`]. New variants are added at the end: the order is the encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is described at its request")]
 pub enum Reply {
-    /// It is done.
+    /// The request is done.
     Done,
-    /// It is not.
+    /// The request has failed.
     Failed(Failure),
     Opened {
         port: u32,
@@ -26,8 +26,8 @@ pub enum Reply {
         peer: PortId,
     },
     Number(u32),
-    /// Bytes that were taken; and the local sockets that the message was for, to which lanes lead: it has not gone there.
-    /// The process writes it into these lanes itself; an anycast has then gone nowhere else.
+    /// Bytes taken, and the local receivers that lanes lead to. The daemon has not delivered the message to these: the
+    /// process writes it into their lanes. If the list of an anycast is not empty, it has no other receiver.
     Sent {
         bytes: u32,
         lanes: Vec<u32>,
@@ -40,42 +40,41 @@ pub enum Reply {
     },
     Found(Option<PortId>),
     Node(NodeEntry),
-    /// Neighbours and links as the printed JSON of their types, in a list: for people and tools, not for machines in a
-    /// hurry.
+    /// Neighbours and links as a JSON list: for people and tools, not for fast paths.
     Peers(Vec<u8>),
     Links(Vec<u8>),
     Bindings(BindingPage),
     Sockets(Vec<(u32, SocketView)>),
-    /// As printed JSON, like `Peers`.
+    /// As JSON, like `Peers`.
     Counters(Vec<u8>),
-    /// Netlink messages follow as payload: all, or the part of a list before `next`, which is to be asked for from there.
+    /// Netlink messages follow as payload: all, or the part of a list before `next`. Ask again from `next` on.
     Managed {
         next: Option<u64>,
     },
 }
 
-/// Why a command was not done.
+/// Why a request has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The attachment holds no such socket.
+    /// The attachment holds no socket with this port.
     #[error("this process holds no socket with port {0}")]
     NoSocket(u32),
-    /// The daemon's policy.
+    /// The daemon's policy does not allow it.
     #[error("the daemon's policy does not allow user {uid} to {what} (see `policy` in its configuration)")]
     NotAllowed {
         /// The user.
         uid: u32,
-        /// What was asked.
+        /// The refused action.
         what: String,
     },
-    /// A limit of the daemon.
+    /// A limit of the daemon is reached.
     #[error("the daemon's limit of {0} is reached")]
     Limit(String),
     /// The receiver's queue is full.
     #[error("the receiver's queue is full")]
     Overload,
-    /// The command makes no sense now.
+    /// The state of the socket or the lane does not allow it.
     #[error("not possible in this state")]
     State,
     /// See the type.
@@ -100,6 +99,6 @@ pub enum Failure {
     #[error(transparent)]
     Receive(RecvError),
     /// There is no such link.
-    #[error("no link is called {0} (the names are those of the list of links)")]
+    #[error("no link is called {0} (list the links for their names)")]
     NoLink(String),
 }

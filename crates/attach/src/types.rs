@@ -11,23 +11,23 @@ pub struct SocketView {
     pub kind: SocketKind,
     /// State.
     pub state: State,
-    /// The connection's other end.
+    /// The peer of the connection.
     pub peer: Option<PortId>,
-    /// The name by which the connection was set up.
+    /// The service by which the connection was set up.
     pub service: Option<ServiceAddr>,
-    /// What it can do without blocking, the node's side of it.
+    /// Its readiness, without regard to lanes.
     pub readiness: Readiness,
-    /// Why the last call would have blocked.
+    /// Why the last call would block.
     pub wait: Option<WaitReason>,
-    /// The error that ended the connection; stays until taken.
+    /// The error that ended the connection, until it is taken.
     pub error: Option<ConnectError>,
-    /// Counters, without what went by lanes.
+    /// Counters, without messages that went by lanes.
     pub stats: EndpointStats,
-    /// Bytes that one receive can yield now.
+    /// Bytes that one receive can return now.
     pub available: u32,
-    /// Its process: pid and user, 0 if the node's own.
+    /// Pid of its process, 0 for a socket of the node itself.
     pub pid: u32,
-    /// The user.
+    /// User of its process.
     pub uid: u32,
 }
 
@@ -36,9 +36,9 @@ pub struct SocketView {
 pub struct NodeEntry {
     /// Address.
     pub address: NodeAddr,
-    /// Whether it is settled.
+    /// Whether the address is final.
     pub settled: bool,
-    /// Identity, printed.
+    /// Identity, as text.
     pub identity: String,
     /// Bearers.
     pub bearers: Vec<BearerEntry>,
@@ -56,6 +56,6 @@ pub struct BearerEntry {
 pub struct BindingPage {
     /// Some bindings.
     pub bindings: Vec<Binding>,
-    /// There are more: ask again with as many to skip as were received.
+    /// More follow: ask again, and skip as many as were received.
     pub more: bool,
 }

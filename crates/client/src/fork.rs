@@ -164,7 +164,7 @@ impl Attachment {
             let nonce = utipc_os::random::seed()?;
             let channel = Channel::from_fd(descriptor);
             channel.send(&[IoSlice::new(&nonce.to_le_bytes())], &[], true)?;
-            let request = Request::Inherit { heritage: number, nonce };
+            let request = Request::Inherit { inheritance: number, nonce };
             own.call(&request, &[], |reply, _| matches!(reply, Reply::Number(_)).then_some(()))?;
         }
         Ok(Arc::clone(self.in_child.get_or_init(|| own)))

@@ -1,10 +1,10 @@
-//! Who gets which part of a direction's region: kept by the writing process in its own memory, never shared.
+//! Allocation of rings in the region of one direction. The state is private memory of the writing process, never shared.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::layout::Shape;
 
-/// A ring that is taken: give it back with [`Rings::free`].
+/// A ring in use: give it back with [`Rings::free`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) class: u8,
@@ -39,7 +39,7 @@ impl Rings {
         Rings(Arc::new(Mutex::new(State { shape, chunks })))
     }
 
-    /// A free ring of `class`, the lowest there is, so that what is in use stays together. `None`: all taken.
+    /// Takes the free ring of `class` with the lowest address, so that rings in use stay together. `None`: all are taken.
     pub(super) fn take(&self, class: u8) -> Option<Taken> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take(class)
     }
@@ -104,7 +104,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn rings_never_overlap_and_all_come_back() {
+    fn rings_never_overlap_and_all_are_freed() {
         let shape = Shape { region: 4 << 20, ..Shape::STANDARD };
         let rings = Rings::new(shape);
         for round in 0..3 {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_region_says_so() {
+    fn full_region_has_no_ring() {
         let rings = Rings::new(Shape { region: 1 << 20, ..Shape::STANDARD });
         let all: Vec<Taken> = (0..256).map(|_| rings.take(0).unwrap()).collect();
         assert_eq!(rings.take(0), None);

@@ -1,7 +1,7 @@
-//! The memory that two parties share: their doorbells and every lane between them.
+//! The memory that two processes share: their doorbells and every lane between them.
 //!
-//! The daemon makes it, hands the descriptor to both sides and keeps it mapped: it assigns slots, and when a side dies
-//! it reads what is left.
+//! The daemon creates it, hands the descriptor to both sides and keeps it mapped: it assigns slots, and when a side dies
+//! it reads the unread records.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use utipc_os::OsError;
 use utipc_os::shm::Memory;
 use utipc_os::shm::{Access, Segment};
 
-/// Largest segment that is taken for an arena, bytes.
+/// Largest segment that is accepted as an arena, bytes.
 const MAX_SIZE: usize = 1 << 33;
 
 /// An arena. Clones are the same one.
@@ -34,19 +34,19 @@ impl<M> Clone for Arena<M> {
     }
 }
 
-fn senseless(why: &'static str) -> OsError {
-    OsError::new("use", "shared memory as an arena", Errno::INVAL).with_remedy(why)
+fn invalid(remedy: &'static str) -> OsError {
+    OsError::new("use", "shared memory as an arena", Errno::INVAL).with_remedy(remedy)
 }
 
 impl Arena {
-    /// A new arena, and the descriptor to give to both sides.
+    /// Creates an arena; returns it and the descriptor for both sides.
     pub fn create(name: &str, shape: Shape) -> utipc_os::Result<(Arena, OwnedFd)> {
-        let layout = Layout::new(shape).ok_or_else(|| senseless("ask for sizes that make sense"))?;
+        let layout = Layout::new(shape).ok_or_else(|| invalid("ask for valid sizes"))?;
         let (segment, fd) = Segment::create(name, layout.size())?;
         Ok((Arena::format(segment, shape)?, fd))
     }
 
-    /// Maps an arena that somebody else made; the descriptor may be closed afterwards.
+    /// Maps an arena that another process has created; the descriptor may be closed afterwards.
     ///
     /// # Errors
     /// Not sealed, not an arena, or of a version that this build does not know.
@@ -56,11 +56,11 @@ impl Arena {
 }
 
 impl<M: Memory> Arena<M> {
-    /// Makes an arena in memory that is all zero.
+    /// Formats memory, which must be all zero, as an arena.
     pub fn format(memory: M, shape: Shape) -> utipc_os::Result<Arena<M>> {
-        let layout = Layout::new(shape).ok_or_else(|| senseless("ask for sizes that make sense"))?;
+        let layout = Layout::new(shape).ok_or_else(|| invalid("ask for valid sizes"))?;
         if memory.size() < layout.size() {
-            return Err(senseless("give it more memory"));
+            return Err(invalid("give it more memory"));
         }
         for (at, value) in [
             (header::VERSION, VERSION),
@@ -75,21 +75,22 @@ impl<M: Memory> Arena<M> {
         Ok(Arena { memory: Arc::new(memory), layout })
     }
 
-    /// Checks the header once and keeps its own copy: what a peer writes there later has no effect.
+    /// Uses memory that is formatted as an arena. The header is checked and copied once: later changes by a peer have no
+    /// effect.
     pub fn attach(memory: M) -> utipc_os::Result<Arena<M>> {
         let word = |at| memory.load64(at, Relaxed);
         if word(header::MAGIC) != MAGIC {
-            return Err(senseless("its sender broke the protocol: it is no arena"));
+            return Err(invalid("its sender broke the protocol: it is not an arena"));
         }
         if word(header::VERSION) != VERSION {
-            return Err(senseless("the daemon speaks another version: restart both with the same release"));
+            return Err(invalid("the daemon speaks another version: restart both with the same release"));
         }
         let shape = Shape {
             slots: u32::try_from(word(header::SLOTS)).unwrap_or(0),
             region: word(header::REGION),
             ring_shifts: u32::try_from(word(header::SHIFTS)).unwrap_or(0).to_le_bytes(),
         };
-        let broken = || senseless("its sender broke the protocol: its sizes make no sense");
+        let broken = || invalid("its sender broke the protocol: its sizes are invalid");
         let layout = Layout::new(shape).ok_or_else(broken)?;
         if word(header::SIZE) != layout.size() as u64 || memory.size() < layout.size() {
             return Err(broken());
@@ -97,7 +98,7 @@ impl<M: Memory> Arena<M> {
         Ok(Arena { memory: Arc::new(memory), layout })
     }
 
-    /// How many lanes each direction can have.
+    /// Number of lanes that each direction can have.
     pub fn slots(&self) -> u32 {
         self.layout.shape.slots
     }
@@ -107,7 +108,7 @@ impl<M: Memory> Arena<M> {
         Doorbell::new(self.memory.clone(), owner)
     }
 
-    /// What side `me` writes. Once per process and arena: it decides which rings are free.
+    /// The lanes that side `me` writes. Call it once per process and arena: the value knows which rings are free.
     pub fn outgoing(&self, me: Side) -> Outgoing<M> {
         Outgoing {
             arena: self.clone(),
@@ -117,7 +118,7 @@ impl<M: Memory> Arena<M> {
         }
     }
 
-    /// What side `me` reads.
+    /// The lanes that side `me` reads.
     pub fn incoming(&self, me: Side) -> Incoming<M> {
         let writer = me.other();
         let ready = Bits::new(self.memory.clone(), self.layout.ready(writer), self.slots());
@@ -128,7 +129,7 @@ impl<M: Memory> Arena<M> {
         self.layout.slot(writer, slot).ok_or(Corrupt { writer, slot, what: "there is no such slot" })
     }
 
-    /// Daemon: makes a lane of a slot that no lane uses. Tell both sides afterwards.
+    /// Daemon: opens a lane in a free slot. Notify both sides afterwards.
     pub fn open_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
         let at = self.slot(writer, number)?;
         for word in [slot::START, slot::WAITING, slot::RELEASED, slot::RELEASED_COST, slot::EXACT] {
@@ -138,13 +139,13 @@ impl<M: Memory> Arena<M> {
         Ok(())
     }
 
-    /// Daemon: the reader of a lane that nobody writes yet may wait for its descriptor, so its first message is told of.
+    /// Daemon: arms a lane before its writer is notified, because its reader may already wait for its descriptor.
     pub fn arm_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::WANT | flag::TELL);
         Ok(())
     }
 
-    /// Daemon: whether [`Arena::arm_slot`] still holds, so that its writer will tell of the next message.
+    /// Daemon: whether the lane is still armed as by [`Arena::arm_slot`], so that its writer reports the next message.
     #[must_use]
     pub fn is_armed(&self, writer: Side, number: u32) -> bool {
         let armed = flag::WANT | flag::TELL;
@@ -152,33 +153,33 @@ impl<M: Memory> Arena<M> {
             .is_ok_and(|at| self.memory.load32(at + slot::FLAGS, Acquire) & armed == armed)
     }
 
-    /// Daemon: ends a lane once neither side uses it any more. The slot may be opened again.
+    /// Daemon: closes a lane that neither side uses any more. The slot may be opened again.
     pub fn close_slot(&self, writer: Side, number: u32) -> Result<(), Corrupt> {
         self.memory.store32(self.slot(writer, number)? + slot::FLAGS, 0, Release);
         Ok(())
     }
 
-    /// Daemon: the writer is dead. The reader reads to the last whole record and then sees the end.
+    /// Daemon: freezes a lane whose writer is gone. The reader reads to the last whole record and then sees the end.
     pub fn freeze(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::FROZEN);
         Bits::new(self.memory.clone(), self.layout.ready(writer), self.slots()).add(number);
         Ok(self.doorbell(writer.other()).ring())
     }
 
-    /// Daemon: the reader will not read any more; the writer's sends fail from now on. Then call [`Arena::recover`]: the
-    /// fence of ringing stands between the mark and that reading, against the writer's between commit and flags.
+    /// Daemon: marks a lane whose reader is gone; the writer's sends fail from now on. Call [`Arena::recover`] afterwards: the
+    /// fence in `ring` orders the mark before that reading, and pairs with the writer's between commit and flags.
     pub fn mark_gone(&self, writer: Side, number: u32) -> Result<Wakeup, Corrupt> {
         self.memory.or32(self.slot(writer, number)? + slot::FLAGS, flag::GONE);
         Bits::new(self.memory.clone(), self.layout.room(writer), self.slots()).add(number);
         Ok(self.doorbell(writer).ring())
     }
 
-    /// Daemon: what is unread in a lane whose reader has stopped, from where it stopped.
+    /// Daemon: the unread records of a lane whose reader has stopped, from its last position on.
     pub fn recover(&self, writer: Side, number: u32) -> Result<Recovered<M>, Corrupt> {
         Ok(Recovered::new(Reader::resume(self, writer, number)?))
     }
 
-    /// Daemon: goes on reading where a reader stopped (the socket is hosted now), while its writer still writes.
+    /// Daemon: a reader that continues at the last position of the previous one, while the writer still writes.
     pub fn resume(&self, writer: Side, number: u32) -> Result<Reader<M>, Corrupt> {
         Reader::resume(self, writer, number)
     }
@@ -200,22 +201,22 @@ impl<M> Clone for Outgoing<M> {
 }
 
 impl<M: Memory> Outgoing<M> {
-    /// The writing end of a lane that the daemon opened. Once per lane.
+    /// The writing end of a lane that the daemon has opened. Call it once per lane.
     pub fn writer(&self, slot: u32) -> Result<Writer<M>, Corrupt> {
         Writer::new(self, slot)
     }
 
-    /// Hands out the slots of writers that asked for room and may find some. A hint: look, and ask again.
+    /// Hands the slots of writers that wanted room and may have it now to `each`. A hint: check, and ask again.
     pub fn take_room(&self, each: impl FnMut(u32)) {
         self.room.take(each);
     }
 
-    /// Whether [`Outgoing::take_room`] would hand out anything.
+    /// Whether [`Outgoing::take_room`] has any slot.
     pub fn has_room(&self) -> bool {
         !self.room.is_empty()
     }
 
-    /// Bytes of the region that rings take.
+    /// Bytes of the region that rings occupy.
     pub fn bytes(&self) -> u64 {
         self.rings.bytes()
     }
@@ -236,17 +237,17 @@ impl<M> Clone for Incoming<M> {
 }
 
 impl<M: Memory> Incoming<M> {
-    /// The reading end of a lane that the daemon opened. Once per lane.
+    /// The reading end of a lane that the daemon has opened. Call it once per lane.
     pub fn reader(&self, slot: u32) -> Result<Reader<M>, Corrupt> {
         Reader::new(&self.arena, self.me.other(), slot)
     }
 
-    /// Hands out the slots of armed lanes that may have something to read. A hint: slots of no lane may be among them.
+    /// Hands the slots of armed lanes that may have something to read to `each`. A hint: there may be slots without a lane.
     pub fn take_ready(&self, each: impl FnMut(u32)) {
         self.ready.take(each);
     }
 
-    /// Whether [`Incoming::take_ready`] would hand out anything.
+    /// Whether [`Incoming::take_ready`] has any slot.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

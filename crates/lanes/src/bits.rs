@@ -1,4 +1,4 @@
-//! A set of slots that one party adds to and the other takes from: a hint, since a peer can write anything there.
+//! A set of slots that one side adds to and the other takes from. A hint: a peer can write anything there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,12 +36,12 @@ impl<M: Memory> Bits<M> {
         self.slots.div_ceil(64 * 64) as usize
     }
 
-    /// Whether the set is empty, as far as this party sees; no more than a few loads of one line.
+    /// Whether the set is empty, as far as this side sees: a few loads of one line.
     pub(super) fn is_empty(&self) -> bool {
         (0..self.summary_words()).all(|n| self.memory.load64(self.summary + n * 8, Relaxed) == 0)
     }
 
-    /// Takes everything out and hands each slot to `each`. The work is bounded by the number of slots.
+    /// Takes all slots out and hands them to `each`. The work is bounded by the number of slots.
     pub(super) fn take(&self, mut each: impl FnMut(u32)) {
         let count = self.slots.div_ceil(64);
         for group in 0..self.summary_words() {
@@ -77,7 +77,7 @@ mod tests {
     use utipc_os::shm::Segment;
 
     #[test]
-    fn what_was_added_is_taken_once() {
+    fn added_slots_are_taken_once() {
         let bits = Bits::new(Arc::new(Segment::heap(4096)), (0, 128), 10_000);
         assert!(bits.is_empty());
         for slot in [0, 63, 64, 5000, 9999, 64] {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_do_not_exist_are_not_reported() {
+    fn slots_out_of_range_are_not_reported() {
         let memory = Arc::new(Segment::heap(4096));
         memory.write(0, &[0xff; 4096]);
         let bits = Bits::new(memory, (0, 128), 70);

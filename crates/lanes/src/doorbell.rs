@@ -1,8 +1,8 @@
-//! How one party of a pair wakes the other.
+//! How one side of a pair wakes the other.
 //!
-//! A doorbell belongs to the side that sleeps; the partner (and the daemon) ring it. To sleep without missing anything:
-//! read [`Doorbell::seq`], announce it ([`Doorbell::park`]), look at everything once more, and only then wait for the
-//! number to change. Ringing costs nothing but one load while nobody sleeps.
+//! A doorbell belongs to the side that sleeps; the peer (and the daemon) ring it. To sleep without missing anything: read
+//! [`Doorbell::seq`], announce the sleep ([`Doorbell::park`]), check everything once more, and only then wait for the
+//! number to change. While no thread sleeps, ringing costs one load.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -14,19 +14,19 @@ use utipc_os::shm::{Fence, Memory, Segment, Watched, wait_any};
 
 use super::layout::{Layout, Side, bell};
 
-/// In `parked`: nobody sleeps on the word, but the daemon shall be told, which then makes a descriptor readable.
+/// Bit of `parked`: the owner waits by a descriptor, which the daemon makes readable when it is told of a ring.
 const TELL: u32 = 1 << 31;
 
-/// What became of ringing.
+/// The effect of ringing a doorbell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "the daemon may have to be told"]
 pub enum Wakeup {
-    /// The partner is awake, or had asked for nothing.
+    /// The peer is awake, or had not asked for anything.
     #[default]
     Quiet,
-    /// The partner slept and was woken.
+    /// The peer slept and was woken.
     Woken,
-    /// The partner waits for a descriptor: tell the daemon, which makes it readable.
+    /// The peer waits by a descriptor: tell the daemon, which makes it readable.
     TellDaemon,
 }
 
@@ -48,21 +48,20 @@ impl<M: Memory> Doorbell<M> {
         Self { memory, at: Layout::bell(owner) }
     }
 
-    /// How often it was rung, modulo 2^32. Read it before the last look at what it announces.
+    /// Number of rings, modulo 2^32. Read it before the last check of what it announces.
     #[inline]
     pub fn seq(&self) -> u32 {
         self.memory.load32(self.at + bell::SEQ, Acquire)
     }
 
-    /// Announces that this thread is going to sleep. Look at everything once more before it does.
+    /// Announces that this thread is going to sleep. Check everything once more before it does.
     pub fn park(&self) -> Parked<'_, M> {
         self.memory.add32(self.at + bell::PARKED, 1);
         self.memory.fence(Fence::Park);
         Parked { bell: self }
     }
 
-    /// Asks for the daemon to be told, once, when there is something (`true`), or not any more. Look at everything
-    /// once more after asking.
+    /// Sets whether the next ring tells the daemon, once. Check everything once more after setting it.
     pub fn tell_daemon(&self, on: bool) {
         if on {
             self.memory.or32(self.at + bell::PARKED, TELL);
@@ -72,13 +71,13 @@ impl<M: Memory> Doorbell<M> {
         }
     }
 
-    /// Whether a thread of the owner sleeps, or waits for a descriptor: a hint, as good as the owner is honest.
+    /// Whether a thread of the owner sleeps, or waits by a descriptor. A hint: the owner can write anything there.
     #[inline]
     pub fn is_parked(&self) -> bool {
         self.memory.load32(self.at + bell::PARKED, Relaxed) != 0
     }
 
-    /// Wakes the owner if it sleeps. Make visible first what it shall find.
+    /// Wakes the owner if it sleeps. Publish what it has to find before.
     pub fn ring(&self) -> Wakeup {
         self.memory.fence(Fence::Ring);
         let parked = self.memory.load32(self.at + bell::PARKED, Relaxed);
@@ -89,7 +88,7 @@ impl<M: Memory> Doorbell<M> {
         if parked & !TELL != 0 {
             self.memory.wake32(self.at + bell::SEQ);
         }
-        // Whoever takes the mark tells, so that a descriptor costs one message, however many ring.
+        // The thread that clears the bit tells the daemon, so that many rings cost one message.
         if parked & TELL != 0 && self.memory.and32(self.at + bell::PARKED, !TELL) & TELL != 0 {
             return Wakeup::TellDaemon;
         }
@@ -97,14 +96,14 @@ impl<M: Memory> Doorbell<M> {
     }
 }
 
-/// While it lives, ringing wakes this thread.
+/// While it lives, ringing the doorbell wakes this thread.
 #[derive(Debug)]
 pub struct Parked<'a, M: Memory = Segment> {
     bell: &'a Doorbell<M>,
 }
 
 impl<M: Memory> Parked<'_, M> {
-    /// Sleeps until the doorbell is rung (at once if its number is not `seen` any more), at most `timeout`.
+    /// Sleeps until the doorbell is rung, at most `timeout`; not at all if its number is not `seen` any more.
     pub fn wait(&self, seen: u32, timeout: Option<Duration>) {
         self.bell.memory.wait32(self.bell.at + bell::SEQ, seen, timeout);
     }

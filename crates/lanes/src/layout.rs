@@ -1,19 +1,19 @@
-//! Where everything lies in an arena. The same text with reasons: `docs/spec/lanes.md`.
+//! The layout of an arena. The reasons are in `docs/spec/lanes.md`.
 
 use utipc_os::shm::{LINE, PAGE};
 
 /// First word of an arena.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"utipcARN");
-/// Version of the layout. Another one is refused.
+/// Version of the layout. Any other is refused.
 pub(super) const VERSION: u64 = 1;
 
-/// Processors fetch lines in pairs: what two parties write must not share one.
+/// Bytes of a pair of lines. Processors fetch lines in pairs: words that different sides write must not share one.
 const PAIR: usize = 128;
 
-/// Slots that a bitmap summary can cover: 4 words of 64 bits, each for a word of 64 slots.
+/// Most slots, as many as a bitmap's summary covers: 4 words of 64 bits, each for a word of 64 slots.
 pub const MAX_SLOTS: u32 = 16_384;
 
-/// Sizes of an arena. Written into its header by who creates it, checked by who opens it.
+/// Sizes of an arena. The creator writes them into the header; every other process checks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Lanes per direction, 1 to [`MAX_SLOTS`].
@@ -28,7 +28,7 @@ impl Shape {
     /// 4 KiB, 32 KiB, 256 KiB and 1 MiB rings; 16,384 slots; 256 MiB in all (virtual: pages exist once touched).
     pub const STANDARD: Shape = Shape { slots: MAX_SLOTS, region: 123 << 20, ring_shifts: [12, 15, 18, 20] };
 
-    fn is_sane(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let [a, b, c, d] = self.ring_shifts;
         let rising = 8 <= a && a < b && b < c && c < d && d <= 24;
         let largest = 1u64 << (d & 31);
@@ -40,17 +40,17 @@ impl Shape {
     }
 }
 
-/// Which of the two parties of an arena. The direction of a lane is named by its writer's side.
+/// One of the two sides of an arena. A lane's direction is named by its writer's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The first party.
+    /// The first side.
     Zero,
-    /// The second party.
+    /// The second side.
     One,
 }
 
 impl Side {
-    /// The partner's.
+    /// The peer's side.
     #[must_use]
     pub const fn other(self) -> Side {
         match self {
@@ -79,19 +79,19 @@ pub(super) mod header {
     pub(crate) const SHIFTS: usize = 40;
 }
 
-/// Words of a slot, as offsets from its start: four lines, in pairs by who writes them.
+/// Words of a slot, as offsets from its start: four lines; each pair of lines has one writer.
 pub(super) mod slot {
-    /// Flags, see [`flag`]: written by the reader and the daemon seldom, loaded by the writer for each message.
+    /// Flags, see [`flag`]: the reader and the daemon write them seldom, the writer loads them for each message.
     pub(crate) const FLAGS: usize = 0;
     /// The writer's first ring, a place; zero before the first record.
     pub(crate) const START: usize = 64;
-    /// Nonzero: the writer waits for room, see [`waiting`]. Same line: both change seldom.
+    /// Nonzero: the writer waits for room, see [`waiting`]. In the same line as `START`: both change seldom.
     pub(crate) const WAITING: usize = 72;
-    /// What the reader has given back, a place: written seldom, loaded by the writer when it finds the ring full.
+    /// How far the reader has given room back, a place: written seldom, loaded by the writer when it finds the ring full.
     pub(crate) const RELEASED: usize = 128;
-    /// What the messages given back cost, a sum.
+    /// Sum of the costs of the messages given back.
     pub(crate) const RELEASED_COST: usize = 136;
-    /// Where the reader is, a place: written for each message, loaded by nobody before the reader is gone.
+    /// The reader's position, a place: written for each message, loaded only after the reader is gone.
     pub(crate) const EXACT: usize = 192;
     /// Size of a slot.
     pub(crate) const SIZE: usize = 256;
@@ -101,21 +101,21 @@ pub(super) mod slot {
 pub(super) mod flag {
     /// The daemon assigned the slot.
     pub(crate) const OPEN: u32 = 1;
-    /// The reader does not look at the lane by itself: mark it ready.
+    /// The lane is armed: its reader does not check it, so report the next record.
     pub(crate) const WANT: u32 = 2;
-    /// The writer will add nothing (it is dead).
+    /// The lane is frozen: its writer is gone.
     pub(crate) const FROZEN: u32 = 4;
-    /// The reader will read nothing any more.
+    /// The reader is gone.
     pub(crate) const GONE: u32 = 8;
-    /// With [`WANT`]: the reader waits for its descriptor, so tell the daemon too.
+    /// With [`WANT`]: the reader waits by its descriptor, so tell the daemon too.
     pub(crate) const TELL: u32 = 16;
 }
 
-/// What a writer says in the slot's word `waiting`; zero: nothing.
+/// Bits of a slot's word `WAITING`, which the writer sets.
 pub(super) mod waiting {
-    /// It waits for room.
+    /// The writer waits for room.
     pub(crate) const ROOM: u64 = 1;
-    /// And for its descriptor, so tell the daemon too.
+    /// It waits by its descriptor, so tell the daemon too.
     pub(crate) const TELL: u64 = 2;
 }
 
@@ -142,9 +142,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// `None` if the shape makes no sense.
+    /// `None` if the shape is invalid.
     pub(super) fn new(shape: Shape) -> Option<Layout> {
-        if !shape.is_sane() {
+        if !shape.is_valid() {
             return None;
         }
         let slots = shape.slots as usize;
@@ -190,7 +190,7 @@ impl Layout {
         self.regions + writer.index() * self.shape.region as usize
     }
 
-    /// Where a place's ring lies in the segment, and its size; `None` if not inside the writer's region.
+    /// Offset in the segment and size of a place's ring; `None` if it is not inside the writer's region.
     pub(super) fn ring(&self, writer: Side, place: Place) -> Option<(usize, usize)> {
         let size = 1usize << self.shape.ring_shifts.get(usize::from(place.class))?;
         let unit = 1u64 << self.shape.ring_shifts[0];
@@ -199,7 +199,7 @@ impl Layout {
     }
 }
 
-/// A ring and a position in the lane, in one word, so that it changes at once.
+/// A ring and a position in the lane, packed into one word so that both change at once.
 ///
 /// Bit 63: valid. 60 and 61: class of the ring. 36 to 59: where the ring starts, in units of the smallest ring.
 /// 0 to 35: position in the lane, in lines, modulo 2^36.
@@ -227,7 +227,7 @@ impl Place {
             | self.lines & (LINES - 1)
     }
 
-    /// `None` for zero and for what no place packs to.
+    /// `None` for zero and for words that no place packs to.
     pub(super) fn unpack(word: u64) -> Option<Place> {
         if word & VALID == 0 || word & (1 << 62) != 0 {
             return None;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_shapes_are_refused() {
+    fn invalid_shapes_are_refused() {
         let bad = [
             Shape { slots: 0, ..Shape::STANDARD },
             Shape { slots: MAX_SLOTS + 1, ..Shape::STANDARD },

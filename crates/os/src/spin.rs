@@ -222,7 +222,7 @@ mod tests {
 
     /// A sleep of this length, at the end of a wait that has just begun.
     fn sleep(spin: &mut Spin, time: Duration) {
-        assert_eq!(looks(spin, AWAKE), 0);
+        assert_eq!(checks(spin, AWAKE), 0);
         spin.began = spin.began.and_then(|began| began.checked_sub(time));
         spin.slept();
     }

@@ -1,4 +1,4 @@
-//! How a lane changes its ring, and how old rings come back.
+//! How a lane changes its ring, and how old rings are freed.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -48,8 +48,8 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// Moves a lane that is empty from a larger ring to one of the smallest class, and gives old rings back to the
-    /// system that the reader has left. `None`: nothing to do (yet).
+    /// Moves an empty lane from a larger ring to one of the smallest class, and gives old rings that the reader has left back
+    /// to the system. `None`: nothing to do now.
     pub fn shrink_if_idle(&mut self) -> Result<Option<Wakeup>, LaneError> {
         self.refresh()?;
         match self.ring {
@@ -62,13 +62,13 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// How far the lane has got, and whether it holds more memory than one ring of the smallest class.
+    /// The position in the lane, and whether it has more memory than one ring of the smallest class.
     pub fn extent(&self) -> (u64, bool) {
         let large = self.ring.is_some_and(|ring| ring.taken.class > 0) || !self.older.is_empty();
         (self.position, large)
     }
 
-    /// Looks at what the reader has given back.
+    /// Updates the room that the reader has given back.
     pub fn refresh(&mut self) -> Result<(), Corrupt> {
         let word = self.memory.load64(self.at + slot::RELEASED, Acquire);
         let cost = self.memory.load64(self.at + slot::RELEASED_COST, Relaxed);
@@ -91,7 +91,7 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// The position that the reader means by `place`: at or beyond what it gave back before.
+    /// The position of `place`, which is at or beyond what the reader gave back before.
     pub(super) fn beyond_released(&self, place: Place) -> u64 {
         let seen = self.released / LINE as u64;
         self.released + (place.lines.wrapping_sub(seen) & (LINES - 1)) * LINE as u64
@@ -103,8 +103,8 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// Gives all rings back to be used again, and their memory to the system. Only once the lane is closed: neither
-    /// the reader nor the daemon looks at it any more.
+    /// Frees all rings, and gives their memory to the system. Call it only after the lane is closed: neither the reader nor the
+    /// daemon uses it any more.
     pub fn retire(mut self) {
         self.free_older(self.older.len());
         if let Some(ring) = self.ring.take() {
@@ -112,7 +112,7 @@ impl<M: Memory> Writer<M> {
         }
     }
 
-    /// The ring for a message that the present one does not take.
+    /// The ring for a message that the present ring, if any, does not take.
     #[cold]
     pub(super) fn first_ring(&mut self, len: usize) -> Result<Own, LaneError> {
         let shifts = self.layout.shape.ring_shifts;

@@ -2,8 +2,8 @@
 //!
 //! The writer fills a record's body, clears the word in which the next record will be committed, and then stores the
 //! record's own commit word: that store alone hands the record over. The reader polls the next commit word, so that a
-//! message costs the cache lines that it fills and no index line besides. Rings may change under way: a JUMP record
-//! says where the lane goes on.
+//! message costs the cache lines that it fills and no index line. A lane can change its ring: a JUMP record says where it
+//! continues.
 
 mod growth;
 mod notify;
@@ -33,10 +33,10 @@ pub const MARK_WORDS: usize = 7;
 /// Rings that a writer may have besides its newest one, until the reader has left them.
 const OLDER_MAX: usize = 4;
 
-/// A lane whose memory holds what no honest partner writes. It stays unusable; other lanes are not concerned.
+/// A lane with malformed contents, from a broken or malicious peer. It stays unusable; other lanes are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Who writes the lane.
+    /// The side that writes the lane.
     pub writer: Side,
     /// Which of that side's lanes.
     pub slot: u32,
@@ -68,7 +68,7 @@ pub enum LaneError {
     TooLarge,
     /// No free ring of that size in the arena, or too many old rings unread: use the node.
     NoRing,
-    /// The reader is gone. The last `unsent` records pushed were not sent; those before are the daemon's to return.
+    /// The reader is gone. The last `unsent` records pushed were not sent; the daemon returns those before.
     Gone {
         /// How many.
         unsent: u32,
@@ -81,7 +81,7 @@ pub enum LaneError {
     NoLane,
     /// The peer of the connection has not read enough yet.
     WindowFull,
-    /// The reader's side holds nonsense.
+    /// The reader has written malformed data.
     Corrupt(Corrupt),
 }
 

@@ -1,4 +1,4 @@
-//! Who tells whom, and when nobody needs to be told: each pair of fences here belongs together.
+//! How writer and reader notify each other, and when they need not. Each fence here pairs with one on the other side.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -10,10 +10,10 @@ use crate::layout::{flag, slot, waiting};
 use utipc_os::shm::{Fence, Memory};
 
 impl<M: Memory> Writer<M> {
-    /// Wakes a reader that sleeps, if records were pushed since the last time.
+    /// Wakes the reader if it sleeps and records were pushed since the last flush.
     #[inline]
     pub fn flush(&mut self) -> Result<Wakeup, LaneError> {
-        // Against the reader's fence between asking to be told and its last look: one of the two sees the other.
+        // Pairs with the reader's fence between arming and its last check: one of the two sees the other.
         self.memory.fence(Fence::Commit);
         let flags = self.memory.load32(self.at + slot::FLAGS, Relaxed);
         if flags & (flag::WANT | flag::GONE) == 0 {
@@ -41,31 +41,30 @@ impl<M: Memory> Writer<M> {
         Ok(std::mem::take(&mut self.owed))
     }
 
-    /// Asks to be told (by the bitmap of [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell) when there is room again,
-    /// and looks once more: try again after this, and sleep only if that fails too.
+    /// Asks to be notified of room, by [`Outgoing::take_room`](crate::Outgoing::take_room) and this side's doorbell, and
+    /// checks once more: try again after this, and sleep only if that fails too.
     pub fn want_room(&mut self) -> Result<(), LaneError> {
         let asked = waiting::ROOM | if self.telling { waiting::TELL } else { 0 };
         self.memory.store64(self.at + slot::WAITING, asked, Relaxed);
-        // Against the reader's fence between giving back and looking at `waiting`.
+        // Pairs with the reader's fence between giving back and loading `waiting`.
         self.memory.fence(Fence::WantRoom);
         self.check()?;
         Ok(self.refresh()?)
     }
 
-    /// From now on [`Writer::want_room`] asks for the daemon to be told too (`true`), or not any more: for a writer that
-    /// waits for its descriptor.
+    /// Sets whether [`Writer::want_room`] asks for the daemon to be told too: for a writer that waits by its descriptor.
     pub fn tell_daemon(&mut self, on: bool) {
         self.telling = on;
     }
 
-    /// Takes back [`Writer::want_room`].
+    /// Cancels [`Writer::want_room`].
     pub fn ignore_room(&mut self) {
         self.memory.store64(self.at + slot::WAITING, 0, Relaxed);
     }
 }
 
 impl<M: Memory> Reader<M> {
-    /// Gives back at once what was consumed, and wakes the writer if it waits for it.
+    /// Gives the room of consumed records back, and wakes the writer if it waits for room.
     pub fn release(&mut self) {
         let Some(ring) = self.ring else { return };
         if self.released == self.position && self.released_cost == self.cost {
@@ -75,7 +74,7 @@ impl<M: Memory> Reader<M> {
         self.released_cost = self.cost;
         self.memory.store64(self.at + slot::RELEASED_COST, self.cost, Relaxed);
         self.memory.store64(self.at + slot::RELEASED, place(ring, self.position), Release);
-        // Against the writer's fence between setting `waiting` and its last look.
+        // Pairs with the writer's fence between setting `waiting` and its last check.
         self.memory.fence(Fence::Release);
         if self.memory.load64(self.at + slot::WAITING, Relaxed) == 0 {
             return;
@@ -88,20 +87,20 @@ impl<M: Memory> Reader<M> {
         }
     }
 
-    /// Whether the daemon has to be told that the writer has room: ask after a round of reading.
+    /// Takes the wake-up that the writer is owed: call it after a round of reading.
     #[must_use = "the daemon may have to be told"]
     pub fn take_wakeup(&mut self) -> Wakeup {
         std::mem::take(&mut self.owed)
     }
 
-    /// Asks to be told of the next record (by [`Incoming::take_ready`](crate::Incoming::take_ready) and this
-    /// side's doorbell), and looks once more: whether there is something already. Then the lane is not armed.
+    /// Asks to be notified of the next record, by [`Incoming::take_ready`](crate::Incoming::take_ready) and this side's
+    /// doorbell, and checks once more. Returns true, with the lane not armed, if there is something already.
     ///
-    /// An armed lane need not be looked at before it is told of, nor be armed again.
+    /// An armed lane need not be checked, or armed again, before it is reported.
     pub fn arm(&mut self) -> Result<bool, Corrupt> {
         let tell = if self.telling { flag::TELL } else { 0 };
         self.memory.or32(self.at + slot::FLAGS, flag::WANT | tell);
-        // Against the writer's fence between committing and looking at the flags.
+        // Pairs with the writer's fence between committing and loading the flags.
         self.memory.fence(Fence::Arm);
         if self.peek()? == Peek::Empty {
             return Ok(false);
@@ -110,13 +109,12 @@ impl<M: Memory> Reader<M> {
         Ok(true)
     }
 
-    /// Goes back to looking at the lane by itself.
+    /// Cancels [`Reader::arm`].
     pub fn disarm(&mut self) {
         self.memory.and32(self.at + slot::FLAGS, !(flag::WANT | flag::TELL));
     }
 
-    /// From now on [`Reader::arm`] asks for the daemon to be told too (`true`), or not any more: for a reader that waits
-    /// for its descriptor.
+    /// Sets whether [`Reader::arm`] asks for the daemon to be told too: for a reader that waits by its descriptor.
     pub fn tell_daemon(&mut self, on: bool) {
         self.telling = on;
     }

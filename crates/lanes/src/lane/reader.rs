@@ -1,4 +1,4 @@
-//! The reading end. Everything it loads may come from a broken or malicious writer.
+//! The reading end of a lane. Everything that it loads may come from a broken or malicious writer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -13,50 +13,50 @@ use utipc_os::shm::LINE;
 use utipc_os::shm::Memory;
 use utipc_os::shm::Segment;
 
-/// Pads, voids and jumps that one look skips; an honest writer makes far fewer in a row.
+/// Most pads, voids and jumps that one peek skips; a correct writer makes far fewer in a row.
 const HOPS_MAX: u32 = 4096;
 
-/// Records that [`Reader::waiting`] counts at most: more than fit the largest ring, and the hops of one look.
+/// Most records that [`Reader::waiting`] counts: more than fit the largest ring, and the hops of one peek.
 const COUNTED_MAX: u32 = 32_768;
 
-/// Room is given back once it is this part of the ring,
+/// Room is given back once it is the ring divided by this, or costs [`RELEASE_COST`], or when the lane is found empty.
 const RELEASE_PART: u64 = 8;
-/// or once what was consumed since cost this much,
+/// See [`RELEASE_PART`].
 const RELEASE_COST: u64 = 64;
-/// A reader that is behind fetches this many bytes ahead,
+/// Prefetch distance of a reader that is behind, bytes.
 const AHEAD: u64 = 512;
-/// but not before so many records in a row were there at the first look: what is just being written is better left alone.
+/// A reader is behind after this many records without finding the lane empty. Otherwise it would fetch lines that are being
+/// written.
 const BEHIND: u32 = 16;
-// or when the lane is found empty.
 
-/// What the next record is.
+/// The next record of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
     /// A whole record.
     Record(Record),
-    /// Nothing yet.
+    /// There is none yet.
     Empty,
-    /// Nothing any more: END was consumed, or the writer is dead and all is read.
+    /// There will be none: END was consumed, or the writer is gone and everything was read.
     Ended,
 }
 
-/// A record that is committed and whose bounds were checked.
+/// A committed record with checked bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub(super) kind: Kind,
     pub(super) len: u32,
     pub(super) position: u64,
-    /// Where its body lies in the segment.
+    /// Offset of its body in the segment.
     pub(super) body: usize,
 }
 
 impl Record {
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Bytes of its body: header and payload.
+    /// Size of its body, header and payload, bytes.
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -77,7 +77,7 @@ pub struct Reader<M: Memory = Segment> {
     pub(super) slot: u32,
     pub(super) at: usize,
     pub(super) room: Bits<M>,
-    /// The writer's.
+    /// The doorbell of the writer's side.
     pub(super) bell: Doorbell<M>,
     pub(super) ring: Option<Own>,
     pub(super) position: u64,
@@ -129,15 +129,15 @@ impl<M: Memory> Reader<M> {
         })
     }
 
-    /// Which lane of its arena and direction.
+    /// Its slot.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Looks at the next record. Nothing is taken out before [`Reader::consume`].
+    /// The next record, which stays in the lane until [`Reader::consume`].
     ///
     /// # Errors
-    /// The lane holds nonsense: its writer broke the rules.
+    /// The lane is corrupt.
     #[inline]
     pub fn peek(&mut self) -> Result<Peek, Corrupt> {
         if self.ended {
@@ -180,8 +180,8 @@ impl<M: Memory> Reader<M> {
         Err(self.corrupt("too many records that carry nothing"))
     }
 
-    /// What waits: data records, and the bytes of their bodies. Nothing is taken out. What is written meanwhile may be missing,
-    /// and nothing behind nonsense is counted, which [`Reader::peek`] will report.
+    /// Counts the data records that wait, and the bytes of their bodies. Records written meanwhile may be missing, and so are
+    /// those behind corrupt data, which [`Reader::peek`] will report.
     #[must_use]
     pub fn waiting(&self) -> (u32, u64) {
         let (mut ring, mut position, mut found) = (self.ring, self.position, (0, 0));
@@ -189,7 +189,6 @@ impl<M: Memory> Reader<M> {
             let start = Place::unpack(self.memory.load64(self.at + slot::START, Acquire));
             ring = start.and_then(|start| self.own(start));
         }
-        // As many as the smallest records of the largest ring, and as a look may skip.
         for _ in 0..COUNTED_MAX {
             let Some(own) = ring.filter(|_| !self.ended) else { return found };
             let at = own.at(position);
@@ -217,8 +216,7 @@ impl<M: Memory> Reader<M> {
         found
     }
 
-    /// Says that this reader is going to be asked soon, so that what it touches may be fetched meanwhile: for one of many
-    /// lanes, whose lines and pages have been forgotten since its last turn.
+    /// Prefetches what the next peek needs: for one of many lanes, whose lines have left the caches since its last turn.
     #[inline]
     pub fn prefetch(&self) {
         let Some(ring) = self.ring else { return };
@@ -229,13 +227,13 @@ impl<M: Memory> Reader<M> {
         self.memory.prefetch_write(self.at + slot::EXACT);
     }
 
-    /// Copies the start of a body out, each byte once: how many bytes. Check what it says on the copy.
+    /// Copies the start of a body, each byte once; returns the number of bytes. Check the copy, never the lane.
     #[inline]
     pub fn read_header(&self, record: &Record, into: &mut [u8; 60]) -> usize {
         self.copy_payload(record, 0, into)
     }
 
-    /// Copies bytes of a body from `offset` on, each once: how many there were, at most.
+    /// Copies bytes of a body from `offset` on, each once; returns their number.
     #[inline]
     pub fn copy_payload(&self, record: &Record, offset: usize, into: &mut [u8]) -> usize {
         let Some(left) = record.len().checked_sub(offset) else { return 0 };
@@ -256,8 +254,8 @@ impl<M: Memory> Reader<M> {
         words
     }
 
-    /// Takes the record out that [`Reader::peek`] last showed; any other is left where it is. `cost` as its sender
-    /// counted it. After this its bytes may change.
+    /// Takes the record out that [`Reader::peek`] has returned last; ignores any other. `cost` is what its sender gave. The
+    /// writer may overwrite it from now on.
     #[inline]
     pub fn consume(&mut self, record: Record, cost: u32) {
         if record.position != self.position || self.ended {
@@ -265,7 +263,7 @@ impl<M: Memory> Reader<M> {
         }
         self.cost = self.cost.wrapping_add(u64::from(cost));
         if record.kind == Kind::End {
-            // Stays where it is: whoever looks after this reader shall find the end too, and nothing lies behind it.
+            // It stays in the lane, so that a reader that resumes finds the end too.
             self.ended = true;
             self.release();
             return;
@@ -295,23 +293,24 @@ impl<M: Memory> Reader<M> {
     fn pass(&mut self, bytes: u64) {
         self.position += bytes;
         if let Some(ring) = self.ring {
-            // In a line of its own that nobody loads, so this is as cheap as private memory.
+            // No other process loads this line, so the store is as cheap as to private memory.
             self.memory.store64(self.at + slot::EXACT, place(ring, self.position), Release);
         }
     }
 
-    /// The lane has nothing (`at` holds zero): gives room back and finds out whether more can come. `None`: look again.
+    /// Handles an empty lane (the word at `at` is zero): gives room back and finds out whether more can come. `None`: check
+    /// again.
     fn nothing(&mut self, at: usize) -> Option<Peek> {
         self.streak = 0;
         self.release();
         if self.memory.load32(self.at + slot::FLAGS, Acquire) & flag::FROZEN == 0 {
             return Some(Peek::Empty);
         }
-        // What was committed before the freeze is visible now.
+        // Records committed before the freeze are visible now.
         (self.memory.load64(at, Acquire) == 0).then_some(Peek::Ended)
     }
 
-    /// Whether the writer has made its first ring.
+    /// Enters the first ring; returns false if the writer has not made it yet.
     fn start(&mut self) -> Result<bool, Corrupt> {
         let word = self.memory.load64(self.at + slot::START, Acquire);
         if word == 0 {
@@ -338,7 +337,7 @@ impl<M: Memory> Reader<M> {
         }
         self.enter(to)?;
         self.pass(LINE as u64);
-        // At once, so that the writer can use the old ring again.
+        // At once, so that the writer can reuse the old ring.
         self.release();
         Ok(())
     }

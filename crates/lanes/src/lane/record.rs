@@ -2,28 +2,28 @@
 
 use utipc_os::shm::LINE;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A TIPC message.
     Data,
-    /// In a node lane: this sender uses the lane named from here on.
+    /// In a node lane: from here on this sender uses the lane named.
     Switch,
     /// In a node lane: the reader may read the lane named.
     Open,
-    /// Nothing follows in this lane.
+    /// The end of the lane.
     End,
 }
 
-/// Everything that a commit word can say.
+/// The code of a commit word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     Mark(Kind),
-    /// The lane goes on in the ring named.
+    /// The lane continues in the ring named.
     Jump,
     /// Skips the end of a ring that is too short for the next record.
     Pad,
-    /// A record that the daemon took out, or the writer took back.
+    /// A record that the daemon has taken out, or the writer has taken back.
     Void,
 }
 
@@ -42,7 +42,7 @@ impl Code {
 }
 
 /// A commit word: bits 0 to 31 the body's length, 32 to 39 the code, 40 to 63 the record's line in the lane modulo
-/// 2^24, by which a leftover of an earlier lap is recognised. Never zero: zero means "not yet".
+/// 2^24, which distinguishes it from leftovers of an earlier lap. Never zero: zero means "not committed yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) code: Code,
@@ -62,7 +62,7 @@ impl Commit {
         u64::from(self.len) | self.code.number() << 32 | tag(position)
     }
 
-    /// `None`: no writer commits this at `position`.
+    /// `None` if no writer commits this word at `position`.
     #[inline]
     pub(super) fn unpack(word: u64, position: u64) -> Option<Commit> {
         if word >> 40 != tag(position) >> 40 {
@@ -82,13 +82,13 @@ impl Commit {
     }
 }
 
-/// Bytes that a record with a body of `len` takes in a ring.
+/// Bytes that a record with a body of `len` bytes takes in a ring.
 #[inline]
 pub(super) const fn span(len: usize) -> usize {
     (WORD + len).next_multiple_of(LINE)
 }
 
-/// Most bytes of a record in a ring of `size`: it fits wherever the lane stands, once the ring is empty.
+/// Most bytes of a record in a ring of `size` bytes, so that it fits at any position once the ring is empty.
 pub(super) const fn span_max(size: usize) -> usize {
     size / 2
 }

@@ -1,4 +1,5 @@
-//! What a reader left behind when it died or stopped, and who has a record that was on its way then.
+//! Recovery of the records that a reader left unread when it died or stopped. Each has one owner, also if it was being sent
+//! at that moment.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -15,7 +16,7 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// The unread whole records of a lane, oldest first; see [`Arena::recover`](crate::Arena::recover).
 ///
-/// Each record is claimed: a writer that is still alive knows afterwards which of its records were not.
+/// Each record is claimed, so that a writer that is still alive finds out which of its records were not.
 #[derive(Debug)]
 pub struct Recovered<M: Memory = Segment> {
     reader: Reader<M>,
@@ -27,10 +28,10 @@ impl<M: Memory> Recovered<M> {
         Self { reader, left: BYTES_MAX }
     }
 
-    /// The next record, its body in `body`; `None` after the last.
+    /// Copies the body of the next record to `body`; `None` after the last.
     ///
     /// # Errors
-    /// From here on the lane holds nonsense: what was read before stands, the rest is lost.
+    /// From here on the lane is corrupt: records read before are valid, the rest is lost.
     pub fn next_into(&mut self, body: &mut Vec<u8>) -> Result<Option<Kind>, Corrupt> {
         while let Peek::Record(record) = self.reader.peek()? {
             let claimed = self.reader.claim(&record);
@@ -45,15 +46,15 @@ impl<M: Memory> Recovered<M> {
                 self.reader.consume(record, 0);
                 return Ok(Some(record.kind()));
             }
-            // Taken back by its writer: the word is VOID now, which the next look skips. Anything else is nonsense
-            // that the next look finds, or a record again, which the bound above ends.
+            // Its writer has taken it back: the word is VOID now, which the next peek skips. Anything else is corrupt, which
+            // the next peek finds, or a record again, which the bound above ends.
         }
         Ok(None)
     }
 }
 
 impl<M: Memory> Reader<M> {
-    /// Goes on where the reader stopped that this lane had before.
+    /// A reader that continues at the last position of the previous one.
     pub(crate) fn resume(arena: &Arena<M>, writer: Side, number: u32) -> Result<Self, Corrupt> {
         let mut reader = Self::new(arena, writer, number)?;
         let word = reader.memory.load64(reader.at + slot::EXACT, Acquire);
@@ -68,7 +69,7 @@ impl<M: Memory> Reader<M> {
         Ok(reader)
     }
 
-    /// Takes a record out for good against a writer that may take it back: whether it is ours.
+    /// Claims a record that its writer may take back at the same time; returns whether it is ours.
     pub(super) fn claim(&self, record: &Record) -> bool {
         let commit = |code| Commit { code, len: record.len }.pack(record.position);
         self.memory.exchange64(record.body - WORD, commit(Code::Mark(record.kind)), commit(Code::Void))
@@ -76,18 +77,18 @@ impl<M: Memory> Reader<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Takes back what was pushed since the last flush, as far as neither the reader had read it before it was gone
-    /// nor the daemon has taken it: how many records.
+    /// Takes back the records pushed since the last flush that neither the reader has read nor the daemon has claimed;
+    /// returns their number.
     pub(super) fn take_back(&mut self) -> u32 {
         let (mut at, count) = std::mem::take(&mut self.unflushed);
         let Some(ring) = self.ring else { return 0 };
-        // Seen with the acquire that finds the reader's last position below.
+        // The acquire that makes the reader's last position below visible.
         self.memory.load32(self.at + slot::FLAGS, Acquire);
         let place = Place::unpack(self.memory.load64(self.at + slot::EXACT, Relaxed));
         let read = place.map_or(0, |place| self.beyond_released(place));
         let mut seen = 0;
         let mut unsent = 0;
-        // The daemon writes VOID here, and so may anybody else on this arena anything: an unknown word ends the walk.
+        // The daemon writes VOID here, and a broken peer may write anything: an unknown word ends the walk.
         while seen < count && at < self.position {
             let word = self.memory.load64(ring.at(at), Acquire);
             let Some(Commit { code, len }) = Commit::unpack(word, at) else { break };

@@ -1,4 +1,4 @@
-//! The writing end.
+//! The writing end of a lane.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -14,46 +14,46 @@ use utipc_os::shm::LINE;
 use utipc_os::shm::Memory;
 use utipc_os::shm::Segment;
 
-/// So many bytes ahead the writer fetches lines that the reader has left, for small records.
+/// Prefetch distance in bytes: lines that the reader has left, for small records.
 const AHEAD: u64 = 512;
 
-/// Room that always stays free: for the JUMP or END that may have to follow when the ring is full.
+/// Bytes that always stay free for a JUMP or END in a full ring.
 pub(super) const RESERVE: u64 = LINE as u64;
 
 /// The writing end of a lane; see [`Outgoing::writer`].
 ///
-/// Dropping it keeps its rings from being used again as long as the arena is mapped: a reader may still be at them.
-/// [`Writer::retire`] gives them back once the daemon has said that the lane is closed.
+/// After it is dropped, its rings are not reused as long as the arena is mapped: a reader may still use them.
+/// [`Writer::retire`] frees them once the lane is closed.
 #[derive(Debug)]
 pub struct Writer<M: Memory = Segment> {
     pub(super) memory: Arc<M>,
     pub(super) layout: Layout,
     pub(super) side: Side,
     pub(super) slot: u32,
-    /// The slot's header.
+    /// Offset of the slot's header.
     pub(super) at: usize,
     pub(super) rings: Rings,
     pub(super) ready: Bits<M>,
     pub(super) bell: Doorbell<M>,
     pub(super) ring: Option<Own>,
-    /// Rings that the reader may still be in, oldest first.
+    /// Rings that the reader may still use, oldest first.
     pub(super) older: Vec<Taken>,
-    /// Bytes since the lane began; all positions are.
+    /// Bytes since the lane began, as all positions.
     pub(super) position: u64,
-    /// What the reader gave back, as last seen.
+    /// Position up to which the reader has given room back, as last seen.
     pub(super) released: u64,
-    /// Up to where the ring is free, as last seen.
+    /// Position up to which the ring is free, as last seen.
     pub(super) limit: u64,
     pub(super) sent_cost: u64,
     pub(super) released_cost: u64,
-    /// Where the first record lies that was pushed since the last flush, and how many were.
+    /// Position of the first record pushed since the last flush, and their number.
     pub(super) unflushed: (u64, u32),
     pub(super) owed: Wakeup,
     pub(super) telling: bool,
     pub(super) ended: bool,
 }
 
-/// The ring that is written now.
+/// The current ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub(super) taken: Taken,
@@ -95,22 +95,22 @@ impl<M: Memory> Writer<M> {
         })
     }
 
-    /// Which lane of its arena and direction.
+    /// Its slot.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Sends one message and sees to it that the reader notices. `cost` is added to [`Writer::outstanding_cost`].
+    /// Sends one message and notifies the reader. `cost` is added to [`Writer::outstanding_cost`].
     ///
     /// # Errors
-    /// Nothing was sent, with one exception that [`LaneError::Gone`] tells by its count.
+    /// Nothing was sent, unless [`LaneError::Gone`] counts fewer unsent records than were pushed.
     #[inline]
     pub fn send(&mut self, header: &[u8], payload: &[&[u8]], cost: u32) -> Result<Wakeup, LaneError> {
         self.push(header, payload, cost)?;
         self.flush()
     }
 
-    /// Sends one message to a reader that polls; one that sleeps may not notice before [`Writer::flush`].
+    /// Sends one message without notifying the reader: one that does not poll may see it only after [`Writer::flush`].
     #[inline]
     pub fn push(&mut self, header: &[u8], payload: &[&[u8]], cost: u32) -> Result<(), LaneError> {
         self.check()?;
@@ -140,8 +140,8 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and sees to it that the reader notices.
-    /// An END always finds room.
+    /// Sends a marker with at most [`MARK_WORDS`] words (the rest is cut off), and notifies the reader. An END always finds
+    /// room.
     pub fn mark(&mut self, kind: Kind, words: &[u64]) -> Result<Wakeup, LaneError> {
         self.check()?;
         let words = words.get(..MARK_WORDS).unwrap_or(words);
@@ -156,7 +156,7 @@ impl<M: Memory> Writer<M> {
         };
         self.put_words(ring, at, words);
         if kind == Kind::End {
-            // The last line that is free: there is no next commit word to clear, and no need for one.
+            // The last free line: no commit word follows that would have to be cleared.
             self.memory.store64(ring.at(at), commit.pack(at), Release);
             self.pushed(at, end);
             self.ended = true;
@@ -166,8 +166,8 @@ impl<M: Memory> Writer<M> {
         self.flush()
     }
 
-    /// What the messages cost that the reader has not given back, as last seen (at most what it is): cost sent less
-    /// cost consumed. The reader reports late, by at most 63 or an eighth of the ring while it has more to read.
+    /// Cost of the messages that the reader has not given back, as last seen: never less than it is. The reader reports late,
+    /// by at most a cost of 63 or an eighth of the ring, while it has more to read.
     pub fn outstanding_cost(&self) -> u64 {
         self.sent_cost.saturating_sub(self.released_cost)
     }
@@ -208,7 +208,7 @@ impl<M: Memory> Writer<M> {
         Corrupt { writer: self.side, slot: self.slot, what }
     }
 
-    /// Where a record of `span` bytes goes and where it ends.
+    /// Start and end of a record of `span` bytes.
     #[inline]
     fn fit(&mut self, ring: Own, span: u64) -> Result<(u64, u64), LaneError> {
         let rest = ring.size - (self.position & (ring.size - 1));
@@ -223,14 +223,14 @@ impl<M: Memory> Writer<M> {
         Ok((at, end))
     }
 
-    /// Hands over the record at `at`, and the pad before it if there is one.
+    /// Commits the record at `at`, and the pad before it if there is one.
     #[inline]
     fn commit(&mut self, ring: Own, at: u64, end: u64, commit: Commit) {
         self.memory.store64(ring.at(end), 0, Relaxed);
         if at == self.position {
             self.memory.store64(ring.at(at), commit.pack(at), Release);
         } else {
-            // The pad hands over both.
+            // The pad commits both.
             self.memory.store64(ring.at(at), commit.pack(at), Relaxed);
             let pad = Commit { code: Code::Pad, len: (at - self.position) as u32 - WORD as u32 };
             self.memory.store64(ring.at(self.position), pad.pack(self.position), Release);

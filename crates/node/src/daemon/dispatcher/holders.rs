@@ -25,7 +25,7 @@ impl Dispatcher {
     ) -> Done {
         match request {
             Request::Fork => self.fork(now, id, answer),
-            Request::Inherit { heritage, nonce } => self.inherit(id, heritage, nonce),
+            Request::Inherit { inheritance, nonce } => self.inherit(id, inheritance, nonce),
             Request::Keep { port } => {
                 answer.fds.push(self.give_descriptor(id, port)?);
                 Ok(Reply::Done)
